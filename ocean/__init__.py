@@ -1,0 +1,49 @@
+"""Ocean: environments written in plain C, one folder each.
+
+A folder `ocean/<name>/` with a `<name>.py` and a `<name>.ini` is the environment `puffer_<name>`; there is no list to
+keep. The class is the one PufferEnv that `<name>.py` defines.
+"""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+
+from pufferlib.environment import PufferEnv
+from pufferlib.errors import UnknownEnvironmentError, nearest
+
+PREFIX = "puffer_"
+_FOLDER = Path(__file__).parent
+
+
+def names() -> list[str]:
+    """The names of all environments, such as `puffer_breakout`, in alphabetical order."""
+    return sorted(PREFIX + path.stem for path in _FOLDER.glob("*/*.ini") if path.stem == path.parent.name)
+
+
+def config_path(name: str) -> Path:
+    """The ini file of an environment.
+
+    Raises:
+        UnknownEnvironmentError: if there is no such environment; the message lists the nearest names.
+    """
+    if name not in names():
+        raise UnknownEnvironmentError(
+            f"there is no environment {name!r}{nearest(name, names())} `puffer envs` lists all {len(names())}"
+        )
+    folder = name.removeprefix(PREFIX)
+    return _FOLDER / folder / f"{folder}.ini"
+
+
+def env_class(name: str) -> type[PufferEnv]:
+    """The class behind a name such as `puffer_breakout`.
+
+    Raises:
+        UnknownEnvironmentError: if there is no such environment.
+    """
+    folder = config_path(name).stem
+    module = importlib.import_module(f"pufferlib.ocean.{folder}.{folder}")
+    for value in vars(module).values():
+        if isinstance(value, type) and issubclass(value, PufferEnv) and value.__module__ == module.__name__:
+            return value
+    raise UnknownEnvironmentError(f"{module.__file__} must define a subclass of PufferEnv, found none")

@@ -1,0 +1,120 @@
+"""The class under every Ocean environment: many C environments behind one PufferEnv."""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any, ClassVar
+
+import numpy as np
+from typing_extensions import override
+
+from pufferlib.environment import Buffers, PufferEnv, StepResult
+from pufferlib.errors import APIUsageError
+
+
+class OceanEnv(PufferEnv):
+    """`num_envs` C environments stepped together.
+
+    A subclass names its `binding` module, sets `single_observation_space` and `single_action_space`, and calls
+    `super().__init__(num_envs, arguments_for_c, **kwargs)`.
+
+    Attributes:
+        binding: the compiled module of the environment.
+        handle: its vec handle, which a backend may step in place of this object.
+    """
+
+    binding: ClassVar[ModuleType]
+    agents_per_env: int = 1
+
+    def __init__(
+        self,
+        num_envs: int,
+        arguments: dict[str, Any],
+        *,
+        buf: Buffers | None = None,
+        seed: int = 0,
+        report_interval: int = 64,
+    ):
+        """Makes the C environments; they need a `reset` before the first step.
+
+        Args:
+            num_envs: C environments in this PufferEnv, at least 1.
+            arguments: keyword arguments for the C side; it checks their ranges.
+            buf: arrays to fill, or None to allocate them.
+            seed: environment `i` draws from the stream (seed, i).
+            report_interval: steps between two reports of episode statistics in `infos`.
+
+        Raises:
+            APIUsageError: if num_envs or report_interval is below 1.
+            ValueError: if an argument is out of its range.
+        """
+        if num_envs < 1 or report_interval < 1:
+            raise APIUsageError(
+                f"num_envs and report_interval must be at least 1, got {num_envs} and {report_interval}"
+            )
+        self.num_envs = num_envs
+        self.num_agents = num_envs * self.agents_per_env
+        super().__init__(buf)
+        self.report_interval = report_interval
+        self._steps = 0
+        self._seed = seed
+        self._is_drawn = False
+        self.handle = self.binding.vec_init(
+            self.observations,
+            self.actions,
+            self.rewards,
+            self.terminals,
+            self.truncations,
+            num_envs,
+            seed,
+            **arguments,
+        )
+
+    @override
+    def reset(self, seed: int | None = None) -> tuple[np.ndarray, list[dict]]:
+        self.binding.vec_reset(self.handle, seed)
+        return self.observations, []
+
+    @override
+    def step(self, actions: np.ndarray) -> StepResult:
+        if actions.shape != self.actions.shape:
+            raise APIUsageError(
+                f"actions must have shape {self.actions.shape}, got {actions.shape}; pass one row per agent"
+            )
+        self.actions[:] = actions
+        self.binding.vec_step(self.handle)
+        return self.observations, self.rewards, self.terminals, self.truncations, self.report()
+
+    def report(self) -> list[dict]:
+        """Counts one step; every `report_interval` steps returns the statistics of the episodes finished since."""
+        self._steps += 1
+        return self.episode_statistics() if self._steps % self.report_interval == 0 else []
+
+    def episode_statistics(self) -> list[dict]:
+        """Means over the episodes finished since the last call and their count `n`; empty when there were none."""
+        sums = self.binding.vec_log(self.handle)
+        count = sums.pop("n")
+        return [{**{name: total / count for name, total in sums.items()}, "n": count}] if count else []
+
+    def render(self, index: int = 0) -> np.ndarray:
+        """Draws environment `index` into the window; returns the frame, `(height, width, 3)` uint8."""
+        frame = self.binding.env_render(self.binding.vec_env(self.handle, index))
+        self._is_drawn = True
+        return frame
+
+    @override
+    def snapshot(self) -> bytes:
+        return self.binding.vec_snapshot(self.handle)
+
+    @override
+    def restore(self, snapshot: bytes) -> None:
+        self.binding.vec_restore(self.handle, snapshot)
+
+    @override
+    def close(self) -> None:
+        if self._is_drawn:
+            from pufferlib.ocean import rendering
+
+            rendering.close()
+            self._is_drawn = False
+        self.binding.vec_close(self.handle)

@@ -1,0 +1,94 @@
+// puffer_env.h - what every environment header stands on: function qualifier, data layout, random numbers.
+//
+// An environment header is C11 that also compiles as C++17 and as CUDA device code, so it uses only the includes
+// below, float literals that end in `f`, and no memory or state but its own struct. It defines a struct `Log` of floats
+// whose last member is `n`, a struct for the environment, and
+//
+//     c_layout(const Env*)   how many agents it has and what their rows look like
+//     c_reset(Env*)          begins an episode and writes the first observation
+//     c_step(Env*)           reads the action rows, writes observation, reward, terminal and truncation rows
+//
+// The arrays belong to the caller and outlive the environment. Row = environment index * num_agents + agent index:
+//
+//     observations [rows, observation_size]   actions [rows, action_size]
+//     rewards [rows] float    terminals, truncations [rows] one byte, 0 or 1
+//
+// When an episode ends inside c_step the environment resets at once: the observation is the first of the next episode,
+// the reward and the flag are the last of the old one. Terminal means the task ended, truncation that a limit cut it.
+#pragma once
+
+#include <math.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+#if defined(__CUDACC__)
+#define PUFFER_FN __device__ static inline
+#define PUFFER_TABLE __device__ static const
+#else
+#define PUFFER_FN static inline    // every function of an environment header
+#define PUFFER_TABLE static const  // every constant table of an environment header
+#endif
+
+typedef enum { PUFFER_UINT8, PUFFER_INT8, PUFFER_INT32, PUFFER_FLOAT32 } PufferType;
+
+// What the caller's arrays must look like; constant after the environment is configured.
+typedef struct {
+    int num_agents;
+    int observation_size;  // elements per agent
+    PufferType observation_type;
+    int action_size;         // elements per agent
+    PufferType action_type;  // PUFFER_INT32 for discrete actions, PUFFER_FLOAT32 for boxes
+} PufferLayout;
+
+PUFFER_FN PufferLayout puffer_layout(int num_agents, int observation_size, PufferType observation_type, int action_size,
+                                     PufferType action_type) {
+    PufferLayout layout;
+    layout.num_agents = num_agents;
+    layout.observation_size = observation_size;
+    layout.observation_type = observation_type;
+    layout.action_size = action_size;
+    layout.action_type = action_type;
+    return layout;
+}
+
+// A PCG32 generator (XSH-RR variant, O'Neill 2014, pcg-random.org): 64 bits of state, 32 bits a draw.
+typedef struct {
+    uint64_t state;
+} Rng;
+
+// The finaliser of SplitMix64 (Steele et al. 2014): every bit of the input moves every bit of the result.
+PUFFER_FN uint64_t rng_mix(uint64_t x) {
+    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ull;
+    x = (x ^ (x >> 27)) * 0x94D049BB133111EBull;
+    return x ^ (x >> 31);
+}
+
+// The stream of environment `index` in a run seeded with `seed`.
+PUFFER_FN Rng rng_seed(uint64_t seed, uint64_t index) {
+    Rng rng;
+    rng.state = rng_mix(rng_mix(seed + 0x9E3779B97F4A7C15ull) + (index + 1) * 0x9E3779B97F4A7C15ull);
+    return rng;
+}
+
+PUFFER_FN uint32_t rng_next(Rng* rng) {
+    uint64_t state = rng->state;
+    rng->state = state * 6364136223846793005ull + 1442695040888963407ull;
+    uint32_t shifted = (uint32_t)(((state >> 18) ^ state) >> 27);
+    uint32_t rotation = (uint32_t)(state >> 59);
+    return (shifted >> rotation) | (shifted << ((32 - rotation) & 31));
+}
+
+// An integer in [0, bound), bound >= 1. Multiply-shift: the bias is below bound / 2^32.
+PUFFER_FN int rng_below(Rng* rng, int bound) { return (int)(((uint64_t)rng_next(rng) * (uint64_t)bound) >> 32); }
+
+// A float in [0, 1) with 24 random bits.
+PUFFER_FN float rng_float(Rng* rng) { return (float)(rng_next(rng) >> 8) * (1.0f / 16777216.0f); }
+
+// A float in [low, high).
+PUFFER_FN float rng_uniform(Rng* rng, float low, float high) { return low + (high - low) * rng_float(rng); }
+
+PUFFER_FN float clampf(float value, float low, float high) {
+    float above = value > low ? value : low;  // NaN becomes low
+    return above < high ? above : high;
+}

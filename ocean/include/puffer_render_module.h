@@ -1,0 +1,125 @@
+// puffer_render_module.h - the Python module that draws one environment, included once by its render.c:
+//
+//     #include "squared_render.h"
+//     #define ENV_NAME "squared"
+//     typedef Squared Env;
+//     #include "puffer_render_module.h"
+//
+// raylib keeps one window per process, so a module has one client. pufferlib.ocean.rendering is the only caller: it
+// loads raylib before it imports this module and sees to it that one window is open at a time.
+#pragma once
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include "puffer_render.h"
+
+void rlDrawRenderBatchActive(void);  // rlgl: flushes what was drawn so far
+
+static Client client;
+static bool is_flipped, is_bgr;  // how the frames that raylib hands out are stored, see probe_screen
+
+// An environment handle begins with the pointer to its struct (EnvHandle in puffer_binding.h).
+static const Env* env_from(PyObject* capsule) {
+    Env** handle = PyCapsule_GetPointer(capsule, "pufferlib.ocean." ENV_NAME ".env");
+    return handle ? *handle : NULL;
+}
+
+static Image read_screen(void) {
+    rlDrawRenderBatchActive();
+    Image image = LoadImageFromScreen();
+    ImageFormat(&image, PIXELFORMAT_UNCOMPRESSED_R8G8B8);
+    return image;
+}
+
+// raylib's software renderer hands out its frames upside down and as BGR, its OpenGL one does not: draw a known
+// picture and look.
+static void probe_screen(void) {
+    BeginDrawing();
+    const Color black = {0, 0, 0, 255}, red = {255, 0, 0, 255};
+    ClearBackground(black);
+    DrawRectangle(0, 0, GetScreenWidth(), GetScreenHeight() / 2, red);
+    Image image = read_screen();
+    EndDrawing();
+    const unsigned char* pixels = image.data;
+    const unsigned char* bottom = pixels + (size_t)(image.height - 1) * (size_t)image.width * 3;
+    is_flipped = bottom[0] > 0 || bottom[2] > 0;
+    is_bgr = (is_flipped ? bottom : pixels)[2] > 0;
+    UnloadImage(image);
+}
+
+static void correct_frame(Image* image) {
+    if (is_flipped) ImageFlipVertical(image);
+    unsigned char* pixel = image->data;
+    for (int i = 0; is_bgr && i < image->width * image->height; i++, pixel += 3) {
+        unsigned char blue = pixel[0];
+        pixel[0] = pixel[2];
+        pixel[2] = blue;
+    }
+}
+
+static PyObject* render_open(PyObject* self, PyObject* args) {
+    PyObject* capsule;
+    int is_paced;
+    if (!PyArg_ParseTuple(args, "Op:open", &capsule, &is_paced)) return NULL;
+    const Env* env = env_from(capsule);
+    if (env == NULL) return NULL;
+    memset(&client, 0, sizeof(client));
+    PufferWindow window = c_open_client(&client, env);
+    SetTraceLogLevel(LOG_ERROR);
+    InitWindow(window.width, window.height, window.title);
+    if (!IsWindowReady()) {
+        PyErr_SetString(PyExc_RuntimeError,
+                        "raylib could not open a window; set SDL_VIDEO_DRIVER=dummy to draw off-screen");
+        return NULL;
+    }
+    probe_screen();
+    SetTargetFPS(is_paced ? window.fps : 0);
+    return PyLong_FromLong(window.fps);
+}
+
+// Draws one frame and returns (height, width, RGB bytes).
+static PyObject* render_draw(PyObject* self, PyObject* capsule) {
+    const Env* env = env_from(capsule);
+    if (env == NULL) return NULL;
+    if (!IsWindowReady()) {
+        PyErr_SetString(PyExc_RuntimeError, "the window is closed; call render() on the environment again");
+        return NULL;
+    }
+    BeginDrawing();
+    ClearBackground(PUFFER_BACKGROUND);
+    c_render(env, &client);
+    Image image = read_screen();
+    EndDrawing();
+    correct_frame(&image);
+    PyObject* frame = Py_BuildValue("iiy#", image.height, image.width, (const char*)image.data,
+                                    (Py_ssize_t)image.width * image.height * 3);
+    UnloadImage(image);
+    return frame;
+}
+
+static PyObject* render_is_closing(PyObject* self, PyObject* unused) {
+    return PyBool_FromLong(IsWindowReady() && WindowShouldClose());
+}
+
+static PyObject* render_close(PyObject* self, PyObject* unused) {
+    if (IsWindowReady()) {
+        c_close_client(&client);
+        CloseWindow();
+    }
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef METHODS[] = {
+    {"open", render_open, METH_VARARGS, "open(env, is_paced) -> frames per second; opens the window"},
+    {"draw", render_draw, METH_O, "draw(env) -> (height, width, RGB bytes)"},
+    {"is_closing", render_is_closing, METH_NOARGS,
+     "is_closing() -> whether the person closed the window or pressed ESC"},
+    {"close", render_close, METH_NOARGS, "close(): closes the window; twice is harmless"},
+    {NULL, NULL, 0, NULL},
+};
+
+static struct PyModuleDef MODULE = {
+    PyModuleDef_HEAD_INIT, "render", "Draws " ENV_NAME " with raylib.", -1, METHODS, NULL, NULL, NULL, NULL};
+
+PyMODINIT_FUNC PyInit_render(void) { return PyModule_Create(&MODULE); }

@@ -1,0 +1,25 @@
+"""Squared: walk to the target before the time is up."""
+
+from __future__ import annotations
+
+import gymnasium
+import numpy as np
+
+from pufferlib.ocean.environment import OceanEnv
+from pufferlib.ocean.squared import binding
+
+
+class Squared(OceanEnv):
+    """A grid of `size` x `size` cells with one agent and one target; see squared.h for the rules.
+
+    Args:
+        num_envs: grids stepped together, at least 1.
+        size: cells along one side, 2 to 128.
+    """
+
+    binding = binding
+
+    def __init__(self, num_envs: int = 1024, size: int = 11, **kwargs):
+        self.single_observation_space = gymnasium.spaces.Box(0, 2, (size * size,), np.uint8)
+        self.single_action_space = gymnasium.spaces.Discrete(5)
+        super().__init__(num_envs, {"size": size}, **kwargs)

@@ -1,0 +1,137 @@
+"""The environment class that the vectorization and the trainer work with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+from pufferlib import spaces
+from pufferlib.errors import APIUsageError
+
+StepResult = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, list[dict]]
+
+
+@dataclass(frozen=True)
+class Buffers:
+    """The arrays that an environment writes in place; C-contiguous, one row per agent."""
+
+    observations: np.ndarray  # (rows, *observation_shape), the observation space's dtype
+    actions: np.ndarray  # (rows, *action_shape), int32 (discrete) or float32 (box)
+    rewards: np.ndarray  # (rows,) float32
+    terminals: np.ndarray  # (rows,) bool
+    truncations: np.ndarray  # (rows,) bool
+    masks: np.ndarray  # (rows,) bool, False for an agent that is absent this step
+
+    @classmethod
+    def empty(cls, observation_space: gymnasium.Space, action_space: gymnasium.Space, rows: int) -> Buffers:
+        """Allocates zeroed arrays (masks are all True) for `rows` agents with these single-agent spaces."""
+        return cls(
+            observations=np.zeros((rows, *observation_space.shape), observation_space.dtype),
+            actions=np.zeros((rows, *action_space.shape), spaces.action_dtype(action_space)),
+            rewards=np.zeros(rows, np.float32),
+            terminals=np.zeros(rows, bool),
+            truncations=np.zeros(rows, bool),
+            masks=np.ones(rows, bool),
+        )
+
+    def rows(self, begin: int, end: int) -> Buffers:
+        """Views of the rows [begin, end)."""
+        return Buffers(*(getattr(self, name)[begin:end] for name in self.__dataclass_fields__))
+
+
+class PufferEnv:
+    """An environment, or many of them, whose agents are rows of shared arrays.
+
+    A subclass sets `single_observation_space`, `single_action_space` and `num_agents`, then calls
+    `super().__init__(buf)`, and from then on fills `self.observations`, `self.rewards`, `self.terminals`,
+    `self.truncations` and `self.masks` in place. When an episode ends the environment resets at once: the observation
+    returned is the first of the next episode, the reward and the flag are the last of the old one.
+
+    Attributes:
+        single_observation_space: a Box, MultiDiscrete, MultiBinary or Discrete, of one agent.
+        single_action_space: a Discrete, MultiDiscrete or Box, of one agent.
+        num_agents: rows in every array.
+        observation_space: the joint space of all agents.
+        action_space: the joint space of all agents.
+    """
+
+    single_observation_space: gymnasium.Space
+    single_action_space: gymnasium.Space
+    num_agents: int
+
+    def __init__(self, buf: Buffers | None = None):
+        """Takes the arrays to fill, or allocates them when `buf` is None.
+
+        Raises:
+            APIUsageError: if the subclass did not set its spaces and agents, or the arrays do not fit them.
+        """
+        for name in ("single_observation_space", "single_action_space", "num_agents"):
+            if not hasattr(self, name):
+                raise APIUsageError(f"{type(self).__name__} must set {name} before it calls super().__init__(buf)")
+        if self.num_agents < 1:
+            raise APIUsageError(f"{type(self).__name__}.num_agents must be at least 1, got {self.num_agents}")
+        expected = Buffers.empty(self.single_observation_space, self.single_action_space, self.num_agents)
+        buf = expected if buf is None else buf
+        for name in Buffers.__dataclass_fields__:
+            array, wanted = getattr(buf, name), getattr(expected, name)
+            if array.shape != wanted.shape or array.dtype != wanted.dtype:
+                raise APIUsageError(
+                    f"buf.{name} must be {wanted.dtype} of shape {wanted.shape}, "
+                    f"got {array.dtype} of shape {array.shape}"
+                )
+            setattr(self, name, array)
+        self.observation_space = spaces.joint_space(self.single_observation_space, self.num_agents)
+        self.action_space = spaces.joint_space(self.single_action_space, self.num_agents)
+        self.agent_ids = np.arange(self.num_agents)
+
+    @property
+    def driver_env(self) -> PufferEnv:
+        """This environment; a vector answers with its first one."""
+        return self
+
+    @property
+    def emulated(self) -> Mapping[str, Any] | None:
+        """How structured observations were packed into rows, None for a native environment."""
+        return None
+
+    def reset(self, seed: int | None = None) -> tuple[np.ndarray, list[dict]]:
+        """Begins an episode for every agent.
+
+        Args:
+            seed: begins the random streams anew; None goes on with them.
+
+        Returns:
+            Observations and infos.
+        """
+        raise NotImplementedError
+
+    def step(self, actions: np.ndarray) -> StepResult:
+        """Steps every agent.
+
+        Args:
+            actions: shape `(num_agents, *single_action_space.shape)`.
+
+        Returns:
+            Observations, rewards, terminals, truncations (the environment's own arrays) and a list of info dicts. A
+            dict with an `n` holds means over `n` finished episodes.
+        """
+        raise NotImplementedError
+
+    def render(self) -> np.ndarray | None:
+        """Draws the environment; returns the frame as `(height, width, 3)` uint8 where there is one."""
+        raise NotImplementedError
+
+    def snapshot(self) -> bytes | None:
+        """The whole state as bytes, None where an environment cannot give it."""
+        return None
+
+    def restore(self, snapshot: bytes) -> None:
+        """Puts back what `snapshot` returned."""
+        raise APIUsageError(f"{type(self).__name__} cannot restore a snapshot; reset it instead")
+
+    def close(self) -> None:
+        """Lets go of everything; calling it twice is harmless."""
