@@ -1,0 +1,117 @@
+"""Checkpoints on disk: written whole or not at all, loaded without running code from them."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import torch
+from torch import nn
+
+from pufferlib.errors import CheckpointError
+
+TRAINER_STATE = "trainer_state.pt"
+
+
+def write_atomically(path: Path, write: Callable[[BinaryIO], None]) -> None:
+    """Writes a file so that a kill at any instant leaves either the old one or the new one, whole."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with open(temporary, "wb") as file:
+            write(file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def save(path: Path, content: Any) -> None:
+    """Saves tensors, numbers, strings and containers of them."""
+    write_atomically(path, lambda file: torch.save(content, file))
+
+
+def load(path: Path, device: torch.device | str = "cpu") -> Any:
+    """Loads what `save` wrote.
+
+    Raises:
+        CheckpointError: if the file is missing, damaged, or no checkpoint.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            damaged = archive.testzip()
+        if damaged is None:
+            return torch.load(path, map_location=device, weights_only=True)
+    except FileNotFoundError as error:
+        raise CheckpointError(f"there is no checkpoint {path}; check the path or pass 'latest'") from error
+    except (zipfile.BadZipFile, pickle.UnpicklingError, RuntimeError, EOFError, OSError, ValueError) as error:
+        raise CheckpointError(f"{path} is damaged or no checkpoint; use an earlier one") from error
+    raise CheckpointError(f"{path} is damaged (its part {damaged} fails the checksum); use an earlier one")
+
+
+def load_policy_weights(policy: nn.Module, path: Path) -> None:
+    """Loads weights into a policy of the same shape.
+
+    Raises:
+        CheckpointError: if the file cannot be read, or names a tensor that the policy lacks or shapes otherwise.
+    """
+    found = load(path)
+    expected = policy.state_dict()
+    if not isinstance(found, dict) or not all(isinstance(tensor, torch.Tensor) for tensor in found.values()):
+        raise CheckpointError(f"{path} does not hold the weights of a policy; pass a model_*.pt file")
+    for name, tensor in expected.items():
+        if name not in found:
+            raise CheckpointError(f"{path} lacks the tensor {name!r}; it was made with another policy or rnn_name")
+        if found[name].shape != tensor.shape:
+            raise CheckpointError(
+                f"{path}: tensor {name!r} must have shape {tuple(tensor.shape)}, got {tuple(found[name].shape)}; "
+                "use the policy and environment settings that it was trained with"
+            )
+    for name in found:
+        if name not in expected:
+            raise CheckpointError(f"{path} has a tensor {name!r} that the policy lacks; check policy_name and rnn_name")
+    policy.load_state_dict(found)
+
+
+def run_folders(data_dir: str | Path, env_name: str) -> list[Path]:
+    """The run folders of an environment, oldest first."""
+    return sorted(Path(data_dir).glob(f"{env_name}_*/"), key=lambda folder: (folder.stat().st_mtime_ns, folder.name))
+
+
+def latest_model(data_dir: str | Path, env_name: str) -> Path:
+    """The newest weights of an environment.
+
+    Raises:
+        CheckpointError: if there are none.
+    """
+    models = [path for folder in run_folders(data_dir, env_name) for path in folder.glob("model_*.pt")]
+    if not models:
+        raise CheckpointError(f"there is no checkpoint of {env_name} in {data_dir}; train it first or pass a path")
+    return max(models, key=lambda path: (path.stat().st_mtime_ns, path.name))
+
+
+def resolve_run(data_dir: str | Path, env_name: str, run: str) -> Path:
+    """The folder of a run to resume, given as a path, a run id, a folder name, or `latest`.
+
+    Raises:
+        CheckpointError: if there is no such run with a checkpoint.
+    """
+    folders = [folder for folder in run_folders(data_dir, env_name) if (folder / TRAINER_STATE).exists()]
+    if run == "latest":
+        if folders:
+            return max(folders, key=lambda folder: (folder / TRAINER_STATE).stat().st_mtime_ns)
+        raise CheckpointError(f"there is no run of {env_name} to resume in {data_dir}; train it first")
+    for folder in (Path(run), Path(data_dir) / run, Path(data_dir) / f"{env_name}_{run}"):
+        if (folder / TRAINER_STATE).exists():
+            return folder
+    raise CheckpointError(f"there is no run {run!r} of {env_name} with a {TRAINER_STATE}; pass a run folder or 'latest'")

@@ -1,0 +1,203 @@
+"""The rollout phase: steps the environments with the current policy and fills a Rollout."""
+
+from __future__ import annotations
+
+from collections import deque
+from contextlib import AbstractContextManager
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from pufferlib.profile import Profile
+from pufferlib.rollout import Rollout
+from pufferlib.sampling import sample_logits
+from pufferlib.statistics import EpisodeStatistics
+
+Rows = slice | np.ndarray
+
+CARRIED = ("rewards", "terminals", "truncations", "masks")
+"""What the last column of a rollout hands to the first one of the next, beside the observations."""
+
+
+class Collector:
+    """Keeps the environments, the recurrent state of every agent and the last observations between rollouts.
+
+    At the end of a rollout every batch of the vector has been received and none sent, so nothing runs while the policy
+    learns and a checkpoint catches the environments between two steps. The observations of column T are acted on again,
+    by the new policy, as column 0 of the next rollout.
+    """
+
+    def __init__(
+        self,
+        vecenv: Any,
+        policy: nn.Module,
+        rollout: Rollout,
+        generator: torch.Generator,
+        autocast: AbstractContextManager,
+        reward_clip: float,
+        profile: Profile,
+    ):
+        self.vecenv = vecenv
+        self.rollout = rollout
+        self.statistics = EpisodeStatistics()
+        self.states = {name: torch.zeros_like(state[: vecenv.num_agents]) for name, state in rollout.states.items()}
+        self.last_observations = torch.zeros_like(rollout.observations[: vecenv.num_agents, 0])  # those of column T
+        self._forward = getattr(policy, "forward_eval", policy)
+        self._device = rollout.values.device
+        self._generator = generator
+        self._autocast = autocast
+        self._reward_clip = reward_clip
+        self._profile = profile
+        self._held: deque[Rows] = deque()  # batches that were received and not sent, oldest first
+        self._columns = np.zeros(vecenv.num_agents, np.int64)  # the next column of every agent
+        self._offset = 0  # first segment of the group of agents that is being filled
+
+    def reset(self, seed: int) -> None:
+        """Begins an episode in every environment and receives the first observations."""
+        self.vecenv.async_reset(seed)
+        self._receive_all()
+
+    @torch.no_grad()
+    def collect(self) -> int:
+        """Fills the rollout; returns the number of agent steps that count (absent agents do not)."""
+        agents, segments = self.vecenv.num_agents, self.rollout.segments
+        self.rollout.ratios.fill_(1.0)
+        source = slice(segments - agents, segments)  # where the previous rollout ended
+        for offset in range(0, segments, agents):
+            self._offset = offset
+            group = slice(offset, offset + agents)
+            self._carry_over(source, group)
+            self._collect_group()
+            source = group
+        return int(self.rollout.masks[:, :-1].sum())
+
+    def _carry_over(self, source: slice, group: slice) -> None:
+        """Makes the last column of the segments `source` the first one of `group`."""
+        for name in CARRIED:
+            column = getattr(self.rollout, name)
+            column[group, 0] = column[source, -1]
+        self.rollout.observations[group, 0] = self.last_observations
+        for name, state in self.states.items():
+            self.rollout.states[name][group] = state
+
+    def _collect_group(self) -> None:
+        horizon = self.rollout.horizon
+        self._columns[:] = 0
+        running = len(self._held)
+        for _ in range(running):
+            rows = self._held.popleft()
+            self._act(rows, self.last_observations[rows].to(self._device))
+        while running:
+            rows, observations = self._receive()
+            if self._columns[rows][0] < horizon:
+                self._act(rows, observations)
+            else:
+                self._bootstrap(rows, observations)
+                self._held.append(rows)
+                running -= 1
+
+    def _receive_all(self) -> None:
+        """Receives every batch once, into the last column, as if a rollout had just ended."""
+        self._offset = self.rollout.segments - self.vecenv.num_agents
+        self._columns[:] = self.rollout.horizon - 1
+        for _ in range(self.vecenv.num_agents // self.vecenv.agents_per_batch):
+            rows, _ = self._receive()
+            self._held.append(rows)
+
+    def _receive(self) -> tuple[Rows, Tensor]:
+        """Waits for a batch, stores what it brings in its next column and clears the state of episodes that ended."""
+        with self._profile.phase("environment"):
+            observations, rewards, terminals, truncations, infos, agent_ids, masks = self.vecenv.recv()
+        with self._profile.phase("store"):
+            rows = as_slice(agent_ids)
+            segments = self._segments(rows)
+            self._columns[rows] += 1
+            column = int(self._columns[rows][0])
+            received = torch.from_numpy(observations)
+            rollout = self.rollout
+            if column < rollout.horizon:
+                rollout.observations[segments, column] = received
+            else:
+                self.last_observations[rows] = received
+            rollout.rewards[segments, column] = self._clip(torch.from_numpy(rewards).to(self._device))
+            rollout.terminals[segments, column] = torch.from_numpy(terminals).to(self._device).float()
+            rollout.truncations[segments, column] = torch.from_numpy(truncations).to(self._device).float()
+            rollout.masks[segments, column] = torch.from_numpy(masks).to(self._device).float()
+            if self.states and (terminals.any() or truncations.any()):
+                goes_on = torch.from_numpy(~(terminals | truncations)).to(self._device)
+                for state in self.states.values():
+                    state[rows] *= goes_on.view(-1, *[1] * (state.dim() - 1))
+            self.statistics.add(infos)
+            return rows, received.to(self._device)
+
+    def _act(self, rows: Rows, observations: Tensor) -> None:
+        """Chooses actions for the current column of a batch and sends them."""
+        column = int(self._columns[rows][0])
+        segments = self._segments(rows)
+        with self._profile.phase("forward"):
+            state = {name: value[rows] for name, value in self.states.items()}
+            with self._autocast:
+                logits, values = self._forward(observations, state)
+            actions, logprobs, _ = sample_logits(logits, generator=self._generator)
+            for name, value in state.items():
+                self.states[name][rows] = value.to(self.states[name].dtype)
+            self.rollout.actions[segments, column] = actions.to(self.rollout.actions.dtype)
+            self.rollout.logprobs[segments, column] = logprobs
+            self.rollout.values[segments, column] = values.float().view(-1)
+        with self._profile.phase("environment"):
+            self.vecenv.send(actions.cpu().numpy())
+
+    def _bootstrap(self, rows: Rows, observations: Tensor) -> None:
+        """Values the observation after the last action; the state stays as it was before that observation."""
+        with self._profile.phase("forward"), self._autocast:
+            state = {name: value[rows] for name, value in self.states.items()}
+            _, values = self._forward(observations, state)
+            self.rollout.values[self._segments(rows), -1] = values.float().view(-1)
+
+    def _segments(self, rows: Rows) -> Rows:
+        """The segments of agents in the current group."""
+        if isinstance(rows, slice):
+            return slice(rows.start + self._offset, rows.stop + self._offset)
+        return rows + self._offset
+
+    def _clip(self, rewards: Tensor) -> Tensor:
+        return rewards.clamp(-self._reward_clip, self._reward_clip) if self._reward_clip else rewards
+
+    def state_dict(self) -> dict[str, Any] | None:
+        """Everything a later process needs to go on exactly; None where an environment cannot give its state."""
+        environments = self.vecenv.snapshot()
+        if environments is None:
+            return None
+        last = slice(self.rollout.segments - self.vecenv.num_agents, None)
+        return {
+            "environments": [torch.frombuffer(bytearray(env), dtype=torch.uint8) for env in environments["envs"]],
+            "order": environments["order"],
+            "held": [np.arange(self.vecenv.num_agents)[rows].tolist() for rows in self._held],
+            "columns": {name: getattr(self.rollout, name)[last, -1].clone() for name in CARRIED},
+            "last_observations": self.last_observations.clone(),
+            "states": {name: state.clone() for name, state in self.states.items()},
+            "statistics": self.statistics.state_dict(),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Puts back what `state_dict` returned."""
+        snapshots = [snapshot.numpy().tobytes() for snapshot in state["environments"]]
+        self.vecenv.restore({"envs": snapshots, "order": state["order"]})
+        self._held = deque(as_slice(np.array(rows)) for rows in state["held"])
+        last = slice(self.rollout.segments - self.vecenv.num_agents, None)
+        for name, column in state["columns"].items():
+            getattr(self.rollout, name)[last, -1] = column.to(self._device)
+        self.last_observations.copy_(state["last_observations"])
+        for name, value in state["states"].items():
+            self.states[name].copy_(value)
+        self.statistics.load_state_dict(state["statistics"])
+
+
+def as_slice(rows: np.ndarray) -> Rows:
+    """The same rows as a slice where they are consecutive, so that indexing gives views."""
+    if len(rows) and rows[-1] - rows[0] == len(rows) - 1:
+        return slice(int(rows[0]), int(rows[-1]) + 1)
+    return rows
+

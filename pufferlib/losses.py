@@ -1,0 +1,122 @@
+"""The learning target and the loss of PPO as functions of tensors."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+METRICS = ("policy_loss", "value_loss", "entropy", "old_approx_kl", "approx_kl", "clipfrac", "importance")
+
+
+class PPOLoss(NamedTuple):
+    """What one minibatch gives."""
+
+    total: Tensor  # scalar, to be minimised
+    metrics: Tensor  # (len(METRICS),), detached
+    ratio: Tensor  # (rows, horizon), detached
+
+
+def bootstrap_truncations(
+    rewards: Tensor, values: Tensor, terminals: Tensor, truncations: Tensor, gamma: float
+) -> Tensor:
+    """Adds gamma * V to the reward of every step that a limit cut, V of the observation acted on.
+
+    The value of the true final observation is what Pardo et al. 2018 ("Time Limits in Reinforcement Learning") ask for;
+    an environment that resets in the same step does not return it, and the observation one step earlier is the nearest.
+
+    Args:
+        rewards: `(segments, columns)`; column t belongs to the action of column t - 1.
+        values: `(segments, columns)`.
+        terminals: `(segments, columns)`, 0 or 1; where both are set the episode ended and nothing is added.
+        truncations: `(segments, columns)`, 0 or 1.
+        gamma: discount.
+
+    Returns:
+        A new tensor like rewards.
+    """
+    bootstrapped = rewards.clone()
+    cut = truncations[:, 1:] * (1.0 - terminals[:, 1:])
+    bootstrapped[:, 1:].addcmul_(cut, values[:, :-1], value=gamma)
+    return bootstrapped
+
+
+def segment_probabilities(advantages: Tensor, alpha: float) -> Tensor:
+    """How likely each segment is to be trained on: w = (sum |A|)^alpha, p = (w + 1e-6) / (sum w + 1e-6), sum 1.
+
+    The priorities of Schaul et al. 2015 ("Prioritized Experience Replay") with whole segments as items.
+
+    Args:
+        advantages: `(segments, horizon)`.
+        alpha: 0 makes all segments equally likely.
+
+    Returns:
+        `(segments,)`, positive, sums to 1.
+    """
+    weights = advantages.abs().sum(1).pow(alpha).nan_to_num(0.0, 0.0, 0.0)
+    probabilities = (weights + 1e-6) / (weights.sum() + 1e-6)
+    return probabilities / probabilities.sum()
+
+
+def ppo_loss(
+    logprobs: Tensor,
+    values: Tensor,
+    entropy: Tensor,
+    old_logprobs: Tensor,
+    old_values: Tensor,
+    advantages: Tensor,
+    returns: Tensor,
+    weights: Tensor | None,
+    *,
+    clip_coef: float,
+    vf_clip_coef: float,
+    vf_coef: float,
+    ent_coef: float,
+) -> PPOLoss:
+    """The clipped policy and value losses of PPO (Schulman et al. 2017) minus the entropy bonus.
+
+    Args:
+        logprobs: `(rows, horizon)` of the actions under the policy as it is now; so are values and entropy.
+        values: of the observations.
+        entropy: of the distributions.
+        old_logprobs: when the actions were taken.
+        old_values: what values are clipped around.
+        advantages: normalised and weighted, ready for the loss.
+        returns: what values should be.
+        weights: `(rows, horizon)` with mean 1, 0 for steps that must not count; None counts all alike.
+        clip_coef: how far the ratio may leave 1.
+        vf_clip_coef: how far a value may leave the old one.
+        vf_coef: weight of the value loss.
+        ent_coef: weight of the entropy bonus.
+
+    Returns:
+        The scalar loss, the metrics in the order of METRICS, and the ratio.
+    """
+
+    def mean(x: Tensor) -> Tensor:
+        return x.mean() if weights is None else (x * weights).mean()
+
+    logratio = logprobs - old_logprobs
+    ratio = logratio.exp()
+    clipped_ratio = ratio.clamp(1.0 - clip_coef, 1.0 + clip_coef)
+    policy_loss = mean(torch.max(-advantages * ratio, -advantages * clipped_ratio))
+
+    clipped_values = old_values + (values - old_values).clamp(-vf_clip_coef, vf_clip_coef)
+    value_loss = 0.5 * mean(torch.max((values - returns).square(), (clipped_values - returns).square()))
+
+    mean_entropy = mean(entropy)
+    total = policy_loss + vf_coef * value_loss - ent_coef * mean_entropy
+
+    with torch.no_grad():
+        # The two estimates of the KL divergence: joschu.net/blog/kl-approx.html
+        old_approx_kl = mean(-logratio)
+        approx_kl = mean(ratio - 1.0 - logratio)
+        clipfrac = mean(((ratio - 1.0).abs() > clip_coef).float())
+        metrics = (policy_loss, value_loss, mean_entropy, old_approx_kl, approx_kl, clipfrac, mean(ratio))
+        return PPOLoss(total, torch.stack([metric.detach().float() for metric in metrics]), ratio.detach())
+
+
+def explained_variance(values: Tensor, returns: Tensor) -> Tensor:
+    """1 - Var(returns - values) / Var(returns): 1 is a perfect value function, 0 no better than a constant."""
+    return 1.0 - (returns - values).var() / returns.var().clamp(min=1e-8)

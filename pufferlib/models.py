@@ -1,0 +1,275 @@
+"""Policies: torch modules that turn observations into action logits and values.
+
+Any module works that has
+
+    forward(observations, state) -> (logits, values)        for training
+    forward_eval(observations, state) -> (logits, values)   for acting, one step; `forward` when it is missing
+    initial_state(batch, device) -> dict of tensors         only where it is recurrent
+
+`state` is a dict of tensors whose first dimension is the agent; `forward_eval` replaces its entries by the next ones. A
+policy without state sees observations `(rows, *observation_shape)`. A recurrent one is trained on `(segments, horizon,
+*observation_shape)` with, beside its own entries, `state["resets"]`: `(segments, horizon)` bool, True where an episode
+begins, so that nothing may flow in from the step before. Logits are what pufferlib.sampling takes; values are `(rows,)`
+or `(segments, horizon)`.
+
+A wrapper adds recurrence to a policy that has `encode_observations(observations) -> (..., hidden)` and
+`decode_actions(hidden) -> (logits, values)`.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from gymnasium.spaces import Box, Discrete, MultiDiscrete
+from torch import Tensor, nn
+from torch.distributions import Normal
+
+from pufferlib.errors import APIUsageError
+from pufferlib.extensions import mingru_scan, mingru_step
+from pufferlib.sampling import Logits
+
+State = dict[str, Tensor]
+
+ACTIVATIONS = {"gelu": nn.GELU, "relu": nn.ReLU, "tanh": nn.Tanh, "none": nn.Identity}
+
+
+def orthogonal_linear(inputs: int, outputs: int, gain: float = 1.0, bias: bool = False) -> nn.Linear:
+    """A linear layer with orthogonal weights times `gain` and, where there is one, a zero bias."""
+    layer = nn.Linear(inputs, outputs, bias=bias)
+    nn.init.orthogonal_(layer.weight, gain)
+    if bias:
+        nn.init.zeros_(layer.bias)
+    return layer
+
+
+class ActionHead(nn.Module):
+    """The last layer: one product for the logits and the value.
+
+    The logits start near zero (gain 0.01), so that a new policy explores evenly; the value starts with gain 1.
+    """
+
+    def __init__(self, hidden_size: int, action_space):
+        super().__init__()
+        self.sizes, self.is_continuous = _action_sizes(action_space)
+        self.is_joint = not isinstance(action_space, Discrete)
+        num_logits = sum(self.sizes)
+        self.linear = nn.Linear(hidden_size, num_logits + 1, bias=False)
+        nn.init.orthogonal_(self.linear.weight[:num_logits], 0.01)
+        nn.init.orthogonal_(self.linear.weight[num_logits:], 1.0)
+        if self.is_continuous:
+            self.log_std = nn.Parameter(torch.zeros(num_logits))
+
+    def forward(self, hidden: Tensor) -> tuple[Logits, Tensor]:
+        """Hidden `(..., hidden_size)` -> logits and values `(...)`."""
+        output = self.linear(hidden)
+        logits, values = output[..., :-1], output[..., -1]
+        if self.is_continuous:
+            return Normal(logits, self.log_std.exp().expand_as(logits), validate_args=False), values
+        if self.is_joint:
+            return logits.split(self.sizes, dim=-1), values
+        return logits, values
+
+
+def _action_sizes(space) -> tuple[list[int], bool]:
+    if isinstance(space, Discrete):
+        return [int(space.n)], False
+    if isinstance(space, MultiDiscrete):
+        return [int(n) for n in space.nvec.flatten()], False
+    if isinstance(space, Box) and space.dtype.kind == "f" and len(space.shape) == 1:
+        return [int(space.shape[0])], True
+    raise APIUsageError(
+        f"the default policy acts in Discrete, MultiDiscrete or one-dimensional float Box spaces, got {space}; "
+        "write a policy of your own"
+    )
+
+
+class Default(nn.Module):
+    """Linear layers over the flattened observation, one head for actions and value.
+
+    Args:
+        env: anything with `single_observation_space` and `single_action_space`.
+        hidden_size: width of every layer, at least 1.
+        num_layers: linear layers before the head, at least 1.
+        activation: after each layer: gelu, relu, tanh, or none where a recurrent wrapper is the nonlinearity.
+    """
+
+    def __init__(self, env: Any, hidden_size: int = 128, num_layers: int = 1, activation: str = "gelu"):
+        super().__init__()
+        if activation not in ACTIVATIONS:
+            raise APIUsageError(f"activation must be one of {', '.join(ACTIVATIONS)}, got {activation!r}")
+        self.hidden_size = hidden_size
+        inputs = math.prod(env.single_observation_space.shape)
+        gain = 1.0 if activation == "none" else math.sqrt(2.0)
+        layers: list[nn.Module] = []
+        for index in range(num_layers):
+            layers += [orthogonal_linear(hidden_size if index else inputs, hidden_size, gain), ACTIVATIONS[activation]()]
+        self.encoder = nn.Sequential(*layers)
+        self.head = ActionHead(hidden_size, env.single_action_space)
+        self._observation_dims = len(env.single_observation_space.shape)
+
+    def forward(self, observations: Tensor, state: State | None = None) -> tuple[Logits, Tensor]:
+        """Observations `(rows, *observation_shape)` -> logits and values `(rows,)`."""
+        return self.decode_actions(self.encode_observations(observations))
+
+    def encode_observations(self, observations: Tensor) -> Tensor:
+        """Observations `(..., *observation_shape)` of any dtype -> hidden `(..., hidden_size)`."""
+        leading = observations.shape[: observations.dim() - self._observation_dims]
+        return self.encoder(observations.reshape(*leading, -1).to(torch.float32))
+
+    def decode_actions(self, hidden: Tensor) -> tuple[Logits, Tensor]:
+        """Hidden `(..., hidden_size)` -> logits and values `(...)`."""
+        return self.head(hidden)
+
+
+class Convolutional(nn.Module):
+    """The convolutional network of Mnih et al. 2015 ("Nature CNN") over images `(channels, height, width)` in 0..255.
+
+    Args:
+        env: anything with `single_observation_space` (uint8, at least 36 x 36 pixels) and `single_action_space`.
+        hidden_size: width of the layer after the convolutions.
+    """
+
+    def __init__(self, env: Any, hidden_size: int = 512):
+        super().__init__()
+        shape = env.single_observation_space.shape
+        if len(shape) != 3 or min(shape[1:]) < 36:
+            raise APIUsageError(f"Convolutional needs images (channels, height >= 36, width >= 36), got shape {shape}")
+        self.hidden_size = hidden_size
+        convolutions = nn.Sequential(
+            nn.Conv2d(shape[0], 32, 8, stride=4),
+            nn.ReLU(),
+            nn.Conv2d(32, 64, 4, stride=2),
+            nn.ReLU(),
+            nn.Conv2d(64, 64, 3, stride=1),
+            nn.ReLU(),
+            nn.Flatten(),
+        )
+        with torch.no_grad():
+            features = convolutions(torch.zeros(1, *shape)).shape[1]
+        self.encoder = nn.Sequential(convolutions, orthogonal_linear(features, hidden_size, math.sqrt(2.0)), nn.ReLU())
+        self.head = ActionHead(hidden_size, env.single_action_space)
+
+    def forward(self, observations: Tensor, state: State | None = None) -> tuple[Logits, Tensor]:
+        """Observations `(rows, channels, height, width)` -> logits and values `(rows,)`."""
+        return self.decode_actions(self.encode_observations(observations))
+
+    def encode_observations(self, observations: Tensor) -> Tensor:
+        """Observations `(..., channels, height, width)` -> hidden `(..., hidden_size)`."""
+        leading = observations.shape[:-3]
+        images = observations.reshape(-1, *observations.shape[-3:]).to(torch.float32) / 255.0
+        return self.encoder(images).reshape(*leading, -1)
+
+    def decode_actions(self, hidden: Tensor) -> tuple[Logits, Tensor]:
+        """Hidden `(..., hidden_size)` -> logits and values `(...)`."""
+        return self.head(hidden)
+
+
+class LSTMWrapper(nn.Module):
+    """An LSTM between a policy's encoder and its head.
+
+    Args:
+        env: the environment, for the shapes.
+        policy: has `encode_observations` and `decode_actions`.
+        input_size: what the encoder returns.
+        hidden_size: what the head takes.
+    """
+
+    def __init__(self, env: Any, policy: nn.Module, input_size: int = 128, hidden_size: int = 128):
+        super().__init__()
+        _check_sizes(policy, input_size, hidden_size)
+        self.policy = policy
+        self.hidden_size = hidden_size
+        self.cell = nn.LSTMCell(input_size, hidden_size)
+        for name, parameter in self.cell.named_parameters():
+            if name.startswith("weight"):
+                nn.init.orthogonal_(parameter)
+            else:
+                nn.init.zeros_(parameter)
+
+    def initial_state(self, batch: int, device: torch.device | str = "cpu") -> State:
+        """Zeros: `lstm_h` and `lstm_c`, each `(batch, hidden_size)`."""
+        return {name: torch.zeros(batch, self.hidden_size, device=device) for name in ("lstm_h", "lstm_c")}
+
+    def forward_eval(self, observations: Tensor, state: State) -> tuple[Logits, Tensor]:
+        """One step: observations `(rows, *observation_shape)`; replaces the entries of `state`."""
+        encoded = self.policy.encode_observations(observations)
+        state["lstm_h"], state["lstm_c"] = self.cell(encoded, (state["lstm_h"], state["lstm_c"]))
+        return self.policy.decode_actions(state["lstm_h"])
+
+    def forward(self, observations: Tensor, state: State) -> tuple[Logits, Tensor]:
+        """Segments: observations `(segments, horizon, *observation_shape)`; see the module docstring for `state`."""
+        encoded = self.policy.encode_observations(observations)
+        hidden, memory = state["lstm_h"], state["lstm_c"]
+        keep = (~state["resets"]).to(encoded.dtype).unsqueeze(-1)  # (segments, horizon, 1)
+        outputs = []
+        for step in range(encoded.shape[1]):
+            hidden, memory = self.cell(encoded[:, step], (hidden * keep[:, step], memory * keep[:, step]))
+            outputs.append(hidden)
+        return self.policy.decode_actions(torch.stack(outputs, 1))
+
+
+class MinGRUWrapper(nn.Module):
+    """Layers of a minimal gated recurrent unit with a highway output, between a policy's encoder and its head.
+
+    Each layer is one product x -> (candidate c, gate g, highway p), then with z = sigmoid(g)
+
+        h_t = (1 - z_t) h_{t-1} + z_t f(c_t)    f(c) = c + 0.5 where c >= 0, else sigmoid(c)
+        y_t = sigmoid(p_t) h_t + (1 - sigmoid(p_t)) x_t
+
+    (Feng et al. 2024, "Were RNNs All We Needed?"). The gates do not depend on h, so a whole segment's products are one
+    matrix product and the recurrence is a scan.
+
+    Args:
+        env: the environment, for the shapes.
+        policy: has `encode_observations` and `decode_actions`.
+        input_size: what the encoder returns; equal to hidden_size, because the highway adds the two.
+        hidden_size: what the head takes.
+        num_layers: units stacked, at least 1.
+    """
+
+    def __init__(
+        self, env: Any, policy: nn.Module, input_size: int = 128, hidden_size: int = 128, num_layers: int = 1
+    ):
+        super().__init__()
+        _check_sizes(policy, input_size, hidden_size)
+        if input_size != hidden_size:
+            raise APIUsageError(f"MinGRU needs rnn.input_size equal to rnn.hidden_size {hidden_size}, got {input_size}")
+        self.policy = policy
+        self.hidden_size = hidden_size
+        self.layers = nn.ModuleList(orthogonal_linear(hidden_size, 3 * hidden_size) for _ in range(num_layers))
+
+    def initial_state(self, batch: int, device: torch.device | str = "cpu") -> State:
+        """Zeros: `hidden`, `(batch, num_layers, hidden_size)`."""
+        return {"hidden": torch.zeros(batch, len(self.layers), self.hidden_size, device=device)}
+
+    def forward_eval(self, observations: Tensor, state: State) -> tuple[Logits, Tensor]:
+        """One step: observations `(rows, *observation_shape)`; replaces the entries of `state`."""
+        output = self.policy.encode_observations(observations)
+        hidden = []
+        for index, layer in enumerate(self.layers):
+            output, last = mingru_step(layer(output), output, state["hidden"][:, index])
+            hidden.append(last)
+        state["hidden"] = torch.stack(hidden, 1)
+        return self.policy.decode_actions(output)
+
+    def forward(self, observations: Tensor, state: State) -> tuple[Logits, Tensor]:
+        """Segments: observations `(segments, horizon, *observation_shape)`; see the module docstring for `state`."""
+        output = self.policy.encode_observations(observations)
+        for index, layer in enumerate(self.layers):
+            output, _ = mingru_scan(layer(output), output, state["hidden"][:, index], state["resets"])
+        return self.policy.decode_actions(output)
+
+
+def _check_sizes(policy: nn.Module, input_size: int, hidden_size: int) -> None:
+    encoded = getattr(policy, "hidden_size", input_size)
+    if input_size != encoded or hidden_size != encoded:
+        raise APIUsageError(
+            f"rnn.input_size and rnn.hidden_size must equal policy.hidden_size {encoded}, "
+            f"got {input_size} and {hidden_size}"
+        )
+
+
+WRAPPERS: dict[str, type[nn.Module]] = {"LSTM": LSTMWrapper, "MinGRU": MinGRUWrapper}
+"""The recurrent wrappers by the name that `[base] rnn_name` gives."""

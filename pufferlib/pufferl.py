@@ -1,0 +1,503 @@
+"""PuffeRL: the PPO trainer. `python -m pufferlib.pufferl train puffer_breakout` runs it from the command line.
+
+One iteration is `evaluate()`, which collects a rollout, and `train()`, which learns from it. The parts: collector.py
+steps the environments, losses.py has the formulas, this file puts them in order.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from pufferlib import checkpoint, losses
+from pufferlib.collector import Collector
+from pufferlib.config import TrainConfig, load_config
+from pufferlib.dashboard import Dashboard
+from pufferlib.errors import APIUsageError, CheckpointError
+from pufferlib.extensions import compute_puff_advantage
+from pufferlib.loaders import load_env, load_policy, resolve_device
+from pufferlib.loggers import JsonLogger, Logger, NoLogger, make_run_id
+from pufferlib.optimizers import make_optimizer, set_learning_rate
+from pufferlib.profile import Profile
+from pufferlib.rollout import Rollout
+from pufferlib.run import StopRequest, describe_run, write_description
+from pufferlib.sampling import sample_logits
+from pufferlib.statistics import EpisodeStatistics
+
+__all__ = ["PuffeRL", "compute_puff_advantage", "load_config", "load_env", "load_policy", "train"]
+
+
+class PuffeRL:
+    """Trains a policy in a vector of environments.
+
+    Attributes:
+        config: the settings, resolved for these environments and this device.
+        policy: the module that is trained, on `device`.
+        global_step: agent steps collected so far.
+        epoch: iterations of `evaluate` and `train` done so far.
+        total_epochs: iterations that reach `total_timesteps`.
+    """
+
+    def __init__(self, config: Mapping[str, Any], vecenv: Any, policy: nn.Module, logger: Logger | None = None):
+        """Allocates the rollout and resets the environments; writes nothing to disk.
+
+        Args:
+            config: the `[train]` settings, as in `load_config(name)['train']`; an `env` key names the run.
+            vecenv: a vector from `pufferlib.vector.make`.
+            policy: any module that pufferlib.models describes.
+            logger: where `mean_and_log` sends metrics; None is nowhere.
+
+        Raises:
+            ConfigError: if a setting is wrong, or does not fit the number of agents.
+        """
+        settings = TrainConfig.from_dict(config)
+        self.device = resolve_device(settings.device)
+        self.config = settings.resolve(vecenv.num_agents, self.device.type)
+        self.env_name = config.get("env") or "environment"
+        self.vecenv = vecenv
+        self.policy = policy.to(self.device)
+        self.logger = logger or NoLogger()
+        self.run_folder = Path(self.config.data_dir) / f"{self.env_name}_{self.logger.run_id or make_run_id()}"
+        if self.device.type == "cuda":
+            torch.backends.cudnn.deterministic = self.config.torch_deterministic
+
+        self._generator = torch.Generator(self.device).manual_seed(self.config.seed)
+        self._optimizer = make_optimizer(
+            self.config.optimizer,
+            self.policy.parameters(),
+            self.config.learning_rate,
+            (self.config.adam_beta1, self.config.adam_beta2),
+            self.config.adam_eps,
+            self.config.weight_decay,
+        )
+        self._learning_rate = self.config.learning_rate
+        self._autocast = torch.autocast(
+            self.device.type, torch.bfloat16, enabled=self.config.precision == "bfloat16", cache_enabled=False
+        )
+        self._is_recurrent = hasattr(self.policy, "initial_state")
+        self._forward = self.policy
+        if self.config.compile:
+            options = {"mode": self.config.compile_mode, "fullgraph": self.config.compile_fullgraph}
+            self._forward = torch.compile(self.policy, **options)
+
+        self.profile = Profile()
+        self.rollout = self._allocate_rollout()
+        self._advantages = torch.zeros_like(self.rollout.values)
+        self._collector = Collector(
+            vecenv, self.policy, self.rollout, self._generator, self._autocast, self.config.reward_clip, self.profile
+        )
+        self._collector.reset(self.config.seed)
+
+        self.global_step = 0
+        self.epoch = 0
+        self.total_epochs = math.ceil(self.config.total_timesteps / self.config.batch_size)
+        self._minibatches_due = 0.0
+        self._has_rollout = False
+        self._rollout_is_full = True  # no agent was absent
+        self._losses: dict[str, float] = {}
+        self._interval = EpisodeStatistics()
+        self._metrics: dict[str, float] = {}
+        self._model_path: Path | None = None
+        self._dashboard: Dashboard | None = None
+        self._is_closed = False
+        self._start_time = self._interval_time = time.perf_counter()
+        self._logged_epoch = 0
+        self._logged_step = 0
+
+    def _allocate_rollout(self) -> Rollout:
+        segments = self.config.batch_size // self.config.bptt_horizon
+        return Rollout.allocate(
+            self.vecenv.single_observation_space,
+            self.vecenv.single_action_space,
+            segments,
+            self.config.bptt_horizon,
+            self.policy.initial_state(segments, self.device) if self._is_recurrent else {},
+            self.device,
+            torch.device("cpu") if self.config.cpu_offload else self.device,
+        )
+
+    # ------------------------------------------------------------------------------------------------ the iteration
+
+    def evaluate(self) -> dict[str, float]:
+        """Collects one rollout with the current policy.
+
+        Returns:
+            Means over the episodes that ended in it, and their number `n`; empty when none did.
+        """
+        self._require_open()
+        steps = self._collector.collect()
+        self.global_step += steps
+        self._rollout_is_full = steps == self.config.batch_size
+        self._has_rollout = True
+        self._interval.merge(self._collector.statistics)
+        return self._collector.statistics.take()
+
+    def train(self) -> dict[str, float]:
+        """Learns from the rollout that `evaluate` collected, logs and saves where the intervals say so.
+
+        Returns:
+            `policy_loss, value_loss, entropy, old_approx_kl, approx_kl, clipfrac, importance`, means over the
+            minibatches of this call, and `explained_variance`.
+
+        Raises:
+            APIUsageError: if `evaluate` was not called since the last `train`.
+        """
+        self._require_open()
+        if not self._has_rollout:
+            raise APIUsageError("train() needs a new rollout; call evaluate() first")
+        self._has_rollout = False
+        set_learning_rate(self._optimizer, self.learning_rate)
+
+        self._minibatches_due += self.config.update_epochs * self.config.batch_size / self.config.minibatch_size
+        metrics = []
+        while self._minibatches_due >= 1.0:
+            self._minibatches_due -= 1.0
+            metrics.append(self._train_minibatch())
+        self._losses = self._read_metrics(metrics)
+        self.epoch += 1
+
+        is_last = self.epoch >= self.total_epochs
+        if self.epoch % self.config.log_interval == 0 or is_last:
+            self.mean_and_log()
+        if self.epoch % self.config.checkpoint_interval == 0:
+            self.save_checkpoint()
+        return dict(self._losses)
+
+    def _train_minibatch(self) -> Tensor:
+        """One optimizer step; returns the metrics on the device."""
+        rollout, config = self.rollout, self.config
+        with self.profile.phase("advantage"):
+            advantages = self._compute_advantages()
+            probabilities = losses.segment_probabilities(advantages * rollout.masks[:, :-1], config.prio_alpha)
+            count = config.minibatch_size // config.bptt_horizon
+            rows = torch.multinomial(probabilities, count, generator=self._generator)
+            progress = min(self.epoch / self.total_epochs, 1.0)
+            beta = config.prio_beta0 + (1.0 - config.prio_beta0) * config.prio_alpha * progress
+            importance = (rollout.segments * probabilities[rows]).pow(-beta).unsqueeze(1)
+            weights = self._weights(rows)
+            chosen = advantages[rows]
+            normalized = importance * normalize(chosen, weights)
+        with self.profile.phase("learn"):
+            metrics = torch.zeros(len(losses.METRICS), device=self.device)
+            size = config.max_minibatch_size // config.bptt_horizon
+            for begin in range(0, count, size):
+                part = slice(begin, begin + size)
+                loss = self._loss(
+                    rows[part], chosen[part], normalized[part], None if weights is None else weights[part]
+                )
+                share = len(rows[part]) / count
+                (loss.total * share).backward()
+                metrics += loss.metrics * share
+            nn.utils.clip_grad_norm_(self.policy.parameters(), config.max_grad_norm)
+            self._optimizer.step()
+            self._optimizer.zero_grad()
+        return metrics
+
+    def _compute_advantages(self) -> Tensor:
+        """Advantages `(segments, horizon)` from the values and ratios as they are now; a view of a reused tensor."""
+        rollout, config = self.rollout, self.config
+        rewards = losses.bootstrap_truncations(
+            rollout.rewards, rollout.values, rollout.terminals, rollout.truncations, config.gamma
+        )
+        compute_puff_advantage(
+            rollout.values,
+            rewards,
+            rollout.episode_ends(),
+            rollout.ratios,
+            self._advantages,
+            config.gamma,
+            config.gae_lambda,
+            config.vtrace_rho_clip,
+            config.vtrace_c_clip,
+        )
+        return self._advantages[:, :-1]
+
+    def _weights(self, rows: Tensor) -> Tensor | None:
+        """`(len(rows), horizon)` with mean 1 and 0 for absent agents; None when every agent was there."""
+        if self._rollout_is_full:
+            return None
+        present = self.rollout.masks[rows, :-1]
+        return present / present.mean().clamp(min=1e-8)
+
+    def _loss(self, rows: Tensor, advantages: Tensor, normalized: Tensor, weights: Tensor | None) -> losses.PPOLoss:
+        """The loss on some segments; writes their new ratios and values into the rollout."""
+        rollout, config = self.rollout, self.config
+        shape = (len(rows), config.bptt_horizon)
+        old_values = rollout.values[rows, :-1]
+        logits, values, actions = self._forward_segments(rows)
+        _, logprobs, entropy = sample_logits(logits, action=actions)
+        values = values.float().view(shape)
+        loss = losses.ppo_loss(
+            logprobs.view(shape),
+            values,
+            entropy.view(shape),
+            rollout.logprobs[rows],
+            old_values,
+            normalized,
+            advantages + old_values,
+            weights,
+            clip_coef=config.clip_coef,
+            vf_clip_coef=config.vf_clip_coef,
+            vf_coef=config.vf_coef,
+            ent_coef=config.ent_coef,
+        )
+        rollout.ratios[rows, :-1] = loss.ratio
+        rollout.values[rows, :-1] = values.detach()
+        return loss
+
+    def _forward_segments(self, rows: Tensor) -> tuple[Any, Tensor, Tensor]:
+        """Logits, values and the actions taken, with leading dimensions that fit each other."""
+        rollout = self.rollout
+        observations = rollout.observations.index_select(0, rows.to(rollout.observations.device)).to(self.device)
+        actions = rollout.actions.index_select(0, rows)
+        if not self._is_recurrent:
+            observations, actions = observations.flatten(0, 1), actions.flatten(0, 1)
+            with self._autocast:
+                return *self._forward(observations, {}), actions
+        state = {name: value.index_select(0, rows) for name, value in rollout.states.items()}
+        state["resets"] = rollout.episode_ends().index_select(0, rows)[:, :-1] > 0
+        with self._autocast:
+            return *self._forward(observations, state), actions
+
+    def _read_metrics(self, minibatches: list[Tensor]) -> dict[str, float]:
+        """The means over minibatches and the explained variance: the one device synchronisation of `train`."""
+        if not minibatches:  # less than one minibatch was due
+            return self._losses
+        advantages, values = self._advantages[:, :-1], self.rollout.values[:, :-1]
+        explained = losses.explained_variance(values, advantages + values).unsqueeze(0)
+        numbers = torch.cat([torch.stack(minibatches).mean(0), explained]).tolist()
+        return dict(zip((*losses.METRICS, "explained_variance"), numbers, strict=True))
+
+    @property
+    def learning_rate(self) -> float:
+        """The learning rate of this epoch: the one set, annealed by a cosine to 0 over `total_epochs`.
+
+        Assigning to it sets the rate that the cosine starts from, from the next `train` on.
+        """
+        if not self.config.anneal_lr:
+            return self._learning_rate
+        progress = min(self.epoch / self.total_epochs, 1.0)
+        return self._learning_rate * 0.5 * (1.0 + math.cos(math.pi * progress))
+
+    @learning_rate.setter
+    def learning_rate(self, value: float) -> None:
+        self._learning_rate = value
+
+    # ------------------------------------------------------------------------------------------- what is seen of it
+
+    @property
+    def uptime(self) -> float:
+        """Seconds of training, those before a resume included."""
+        return time.perf_counter() - self._start_time
+
+    @property
+    def sps(self) -> float:
+        """Agent steps per second since the last log."""
+        elapsed = time.perf_counter() - self._interval_time
+        return (self.global_step - self._logged_step) / max(elapsed, 1e-9)
+
+    def mean_and_log(self) -> dict[str, float]:
+        """Sends the metrics of the epochs since the last call to the logger.
+
+        Returns:
+            `agent_steps, epoch, sps, uptime, learning_rate`, means over episodes as `environment/...`, the last
+            update's `losses/...`, and shares of the time as `performance/...`. Called twice within one epoch it returns
+            the same metrics and logs nothing.
+        """
+        if self.epoch == self._logged_epoch:
+            return dict(self._metrics)
+        self._metrics = {
+            "agent_steps": self.global_step,
+            "epoch": self.epoch,
+            "sps": self.sps,
+            "uptime": self.uptime,
+            "learning_rate": self.learning_rate,
+            **{f"environment/{name}": value for name, value in self._interval.take().items()},
+            **{f"losses/{name}": value for name, value in self._losses.items()},
+            **{f"performance/{name}": value for name, value in self.profile.shares().items()},
+        }
+        self._logged_epoch, self._logged_step = self.epoch, self.global_step
+        self._interval_time = time.perf_counter()
+        self.logger.log(self._metrics, self.global_step)
+        return dict(self._metrics)
+
+    def print_dashboard(self) -> None:
+        """Shows the last metrics: a live panel on a terminal, one line per log elsewhere."""
+        if self._dashboard is None:
+            parameters = sum(parameter.numel() for parameter in self.policy.parameters())
+            facts = {
+                "environment": self.env_name,
+                "device": str(self.device),
+                "agents": f"{self.vecenv.num_agents:,}",
+                "parameters": f"{parameters:,}",
+                "run": str(self.run_folder),
+            }
+            self._dashboard = Dashboard(self.env_name, facts, self.config.total_timesteps)
+        if self._metrics:
+            self._dashboard.show(self._metrics)
+
+    # ------------------------------------------------------------------------------------------------ what outlives it
+
+    def save_checkpoint(self) -> str:
+        """Writes the weights, then everything else that a resume needs; a kill at any instant leaves the last one whole.
+
+        Returns:
+            The path of the weights, `<run folder>/model_<env>_<epoch>.pt`.
+        """
+        path = self.run_folder / f"model_{self.env_name}_{self.epoch:06d}.pt"
+        checkpoint.save(path, self.policy.state_dict())
+        state = {
+            "env": self.env_name,
+            "model": path.name,
+            "epoch": self.epoch,
+            "global_step": self.global_step,
+            "uptime": self.uptime,
+            "learning_rate": self._learning_rate,
+            "minibatches_due": self._minibatches_due,
+            "logged": [self._logged_epoch, self._logged_step],
+            "losses": self._losses,
+            "interval": self._interval.state_dict(),
+            "optimizer": self._optimizer.state_dict(),
+            "generator": self._generator.get_state(),
+            "torch_generator": torch.get_rng_state(),
+            "collector": self._collector.state_dict(),
+        }
+        checkpoint.save(self.run_folder / checkpoint.TRAINER_STATE, state)
+        self._model_path = path
+        return str(path)
+
+    def load_checkpoint(self, folder: str | Path) -> None:
+        """Goes on where the run in `folder` saved last; on a CPU bit for bit, and in the same folder.
+
+        Raises:
+            CheckpointError: if there is no checkpoint, it is damaged, or it was made with other settings.
+        """
+        folder = Path(folder)
+        state = checkpoint.load(folder / checkpoint.TRAINER_STATE)
+        if not isinstance(state, dict) or "collector" not in state:
+            raise CheckpointError(f"{folder / checkpoint.TRAINER_STATE} does not hold a trainer's state; pass a run folder")
+        model = folder / state["model"]
+        checkpoint.load_policy_weights(self.policy, model)
+        try:
+            self._optimizer.load_state_dict(state["optimizer"])
+            if state["collector"] is not None:
+                self._collector.load_state_dict(state["collector"])
+        except (KeyError, ValueError, RuntimeError) as error:
+            raise CheckpointError(f"{folder} was saved with other settings than these ({error})") from error
+        self._generator.set_state(state["generator"])
+        torch.set_rng_state(state["torch_generator"])
+        self.epoch, self.global_step = state["epoch"], state["global_step"]
+        self._logged_epoch, self._logged_step = state["logged"]
+        self._learning_rate = state["learning_rate"]
+        self._minibatches_due = state["minibatches_due"]
+        self._losses = state["losses"]
+        self._interval.load_state_dict(state["interval"])
+        self._start_time = time.perf_counter() - state["uptime"]
+        self.run_folder, self._model_path = folder, model
+
+    def close(self) -> str:
+        """Saves the last checkpoint and lets go of environments, dashboard and logger; twice is harmless.
+
+        Returns:
+            The path of the final weights.
+        """
+        if not self._is_closed:
+            self._is_closed = True
+            path = str(self._model_path)
+            if self._model_path is None or not self._model_path.name.endswith(f"_{self.epoch:06d}.pt"):
+                path = self.save_checkpoint()
+            self.release()
+            self.logger.close(path)
+        return str(self._model_path)
+
+    def release(self) -> None:
+        """Lets go of the environments and the dashboard without saving; for a trainer that failed."""
+        self._is_closed = True
+        if self._dashboard is not None:
+            self._dashboard.close()
+        self.vecenv.close()
+
+    def _require_open(self) -> None:
+        if self._is_closed:
+            raise APIUsageError("the trainer is closed; make a new PuffeRL")
+
+
+def normalize(advantages: Tensor, weights: Tensor | None) -> Tensor:
+    """Advantages with mean 0 and standard deviation 1 over the minibatch; absent agents count for nothing."""
+    if weights is None:
+        return (advantages - advantages.mean()) / (advantages.std() + 1e-8)
+    centered = advantages - (advantages * weights).mean()
+    return centered / ((centered.square() * weights).mean().sqrt() + 1e-8)
+
+
+def train(
+    env_name: str,
+    args: dict[str, Any] | None = None,
+    vecenv: Any = None,
+    policy: nn.Module | None = None,
+    logger: Logger | None = None,
+) -> list[dict[str, float]]:
+    """Trains from the first step to the last: what `puffer train` does.
+
+    Ctrl-C, or SIGTERM, lets the running iteration end, saves a checkpoint and raises KeyboardInterrupt.
+
+    Args:
+        env_name: such as `puffer_breakout`.
+        args: settings from `load_config`, which is also the default. `args['resume']` goes on with an earlier run.
+        vecenv: default `load_env(env_name, args)`.
+        policy: default `load_policy(args, vecenv, env_name)`.
+        logger: default `metrics.jsonl` in the run's folder.
+
+    Returns:
+        The metrics of every log in the last 80% of the steps.
+    """
+    args = load_config(env_name) if args is None else args
+    resume = args.get("resume")
+    folder = checkpoint.resolve_run(args["train"]["data_dir"], env_name, resume) if resume else None
+    vecenv = load_env(env_name, args) if vecenv is None else vecenv
+    trainer = None
+    try:
+        policy = load_policy(args, vecenv, env_name) if policy is None else policy
+        trainer = PuffeRL({**args["train"], "env": env_name}, vecenv, policy, logger)
+        if folder is not None:
+            trainer.load_checkpoint(folder)
+        if logger is None:
+            resume_step = trainer.global_step if folder is not None else None
+            trainer.logger = JsonLogger(trainer.run_folder / "metrics.jsonl", resume_step)
+        write_description(trainer.run_folder, describe_run(args))
+        return _run(trainer)
+    except BaseException:
+        if trainer is not None:
+            trainer.release()
+        vecenv.close()
+        raise
+
+
+def _run(trainer: PuffeRL) -> list[dict[str, float]]:
+    logs = []
+    with StopRequest() as stop:
+        while trainer.epoch < trainer.total_epochs and not stop.requested:
+            trainer.evaluate()
+            trainer.train()
+            metrics = trainer.mean_and_log() if trainer.epoch == trainer.total_epochs else trainer._metrics
+            if metrics and metrics["epoch"] == trainer.epoch:
+                logs.append(metrics)
+                trainer.print_dashboard()
+        path = trainer.close()
+    print(f"saved {path}")
+    if stop.requested:
+        raise KeyboardInterrupt
+    return [log for log in logs if log["agent_steps"] >= 0.2 * trainer.config.total_timesteps]
+
+
+if __name__ == "__main__":
+    from pufferlib.cli import main
+
+    sys.exit(main())

@@ -1,0 +1,78 @@
+"""Distributions over actions: what a policy's logits mean."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.distributions import Normal
+
+Logits = Tensor | tuple[Tensor, ...] | Normal
+"""What a policy returns: a tensor `(..., n)` for Discrete, a tuple of them for MultiDiscrete, a Normal for Box."""
+
+
+def sample_logits(
+    logits: Logits, action: Tensor | None = None, generator: torch.Generator | None = None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Draws actions, or evaluates given ones.
+
+    Args:
+        logits: of one decision per leading index, see `Logits`.
+        action: the actions to evaluate: `(...)` for Discrete, `(..., k)` for MultiDiscrete of k parts and for Box of k
+            numbers. None draws them.
+        generator: the random stream to draw from; None is torch's global one.
+
+    Returns:
+        The actions (int64, or the Normal's dtype), their log-probability and the entropy of the distribution, both of
+        shape `(...)`: sums over the parts of a MultiDiscrete or the numbers of a Box, which are independent.
+
+    Raises:
+        ValueError: if a logit is NaN (on CUDA: a device assertion at the next synchronisation).
+    """
+    if isinstance(logits, Normal):
+        return _normal(logits, action, generator)
+    if isinstance(logits, Tensor):
+        return _categorical(logits, action, generator)
+    given = [None] * len(logits) if action is None else action.unbind(-1)
+    parts = [_categorical(part, chosen, generator) for part, chosen in zip(logits, given, strict=True)]
+    actions, logprobs, entropies = zip(*parts, strict=True)
+    return torch.stack(actions, -1), sum(logprobs), sum(entropies)
+
+
+def greedy_action(logits: Logits) -> Tensor:
+    """The most likely action, in the shape that `sample_logits` returns."""
+    if isinstance(logits, Normal):
+        return logits.mean
+    if isinstance(logits, Tensor):
+        return logits.argmax(-1)
+    return torch.stack([part.argmax(-1) for part in logits], -1)
+
+
+def _categorical(
+    logits: Tensor, action: Tensor | None, generator: torch.Generator | None
+) -> tuple[Tensor, Tensor, Tensor]:
+    logprobs = logits.float().log_softmax(-1)
+    probs = logprobs.exp()
+    if action is None:
+        _refuse_nan(logprobs)
+        # Inverse transform: the number of cumulative probabilities that lie at or below one uniform number.
+        threshold = torch.rand(*probs.shape[:-1], 1, device=probs.device, generator=generator)
+        action = (probs.cumsum(-1) <= threshold).sum(-1).clamp_(max=probs.shape[-1] - 1)
+    chosen = logprobs.gather(-1, action.long().unsqueeze(-1)).squeeze(-1)
+    # An impossible action has log-probability -inf and adds nothing to the entropy.
+    entropy = -(probs * logprobs.clamp(min=torch.finfo(logprobs.dtype).min)).sum(-1)
+    return action, chosen, entropy
+
+
+def _normal(distribution: Normal, action: Tensor | None, generator: torch.Generator | None):
+    if action is None:
+        _refuse_nan(distribution.mean)
+        noise = torch.randn(distribution.mean.shape, device=distribution.mean.device, generator=generator)
+        action = distribution.mean + distribution.stddev * noise
+    return action, distribution.log_prob(action).sum(-1), distribution.entropy().sum(-1)
+
+
+def _refuse_nan(values: Tensor) -> None:
+    if values.is_cuda:
+        torch._assert_async(~values.isnan().any())  # no synchronisation
+    elif values.isnan().any():
+        raise ValueError("the policy's logits contain NaN; lower the learning rate or check the observations")
