@@ -1,16 +1,20 @@
 """Finds and compiles the native modules; everything else is declared in pyproject.toml.
 
 Every `ocean/<name>/binding.c` and `render.c` is an extension module of its own, so editing one environment rebuilds
-that one alone. `PUFFER_PORTABLE=1` builds for any machine of this architecture instead of this very one.
+that one alone. `PUFFER_PORTABLE=1` builds for any machine of this architecture instead of this very one. CUDA kernels
+are compiled where nvcc is found, elsewhere at first use; `PUFFER_CUDA=0` leaves all of them to first use.
 """
 
 import importlib.util
 import os
+import shutil
+import subprocess
 import sys
 from pathlib import Path
 
 from setuptools import Extension, find_packages, setup
 from setuptools.command.build_ext import build_ext
+from setuptools.modified import newer_group
 
 ROOT = Path(__file__).parent
 FOLDERS = ("ocean", "vector", "extensions")  # mapped to pufferlib.<folder>
@@ -50,12 +54,43 @@ def render_modules():
     return environment_modules("render.c", [str(Path(spec.origin).parent)], link_args)
 
 
+def cpu_kernels():
+    """A plain C library that pufferlib.extensions opens with ctypes: the build needs no torch."""
+    return Extension(
+        "pufferlib.extensions.cpu_kernels",
+        sorted(map(str, Path("extensions").glob("*.cpp"))),
+        depends=headers("extensions"),
+        extra_compile_args=["-std=c++17", *compile_args],
+    )
+
+
+def build_cuda_kernels(folder):
+    """Compiles extensions/*.cu into `folder`/*.fatbin; without them the kernels are compiled at first use."""
+    nvcc = shutil.which("nvcc")
+    if nvcc is None or os.environ.get("PUFFER_CUDA") == "0":
+        return
+    for source in sorted(Path("extensions").glob("*.cu")):
+        target = Path(folder) / f"{source.stem}.fatbin"
+        if not newer_group([str(source), *headers("extensions")], str(target)):
+            continue
+        command = [nvcc, "-fatbin", "-arch=all-major", "--threads=0", "-std=c++17", "-O3", str(source), "-o"]
+        if subprocess.run([*command, str(target)]).returncode != 0:
+            print(f"nvcc could not compile {source}: leaving it to first use", file=sys.stderr)
+            target.unlink(missing_ok=True)
+
+
 class ParallelBuild(build_ext):
-    """build_ext on all cores."""
+    """build_ext on all cores, and the CUDA kernels."""
 
     def finalize_options(self):
         super().finalize_options()
         self.parallel = self.parallel or os.cpu_count()
+
+    def run(self):
+        super().run()
+        package = "pufferlib.extensions"
+        folder = self.get_finalized_command("build_py").get_package_dir(package)
+        build_cuda_kernels(folder if self.inplace else Path(self.build_lib, *package.split(".")))
 
 
 os.chdir(ROOT)
@@ -66,7 +101,7 @@ for folder in FOLDERS:
 setup(
     packages=packages,
     package_dir={"pufferlib": "pufferlib", **{f"pufferlib.{folder}": folder for folder in FOLDERS}},
-    package_data={"": ["*.ini", "*.h", "*.md", "py.typed"]},
-    ext_modules=environment_modules("binding.c", []) + render_modules(),
+    package_data={"": ["*.ini", "*.h", "*.cu", "*.md", "py.typed"]},
+    ext_modules=[*environment_modules("binding.c", []), *render_modules(), cpu_kernels()],
     cmdclass={"build_ext": ParallelBuild},
 )

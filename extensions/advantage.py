@@ -1,0 +1,139 @@
+"""Advantages: the operator, its CPU and CUDA kernels, and the plain loop they are measured against."""
+
+from __future__ import annotations
+
+import torch
+
+from pufferlib.errors import APIUsageError
+from pufferlib.extensions import cpu_library, cuda_library
+
+ROWS_PER_BLOCK = 4  # warps of one CUDA block
+
+
+def compute_puff_advantage(
+    values: torch.Tensor,
+    rewards: torch.Tensor,
+    terminals: torch.Tensor,
+    ratio: torch.Tensor,
+    advantages: torch.Tensor,
+    gamma: float,
+    gae_lambda: float,
+    vtrace_rho_clip: float,
+    vtrace_c_clip: float,
+) -> torch.Tensor:
+    """Generalised advantages with V-trace's clipped importance weights, written into `advantages`.
+
+    Rewards and terminals belong to the step before their column: `rewards[:, t + 1]` is what the action at `t` earned.
+    The last column is the bootstrap and gets advantage 0. No gradient flows through.
+
+    Args:
+        values: value estimates. This and the next four are float32, contiguous, of one shape `(segments, columns)` with
+            at least one column, on one device.
+        rewards: rewards, arriving with the next observation.
+        terminals: 1.0 where the observation begins a new episode, else 0.0.
+        ratio: probability of the action under the current policy over that under the policy that took it.
+        advantages: overwritten; shares no memory with the others.
+        gamma: discount per step.
+        gae_lambda: weight of longer returns, 0 to 1.
+        vtrace_rho_clip: upper limit of the ratio that weighs a step's own error.
+        vtrace_c_clip: upper limit of the ratio that weighs what comes after it.
+
+    Returns:
+        `advantages`.
+
+    Raises:
+        APIUsageError: if a tensor differs from the above.
+    """
+    torch.ops.pufferlib.advantage(
+        values, rewards, terminals, ratio, advantages, gamma, gae_lambda, vtrace_rho_clip, vtrace_c_clip
+    )
+    return advantages
+
+
+def reference_advantage(
+    values: torch.Tensor,
+    rewards: torch.Tensor,
+    terminals: torch.Tensor,
+    ratio: torch.Tensor,
+    gamma: float,
+    gae_lambda: float,
+    vtrace_rho_clip: float,
+    vtrace_c_clip: float,
+) -> torch.Tensor:
+    """The same as `compute_puff_advantage`, column by column, in the inputs' own precision; in float64 the truth."""
+    rho, c = ratio.clamp(max=vtrace_rho_clip), ratio.clamp(max=vtrace_c_clip)
+    goes_on = 1 - terminals
+    result = torch.zeros_like(values)
+    for t in reversed(range(values.shape[1] - 1)):
+        target = rewards[:, t + 1] + gamma * values[:, t + 1] * goes_on[:, t + 1]
+        delta = rho[:, t] * (target - values[:, t])
+        result[:, t] = delta + gamma * gae_lambda * c[:, t] * goes_on[:, t + 1] * result[:, t + 1]
+    return result
+
+
+def _check(**tensors: torch.Tensor) -> None:
+    first = tensors["values"]
+    if first.ndim != 2 or first.shape[1] < 1:
+        raise APIUsageError(
+            f"values must have shape (segments, columns) with at least 1 column, got {tuple(first.shape)}"
+        )
+    for name, tensor in tensors.items():
+        if tensor.dtype != torch.float32:
+            raise APIUsageError(f"{name} must be float32, got {tensor.dtype}; convert it with .float()")
+        if tensor.shape != first.shape:
+            raise APIUsageError(
+                f"{name} must have the shape of values, {tuple(first.shape)}, got {tuple(tensor.shape)}"
+            )
+        if tensor.device != first.device:
+            raise APIUsageError(f"{name} must be on the device of values, {first.device}, got {tensor.device}")
+        if not tensor.is_contiguous():
+            raise APIUsageError(f"{name} must be contiguous, got strides {tensor.stride()}; call .contiguous() on it")
+
+
+def _advantage(values, rewards, terminals, ratio, advantages, gamma, gae_lambda, rho_clip, c_clip) -> None:
+    _check(values=values, rewards=rewards, terminals=terminals, ratio=ratio, advantages=advantages)
+    advantages.copy_(reference_advantage(values, rewards, terminals, ratio, gamma, gae_lambda, rho_clip, c_clip))
+
+
+def _advantage_fake(values, rewards, terminals, ratio, advantages, gamma, gae_lambda, rho_clip, c_clip) -> None:
+    _check(values=values, rewards=rewards, terminals=terminals, ratio=ratio, advantages=advantages)
+
+
+def _advantage_cpu(values, rewards, terminals, ratio, advantages, gamma, gae_lambda, rho_clip, c_clip) -> None:
+    _check(values=values, rewards=rewards, terminals=terminals, ratio=ratio, advantages=advantages)
+    cpu_library.library().puffer_advantage(
+        *(tensor.data_ptr() for tensor in (values, rewards, terminals, ratio, advantages)),
+        *values.shape,
+        *(gamma, gae_lambda, rho_clip, c_clip),
+        cpu_library.parallel_for(),
+    )
+
+
+def _advantage_cuda(values, rewards, terminals, ratio, advantages, gamma, gae_lambda, rho_clip, c_clip) -> None:
+    _check(values=values, rewards=rewards, terminals=terminals, ratio=ratio, advantages=advantages)
+    segments, columns = values.shape
+    cuda_library.launch(
+        "advantage",
+        "puffer_advantage",
+        grid=-(-segments // ROWS_PER_BLOCK),
+        block=(32, ROWS_PER_BLOCK),
+        arguments=(
+            *(values, rewards, terminals, ratio, advantages),
+            *(segments, columns),
+            (gamma, gae_lambda, rho_clip, c_clip),
+        ),
+    )
+
+
+# Defined this way and not by torch.library.custom_op, whose wrappers cost three times the rest of a call.
+_library = torch.library.Library("pufferlib", "FRAGMENT")
+_library.define(
+    "advantage(Tensor values, Tensor rewards, Tensor terminals, Tensor ratio, Tensor(a!) advantages, "
+    "float gamma, float gae_lambda, float rho_clip, float c_clip) -> ()",
+    tags=(torch.Tag.pt2_compliant_tag, torch.Tag.needs_contiguous_strides),
+)
+_library.impl("advantage", _advantage, "CompositeExplicitAutograd")
+_library.impl("advantage", _advantage_cpu, "CPU")
+if torch.version.cuda is not None:  # a build for another kind of accelerator keeps the plain loop
+    _library.impl("advantage", _advantage_cuda, "CUDA")
+torch.library.register_fake("pufferlib::advantage", _advantage_fake, lib=_library)

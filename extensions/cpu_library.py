@@ -1,0 +1,53 @@
+"""Opens the compiled CPU kernels, a plain C library beside this file."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import importlib.util
+from pathlib import Path
+
+import torch
+
+from pufferlib.errors import PufferError
+
+POINTER, INT64, FLOAT = ctypes.c_void_p, ctypes.c_int64, ctypes.c_float
+
+SIGNATURES = {
+    "puffer_advantage": [*[POINTER] * 5, *[INT64] * 2, *[FLOAT] * 4, POINTER],
+}
+
+
+@functools.cache
+def library() -> ctypes.CDLL:
+    """The library, with the argument types of its functions declared.
+
+    Raises:
+        PufferError: if it was not built.
+    """
+    spec = importlib.util.find_spec("pufferlib.extensions.cpu_kernels")
+    if spec is None or spec.origin is None:
+        raise PufferError(
+            f"expected the compiled kernels in {Path(__file__).parent}, found none; "
+            "build them with `python setup.py build_ext --inplace`"
+        )
+    return declare(ctypes.CDLL(spec.origin))
+
+
+def declare(opened: ctypes.CDLL) -> ctypes.CDLL:
+    """Gives the functions of an opened kernel library their argument types; returns it."""
+    for name, argument_types in SIGNATURES.items():
+        function = getattr(opened, name)
+        function.argtypes, function.restype = argument_types, None
+    return opened
+
+
+@functools.cache
+def parallel_for() -> int | None:
+    """The address of torch's parallel loop, None where torch has none to offer (before 2.10)."""
+    folder = Path(torch.__file__).parent / "lib"
+    for name in ("libtorch_cpu.so", "libtorch_cpu.dylib"):
+        if (folder / name).exists():
+            function = getattr(ctypes.CDLL(str(folder / name)), "torch_parallel_for", None)
+            return None if function is None else ctypes.cast(function, POINTER).value
+    return None

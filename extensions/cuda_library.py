@@ -1,0 +1,175 @@
+"""Loads and launches the CUDA kernels through the driver, which every machine with a GPU has.
+
+A kernel file `<name>.cu` holds device code only. Where nvcc was present at build time, `<name>.fatbin` lies beside it;
+elsewhere, or where the driver does not accept that one, NVRTC, which torch carries, compiles the file at first use. The
+result is kept in the user's cache folder under a hash of all that went into it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import hashlib
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+import torch
+
+from pufferlib.errors import PufferError
+
+FOLDER = Path(__file__).parent
+OPTIONS = ("--std=c++17",)
+
+
+def launch(
+    name: str,
+    function: str,
+    grid: int,
+    block: tuple[int, int],
+    arguments: tuple[torch.Tensor | int | tuple[float, ...] | None, ...],
+) -> None:
+    """Runs a kernel on the current stream of its tensors' device, without waiting for it.
+
+    Args:
+        name: the file that holds the kernel, without `.cu`.
+        function: the kernel.
+        grid: number of blocks; with 0 nothing happens.
+        block: threads in x and y.
+        arguments: in the kernel's order: a tensor (first of all) is passed as its address, None as a null pointer, an
+            integer as `long long`, a tuple of floats as a struct of them.
+
+    Raises:
+        PufferError: if the kernel cannot be compiled, loaded or launched.
+    """
+    if grid == 0:
+        return
+    device = arguments[0].device
+    values = [_as_argument(argument) for argument in arguments]
+    pointers = (ctypes.c_void_p * len(values))(*(ctypes.addressof(value) for value in values))
+    with torch.cuda.device(device):
+        kernel = _kernel(name, function, device.index)
+        stream = torch.cuda.current_stream(device).cuda_stream
+        _driver("cuLaunchKernel", kernel, grid, 1, 1, *block, 1, 0, ctypes.c_void_p(stream), pointers, None)
+
+
+def _as_argument(argument):
+    if argument is None:
+        return ctypes.c_void_p(0)
+    if isinstance(argument, torch.Tensor):
+        return ctypes.c_void_p(argument.data_ptr())
+    if isinstance(argument, tuple):
+        return (ctypes.c_float * len(argument))(*argument)
+    return ctypes.c_longlong(argument)
+
+
+@functools.cache
+def _open_driver() -> ctypes.CDLL:
+    return ctypes.CDLL("libcuda.so.1")
+
+
+def _driver(function: str, *arguments) -> None:
+    status = getattr(_open_driver(), function)(*arguments)
+    if status != 0:
+        message = ctypes.c_char_p()
+        _open_driver().cuGetErrorName(status, ctypes.byref(message))
+        text = (message.value or b"an unknown error").decode()
+        raise PufferError(f"{function} must succeed to run a kernel on the GPU, it returned {status} ({text})")
+
+
+@functools.cache
+def _kernel(name: str, function: str, device_index: int) -> ctypes.c_void_p:
+    """The handle of one kernel; the device's context is current."""
+    kernel = ctypes.c_void_p()
+    _driver("cuModuleGetFunction", ctypes.byref(kernel), _module(name, device_index), function.encode())
+    return kernel
+
+
+@functools.cache
+def _module(name: str, device_index: int) -> ctypes.c_void_p:
+    module = ctypes.c_void_p()
+    built = FOLDER / f"{name}.fatbin"
+    if built.exists() and _open_driver().cuModuleLoadData(ctypes.byref(module), built.read_bytes()) == 0:
+        return module
+    major, minor = torch.cuda.get_device_capability(device_index)
+    _driver("cuModuleLoadData", ctypes.byref(module), cubin(name, f"sm_{major}{minor}"))
+    return module
+
+
+def cubin(name: str, architecture: str) -> bytes:
+    """Machine code of `<name>.cu` for an architecture such as "sm_90", from the cache or from NVRTC.
+
+    Raises:
+        PufferError: if NVRTC is missing or rejects the file.
+    """
+    nvrtc = _open_nvrtc()
+    source = (FOLDER / f"{name}.cu").read_bytes()
+    headers = {path.name: path.read_bytes() for path in sorted(FOLDER.glob("*.h"))}
+    cached = _cache_folder() / f"{name}-{architecture}-{_hash(nvrtc, source, headers)}.cubin"
+    if cached.exists():
+        return cached.read_bytes()
+    code = _compile(nvrtc, name, source, headers, architecture)
+    _keep(cached, code)
+    return code
+
+
+@functools.cache
+def _open_nvrtc() -> ctypes.CDLL:
+    file_name = f"libnvrtc.so.{(torch.version.cuda or '13').split('.')[0]}"
+    found = [path for entry in sys.path for path in sorted(Path(entry).glob(f"nvidia/*/lib/{file_name}"))]
+    for candidate in (file_name, *map(str, found)):  # by bare name where torch has opened it already
+        try:
+            return ctypes.CDLL(candidate)
+        except OSError:
+            continue
+    raise PufferError(
+        f"expected {file_name} among torch's libraries to compile the CUDA kernels, found none; "
+        "install nvidia-cuda-nvrtc, or rebuild pufferlib with nvcc on the PATH"
+    )
+
+
+def _hash(nvrtc: ctypes.CDLL, source: bytes, headers: dict[str, bytes]) -> str:
+    major, minor = ctypes.c_int(), ctypes.c_int()
+    nvrtc.nvrtcVersion(ctypes.byref(major), ctypes.byref(minor))
+    ingredients = [f"{major.value}.{minor.value} {OPTIONS} {list(headers)}".encode(), source, *headers.values()]
+    return hashlib.sha256(b"\0".join(ingredients)).hexdigest()[:16]
+
+
+def _cache_folder() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pufferlib"
+
+
+def _keep(path: Path, code: bytes) -> None:
+    """Writes under a temporary name first: another process may be doing the same."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
+            file.write(code)
+        os.replace(file.name, path)
+    except OSError:
+        pass  # a read-only home costs a compilation per process, nothing else
+
+
+def _compile(nvrtc: ctypes.CDLL, name: str, source: bytes, headers: dict[str, bytes], architecture: str) -> bytes:
+    program = ctypes.c_void_p()
+    count = len(headers)
+    contents = (ctypes.c_char_p * count)(*headers.values())
+    names = (ctypes.c_char_p * count)(*(header.encode() for header in headers))
+    nvrtc.nvrtcCreateProgram(ctypes.byref(program), source, f"{name}.cu".encode(), count, contents, names)
+    options = [f"--gpu-architecture={architecture}".encode(), *(option.encode() for option in OPTIONS)]
+    try:
+        if nvrtc.nvrtcCompileProgram(program, len(options), (ctypes.c_char_p * len(options))(*options)) != 0:
+            log = _output(nvrtc, program, "ProgramLog").rstrip(b"\0").decode(errors="replace")
+            raise PufferError(f"{name}.cu must compile for {architecture}, NVRTC says: {log}")
+        return _output(nvrtc, program, "CUBIN")
+    finally:
+        nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
+
+
+def _output(nvrtc: ctypes.CDLL, program: ctypes.c_void_p, what: str) -> bytes:
+    size = ctypes.c_size_t()
+    getattr(nvrtc, f"nvrtcGet{what}Size")(program, ctypes.byref(size))
+    buffer = ctypes.create_string_buffer(size.value)
+    getattr(nvrtc, f"nvrtcGet{what}")(program, buffer)
+    return buffer.raw
