@@ -59,13 +59,20 @@ class OceanEnv(PufferEnv):
         self._steps = 0
         self._seed = seed
         self._is_drawn = False
-        self.handle = self.binding.vec_init(
+        self.handle = self.make_handle(arguments, seed)
+
+    def make_handle(self, arguments: dict[str, Any], seed: int) -> object:
+        """Makes the C environments over this object's arrays; returns their vec handle.
+
+        A subclass overrides this to make its environments one by one, see ocean/template.
+        """
+        return self.binding.vec_init(
             self.observations,
             self.actions,
             self.rewards,
             self.terminals,
             self.truncations,
-            num_envs,
+            self.num_envs,
             seed,
             **arguments,
         )

@@ -5,7 +5,10 @@ typedef Squared Env;
 #include "puffer_binding.h"
 
 static int my_init(Env* env, PyObject* args, PyObject* kwargs) {
-    return kwarg_int(kwargs, "size", SQUARED_MIN_SIZE, SQUARED_MAX_SIZE, &env->size);
+    int size = 0;
+    if (kwarg_int(kwargs, "size", SQUARED_MIN_SIZE, SQUARED_MAX_SIZE, &size) < 0) return -1;
+    env->size = (int16_t)size;
+    return 0;
 }
 
 static int my_log(PyObject* dict, const Log* log) {

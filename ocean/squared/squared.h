@@ -20,33 +20,39 @@ typedef struct {
 } Log;
 
 typedef struct {
-    Log log;                // summed at episode end, cleared by the reader
     uint8_t* observations;  // [size * size]  these five are borrowed from the caller
     const void* actions;    // int32_t[1]
     float* rewards;         // [1]
     uint8_t* terminals;     // [1]
     uint8_t* truncations;   // [1]  never set: running out of time is a loss here
     Rng rng;
-    int size;           // cells along one side
-    int agent, target;  // cells, row * size + column
-    int row, column;    // of the agent
-    int steps_left;
+    int16_t size;           // cells along one side
+    int16_t agent, target;  // cells, row * size + column
+    int16_t row, column;    // of the agent
+    int16_t steps_left;
+    Log log;  // summed at episode end, cleared by the reader
 } Squared;
 
 PUFFER_FN PufferLayout c_layout(const Squared* env) {
     return puffer_layout(1, env->size * env->size, PUFFER_UINT8, 1, PUFFER_INT32);
 }
 
+// Draws a target and marks both cells on a board that is empty.
+PUFFER_FN void squared_begin_episode(Squared* env) {
+    int size = env->size, centre = size / 2 * size + size / 2;
+    int target = rng_below(&env->rng, size * size - 1);
+    target += target >= centre;  // any cell but the agent's
+    env->row = env->column = (int16_t)(size / 2);
+    env->agent = (int16_t)centre;
+    env->target = (int16_t)target;
+    env->steps_left = (int16_t)(SQUARED_STEPS_PER_SIZE * size);
+    env->observations[centre] = SQUARED_AGENT;
+    env->observations[target] = SQUARED_TARGET;
+}
+
 PUFFER_FN void c_reset(Squared* env) {
-    int cells = env->size * env->size;
-    env->row = env->column = env->size / 2;
-    env->agent = env->row * env->size + env->column;
-    env->target = rng_below(&env->rng, cells - 1);
-    env->target += env->target >= env->agent;  // any cell but the agent's
-    env->steps_left = SQUARED_STEPS_PER_SIZE * env->size;
-    memset(env->observations, SQUARED_EMPTY, (size_t)cells);
-    env->observations[env->agent] = SQUARED_AGENT;
-    env->observations[env->target] = SQUARED_TARGET;
+    memset(env->observations, SQUARED_EMPTY, (size_t)(env->size * env->size));
+    squared_begin_episode(env);
 }
 
 PUFFER_FN void squared_finish_episode(Squared* env, float reward) {
@@ -57,28 +63,30 @@ PUFFER_FN void squared_finish_episode(Squared* env, float reward) {
     env->log.episode_return += reward;
     env->log.episode_length += (float)(SQUARED_STEPS_PER_SIZE * env->size - env->steps_left);
     env->log.n += 1.0f;
-    c_reset(env);
+    env->observations[env->agent] = env->observations[env->target] = SQUARED_EMPTY;
+    squared_begin_episode(env);
 }
 
 PUFFER_FN void c_step(Squared* env) {
     int action = ((const int32_t*)env->actions)[0];
+    int down = (action == SQUARED_DOWN) - (action == SQUARED_UP);
+    int right = (action == SQUARED_RIGHT) - (action == SQUARED_LEFT);
+    int size = env->size, row = env->row + down, column = env->column + right;
+    int cell = env->agent + down * size + right, steps_left = env->steps_left - 1;
     env->rewards[0] = 0.0f;
     env->terminals[0] = env->truncations[0] = 0;
-    env->row += (action == SQUARED_DOWN) - (action == SQUARED_UP);
-    env->column += (action == SQUARED_RIGHT) - (action == SQUARED_LEFT);
-    env->steps_left -= 1;
+    env->steps_left = (int16_t)steps_left;
 
-    bool is_outside = (unsigned)env->row >= (unsigned)env->size || (unsigned)env->column >= (unsigned)env->size;
-    int cell = env->row * env->size + env->column;
-    if (is_outside) {
-        squared_finish_episode(env, -1.0f);
-    } else if (cell == env->target) {
-        squared_finish_episode(env, 1.0f);
-    } else if (env->steps_left == 0) {
-        squared_finish_episode(env, -1.0f);
-    } else {
-        env->observations[env->agent] = SQUARED_EMPTY;
-        env->observations[cell] = SQUARED_AGENT;
-        env->agent = cell;
+    bool is_outside = (unsigned)row >= (unsigned)size || (unsigned)column >= (unsigned)size;
+    bool is_reached = !is_outside && cell == env->target;
+    if (is_outside || is_reached || steps_left == 0) {
+        squared_finish_episode(env, is_reached ? 1.0f : -1.0f);
+        return;
     }
+    uint8_t* observations = env->observations;
+    observations[env->agent] = SQUARED_EMPTY;
+    observations[cell] = SQUARED_AGENT;
+    env->agent = (int16_t)cell;
+    env->row = (int16_t)row;
+    env->column = (int16_t)column;
 }

@@ -1,0 +1,34 @@
+"""Cartpole: balance a pole on a cart."""
+
+from __future__ import annotations
+
+import gymnasium
+import numpy as np
+
+from pufferlib.ocean.cartpole import binding
+from pufferlib.ocean.environment import OceanEnv
+
+X_LIMIT = 2.4  # metres
+THETA_LIMIT = 12 * np.pi / 180  # radians
+
+
+class Cartpole(OceanEnv):
+    """The CartPole-v1 of Gymnasium; see cartpole.h for the rules.
+
+    An observation is never outside the failure limits, because the one of a terminal step is the next episode's first.
+    Velocities have no bound.
+
+    Args:
+        num_envs: carts stepped together, at least 1.
+        continuous: False for two actions (0 pushes left, 1 right), True for one float, the fraction of the force.
+    """
+
+    binding = binding
+
+    def __init__(self, num_envs: int = 1024, continuous: bool = False, **kwargs):
+        high = np.array([X_LIMIT, np.inf, THETA_LIMIT, np.inf], np.float32)
+        self.single_observation_space = gymnasium.spaces.Box(-high, high, dtype=np.float32)
+        self.single_action_space = (
+            gymnasium.spaces.Box(-1, 1, (1,), np.float32) if continuous else gymnasium.spaces.Discrete(2)
+        )
+        super().__init__(num_envs, {"continuous": continuous}, **kwargs)

@@ -1,0 +1,105 @@
+// template.h - the shortest complete environment: what you copy to begin your own. README.md says how.
+//
+// This first comment is the contract with whoever trains on the environment: the rules, the observation, the actions,
+// the rewards, and what ends an episode.
+//
+// A quiz. Each step shows one of four questions; a table says what each of the two answers to it pays.
+// Observation uint8[1]: the question, 0 to 3. Action: the answer, 0 or 1 (below is 0, above is 1).
+// Reward: +1 for a right answer, -1 for a wrong one.
+// Terminal after a wrong answer; truncation after `rounds` right ones.
+//
+// This file is plain C with no state but its structs, no malloc, no files, no printing: so it runs on any number of
+// threads, its episodes can be saved and restored, and it compiles for other machines than this one.
+#pragma once
+
+#include "puffer_env.h"
+
+// Constants: an enum for integers, parenthesised defines for floats, each with its unit where it has one.
+enum { TEMPLATE_NUM_QUESTIONS = 4, TEMPLATE_NUM_ANSWERS = 2 };
+enum { TEMPLATE_MIN_ROUNDS = 1, TEMPLATE_MAX_ROUNDS = 1000 };
+
+// What is reported about episodes: floats, summed over the episodes that ended, `n` (their count) last. The trainer
+// shows the means. Keep perf between 0 and 1.
+typedef struct {
+    float perf;   // right answers / rounds
+    float score;  // right answers
+    float episode_return;
+    float episode_length;
+    float n;
+} Log;
+
+// Read-only tables that all environments of a process look into (maps, word lists). Leave this struct, the member
+// `shared` below, and all that says MY_SHARED in binding.c out if there is nothing to share.
+typedef struct {
+    float rewards[TEMPLATE_NUM_QUESTIONS][TEMPLATE_NUM_ANSWERS];
+} TemplateShared;
+
+// One environment. The five array pointers have these names in every environment.
+typedef struct {
+    uint8_t* observations;         // [1]  these five are borrowed from the caller
+    const void* actions;           // int32_t[1]
+    float* rewards;                // [1]
+    uint8_t* terminals;            // [1]
+    uint8_t* truncations;          // [1]
+    const TemplateShared* shared;  // borrowed, read-only
+    Rng rng;                       // the only source of chance: seeded for you, never call rand()
+    int rounds;                    // right answers that complete an episode
+    int question;                  // the one that is shown
+    int num_right;                 // answers of this episode
+    Log log;                       // summed at episode end, cleared by the reader
+} Template;
+
+// The shape of the arrays: agents, observation elements and type, action elements and type (int32 or float32). It must
+// agree with the spaces in template.py; making an environment checks it.
+PUFFER_FN PufferLayout c_layout(const Template* env) { return puffer_layout(1, 1, PUFFER_UINT8, 1, PUFFER_INT32); }
+
+// Fills the shared table, once. The higher questions are the ones that answer 1 is right for.
+PUFFER_FN void template_fill_shared(TemplateShared* shared) {
+    for (int question = 0; question < TEMPLATE_NUM_QUESTIONS; question++) {
+        for (int answer = 0; answer < TEMPLATE_NUM_ANSWERS; answer++) {
+            bool is_right = answer == question / (TEMPLATE_NUM_QUESTIONS / TEMPLATE_NUM_ANSWERS);
+            shared->rewards[question][answer] = is_right ? 1.0f : -1.0f;
+        }
+    }
+}
+
+PUFFER_FN void template_ask(Template* env) {
+    env->question = rng_below(&env->rng, TEMPLATE_NUM_QUESTIONS);
+    env->observations[0] = (uint8_t)env->question;
+}
+
+// Begins an episode and writes its first observation.
+PUFFER_FN void c_reset(Template* env) {
+    env->num_right = 0;
+    template_ask(env);
+}
+
+// Adds the episode to the log before the reset forgets it.
+PUFFER_FN void template_finish_episode(Template* env, bool has_failed) {
+    env->log.perf += (float)env->num_right / (float)env->rounds;
+    env->log.score += (float)env->num_right;
+    env->log.episode_return += (float)(env->num_right - has_failed);
+    env->log.episode_length += (float)(env->num_right + has_failed);
+    env->log.n += 1.0f;
+    c_reset(env);
+}
+
+// Reads the action, writes the observation, the reward and the two flags: every one of them, every step. When the
+// episode ends it resets at once: the observation is the first of the next episode, the reward and the flag stay.
+PUFFER_FN void c_step(Template* env) {
+    // An action may be anything: bring it into range before it becomes an index.
+    int answer = ((const int32_t*)env->actions)[0] > 0;
+    float reward = env->shared->rewards[env->question][answer];
+    bool has_failed = reward < 0.0f;
+    env->num_right += !has_failed;
+    bool is_complete = env->num_right == env->rounds;
+
+    env->rewards[0] = reward;
+    env->terminals[0] = has_failed;     // the task has ended: nothing was to come
+    env->truncations[0] = is_complete;  // a limit cut it: more was to come
+    if (has_failed || is_complete) {
+        template_finish_episode(env, has_failed);
+    } else {
+        template_ask(env);
+    }
+}
