@@ -32,7 +32,8 @@ def render(name: str, env: object) -> np.ndarray:
 
     Args:
         name: the environment's folder name, such as `breakout`.
-        env: an environment handle of that environment's binding.
+        env: an environment handle of that environment's binding; it is kept alive until another one is drawn or the
+            window is closed. One that wants a window of another size gets a new window.
 
     Returns:
         The frame, shape `(height, width, 3)`, uint8 RGB, owned by the caller.
@@ -40,17 +41,21 @@ def render(name: str, env: object) -> np.ndarray:
     Raises:
         MissingExtraError: if raylib or the environment's render module is not installed.
         APIUsageError: if the window shows another kind of environment.
+        RuntimeError: if no window can be opened.
     """
     global _window
     module = _render_module(name)
     if _window is not module:
         if _window is not None:
-            raise APIUsageError(
-                f"the window shows {_window.__name__}, got a {name}; call close() on the first environment"
-            )
+            shown = _window.__name__.split(".")[-2]
+            raise APIUsageError(f"the window shows {shown}, got {name}; call close() on the {shown} environment first")
         module.open(env, has_display())
         _window = module
-    height, width, pixels = module.draw(env)
+    try:
+        height, width, pixels = module.draw(env)
+    except RuntimeError:  # the window is gone: the next call opens one
+        close()
+        raise
     return np.frombuffer(pixels, np.uint8).reshape(height, width, 3).copy()
 
 

@@ -2,10 +2,11 @@
 //
 // A render header defines a struct `Client` with whatever drawing needs to remember (trails, textures), and
 //
-//     c_open_client(Client*, const Env*)   fills the zeroed client and returns the window it wants; called before the
-//     window exists c_render(const Env*, Client*)        draws one frame of one environment c_close_client(Client*)
-//     unloads what c_render loaded; called while the window still exists
+//     c_open_client(Client*, const Env*)   fills the zeroed client, returns the window it wants; there may be none yet
+//     c_render(const Env*, Client*)        draws one frame of that environment
+//     c_close_client(Client*)              unloads what c_render loaded; the window still exists
 //
+// A client belongs to one environment: when another one is drawn, it is closed and opened anew.
 // Drawing reads the environment's struct only: never its arrays, which may be gone, and never writes to it.
 #pragma once
 

@@ -1,0 +1,197 @@
+// puffer_snapshot.h - environments to bytes and back; part of puffer_binding.h.
+//
+// A snapshot is a header, then for each environment its struct (borrowed pointers set to NULL) and the rows it wrote.
+// The checksum finds damage, not malice: restore only snapshots you made.
+#pragma once
+
+#include "puffer_arrays.h"
+
+// The environments of a vec, or a single one.
+typedef struct {
+    Env* contiguous;  // [count], or NULL: then
+    Env** scattered;  // [count]
+    int count;
+} EnvSet;
+
+static inline Env* set_at(const EnvSet* set, int index) {
+    return set->contiguous ? &set->contiguous[index] : set->scattered[index];
+}
+
+typedef struct {
+    char magic[8];
+    char name[32];      // of the environment, cut to fit
+    uint64_t checksum;  // of all that follows the header
+    int64_t env_size, num_envs;
+    int64_t num_agents, observation_size, observation_type, action_size, action_type;
+} SnapshotHeader;
+
+static SnapshotHeader snapshot_header(const PufferLayout* layout, int num_envs) {
+    SnapshotHeader header = {.magic = "PUFSNAP",
+                             .env_size = sizeof(Env),
+                             .num_envs = num_envs,
+                             .num_agents = layout->num_agents,
+                             .observation_size = layout->observation_size,
+                             .observation_type = layout->observation_type,
+                             .action_size = layout->action_size,
+                             .action_type = layout->action_type};
+    strncpy(header.name, ENV_NAME, sizeof(header.name) - 1);
+    return header;
+}
+
+// FNV-1a over 8-byte words, the tail byte by byte.
+static uint64_t snapshot_checksum(const char* bytes, Py_ssize_t size) {
+    uint64_t hash = 0xCBF29CE484222325ull;
+    Py_ssize_t i = 0;
+    for (; i + 8 <= size; i += 8) {
+        uint64_t word;
+        memcpy(&word, bytes + i, 8);
+        hash = (hash ^ word) * 0x100000001B3ull;
+    }
+    for (; i < size; i++) hash = (hash ^ (uint8_t)bytes[i]) * 0x100000001B3ull;
+    return hash;
+}
+
+typedef struct {
+    void* address;
+    Py_ssize_t size;
+} Block;
+
+enum { NUM_BLOCKS = 4 };
+
+// The rows an environment writes; what it reads (actions) is no part of its state.
+static void env_blocks(const Env* env, const PufferLayout* layout, Block blocks[NUM_BLOCKS]) {
+    Py_ssize_t agents = layout->num_agents;
+    Py_ssize_t observation_bytes = layout->observation_size * ARRAY_TYPES[layout->observation_type].item_size;
+    blocks[0] = (Block){(void*)env->observations, agents * observation_bytes};
+    blocks[1] = (Block){env->rewards, agents * (Py_ssize_t)sizeof(float)};
+    blocks[2] = (Block){env->terminals, agents};
+    blocks[3] = (Block){env->truncations, agents};
+}
+
+static Py_ssize_t env_snapshot_size(const Env* env, const PufferLayout* layout) {
+    Block blocks[NUM_BLOCKS];
+    env_blocks(env, layout, blocks);
+    Py_ssize_t size = sizeof(Env);
+    for (int i = 0; i < NUM_BLOCKS; i++) size += blocks[i].size;
+    return size;
+}
+
+static void env_copy_pointers(Env* to, const Env* from) {
+    to->observations = from->observations;
+    to->actions = from->actions;
+    to->rewards = from->rewards;
+    to->terminals = from->terminals;
+    to->truncations = from->truncations;
+#ifdef MY_SHARED
+    to->shared = from->shared;
+#endif
+}
+
+static void env_clear_pointers(Env* env) {
+    env->observations = NULL;
+    env->actions = NULL;
+    env->rewards = NULL;
+    env->terminals = env->truncations = NULL;
+#ifdef MY_SHARED
+    env->shared = NULL;
+#endif
+}
+
+// Writes one environment and returns the end of what it wrote; scratch is any struct to work in.
+static char* env_write_snapshot(const Env* env, const PufferLayout* layout, Env* scratch, char* at) {
+    memcpy(scratch, env, sizeof(Env));
+    env_clear_pointers(scratch);
+    memcpy(at, scratch, sizeof(Env));
+    at += sizeof(Env);
+    Block blocks[NUM_BLOCKS];
+    env_blocks(env, layout, blocks);
+    for (int i = 0; i < NUM_BLOCKS; i++) {
+        memcpy(at, blocks[i].address, (size_t)blocks[i].size);
+        at += blocks[i].size;
+    }
+    return at;
+}
+
+static const char* env_read_snapshot(Env* env, const PufferLayout* layout, Env* scratch, const char* at) {
+    memcpy(scratch, at, sizeof(Env));
+    env_copy_pointers(scratch, env);
+    memcpy(env, scratch, sizeof(Env));
+    at += sizeof(Env);
+    Block blocks[NUM_BLOCKS];
+    env_blocks(env, layout, blocks);
+    for (int i = 0; i < NUM_BLOCKS; i++) {
+        memcpy(blocks[i].address, at, (size_t)blocks[i].size);
+        at += blocks[i].size;
+    }
+    return at;
+}
+
+static PyObject* snapshot_envs(const EnvSet* set) {
+    PufferLayout layout = c_layout(set_at(set, 0));
+    SnapshotHeader header = snapshot_header(&layout, set->count);
+    Py_ssize_t size = set->count * env_snapshot_size(set_at(set, 0), &layout);
+    Env* scratch = malloc(sizeof(Env));
+    if (scratch == NULL) return PyErr_NoMemory();
+    PyObject* bytes = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)sizeof(header) + size);
+    if (bytes != NULL) {
+        char* at = PyBytes_AS_STRING(bytes) + sizeof(header);
+        for (int i = 0; i < set->count; i++) at = env_write_snapshot(set_at(set, i), &layout, scratch, at);
+        header.checksum = snapshot_checksum(PyBytes_AS_STRING(bytes) + sizeof(header), size);
+        memcpy(PyBytes_AS_STRING(bytes), &header, sizeof(header));
+    }
+    free(scratch);
+    return bytes;
+}
+
+static int raise_snapshot_mismatch(const SnapshotHeader* expected, const SnapshotHeader* found) {
+    char name[sizeof(found->name) + 1] = {0};
+    memcpy(name, found->name, sizeof(found->name));
+    PyErr_Format(
+        PyExc_ValueError,
+        ENV_NAME
+        ": expected a snapshot of %lld environment(s) of " ENV_NAME
+        " (%lld bytes, %lld x %lld observation elements), got %lld of %s (%lld bytes, %lld x %lld); restore it "
+        "into environments made with the arguments it was taken with",
+        (long long)expected->num_envs, (long long)expected->env_size, (long long)expected->num_agents,
+        (long long)expected->observation_size, (long long)found->num_envs, name, (long long)found->env_size,
+        (long long)found->num_agents, (long long)found->observation_size);
+    return -1;
+}
+
+static int snapshot_check(const EnvSet* set, const char* bytes, Py_ssize_t size) {
+    PufferLayout layout = c_layout(set_at(set, 0));
+    SnapshotHeader expected = snapshot_header(&layout, set->count), found;
+    Py_ssize_t body = set->count * env_snapshot_size(set_at(set, 0), &layout);
+    if (size >= (Py_ssize_t)sizeof(found)) memcpy(&found, bytes, sizeof(found));
+    if (size < (Py_ssize_t)sizeof(found) || memcmp(found.magic, expected.magic, sizeof(found.magic)) != 0) {
+        PyErr_SetString(PyExc_ValueError, ENV_NAME ": expected a snapshot, got other bytes");
+        return -1;
+    }
+    expected.checksum = found.checksum;
+    if (memcmp(&expected, &found, sizeof(found)) != 0) return raise_snapshot_mismatch(&expected, &found);
+    const char* content = bytes + sizeof(found);
+    if (size != (Py_ssize_t)sizeof(found) + body || snapshot_checksum(content, body) != found.checksum) {
+        PyErr_SetString(PyExc_ValueError, ENV_NAME ": the snapshot is damaged; its checksum does not match");
+        return -1;
+    }
+    return 0;
+}
+
+static int restore_envs(const EnvSet* set, PyObject* object) {
+    if (!PyBytes_Check(object)) {
+        PyErr_Format(PyExc_TypeError, ENV_NAME ": a snapshot must be bytes, got %s", Py_TYPE(object)->tp_name);
+        return -1;
+    }
+    const char* bytes = PyBytes_AS_STRING(object);
+    if (snapshot_check(set, bytes, PyBytes_GET_SIZE(object)) < 0) return -1;
+    Env* scratch = malloc(sizeof(Env));
+    if (scratch == NULL) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    PufferLayout layout = c_layout(set_at(set, 0));
+    const char* at = bytes + sizeof(SnapshotHeader);
+    for (int i = 0; i < set->count; i++) at = env_read_snapshot(set_at(set, i), &layout, scratch, at);
+    free(scratch);
+    return 0;
+}
