@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from typing import Any
 
 import torch
-from torch import nn
-from torch.optim import SGD, Adam, AdamW, Muon, Optimizer
+from torch import Tensor, nn
+from torch.optim import SGD, Adam, AdamW, Optimizer
+from typing_extensions import override
 
 ADAMW_SHARE = 0.1
 """Learning rate of the vectors (biases, log-std) as a share of Muon's.
@@ -16,43 +17,102 @@ Muon changes a matrix by an orthogonal one, whose elements are far below 1; Adam
 learning rate. The share brings the two to one scale.
 """
 
+NEWTON_SCHULZ = (3.4445, -4.7750, 2.0315)  # a, b, c of X <- aX + (bA + cA^2)X, A = XX^T
+NEWTON_SCHULZ_STEPS = 5
 
-class MuonWithAdamW(Optimizer):
+
+def orthogonalize(matrices: Tensor) -> Tensor:
+    """The nearest matrix with all singular values near 1 (0.7 to 1.2), for each of a stack.
+
+    The quintic Newton-Schulz iteration of Muon (Jordan et al. 2024, kellerjordan.github.io/posts/muon).
+
+    Args:
+        matrices: `(count, rows, columns)`.
+    """
+    a, b, c = NEWTON_SCHULZ
+    is_tall = matrices.shape[1] > matrices.shape[2]
+    x = matrices.mT if is_tall else matrices
+    x = x / x.norm(dim=(1, 2), keepdim=True).clamp(min=1e-7)
+    for _ in range(NEWTON_SCHULZ_STEPS):
+        square = x @ x.mT
+        x = torch.baddbmm(x, torch.baddbmm(square, square, square, beta=b, alpha=c), x, beta=a)
+    return x.mT if is_tall else x
+
+
+class Muon(Optimizer):
     """Muon for matrices, AdamW for all other parameters, behind one optimizer's interface.
 
-    Muon (Jordan et al. 2024) orthogonalises the momentum of a matrix. It has no meaning for vectors.
+    Muon steps along the orthogonalised Nesterov momentum, scaled by sqrt(max(1, rows / columns)). torch.optim.Muon does
+    the same one matrix after another in bfloat16, which most CPUs emulate: here matrices of one shape are one batch in
+    float32, several times faster where the networks are small (bench/optimizer.py).
+
+    Args:
+        parameters: all parameters of a policy.
+        lr: learning rate of the matrices; the vectors get ADAMW_SHARE of it.
+        momentum: of the matrices.
+        betas: of AdamW.
+        eps: of AdamW.
+        weight_decay: decoupled, of both.
     """
 
-    def __init__(self, parameters: Iterable[nn.Parameter], lr: float, momentum: float, betas, eps, weight_decay: float):
+    def __init__(
+        self,
+        parameters: Iterable[nn.Parameter],
+        lr: float,
+        momentum: float,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0.0,
+    ):
         parameters = list(parameters)
         matrices = [parameter for parameter in parameters if parameter.dim() == 2]
-        others = [parameter for parameter in parameters if parameter.dim() != 2]
-        self._parts: list[Optimizer] = []
-        if matrices:
-            self._parts.append(Muon(matrices, lr=lr, momentum=momentum, weight_decay=weight_decay))
-        if others:
-            adamw = AdamW(others, lr=ADAMW_SHARE * lr, betas=betas, eps=eps, weight_decay=weight_decay)
-            self._parts.append(adamw)
-        super().__init__(parameters, {"lr": lr})
+        vectors = [parameter for parameter in parameters if parameter.dim() != 2]
+        super().__init__(matrices or vectors, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay})
+        self._has_matrices = bool(matrices)
+        self._adamw = AdamW(vectors, lr=lr, betas=betas, eps=eps, weight_decay=weight_decay) if vectors else None
 
+    @override
     @torch.no_grad()
     def step(self, closure: None = None) -> None:
-        """One step of both parts at the current learning rate."""
-        lr = self.param_groups[0]["lr"]
-        for part in self._parts:
-            for group in part.param_groups:
-                group["lr"] = lr if isinstance(part, Muon) else ADAMW_SHARE * lr
-            part.step()
+        group = self.param_groups[0]
+        if self._adamw is not None:
+            set_learning_rate(self._adamw, ADAMW_SHARE * group["lr"])
+            self._adamw.step()
+        if not self._has_matrices:
+            return
+        shapes: dict[torch.Size, list[nn.Parameter]] = {}
+        for parameter in group["params"]:
+            if parameter.grad is not None:
+                shapes.setdefault(parameter.shape, []).append(parameter)
+        for parameters in shapes.values():
+            self._step_batch(parameters, group["lr"], group["momentum"], group["weight_decay"])
 
+    def _step_batch(self, parameters: list[nn.Parameter], lr: float, momentum: float, weight_decay: float) -> None:
+        """Steps parameters of one shape."""
+        rows, columns = parameters[0].shape
+        gradients = torch.stack([parameter.grad for parameter in parameters])
+        buffers = [self.state[p].setdefault("momentum_buffer", torch.zeros_like(p)) for p in parameters]
+        torch._foreach_lerp_(buffers, list(gradients.unbind()), 1.0 - momentum)
+        updates = orthogonalize(gradients.lerp(torch.stack(buffers), momentum))
+        if weight_decay:
+            torch._foreach_mul_(parameters, 1.0 - lr * weight_decay)
+        torch._foreach_add_(parameters, list(updates.unbind()), alpha=-lr * max(1.0, rows / columns) ** 0.5)
+
+    @override
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        super().zero_grad(set_to_none)
+        if self._adamw is not None:
+            self._adamw.zero_grad(set_to_none)
+
+    @override
     def state_dict(self) -> dict[str, Any]:
-        """The states of both parts."""
-        return {"parts": [part.state_dict() for part in self._parts], "lr": self.param_groups[0]["lr"]}
+        return {"matrices": super().state_dict(), "vectors": self._adamw.state_dict() if self._adamw else None}
 
+    @override
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Puts back what `state_dict` returned."""
-        for part, state in zip(self._parts, state_dict["parts"], strict=True):
-            part.load_state_dict(state)
-        set_learning_rate(self, state_dict["lr"])
+        super().load_state_dict(state_dict["matrices"])
+        if self._adamw is not None:
+            self._adamw.load_state_dict(state_dict["vectors"])
 
 
 def make_optimizer(
@@ -65,7 +125,7 @@ def make_optimizer(
 ) -> Optimizer:
     """Builds `muon`, `adam` or `sgd`; the first beta is the momentum of Muon and SGD."""
     if name == "muon":
-        return MuonWithAdamW(parameters, learning_rate, betas[0], betas, eps, weight_decay)
+        return Muon(parameters, learning_rate, betas[0], betas, eps, weight_decay)
     if name == "adam":
         return Adam(parameters, lr=learning_rate, betas=betas, eps=eps, weight_decay=weight_decay)
     return SGD(parameters, lr=learning_rate, momentum=betas[0], weight_decay=weight_decay)
