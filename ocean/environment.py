@@ -45,8 +45,7 @@ class OceanEnv(PufferEnv):
             report_interval: steps between two reports of episode statistics in `infos`.
 
         Raises:
-            APIUsageError: if num_envs or report_interval is below 1.
-            ValueError: if an argument is out of its range.
+            APIUsageError: if num_envs or report_interval is below 1, or an argument is out of its range.
         """
         if num_envs < 1 or report_interval < 1:
             raise APIUsageError(
@@ -59,16 +58,19 @@ class OceanEnv(PufferEnv):
         self._steps = 0
         self._seed = seed
         self._is_drawn = False
-        self.handle = self.binding.vec_init(
-            self.observations,
-            self.actions,
-            self.rewards,
-            self.terminals,
-            self.truncations,
-            num_envs,
-            seed,
-            **arguments,
-        )
+        try:
+            self.handle = self.binding.vec_init(
+                self.observations,
+                self.actions,
+                self.rewards,
+                self.terminals,
+                self.truncations,
+                num_envs,
+                seed,
+                **arguments,
+            )
+        except ValueError as error:  # the C side's sentence, as a mistake of the user's
+            raise APIUsageError(str(error)) from error
 
     @override
     def reset(self, seed: int | None = None) -> tuple[np.ndarray, list[dict]]:

@@ -41,15 +41,14 @@ def bench_command(env_name: str, args: dict[str, Any], seconds: float = 2.0) -> 
     """
     env_class, arguments, seed = ocean.env_class(env_name), args["env"], args["train"]["seed"]
     sizes = sorted({arguments.get("num_envs", MANY), MANY})
-    print(f"{env_name}: agent steps per second through env.step, one thread, random actions")
     rows = []
     for num_envs in sizes:
         env = env_class(**{**arguments, "num_envs": num_envs}, seed=seed)
         result = measure(env, num_envs, seed, seconds)
         env.close()
-        rows.append(
-            (str(result.num_envs), str(result.num_agents), *map(_text, (result.median, result.low, result.high)))
-        )
+        rates = (f"{rate:,.0f}" for rate in (result.median, result.low, result.high))
+        rows.append((str(result.num_envs), str(result.num_agents), *rates))
+    print(f"{env_name}: agent steps per second through env.step, one thread, random actions")
     print(plain_table(("environments", "agents", f"median of {REPEATS}", "lowest", "highest"), rows))
 
 
@@ -87,7 +86,3 @@ def _time_steps(env: PufferEnv, actions: itertools.cycle, steps: int) -> float:
     for _ in range(steps):
         env.step(next(actions))
     return time.perf_counter() - begin
-
-
-def _text(steps_per_second: float) -> str:
-    return f"{steps_per_second:,.0f}"

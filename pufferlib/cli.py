@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import os
+import select
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -183,9 +184,9 @@ def _require_install() -> None:
 
 def _is_output_closed() -> bool:
     """Whether the reader of stdout is gone; if so, stdout goes nowhere from now on, also when Python ends."""
-    try:
-        sys.stdout.flush()
-    except BrokenPipeError:
+    poll = select.poll()
+    poll.register(sys.stdout.fileno(), 0)  # errors are always reported
+    is_closed = bool(poll.poll(0))
+    if is_closed:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return True
-    return False
+    return is_closed

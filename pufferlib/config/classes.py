@@ -1,7 +1,7 @@
 """The classes behind an environment's, a policy's and a recurrent layer's name.
 
-The sections `[env]`, `[policy]` and `[rnn]` are keyword arguments of these classes. torch is imported only when a policy
-is looked up.
+The sections `[env]`, `[policy]` and `[rnn]` are keyword arguments of these classes. torch is imported only when a
+policy is looked up.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from pufferlib.config import ARGUMENTS, section_settings
@@ -67,7 +67,7 @@ class FlagTable:
         if section in ARGUMENTS and section != "env" and name:
             return Setting(section, name, Any, None)  # checked when the policy's class is loaded
         known = [f"--{name.replace('_', '-')}" for name in self._settings]
-        remedy = nearest(f"--{key.replace('_', '-')}", known) or "; --help lists them all"
+        remedy = nearest(f"--{key.replace('_', '-')}", known, count=1) or "; --help lists them all"
         raise ConfigError(f"there is no flag {flag}{remedy}")
 
 

@@ -30,9 +30,7 @@ class BaseConfig(Section):
     package: str = setting("ocean", "The collection the environment comes from.")
     env_name: str | None = setting(None, "The environment, such as puffer_squared.")
     policy_name: str = setting("Default", "The policy's class: in the environment's torch.py or in pufferlib.models.")
-    rnn_name: str | None = setting(
-        None, "The recurrent layer around the policy, such as MinGRU or LSTM; None for none."
-    )
+    rnn_name: str | None = setting(None, "The recurrent layer around the policy, MinGRU or LSTM, or None.")
     load_model_path: str | None = setting(None, "The weights to start from: a model file, or 'latest'.")
     resume: str | None = setting(None, "The run to go on with exactly: its folder, its id, or 'latest'.")
 

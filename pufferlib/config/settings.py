@@ -60,7 +60,7 @@ class Setting:
     def allowed(self) -> str:
         """The values it takes, in words."""
         has_bounds = self.within.text != "(-inf, inf)"
-        return values.describe(self.kind) + (f" in {self.within.text}" if has_bounds else "")
+        return values.describe(self.kind, f" in {self.within.text}" if has_bounds else "")
 
     def parse(self, text: str) -> Any:
         """The checked value of a text from a file or the command line.
@@ -201,7 +201,7 @@ def _argument_help(documented: Any) -> dict[str, str]:
     for line in lines:
         start = re.match(r"    (\w+): (.*)", line)
         if start:
-            name, found[start[1]] = start[1], start[2]
+            name, found[start[1]] = start[1], start[2][:1].upper() + start[2][1:]
         elif name and line.startswith("        "):
             found[name] += " " + line.strip()
         else:

@@ -80,9 +80,15 @@ def convert(value: Any, kind: Any) -> Any:
     return _convert_to_class(value, kind)
 
 
-def describe(kind: Any) -> str:
-    """Names the values of a type in an error message, such as `an integer or 'auto'`."""
-    return join_or(_alternatives(kind))
+def describe(kind: Any, bounds: str = "") -> str:
+    """Names the values of a type in an error message, such as `an integer in [1, inf) or 'auto'`.
+
+    Args:
+        kind: a type annotation.
+        bounds: what to write after each kind of number.
+    """
+    names = _alternatives(kind)
+    return join_or([name + bounds if name in (_NAMES[int], _NAMES[float]) else name for name in names])
 
 
 def choices(kind: Any) -> tuple[str, ...]:
