@@ -45,8 +45,7 @@ class OceanEnv(PufferEnv):
             report_interval: steps between two reports of episode statistics in `infos`.
 
         Raises:
-            APIUsageError: if num_envs or report_interval is below 1.
-            ValueError: if an argument is out of its range.
+            APIUsageError: if num_envs or report_interval is below 1, or an argument is out of its range.
         """
         if num_envs < 1 or report_interval < 1:
             raise APIUsageError(
@@ -59,7 +58,10 @@ class OceanEnv(PufferEnv):
         self._steps = 0
         self._seed = seed
         self._is_drawn = False
-        self.handle = self.make_handle(arguments, seed)
+        try:
+            self.handle = self.make_handle(arguments, seed)
+        except ValueError as error:  # the C side's sentence, as a mistake of the user's
+            raise APIUsageError(str(error)) from error
 
     def make_handle(self, arguments: dict[str, Any], seed: int) -> object:
         """Makes the C environments over this object's arrays; returns their vec handle.

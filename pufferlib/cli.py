@@ -1,0 +1,192 @@
+"""The command line: `puffer VERB [ENV] [--section.key value ...]`.
+
+Each verb is a row of VERBS and imports what it runs when it runs, so that help and lists never wait for torch.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import select
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pufferlib.errors import APIUsageError, PufferError, nearest
+
+# Exit codes; 130 and 141 are what a shell reports for a program that SIGINT or SIGPIPE ended.
+OK, MISTAKE, INTERRUPTED, PIPE_CLOSED = 0, 2, 130, 141
+
+
+@dataclass(frozen=True)
+class Verb:
+    """One command."""
+
+    summary: str
+    run: Callable[..., Any]  # (env_name, args, **options), or nothing for a verb without an environment
+    options: str | None = None  # the class in pufferlib.config.options; None for a verb that takes no environment
+
+
+def train(env_name: str, args: dict[str, Any]) -> None:
+    """Trains a policy."""
+    from pufferlib.config import check_config
+
+    check_config(args)
+    importlib.import_module("pufferlib.pufferl").train(env_name, args)
+
+
+def evaluate(env_name: str, args: dict[str, Any], **options: Any) -> None:
+    """Plays a policy."""
+    from pufferlib.config import check_config
+
+    check_config(args)
+    importlib.import_module("pufferlib.evaluation").evaluate_command(env_name, args, **options)
+
+
+def bench(env_name: str, args: dict[str, Any], **options: Any) -> None:
+    """Times the environment."""
+    from pufferlib.benchmark import bench_command
+
+    bench_command(env_name, args, **options)
+
+
+def envs() -> None:
+    """Prints the table of environments."""
+    from pufferlib.listing import environments_table
+
+    print(environments_table())
+
+
+VERBS = {
+    "train": Verb("train a policy and save it under experiments/", train, "TrainOptions"),
+    "eval": Verb("play a policy in a window, or without one, and print how well it does", evaluate, "EvalOptions"),
+    "bench": Verb("time an environment: steps per second", bench, "BenchOptions"),
+    "envs": Verb("list the environments", envs),
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs one command.
+
+    A user's mistake is one sentence on stderr; an error of ours keeps its traceback.
+
+    Args:
+        argv: the arguments after the program's name; None takes those of this process.
+
+    Returns:
+        The exit code: 0, 2 for a mistake, 130 after Ctrl-C, 141 when the reader of the output went away.
+    """
+    try:
+        _require_install()
+        run(sys.argv[1:] if argv is None else list(argv))
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except PufferError as error:
+        print(f"puffer: {error}", file=sys.stderr)
+        return MISTAKE
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        if not _is_output_closed():
+            raise
+        return PIPE_CLOSED
+    return OK
+
+
+def run(tokens: list[str]) -> None:
+    """Does what the arguments ask for.
+
+    Raises:
+        PufferError: if they are wrong, or what they ask for cannot be done.
+    """
+    name, rest = (tokens[0], tokens[1:]) if tokens else ("--help", [])
+    if name in ("--help", "-h"):
+        print(_overview())
+    elif name == "--version":
+        print(_version())
+    elif name not in VERBS:
+        raise APIUsageError(f"there is no command {name!r}{nearest(name, VERBS) or '; puffer --help lists them all'}")
+    elif "--help" in rest or "-h" in rest:
+        print(_verb_help(name, [token for token in rest if token not in ("--help", "-h")]))
+    elif VERBS[name].options is None:
+        _run_alone(name, rest)
+    else:
+        _run_for_environment(name, rest)
+
+
+def _run_alone(name: str, rest: list[str]) -> None:
+    if rest:
+        raise APIUsageError(f"puffer {name} takes no arguments, got {rest[0]!r}")
+    VERBS[name].run()
+
+
+def _run_for_environment(name: str, rest: list[str]) -> None:
+    if not rest or rest[0].startswith("-"):
+        found = f"found {rest[0]}" if rest else "found nothing"
+        raise APIUsageError(
+            f"puffer {name} needs an environment right after {name!r}, {found}; "
+            f"try `puffer {name} puffer_squared`, and `puffer envs` lists them all"
+        )
+    from pufferlib.config import flags, load_config
+
+    env_name, options_class = rest[0], _options_class(name)
+    args = load_config(env_name)
+    options = {option: setting.default for option, setting in options_class.settings().items()}
+    flags.apply(flags.FlagTable(options_class, env_name).parse(rest[1:]), args, options)
+    VERBS[name].run(env_name, args, **options)
+
+
+def _options_class(name: str) -> Any:
+    return getattr(importlib.import_module("pufferlib.config.options"), VERBS[name].options)
+
+
+def _overview() -> str:
+    commands = "\n".join(f"  {name:<8}{verb.summary}" for name, verb in VERBS.items())
+    return (
+        "usage: puffer COMMAND [ENV] [--section.key value ...]\n\n"
+        f"{commands}\n\n"
+        "  puffer COMMAND --help        every setting\n"
+        "  puffer COMMAND ENV --help    every setting, with the values of that environment\n"
+        "  puffer --version"
+    )
+
+
+def _verb_help(name: str, rest: list[str]) -> str:
+    verb = VERBS[name]
+    if verb.options is None:
+        return f"usage: puffer {name}\n\n{verb.summary}"
+    from pufferlib.config import help, load_config
+
+    env_name = rest[0] if rest and not rest[0].startswith("-") else None
+    args = load_config(env_name) if env_name else {}
+    options = help.options_text(_options_class(name).settings().values())
+    usage = f"usage: puffer {name} {env_name or 'ENV'} [--section.key value ...]\n\n{verb.summary}\n\n"
+    return usage + (f"{options}\n" if options else "") + help.settings_text(env_name, args).rstrip()
+
+
+def _version() -> str:
+    from importlib import metadata
+
+    return f"pufferlib {metadata.version('pufferlib')}"
+
+
+def _require_install() -> None:
+    """The checkout's folders are packages only once installed: without that, imports fail one by one.
+
+    Raises:
+        APIUsageError: if pufferlib is run from a checkout that was never installed.
+    """
+    if importlib.util.find_spec("pufferlib.ocean") is None:
+        raise APIUsageError("pufferlib is not installed for this Python; run `pip install -e .` in the checkout")
+
+
+def _is_output_closed() -> bool:
+    """Whether the reader of stdout is gone; if so, stdout goes nowhere from now on, also when Python ends."""
+    poll = select.poll()
+    poll.register(sys.stdout.fileno(), 0)  # errors are always reported
+    is_closed = bool(poll.poll(0))
+    if is_closed:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return is_closed

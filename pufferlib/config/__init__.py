@@ -1,0 +1,130 @@
+"""The configuration: defaults, then the environment's ini, then what the user changes.
+
+`load_config` returns a nested dict to edit freely; `check_config` and the dataclasses of `schema` check it.
+"""
+
+from __future__ import annotations
+
+import configparser
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from pufferlib.config.classes import env_settings, policy_classes
+from pufferlib.config.schema import BaseConfig, SolveConfig, TrainConfig, VecConfig
+from pufferlib.config.settings import Setting, check_arguments, require_known
+from pufferlib.config.sizes import ResolvedTrainConfig, resolve
+from pufferlib.config.values import parse_value
+from pufferlib.errors import ConfigError, nearest
+
+__all__ = [
+    "BaseConfig",
+    "ResolvedTrainConfig",
+    "SolveConfig",
+    "TrainConfig",
+    "VecConfig",
+    "check_arguments",
+    "check_config",
+    "env_settings",
+    "load_config",
+    "policy_classes",
+    "resolve",
+]
+
+DEFAULTS = Path(__file__).with_name("default.ini")
+SECTIONS = {"base": BaseConfig, "vec": VecConfig, "train": TrainConfig, "solve": SolveConfig}
+ARGUMENTS = ("env", "policy", "rnn")  # sections whose keys are the keyword arguments of a class
+
+
+def load_config(env_name: str) -> dict[str, Any]:
+    """The settings of an environment: default.ini, overridden by the environment's own ini.
+
+    The result depends on nothing else: not on the command line, not on the working directory.
+
+    Args:
+        env_name: such as `puffer_breakout`.
+
+    Returns:
+        A dict of its own for each call. Keys `package`, `env_name`, `policy_name`, `rnn_name`, `load_model_path`,
+        `resume`, and the dicts `vec`, `env`, `policy`, `rnn` and `train`; also `solve` (`metric`, `threshold`) where
+        the environment names its learning threshold.
+
+    Raises:
+        UnknownEnvironmentError: if there is no such environment.
+        ConfigError: if an ini holds an unknown section or key, or a value of the wrong type.
+    """
+    from pufferlib import ocean
+
+    path = ocean.config_path(env_name)
+    args: dict[str, Any] = {name: {} for name in ("vec", *ARGUMENTS, "train")}
+    for source in (DEFAULTS, path):
+        for section, texts in _read_ini(source).items():
+            _merge(args, section, _parse_section(source, section, texts, env_name))
+    return args
+
+
+def check_config(args: Mapping[str, Any]) -> None:
+    """Checks every setting, those of the environment's and the policy's classes included.
+
+    It imports torch, for the policy's class.
+
+    Raises:
+        ConfigError: naming the first setting that is unknown, of the wrong type or out of bounds.
+        UnknownEnvironmentError: if there is no such environment.
+    """
+    from pufferlib import ocean
+
+    base = {name: value for name, value in args.items() if not isinstance(value, Mapping)}
+    require_known("base", args, [*BaseConfig.settings(), "vec", *ARGUMENTS, "train", "solve"])
+    BaseConfig.from_dict(base)
+    VecConfig.from_dict(args["vec"])
+    TrainConfig.from_dict(args["train"])
+    check_arguments("env", args["env"], ocean.env_class(args["env_name"]))
+    policy_class, rnn_class = policy_classes(args)
+    check_arguments("policy", args["policy"], policy_class)
+    if rnn_class is not None:
+        check_arguments("rnn", args["rnn"], rnn_class)
+
+
+def section_settings(section: str, env_name: str | None) -> Mapping[str, Setting] | None:
+    """The settings of a section by name; None where they are known only once the policy's class is loaded.
+
+    Args:
+        section: a name in SECTIONS or ARGUMENTS.
+        env_name: the environment whose `[env]` is meant; without one, that section is not known either.
+    """
+    if section in SECTIONS:
+        return SECTIONS[section].settings()
+    return env_settings(env_name) if section == "env" and env_name else None
+
+
+def _merge(args: dict[str, Any], section: str, values: Mapping[str, Any]) -> None:
+    (args if section == "base" else args.setdefault(section, {})).update(values)
+
+
+def _read_ini(path: Path) -> dict[str, dict[str, str]]:
+    parser = configparser.ConfigParser(interpolation=None, inline_comment_prefixes=("#", ";"))
+    parser.optionxform = str  # keys keep their case
+    try:
+        parser.read_string(path.read_text(encoding="utf-8"))
+    except (configparser.Error, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} must be an ini file, found {' '.join(str(error).split())}") from error
+    return {section: dict(parser[section]) for section in parser.sections()}
+
+
+def _parse_section(path: Path, section: str, texts: Mapping[str, str], env_name: str) -> dict[str, Any]:
+    _require_section(path, section, [*SECTIONS, *ARGUMENTS])
+    settings = section_settings(section, env_name)
+    if settings is None:
+        return {name: parse_value(text) for name, text in texts.items()}
+    try:
+        require_known(section, texts, settings)
+        return {name: settings[name].parse(text) for name, text in texts.items()}
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from error
+
+
+def _require_section(path: Path, section: str, known: Iterable[str]) -> None:
+    if section not in known:
+        remedy = nearest(section, known) or f"; there are {', '.join(known)}"
+        raise ConfigError(f"{path}: there is no section [{section}]{remedy}")

@@ -1,0 +1,73 @@
+"""The classes behind an environment's, a policy's and a recurrent layer's name.
+
+The sections `[env]`, `[policy]` and `[rnn]` are keyword arguments of these classes. torch is imported only when a
+policy is looked up.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import importlib.util
+from collections.abc import Mapping
+from types import MappingProxyType, ModuleType
+from typing import Any
+
+from pufferlib.config.settings import Setting, class_settings
+from pufferlib.errors import ConfigError, nearest
+
+_WRAPPER = "Wrapper"  # the recurrent layer LSTM is the class LSTMWrapper
+
+
+@functools.cache
+def env_settings(env_name: str) -> Mapping[str, Setting]:
+    """The keyword arguments of an environment's class, by name.
+
+    Raises:
+        UnknownEnvironmentError: if there is no such environment.
+    """
+    from pufferlib import ocean
+
+    return MappingProxyType(class_settings("env", ocean.env_class(env_name)))
+
+
+def policy_classes(args: Mapping[str, Any]) -> tuple[type, type | None]:
+    """The policy's class, and that of the recurrent layer around it or None.
+
+    Both are looked for in the environment's own `torch.py`, where it has one, then in `pufferlib.models`.
+
+    Args:
+        args: the nested dict of `load_config`; `env_name`, `policy_name` and `rnn_name` count.
+
+    Raises:
+        ConfigError: if there is no class of that name.
+    """
+    modules = _policy_modules(args["env_name"])
+    rnn_name = args["rnn_name"]
+    rnn_class = None if rnn_name is None else _find(modules, "rnn_name", rnn_name, _WRAPPER)
+    return _find(modules, "policy_name", args["policy_name"], ""), rnn_class
+
+
+def _policy_modules(env_name: str) -> list[ModuleType]:
+    own = f"pufferlib.ocean.{str(env_name).removeprefix('puffer_')}.torch"
+    has_own = importlib.util.find_spec(own) is not None
+    return [importlib.import_module(name) for name in ([own] if has_own else []) + ["pufferlib.models"]]
+
+
+def _find(modules: list[ModuleType], setting: str, name: str, suffix: str) -> type:
+    for module in modules:
+        for candidate in (name, name + suffix):
+            if isinstance(vars(module).get(candidate), type):
+                return vars(module)[candidate]
+    names = [name for module in modules for name in _class_names(module, suffix)]
+    remedy = nearest(name, names) or f"; there are {', '.join(names)}"
+    raise ConfigError(f"[base] {setting} must name a class, found no {name!r}{remedy}")
+
+
+def _class_names(module: ModuleType, suffix: str) -> list[str]:
+    """The classes that a module defines itself; recurrent layers, which a suffix marks, are apart from policies."""
+    own = [name for name, value in vars(module).items() if getattr(value, "__module__", None) == module.__name__]
+    classes = [name for name in own if isinstance(vars(module)[name], type) and not name.startswith("_")]
+    if suffix:
+        return [name.removesuffix(suffix) for name in classes if name.endswith(suffix)]
+    return [name for name in classes if not name.endswith(_WRAPPER)]

@@ -1,0 +1,36 @@
+"""Writes default.ini from the schema: `python -m pufferlib.config.defaults`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pufferlib.config import ARGUMENTS, DEFAULTS, BaseConfig, TrainConfig, VecConfig
+
+_HEADER = """\
+; The defaults of every setting. The environment's own ini comes after this file, the command line after that.
+; Made from schema.py by `python -m pufferlib.config.defaults`: change a default there.
+"""
+
+
+def render() -> str:
+    """The text of default.ini."""
+    written = {config.section: _settings_text(config) for config in (BaseConfig, VecConfig)}
+    written |= {section: "; Keyword arguments of the class; its own defaults hold.\n" for section in ARGUMENTS}
+    written[TrainConfig.section] = _settings_text(TrainConfig)
+    return _HEADER + "".join(f"\n[{section}]\n{text}" for section, text in written.items())
+
+
+def format_value(value: Any) -> str:
+    """A value as an ini holds it; `parse_value` reads it back."""
+    return f"{value:_}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+
+
+def _settings_text(config: type) -> str:
+    return "".join(
+        f"; {setting.help}\n{setting.name} = {format_value(setting.default)}\n"
+        for setting in config.settings().values()
+    )
+
+
+if __name__ == "__main__":
+    DEFAULTS.write_text(render(), encoding="utf-8")

@@ -1,0 +1,50 @@
+"""The list of settings that `puffer VERB [ENV] --help` prints."""
+
+from __future__ import annotations
+
+import shutil
+import textwrap
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from pufferlib.config import ARGUMENTS, BaseConfig, section_settings
+from pufferlib.config.defaults import format_value
+from pufferlib.config.flags import FIXED
+from pufferlib.config.settings import Setting
+
+_INDENT = " " * 6
+_NO_ENVIRONMENT = "name an environment to see its own settings and values"
+_NO_CLASS = "keyword arguments of the class in pufferlib.models; its own defaults hold for those not named here"
+
+
+def settings_text(env_name: str | None, args: Mapping[str, Any]) -> str:
+    """Every setting by section: its flag, its value for this environment, and what it means.
+
+    Args:
+        env_name: the environment, or None for the settings that all of them share.
+        args: the values to show: what `load_config` returned, or an empty dict for the defaults.
+    """
+    return "\n".join(_section_text(section, env_name, args) for section in ("base", "vec", *ARGUMENTS, "train"))
+
+
+def options_text(settings: Iterable[Setting]) -> str:
+    """The lines of some settings, each with its default."""
+    return "".join(_setting_text(one, one.default) for one in settings)
+
+
+def _section_text(section: str, env_name: str | None, args: Mapping[str, Any]) -> str:
+    values = args if section == BaseConfig.section else args.get(section, {})
+    known = section_settings(section, env_name)
+    if known is None:
+        note = _NO_ENVIRONMENT if env_name is None else _NO_CLASS
+        lines = "".join(_setting_text(Setting(section, name, Any, value), value) for name, value in values.items())
+        return f"[{section}] {note}\n{lines}"
+    shown = [one for one in known.values() if one.name not in FIXED]
+    return f"[{section}]\n" + "".join(_setting_text(one, values.get(one.name, one.default)) for one in shown)
+
+
+def _setting_text(setting: Setting, value: Any) -> str:
+    meaning = setting.help if setting.kind is Any else f"{setting.help} Takes {setting.allowed}.".strip()
+    width = min(shutil.get_terminal_size((100, 24)).columns, 120)
+    wrapped = textwrap.fill(meaning, width, initial_indent=_INDENT, subsequent_indent=_INDENT)
+    return f"  {setting.flag} {format_value(value)}\n" + (f"{wrapped}\n" if meaning else "")

@@ -1,0 +1,28 @@
+"""The options that single commands take besides the configuration."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pufferlib.config.settings import Section, setting
+
+
+@dataclass(frozen=True)
+class TrainOptions(Section):
+    """`puffer train` is configured by settings alone."""
+
+
+@dataclass(frozen=True)
+class EvalOptions(Section):
+    """How `puffer eval` plays."""
+
+    episodes: int = setting(100, "Episodes to play before it ends by itself.", "[1, inf)")
+    sample: bool = setting(False, "Draw actions from the policy instead of taking the likeliest.")
+    headless: bool = setting(False, "Play without a window.")
+
+
+@dataclass(frozen=True)
+class BenchOptions(Section):
+    """How `puffer bench` measures."""
+
+    seconds: float = setting(2.0, "How long to time each row of the table.", "(0, inf)")

@@ -1,0 +1,167 @@
+"""Every setting of the base, vec, train and solve sections: type, default, bounds and help, written once, here.
+
+`default.ini` is made from this file (`python -m pufferlib.config.defaults`), and so is the command line's help.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from typing_extensions import Self, override
+
+from pufferlib.config.settings import Section, setting
+from pufferlib.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pufferlib.config.sizes import ResolvedTrainConfig
+
+Auto = Literal["auto"]
+
+
+@dataclass(frozen=True)
+class BaseConfig(Section):
+    """What is trained: the top-level keys of the configuration."""
+
+    section: ClassVar[str] = "base"
+
+    package: str = setting("ocean", "The collection the environment comes from.")
+    env_name: str | None = setting(None, "The environment, such as puffer_squared.")
+    policy_name: str = setting("Default", "The policy's class: in the environment's torch.py or in pufferlib.models.")
+    rnn_name: str | None = setting(None, "The recurrent layer around the policy, MinGRU or LSTM, or None.")
+    load_model_path: str | None = setting(None, "The weights to start from: a model file, or 'latest'.")
+    resume: str | None = setting(None, "The run to go on with exactly: its folder, its id, or 'latest'.")
+
+
+@dataclass(frozen=True)
+class VecConfig(Section):
+    """How environments are stepped."""
+
+    section: ClassVar[str] = "vec"
+
+    backend: Literal["auto", "Serial", "Native", "Multiprocessing"] | type = setting(
+        "auto", "What steps the environments; auto takes Native for C environments."
+    )
+    num_envs: int | Auto = setting(
+        "auto", "PufferEnvs, each holding [env] num_envs environments; auto is 1 on a CPU and 2 on CUDA.", "[1, inf)"
+    )
+    num_workers: int | Auto = setting(
+        "auto", "Threads or processes that step them; auto is the cores this process may use.", "[1, inf)"
+    )
+    batch_size: int | Auto = setting("auto", "PufferEnvs in one batch of observations.", "[1, inf)")
+    zero_copy: bool = setting(True, "Batches are fixed groups of PufferEnvs, so that nothing is gathered by copying.")
+    seed: int | None = setting(None, "Seed of the environments; None takes [train] seed.", "[0, inf)")
+
+    def keywords(self, device_type: str, seed: int) -> dict[str, Any]:
+        """The keyword arguments of `pufferlib.vector.make`, without `num_envs = 'auto'` and `seed = None`.
+
+        Args:
+            device_type: `cpu`, `cuda` or `mps`: a second PufferEnv pays where stepping overlaps with a GPU's work.
+            seed: [train] seed.
+        """
+        chosen = {name: getattr(self, name) for name in self.settings()}
+        if self.num_envs == "auto":
+            chosen["num_envs"] = 2 if device_type == "cuda" else 1
+        if self.seed is None:
+            chosen["seed"] = seed
+        return chosen
+
+
+@dataclass(frozen=True)
+class SolveConfig(Section):
+    """When an environment counts as solved."""
+
+    section: ClassVar[str] = "solve"
+
+    metric: str = setting("perf", "The statistic that says so.")
+    threshold: float = setting(1.0, "The mean over finished episodes at which the environment is solved.")
+
+
+@dataclass(frozen=True)
+class TrainConfig(Section):
+    """How the policy is trained. Sizes are in agent steps: one step of one agent."""
+
+    section: ClassVar[str] = "train"
+
+    seed: int = setting(42, "Seed of everything random in the run.", "[0, inf)")
+    torch_deterministic: bool = setting(True, "Only kernels that give the same result each time.")
+    cpu_offload: bool = setting(False, "Keep the rollout's observations in pinned CPU memory instead of on the GPU.")
+    device: str = setting("auto", "cpu, cuda, cuda:N, mps, or auto: CUDA, then MPS, then CPU.")
+    precision: Literal["float32", "bfloat16"] = setting("float32", "The type that the policy computes in.")
+    compile: bool = setting(False, "Compile the policy and the losses with torch.compile.")
+    compile_mode: Literal["default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"] = setting(
+        "max-autotune-no-cudagraphs", "The mode of torch.compile."
+    )
+    compile_fullgraph: bool = setting(True, "Compile without graph breaks, or fail.")
+
+    total_timesteps: int = setting(10_000_000, "Agent steps to train for, at least one batch.", "[1, inf)")
+    num_iterations: int | None = setting(
+        None, "Batches to train for, in place of total_timesteps when it is not None.", "[1, inf)"
+    )
+    batch_size: int | Auto = setting(
+        "auto", "Agent steps collected before each update; auto is all agents times bptt_horizon.", "[1, inf)"
+    )
+    bptt_horizon: int = setting(64, "Steps in one segment: what the recurrence is trained through.", "[1, inf)")
+    minibatch_size: int | Auto = setting(
+        "auto", "Agent steps in one optimizer step; auto is at most 16384 on a CPU and 65536 on CUDA.", "[1, inf)"
+    )
+    max_minibatch_size: int | Auto = setting(
+        "auto", "Agent steps in one backward pass; larger minibatches accumulate gradients.", "[1, inf)"
+    )
+    update_epochs: float = setting(
+        1.0, "Passes over each batch; a fraction of a minibatch is carried over to the next batch.", "(0, inf)"
+    )
+
+    optimizer: Literal["muon", "adam", "sgd"] = setting("muon", "The optimizer; Muon for matrices, AdamW for the rest.")
+    learning_rate: float = setting(0.015, "Learning rate at the start.", "[0, inf)")
+    anneal_lr: bool = setting(True, "Take the learning rate to zero along a cosine.")
+    adam_beta1: float = setting(0.95, "Momentum, of every optimizer.", "[0, 1)")
+    adam_beta2: float = setting(0.999, "Decay of Adam's second moment.", "[0, 1)")
+    adam_eps: float = setting(1e-12, "Adam's epsilon.", "(0, inf)")
+    weight_decay: float = setting(0.0, "Decoupled weight decay.", "[0, inf)")
+    max_grad_norm: float = setting(1.5, "Gradients are scaled down to this norm; inf for never.", "(0, inf]")
+
+    gamma: float = setting(0.995, "Discount per step.", "[0, 1]")
+    gae_lambda: float = setting(0.90, "Decay of the advantage's bootstrap.", "[0, 1]")
+    vtrace_rho_clip: float = setting(1.0, "Upper limit of the importance ratio of a step's error.", "(0, inf]")
+    vtrace_c_clip: float = setting(1.0, "Upper limit of the importance ratio of the trace.", "(0, inf]")
+    reward_clip: float = setting(1.0, "Rewards are clipped to plus or minus this; 0 switches it off.", "[0, inf)")
+    clip_coef: float = setting(0.2, "How far the policy ratio may leave 1 before its gradient is cut.", "(0, inf)")
+    vf_coef: float = setting(2.0, "Weight of the value loss.", "[0, inf)")
+    vf_clip_coef: float = setting(0.2, "How far a value may move before its gradient is cut.", "(0, inf)")
+    ent_coef: float = setting(0.001, "Weight of the entropy bonus.", "[0, inf)")
+    prio_alpha: float = setting(0.8, "How much large advantages are drawn more often; 0 for uniformly.", "[0, inf)")
+    prio_beta0: float = setting(0.2, "How much of that the importance weight corrects at the start.", "[0, 1]")
+
+    data_dir: str = setting("experiments", "The folder of the runs.")
+    checkpoint_interval: int = setting(200, "Epochs between checkpoints.", "[1, inf)")
+    log_interval: int = setting(10, "Epochs between two lines of metrics.jsonl.", "[1, inf)")
+    log_interval_seconds: float = setting(0.25, "Seconds between two refreshes of the dashboard.", "[0, inf)")
+
+    @override
+    def __post_init__(self):
+        super().__post_init__()
+        if not re.fullmatch(r"auto|cpu|mps|cuda(:\d+)?", self.device):
+            raise ConfigError(f"[train] device must be auto, cpu, cuda, cuda:N or mps, got {self.device!r}")
+
+    @classmethod
+    @override
+    def from_dict(cls, given: Mapping[str, Any]) -> Self:
+        """Makes the section from a dict that may also hold the environment's name under `env`.
+
+        Raises:
+            ConfigError: if a key is unknown or a value does not fit.
+        """
+        return super().from_dict({name: value for name, value in given.items() if name != "env"})
+
+    def resolve(self, num_agents: int, device_type: str) -> ResolvedTrainConfig:
+        """These settings with every size filled in; see `pufferlib.config.sizes.resolve`.
+
+        Raises:
+            ConfigError: if a size is impossible for this number of agents.
+        """
+        from pufferlib.config.sizes import resolve
+
+        return resolve(self, num_agents, device_type)

@@ -1,0 +1,209 @@
+"""What one setting is: its name, type, default, bounds and help, and the check that follows from them."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import inspect
+import numbers
+import re
+import typing
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, ClassVar
+
+from typing_extensions import Self
+
+from pufferlib.config import values
+from pufferlib.errors import ConfigError, nearest
+
+_NOT_SETTINGS = {"self", "buf", "seed", "env", "policy"}  # arguments that the vectorization and the trainer fill in
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A range of numbers as mathematics writes it: `[0, 1)` holds 0 but not 1, `(0, inf]` holds infinity."""
+
+    text: str
+
+    def __contains__(self, value: float) -> bool:
+        low, high = (float(bound) for bound in self.text[1:-1].split(","))
+        is_above = value >= low if self.text[0] == "[" else value > low
+        is_below = value <= high if self.text[-1] == "]" else value < high
+        return is_above and is_below
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One key of one section."""
+
+    section: str
+    name: str
+    kind: Any  # a type annotation
+    default: Any
+    help: str = ""
+    within: Interval = Interval("(-inf, inf)")  # finite, unless a setting says otherwise
+
+    @property
+    def label(self) -> str:
+        """How error messages call it: `[train] gamma`."""
+        return f"[{self.section}] {self.name}" if self.section else self.name
+
+    @property
+    def flag(self) -> str:
+        """How the command line calls it: `--train.learning-rate`, or `--rnn-name` for a key of `[base]`."""
+        prefix = f"{self.section}." if self.section not in ("", "base") else ""
+        return f"--{prefix}{self.name}".replace("_", "-")
+
+    @property
+    def allowed(self) -> str:
+        """The values it takes, in words."""
+        has_bounds = self.within.text != "(-inf, inf)"
+        return values.describe(self.kind, f" in {self.within.text}" if has_bounds else "")
+
+    def parse(self, text: str) -> Any:
+        """The checked value of a text from a file or the command line.
+
+        Raises:
+            ConfigError: if the text is not a value of this setting.
+        """
+        return self.check(values.parse_as(text, self.kind))
+
+    def check(self, value: Any) -> Any:
+        """The value, converted to the setting's type.
+
+        Raises:
+            ConfigError: if the type is wrong or the number out of bounds.
+        """
+        try:
+            converted = values.convert(value, self.kind)
+        except ValueError as error:
+            hint = nearest(value, values.choices(self.kind)) if isinstance(value, str) else ""
+            raise ConfigError(f"{self.label} must be {self.allowed}, got {value!r}{hint}") from error
+        is_number = isinstance(converted, numbers.Real) and not isinstance(converted, bool)
+        if is_number and converted not in self.within:
+            raise ConfigError(f"{self.label} must be {self.allowed}, got {value!r}")
+        return converted
+
+
+def setting(default: Any, help: str, within: str = "(-inf, inf)") -> Any:
+    """A dataclass field that is a setting; its annotation is the setting's type.
+
+    Args:
+        default: the default value.
+        help: one or two sentences; unit included.
+        within: the interval of a number, such as `[0, 1)`.
+    """
+    return dataclasses.field(default=default, metadata={"help": help, "within": Interval(within)})
+
+
+@dataclass(frozen=True)
+class Section:
+    """The base of the dataclasses whose fields are settings: checked when made, never edited after."""
+
+    section: ClassVar[str] = ""
+
+    def __post_init__(self):
+        """Checks every field.
+
+        Raises:
+            ConfigError: if a value has the wrong type or is out of bounds.
+        """
+        for name, declared in self.settings().items():
+            object.__setattr__(self, name, declared.check(getattr(self, name)))
+
+    @classmethod
+    @functools.cache
+    def settings(cls) -> Mapping[str, Setting]:
+        """The fields by name, in the order in which they are declared."""
+        hints = typing.get_type_hints(cls)
+        found = {
+            field.name: Setting(cls.section, field.name, hints[field.name], field.default, **field.metadata)
+            for field in dataclasses.fields(cls)
+        }
+        return MappingProxyType(found)
+
+    @classmethod
+    def from_dict(cls, given: Mapping[str, Any]) -> Self:
+        """Makes the section from a dict; keys that are absent take their defaults.
+
+        Raises:
+            ConfigError: if a key is unknown or a value does not fit.
+        """
+        require_known(cls.section, given, cls.settings())
+        return cls(**given)
+
+
+def require_known(section: str, names: Iterable[str], known: Iterable[str]) -> None:
+    """Checks that settings exist.
+
+    Raises:
+        ConfigError: naming the first that does not, and the nearest that do.
+    """
+    known = list(known)
+    for name in names:
+        if name not in known:
+            remedy = nearest(str(name), known) or f"; it has {', '.join(known) or 'no settings'}"
+            raise ConfigError(f"there is no setting {name!r} in [{section}]{remedy}")
+
+
+def class_settings(section: str, cls: type) -> dict[str, Setting]:
+    """The keyword arguments of a class that a section of the configuration sets.
+
+    An `__init__` that takes `**kwargs` hands them on, so the arguments of its base class count too. `buf`, `seed`,
+    `env` and `policy` are not settings, nor is an argument without a default.
+
+    Args:
+        section: the section's name, such as `env`.
+        cls: an environment or a policy.
+    """
+    found: dict[str, Setting] = {}
+    for owner in cls.__mro__:
+        initialize = vars(owner).get("__init__")
+        if initialize is None:
+            continue
+        parameters = inspect.signature(initialize).parameters.values()
+        hints, help_texts = _hints(initialize), {**_argument_help(owner), **_argument_help(initialize)}
+        for parameter in parameters:
+            if parameter.name not in _NOT_SETTINGS and parameter.default is not parameter.empty:
+                kind, help_text = hints.get(parameter.name, Any), help_texts.get(parameter.name, "")
+                one = Setting(section, parameter.name, kind, parameter.default, help_text)
+                found.setdefault(parameter.name, one)
+        if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
+            break
+    return found
+
+
+def check_arguments(section: str, arguments: Mapping[str, Any], cls: type) -> dict[str, Any]:
+    """The keyword arguments of a class, converted to the types its `__init__` declares.
+
+    Raises:
+        ConfigError: if a name is unknown or a value has the wrong type.
+    """
+    known = class_settings(section, cls)
+    require_known(section, arguments, known)
+    return {name: known[name].check(value) for name, value in arguments.items()}
+
+
+def _hints(function: Any) -> dict[str, Any]:
+    try:
+        return typing.get_type_hints(function)
+    except NameError:  # a name that only type checkers import: such a class gets no type checks, but keeps its names
+        return {}
+
+
+def _argument_help(documented: Any) -> dict[str, str]:
+    """The `Args:` of a google-style docstring, by name."""
+    lines = (inspect.getdoc(documented) or "").partition("\nArgs:\n")[2].splitlines()
+    found: dict[str, str] = {}
+    name = ""
+    for line in lines:
+        start = re.match(r"    (\w+): (.*)", line)
+        if start:
+            name, found[start[1]] = start[1], start[2][:1].upper() + start[2][1:]
+        elif name and line.startswith("        "):
+            found[name] += " " + line.strip()
+        else:
+            break
+    return found
