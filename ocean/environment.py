@@ -113,11 +113,12 @@ class OceanEnv(PufferEnv):
 
     @override
     def snapshot(self) -> bytes:
-        return self.binding.vec_snapshot(self.handle)
+        return self._steps.to_bytes(8, "little") + self.binding.vec_snapshot(self.handle)
 
     @override
     def restore(self, snapshot: bytes) -> None:
-        self.binding.vec_restore(self.handle, snapshot)
+        self.binding.vec_restore(self.handle, snapshot[8:])
+        self._steps = int.from_bytes(snapshot[:8], "little")
 
     @override
     def close(self) -> None:

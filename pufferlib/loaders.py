@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
-from pufferlib import checkpoint, models, ocean, vector
-from pufferlib.errors import ConfigError, nearest
+from pufferlib import checkpoint, ocean, vector
+from pufferlib.config import TrainConfig, VecConfig, check_arguments, policy_classes
+from pufferlib.errors import ConfigError
 
 
 def resolve_device(name: str) -> torch.device:
@@ -38,12 +37,10 @@ def resolve_device(name: str) -> torch.device:
 
 def load_env(env_name: str, args: dict[str, Any]) -> Any:
     """Makes the vector of environments that the `[vec]` and `[env]` settings describe."""
-    settings = dict(args["vec"])
-    if settings["num_envs"] == "auto":  # two buffers, so that one steps while the other is on the GPU
-        settings["num_envs"] = 2 if resolve_device(args["train"]["device"]).type == "cuda" else 1
-    if settings["seed"] is None:
-        settings["seed"] = args["train"]["seed"]
-    return vector.make(ocean.env_class(env_name), env_kwargs=args["env"], **settings)
+    train = TrainConfig.from_dict(args["train"])
+    keywords = VecConfig.from_dict(args["vec"]).keywords(resolve_device(train.device).type, train.seed)
+    env_class = ocean.env_class(env_name)
+    return vector.make(env_class, env_kwargs=check_arguments("env", args["env"], env_class), **keywords)
 
 
 def load_policy(args: dict[str, Any], vecenv: Any, env_name: str) -> nn.Module:
@@ -52,45 +49,21 @@ def load_policy(args: dict[str, Any], vecenv: Any, env_name: str) -> nn.Module:
     The same `train.seed` gives the same weights. `args['load_model_path']` loads trained ones: a path or `latest`.
 
     Raises:
-        ConfigError: if there is no policy or wrapper of that name.
+        ConfigError: if there is no policy or recurrent layer of that name, or a setting does not fit it.
         CheckpointError: if the weights cannot be loaded or do not fit.
     """
     device = resolve_device(args["train"]["device"])
     env = vecenv.driver_env
-    policy_class = find_policy(args["policy_name"], env_name)
-    wrapper = find_wrapper(args["rnn_name"])
+    policy_class, wrapper = policy_classes({**args, "env_name": env_name})
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(args["train"]["seed"])
-        policy = policy_class(env, **args["policy"])
+        policy = policy_class(env, **check_arguments("policy", args["policy"], policy_class))
         if wrapper is not None:
             sizes = {"input_size": policy.hidden_size, "hidden_size": policy.hidden_size}
-            policy = wrapper(env, policy, **{**sizes, **args["rnn"]})
+            policy = wrapper(env, policy, **{**sizes, **check_arguments("rnn", args["rnn"], wrapper)})
     path = args.get("load_model_path")
     if path == "latest":
         path = checkpoint.latest_model(args["train"]["data_dir"], env_name)
     if path is not None:
         checkpoint.load_policy_weights(policy, Path(path))
     return policy.to(device)
-
-
-def find_policy(name: str, env_name: str) -> type[nn.Module]:
-    """The class `name` of the environment's own torch.py, or of pufferlib.models."""
-    folder = f"pufferlib.ocean.{env_name.removeprefix(ocean.PREFIX)}"
-    places = [models]
-    if env_name in ocean.names() and importlib.util.find_spec(f"{folder}.torch"):
-        places.insert(0, importlib.import_module(f"{folder}.torch"))
-    for place in places:
-        found = getattr(place, name, None)
-        if isinstance(found, type) and issubclass(found, nn.Module):
-            return found
-    known = [key for key, value in vars(models).items() if isinstance(value, type) and hasattr(value, "decode_actions")]
-    raise ConfigError(f"policy_name must be one of {', '.join(known)}, got {name!r}{nearest(name, known)}")
-
-
-def find_wrapper(name: str | None) -> type[nn.Module] | None:
-    """The recurrent wrapper of that name, or None."""
-    if name is None:
-        return None
-    if name not in models.WRAPPERS:
-        raise ConfigError(f"rnn_name must be None, {' or '.join(models.WRAPPERS)}, got {name!r}")
-    return models.WRAPPERS[name]

@@ -270,6 +270,3 @@ def _check_sizes(policy: nn.Module, input_size: int, hidden_size: int) -> None:
             f"got {input_size} and {hidden_size}"
         )
 
-
-WRAPPERS: dict[str, type[nn.Module]] = {"LSTM": LSTMWrapper, "MinGRU": MinGRUWrapper}
-"""The recurrent wrappers by the name that `[base] rnn_name` gives."""
