@@ -27,7 +27,5 @@ class Breakout(OceanEnv):
         low = np.zeros(NUM_OBSERVATIONS, np.float32)
         low[VELOCITIES] = -1.0
         self.single_observation_space = gymnasium.spaces.Box(low, np.ones_like(low))
-        self.single_action_space = (
-            gymnasium.spaces.Box(-1.0, 1.0, (1,)) if continuous else gymnasium.spaces.Discrete(3)
-        )
+        self.single_action_space = gymnasium.spaces.Box(-1.0, 1.0, (1,)) if continuous else gymnasium.spaces.Discrete(3)
         super().__init__(num_envs, {"frameskip": frameskip, "continuous": continuous}, **kwargs)

@@ -6,10 +6,11 @@
 
 enum { BREAKOUT_PIXELS = 2 };  // screen pixels per pixel of the game
 enum { BREAKOUT_FRAME_WIDTH = 20, BREAKOUT_HEADER_HEIGHT = 76, BREAKOUT_TEXT_SIZE = 40, BREAKOUT_TRAIL = 8 };
+enum { BREAKOUT_TRAIL_DOTS = 6 };  // between two remembered places
 
 typedef struct {
-    Vector2 trail[BREAKOUT_TRAIL];  // ball centres on the screen, newest first
-    int trail_length;
+    Vector2 trail[BREAKOUT_TRAIL];   // ball centres on the screen, newest first
+    int trail_length, balls_served;  // a trail belongs to one ball
 } Client;
 
 static PufferWindow c_open_client(Client* client, const Breakout* env) {
@@ -63,29 +64,38 @@ static void breakout_draw_bricks(const Breakout* env) {
     }
 }
 
-static void breakout_remember_ball(Client* client, Vector2 center, bool is_served) {
-    if (!is_served) client->trail_length = 0;
+static void breakout_remember_ball(const Breakout* env, Client* client, Vector2 center) {
+    if (!env->is_served || client->balls_served != env->balls_served) client->trail_length = 0;
+    client->balls_served = env->balls_served;
     for (int i = BREAKOUT_TRAIL - 1; i > 0; i--) client->trail[i] = client->trail[i - 1];
     client->trail[0] = center;
     if (client->trail_length < BREAKOUT_TRAIL) client->trail_length++;
+}
+
+static void breakout_draw_trail(const Client* client, float radius) {
+    for (int i = (client->trail_length - 1) * BREAKOUT_TRAIL_DOTS; i > 0; i--) {
+        float place = (float)i / (float)BREAKOUT_TRAIL_DOTS, age = place / (float)BREAKOUT_TRAIL;
+        int older = (i - 1) / BREAKOUT_TRAIL_DOTS + 1;
+        Vector2 a = client->trail[older - 1], b = client->trail[older];
+        float share = place - (float)(older - 1);
+        Vector2 dot = {a.x + share * (b.x - a.x), a.y + share * (b.y - a.y)};
+        DrawCircleV(dot, radius * (1.0f - age), breakout_mix(PUFFER_CYAN, PUFFER_BACKGROUND, 0.7f + 0.3f * age));
+    }
 }
 
 static void breakout_draw_ball(const Breakout* env, Client* client) {
     Rectangle ball = breakout_on_screen(env->ball_x, env->ball_y, BREAKOUT_BALL, BREAKOUT_BALL);
     float radius = ball.width / 2.0f;
     Vector2 center = {ball.x + radius, ball.y + radius};
-    breakout_remember_ball(client, center, env->is_served);
-    for (int i = client->trail_length - 1; i > 0; i--) {
-        float age = (float)i / (float)BREAKOUT_TRAIL;
-        DrawCircleV(client->trail[i], radius * (1.0f - 0.7f * age),
-                    breakout_mix(PUFFER_CYAN, PUFFER_BACKGROUND, 0.75f + 0.22f * age));
-    }
+    breakout_remember_ball(env, client, center);
+    breakout_draw_trail(client, radius);
     DrawCircleV(center, radius, PUFFER_WHITE);
     DrawCircleV(center, radius - 5.0f, PUFFER_CYAN);
 }
 
 static void breakout_draw_header(const Breakout* env) {
-    const int y = (BREAKOUT_HEADER_HEIGHT - BREAKOUT_TEXT_SIZE) / 2, right = (int)BREAKOUT_WIDTH * BREAKOUT_PIXELS;
+    const int y = (BREAKOUT_HEADER_HEIGHT - BREAKOUT_TEXT_SIZE) / 2,
+              right = BREAKOUT_FRAME_WIDTH + BREAKOUT_PIXELS * (int)BREAKOUT_WIDTH;
     DrawText(TextFormat("SCORE %d", env->score), BREAKOUT_FRAME_WIDTH, y, BREAKOUT_TEXT_SIZE, PUFFER_WHITE);
     const char* balls = TextFormat("BALLS %d", env->balls_left);
     DrawText(balls, right - MeasureText(balls, BREAKOUT_TEXT_SIZE), y, BREAKOUT_TEXT_SIZE, PUFFER_CYAN);
