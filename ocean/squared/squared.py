@@ -20,6 +20,8 @@ class Squared(OceanEnv):
     binding = binding
 
     def __init__(self, num_envs: int = 1024, size: int = 11, **kwargs):
-        self.single_observation_space = gymnasium.spaces.Box(0, 2, (size * size,), np.uint8)
+        # Any other size is refused by the C side, before it could ask for a huge or senseless array here.
+        cells = int(size * size) if size in range(2, 129) else 1
+        self.single_observation_space = gymnasium.spaces.Box(0, 2, (cells,), np.uint8)
         self.single_action_space = gymnasium.spaces.Discrete(5)
         super().__init__(num_envs, {"size": size}, **kwargs)

@@ -8,6 +8,7 @@ import gymnasium
 import numpy as np
 from typing_extensions import override
 
+from pufferlib.errors import APIUsageError
 from pufferlib.ocean.environment import OceanEnv
 from pufferlib.ocean.template import binding
 
@@ -25,6 +26,8 @@ class Template(OceanEnv):
     binding = binding
 
     def __init__(self, num_envs: int = 1024, rounds: int = 16, traced: bool = False, **kwargs):
+        if not isinstance(traced, bool):
+            raise APIUsageError(f"template: traced must be True or False, got {traced!r}")
         self.single_observation_space = gymnasium.spaces.Box(0, 3, (1,), np.uint8)
         self.single_action_space = gymnasium.spaces.Discrete(2)
         self.traced = traced
