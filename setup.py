@@ -50,6 +50,18 @@ def render_modules():
     return environment_modules("render.c", [str(Path(spec.origin).parent)], link_args)
 
 
+def vector_module():
+    """The thread pool under its Cython class."""
+    return Extension(
+        "pufferlib.vector._native",
+        ["vector/_native.pyx", "vector/src/thread_pool.c"],
+        include_dirs=[INCLUDE, "vector/src"],
+        depends=headers(INCLUDE, "vector/src"),
+        extra_compile_args=["-std=c11", *compile_args],
+        extra_link_args=["-pthread"],
+    )
+
+
 class ParallelBuild(build_ext):
     """build_ext on all cores."""
 
@@ -67,6 +79,6 @@ setup(
     packages=packages,
     package_dir={"pufferlib": "pufferlib", **{f"pufferlib.{folder}": folder for folder in FOLDERS}},
     package_data={"": ["*.ini", "*.h", "*.md", "py.typed"]},
-    ext_modules=environment_modules("binding.c", []) + render_modules(),
+    ext_modules=[*environment_modules("binding.c", []), *render_modules(), vector_module()],
     cmdclass={"build_ext": ParallelBuild},
 )
