@@ -79,6 +79,18 @@ def build_cuda_kernels(folder):
             target.unlink(missing_ok=True)
 
 
+def vector_module():
+    """The thread pool under its Cython class."""
+    return Extension(
+        "pufferlib.vector._native",
+        ["vector/_native.pyx", "vector/src/thread_pool.c"],
+        include_dirs=[INCLUDE, "vector/src"],
+        depends=headers(INCLUDE, "vector/src"),
+        extra_compile_args=["-std=c11", *compile_args],
+        extra_link_args=["-pthread"],
+    )
+
+
 class ParallelBuild(build_ext):
     """build_ext on all cores, and the CUDA kernels."""
 
@@ -102,6 +114,6 @@ setup(
     packages=packages,
     package_dir={"pufferlib": "pufferlib", **{f"pufferlib.{folder}": folder for folder in FOLDERS}},
     package_data={"": ["*.ini", "*.h", "*.cu", "*.md", "py.typed"]},
-    ext_modules=[*environment_modules("binding.c", []), *render_modules(), cpu_kernels()],
+    ext_modules=[*environment_modules("binding.c", []), *render_modules(), cpu_kernels(), vector_module()],
     cmdclass={"build_ext": ParallelBuild},
 )

@@ -1,0 +1,87 @@
+"""Vectorization: many environments stepped as one, by whichever backend suits them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from pufferlib.errors import APIUsageError, nearest
+from pufferlib.vector.base import State, Vector
+from pufferlib.vector.native import Native
+from pufferlib.vector.processes import Multiprocessing
+from pufferlib.vector.recipe import AUTO, Options, Recipe
+from pufferlib.vector.serial import Serial
+from pufferlib.vector.sizes import count_workers
+
+__all__ = ["BACKENDS", "Multiprocessing", "Native", "Serial", "State", "Vector", "make"]
+
+BACKENDS: dict[str, type[Vector]] = {"Serial": Serial, "Native": Native, "Multiprocessing": Multiprocessing}
+
+
+def make(
+    env_creator_or_creators: Callable | Sequence[Callable],
+    env_args: Sequence | None = None,
+    env_kwargs: dict | Sequence[dict] | None = None,
+    backend: type[Vector] | str = AUTO,
+    num_envs: int = 1,
+    num_workers: int | str = AUTO,
+    batch_size: int | str = AUTO,
+    zero_copy: bool = True,
+    seed: int = 0,
+    context: str | None = None,
+) -> Vector:
+    """Makes `num_envs` PufferEnvs and the backend that steps them.
+
+    A creator is called as `creator(*args, buf=Buffers or None, seed=int, **kwargs)`. The first environment is made once
+    more than the others, to learn its spaces. The same seed gives the same rollout on every backend.
+
+    Args:
+        env_creator_or_creators: one callable for all environments, or a list of `num_envs` callables.
+        env_args: positional arguments for all environments, or a list of `num_envs` tuples.
+        env_kwargs: keyword arguments for all environments, or a list of `num_envs` dicts.
+        backend: a class of this module or its name. 'auto' takes Native for C environments, Multiprocessing for others
+            when there is more than one worker, else Serial.
+        num_envs: PufferEnvs, each of one or many agents; all of the same spaces and number of agents.
+        num_workers: threads (Native) or processes (Multiprocessing, a divisor of `num_envs`). 'auto' follows the cores
+            this process may use.
+        batch_size: PufferEnvs per `recv`, a divisor of `num_envs`. 'auto' is 1 for Native, else all.
+        zero_copy: Multiprocessing only: True makes batches of neighbouring environments, which are handed out as views;
+            False lets a batch mix any workers that are ready, at the price of a copy.
+        seed: environment `i` is made and reset with `mix_seed(seed, i)`.
+        context: Multiprocessing only: None starts each worker in a fresh interpreter; 'fork', 'forkserver' and 'spawn'
+            are the start methods of the standard library, and the last two need a guarded main program.
+
+    Raises:
+        APIUsageError: if the arguments do not fit together, or the environments do not fit each other.
+    """
+    recipe = Recipe.build(env_creator_or_creators, env_args, env_kwargs, num_envs, seed)
+    options = Options(num_workers, batch_size, zero_copy, context)
+    chosen = _named_backend(backend)
+    driver = recipe.make(0, None)
+    try:
+        chosen = chosen or _fitting_backend(driver, options, num_envs)
+        return chosen(recipe, driver, options)
+    except BaseException:
+        driver.close()
+        raise
+
+
+def _named_backend(backend: Any) -> type[Vector] | None:
+    """The class that `backend` names, None for 'auto'."""
+    if isinstance(backend, type) and issubclass(backend, Vector):
+        return backend
+    if backend == AUTO:
+        return None
+    if backend in BACKENDS:
+        return BACKENDS[backend]
+    names = [AUTO, *BACKENDS]
+    raise APIUsageError(
+        f"backend must be one of {', '.join(map(repr, names))} or a class of pufferlib.vector, "
+        f"got {backend!r}{nearest(str(backend), names)}"
+    )
+
+
+def _fitting_backend(driver: Any, options: Options, num_envs: int) -> type[Vector]:
+    if Native.can_step(driver):
+        return Native
+    return Multiprocessing if count_workers(options, num_envs) > 1 else Serial

@@ -1,0 +1,180 @@
+"""The thread pool under a thin class: steps the C environments of whole batches outside the interpreter lock."""
+
+cimport cython
+from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_IsValid
+from libc.stdint cimport uint32_t
+from libc.stdlib cimport calloc, free
+
+from pufferlib.errors import APIUsageError
+
+
+cdef extern from "puffer_vec.h":
+    const char* PUFFER_VEC_CAPSULE
+    const uint32_t PUFFER_VEC_VERSION
+    ctypedef struct PufferVec:
+        uint32_t version
+        int num_envs
+        int is_busy
+        int is_closed
+        void (*step_range)(PufferVec* vec, int begin, int end) noexcept nogil
+
+
+cdef extern from "thread_pool.h" nogil:
+    ctypedef struct ThreadPool
+    ctypedef struct PoolJob:
+        void (*task)(void* context, int begin, int end, int worker) noexcept nogil
+        void* context
+        int count
+    ThreadPool* pool_create(int num_threads)
+    bint pool_is_inherited(const ThreadPool* pool)
+    void pool_submit(ThreadPool* pool, PoolJob* job)
+    void pool_finish(ThreadPool* pool, PoolJob* job)
+    void pool_destroy(ThreadPool* pool)
+
+
+cdef struct Batch:
+    PoolJob job
+    bint is_running
+    int num_vecs
+    PufferVec** vecs  # owned array of borrowed vecs; the capsules keep them alive
+
+
+cdef void step_block(void* context, int begin, int end, int worker) noexcept nogil:
+    """Steps the environments [begin, end) of a batch, counted over its vecs one after the other."""
+    cdef Batch* batch = <Batch*>context
+    cdef PufferVec* vec
+    cdef int i, first = 0, low, high
+    for i in range(batch.num_vecs):
+        vec = batch.vecs[i]
+        low = begin - first if begin > first else 0
+        high = end - first if end - first < vec.num_envs else vec.num_envs
+        if low < high:
+            vec.step_range(vec, low, high)
+        first += vec.num_envs
+
+
+cdef PufferVec* vec_from(object capsule) except NULL:
+    if not PyCapsule_IsValid(capsule, PUFFER_VEC_CAPSULE):
+        raise APIUsageError(
+            f"Native steps environments whose handle is a {PUFFER_VEC_CAPSULE.decode()!r} capsule, "
+            f"got {type(capsule).__name__}; use the Serial or Multiprocessing backend"
+        )
+    cdef PufferVec* vec = <PufferVec*>PyCapsule_GetPointer(capsule, PUFFER_VEC_CAPSULE)
+    if vec.version != PUFFER_VEC_VERSION:
+        raise APIUsageError(
+            f"the environment was built for vec interface {vec.version}, this is {PUFFER_VEC_VERSION}; "
+            "rebuild with `python setup.py build_ext --inplace`"
+        )
+    return vec
+
+
+@cython.no_gc  # it refers to capsules alone, so it is in no cycle and is never cleared before __dealloc__
+cdef class Stepper:
+    """Steps batches of C environments on a pool of threads.
+
+    A step that runs holds the environments busy; their own methods refuse to work until `finish`.
+
+    Args:
+        batches: the vec handles of every batch, at least one each.
+        num_threads: threads, the caller included; one starts none.
+
+    Raises:
+        APIUsageError: if a handle is of another kind or version.
+        MemoryError: if memory or threads run out.
+    """
+
+    cdef ThreadPool* pool
+    cdef Batch* batches
+    cdef int num_batches
+    cdef object capsules
+
+    def __cinit__(self, list batches, int num_threads):
+        cdef int i
+        self.capsules = [list(capsules) for capsules in batches]
+        self.batches = <Batch*>calloc(max(len(batches), 1), sizeof(Batch))
+        if self.batches is NULL:
+            raise MemoryError("no memory for the batches")
+        self.num_batches = len(batches)
+        for i in range(self.num_batches):
+            self.fill(&self.batches[i], self.capsules[i])
+        self.pool = pool_create(num_threads)
+        if self.pool is NULL:
+            raise MemoryError(f"cannot start {num_threads - 1} threads; ask for fewer workers")
+
+    cdef int fill(self, Batch* batch, list capsules) except -1:
+        cdef int i
+        batch.vecs = <PufferVec**>calloc(max(len(capsules), 1), sizeof(PufferVec*))
+        if batch.vecs is NULL:
+            raise MemoryError("no memory for a batch")
+        batch.num_vecs = len(capsules)
+        for i in range(batch.num_vecs):
+            batch.vecs[i] = vec_from(capsules[i])
+            batch.job.count += batch.vecs[i].num_envs
+        batch.job.task = step_block
+        batch.job.context = batch
+        return 0
+
+    def __dealloc__(self):
+        cdef int i
+        self.finish_all()
+        pool_destroy(self.pool)
+        if self.batches is not NULL:
+            for i in range(self.num_batches):
+                free(self.batches[i].vecs)
+            free(self.batches)
+
+    cdef void finish_all(self) noexcept:
+        cdef int i
+        if self.pool is NULL or pool_is_inherited(self.pool):
+            return
+        for i in range(self.num_batches):
+            self.wait(&self.batches[i])
+
+    cdef void wait(self, Batch* batch) noexcept:
+        cdef int i
+        if not batch.is_running:
+            return
+        with nogil:
+            pool_finish(self.pool, &batch.job)
+        batch.is_running = False
+        for i in range(batch.num_vecs):
+            batch.vecs[i].is_busy = 0
+
+    cdef Batch* batch_at(self, int index) except NULL:
+        if self.pool is NULL:
+            raise APIUsageError("the vector is closed; make a new vector")
+        if index < 0 or index >= self.num_batches:
+            raise IndexError(f"batch must be from 0 to {self.num_batches - 1}, got {index}")
+        return &self.batches[index]
+
+    def start(self, int index):
+        """Starts one step of a batch and returns at once.
+
+        Raises:
+            APIUsageError: if one of its environments is closed or being stepped.
+        """
+        cdef Batch* batch = self.batch_at(index)
+        cdef int i
+        for i in range(batch.num_vecs):
+            if batch.vecs[i].is_closed or batch.vecs[i].is_busy:
+                raise APIUsageError(
+                    "an environment of the batch is " + ("closed; make a new vector" if batch.vecs[i].is_closed
+                                                         else "being stepped elsewhere; wait for it first")
+                )
+        for i in range(batch.num_vecs):
+            batch.vecs[i].is_busy = 1
+        batch.is_running = True
+        with nogil:
+            pool_submit(self.pool, &batch.job)
+
+    def finish(self, int index):
+        """Helps with the step of a batch and returns when it is done; at once when none runs."""
+        self.wait(self.batch_at(index))
+
+    def close(self):
+        """Finishes what runs and joins the threads; calling it twice is harmless."""
+        cdef ThreadPool* pool = self.pool
+        self.finish_all()
+        self.pool = NULL
+        with nogil:
+            pool_destroy(pool)

@@ -1,0 +1,89 @@
+"""The memory under the arrays of a vector."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import tempfile
+from multiprocessing import reduction
+
+import gymnasium
+import numpy as np
+
+from pufferlib.environment import Buffers
+
+ALIGNMENT = 128  # bytes: two cache lines, which processors fetch in pairs
+
+
+def buffer_bytes(observation_space: gymnasium.Space, action_space: gymnasium.Space, rows: int) -> int:
+    """The size of the memory that `buffers_in` needs."""
+    return _layout(observation_space, action_space, rows)[1]
+
+
+def buffers_in(
+    memory: mmap.mmap, observation_space: gymnasium.Space, action_space: gymnasium.Space, rows: int
+) -> Buffers:
+    """Lays the arrays of `rows` agents out in page-aligned memory, which they keep alive."""
+    layout, _ = _layout(observation_space, action_space, rows)
+    return Buffers(*(np.ndarray(shape, dtype, memory, offset) for shape, dtype, offset in layout))
+
+
+def private_buffers(observation_space: gymnasium.Space, action_space: gymnasium.Space, rows: int) -> Buffers:
+    """Zeroed arrays (masks are all True) of this process alone: a forked child has a copy."""
+    size = buffer_bytes(observation_space, action_space, rows)
+    memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    buffers = buffers_in(memory, observation_space, action_space, rows)
+    buffers.masks[:] = True
+    return buffers
+
+
+def _layout(observation_space: gymnasium.Space, action_space: gymnasium.Space, rows: int):
+    """The shape, dtype and offset of each array of `Buffers`, in its order, and the bytes in all."""
+    layout, offset = [], 0
+    no_rows = Buffers.empty(observation_space, action_space, 0)
+    for name in Buffers.__dataclass_fields__:
+        array = getattr(no_rows, name)
+        shape = (rows, *array.shape[1:])
+        layout.append((shape, array.dtype, offset))
+        size = int(np.prod(shape)) * array.dtype.itemsize
+        offset += -(-size // ALIGNMENT) * ALIGNMENT
+    return layout, offset
+
+
+class SharedMemory:
+    """Zeroed memory without a name, shared with the processes that receive it.
+
+    It vanishes with the last process that maps it, however that ends, so there is nothing to clean up.
+
+    Attributes:
+        fd: its file descriptor; the owner closes it when all workers have theirs.
+        memory: the memory, alive while any array on it is.
+    """
+
+    def __init__(self, size: int, fd: int | None = None):
+        """Allocates `size` bytes, or maps what another process allocated as `fd`."""
+        self.size = size
+        self.fd = _unnamed_file() if fd is None else fd
+        if fd is None:
+            os.ftruncate(self.fd, size)
+        self.memory = mmap.mmap(self.fd, size)
+
+    def __reduce__(self):
+        return _attach, (self.size, reduction.DupFd(self.fd))
+
+    def close_fd(self) -> None:
+        """Closes the file descriptor; the memory stays."""
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
+
+
+def _unnamed_file() -> int:
+    if hasattr(os, "memfd_create"):
+        return os.memfd_create("pufferlib")
+    with tempfile.TemporaryFile() as file:
+        return os.dup(file.fileno())
+
+
+def _attach(size: int, duplicate) -> SharedMemory:
+    return SharedMemory(size, duplicate.detach())

@@ -1,0 +1,349 @@
+"""The contract of every backend, and what they share: batches, the order of calls, snapshots."""
+
+from __future__ import annotations
+
+import abc
+import enum
+import os
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+from pufferlib import spaces
+from pufferlib.environment import Buffers, PufferEnv, StepResult
+from pufferlib.errors import APIUsageError
+from pufferlib.vector.recipe import Recipe
+
+ReceiveResult = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, list[dict], np.ndarray, np.ndarray]
+RESULT_ARRAYS = ("observations", "rewards", "terminals", "truncations", "masks")  # what a step writes
+
+
+class State(enum.Enum):
+    """What may be called next; the value says it."""
+
+    NEW = "call reset() or async_reset() first"
+    READY = "call send() with actions for the batch that was received first"
+    MIXED = "call send() for a received batch or recv() for a running one"
+    RUNNING = "call recv() to collect a step first"
+    CLOSED = "the vector is closed, make a new vector"
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """Environments that are received and sent together."""
+
+    envs: tuple[int, ...]
+    buffers: Buffers  # their rows
+    agent_ids: np.ndarray  # (rows,) int64
+
+    @classmethod
+    def consecutive(cls, buffers: Buffers, envs: range, agents_per_env: int) -> Batch:
+        """The batch of neighbouring environments, as views of the arrays of all."""
+        begin, end = envs.start * agents_per_env, envs.stop * agents_per_env
+        return cls(tuple(envs), buffers.rows(begin, end), np.arange(begin, end))
+
+
+class Vector(abc.ABC):
+    """`num_envs` PufferEnvs stepped in batches of `batch_size`; `pufferlib.vector.make` makes one.
+
+    `recv` hands out a batch that has finished its step, `send` starts the next step of the batch that was received
+    first. All others keep running meanwhile. Where one batch is everything, `reset` and `step` do both in one call. A vector
+    belongs to the process that made it: a child made by fork cannot use it.
+
+    Attributes:
+        num_envs: PufferEnvs in all.
+        num_agents: agents in all.
+        agents_per_batch: rows that `recv` gives and `send` takes.
+        num_workers: threads or processes that step the environments.
+        single_observation_space: of one agent.
+        single_action_space: of one agent.
+        driver_env: an environment of this process to ask for anything else; to be stepped by nobody.
+    """
+
+    driver_env: PufferEnv
+    _buffers: Buffers  # of all environments, set by the backend
+
+    def __init__(self, recipe: Recipe, driver: PufferEnv, num_workers: int, batch_size: int):
+        """Takes the spaces from `driver`, an environment made for that purpose.
+
+        Args:
+            recipe: what the environments are made of.
+            driver: the first environment, on arrays of its own.
+            num_workers: checked by the backend.
+            batch_size: environments per batch, a divisor of the recipe's.
+        """
+        self.num_envs = recipe.num_envs
+        self.num_workers = num_workers
+        self.batch_size = batch_size
+        self.single_observation_space = driver.single_observation_space
+        self.single_action_space = driver.single_action_space
+        self.agents_per_env = driver.num_agents
+        self.num_agents = self.num_envs * driver.num_agents
+        self.agents_per_batch = batch_size * driver.num_agents
+        self._recipe = recipe
+        self._num_batches = self.num_envs // batch_size
+        self._received: deque[Batch] = deque()  # and not yet sent, oldest first
+        self._is_new = True
+        self._is_closed = False
+        self._process_id = os.getpid()
+
+    # ------------------------------------------------------------------------------------------------ for backends
+
+    @abc.abstractmethod
+    def _drain(self) -> None:
+        """Waits for whatever runs and forgets its results."""
+
+    @abc.abstractmethod
+    def _start_reset(self, seeds: list[int | None]) -> None:
+        """Starts the reset of all environments, one seed each; every batch runs afterwards."""
+
+    @abc.abstractmethod
+    def _start(self, batch: Batch) -> None:
+        """Starts a step of a received batch with the actions in its buffers."""
+
+    @abc.abstractmethod
+    def _finish(self) -> tuple[Batch, list[dict]]:
+        """Waits for the next batch and its infos."""
+
+    @abc.abstractmethod
+    def _snapshot_envs(self) -> list[bytes | None]:
+        """The snapshot of every environment; nothing runs."""
+
+    @abc.abstractmethod
+    def _restore_envs(self, snapshots: list[bytes]) -> None:
+        """Restores every environment; nothing runs."""
+
+    @abc.abstractmethod
+    def _batch_of(self, envs: tuple[int, ...]) -> Batch | None:
+        """The batch of these environments with its buffers up to date, None if they cannot form one."""
+
+    @abc.abstractmethod
+    def _close(self) -> None:
+        """Releases everything; called once."""
+
+    # ------------------------------------------------------------------------------------------------- description
+
+    @property
+    def emulated(self) -> Mapping[str, Any] | None:
+        """How structured observations were packed into rows, None for native environments."""
+        return self.driver_env.emulated
+
+    @cached_property
+    def observation_space(self) -> gymnasium.Space:
+        """The joint space of the agents of one batch."""
+        return spaces.joint_space(self.single_observation_space, self.agents_per_batch)
+
+    @cached_property
+    def action_space(self) -> gymnasium.Space:
+        """The joint space of the agents of one batch."""
+        return spaces.joint_space(self.single_action_space, self.agents_per_batch)
+
+    @property
+    def state(self) -> State:
+        """What may be called next."""
+        if self._is_closed:
+            return State.CLOSED
+        if self._is_new:
+            return State.NEW
+        if not self._received:
+            return State.RUNNING
+        return State.READY if len(self._received) == self._num_batches else State.MIXED
+
+    # ------------------------------------------------------------------------------------------------------- calls
+
+    def reset(self, seed: int | None = None) -> tuple[np.ndarray, list[dict]]:
+        """Begins an episode for every agent; needs one batch to be everything.
+
+        Args:
+            seed: environment `i` is reset with `mix_seed(seed, i)`. None goes on with the random streams, or, at the
+                first reset, takes the seed of `make`.
+
+        Returns:
+            Observations `(num_agents, *observation_shape)` and infos.
+
+        Raises:
+            APIUsageError: if a batch is not everything, or the vector is closed.
+        """
+        self._require_one_batch("reset", "async_reset() and recv()")
+        self.async_reset(seed)
+        observations, _, _, _, infos, _, _ = self.recv()
+        return observations, infos
+
+    def step(self, actions: np.ndarray) -> StepResult:
+        """Steps every agent; needs one batch to be everything.
+
+        Args:
+            actions: shape `(num_agents, *action_shape)`, of the action space's kind of dtype.
+
+        Returns:
+            Observations, rewards, terminals, truncations (views, overwritten by the next step) and infos.
+
+        Raises:
+            APIUsageError: if a batch is not everything, the actions do not fit, or it was not reset.
+            WorkerError: if a worker process raised or died.
+        """
+        self._require_one_batch("step", "send() and recv()")
+        self.send(actions)
+        return self.recv()[:5]
+
+    def async_reset(self, seed: int | None = None) -> None:
+        """Starts a reset of all environments, to be collected with one `recv` per batch; steps that run are dropped.
+
+        Args:
+            seed: as for `reset`.
+
+        Raises:
+            APIUsageError: if the vector is closed.
+        """
+        self._require("async_reset", *set(State) - {State.CLOSED})
+        if seed is not None and (not isinstance(seed, (int, np.integer)) or isinstance(seed, bool) or seed < 0):
+            raise APIUsageError(f"seed must be None or an integer of at least 0, got {seed!r}")
+        goes_on = seed is None and not self._is_new
+        self._drain()
+        self._received.clear()
+        self._start_reset([None if goes_on else self._recipe.env_seed(i, seed) for i in range(self.num_envs)])
+        self._is_new = False
+
+    def recv(self) -> ReceiveResult:
+        """Waits for a batch to finish its step or reset.
+
+        May be called several times before `send`, until every batch was received.
+
+        Returns:
+            Observations, rewards, terminals, truncations, infos, agent_ids, masks. The arrays have `agents_per_batch`
+            rows and are views, valid until that batch is sent again; agent_ids are the int64 indices of the rows among
+            all `num_agents`; infos is a list of dicts; a row whose mask is False has no agent in it.
+
+        Raises:
+            APIUsageError: if nothing runs.
+            WorkerError: if a worker process raised or died.
+        """
+        self._require("recv", State.RUNNING, State.MIXED)
+        batch, infos = self._finish()
+        self._received.append(batch)
+        arrays = batch.buffers
+        return (
+            arrays.observations,
+            arrays.rewards,
+            arrays.terminals,
+            arrays.truncations,
+            infos,
+            batch.agent_ids,
+            arrays.masks,
+        )
+
+    def send(self, actions: np.ndarray) -> None:
+        """Starts one step of the oldest batch that was received and not yet sent.
+
+        The actions are copied before returning, so the caller may reuse the array.
+
+        Args:
+            actions: shape `(agents_per_batch, *action_shape)`, of the action space's kind of dtype.
+
+        Raises:
+            APIUsageError: if no batch is received, or the actions do not fit.
+            WorkerError: if a worker process died.
+        """
+        self._require("send", State.READY, State.MIXED)
+        batch = self._received[0]
+        _copy_actions(batch.buffers.actions, actions)
+        self._received.popleft()
+        self._start(batch)
+
+    def snapshot(self) -> dict[str, Any] | None:
+        """The whole state as plain data, to be restored into a vector made with the same arguments on any backend.
+
+        Returns:
+            A dict of `envs` (bytes of every environment), `order` (the environments of every batch, in the order in
+            which `send` will take them) and `arrays` (bytes of what the last steps returned); None if an environment
+            has no snapshot.
+
+        Raises:
+            APIUsageError: if a batch runs.
+        """
+        self._require("snapshot", State.READY)
+        envs = self._snapshot_envs()
+        if any(env is None for env in envs):
+            return None
+        order = [list(batch.envs) for batch in self._received]
+        arrays = {name: getattr(self._buffers, name).tobytes() for name in RESULT_ARRAYS}
+        return {"envs": envs, "order": order, "arrays": arrays}
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        """Puts back what `snapshot` returned; every batch then counts as received, and the next call is `send`.
+
+        Raises:
+            APIUsageError: if the snapshot is of another number of environments, batches or agents.
+        """
+        self._require("restore", *set(State) - {State.CLOSED})
+        envs, order = snapshot["envs"], [tuple(batch) for batch in snapshot["order"]]
+        if len(envs) != self.num_envs or [len(batch) for batch in order] != [self.batch_size] * self._num_batches:
+            raise APIUsageError(
+                f"the snapshot must be of {self.num_envs} environments in batches of {self.batch_size}, got "
+                f"{len(envs)} in batches of {sorted({len(batch) for batch in order})}; make the vector with its arguments"
+            )
+        self._drain()
+        self._restore_envs(envs)
+        for name in RESULT_ARRAYS:
+            array, content = getattr(self._buffers, name), snapshot["arrays"][name]
+            if array.nbytes != len(content):
+                raise APIUsageError(f"the snapshot's {name} must be {array.nbytes} bytes, got {len(content)}")
+            array[...] = np.frombuffer(content, array.dtype).reshape(array.shape)
+        batches = [self._batch_of(envs) for envs in order]
+        if None in batches or sorted(env for batch in order for env in batch) != list(range(self.num_envs)):
+            raise APIUsageError(
+                f"the snapshot's batches {order} cannot be formed here; make the vector with its arguments"
+            )
+        self._received = deque(batches)
+        self._is_new = False
+
+    def close(self) -> None:
+        """Finishes what runs and lets go of everything; calling it twice is harmless."""
+        if self._is_closed or os.getpid() != self._process_id:
+            return
+        self._is_closed = True
+        self._close()
+
+    def __enter__(self) -> Vector:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # ------------------------------------------------------------------------------------------------------ checks
+
+    def _require(self, call: str, *states: State) -> None:
+        state = self.state
+        if state not in states:
+            raise APIUsageError(f"{call}() is not possible now; {state.value}")
+        if os.getpid() != self._process_id:
+            raise APIUsageError(
+                f"{call}() in a forked child of the process that made the vector; make a new vector here"
+            )
+
+    def _require_one_batch(self, call: str, remedy: str) -> None:
+        if self._num_batches > 1 and not self._is_closed:
+            raise APIUsageError(
+                f"{call}() needs batch_size to be num_envs {self.num_envs}, got {self.batch_size}; use {remedy}"
+            )
+
+
+def _copy_actions(target: np.ndarray, actions: Any) -> None:
+    actions = np.asarray(actions)
+    if actions.shape != target.shape:
+        raise APIUsageError(f"actions must have shape {target.shape}, got {actions.shape}; pass one row per agent")
+    if not np.can_cast(actions.dtype, target.dtype, "same_kind"):
+        kind = "integers" if target.dtype.kind == "i" else "numbers"
+        raise APIUsageError(f"actions must be {kind} that fit {target.dtype}, got {actions.dtype}; convert them first")
+    target[...] = actions
+
+
+def split(num_envs: int, parts: int) -> Sequence[range]:
+    """Equal ranges of neighbouring environments."""
+    size = num_envs // parts
+    return [range(begin, begin + size) for begin in range(0, num_envs, size)]

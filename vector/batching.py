@@ -1,0 +1,105 @@
+"""Which workers make up a batch: always the same ones, or whoever is ready."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+
+import numpy as np
+
+from pufferlib.environment import Buffers
+from pufferlib.vector.base import Batch, split
+
+
+class FixedBatches:
+    """Neighbouring workers make a batch, complete when the last of them is done; the arrays are handed out as views."""
+
+    def __init__(self, buffers: Buffers, num_envs: int, batch_size: int, envs_per_worker: int):
+        """Forms the batches on the arrays of all environments."""
+        agents_per_env = len(buffers.rewards) // num_envs
+        self._envs_per_worker = envs_per_worker
+        self._batches = [
+            Batch.consecutive(buffers, envs, agents_per_env) for envs in split(num_envs, num_envs // batch_size)
+        ]
+        self._workers_per_batch = batch_size // envs_per_worker
+        self.clear()
+
+    def clear(self) -> None:
+        """Forgets who is done; every batch is in nobody's hands."""
+        self._num_done = [0] * len(self._batches)
+        self._complete: deque[Batch] = deque()
+
+    def add(self, worker: int) -> None:
+        """Notes that a worker is done."""
+        index = worker // self._workers_per_batch
+        self._num_done[index] += 1
+        if self._num_done[index] == self._workers_per_batch:
+            self._complete.append(self._batches[index])
+
+    def take(self) -> Batch | None:
+        """The batch that was complete first, None when none is."""
+        return self._complete.popleft() if self._complete else None
+
+    def release(self, batch: Batch) -> None:
+        """Takes a batch back, its actions written, before its workers start."""
+        self._num_done[self._batches.index(batch)] = 0
+
+    def batch_of(self, envs: tuple[int, ...]) -> Batch | None:
+        """The batch of these environments, None if there is none."""
+        return next((batch for batch in self._batches if batch.envs == envs), None)
+
+
+class MixedBatches:
+    """The workers that were ready first make a batch, gathered by copy; what was handed out stays until it is sent."""
+
+    def __init__(self, buffers: Buffers, num_envs: int, batch_size: int, envs_per_worker: int):
+        """Makes as many sets of arrays as there can be batches in the caller's hands."""
+        self._all = buffers
+        self._agents_per_env = len(buffers.rewards) // num_envs
+        self._envs_per_worker = envs_per_worker
+        self._workers_per_batch = batch_size // envs_per_worker
+        rows = batch_size * self._agents_per_env
+        self._slots = [_empty_like(buffers, rows) for _ in range(num_envs // batch_size)]
+        self.clear()
+
+    def clear(self) -> None:
+        """Forgets who is done; every set of arrays is free."""
+        self._ready: deque[int] = deque()
+        self._free = deque(self._slots)
+
+    def add(self, worker: int) -> None:
+        """Notes that a worker is done."""
+        self._ready.append(worker)
+
+    def take(self) -> Batch | None:
+        """A batch of the workers that were ready first, None when too few are."""
+        if len(self._ready) < self._workers_per_batch:
+            return None
+        return self._gather([self._ready.popleft() for _ in range(self._workers_per_batch)])
+
+    def release(self, batch: Batch) -> None:
+        """Takes a batch back and hands its actions to its environments, before its workers start."""
+        self._all.actions[batch.agent_ids] = batch.buffers.actions
+        self._free.append(batch.buffers)
+
+    def batch_of(self, envs: tuple[int, ...]) -> Batch | None:
+        """The batch of these environments, None if they are not whole workers."""
+        workers = [env // self._envs_per_worker for env in envs[:: self._envs_per_worker]]
+        return self._gather(workers) if self._envs_of(workers) == envs else None
+
+    def _gather(self, workers: Sequence[int]) -> Batch:
+        envs, slot = self._envs_of(workers), self._free.popleft()
+        agents = self._agents_per_env
+        agent_ids = np.concatenate([np.arange(env * agents, (env + 1) * agents) for env in envs])
+        for name in Buffers.__dataclass_fields__:
+            np.take(getattr(self._all, name), agent_ids, axis=0, out=getattr(slot, name), mode="clip")
+        return Batch(envs, slot, agent_ids)
+
+    def _envs_of(self, workers: Sequence[int]) -> tuple[int, ...]:
+        size = self._envs_per_worker
+        return tuple(env for worker in workers for env in range(worker * size, (worker + 1) * size))
+
+
+def _empty_like(buffers: Buffers, rows: int) -> Buffers:
+    arrays = (getattr(buffers, name) for name in Buffers.__dataclass_fields__)
+    return Buffers(*(np.zeros((rows, *array.shape[1:]), array.dtype) for array in arrays))

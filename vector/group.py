@@ -1,0 +1,140 @@
+"""Environments of one process on their rows of the shared arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+from pufferlib.environment import Buffers, PufferEnv
+from pufferlib.errors import APIUsageError
+from pufferlib.vector.recipe import Recipe
+
+_STEP_ARRAYS = ("observations", "rewards", "terminals", "truncations")
+
+
+class Group:
+    """Some environments of a recipe, reset and stepped one after the other.
+
+    An environment writes its rows in place. What it returns instead, as one does that wraps another environment to
+    change its rewards, is copied into the rows.
+
+    Attributes:
+        envs: the environments.
+    """
+
+    def __init__(self, recipe: Recipe, indices: Sequence[int], buffers: Buffers, driver: EnvFacts):
+        """Makes the environments `indices` on equal shares of the rows of `buffers`.
+
+        Raises:
+            APIUsageError: if an environment differs from `driver` or does not use the arrays it was given.
+        """
+        self.envs: list[PufferEnv] = []
+        self._rows: list[Buffers] = []
+        try:
+            for position, index in enumerate(indices):
+                begin = position * driver.num_agents
+                rows = buffers.rows(begin, begin + driver.num_agents)
+                env = recipe.make(index, rows)
+                self.envs.append(env)
+                self._rows.append(rows)
+                driver.check(env, index)
+                _check_rows(env, rows)
+        except BaseException:
+            self.close()
+            raise
+
+    def reset(self, seeds: Sequence[int | None]) -> list[dict]:
+        """Begins an episode in every environment; returns the infos."""
+        infos: list[dict] = []
+        for env, rows, seed in zip(self.envs, self._rows, seeds, strict=True):
+            for flags in (rows.rewards, rows.terminals, rows.truncations):
+                flags[:] = 0
+            observations, env_infos = env.reset(seed=seed)
+            _store(env, rows, "observations", observations)
+            infos += _checked_infos(env, env_infos)
+        return infos
+
+    def step(self) -> list[dict]:
+        """Steps every environment with the actions in its rows; returns the infos."""
+        infos: list[dict] = []
+        for env, rows in zip(self.envs, self._rows, strict=True):
+            *results, env_infos = env.step(rows.actions)
+            for name, result in zip(_STEP_ARRAYS, results, strict=True):
+                _store(env, rows, name, result)
+            infos += _checked_infos(env, env_infos)
+        return infos
+
+    def snapshot(self) -> list[bytes | None]:
+        """The snapshot of every environment, None for one that has none."""
+        return [env.snapshot() for env in self.envs]
+
+    def restore(self, snapshots: Sequence[bytes]) -> None:
+        """Restores every environment."""
+        for env, snapshot in zip(self.envs, snapshots, strict=True):
+            env.restore(snapshot)
+
+    def close(self) -> None:
+        """Closes every environment, the others too when one fails."""
+        while self.envs:
+            env = self.envs.pop(0)
+            try:
+                env.close()
+            except BaseException:
+                self.close()
+                raise
+
+
+class EnvFacts:
+    """What all environments of a vector have in common; small enough to travel to workers."""
+
+    def __init__(self, env: PufferEnv):
+        """Takes the facts from an environment."""
+        self.single_observation_space: gymnasium.Space = env.single_observation_space
+        self.single_action_space: gymnasium.Space = env.single_action_space
+        self.num_agents: int = env.num_agents
+
+    def check(self, env: PufferEnv, index: int) -> None:
+        """Compares another environment.
+
+        Raises:
+            APIUsageError: if it differs.
+        """
+        for name, expected in vars(self).items():
+            found = getattr(env, name)
+            if found != expected:
+                raise APIUsageError(
+                    f"all environments of a vector must have the same {name}, environment 0 has {expected}, "
+                    f"environment {index} has {found}"
+                )
+
+
+def _check_rows(env: PufferEnv, rows: Buffers) -> None:
+    for name in Buffers.__dataclass_fields__:
+        array = getattr(env, name)
+        if array.ctypes.data != getattr(rows, name).ctypes.data:
+            raise APIUsageError(
+                f"{type(env).__name__}.{name} must be the array it was given; pass buf on to PufferEnv.__init__"
+            )
+
+
+def _store(env: PufferEnv, rows: Buffers, name: str, result: np.ndarray) -> None:
+    target = getattr(rows, name)
+    if result is target:
+        return
+    if np.shape(result) != target.shape:
+        raise APIUsageError(
+            f"{type(env).__name__} must return {name} of shape {target.shape}, got {np.shape(result)}; "
+            "return one row per agent"
+        )
+    target[...] = result
+
+
+def _checked_infos(env: PufferEnv, infos: Any) -> list[dict]:
+    if not isinstance(infos, list):
+        raise APIUsageError(
+            f"{type(env).__name__} must return infos as a list of dicts, got {type(infos).__name__}; use [] for none"
+        )
+    return infos

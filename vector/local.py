@@ -1,0 +1,62 @@
+"""What the backends share that hold their environments in this process."""
+
+from __future__ import annotations
+
+from typing_extensions import override
+
+from pufferlib.environment import PufferEnv
+from pufferlib.vector.arrays import private_buffers
+from pufferlib.vector.base import Batch, Vector, split
+from pufferlib.vector.group import EnvFacts, Group
+from pufferlib.vector.recipe import Recipe
+
+
+class LocalVector(Vector):
+    """A vector whose environments live here, one `Group` per batch; a subclass says how a group is stepped."""
+
+    def __init__(self, recipe: Recipe, driver: PufferEnv, num_workers: int, batch_size: int):
+        """Makes all environments; closes `driver`, whose place the first of them takes."""
+        super().__init__(recipe, driver, num_workers, batch_size)
+        facts = EnvFacts(driver)
+        driver.close()
+        self._buffers = private_buffers(self.single_observation_space, self.single_action_space, self.num_agents)
+        self._batches = [
+            Batch.consecutive(self._buffers, envs, facts.num_agents) for envs in split(self.num_envs, self._num_batches)
+        ]
+        self._groups: list[Group] = []
+        try:
+            for batch in self._batches:
+                self._groups.append(Group(recipe, batch.envs, batch.buffers, facts))
+        except BaseException:
+            self._close()
+            raise
+        self.driver_env = self._groups[0].envs[0]
+
+    @override
+    def _batch_of(self, envs: tuple[int, ...]) -> Batch | None:
+        batch = self._batches[envs[0] // self.batch_size]
+        return batch if batch.envs == envs else None
+
+    @override
+    def _snapshot_envs(self) -> list[bytes | None]:
+        return [snapshot for group in self._groups for snapshot in group.snapshot()]
+
+    @override
+    def _restore_envs(self, snapshots: list[bytes]) -> None:
+        for group, batch in zip(self._groups, self._batches, strict=True):
+            group.restore(snapshots[batch.envs[0] : batch.envs[-1] + 1])
+
+    def _reset_groups(self, seeds: list[int | None]) -> list[list[dict]]:
+        """Resets all environments; returns the infos of every batch."""
+        return [
+            group.reset(seeds[batch.envs[0] : batch.envs[-1] + 1])
+            for group, batch in zip(self._groups, self._batches, strict=True)
+        ]
+
+    def _group_index(self, batch: Batch) -> int:
+        return batch.envs[0] // self.batch_size
+
+    @override
+    def _close(self) -> None:
+        for group in self._groups:
+            group.close()

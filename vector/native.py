@@ -1,0 +1,79 @@
+"""C environments on a pool of C threads."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+from typing_extensions import override
+
+from pufferlib.environment import PufferEnv
+from pufferlib.errors import APIUsageError
+from pufferlib.ocean.environment import OceanEnv
+from pufferlib.vector._native import Stepper
+from pufferlib.vector.base import Batch
+from pufferlib.vector.local import LocalVector
+from pufferlib.vector.recipe import Options, Recipe
+from pufferlib.vector.sizes import count_batch, count_threads
+
+
+class Native(LocalVector):
+    """Steps the C environments behind Ocean's PufferEnvs without their Python methods.
+
+    `send` hands a batch to the threads and returns at once; `recv` waits for the batch that was sent first, and helps:
+    the caller is one of the `num_workers`, so a vector with one worker has no threads and works inside `recv`. Idle
+    threads sleep.
+    """
+
+    def __init__(self, recipe: Recipe, driver: PufferEnv, options: Options):
+        """Makes the environments; see `pufferlib.vector.make`."""
+        if not self.can_step(driver):
+            raise APIUsageError(
+                f"Native steps Ocean environments in C, past their Python step(), got {type(driver).__name__}; "
+                "use the Serial or Multiprocessing backend"
+            )
+        batch_size = count_batch(options, recipe.num_envs, 1)
+        super().__init__(recipe, driver, count_threads(options), batch_size)
+        self._running: deque[tuple[Batch, list[dict] | None]] = deque()  # infos where only they are left to collect
+        handles = [[env.handle for env in group.envs] for group in self._groups]
+        try:
+            self._stepper = Stepper(handles, self.num_workers)
+        except BaseException:
+            super()._close()
+            raise
+
+    @staticmethod
+    def can_step(env: Any) -> bool:
+        """Whether stepping the handle of an environment is the same as calling its `step`."""
+        return isinstance(env, OceanEnv) and type(env).step is OceanEnv.step
+
+    @override
+    def _drain(self) -> None:
+        for batch, _ in self._running:
+            self._stepper.finish(self._group_index(batch))
+        self._running.clear()
+
+    @override
+    def _start_reset(self, seeds: list[int | None]) -> None:
+        self._running.extend(zip(self._batches, self._reset_groups(seeds), strict=True))
+
+    @override
+    def _start(self, batch: Batch) -> None:
+        self._stepper.start(self._group_index(batch))
+        self._running.append((batch, None))
+
+    @override
+    def _finish(self) -> tuple[Batch, list[dict]]:
+        batch, infos = self._running[0]
+        if infos is None:
+            index = self._group_index(batch)
+            self._stepper.finish(index)
+            infos = [info for env in self._groups[index].envs for info in env.report()]
+        self._running.popleft()
+        return batch, infos
+
+    @override
+    def _close(self) -> None:
+        if hasattr(self, "_stepper"):
+            self._stepper.close()
+        super()._close()

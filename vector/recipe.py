@@ -1,0 +1,111 @@
+"""What a vector is made of: who creates its environments, with which arguments and seeds."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pufferlib.environment import Buffers, PufferEnv
+from pufferlib.errors import APIUsageError
+from pufferlib.seeding import mix_seed
+
+AUTO = "auto"
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to run the environments, as the caller of `make` put it; each backend checks what it uses."""
+
+    num_workers: int | str = AUTO
+    batch_size: int | str = AUTO
+    zero_copy: bool = True
+    context: str | None = None
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Everything needed to make environment `i`; plain data, so that it travels to workers."""
+
+    creators: tuple[Callable, ...]  # these three have one entry per environment
+    args: tuple[tuple, ...]
+    kwargs: tuple[dict, ...]
+    seed: int
+
+    @classmethod
+    def build(cls, creators: Any, args: Any, kwargs: Any, num_envs: Any, seed: Any) -> Recipe:
+        """Checks the arguments of `make` and deals them out.
+
+        Raises:
+            APIUsageError: if a count, a list or a type is wrong.
+        """
+        for name, value, least in (("num_envs", num_envs, 1), ("seed", seed, 0)):
+            if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < least:
+                raise APIUsageError(f"{name} must be an integer of at least {least}, got {value!r}")
+        creators = _deal("creators", creators, num_envs, isinstance(creators, (list, tuple)))
+        args = () if args is None else args
+        are_args_listed = isinstance(args, list) and args and all(isinstance(entry, (list, tuple)) for entry in args)
+        args = _deal("env_args", args, num_envs, are_args_listed)
+        kwargs = _deal("env_kwargs", {} if kwargs is None else kwargs, num_envs, isinstance(kwargs, (list, tuple)))
+        for name, entries, kind in (("env_args", args, (list, tuple)), ("env_kwargs", kwargs, dict)):
+            for entry in entries:
+                if not isinstance(entry, kind):
+                    wanted = "dicts" if kind is dict else "sequences"
+                    raise APIUsageError(f"{name} must hold {wanted}, got {type(entry).__name__}")
+        for creator in creators:
+            if not callable(creator):
+                raise APIUsageError(f"an environment creator must be callable, got {type(creator).__name__}")
+        return cls(creators, tuple(map(tuple, args)), kwargs, int(seed))
+
+    @property
+    def num_envs(self) -> int:
+        """Environments in all."""
+        return len(self.creators)
+
+    def env_seed(self, index: int, seed: int | None = None) -> int:
+        """The seed of environment `index` in a vector seeded with `seed`, or with the recipe's own seed."""
+        return mix_seed(self.seed if seed is None else seed, index)
+
+    def make(self, index: int, buf: Buffers | None) -> PufferEnv:
+        """Makes environment `index` on the arrays `buf`, or on its own.
+
+        Raises:
+            APIUsageError: if the creator does not take `buf` and `seed`, or does not give a PufferEnv.
+        """
+        creator, args, kwargs = self.creators[index], self.args[index], self.kwargs[index]
+        _check_signature(creator, args, kwargs)
+        env = creator(*args, buf=buf, seed=self.env_seed(index), **kwargs)
+        for name in ("single_observation_space", "single_action_space", "num_agents", *Buffers.__dataclass_fields__):
+            if not hasattr(env, name):
+                raise APIUsageError(
+                    f"an environment creator must return a PufferEnv, got {type(env).__name__} without {name}; "
+                    "wrap Gymnasium and PettingZoo environments with pufferlib.emulation"
+                )
+        return env
+
+
+def _deal(name: str, value: Any, num_envs: int, is_list: bool) -> tuple:
+    """One entry per environment: those of a list, or the same value for all."""
+    if not is_list:
+        return (value,) * num_envs
+    if len(value) != num_envs:
+        raise APIUsageError(f"a list of {name} must have num_envs {num_envs} entries, got {len(value)}")
+    return tuple(value)
+
+
+def _check_signature(creator: Callable, args: Sequence, kwargs: dict) -> None:
+    try:
+        signature = inspect.signature(creator)
+    except (TypeError, ValueError):  # a builtin that does not tell
+        return
+    try:
+        signature.bind(*args, buf=None, seed=0, **kwargs)
+    except TypeError as error:
+        raise APIUsageError(
+            f"an environment creator is called as creator(*env_args, buf=..., seed=..., **env_kwargs), but "
+            f"{getattr(creator, '__name__', creator)!s}{signature} does not accept that ({error}); "
+            "wrap Gymnasium and PettingZoo environments with pufferlib.emulation"
+        ) from error

@@ -1,0 +1,103 @@
+"""How environments are divided into batches and workers, checked before anything runs."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pufferlib.errors import APIUsageError
+from pufferlib.vector.recipe import AUTO, Options
+
+
+def usable_cores() -> int:
+    """Cores this process may use: its affinity mask, cut down by the CPU quota of its control group; at least 1."""
+    try:
+        cores = len(os.sched_getaffinity(0))
+    except AttributeError:  # macOS has no affinity masks
+        cores = os.cpu_count() or 1
+    quota = _cgroup_quota()
+    return max(1, cores if quota is None else min(cores, round(quota)))
+
+
+def _cgroup_quota(root: Path = Path("/sys/fs/cgroup")) -> float | None:
+    """Cores' worth of time that the control group grants, None for no limit; reads the files of version 2 or 1."""
+    try:
+        if (root / "cpu.max").exists():
+            quota, period = (root / "cpu.max").read_text().split()
+        else:
+            quota, period = ((root / "cpu" / f"cpu.cfs_{name}_us").read_text() for name in ("quota", "period"))
+        return int(quota) / int(period) if quota != "max" and int(quota) > 0 else None
+    except (OSError, ValueError):
+        return None
+
+
+def is_count(value: Any) -> bool:
+    """Whether a value is an integer of at least 1; True and 2.0 are not."""
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool) and value >= 1
+
+
+def count_batch(options: Options, num_envs: int, default: int) -> int:
+    """The environments per batch.
+
+    Raises:
+        APIUsageError: if the batch size does not divide `num_envs`; the message names the nearest sizes that do.
+    """
+    size = default if options.batch_size == AUTO else options.batch_size
+    divisors = [divisor for divisor in range(1, num_envs + 1) if num_envs % divisor == 0]
+    _check_choice("batch_size", size, divisors, f"a divisor of num_envs {num_envs}")
+    return size
+
+
+def count_threads(options: Options) -> int:
+    """The threads of a pool, the caller included; warns when there are more than cores."""
+    threads = usable_cores() if options.num_workers == AUTO else options.num_workers
+    if not is_count(threads):
+        raise APIUsageError(f"num_workers must be 'auto' or an integer of at least 1, got {threads!r}")
+    _warn_above_cores(threads)
+    return threads
+
+
+def count_workers(options: Options, num_envs: int) -> int:
+    """The worker processes: every one has equally many environments, and a batch is made of whole workers.
+
+    Raises:
+        APIUsageError: if that cannot be; the message names the nearest numbers that can.
+    """
+    batch_size = count_batch(options, num_envs, num_envs)
+    valid = [
+        workers
+        for workers in range(1, num_envs + 1)
+        if num_envs % workers == 0 and batch_size % (num_envs // workers) == 0
+    ]
+    if options.num_workers == AUTO:
+        cores = usable_cores()
+        return max((workers for workers in valid if workers <= cores), default=valid[0])
+    rule = f"a divisor of num_envs {num_envs} with whole workers in a batch of {batch_size}"
+    _check_choice("num_workers", options.num_workers, valid, rule)
+    _warn_above_cores(options.num_workers)
+    return options.num_workers
+
+
+def _check_choice(name: str, value: Any, valid: Sequence[int], rule: str) -> None:
+    if is_count(value) and value in valid:
+        return
+    if not is_count(value):
+        raise APIUsageError(f"{name} must be 'auto' or an integer of at least 1, got {value!r}; valid: {list(valid)}")
+    below, above = [v for v in valid if v < value], [v for v in valid if v > value]
+    near = " or ".join(str(choice) for choice in (*below[-1:], *above[:1]))
+    raise APIUsageError(f"{name} must be {rule}, got {value}; the nearest is {near}")
+
+
+def _warn_above_cores(workers: int) -> None:
+    cores = usable_cores()
+    if workers > cores:
+        warnings.warn(
+            f"num_workers {workers} is more than the {cores} cores this process may use; fewer are likely to be faster",
+            RuntimeWarning,
+            stacklevel=5,
+        )

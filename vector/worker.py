@@ -1,0 +1,108 @@
+"""What runs inside a worker process: environments on shared arrays, driven by messages."""
+
+from __future__ import annotations
+
+import enum
+import pickle
+import signal
+import traceback
+from collections.abc import Iterable
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from typing import Any
+
+from pufferlib.vector.arrays import SharedMemory, buffers_in
+from pufferlib.vector.group import EnvFacts, Group
+from pufferlib.vector.recipe import Recipe
+
+
+class Command(enum.IntEnum):
+    """What the parent asks; a message is a pair of a command and its argument."""
+
+    STEP = 0  # None -> infos
+    RESET = 1  # seeds -> infos
+    SNAPSHOT = 2  # None -> snapshots
+    RESTORE = 3  # snapshots -> None
+
+
+class Reply(enum.IntEnum):
+    """How the worker answers; a message is a pair of a reply and its content."""
+
+    DONE = 0  # what the command gives
+    ERROR = 1  # a traceback; the worker ends after it
+
+
+@dataclass(frozen=True)
+class Task:
+    """The share of one worker."""
+
+    recipe: Recipe
+    facts: EnvFacts
+    envs: range
+
+    def make(self, shared: SharedMemory) -> Group:
+        """Makes the environments on their rows of the memory."""
+        agents = self.facts.num_agents
+        buffers = buffers_in(
+            shared.memory,
+            self.facts.single_observation_space,
+            self.facts.single_action_space,
+            self.recipe.num_envs * agents,
+        )
+        rows = buffers.rows(self.envs.start * agents, self.envs.stop * agents)
+        return Group(self.recipe, self.envs, rows, self.facts)
+
+
+def main(connection_fd: int, memory_fd: int, memory_size: int) -> None:
+    """Serves a parent that started this interpreter; both descriptors are inherited."""
+    shared = SharedMemory(memory_size, memory_fd)
+    serve(Connection(connection_fd), shared)
+
+
+def serve(connection: Connection, shared: SharedMemory, inherited: Iterable[Connection] = ()) -> None:
+    """Makes the environments that the first message describes and obeys until the parent closes the connection or dies.
+
+    Ctrl-C is the parent's business. An exception of an environment, SystemExit included, is sent with its traceback.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for other in inherited:  # ends of the parent, which must be the only one to have them open
+        other.close()
+    shared.close_fd()
+    try:
+        _obey(connection, shared)
+    except (BrokenPipeError, ConnectionResetError):
+        return  # the parent is gone, there is nobody to tell
+
+
+def _obey(connection: Connection, shared: SharedMemory) -> None:
+    group = None
+    try:
+        message = _receive(connection)
+        if message is None:
+            return
+        group = pickle.loads(message).make(shared)
+        actions = {
+            Command.STEP: lambda _: group.step(),
+            Command.RESET: group.reset,
+            Command.SNAPSHOT: lambda _: group.snapshot(),
+            Command.RESTORE: group.restore,
+        }
+        connection.send((Reply.DONE, None))
+        while (message := _receive(connection)) is not None:
+            command, argument = pickle.loads(message)
+            connection.send((Reply.DONE, actions[command](argument)))
+    except (BrokenPipeError, ConnectionResetError):
+        raise
+    except BaseException:
+        connection.send((Reply.ERROR, traceback.format_exc()))
+    finally:
+        if group is not None:
+            group.close()
+
+
+def _receive(connection: Connection) -> Any:
+    """The bytes of the next message, None when the parent has closed its end."""
+    try:
+        return connection.recv_bytes()
+    except (EOFError, ConnectionResetError):
+        return None
