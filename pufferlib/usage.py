@@ -11,6 +11,7 @@ from pathlib import Path
 import psutil
 
 _CGROUP = Path("/sys/fs/cgroup")
+_LOOK_AGAIN_SECONDS = 5.0  # for processes that began since
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,8 @@ class UsageMeter:
         self._process = psutil.Process()
         self._cores = available_cores()
         self._memory = available_memory_bytes()
-        self._wall_seconds, self._cpu_seconds = time.monotonic(), self._cpu_seconds_by_process()
+        self._wall_seconds, self._processes_until = time.monotonic(), -math.inf
+        self._cpu_seconds = self._cpu_seconds_by_process()
 
     def sample(self) -> Usage:
         """The use since the last sample, or since this meter was made."""
@@ -57,7 +59,12 @@ class UsageMeter:
         return Usage(_fraction(busy / (elapsed * self._cores)), memory, _fraction(memory / self._memory))
 
     def _processes(self) -> list[psutil.Process]:
-        return [self._process, *self._process.children(recursive=True)]
+        """This process and its children; finding them reads every process of the machine, so they are kept a while."""
+        now = time.monotonic()
+        if now >= self._processes_until:
+            self._found = [self._process, *self._process.children(recursive=True)]
+            self._processes_until = now + _LOOK_AGAIN_SECONDS
+        return self._found
 
     def _cpu_seconds_by_process(self) -> dict[int, float]:
         found = {}
