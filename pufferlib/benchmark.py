@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from pufferlib import ocean
+from pufferlib.config import env_settings
 from pufferlib.environment import PufferEnv
 from pufferlib.listing import plain_table
 
@@ -24,7 +25,6 @@ _WARM_UP_STEPS = 32
 class Measurement:
     """Steps of one agent per second, over REPEATS repeats."""
 
-    num_envs: int
     num_agents: int
     median: float
     low: float
@@ -40,24 +40,30 @@ def bench_command(env_name: str, args: dict[str, Any], seconds: float = 2.0) -> 
         seconds: how long to time each row.
     """
     env_class, arguments, seed = ocean.env_class(env_name), args["env"], args["train"]["seed"]
-    sizes = sorted({arguments.get("num_envs", MANY), MANY})
     rows = []
-    for num_envs in sizes:
-        env = env_class(**{**arguments, "num_envs": num_envs}, seed=seed)
-        result = measure(env, num_envs, seed, seconds)
+    for size in _sizes(env_name, arguments):
+        env = env_class(**{**arguments, **size}, seed=seed)
+        result = measure(env, seed, seconds)
         env.close()
         rates = (f"{rate:,.0f}" for rate in (result.median, result.low, result.high))
-        rows.append((str(result.num_envs), str(result.num_agents), *rates))
+        rows.append((str(size.get("num_envs", 1)), str(result.num_agents), *rates))
     print(f"{env_name}: agent steps per second through env.step, one thread, random actions")
     print(plain_table(("environments", "agents", f"median of {REPEATS}", "lowest", "highest"), rows))
 
 
-def measure(env: PufferEnv, num_envs: int, seed: int, seconds: float) -> Measurement:
+def _sizes(env_name: str, arguments: dict[str, Any]) -> list[dict[str, int]]:
+    """The environment counts to measure; an environment that is one alone has a single row."""
+    setting = env_settings(env_name).get("num_envs")
+    if setting is None:
+        return [{}]
+    return [{"num_envs": count} for count in sorted({arguments.get("num_envs", setting.default), MANY})]
+
+
+def measure(env: PufferEnv, seed: int, seconds: float) -> Measurement:
     """Times `env.step` with actions that were drawn beforehand.
 
     Args:
         env: the environment; it is reset first and left in the middle of an episode.
-        num_envs: environments it holds, for the report.
         seed: of the environment and of the actions.
         seconds: of all repeats together, at least one step each.
     """
@@ -65,7 +71,7 @@ def measure(env: PufferEnv, num_envs: int, seed: int, seconds: float) -> Measure
     actions = itertools.cycle(random_actions(env, seed))
     steps = _steps_within(env, actions, seconds / REPEATS)
     rates = [steps * env.num_agents / _time_steps(env, actions, steps) for _ in range(REPEATS)]
-    return Measurement(num_envs, env.num_agents, statistics.median(rates), min(rates), max(rates))
+    return Measurement(env.num_agents, statistics.median(rates), min(rates), max(rates))
 
 
 def random_actions(env: PufferEnv, seed: int) -> list[np.ndarray]:

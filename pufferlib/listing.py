@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import gymnasium
 
 from pufferlib import ocean
-from pufferlib.config import load_config
+from pufferlib.config import env_settings, load_config
 
 
 def plain_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -32,7 +32,8 @@ def environment_row(name: str) -> tuple[str, str, str, str, str]:
     except ImportError:
         return name, "not compiled: run `pip install -e .`", "", "", ""
     args = load_config(name)
-    env = env_class(**{**args["env"], "num_envs": 1})
+    one = {"num_envs": 1} if "num_envs" in env_settings(name) else {}
+    env = env_class(**{**args["env"], **one})
     solve = args.get("solve")
     row = (
         name,

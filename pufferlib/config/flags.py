@@ -36,7 +36,6 @@ class FlagTable:
             for section in (VecConfig.section, TrainConfig.section, "env")
             for setting in (section_settings(section, env_name) or {}).values()
         ]
-        self.options = set(options.settings())
         self._settings = {_key(setting.flag): setting for setting in [*options.settings().values(), *sectioned]}
         self._settings |= {name: setting for setting in base for name in (setting.name, f"base.{setting.name}")}
 

@@ -1,0 +1,247 @@
+"""What a person sees while a run trains: a panel on a terminal, plain lines everywhere else."""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+import weakref
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, TextIO
+
+from pufferlib.usage import Usage, UsageMeter
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+CYAN, RED, WHITE, BACKGROUND = "#00BBBB", "#BB0000", "#F1F1F1", "#061818"
+TRACK = "#1D3C3C"  # the part of the bar that is still ahead
+_FRAME_LINES = 11  # lines of the panel that are not statistics
+_PLAIN_STATISTICS = 6  # environment statistics in a plain line
+
+
+class Dashboard:
+    """Shows the metrics of a run.
+
+    On a terminal it draws one panel and redraws it in place; otherwise, and where TERM is `dumb`, every `show` writes
+    one line without control codes. The terminal is put back by `close`, and at the latest when Python ends.
+    """
+
+    def __init__(self, title: str, facts: Mapping[str, str], total_steps: int, stream: TextIO | None = None):
+        """Prepares the dashboard; nothing is written before the first `show`.
+
+        Args:
+            title: what is trained, such as the environment's name.
+            facts: what stays the same during the run, such as the device and the number of parameters.
+            total_steps: agent steps of the whole run.
+            stream: where to write; None for stdout.
+        """
+        self.title, self.facts, self.total_steps = title, facts, total_steps
+        self._stream = sys.stdout if stream is None else stream
+        self._is_panel = self._stream.isatty() and os.environ.get("TERM") != "dumb"
+        self._meter: UsageMeter | None = None
+        self._live = None
+        self._stop = None  # stops the live display, once; also called when this object or the interpreter goes
+
+    def show(self, metrics: Mapping[str, float]) -> None:
+        """Shows the newest metrics.
+
+        Args:
+            metrics: `agent_steps`, `epoch`, `sps`, `uptime` (seconds), `learning_rate`, `environment/<name>`,
+                `losses/<name>` and `performance/<phase>` (fractions of the time); what is missing is left out.
+        """
+        if not self._is_panel:
+            print(plain_line(self.title, metrics, self.total_steps), file=self._stream, flush=True)
+            return
+        if self._live is None:
+            self._start()
+        panel = render(self.title, self.facts, metrics, self.total_steps, self._meter.sample(), self._live.console)
+        self._live.update(panel, refresh=True)
+
+    def close(self) -> None:
+        """Leaves the last panel on the screen and gives the terminal back; calling it twice is harmless."""
+        if self._stop is not None:
+            self._stop()
+
+    def _start(self) -> None:
+        from rich.console import Console
+        from rich.live import Live
+
+        self._meter = UsageMeter()
+        self._live = Live(console=Console(file=self._stream), auto_refresh=False, vertical_overflow="crop")
+        self._stop = weakref.finalize(self, self._live.stop)
+        self._live.start()
+
+
+def plain_line(title: str, metrics: Mapping[str, float], total_steps: int) -> str:
+    """The metrics in one line of plain text."""
+    steps = metrics.get("agent_steps", 0)
+    parts = [
+        title,
+        f"{count_text(steps)}/{count_text(total_steps)} steps",
+        f"{percent_text(steps / total_steps)} done",
+        f"{count_text(metrics.get('sps', 0))} steps/s",
+        f"remaining {duration_text(remaining_seconds(metrics, total_steps))}",
+        f"epoch {metrics.get('epoch', 0):.0f}",
+    ]
+    statistics = list(group(metrics, "environment").items())[:_PLAIN_STATISTICS]
+    return "  ".join(parts + [f"{name} {number_text(value)}" for name, value in statistics])
+
+
+def render(
+    title: str, facts: Mapping[str, str], metrics: Mapping[str, float], total_steps: int, usage: Usage, console: Console
+):
+    """The panel as a rich renderable that fits the console."""
+    from rich import box
+    from rich.console import Group
+    from rich.panel import Panel
+    from rich.text import Text
+
+    rows = max(4, console.height - _FRAME_LINES)
+    heading = Text.assemble(("PufferLib ", f"bold {CYAN}"), (title, WHITE))
+    body = Group(
+        _progress(metrics, total_steps),
+        _pairs(_run_facts(metrics)),
+        _pairs(_usage_facts(usage)),
+        _pairs(facts),
+        Text(""),
+        _columns(metrics, rows),
+    )
+    style = f"{WHITE} on {BACKGROUND}"
+    return Panel(body, title=heading, title_align="left", border_style=CYAN, style=style, box=box.ROUNDED)
+
+
+def group(metrics: Mapping[str, float], prefix: str) -> dict[str, float]:
+    """The metrics whose name begins with `prefix/`, without it."""
+    start = f"{prefix}/"
+    return {name.removeprefix(start): value for name, value in metrics.items() if name.startswith(start)}
+
+
+def remaining_seconds(metrics: Mapping[str, float], total_steps: int) -> float:
+    """Seconds to the end at the present speed; infinite while nothing moves, never negative."""
+    steps_left = max(0, total_steps - metrics.get("agent_steps", 0))
+    speed = metrics.get("sps", 0)
+    if steps_left == 0:
+        return 0.0
+    return steps_left / speed if speed > 0 else math.inf
+
+
+def duration_text(seconds: float) -> str:
+    """Two units of time, such as `1m 20s`; `-` where the time is not known."""
+    if not math.isfinite(seconds):
+        return "-"
+    minutes, second = divmod(int(max(0, seconds)), 60)
+    hours, minute = divmod(minutes, 60)
+    days, hour = divmod(hours, 24)
+    if days:
+        return f"{days}d {hour:02}h"
+    if hours:
+        return f"{hour}h {minute:02}m"
+    return f"{minute}m {second:02}s" if minutes else f"{second}s"
+
+
+def count_text(count: float) -> str:
+    """A count in at most six characters, such as `4.20M`."""
+    for unit, letter in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "K")):
+        if abs(count) >= unit:
+            return f"{count / unit:.3g}{letter}" if count / unit < 999.5 else f"{count / unit:.0f}{letter}"
+    return f"{count:.0f}"
+
+
+def number_text(value: float) -> str:
+    """A measurement in at most ten characters."""
+    return count_text(value) if abs(value) >= 1e5 else f"{value:.4g}"
+
+
+def bytes_text(count: int) -> str:
+    """An amount of memory, such as `1.2 GiB`."""
+    return f"{count / 2**30:.1f} GiB" if count >= 2**30 else f"{count / 2**20:.0f} MiB"
+
+
+def percent_text(fraction: float) -> str:
+    """A fraction as a percentage from 0% to 100%."""
+    return f"{100 * min(max(fraction, 0.0), 1.0):.0f}%"
+
+
+def _progress(metrics: Mapping[str, float], total_steps: int) -> Table:
+    from rich.progress_bar import ProgressBar
+    from rich.table import Table
+
+    steps = metrics.get("agent_steps", 0)
+    done = f"{count_text(steps)} / {count_text(total_steps)}"
+    bar = ProgressBar(
+        total_steps, min(steps, total_steps), style=TRACK, complete_style=CYAN, finished_style=CYAN, pulse_style=CYAN
+    )
+    row = Table.grid(padding=(0, 1), expand=True)
+    row.add_column(no_wrap=True)
+    row.add_column(ratio=1)
+    row.add_column(no_wrap=True)
+    left = _pair("Remaining", duration_text(remaining_seconds(metrics, total_steps)))
+    row.add_row(_pair("Steps", done), bar, left)
+    return row
+
+
+def _run_facts(metrics: Mapping[str, float]) -> dict[str, str]:
+    texts = {
+        "Steps/s": ("sps", count_text),
+        "Epoch": ("epoch", count_text),
+        "Uptime": ("uptime", duration_text),
+        "Learning rate": ("learning_rate", number_text),
+    }
+    return {label: text(metrics[name]) for label, (name, text) in texts.items() if name in metrics}
+
+
+def _usage_facts(usage: Usage) -> dict[str, str]:
+    return {
+        "CPU": percent_text(usage.cpu_fraction),
+        "Memory": f"{bytes_text(usage.memory_bytes)} ({percent_text(usage.memory_fraction)})",
+    }
+
+
+def _columns(metrics: Mapping[str, float], rows: int) -> Table:
+    from rich.table import Table
+
+    columns = {
+        "Time": {name: percent_text(value) for name, value in group(metrics, "performance").items()},
+        "Losses": {name: number_text(value) for name, value in group(metrics, "losses").items()},
+        "Environment": {name: number_text(value) for name, value in group(metrics, "environment").items()},
+    }
+    table = Table.grid(padding=(0, 2, 0, 0), expand=True)
+    for ratio in (18, 27, 27):  # characters on a terminal of 80
+        table.add_column(ratio=ratio)
+    table.add_row(*(_statistics(heading, values, rows) for heading, values in columns.items()))
+    return table
+
+
+def _statistics(heading: str, values: Mapping[str, str], rows: int) -> Table:
+    """One column of names and numbers, at most `rows` of them."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table.grid(padding=(0, 1), expand=True)
+    table.add_column(ratio=1, no_wrap=True, overflow="ellipsis")
+    table.add_column(justify="right", no_wrap=True)
+    table.add_row(Text(heading, f"bold {RED}"), "")
+    shown = list(values.items())
+    hidden = max(0, len(shown) - rows)
+    for name, value in shown[: len(shown) - hidden]:
+        table.add_row(Text(name, CYAN), Text(value, WHITE))
+    if hidden:
+        table.add_row(Text(f"and {hidden} more", CYAN), "")
+    return table
+
+
+def _pairs(values: Mapping[str, str]) -> Text:
+    from rich.text import Text
+
+    line = Text("   ").join(_pair(label, value) for label, value in values.items())
+    line.no_wrap, line.overflow = True, "ellipsis"
+    return line
+
+
+def _pair(label: str, value: str) -> Text:
+    from rich.text import Text
+
+    return Text.assemble((f"{label} ", CYAN), (str(value), WHITE))

@@ -1,0 +1,97 @@
+"""How much of the CPU and memory that this process may use it is using, its worker processes included."""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+_CGROUP = Path("/sys/fs/cgroup")
+_LOOK_AGAIN_SECONDS = 5.0  # for processes that began since
+
+
+@dataclass(frozen=True)
+class Usage:
+    """One sample."""
+
+    cpu_fraction: float  # 0 to 1: 1 when every core that may be used was busy since the last sample
+    memory_bytes: int  # resident; memory that worker processes share counts once for each
+    memory_fraction: float  # 0 to 1, of the memory that may be used
+
+
+def available_cores() -> float:
+    """Cores this process may use: its affinity, limited by its control group where there is one."""
+    has_affinity = hasattr(os, "sched_getaffinity")
+    cores = len(os.sched_getaffinity(0)) if has_affinity else (os.cpu_count() or 1)
+    quota, period = (_cgroup_text("cpu.max") or "max 1").split()
+    return cores if quota == "max" else min(cores, int(quota) / int(period))
+
+
+def available_memory_bytes() -> int:
+    """Memory this process may use: the machine's, limited by its control group where there is one."""
+    total = psutil.virtual_memory().total
+    limit = _cgroup_text("memory.max")
+    return min(total, int(limit)) if limit and limit != "max" else total
+
+
+class UsageMeter:
+    """Samples the use of this process and its children; CPU use is since the sample before."""
+
+    def __init__(self):
+        self._process = psutil.Process()
+        self._cores = available_cores()
+        self._memory = available_memory_bytes()
+        self._wall_seconds, self._processes_until = time.monotonic(), -math.inf
+        self._cpu_seconds = self._cpu_seconds_by_process()
+
+    def sample(self) -> Usage:
+        """The use since the last sample, or since this meter was made."""
+        now, by_process = time.monotonic(), self._cpu_seconds_by_process()
+        # A child that began since the last sample counts whole, one that ended no longer counts.
+        busy = sum(seconds - self._cpu_seconds.get(pid, 0.0) for pid, seconds in by_process.items())
+        elapsed = max(now - self._wall_seconds, 1e-6)
+        self._wall_seconds, self._cpu_seconds = now, by_process
+        memory = self._memory_bytes()
+        return Usage(_fraction(busy / (elapsed * self._cores)), memory, _fraction(memory / self._memory))
+
+    def _processes(self) -> list[psutil.Process]:
+        """This process and its children; finding them reads every process of the machine, so they are kept a while."""
+        now = time.monotonic()
+        if now >= self._processes_until:
+            self._found = [self._process, *self._process.children(recursive=True)]
+            self._processes_until = now + _LOOK_AGAIN_SECONDS
+        return self._found
+
+    def _cpu_seconds_by_process(self) -> dict[int, float]:
+        found = {}
+        for process in self._processes():
+            try:
+                times = process.cpu_times()
+            except psutil.Error:  # it ended just now
+                continue
+            found[process.pid] = times.user + times.system
+        return found
+
+    def _memory_bytes(self) -> int:
+        total = 0
+        for process in self._processes():
+            try:
+                total += process.memory_info().rss
+            except psutil.Error:  # it ended just now
+                continue
+        return total
+
+
+def _fraction(value: float) -> float:
+    return min(max(value, 0.0), 1.0) if math.isfinite(value) else 0.0
+
+
+def _cgroup_text(name: str) -> str | None:
+    try:
+        return (_CGROUP / name).read_text().strip()
+    except OSError:  # no control groups, or the first version of them
+        return None

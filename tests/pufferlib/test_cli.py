@@ -1,0 +1,275 @@
+import os
+import pkgutil
+import re
+import shutil
+import subprocess
+import sys
+import types
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+import pufferlib
+from pufferlib import benchmark, cli, listing, ocean
+from pufferlib.config import TrainConfig, VecConfig
+from pufferlib.errors import CheckpointError
+
+SQUARED = "puffer_squared"
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """Records what the command line hands to the trainer and the evaluation, without importing torch."""
+    recorded = []
+    trainer = types.ModuleType("pufferlib.pufferl")
+    trainer.train = lambda env_name, args: recorded.append((env_name, args))
+    evaluation = types.ModuleType("pufferlib.evaluation")
+    evaluation.evaluate_command = lambda env_name, args, **options: recorded.append((env_name, args, options))
+    monkeypatch.setitem(sys.modules, trainer.__name__, trainer)
+    monkeypatch.setitem(sys.modules, evaluation.__name__, evaluation)
+    monkeypatch.setattr("pufferlib.config.check_config", lambda args: None)
+    return recorded
+
+
+def trained(calls, *flags):
+    assert cli.main(["train", SQUARED, *flags]) == 0
+    return calls[-1][1]
+
+
+def run_python(*arguments, **keywords):
+    return subprocess.run(
+        [sys.executable, *arguments], capture_output=True, text=True, timeout=60, check=False, **keywords
+    )
+
+
+# --- flags
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ["--train.learning-rate", "0.5"],
+        ["--train.learning_rate", "0.5"],
+        ["--train.learning-rate=0.5"],
+        ["--train.learning-rate", "0.1", "--train.learning-rate", "0.5"],
+    ],
+)
+def test_a_flag_may_be_spelt_in_every_usual_way(calls, flags):
+    assert trained(calls, *flags)["train"]["learning_rate"] == 0.5
+
+
+@pytest.mark.parametrize(
+    ("flags", "value"),
+    [
+        (["--train.anneal-lr", "False"], False),
+        (["--train.anneal-lr=false"], False),
+        (["--train.anneal-lr"], True),
+        (["--train.anneal-lr", "--train.seed", "1"], True),
+        (["--train.anneal-lr", "True"], True),
+    ],
+)
+def test_booleans_switch_on_and_off(calls, flags, value):
+    assert trained(calls, *flags)["train"]["anneal_lr"] is value
+
+
+@pytest.mark.parametrize("text", ["1e6", "1_000_000", "1000000"])
+def test_integers_may_be_written_as_people_write_them(calls, text):
+    steps = trained(calls, "--train.total-timesteps", text)["train"]["total_timesteps"]
+    assert steps == 1_000_000 and type(steps) is int
+
+
+def test_the_recurrent_layer_switches_on_and_off(calls):
+    assert trained(calls, "--rnn-name", "LSTM")["rnn_name"] == "LSTM"
+    assert trained(calls, "--rnn-name", "None")["rnn_name"] is None
+    assert trained(calls, "--base.rnn-name", "LSTM")["rnn_name"] == "LSTM"
+
+
+def test_every_section_is_within_reach(calls):
+    args = trained(
+        calls,
+        *("--vec.num-envs", "2", "--env.size", "5", "--policy.hidden-size", "64", "--rnn.hidden-size", "32"),
+        *("--load-model-path", "latest", "--resume", "20240101", "--policy-name", "Convolutional"),
+    )
+    assert args["vec"]["num_envs"] == 2 and args["env"]["size"] == 5
+    assert args["policy"]["hidden_size"] == 64 and args["rnn"]["hidden_size"] == 32
+    assert (args["load_model_path"], args["resume"], args["policy_name"]) == ("latest", "20240101", "Convolutional")
+
+
+def test_evaluation_ends_by_itself_unless_told_when(calls):
+    assert cli.main(["eval", SQUARED]) == 0
+    assert calls[-1][2] == {"episodes": 100, "sample": False, "headless": False}
+    assert cli.main(["eval", SQUARED, "--episodes", "7", "--sample", "--headless", "--train.device", "cpu"]) == 0
+    assert calls[-1][2] == {"episodes": 7, "sample": True, "headless": True}
+    assert calls[-1][1]["train"]["device"] == "cpu"
+
+
+# --- mistakes
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("trian puffer_squared", "did you mean 'train'"),
+        ("train", "needs an environment right after 'train'"),
+        ("train --train.seed 1", "needs an environment right after 'train'"),
+        ("train puffer_sqared", "did you mean 'puffer_squared'"),
+        ("train puffer_squared --train.learing-rate 1", "did you mean '--train.learning-rate'"),
+        ("train puffer_squared --learning-rate 1", "there is no flag --learning-rate"),
+        ("train puffer_squared --env.sise 3", "did you mean '--env.size'"),
+        ("train puffer_squared --rnn-nam LSTM", "did you mean '--rnn-name'"),
+        ("train puffer_squared --env-name puffer_pong", "there is no flag --env-name"),
+        ("train puffer_squared --train.seed", "--train.seed needs a value: an integer"),
+        ("train puffer_squared --train.seed --train.gamma 1", "--train.seed needs a value"),
+        ("train puffer_squared --train.seed 1.5", "must be an integer"),
+        ("train puffer_squared --train.compile maybe", "True or False, got 'maybe'"),
+        ("train puffer_squared --train.gamma 2", "must be a number in [0, 1], got 2"),
+        ("train puffer_squared train.gamma 1", "expected a flag"),
+        ("train puffer_squared --episodes 3", "there is no flag --episodes"),
+        ("eval puffer_squared --episodes 0", "episodes must be an integer in [1, inf), got 0"),
+        ("bench puffer_squared --env.size 1", "size must be an integer from 2 to 128, got 1"),
+        ("bench puffer_squared --env.num-envs 0", "num_envs"),
+        ("envs puffer_squared", "takes no arguments"),
+        ("train puffer_sqared --help", "did you mean 'puffer_squared'"),
+    ],
+)
+def test_a_mistake_is_one_sentence_and_leaves_nothing(calls, capsys, monkeypatch, tmp_path, command, words):
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(command.split()) == 2
+    out, err = capsys.readouterr()
+    assert words in err and err.startswith("puffer: ") and err.count("\n") == 1
+    assert out == "" and not calls and not list(tmp_path.iterdir())
+
+
+def fail_with(monkeypatch, error):
+    def train(env_name, args):
+        raise error
+
+    monkeypatch.setattr(sys.modules["pufferlib.pufferl"], "train", train)
+
+
+def test_what_the_trainer_finds_wrong_is_reported_the_same_way(calls, capsys, monkeypatch):
+    fail_with(monkeypatch, CheckpointError("model.pt has no tensor encoder.weight"))
+    assert cli.main(["train", SQUARED]) == 2
+    assert capsys.readouterr().err == "puffer: model.pt has no tensor encoder.weight\n"
+
+
+def test_control_c_ends_with_130_and_no_traceback(calls, capsys, monkeypatch):
+    fail_with(monkeypatch, KeyboardInterrupt())
+    assert cli.main(["train", SQUARED]) == 130
+    assert "Traceback" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("error", [ZeroDivisionError(), ValueError("ours"), BrokenPipeError("a worker's")])
+def test_an_error_of_ours_keeps_its_traceback(calls, monkeypatch, error):
+    fail_with(monkeypatch, error)
+    monkeypatch.setattr(cli, "_is_output_closed", lambda: False)
+    with pytest.raises(type(error)):
+        cli.main(["train", SQUARED])
+
+
+@pytest.mark.parametrize("command", [["envs"], ["train", "--help"]])
+def test_a_reader_that_goes_away_is_no_error(command):
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    with os.fdopen(write_end, "w") as stdout:
+        done = subprocess.run(
+            [sys.executable, "-m", "pufferlib", *command], stdout=stdout, stderr=subprocess.PIPE, text=True, timeout=60
+        )
+    assert (done.returncode, done.stderr) == (141, "")
+
+
+@pytest.mark.parametrize("module", [name for name in ("pufferlib", "pufferlib.pufferl") if find_spec(name)])
+def test_a_checkout_that_was_not_installed_says_so(tmp_path, module):
+    shutil.copytree(
+        Path(pufferlib.__file__).parent, tmp_path / "pufferlib", ignore=shutil.ignore_patterns("__pycache__")
+    )
+    done = run_python("-S", "-E", "-B", "-m", module, "train", SQUARED, cwd=tmp_path)
+    assert done.returncode == 2 and done.stderr.count("\n") == 1
+    assert "pip install -e ." in done.stderr
+
+
+def test_the_console_script_is_this_command():
+    text = (Path(__file__).parents[2] / "pyproject.toml").read_text()
+    assert pkgutil.resolve_name(re.search(r'^puffer = "(.+)"$', text, re.MULTILINE)[1]) is cli.main
+
+
+# --- what is printed
+
+
+@pytest.mark.parametrize("command", [["--help"], ["envs"], ["train", "--help"], ["train", SQUARED, "--help"]])
+def test_help_and_lists_do_not_wait_for_torch(tmp_path, command):
+    code = f"import sys; from pufferlib.cli import main; sys.exit(main({command!r}) or 'torch' in sys.modules)"
+    done = run_python("-c", code, cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout and not list(tmp_path.iterdir())
+
+
+def test_without_arguments_the_commands_are_listed(capsys):
+    assert cli.main([]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("usage: puffer ") and all(f"\n  {verb} " in out for verb in cli.VERBS)
+
+
+def test_help_lists_every_setting_with_its_default_and_meaning(capsys):
+    assert cli.main(["train", "--help"]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    for one in [*TrainConfig.settings().values(), *VecConfig.settings().values()]:
+        assert one.flag in out and one.help in out
+    assert "--train.adam-eps 1e-12" in out
+
+
+def test_help_for_an_environment_shows_its_values(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "60")
+    assert cli.main(["train", SQUARED, "--help"]) == 0
+    out = capsys.readouterr().out
+    args = pufferlib.config.load_config(SQUARED)
+    assert f"--train.learning-rate {args['train']['learning_rate']}\n" in out
+    assert f"--env.size {args['env']['size']}\n" in out
+    assert all(len(line) <= 60 for line in out.splitlines() if line.startswith("      "))
+
+
+def test_help_for_a_command_shows_its_own_options(capsys):
+    assert cli.main(["eval", "--help"]) == 0
+    assert "--episodes 100" in capsys.readouterr().out
+    assert cli.main(["envs", "--help"]) == 0
+
+
+def test_the_version_is_the_packages(capsys):
+    assert cli.main(["--version"]) == 0
+    assert capsys.readouterr().out.startswith("pufferlib 5")
+
+
+def test_envs_lists_every_environment(capsys):
+    assert cli.main(["envs"]) == 0
+    header, *rows = capsys.readouterr().out.splitlines()
+    assert [row.split()[0] for row in rows] == ocean.names()
+    assert "\x1b" not in "".join(rows) and header.split()[0] == "environment"
+    squared = next(row for row in rows if row.startswith(SQUARED))
+    assert "uint8[121]" in squared and "Discrete(5)" in squared
+
+
+def test_an_environment_that_was_not_compiled_does_not_hide_the_others(monkeypatch):
+    def env_class(name):
+        raise ImportError(name)
+
+    monkeypatch.setattr(ocean, "env_class", env_class)
+    assert "not compiled: run `pip install -e .`" in listing.environments_table()
+
+
+def test_bench_measures_both_sizes(capsys):
+    assert cli.main(["bench", SQUARED, "--seconds", "0.05", "--env.num-envs", "3"]) == 0
+    _title, header, *rows = capsys.readouterr().out.splitlines()
+    assert header.split()[:2] == ["environments", "agents"]
+    assert [row.split()[:2] for row in rows] == [["3", "3"], ["4096", "4096"]]
+    for row in rows:
+        median, low, high = (int(cell.replace(",", "")) for cell in row.split()[2:])
+        assert 0 < low <= median <= high
+
+
+def test_bench_draws_the_same_actions_each_time():
+    env = ocean.env_class(SQUARED)(num_envs=50)
+    first, second = benchmark.random_actions(env, 1), benchmark.random_actions(env, 1)
+    assert all((a == b).all() and a.shape == env.actions.shape for a, b in zip(first, second, strict=True))
+    assert len({a.tobytes() for a in first}) > 1
+    env.close()

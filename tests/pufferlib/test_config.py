@@ -1,0 +1,410 @@
+import dataclasses
+import math
+import subprocess
+import sys
+import types
+from typing import Any, Literal
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pufferlib import ocean
+from pufferlib.config import (
+    DEFAULTS,
+    TrainConfig,
+    VecConfig,
+    check_arguments,
+    check_config,
+    classes,
+    defaults,
+    load_config,
+    policy_classes,
+)
+from pufferlib.config.settings import Interval, class_settings
+from pufferlib.config.values import convert, describe, fits, parse_as, parse_value
+from pufferlib.errors import ConfigError, PufferError, UnknownEnvironmentError
+
+SQUARED = "puffer_squared"
+
+
+class Encoder:
+    """A policy.
+
+    Args:
+        hidden_size: units of
+            each layer.
+    """
+
+    def __init__(self, env, hidden_size: int = 128, activation: Literal["relu", "tanh"] = "relu"):
+        pass
+
+
+class LSTMWrapper:
+    def __init__(self, env, policy, input_size: int = 128, hidden_size: int = 128):
+        pass
+
+
+@pytest.fixture
+def models(monkeypatch):
+    """Stands in for pufferlib.models, whose real classes need seconds to import."""
+    module = types.ModuleType("pufferlib.models")
+    module.Default, module.LSTMWrapper, module.Any = Encoder, LSTMWrapper, Any
+    module.__dict__.update(Default=type("Default", (Encoder,), {"__module__": module.__name__}))
+    module.LSTMWrapper = type("LSTMWrapper", (LSTMWrapper,), {"__module__": module.__name__})
+    monkeypatch.setitem(sys.modules, "pufferlib.models", module)
+    return module
+
+
+@pytest.fixture
+def ini(tmp_path, monkeypatch):
+    """Writes an ini in place of squared's own."""
+    path = tmp_path / "squared.ini"
+    monkeypatch.setattr(ocean, "config_path", lambda name: path)
+
+    def write(text):
+        path.write_text(text)
+
+    return write
+
+
+# --- values
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("42", 42),
+        ("-3", -3),
+        ("1e6", 1_000_000),
+        ("1_000_000", 1_000_000),
+        ("1e-3", 0.001),
+        ("1.0", 1.0),
+        ("inf", math.inf),
+        ("True", True),
+        ("false", False),
+        ("None", None),
+        ("none", None),
+        ("auto", "auto"),
+        ("cuda:1", "cuda:1"),
+        ("'7'", "7"),
+        ("[64, 64]", [64, 64]),
+        ("(1, 2", "(1, 2"),
+        ("", ""),
+    ],
+)
+def test_text_becomes_the_python_value_it_looks_like(text, value):
+    parsed = parse_value(text)
+    assert parsed == value and type(parsed) is type(value)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.one_of(st.integers(), st.floats(allow_nan=False), st.booleans(), st.none()))
+def test_what_an_ini_holds_is_read_back_the_same(value):
+    assert parse_value(defaults.format_value(value)) == value
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "converted"),
+    [
+        (1e6, int, 1_000_000),
+        (np.int64(3), int, 3),
+        (np.float32(0.5), float, 0.5),
+        (1, float, 1.0),
+        ("auto", int | Literal["auto"], "auto"),
+        (None, int | None, None),
+        ([64, 64.0], list[int], [64, 64]),
+        ((1, 2), tuple[float, ...], (1.0, 2.0)),
+    ],
+)
+def test_a_value_takes_the_declared_type(value, kind, converted):
+    result = convert(value, kind)
+    assert result == converted and type(result) is type(converted)
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [
+        (True, int),
+        (1, bool),
+        (1, Literal[True]),
+        (1.5, int),
+        (math.inf, int),
+        (math.nan, int),
+        ("1", int),
+        (None, float),
+        (3, str),
+        ("fast", int | Literal["auto"]),
+        ([1, "a"], list[int]),
+        (3, list[int]),
+    ],
+)
+def test_a_value_of_another_type_does_not_fit(value, kind):
+    assert not fits(value, kind)
+
+
+def test_a_text_setting_takes_text_that_looks_like_a_number():
+    assert parse_as("2024", str) == "2024"
+    assert parse_as("2024", int) == 2024
+
+
+def test_bounds_stand_beside_the_numbers_they_bound():
+    assert describe(int | Literal["auto"] | None, " in [1, 9]") == "an integer in [1, 9], 'auto' or None"
+
+
+@pytest.mark.parametrize(
+    ("text", "inside", "outside"),
+    [("[0, 1)", (0, 0.5), (1, -0.1)), ("(0, inf]", (1e-9, math.inf), (0,)), ("(-inf, inf)", (-5,), (math.inf,))],
+)
+def test_intervals_read_as_in_mathematics(text, inside, outside):
+    assert all(value in Interval(text) for value in inside)
+    assert all(value not in Interval(text) for value in (*outside, math.nan))
+
+
+# --- loading
+
+
+def test_default_ini_says_what_the_schema_says():
+    assert DEFAULTS.read_text() == defaults.render(), "run python -m pufferlib.config.defaults"
+
+
+def test_load_config_has_the_documented_shape():
+    args = load_config(SQUARED)
+    assert {name for name, value in args.items() if isinstance(value, dict)} >= {"vec", "env", "policy", "rnn", "train"}
+    assert args["env_name"] == SQUARED and args["package"] == "ocean"
+    assert args["policy_name"] == "Default"
+    assert args["load_model_path"] is None and args["resume"] is None
+    assert args["train"].keys() == TrainConfig.settings().keys()
+    assert args["vec"].keys() == VecConfig.settings().keys()
+
+
+@pytest.mark.parametrize("name", ocean.names())
+def test_every_environment_has_a_valid_configuration(name):
+    args = load_config(name)
+    assert args["env_name"] == name
+    TrainConfig.from_dict(args["train"])
+    VecConfig.from_dict(args["vec"])
+    check_arguments("env", args["env"], ocean.env_class(name))
+
+
+def test_load_config_ignores_the_host_program_and_its_folder(monkeypatch, tmp_path):
+    before = load_config(SQUARED)
+    monkeypatch.setattr(sys, "argv", ["host", "--train.gamma", "0.1", "--nonsense"])
+    monkeypatch.chdir(tmp_path)
+    assert load_config(SQUARED) == before
+    assert not list(tmp_path.iterdir())
+
+
+def test_editing_one_configuration_leaves_the_next_alone():
+    first = load_config(SQUARED)
+    first["train"]["gamma"] = 0.1
+    first["env"].clear()
+    assert load_config(SQUARED) != first
+    assert load_config(SQUARED)["env"]
+
+
+def test_the_environment_overrides_the_defaults(ini):
+    ini("[base]\nrnn_name = LSTM\n[train]\ngamma = 0.5  ; a comment\n[policy]\nhidden_size = 64\n")
+    args = load_config(SQUARED)
+    assert args["rnn_name"] == "LSTM" and args["train"]["gamma"] == 0.5
+    assert args["policy"] == {"hidden_size": 64}
+    assert "solve" not in args
+
+
+def test_the_learning_threshold_is_part_of_the_configuration(ini):
+    ini("[solve]\nmetric = score\nthreshold = 800\n")
+    assert load_config(SQUARED)["solve"] == {"metric": "score", "threshold": 800.0}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[trian]\ngamma = 1\n", r"no section \[trian\]; did you mean 'train'"),
+        ("[train]\ngama = 1\n", r"no setting 'gama' in \[train\]; did you mean 'gamma'"),
+        ("[train]\ngamma = 2\n", r"gamma must be a number in \[0, 1\], got 2"),
+        ("[train]\nGamma = 1\n", "'Gamma'"),
+        ("[env]\nsise = 3\n", r"no setting 'sise' in \[env\]; did you mean 'size'"),
+        ("[env]\nsize = big\n", "size must be an integer, got 'big'"),
+        ("gamma = 1\n", "must be an ini file"),
+        ("[train]\ngamma = 1\ngamma = 1\n", "must be an ini file"),
+    ],
+)
+def test_a_mistake_in_an_ini_names_the_file_and_the_remedy(ini, text, message):
+    ini(text)
+    with pytest.raises(ConfigError, match=message) as error:
+        load_config(SQUARED)
+    assert "squared.ini" in str(error.value) and "\n" not in str(error.value)
+
+
+def test_an_unknown_environment_names_the_nearest():
+    with pytest.raises(UnknownEnvironmentError, match="puffer_squared"):
+        load_config("puffer_sqared")
+
+
+# --- the train section
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"learning_rat": 1}, "did you mean 'learning_rate'"),
+        ({"gamma": "high"}, r"\[train\] gamma must be a number in \[0, 1\], got 'high'"),
+        ({"gamma": math.nan}, "gamma must be"),
+        ({"learning_rate": math.inf}, "learning_rate must be"),
+        ({"adam_beta1": 1.0}, r"\[0, 1\)"),
+        ({"compile": 1}, "True or False"),
+        ({"optimizer": "adm"}, "'muon', 'adam' or 'sgd', got 'adm'; did you mean 'adam'"),
+        ({"batch_size": "atuo"}, "an integer in .* or 'auto'"),
+        ({"device": "gpu"}, "cuda:N"),
+        ({"bptt_horizon": 0}, "bptt_horizon"),
+        ({"seed": -1}, "seed"),
+    ],
+)
+def test_a_wrong_train_setting_is_one_sentence(values, message):
+    with pytest.raises(ConfigError, match=message):
+        TrainConfig.from_dict(values)
+
+
+def test_the_train_section_takes_what_users_pass():
+    args = load_config(SQUARED)
+    config = TrainConfig.from_dict({**args["train"], "env": SQUARED, "total_timesteps": 1e6, "learning_rate": 1})
+    assert type(config.total_timesteps) is int and type(config.learning_rate) is float
+    assert config.max_grad_norm > 0
+    assert TrainConfig(max_grad_norm=math.inf, device="cuda:1").device == "cuda:1"
+
+
+def test_the_train_section_cannot_be_edited():
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        TrainConfig().gamma = 0.5
+
+
+def test_every_setting_has_a_help_text_that_ends():
+    for one in [*TrainConfig.settings().values(), *VecConfig.settings().values()]:
+        assert one.help.endswith("."), one.name
+
+
+def test_the_vector_takes_its_seed_and_size_from_the_run():
+    assert VecConfig().keywords("cpu", seed=7)["seed"] == 7
+    assert VecConfig(seed=3).keywords("cpu", seed=7)["seed"] == 3
+    assert [VecConfig().keywords(device, 0)["num_envs"] for device in ("cpu", "cuda")] == [1, 2]
+    assert VecConfig(num_envs=4).keywords("cuda", 0)["num_envs"] == 4
+
+
+# --- sizes
+
+
+def test_sizes_follow_the_agents_and_the_device():
+    config = TrainConfig(bptt_horizon=64, update_epochs=1.25, total_timesteps=10_000_000)
+    resolved = config.resolve(1024, "cpu")
+    assert (resolved.batch_size, resolved.minibatch_size, resolved.max_minibatch_size) == (65_536, 16_384, 16_384)
+    assert (resolved.segments, resolved.minibatch_segments, resolved.accumulation_steps) == (1024, 256, 1)
+    assert resolved.minibatches_per_epoch == 5.0
+    assert (resolved.total_epochs - 1) * resolved.batch_size < 10_000_000 <= resolved.total_epochs * resolved.batch_size
+    assert config.resolve(4096, "cuda").minibatch_size == 65_536
+
+
+def test_iterations_stand_in_for_steps():
+    resolved = TrainConfig(num_iterations=3, total_timesteps=1).resolve(10, "cpu")
+    assert (resolved.total_epochs, resolved.total_timesteps) == (3, 3 * 640)
+
+
+def test_large_minibatches_accumulate():
+    resolved = TrainConfig(minibatch_size=4096, max_minibatch_size=1024).resolve(64, "cpu")
+    assert resolved.accumulation_steps == 4
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"batch_size": 100}, r"multiple of 512 \(8 agents \* bptt_horizon 64\), got 100; the nearest: 512"),
+        ({"batch_size": 1000}, "the nearest: 512 or 1024"),
+        ({"minibatch_size": 100}, "minibatch_size must be a multiple of 64.* 64 or 128"),
+        ({"minibatch_size": 1024}, "at most the batch of 512"),
+        ({"minibatch_size": 512, "max_minibatch_size": 192}, "multiple of 192"),
+        ({"minibatch_size": 512, "max_minibatch_size": 32}, "max_minibatch_size must be a multiple of 64"),
+        ({"total_timesteps": 511}, "at least one batch of 512 agent steps, got 511"),
+    ],
+)
+def test_impossible_sizes_name_possible_ones(values, message):
+    with pytest.raises(ConfigError, match=message):
+        TrainConfig(**values).resolve(8, "cpu")
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.integers(1, 10_000), st.integers(1, 2000), st.sampled_from(["cpu", "cuda"]))
+def test_automatic_sizes_always_fit(num_agents, horizon, device):
+    resolved = TrainConfig(bptt_horizon=horizon, total_timesteps=10**9).resolve(num_agents, device)
+    limit = 65_536 if device == "cuda" else 16_384
+    assert resolved.batch_size == num_agents * horizon
+    assert resolved.minibatch_size % horizon == 0
+    assert resolved.minibatch_size <= max(horizon, min(limit, resolved.batch_size))
+    minibatches = math.ceil(resolved.segments / resolved.minibatch_segments)
+    assert minibatches * resolved.minibatch_segments - resolved.segments < minibatches  # shared out evenly
+
+
+# --- keyword arguments of classes
+
+
+def test_arguments_that_a_class_hands_on_are_settings_too():
+    known = class_settings("env", ocean.env_class(SQUARED))
+    assert {"num_envs", "size", "report_interval"} <= known.keys()
+    assert not {"buf", "seed", "arguments", "kwargs"} & known.keys()
+    assert known["size"].kind is int and "2 to 128" in known["size"].help
+
+
+def test_the_help_of_an_argument_is_its_docstring():
+    assert class_settings("policy", Encoder)["hidden_size"].help == "Units of each layer."
+
+
+def test_wrong_keyword_arguments_are_config_errors():
+    assert check_arguments("policy", {"hidden_size": 64.0}, Encoder) == {"hidden_size": 64}
+    with pytest.raises(ConfigError, match="did you mean 'hidden_size'"):
+        check_arguments("policy", {"hiden_size": 64}, Encoder)
+    with pytest.raises(ConfigError, match=r"\[policy\] activation must be 'relu' or 'tanh', got 'tan'"):
+        check_arguments("policy", {"activation": "tan"}, Encoder)
+
+
+def test_a_name_selects_the_policy_and_the_recurrent_layer(models):
+    args = load_config(SQUARED)
+    assert policy_classes({**args, "rnn_name": None}) == (models.Default, None)
+    assert policy_classes({**args, "rnn_name": "LSTM"}) == (models.Default, models.LSTMWrapper)
+    assert policy_classes({**args, "rnn_name": "LSTMWrapper"})[1] is models.LSTMWrapper
+
+
+def test_an_environment_may_bring_its_own_policy(models, monkeypatch):
+    own = types.ModuleType("pufferlib.ocean.squared.torch")
+    own.Default = Encoder
+    monkeypatch.setitem(sys.modules, own.__name__, own)
+    monkeypatch.setattr(classes.importlib.util, "find_spec", lambda name: own)
+    assert policy_classes({**load_config(SQUARED), "rnn_name": "LSTM"}) == (Encoder, models.LSTMWrapper)
+
+
+@pytest.mark.parametrize(
+    ("edit", "message"),
+    [
+        (lambda args: args.update(policy_name="Defualt"), "policy_name must name a class.*'Default'"),
+        (lambda args: args.update(rnn_name="LTSM"), "rnn_name must name a class.*'LSTM'"),
+        (lambda args: args.update(polcy_name="Default"), "did you mean 'policy_name'"),
+        (lambda args: args["policy"].update(hiden_size=3), r"'hiden_size' in \[policy\]"),
+        (lambda args: args["rnn"].update(hidden_size="big"), r"\[rnn\] hidden_size must be an integer"),
+        (lambda args: args["env"].update(sise=3), "did you mean 'size'"),
+        (lambda args: args["vec"].update(backend="native"), "did you mean 'Native'"),
+        (lambda args: args["train"].update(gamma=None), "gamma must be"),
+        (lambda args: args.update(env_name="puffer_sqared"), "puffer_squared"),
+    ],
+)
+def test_check_config_finds_every_kind_of_mistake(models, edit, message):
+    args = {**load_config(SQUARED), "rnn_name": "LSTM"}
+    check_config(args)
+    edit(args)
+    with pytest.raises(PufferError, match=message):
+        check_config(args)
+
+
+def test_loading_a_configuration_needs_no_torch():
+    code = (
+        f"import sys; from pufferlib.config import load_config; load_config({SQUARED!r}); print('torch' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert (done.stdout, done.stderr) == ("False\n", "")
