@@ -232,7 +232,7 @@ static int parse_seed(PyObject* object, uint64_t* seed) {
     Py_XDECREF(integer);
     if (!PyErr_Occurred()) return 0;
     PyErr_Clear();
-    PyErr_Format(PyExc_ValueError, ENV_NAME ": seed must be an integer from 0 to 2**64 - 1, got %R", object);
+    raise_unfit(PyExc_ValueError, "seed", "an integer from 0 to 2**64 - 1", object);
     return -1;
 }
 

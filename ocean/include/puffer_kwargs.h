@@ -9,6 +9,20 @@
 
 #include <stdbool.h>
 
+// What to call a value in an error: its repr where that is short, else its type. A new reference or NULL.
+static PyObject* found_value(PyObject* value) {
+    bool is_short = value == Py_None || PyBool_Check(value) || PyLong_CheckExact(value) || PyFloat_CheckExact(value);
+    bool is_text = PyUnicode_CheckExact(value) && PyUnicode_GET_LENGTH(value) < 80;
+    return is_short || is_text ? PyObject_Repr(value) : PyUnicode_FromString(Py_TYPE(value)->tp_name);
+}
+
+// Sets an exception whose message is `ENV_NAME: <name> must be <what>, got <value>`.
+static void raise_unfit(PyObject* exception, const char* name, const char* what, PyObject* value) {
+    PyObject* found = found_value(value);
+    if (found != NULL) PyErr_Format(exception, ENV_NAME ": %s must be %s, got %U", name, what, found);
+    Py_XDECREF(found);
+}
+
 // Returns a new reference, or NULL with an exception set.
 static PyObject* kwarg_pop(PyObject* kwargs, const char* name) {
     PyObject* value = PyDict_GetItemString(kwargs, name);
@@ -30,8 +44,9 @@ static int integer_from(PyObject* value, const char* name, int low, int high, in
     if (is_valid) {
         *result = (int)number;
     } else {
-        PyErr_Format(integer ? PyExc_ValueError : PyExc_TypeError,
-                     ENV_NAME ": %s must be an integer from %d to %d, got %R", name, low, high, value);
+        char what[80];
+        PyOS_snprintf(what, sizeof(what), "an integer from %d to %d", low, high);
+        raise_unfit(integer ? PyExc_ValueError : PyExc_TypeError, name, what, value);
     }
     Py_XDECREF(integer);
     return is_valid ? 0 : -1;
@@ -55,10 +70,9 @@ static inline int kwarg_float(PyObject* kwargs, const char* name, double low, do
     if (is_valid) {
         *result = (float)number;
     } else {
-        char range[96];
-        PyOS_snprintf(range, sizeof(range), "%g to %g", low, high);
-        PyErr_Format(is_number ? PyExc_ValueError : PyExc_TypeError, ENV_NAME ": %s must be a number from %s, got %R",
-                     name, range, value);
+        char what[80];
+        PyOS_snprintf(what, sizeof(what), "a number from %g to %g", low, high);
+        raise_unfit(is_number ? PyExc_ValueError : PyExc_TypeError, name, what, value);
     }
     Py_DECREF(value);
     return is_valid ? 0 : -1;
@@ -71,7 +85,7 @@ static inline int kwarg_bool(PyObject* kwargs, const char* name, bool* result) {
     if (is_valid) {
         *result = value == Py_True;
     } else {
-        PyErr_Format(PyExc_TypeError, ENV_NAME ": %s must be True or False, got %R", name, value);
+        raise_unfit(PyExc_TypeError, name, "True or False", value);
     }
     Py_DECREF(value);
     return is_valid ? 0 : -1;
