@@ -6,18 +6,20 @@ import math
 import os
 import sys
 import weakref
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, TextIO
 
 from pufferlib.usage import Usage, UsageMeter
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.table import Table
+    from rich.panel import Panel
     from rich.text import Text
 
 CYAN, RED, WHITE, BACKGROUND = "#00BBBB", "#BB0000", "#F1F1F1", "#061818"
 TRACK = "#1D3C3C"  # the part of the bar that is still ahead
+_GAP = "  "  # between columns
+_FRAME_COLUMNS = 4  # of the panel's border and its padding
 _FRAME_LINES = 11  # lines of the panel that are not statistics
 _PLAIN_STATISTICS = 6  # environment statistics in a plain line
 
@@ -92,23 +94,21 @@ def plain_line(title: str, metrics: Mapping[str, float], total_steps: int) -> st
 
 def render(
     title: str, facts: Mapping[str, str], metrics: Mapping[str, float], total_steps: int, usage: Usage, console: Console
-):
+) -> Panel:
     """The panel as a rich renderable that fits the console."""
     from rich import box
-    from rich.console import Group
     from rich.panel import Panel
     from rich.text import Text
 
-    rows = max(4, console.height - _FRAME_LINES)
+    width, rows = console.width - _FRAME_COLUMNS, max(4, console.height - _FRAME_LINES)
     heading = Text.assemble(("PufferLib ", f"bold {CYAN}"), (title, WHITE))
-    body = Group(
-        _progress(metrics, total_steps),
-        _pairs(_run_facts(metrics)),
-        _pairs(_usage_facts(usage)),
-        _pairs(facts),
+    lines = [
+        _progress(metrics, total_steps, width),
+        *(_pairs(pairs, width) for pairs in (_run_facts(metrics), _usage_facts(usage), facts)),
         Text(""),
-        _columns(metrics, rows),
-    )
+        *_columns(metrics, width, rows),
+    ]
+    body = Text("\n", no_wrap=True, overflow="crop").join(lines)
     style = f"{WHITE} on {BACKGROUND}"
     return Panel(body, title=heading, title_align="left", border_style=CYAN, style=style, box=box.ROUNDED)
 
@@ -165,22 +165,15 @@ def percent_text(fraction: float) -> str:
     return f"{100 * min(max(fraction, 0.0), 1.0):.0f}%"
 
 
-def _progress(metrics: Mapping[str, float], total_steps: int) -> Table:
-    from rich.progress_bar import ProgressBar
-    from rich.table import Table
+def _progress(metrics: Mapping[str, float], total_steps: int, width: int) -> Text:
+    from rich.text import Text
 
     steps = metrics.get("agent_steps", 0)
-    done = f"{count_text(steps)} / {count_text(total_steps)}"
-    bar = ProgressBar(
-        total_steps, min(steps, total_steps), style=TRACK, complete_style=CYAN, finished_style=CYAN, pulse_style=CYAN
-    )
-    row = Table.grid(padding=(0, 1), expand=True)
-    row.add_column(no_wrap=True)
-    row.add_column(ratio=1)
-    row.add_column(no_wrap=True)
-    left = _pair("Remaining", duration_text(remaining_seconds(metrics, total_steps)))
-    row.add_row(_pair("Steps", done), bar, left)
-    return row
+    left = _pair("Steps", f"{count_text(steps)} / {count_text(total_steps)}")
+    right = _pair("Remaining", duration_text(remaining_seconds(metrics, total_steps)))
+    cells = max(0, width - len(left) - len(right) - 2)
+    filled = round(cells * min(max(steps / total_steps, 0.0), 1.0))
+    return Text.assemble(left, " ", ("━" * filled, CYAN), ("─" * (cells - filled), TRACK), " ", right)
 
 
 def _run_facts(metrics: Mapping[str, float]) -> dict[str, str]:
@@ -200,44 +193,48 @@ def _usage_facts(usage: Usage) -> dict[str, str]:
     }
 
 
-def _columns(metrics: Mapping[str, float], rows: int) -> Table:
-    from rich.table import Table
+def _columns(metrics: Mapping[str, float], width: int, rows: int) -> list[Text]:
+    """Lines with the three groups of metrics side by side."""
+    from rich.text import Text
 
-    columns = {
+    groups = {
         "Time": {name: percent_text(value) for name, value in group(metrics, "performance").items()},
         "Losses": {name: number_text(value) for name, value in group(metrics, "losses").items()},
         "Environment": {name: number_text(value) for name, value in group(metrics, "environment").items()},
     }
-    table = Table.grid(padding=(0, 2, 0, 0), expand=True)
-    for ratio in (18, 27, 27):  # characters on a terminal of 80
-        table.add_column(ratio=ratio)
-    table.add_row(*(_statistics(heading, values, rows) for heading, values in columns.items()))
-    return table
+    wide = (width - 2 * len(_GAP)) * 3 // 8  # of losses and environment; times need less
+    widths = (width - 2 * len(_GAP) - 2 * wide, wide, wide)
+    columns = [_column(name, values, size, rows) for (name, values), size in zip(groups.items(), widths, strict=True)]
+    blanks = [Text(" " * size) for size in widths]
+    return [Text(_GAP).join(cells) for cells in _rows(columns, blanks)]
 
 
-def _statistics(heading: str, values: Mapping[str, str], rows: int) -> Table:
-    """One column of names and numbers, at most `rows` of them."""
-    from rich.table import Table
+def _rows(columns: list[list[Text]], blanks: list[Text]) -> Iterator[list[Text]]:
+    for index in range(max(map(len, columns))):
+        yield [column[index] if index < len(column) else blank for column, blank in zip(columns, blanks, strict=True)]
+
+
+def _column(heading: str, values: Mapping[str, str], width: int, rows: int) -> list[Text]:
+    """A heading and at most `rows` lines of a name and a number, each `width` characters."""
     from rich.text import Text
 
-    table = Table.grid(padding=(0, 1), expand=True)
-    table.add_column(ratio=1, no_wrap=True, overflow="ellipsis")
-    table.add_column(justify="right", no_wrap=True)
-    table.add_row(Text(heading, f"bold {RED}"), "")
     shown = list(values.items())
     hidden = max(0, len(shown) - rows)
+    lines = [Text(_fit(heading, width), f"bold {RED}")]
     for name, value in shown[: len(shown) - hidden]:
-        table.add_row(Text(name, CYAN), Text(value, WHITE))
-    if hidden:
-        table.add_row(Text(f"and {hidden} more", CYAN), "")
-    return table
+        lines.append(Text.assemble((_fit(name, width - len(value) - 1), CYAN), " ", (value, WHITE)))
+    return lines + ([Text(_fit(f"and {hidden} more", width), CYAN)] if hidden else [])
 
 
-def _pairs(values: Mapping[str, str]) -> Text:
+def _fit(text: str, width: int) -> str:
+    return text.ljust(width) if len(text) <= width else text[: max(0, width - 1)] + "…"
+
+
+def _pairs(values: Mapping[str, str], width: int) -> Text:
     from rich.text import Text
 
     line = Text("   ").join(_pair(label, value) for label, value in values.items())
-    line.no_wrap, line.overflow = True, "ellipsis"
+    line.truncate(width, overflow="ellipsis")
     return line
 
 

@@ -96,9 +96,12 @@ def test_the_panel_is_drawn_before_there_is_anything_to_show():
     assert "Remaining -" in text and "Steps 0 / 90M" in text
 
 
-def test_the_bar_ends_where_the_run_ends():
-    text = panel_text({**METRICS, "agent_steps": 90_100_000})
-    assert "Remaining 0s" in text
+@pytest.mark.parametrize(("steps", "fraction"), [(0, 0.0), (45_000_000, 0.5), (90_000_000, 1.0), (90_100_000, 1.0)])
+def test_the_bar_is_filled_as_far_as_the_run_is(steps, fraction):
+    line = panel_text({**METRICS, "agent_steps": steps}).splitlines()[1]
+    filled, ahead = line.count("━"), line.count("─")
+    assert filled + ahead > 20 and filled / (filled + ahead) == pytest.approx(fraction, abs=0.02)
+    assert ("Remaining 0s" in line) == (fraction == 1.0)
 
 
 # --- the terminal
