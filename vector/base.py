@@ -52,8 +52,8 @@ class Vector(abc.ABC):
     """`num_envs` PufferEnvs stepped in batches of `batch_size`; `pufferlib.vector.make` makes one.
 
     `recv` hands out a batch that has finished its step, `send` starts the next step of the batch that was received
-    first. All others keep running meanwhile. Where one batch is everything, `reset` and `step` do both in one call. A vector
-    belongs to the process that made it: a child made by fork cannot use it.
+    first. All others keep running meanwhile. Where one batch is everything, `reset` and `step` do both in one call. A
+    vector belongs to the process that made it: a child made by fork cannot use it.
 
     Attributes:
         num_envs: PufferEnvs in all.
@@ -285,7 +285,7 @@ class Vector(abc.ABC):
         if len(envs) != self.num_envs or [len(batch) for batch in order] != [self.batch_size] * self._num_batches:
             raise APIUsageError(
                 f"the snapshot must be of {self.num_envs} environments in batches of {self.batch_size}, got "
-                f"{len(envs)} in batches of {sorted({len(batch) for batch in order})}; make the vector with its arguments"
+                f"{len(envs)} in batches of {sorted({len(batch) for batch in order})}; use a vector of those sizes"
             )
         self._drain()
         self._restore_envs(envs)

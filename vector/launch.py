@@ -25,8 +25,9 @@ TERMINATE_SECONDS = 1.0  # for a worker to obey SIGTERM
 class Interpreter:
     """A worker in a fresh Python interpreter; it has the part of `multiprocessing.Process` that is needed here.
 
-    Unlike a forked child it inherits no locks without their threads, which torch and BLAS do not survive, and unlike the
-    standard library's spawn it does not run the main program again, so scripts need no `if __name__ == "__main__"`.
+    Unlike a forked child it inherits no locks without their threads, which torch and BLAS do not survive, and unlike
+    the standard library's spawn it does not run the main program again, so scripts need no
+    `if __name__ == "__main__"`.
     """
 
     def __init__(self, connection: Connection, shared: SharedMemory):

@@ -1,0 +1,216 @@
+"""Worker processes that are slow, fail, die, or are left behind."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+from environments import CountingEnv, SlowEnv, TroubledEnv
+from rollouts import digest, make_quietly, rollout
+
+from pufferlib import vector
+from pufferlib.errors import APIUsageError, WorkerError
+
+HERE = Path(__file__).parent
+
+
+def make_processes(creator=CountingEnv, **options):
+    return make_quietly(creator, backend="Multiprocessing", **{"num_envs": 2, "num_workers": 2, **options})
+
+
+def workers_of(pid=None):
+    """The live workers of a process; a zombie has no command line any more."""
+    children = psutil.Process(pid).children(recursive=True)
+    return [child for child in children if "pufferlib.vector.worker" in " ".join(child.cmdline())]
+
+
+def wait_until(is_true, seconds=20.0):
+    deadline = time.monotonic() + seconds
+    while not is_true():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def step_until_error(vecenv):
+    vecenv.reset()
+    started = time.monotonic()
+    with pytest.raises(WorkerError) as caught:
+        for _ in range(10):
+            vecenv.step(np.zeros((6, 2), int))
+    assert time.monotonic() - started < 4.0
+    assert vecenv.state is vector.State.CLOSED
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("zero_copy", [True, False])
+def test_a_slow_environment_holds_up_nobody_else(zero_copy):
+    creators = [SlowEnv, CountingEnv]
+    kwargs = [{"seconds": 1.0}, {}]
+    with make_processes(creators, env_kwargs=kwargs, batch_size=1, zero_copy=zero_copy) as vecenv:
+        vecenv.async_reset()
+        ids = [vecenv.recv()[5].tolist() for _ in range(2)]
+        assert sorted(ids) == [[0, 1, 2], [3, 4, 5]]
+        for _ in range(2):
+            vecenv.send(np.zeros((3, 2), int))
+        quick = []
+        for step in range(1, 21):
+            observations, *_, agent_ids, _ = vecenv.recv()
+            quick.append(agent_ids.tolist())
+            assert (observations[:, 1] == step % 5).all()
+            vecenv.send(np.zeros((3, 2), int))
+        assert quick == [[3, 4, 5]] * 20
+
+
+def test_batches_mix_the_workers_that_are_ready():
+    kwargs = [{"seconds": 1.0}, {"seconds": 0.0}, {"seconds": 1.0}, {"seconds": 0.0}]
+    options = {"env_kwargs": kwargs, "num_envs": 4, "num_workers": 4, "batch_size": 2, "zero_copy": False}
+    with make_processes(SlowEnv, **options) as vecenv:
+        vecenv.async_reset()
+        for _ in range(2):
+            vecenv.recv()
+        for _ in range(2):
+            vecenv.send(np.ones((6, 2), int))
+        _, rewards, *_, agent_ids, _ = vecenv.recv()
+        assert sorted(agent_ids.tolist()) == [3, 4, 5, 9, 10, 11]
+        assert rewards.tolist() == [1] * 6
+
+
+def test_an_exception_reaches_the_parent_with_its_traceback():
+    message = step_until_error(make_processes(TroubledEnv, env_kwargs=[{"trouble": "none"}, {"trouble": "raise"}]))
+    assert "worker 1" in message
+    assert "environments 1 to 1" in message
+    assert "RuntimeError: the ball went through the wall" in message
+    assert "environments.py" in message
+    assert workers_of() == []
+
+
+@pytest.mark.parametrize(
+    ("trouble", "expected"),
+    [("die", "was killed by SIGKILL"), ("vanish", "exited with code 7"), ("exit", "SystemExit: 7")],
+)
+def test_a_worker_that_ends_is_reported_at_once(trouble, expected):
+    message = step_until_error(make_processes(TroubledEnv, env_kwargs={"trouble": trouble}, num_workers=1))
+    assert "worker 0 (process" in message
+    assert expected in message
+    assert workers_of() == []
+
+
+def test_a_worker_killed_while_idle_is_reported_by_the_next_call():
+    vecenv = make_processes()
+    vecenv.reset()
+    vecenv._workers[1].process.kill()
+    wait_until(lambda: len(workers_of()) == 1)
+    with pytest.raises(WorkerError, match=r"worker 1 .* was killed by SIGKILL, so the vector is closed"):
+        vecenv.step(np.zeros((6, 2), int))
+
+
+def test_an_environment_that_cannot_be_made_is_reported_with_its_traceback():
+    parent = os.getpid()
+
+    def creator(buf, seed):
+        if os.getpid() != parent:
+            raise FileNotFoundError("level_7.map")
+        return CountingEnv(buf=buf, seed=seed)
+
+    with pytest.raises(WorkerError, match=r"FileNotFoundError: level_7\.map"):
+        make_processes(creator, num_workers=1)
+    assert workers_of() == []
+
+
+def test_creators_that_cannot_be_pickled_are_refused():
+    lock = __import__("threading").Lock()
+    with pytest.raises(APIUsageError, match="pickling them failed .*lock.*; make them picklable"):
+        make_processes(lambda buf, seed: CountingEnv(buf=buf, seed=seed) if lock else None)
+    assert workers_of() == []
+
+
+@pytest.mark.parametrize("context", ["fork", "forkserver", "spawn"])
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_every_start_method_gives_the_same_rollout(context):
+    reference = digest(rollout(vector.make(CountingEnv, num_envs=2, backend="Serial"), steps=8))
+    assert digest(rollout(make_processes(num_workers=1, context=context), steps=8)) == reference
+
+
+def test_idle_workers_sleep():
+    with make_processes(num_workers=1) as vecenv:
+        vecenv.reset()
+        time.sleep(0.1)
+        processes = workers_of()
+        used = [process.cpu_times() for process in processes]
+        time.sleep(0.5)
+        later = [process.cpu_times() for process in processes]
+        for before, after in zip(used, later, strict=True):
+            assert after.user + after.system - before.user - before.system < 0.1
+
+
+def test_a_forgotten_vector_leaves_no_process():
+    vecenv = make_processes()
+    vecenv.reset()
+    vecenv.send(np.zeros((6, 2), int))
+    assert len(workers_of()) == 2
+    del vecenv
+    gc.collect()
+    assert workers_of() == []
+
+
+SCRIPT = """
+import os, signal, sys
+import numpy as np
+sys.path.insert(0, {here!r})
+from environments import CountingEnv
+from pufferlib import vector
+
+def creator(buf, seed):
+    return CountingEnv(buf=buf, seed=seed)
+
+vecenv = vector.make(creator, num_envs=2, num_workers=1, backend="Multiprocessing")
+vecenv.reset()
+print("ready", flush=True)
+{rest}
+"""
+
+
+def start_script(rest: str, **options) -> subprocess.Popen:
+    """A program without `if __name__ == "__main__"` whose creator is its own function."""
+    script = SCRIPT.format(here=str(HERE), rest=rest)
+    process = subprocess.Popen([sys.executable, "-c", script], stdout=-1, stderr=-1, text=True, **options)
+    assert process.stdout.readline() == "ready\n"
+    return process
+
+
+def test_an_unguarded_program_that_forgets_to_close_ends_silently():
+    process = start_script("vecenv.send(np.zeros((6, 2), int))")
+    assert process.communicate(timeout=20) == ("", "")
+    assert process.returncode == 0
+
+
+def test_workers_end_when_their_parent_is_killed():
+    process = start_script("while True: vecenv.step(np.zeros((6, 2), int))")
+    workers = workers_of(process.pid)
+    assert len(workers) == 1
+    process.kill()
+    process.communicate(timeout=20)
+    wait_until(lambda: not any(worker.is_running() and worker.status() != "zombie" for worker in workers))
+
+
+def test_ctrl_c_is_the_parents_business_and_leaves_nothing():
+    process = start_script(
+        "try:\n"
+        "    while True: vecenv.step(np.zeros((6, 2), int))\n"
+        "except KeyboardInterrupt:\n"
+        "    vecenv.close(); print('closed')",
+        start_new_session=True,
+    )
+    workers = workers_of(process.pid)
+    for target in (process, *workers):
+        os.kill(target.pid, signal.SIGINT)
+    assert process.communicate(timeout=20) == ("closed\n", "")
+    assert not any(worker.is_running() for worker in workers)

@@ -1,0 +1,61 @@
+"""Counting cores and dividing environments."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pufferlib.errors import APIUsageError
+from pufferlib.vector import sizes
+from pufferlib.vector.recipe import Options
+
+
+def test_a_process_never_counts_more_cores_than_its_affinity_mask_has():
+    assert 1 <= sizes.usable_cores() <= os.cpu_count()
+
+
+@pytest.mark.parametrize(
+    ("files", "cores"),
+    [
+        ({"cpu.max": "150000 100000\n"}, 1.5),
+        ({"cpu.max": "max 100000\n"}, None),
+        ({"cpu/cpu.cfs_quota_us": "400000\n", "cpu/cpu.cfs_period_us": "100000\n"}, 4.0),
+        ({"cpu/cpu.cfs_quota_us": "-1\n", "cpu/cpu.cfs_period_us": "100000\n"}, None),
+        ({"cpu.max": "what\n"}, None),
+        ({}, None),
+    ],
+)
+def test_the_quota_of_a_control_group_is_read(tmp_path, files, cores):
+    for name, content in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(content)
+    assert sizes._cgroup_quota(tmp_path) == cores
+
+
+@settings(deadline=None, max_examples=60)
+@given(num_envs=st.integers(1, 96), batches=st.integers(1, 96), cores=st.integers(1, 96))
+def test_auto_workers_divide_the_environments_and_fit_into_batches(num_envs, batches, cores):
+    if num_envs % batches:
+        return
+    batch_size = num_envs // batches
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sizes, "usable_cores", lambda: cores)
+        workers = sizes.count_workers(Options(batch_size=batch_size), num_envs)
+    assert num_envs % workers == 0
+    assert batch_size % (num_envs // workers) == 0
+    assert workers <= max(cores, batches)
+
+
+@settings(deadline=None, max_examples=60)
+@given(num_envs=st.integers(1, 64), workers=st.integers(1, 64))
+@pytest.mark.filterwarnings("ignore:num_workers")
+def test_a_number_of_workers_is_taken_as_it_is_or_refused(num_envs, workers):
+    options = Options(num_workers=workers)
+    if num_envs % workers == 0:
+        assert sizes.count_workers(options, num_envs) == workers
+    else:
+        with pytest.raises(APIUsageError, match="the nearest is"):
+            sizes.count_workers(options, num_envs)

@@ -1,0 +1,51 @@
+"""One seed gives one rollout, bit for bit, whatever the backend and the number of workers."""
+
+from __future__ import annotations
+
+import pytest
+from environments import CountingEnv
+from rollouts import digest, make_quietly, rollout
+
+from pufferlib import ocean, vector
+
+GOLDEN = {"puffer_squared": "e15abeef6ad60838"}  # of environments that compute in integers, the same on every machine
+
+VARIANTS = [
+    {"backend": "Serial", "batch_size": 1},
+    *({"backend": "Native", "num_workers": threads} for threads in (1, 2, 3, 7)),
+    {"backend": "Native", "num_workers": 2, "batch_size": 2},
+    {"backend": "Multiprocessing", "num_workers": 1},
+    {"backend": "Multiprocessing", "num_workers": 2, "batch_size": 1},
+]
+
+
+@pytest.mark.parametrize("name", ocean.names())
+def test_every_backend_gives_the_same_rollout_of_an_ocean_environment(name):
+    def run(**options):
+        sizes = {"env_kwargs": {"num_envs": 131}, "num_envs": 2, "seed": 3}
+        return digest(rollout(make_quietly(ocean.env_class(name), **sizes, **options), steps=256))
+
+    reference = run(backend="Serial")
+    assert GOLDEN.get(name, reference) == reference
+    assert [run(**variant) for variant in VARIANTS] == [reference] * len(VARIANTS)
+
+
+@pytest.mark.parametrize("zero_copy", [True, False])
+def test_processes_give_the_serial_rollout_of_a_python_environment(zero_copy):
+    def run(**options):
+        return digest(rollout(vector.make(CountingEnv, num_envs=4, seed=5, **options), steps=64))
+
+    reference = run(backend="Serial")
+    assert run(backend="Multiprocessing", num_workers=2, batch_size=2, zero_copy=zero_copy) == reference
+
+
+def test_another_seed_gives_another_rollout():
+    squared = ocean.env_class("puffer_squared")
+    digests = {digest(rollout(vector.make(squared, seed=seed, backend="Serial"), steps=8)) for seed in range(4)}
+    assert len(digests) == 4
+
+
+def test_environments_of_one_vector_differ():
+    history = rollout(vector.make(CountingEnv, num_envs=4, seed=5, backend="Serial"), steps=2)
+    noise = history[0][0][:, 3]
+    assert len(set(noise.tolist())) == len(noise)
