@@ -76,7 +76,9 @@ PUFFER_FN void c_reset(Cartpole* env) {
 // Newtons, positive to the right.
 PUFFER_FN float cartpole_force(const Cartpole* env) {
     if (env->is_continuous) return CARTPOLE_FORCE * clampf(((const float*)env->actions)[0], -1.0f, 1.0f);
-    return ((const int32_t*)env->actions)[0] > 0 ? CARTPOLE_FORCE : -CARTPOLE_FORCE;
+    int is_right = ((const int32_t*)env->actions)[0] > 0;
+    // Arithmetic, because a branch on what the policy samples would be guessed wrong half the time.
+    return CARTPOLE_FORCE * (float)(2 * is_right - 1);
 }
 
 // One Euler step of the equations of motion (Barto, Sutton and Anderson 1983; corrected by Florian 2007, eq. 23, 24).
