@@ -172,7 +172,8 @@ class Collector:
             return None
         last = slice(self.rollout.segments - self.vecenv.num_agents, None)
         return {
-            "environments": [torch.frombuffer(bytearray(env), dtype=torch.uint8) for env in environments["envs"]],
+            "environments": [as_tensor(env) for env in environments["envs"]],
+            "arrays": {name: as_tensor(array) for name, array in environments["arrays"].items()},
             "order": environments["order"],
             "held": [np.arange(self.vecenv.num_agents)[rows].tolist() for rows in self._held],
             "columns": {name: getattr(self.rollout, name)[last, -1].clone() for name in CARRIED},
@@ -183,8 +184,9 @@ class Collector:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Puts back what `state_dict` returned."""
-        snapshots = [snapshot.numpy().tobytes() for snapshot in state["environments"]]
-        self.vecenv.restore({"envs": snapshots, "order": state["order"]})
+        envs = [env.numpy().tobytes() for env in state["environments"]]
+        arrays = {name: array.numpy().tobytes() for name, array in state["arrays"].items()}
+        self.vecenv.restore({"envs": envs, "order": state["order"], "arrays": arrays})
         self._held = deque(as_slice(np.array(rows)) for rows in state["held"])
         last = slice(self.rollout.segments - self.vecenv.num_agents, None)
         for name, column in state["columns"].items():
@@ -201,3 +203,7 @@ def as_slice(rows: np.ndarray) -> Rows:
         return slice(int(rows[0]), int(rows[-1]) + 1)
     return rows
 
+
+def as_tensor(content: bytes) -> Tensor:
+    """Bytes in a form that a checkpoint holds without pickling objects."""
+    return torch.frombuffer(bytearray(content), dtype=torch.uint8)

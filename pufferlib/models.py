@@ -104,7 +104,10 @@ class Default(nn.Module):
         gain = 1.0 if activation == "none" else math.sqrt(2.0)
         layers: list[nn.Module] = []
         for index in range(num_layers):
-            layers += [orthogonal_linear(hidden_size if index else inputs, hidden_size, gain), ACTIVATIONS[activation]()]
+            layers += [
+                orthogonal_linear(hidden_size if index else inputs, hidden_size, gain),
+                ACTIVATIONS[activation](),
+            ]
         self.encoder = nn.Sequential(*layers)
         self.head = ActionHead(hidden_size, env.single_action_space)
         self._observation_dims = len(env.single_observation_space.shape)
@@ -229,9 +232,7 @@ class MinGRUWrapper(nn.Module):
         num_layers: units stacked, at least 1.
     """
 
-    def __init__(
-        self, env: Any, policy: nn.Module, input_size: int = 128, hidden_size: int = 128, num_layers: int = 1
-    ):
+    def __init__(self, env: Any, policy: nn.Module, input_size: int = 128, hidden_size: int = 128, num_layers: int = 1):
         super().__init__()
         _check_sizes(policy, input_size, hidden_size)
         if input_size != hidden_size:
@@ -269,4 +270,3 @@ def _check_sizes(policy: nn.Module, input_size: int, hidden_size: int) -> None:
             f"rnn.input_size and rnn.hidden_size must equal policy.hidden_size {encoded}, "
             f"got {input_size} and {hidden_size}"
         )
-

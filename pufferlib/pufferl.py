@@ -6,8 +6,14 @@ steps the environments, losses.py has the formulas, this file puts them in order
 
 from __future__ import annotations
 
+if __name__ == "__main__":  # before the imports below, so that help and usage errors do not wait for torch
+    import sys
+
+    from pufferlib.cli import main
+
+    sys.exit(main())
+
 import math
-import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -97,7 +103,7 @@ class PuffeRL:
 
         self.global_step = 0
         self.epoch = 0
-        self.total_epochs = math.ceil(self.config.total_timesteps / self.config.batch_size)
+        self.total_epochs = self.config.total_epochs
         self._minibatches_due = 0.0
         self._has_rollout = False
         self._rollout_is_full = True  # no agent was absent
@@ -112,7 +118,7 @@ class PuffeRL:
         self._logged_step = 0
 
     def _allocate_rollout(self) -> Rollout:
-        segments = self.config.batch_size // self.config.bptt_horizon
+        segments = self.config.segments
         return Rollout.allocate(
             self.vecenv.single_observation_space,
             self.vecenv.single_action_space,
@@ -155,7 +161,7 @@ class PuffeRL:
         self._has_rollout = False
         set_learning_rate(self._optimizer, self.learning_rate)
 
-        self._minibatches_due += self.config.update_epochs * self.config.batch_size / self.config.minibatch_size
+        self._minibatches_due += self.config.minibatches_per_epoch
         metrics = []
         while self._minibatches_due >= 1.0:
             self._minibatches_due -= 1.0
@@ -176,7 +182,7 @@ class PuffeRL:
         with self.profile.phase("advantage"):
             advantages = self._compute_advantages()
             probabilities = losses.segment_probabilities(advantages * rollout.masks[:, :-1], config.prio_alpha)
-            count = config.minibatch_size // config.bptt_horizon
+            count = config.minibatch_segments
             rows = torch.multinomial(probabilities, count, generator=self._generator)
             progress = min(self.epoch / self.total_epochs, 1.0)
             beta = config.prio_beta0 + (1.0 - config.prio_beta0) * config.prio_alpha * progress
@@ -382,7 +388,9 @@ class PuffeRL:
         folder = Path(folder)
         state = checkpoint.load(folder / checkpoint.TRAINER_STATE)
         if not isinstance(state, dict) or "collector" not in state:
-            raise CheckpointError(f"{folder / checkpoint.TRAINER_STATE} does not hold a trainer's state; pass a run folder")
+            raise CheckpointError(
+                f"{folder / checkpoint.TRAINER_STATE} does not hold a trainer's state; pass a run folder"
+            )
         model = folder / state["model"]
         checkpoint.load_policy_weights(self.policy, model)
         try:
@@ -495,9 +503,3 @@ def _run(trainer: PuffeRL) -> list[dict[str, float]]:
     if stop.requested:
         raise KeyboardInterrupt
     return [log for log in logs if log["agent_steps"] >= 0.2 * trainer.config.total_timesteps]
-
-
-if __name__ == "__main__":
-    from pufferlib.cli import main
-
-    sys.exit(main())
