@@ -114,6 +114,4 @@ def resolve_run(data_dir: str | Path, env_name: str, run: str) -> Path:
     for folder in (Path(run), Path(data_dir) / run, Path(data_dir) / f"{env_name}_{run}"):
         if (folder / TRAINER_STATE).exists():
             return folder
-    raise CheckpointError(
-        f"there is no run {run!r} of {env_name} with a {TRAINER_STATE}; pass a run folder or 'latest'"
-    )
+    raise CheckpointError(f"there is no run {run!r} of {env_name} with a checkpoint; pass a run folder or 'latest'")

@@ -134,8 +134,20 @@ def _run_for_environment(name: str, rest: list[str]) -> None:
     env_name, options_class = rest[0], _options_class(name)
     args = load_config(env_name)
     options = {option: setting.default for option, setting in options_class.settings().items()}
-    flags.apply(flags.FlagTable(options_class, env_name).parse(rest[1:]), args, options)
+    found = flags.FlagTable(options_class, env_name).parse(rest[1:])
+    flags.apply(found, args, options)
+    if args["resume"] is not None:
+        args = _resumed_settings(env_name, args)
+        flags.apply([pair for pair in found if pair[0].name != "resume"], args, options)
     VERBS[name].run(env_name, args, **options)
+
+
+def _resumed_settings(env_name: str, args: dict[str, Any]) -> dict[str, Any]:
+    """The settings of the run that `args` asks to resume: what it was started with, not what the inis say today."""
+    from pufferlib import checkpoint, run
+
+    folder = checkpoint.resolve_run(args["train"]["data_dir"], env_name, args["resume"])
+    return {**run.saved_settings(folder), "resume": str(folder)}
 
 
 def _options_class(name: str) -> Any:

@@ -352,7 +352,9 @@ class PuffeRL:
     # ------------------------------------------------------------------------------------------------ what outlives it
 
     def save_checkpoint(self) -> str:
-        """Writes the weights, then everything else that a resume needs; a kill at any instant leaves the last one whole.
+        """Writes the weights, then everything else that a resume needs.
+
+        A kill at any instant leaves the checkpoint before it whole.
 
         Returns:
             The path of the weights, `<run folder>/model_<env>_<epoch>.pt`.
@@ -386,11 +388,10 @@ class PuffeRL:
             CheckpointError: if there is no checkpoint, it is damaged, or it was made with other settings.
         """
         folder = Path(folder)
-        state = checkpoint.load(folder / checkpoint.TRAINER_STATE)
+        path = folder / checkpoint.TRAINER_STATE
+        state = checkpoint.load(path)
         if not isinstance(state, dict) or "collector" not in state:
-            raise CheckpointError(
-                f"{folder / checkpoint.TRAINER_STATE} does not hold a trainer's state; pass a run folder"
-            )
+            raise CheckpointError(f"{path} does not hold a trainer's state; pass a run folder")
         model = folder / state["model"]
         checkpoint.load_policy_weights(self.policy, model)
         try:

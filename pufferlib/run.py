@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from pufferlib import checkpoint
+from pufferlib.errors import CheckpointError
 
 CONFIG_FILE = "config.json"
 
@@ -31,6 +32,19 @@ def write_description(folder: Path, description: dict[str, Any]) -> None:
     """Writes `config.json` into the run's folder."""
     text = json.dumps(description, indent=2, default=str) + "\n"
     checkpoint.write_atomically(folder / CONFIG_FILE, lambda file: file.write(text.encode()))
+
+
+def saved_settings(folder: Path) -> dict[str, Any]:
+    """The settings that the run in `folder` was started with.
+
+    Raises:
+        CheckpointError: if its `config.json` is missing or damaged.
+    """
+    path = folder / CONFIG_FILE
+    try:
+        return json.loads(path.read_text())["settings"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise CheckpointError(f"{path} must hold the settings of the run, found none that can be read") from error
 
 
 def _git_commit() -> str | None:
