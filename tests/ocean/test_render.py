@@ -59,7 +59,7 @@ def test_an_environment_is_drawn_without_being_changed(name):
         """
 def rollout(is_drawn):
     env, frames, written = make(sys.argv[1]), [], []
-    for _ in range(7):
+    for _ in range(4):
         frames += [env.render()] if is_drawn else []
         step(env)
         written.append(env.observations.tobytes() + env.rewards.tobytes())

@@ -1,0 +1,218 @@
+"""Every environment header is C11, C++17 and CUDA, touches nothing but its struct, and steps clean under sanitizers."""
+
+import ctypes
+import functools
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from game import Game
+
+from pufferlib import ocean
+
+ROOT = Path(__file__).parents[2]
+INCLUDE = ROOT / "ocean" / "include"
+HEADERS = {folder.name: folder / f"{folder.name}.h" for folder in sorted((ROOT / "ocean").iterdir())}
+HEADERS = {name: path for name, path in HEADERS.items() if path.exists()}
+WARNINGS = ["-Wall", "-Wextra", "-Wno-unused-parameter", "-Werror"]
+FLOAT_WARNINGS = ["-Wdouble-promotion", "-Wunsuffixed-float-constants"]  # doubles are slow on a GPU
+STANDARD_HEADERS = {"<math.h>", "<stdbool.h>", "<stdint.h>", "<string.h>"}
+MEMORY_FUNCTIONS = {"memcpy", "memmove", "memset", "memcmp"}
+MATH = """
+    sin cos tan asin acos atan atan2 sinh cosh tanh exp exp2 expm1 log log2 log10 log1p pow sqrt cbrt hypot
+    floor ceil round rint nearbyint trunc lround lrint fabs fmod remainder fmin fmax fma copysign ldexp
+"""
+FLOAT_MATH = {f"{function}f" for function in MATH.split()}
+SNAPSHOT_HEADER_BYTES = 104  # SnapshotHeader in puffer_snapshot.h
+
+
+@functools.cache
+def is_gcc() -> bool:
+    if shutil.which("gcc") is None or shutil.which("g++") is None or shutil.which("nm") is None:
+        return False
+    return "Free Software Foundation" in subprocess.check_output(["gcc", "--version"], text=True)
+
+
+@functools.cache
+def has_sanitizer(name: str) -> bool:
+    """Whether a program with this sanitizer links and runs here."""
+    if not is_gcc():
+        return False
+    program = Path("/dev/shm" if Path("/dev/shm").is_dir() else "/tmp") / f"puffer_sanitizer_probe_{name}"
+    command = ["gcc", f"-fsanitize={name}", "-x", "c", "-", "-o", str(program)]
+    try:
+        built = subprocess.run(command, input="int main(void) { return 0; }", text=True, capture_output=True)
+        return built.returncode == 0 and subprocess.run([program], capture_output=True).returncode == 0
+    finally:
+        program.unlink(missing_ok=True)
+
+
+needs_gcc = pytest.mark.skipif(not is_gcc(), reason="needs GCC and nm")
+every_header = pytest.mark.parametrize("name", HEADERS)
+
+
+def check(command, **kwargs):
+    done = subprocess.run([str(part) for part in command], capture_output=True, text=True, timeout=300, **kwargs)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def source_with(name, tmp_path, suffix, body=""):
+    source = tmp_path / f"{name}{suffix}"
+    source.write_text(f'#include "{HEADERS[name]}"\n{body}')
+    return source
+
+
+def struct_name(name):
+    return re.search(r"^typedef (\w+) Env;", (HEADERS[name].parent / "binding.c").read_text(), re.MULTILINE)[1]
+
+
+def shared_name(name):
+    found = re.search(r"^typedef (\w+) Shared;", (HEADERS[name].parent / "binding.c").read_text(), re.MULTILINE)
+    return found and found[1]
+
+
+@needs_gcc
+@every_header
+def test_a_header_is_clean_c11_without_doubles(name, tmp_path):
+    source = source_with(name, tmp_path, ".c", "void step(void* env) { c_step(env); }\n")
+    flags = ["-std=c11", "-pedantic-errors", "-O2", *WARNINGS, *FLOAT_WARNINGS]
+    check(["gcc", *flags, "-I", INCLUDE, "-c", source, "-o", tmp_path / "out.o"])
+
+
+@needs_gcc
+@every_header
+def test_a_header_is_clean_cpp17(name, tmp_path):
+    env = struct_name(name)
+    source = source_with(name, tmp_path, ".cpp", f"void step({env}* env) {{ c_reset(env); c_step(env); }}\n")
+    check(["g++", "-std=c++17", "-O2", *WARNINGS, "-I", INCLUDE, "-c", source, "-o", tmp_path / "out.o"])
+
+
+@pytest.mark.skipif(shutil.which("nvcc") is None, reason="needs nvcc; no GPU is needed")
+@every_header
+def test_a_header_is_cuda_device_code(name, tmp_path):
+    env = struct_name(name)
+    kernel = f"""
+__global__ void step({env}* envs, int count) {{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= count) return;
+    envs[i].rng = rng_seed(0, i);
+    if (c_layout(&envs[i]).num_agents > 0) c_reset(&envs[i]);
+    c_step(&envs[i]);
+}}
+"""
+    source = source_with(name, tmp_path, ".cu", kernel)
+    # 177: a function that is not called; headers have those
+    flags = ["-std=c++17", "-Werror", "all-warnings", "-diag-suppress", "177", "-ptx"]
+    check(["nvcc", *flags, "-I", INCLUDE, source, "-o", tmp_path / "out.ptx"])
+    assert ".entry" in (tmp_path / "out.ptx").read_text()
+
+
+@needs_gcc
+@every_header
+def test_a_header_has_no_state_and_calls_nothing_but_math_and_memory(name, tmp_path):
+    """Read from the symbols of an object file in which every function and every static was kept."""
+    source = source_with(name, tmp_path, ".c")
+    flags = ["-std=c11", "-O0", "-fkeep-inline-functions", "-fno-toplevel-reorder", "-fno-stack-protector"]
+    check(["gcc", *flags, "-I", INCLUDE, "-c", source, "-o", tmp_path / "out.o"])
+    symbols = [line.split()[-2:] for line in check(["nm", tmp_path / "out.o"]).splitlines()]
+    assert ["t", "c_step"] in symbols
+    assert [symbol for kind, symbol in symbols if kind in "bBdDcCsS"] == [], "mutable state outside the struct"
+    called = {symbol for kind, symbol in symbols if kind == "U"} - {"_GLOBAL_OFFSET_TABLE_"}
+    assert called - MEMORY_FUNCTIONS - FLOAT_MATH == set()
+
+
+@every_header
+def test_a_header_includes_and_declares_only_what_it_may(name):
+    text = HEADERS[name].read_text()
+    assert "#pragma once" in text
+    included = set(re.findall(r"^\s*#\s*include\s+(\S+)", text, re.MULTILINE)) - STANDARD_HEADERS - {'"puffer_env.h"'}
+    for header in included:  # tables in a file of their own
+        assert (HEADERS[name].parent / header.strip('"')).exists(), f"{name}.h must not include {header}"
+    for number, line in enumerate(text.splitlines(), 1):
+        assert not re.match(r"\s*(static|extern|inline)\b", line), f"{name}.h:{number}: use PUFFER_FN or PUFFER_TABLE"
+
+
+def test_the_scan_finds_what_it_looks_for(tmp_path, monkeypatch):
+    """The tests above must fail on a header that breaks the rules."""
+    folder = tmp_path / "sinner"
+    folder.mkdir()
+    sins = {
+        "static int counter;\nPUFFER_FN void c_step(int* env) { *env = ++counter; }": True,
+        "PUFFER_FN void c_step(int* env) { static int calls = 1; *env = calls++; }": True,
+        "#include <stdlib.h>\nPUFFER_FN void c_step(int* env) { *env = rand(); }": True,
+        '#include <stdio.h>\nPUFFER_FN void c_step(int* env) { printf("%d", *env); }': True,
+        "PUFFER_FN void c_step(int* env) { *env = (int)sin((double)*env); }": True,
+        "PUFFER_TABLE int TABLE[2] = {1, 2};\nPUFFER_FN void c_step(int* env) { *env = TABLE[*env & 1]; }": False,
+        "PUFFER_FN void c_step(float* env) { *env = sinf(*env); }": False,
+    }
+    monkeypatch.setitem(HEADERS, "sinner", folder / "sinner.h")
+    if not is_gcc():
+        pytest.skip("needs GCC and nm")
+    for body, is_sin in sins.items():
+        HEADERS["sinner"].write_text(f'#pragma once\n#include "puffer_env.h"\n{body}\n')
+        if is_sin:
+            with pytest.raises(AssertionError):
+                test_a_header_has_no_state_and_calls_nothing_but_math_and_memory("sinner", tmp_path)
+        else:
+            test_a_header_has_no_state_and_calls_nothing_but_math_and_memory("sinner", tmp_path)
+
+
+class Driver:
+    """tests/c/drive_env.c built for one environment with some sanitizers."""
+
+    def __init__(self, name, tmp_path, sanitizers):
+        self.program = tmp_path / "drive"
+        shared = shared_name(name)
+        defines = [f"-DENV={struct_name(name)}", *([f"-DSHARED={shared}"] if shared else [])]
+        flags = ["-std=gnu11", "-g", "-O1", "-fno-sanitize-recover=all", f"-fsanitize={sanitizers}", *WARNINGS]
+        source = ROOT / "tests" / "c" / "drive_env.c"
+        check(
+            ["gcc", *flags, *defines, "-I", INCLUDE, "-include", HEADERS[name], source, "-o", self.program]
+            + ["-pthread", "-lm"]
+        )
+        env_bytes, shared_bytes = map(int, check([self.program, "sizes"]).split())
+        game = Game(ocean.PREFIX + name)
+        self.files = tmp_path / "struct", tmp_path / "shared"
+        self.files[0].write_bytes(configured_struct(game)[:env_bytes])
+        self.files[1].write_bytes(shared_state(game, shared_bytes))
+
+    def hash(self, envs, threads, steps):
+        return check([self.program, *self.files, envs, threads, steps])
+
+
+def configured_struct(game):
+    """The bytes of one environment's struct (and more), borrowed pointers zero."""
+    single = game.single()
+    game.binding.env_reset(single)
+    return game.binding.env_get(single)[SNAPSHOT_HEADER_BYTES:]
+
+
+def shared_state(game, size):
+    if size == 0:
+        return b""
+    get_pointer = ctypes.pythonapi.PyCapsule_GetPointer
+    get_pointer.restype, get_pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    return ctypes.string_at(get_pointer(game.shared, f"pufferlib.ocean.{game.name}.shared".encode()), size)
+
+
+linux_only = pytest.mark.skipif(sys.platform != "linux", reason="the sanitizers are GCC's on Linux")
+
+
+@linux_only
+@pytest.mark.skipif(not (has_sanitizer("address") and has_sanitizer("undefined")), reason="GCC has no ASan or UBSan")
+@every_header
+def test_random_steps_are_clean_under_asan_and_ubsan(name, tmp_path):
+    driver = Driver(name, tmp_path, "address,undefined,float-cast-overflow")
+    assert driver.hash(envs=4, threads=1, steps=2500) != driver.hash(envs=4, threads=1, steps=2499)
+
+
+@linux_only
+@pytest.mark.skipif(not has_sanitizer("thread"), reason="GCC has no TSan")
+@every_header
+def test_two_threads_over_disjoint_environments_are_clean_under_tsan(name, tmp_path):
+    driver = Driver(name, tmp_path, "thread")
+    assert driver.hash(envs=7, threads=2, steps=500) == driver.hash(envs=7, threads=1, steps=500)
