@@ -7,7 +7,6 @@ no torch, and changes nothing in the program that imports it.
 from __future__ import annotations
 
 import importlib
-import importlib.util
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -28,11 +27,6 @@ _HOMES = {
 }
 
 __all__ = ["APIUsageError", "Buffers", "NoLogger", "PuffeRL", "PufferEnv", "PufferError", "__version__"]
-
-
-# setup.py maps ocean/, vector/ and extensions/ into this package, so a bare checkout is only half of it.
-if importlib.util.find_spec("pufferlib.ocean") is None:
-    raise ImportError(f"pufferlib in {__path__[0]} is not installed; run `pip install -e .` in the folder above it")
 
 
 def __getattr__(name: str) -> Any:

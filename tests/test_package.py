@@ -55,16 +55,6 @@ def test_an_unknown_name_is_an_attribute_error():
         from pufferlib import no_such_name  # noqa: F401
 
 
-def test_a_checkout_that_is_not_installed_says_what_to_do(tmp_path):
-    """-S and -I keep the installed package, and what is installed beside it, out of sight."""
-    shutil.copytree(ROOT / "pufferlib", tmp_path / "pufferlib", ignore=BUILD_PRODUCTS)
-    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import pufferlib"
-    done = run(sys.executable, "-S", "-I", "-c", code)
-    assert done.returncode == 1
-    expected = f"pufferlib in {tmp_path / 'pufferlib'} is not installed; run `pip install -e .` in the folder above it"
-    assert done.stderr.strip().splitlines()[-1] == f"ImportError: {expected}"
-
-
 def test_the_version_is_written_once():
     version = re.search(r'^version = "(.+)"$', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)[1]
     assert pufferlib.__version__ == version
