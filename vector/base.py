@@ -337,7 +337,7 @@ def _copy_actions(target: np.ndarray, actions: Any) -> None:
     actions = np.asarray(actions)
     if actions.shape != target.shape:
         raise APIUsageError(f"actions must have shape {target.shape}, got {actions.shape}; pass one row per agent")
-    if not np.can_cast(actions.dtype, target.dtype, "same_kind"):
+    if actions.dtype != target.dtype and not np.can_cast(actions.dtype, target.dtype, "same_kind"):
         kind = "integers" if target.dtype.kind == "i" else "numbers"
         raise APIUsageError(f"actions must be {kind} that fit {target.dtype}, got {actions.dtype}; convert them first")
     target[...] = actions

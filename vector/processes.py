@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle
 import selectors
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
 
 import cloudpickle
@@ -92,16 +93,27 @@ class Multiprocessing(Vector):
         Raises:
             WorkerError: if a worker raised or died.
         """
-        replies: dict[WorkerHandle, Any] = {}
-        for key, _ in self._selector.select():
-            worker = key.data
-            if worker in replies:
-                continue
-            if key.fileobj is not worker.connection and not worker.connection.poll():
-                self._raise_end(worker)
-            replies[worker] = self._reply(worker)
-        self._num_running -= len(replies)
-        return list(replies.items())
+        events = self._selector.select()
+        with self._undivided():
+            replies: dict[WorkerHandle, Any] = {}
+            for key, _ in events:
+                worker = key.data
+                if worker in replies:
+                    continue
+                if key.fileobj is not worker.connection and not worker.connection.poll():
+                    self._raise_end(worker)
+                replies[worker] = self._reply(worker)
+            self._num_running -= len(replies)
+            return list(replies.items())
+
+    @contextlib.contextmanager
+    def _undivided(self) -> Iterator[None]:
+        """Closes the vector if Ctrl-C cuts an exchange in two: a later call would wait forever for the other half."""
+        try:
+            yield
+        except BaseException:
+            self.close()
+            raise
 
     def _reply(self, worker: WorkerHandle) -> Any:
         try:
@@ -135,14 +147,16 @@ class Multiprocessing(Vector):
 
     @override
     def _start_reset(self, seeds: list[int | None]) -> None:
-        for worker in self._workers:
-            self._command(worker, Command.RESET, seeds[worker.envs.start : worker.envs.stop])
+        with self._undivided():
+            for worker in self._workers:
+                self._command(worker, Command.RESET, seeds[worker.envs.start : worker.envs.stop])
 
     @override
     def _start(self, batch: Batch) -> None:
         self._batches.release(batch)
-        for worker in self._workers_of(batch):
-            self._command(worker, Command.STEP)
+        with self._undivided():
+            for worker in self._workers_of(batch):
+                self._command(worker, Command.STEP)
 
     @override
     def _finish(self) -> tuple[Batch, list[dict]]:
