@@ -21,7 +21,7 @@ from pufferlib.vector.batching import FixedBatches, MixedBatches
 from pufferlib.vector.group import EnvFacts
 from pufferlib.vector.launch import WorkerHandle, check_context, end_workers
 from pufferlib.vector.recipe import Options, Recipe
-from pufferlib.vector.sizes import count_batch, count_workers
+from pufferlib.vector.sizes import count_batch, count_workers, warn_above_cores
 from pufferlib.vector.worker import Command, Reply, Task
 
 
@@ -40,6 +40,7 @@ class Multiprocessing(Vector):
         """Starts the workers and waits until they have made their environments; see `pufferlib.vector.make`."""
         check_context(options.context)
         num_workers = count_workers(options, recipe.num_envs)
+        warn_above_cores(num_workers)
         super().__init__(recipe, driver, num_workers, count_batch(options, recipe.num_envs, recipe.num_envs))
         self.driver_env = driver
         facts = EnvFacts(driver)
