@@ -52,7 +52,7 @@ class Multiprocessing(Vector):
         batches = FixedBatches if options.zero_copy else MixedBatches
         self._batches = batches(self._buffers, self.num_envs, self.batch_size, envs_per_worker)
         self._envs_per_worker = envs_per_worker
-        self._num_running = 0
+        self._num_awaited = 0
         self._infos: list[list[dict]] = [[] for _ in range(num_workers)]
         self._selector = selectors.DefaultSelector()
         self._workers: list[WorkerHandle] = []
@@ -79,7 +79,7 @@ class Multiprocessing(Vector):
     # --------------------------------------------------------------------------------------------------- messages
 
     def _send_bytes(self, worker: WorkerHandle, message: bytes) -> None:
-        self._num_running += 1
+        self._num_awaited += 1
         try:
             worker.connection.send_bytes(message)
         except OSError:
@@ -104,7 +104,7 @@ class Multiprocessing(Vector):
                 if key.fileobj is not worker.connection and not worker.connection.poll():
                     self._raise_end(worker)
                 replies[worker] = self._reply(worker)
-            self._num_running -= len(replies)
+            self._num_awaited -= len(replies)
             return list(replies.items())
 
     @contextlib.contextmanager
@@ -134,7 +134,7 @@ class Multiprocessing(Vector):
     def _gather_replies(self) -> list[Any]:
         """Waits for all that run; returns what each worker answered."""
         contents: list[Any] = [None] * self.num_workers
-        while self._num_running > 0:
+        while self._num_awaited > 0:
             for worker, content in self._wait():
                 contents[worker.index] = content
         return contents
