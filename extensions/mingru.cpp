@@ -14,7 +14,7 @@
 
 // A portable build chooses the instruction set when it is loaded; one for this very machine is told to use all of its
 // vector width, which GCC thinks too costly for short loops.
-#if defined(__x86_64__) && defined(__gnu_linux__) && !defined(__AVX2__)
+#if defined(__x86_64__) && defined(__gnu_linux__) && !defined(__clang__) && !defined(__AVX2__)
 #define ALL_LANES_AT_ONCE __attribute__((target_clones("arch=skylake-avx512", "arch=haswell", "default")))
 #elif defined(__AVX512F__) && !defined(__clang__)
 #define ALL_LANES_AT_ONCE __attribute__((target("prefer-vector-width=512")))

@@ -197,7 +197,7 @@ _OPERATORS = {  # name: (signature, kernel, fake)
 
 _library = torch.library.Library("pufferlib", "FRAGMENT")
 for _name, (_signature, _kernel, _fake) in _OPERATORS.items():
-    _library.define(_name + _signature, tags=(torch.Tag.pt2_compliant_tag, torch.Tag.needs_contiguous_strides))
+    _library.define(_name + _signature, tags=torch.Tag.pt2_compliant_tag)
     _library.impl(_name, _kernel, "CPU")
     if torch.version.cuda is not None:
         _library.impl(_name, _kernel, "CUDA")
