@@ -35,7 +35,7 @@ State = dict[str, Tensor]
 ACTIVATIONS = {"gelu": nn.GELU, "relu": nn.ReLU, "tanh": nn.Tanh, "none": nn.Identity}
 
 
-def orthogonal_linear(inputs: int, outputs: int, gain: float = 1.0, bias: bool = False) -> nn.Linear:
+def orthogonal_linear(inputs: int, outputs: int, gain: float = 1.0, bias: bool = True) -> nn.Linear:
     """A linear layer with orthogonal weights times `gain` and, where there is one, a zero bias."""
     layer = nn.Linear(inputs, outputs, bias=bias)
     nn.init.orthogonal_(layer.weight, gain)
@@ -55,7 +55,7 @@ class ActionHead(nn.Module):
         self.sizes, self.is_continuous = _action_sizes(action_space)
         self.is_joint = not isinstance(action_space, Discrete)
         num_logits = sum(self.sizes)
-        self.linear = nn.Linear(hidden_size, num_logits + 1, bias=False)
+        self.linear = orthogonal_linear(hidden_size, num_logits + 1)
         nn.init.orthogonal_(self.linear.weight[:num_logits], 0.01)
         nn.init.orthogonal_(self.linear.weight[num_logits:], 1.0)
         if self.is_continuous:
@@ -239,7 +239,7 @@ class MinGRUWrapper(nn.Module):
             raise APIUsageError(f"MinGRU needs rnn.input_size equal to rnn.hidden_size {hidden_size}, got {input_size}")
         self.policy = policy
         self.hidden_size = hidden_size
-        self.layers = nn.ModuleList(orthogonal_linear(hidden_size, 3 * hidden_size) for _ in range(num_layers))
+        self.layers = nn.ModuleList(orthogonal_linear(hidden_size, 3 * hidden_size, bias=False) for _ in range(num_layers))
         self._names = [f"mingru_{index}" for index in range(num_layers)]
 
     def initial_state(self, batch: int, device: torch.device | str = "cpu") -> State:
