@@ -1,7 +1,7 @@
 .PHONY: build test lint format bench clean
 
 PYTHON ?= python
-C_FILES = $(shell find ocean vector extensions tests bench -name '*.[ch]' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh')
+C_FILES = $(shell git ls-files -co --exclude-standard '*.c' '*.h' '*.cpp' '*.cu' '*.cuh')
 
 build:
 	$(PYTHON) setup.py -q build_ext --inplace

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import zipfile
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -89,27 +90,37 @@ def tree(tmp_path_factory):
     return copy
 
 
-def build_environment(**variables):
+def setup(folder, *command, **variables):
+    """Runs setup.py with none of this project's variables but those given; returns what it printed."""
     clean = {key: value for key, value in os.environ.items() if not key.startswith("PUFFER_")}
-    return clean | {"PUFFER_CUDA": "0"} | variables
+    environment = clean | {"PUFFER_CUDA": "0"} | variables
+    done = run(sys.executable, "setup.py", *command, cwd=folder, env=environment)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@dataclass
+class Built:
+    """What came out of an sdist: its folder with the build in it, the wheel, and the log of the compiler."""
+
+    folder: Path
+    wheel: Path
+    log: str
 
 
 @pytest.fixture(scope="module")
-def wheel(tree, tmp_path_factory):
-    """A portable wheel, built from an sdist."""
+def built(tree, tmp_path_factory):
+    """A portable wheel, built from an sdist: what the sdist lacks is missed here."""
     out = tmp_path_factory.mktemp("dist")
-    code = f"from setuptools import build_meta; build_meta.build_sdist({str(out)!r})"
-    done = run(sys.executable, "-c", code, cwd=tree, env=build_environment())
-    assert done.returncode == 0, done.stderr
-    sdist = next(out.glob("*.tar.gz"))
-    command = [sys.executable, "-m", "pip", "wheel", "-v", "--no-deps", "--no-build-isolation", "--no-cache-dir"]
-    done = run(*command, "-w", out, sdist, env=build_environment(PUFFER_PORTABLE="1", PUFFER_WERROR="1"))
-    assert done.returncode == 0, done.stdout + done.stderr
-    return next(out.glob("*.whl")), done.stdout + done.stderr
+    setup(tree, "-q", "sdist", "-d", out)
+    shutil.unpack_archive(next(out.glob("*.tar.gz")), out)
+    folder = next(path for path in out.iterdir() if path.is_dir())
+    log = setup(folder, "bdist_wheel", "-d", out, PUFFER_PORTABLE="1", PUFFER_WERROR="1")
+    return Built(folder, next(out.glob("*.whl")), log)
 
 
-def test_a_wheel_holds_all_that_is_read_at_run_time(wheel, tree):
-    names = set(zipfile.ZipFile(wheel[0]).namelist())
+def test_a_wheel_holds_all_that_is_read_at_run_time(built, tree):
+    names = set(zipfile.ZipFile(built.wheel).namelist())
     kept = {".py", ".ini", ".h", ".cu", ".md", ".typed"}
     for folder in ("pufferlib", *MAPPED):
         for path in (tree / folder).rglob("*"):
@@ -125,13 +136,13 @@ def test_a_wheel_holds_all_that_is_read_at_run_time(wheel, tree):
     assert not [name for name in names if name.endswith((".c", ".cpp", ".pyx")) or name.startswith("tests/")]
 
 
-def test_a_portable_build_asks_for_no_special_machine(wheel):
-    assert "-std=c11" in wheel[1]
-    assert "-march=native" not in wheel[1]
+def test_a_portable_build_asks_for_no_special_machine(built):
+    assert "-std=c11" in built.log
+    assert "-march=native" not in built.log
 
 
-def test_a_wheel_works_where_it_is_unpacked(wheel, tmp_path):
-    zipfile.ZipFile(wheel[0]).extractall(tmp_path)
+def test_a_wheel_works_where_it_is_unpacked(built, tmp_path):
+    zipfile.ZipFile(built.wheel).extractall(tmp_path)
     code = f"""
 import sys
 sys.path.insert(0, {str(tmp_path)!r})
@@ -147,19 +158,18 @@ env.step(env.actions)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
-def test_only_what_changed_is_rebuilt(tree):
-    def build():
-        done = run(sys.executable, "setup.py", "build_ext", "--inplace", cwd=tree, env=build_environment())
-        assert done.returncode == 0, done.stdout + done.stderr
-        modules = {path.relative_to(tree).as_posix().split(".")[0]: path for path in tree.rglob("*.so")}
-        return {module: path.stat().st_mtime_ns for module, path in modules.items()}, done.stdout
+def test_only_what_changed_is_rebuilt(built):
+    def modules():
+        paths = (built.folder / "build").rglob("*.so")
+        return {f"{path.parent.name}/{path.name.split('.')[0]}": path.stat().st_mtime_ns for path in paths}
 
-    first, log = build()
-    assert "-march=native" in log  # the default is the machine at hand
-    assert build()[0] == first
-    header = tree / "ocean" / "twin" / "twin.h"
+    first = modules()
+    assert {"squared/binding", "twin/binding"} <= set(first)
+    setup(built.folder, "build_ext")
+    assert modules() == first
+    header = built.folder / "ocean" / "twin" / "twin.h"
     os.utime(header, ns=(max(first.values()) + 10**9,) * 2)
-    second = build()[0]
-    assert {module for module in first if first[module] != second[module]} == {
-        module for module in first if module.startswith("ocean/twin/")
-    }
+    log = setup(built.folder, "build_ext")
+    rebuilt = {module for module, time in modules().items() if time != first[module]}
+    assert rebuilt == {module for module in first if module.startswith("twin/")}
+    assert "-march=native" in log  # the default is the machine at hand
