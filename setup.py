@@ -61,7 +61,7 @@ def cpu_kernels():
         "pufferlib.extensions.cpu_kernels",
         sorted(map(str, Path("extensions").glob("*.cpp"))),
         depends=headers("extensions"),
-        extra_compile_args=["-std=c++17", *compile_args],
+        extra_compile_args=["-std=c++17", "-fno-trapping-math", *compile_args],  # no trap, so a choice needs no branch
     )
 
 

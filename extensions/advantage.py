@@ -6,6 +6,7 @@ import torch
 
 from pufferlib.errors import APIUsageError
 from pufferlib.extensions import cpu_library, cuda_library
+from pufferlib.extensions.checks import check_tensor
 
 ROWS_PER_BLOCK = 4  # warps of one CUDA block
 
@@ -72,22 +73,13 @@ def reference_advantage(
 
 
 def _check(**tensors: torch.Tensor) -> None:
-    first = tensors["values"]
-    if first.ndim != 2 or first.shape[1] < 1:
+    values = tensors["values"]
+    if values.ndim != 2 or values.shape[1] < 1:
         raise APIUsageError(
-            f"values must have shape (segments, columns) with at least 1 column, got {tuple(first.shape)}"
+            f"values must have shape (segments, columns) with at least 1 column, got {tuple(values.shape)}"
         )
     for name, tensor in tensors.items():
-        if tensor.dtype != torch.float32:
-            raise APIUsageError(f"{name} must be float32, got {tensor.dtype}; convert it with .float()")
-        if tensor.shape != first.shape:
-            raise APIUsageError(
-                f"{name} must have the shape of values, {tuple(first.shape)}, got {tuple(tensor.shape)}"
-            )
-        if tensor.device != first.device:
-            raise APIUsageError(f"{name} must be on the device of values, {first.device}, got {tensor.device}")
-        if not tensor.is_contiguous():
-            raise APIUsageError(f"{name} must be contiguous, got strides {tensor.stride()}; call .contiguous() on it")
+        check_tensor(name, tensor, values.shape, values.device)
 
 
 def _advantage(values, rewards, terminals, ratio, advantages, gamma, gae_lambda, rho_clip, c_clip) -> None:

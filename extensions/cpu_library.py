@@ -15,6 +15,9 @@ POINTER, INT64, FLOAT = ctypes.c_void_p, ctypes.c_int64, ctypes.c_float
 
 SIGNATURES = {
     "puffer_advantage": [*[POINTER] * 5, *[INT64] * 2, *[FLOAT] * 4, POINTER],
+    "puffer_mingru_forward": [*[POINTER] * 6, *[INT64] * 3, POINTER],
+    "puffer_mingru_backward": [*[POINTER] * 10, *[INT64] * 3, POINTER],
+    "puffer_mingru_exp": [POINTER, POINTER, INT64],
 }
 
 

@@ -1,0 +1,36 @@
+"""What a kernel's arguments must be: they are checked at every call, because a kernel cannot."""
+
+from __future__ import annotations
+
+import torch
+
+from pufferlib.errors import APIUsageError
+
+
+def check_tensor(
+    name: str,
+    tensor: torch.Tensor,
+    shape: tuple[int, ...],
+    device: torch.device,
+    dtype: torch.dtype = torch.float32,
+) -> None:
+    """Lets a tensor pass that is exactly of this shape, device and dtype, and contiguous.
+
+    Raises:
+        APIUsageError: if it is anything else.
+    """
+    if tensor.dtype == dtype and tensor.shape == shape and tensor.device == device and tensor.is_contiguous():
+        return
+    raise APIUsageError(
+        f"{name} must be {_describe(dtype, shape, device, 'contiguous')}, got "
+        f"{_describe(tensor.dtype, tensor.shape, tensor.device, _layout(tensor))}; "
+        "convert it with .to(device, dtype) and .contiguous() before the call"
+    )
+
+
+def _describe(dtype: torch.dtype, shape: tuple[int, ...], device: torch.device, layout: str) -> str:
+    return f"{layout} {str(dtype).removeprefix('torch.')} of shape {tuple(shape)} on {device}"
+
+
+def _layout(tensor: torch.Tensor) -> str:
+    return "contiguous" if tensor.is_contiguous() else f"strided {tensor.stride()}"

@@ -1,0 +1,148 @@
+// mingru.cpp - the MinGRU recurrence and its gradient on a CPU.
+//
+// Gates, scan and highway are one pass over memory, which is what bounds it. The lanes of a step lie side by side and
+// do not touch each other, so the compiler turns the loops over them into vector instructions; steps follow one another
+// and find the state of the step before in the nearest cache. Sequences are shared out among the threads, and each is
+// computed the same way wherever it runs, so the result does not depend on their number.
+#include "mingru_row.h"
+
+#if defined(__clang__)
+#define INDEPENDENT_LANES _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define INDEPENDENT_LANES _Pragma("GCC ivdep")
+#endif
+
+// A portable build chooses the instruction set when it is loaded; one for this very machine is told to use all of its
+// vector width, which GCC thinks too costly for short loops.
+#if defined(__x86_64__) && defined(__gnu_linux__) && !defined(__AVX2__)
+#define ALL_LANES_AT_ONCE __attribute__((target_clones("arch=skylake-avx512", "arch=haswell", "default")))
+#elif defined(__AVX512F__) && !defined(__clang__)
+#define ALL_LANES_AT_ONCE __attribute__((target("prefer-vector-width=512")))
+#else
+#define ALL_LANES_AT_ONCE
+#endif
+
+namespace {
+
+constexpr int64_t GRAIN_LANES = 1 << 13;  // lane steps below which a second thread costs more than it saves
+
+// Pointers are borrowed. Names as in mingru_row.h; `gates` has the candidates first, then gates, then highways.
+struct Forward {
+    const float* gates;      // [sequences, steps, 3 * lanes]
+    const float* x;          // [sequences, steps, lanes]
+    const uint8_t* reset;    // [sequences, steps], nonzero where the state counts as 0 before the step; or NULL
+    const float* initial;    // [sequences, lanes]
+    float *output, *states;  // [sequences, steps, lanes]; states may be `initial` itself when there is one step
+    int64_t steps, lanes;
+};
+
+struct Backward {
+    const float *gates, *x;
+    const uint8_t* reset;
+    const float *initial, *states;
+    const float* grad_output;  // [sequences, steps, lanes]
+    const float* grad_final;   // [sequences, lanes]
+    float* grad_gates;         // [sequences, steps, 3 * lanes]
+    float* grad_x;             // [sequences, steps, lanes]
+    float* grad_initial;       // [sequences, lanes]; carries the gradient from step to step
+    int64_t steps, lanes;
+};
+
+// All bits where the state before the row counts, none where it was reset.
+uint32_t kept_bits(const uint8_t* reset, int64_t row) { return reset != nullptr && reset[row] != 0 ? 0u : ~0u; }
+
+// The value, or 0 whatever it was; by its bits and not by a multiplication, which would let NaN through.
+KERNEL_FN float keep(float value, uint32_t bits) {
+    uint32_t kept;
+    memcpy(&kept, &value, sizeof(kept));
+    kept &= bits;
+    memcpy(&value, &kept, sizeof(value));
+    return value;
+}
+
+ALL_LANES_AT_ONCE
+void forward_step(const Forward& call, int64_t row, const float* previous) {
+    int64_t lanes = call.lanes;
+    const float *candidate = call.gates + row * 3 * lanes, *gate = candidate + lanes, *highway = gate + lanes;
+    const float* x = call.x + row * lanes;
+    float *output = call.output + row * lanes, *states = call.states + row * lanes;
+    uint32_t kept = kept_bits(call.reset, row);
+    INDEPENDENT_LANES
+    for (int64_t lane = 0; lane < lanes; lane++) {
+        float state = mingru_state(candidate[lane], gate[lane], keep(previous[lane], kept));
+        states[lane] = state;
+        output[lane] = mingru_output(highway[lane], state, x[lane]);
+    }
+}
+
+void forward_range(int64_t begin, int64_t end, void* context) {
+    const Forward& call = *(const Forward*)context;
+    for (int64_t sequence = begin; sequence < end; sequence++) {
+        const float* previous = call.initial + sequence * call.lanes;
+        for (int64_t row = sequence * call.steps; row < (sequence + 1) * call.steps; row++) {
+            forward_step(call, row, previous);
+            previous = call.states + row * call.lanes;
+        }
+    }
+}
+
+ALL_LANES_AT_ONCE
+void backward_step(const Backward& call, int64_t row, const float* previous, float* carry) {
+    int64_t lanes = call.lanes;
+    const float *candidate = call.gates + row * 3 * lanes, *gate = candidate + lanes, *highway = gate + lanes;
+    const float *x = call.x + row * lanes, *state = call.states + row * lanes;
+    const float* grad_output = call.grad_output + row * lanes;
+    float *grad_candidate = call.grad_gates + row * 3 * lanes, *grad_gate = grad_candidate + lanes;
+    float *grad_highway = grad_gate + lanes, *grad_x = call.grad_x + row * lanes;
+    uint32_t kept = kept_bits(call.reset, row);
+    INDEPENDENT_LANES
+    for (int64_t lane = 0; lane < lanes; lane++) {
+        MingruGradient gradient =
+            mingru_gradient(candidate[lane], gate[lane], highway[lane], x[lane], keep(previous[lane], kept),
+                            state[lane], grad_output[lane], carry[lane]);
+        grad_candidate[lane] = gradient.candidate;
+        grad_gate[lane] = gradient.gate;
+        grad_highway[lane] = gradient.highway;
+        grad_x[lane] = gradient.x;
+        carry[lane] = keep(gradient.previous, kept);
+    }
+}
+
+void backward_range(int64_t begin, int64_t end, void* context) {
+    const Backward& call = *(const Backward*)context;
+    for (int64_t sequence = begin; sequence < end; sequence++) {
+        int64_t first_lane = sequence * call.lanes;
+        float* carry = call.grad_initial + first_lane;
+        for (int64_t lane = 0; lane < call.lanes; lane++) carry[lane] = call.grad_final[first_lane + lane];
+        int64_t first_row = sequence * call.steps;
+        for (int64_t row = first_row + call.steps - 1; row >= first_row; row--) {
+            const float* previous = row == first_row ? call.initial + first_lane : call.states + (row - 1) * call.lanes;
+            backward_step(call, row, previous, carry);
+        }
+    }
+}
+
+int64_t grain(int64_t steps, int64_t lanes) { return GRAIN_LANES / (steps * lanes) + 1; }
+
+}  // namespace
+
+extern "C" void puffer_mingru_forward(const float* gates, const float* x, const uint8_t* reset, const float* initial,
+                                      float* output, float* states, int64_t sequences, int64_t steps, int64_t lanes,
+                                      KernelParallelFor* parallel_for) {
+    Forward call = {gates, x, reset, initial, output, states, steps, lanes};
+    kernel_run(parallel_for, sequences, grain(steps, lanes), forward_range, &call);
+}
+
+extern "C" void puffer_mingru_backward(const float* gates, const float* x, const uint8_t* reset, const float* initial,
+                                       const float* states, const float* grad_output, const float* grad_final,
+                                       float* grad_gates, float* grad_x, float* grad_initial, int64_t sequences,
+                                       int64_t steps, int64_t lanes, KernelParallelFor* parallel_for) {
+    Backward call = {gates,      x,          reset,  initial,      states, grad_output,
+                     grad_final, grad_gates, grad_x, grad_initial, steps,  lanes};
+    kernel_run(parallel_for, sequences, grain(steps, lanes), backward_range, &call);
+}
+
+// e^x of `count` numbers, none above 0: the tests hold the kernel's own exponential to its word.
+extern "C" void puffer_mingru_exp(const float* x, float* result, int64_t count) {
+    for (int64_t i = 0; i < count; i++) result[i] = mingru_exp(x[i]);
+}
