@@ -88,12 +88,14 @@ def run_folders(data_dir: str | Path, env_name: str) -> list[Path]:
     return sorted(Path(data_dir).glob(f"{env_name}_*/"), key=lambda folder: (folder.stat().st_mtime_ns, folder.name))
 
 
-def latest_model(data_dir: str | Path, env_name: str) -> Path:
-    """The newest weights of an environment.
+def resolve_model(data_dir: str | Path, env_name: str, model: str | Path) -> Path:
+    """The weights at a path, or the newest ones of an environment when `model` is `latest`.
 
     Raises:
-        CheckpointError: if there are none.
+        CheckpointError: if `latest` finds none; a path is not looked at.
     """
+    if model != "latest":
+        return Path(model)
     models = [path for folder in run_folders(data_dir, env_name) for path in folder.glob("model_*.pt")]
     if not models:
         raise CheckpointError(f"there is no checkpoint of {env_name} in {data_dir}; train it first or pass a path")

@@ -136,18 +136,34 @@ def _run_for_environment(name: str, rest: list[str]) -> None:
     options = {option: setting.default for option, setting in options_class.settings().items()}
     found = flags.FlagTable(options_class, env_name).parse(rest[1:])
     flags.apply(found, args, options)
-    if args["resume"] is not None:
-        args = _resumed_settings(env_name, args)
+    if name == "train" and args["resume"] is not None:
+        args = _settings_of_run(env_name, args)
         flags.apply([pair for pair in found if pair[0].name != "resume"], args, options)
+    elif name == "eval" and args["load_model_path"] is not None:
+        args = _settings_of_model(env_name, args)
+        flags.apply([pair for pair in found if pair[0].name != "load_model_path"], args, options)
     VERBS[name].run(env_name, args, **options)
 
 
-def _resumed_settings(env_name: str, args: dict[str, Any]) -> dict[str, Any]:
-    """The settings of the run that `args` asks to resume: what it was started with, not what the inis say today."""
+def _settings_of_run(env_name: str, args: dict[str, Any]) -> dict[str, Any]:
+    """The settings that the run to resume was started with, not what the inis say today."""
     from pufferlib import checkpoint, run
 
     folder = checkpoint.resolve_run(args["train"]["data_dir"], env_name, args["resume"])
     return {**run.saved_settings(folder), "resume": str(folder)}
+
+
+def _settings_of_model(env_name: str, args: dict[str, Any]) -> dict[str, Any]:
+    """The settings that the model was trained with where its run's folder tells, on any device; else `args`."""
+    from pufferlib import checkpoint, run
+
+    path = checkpoint.resolve_model(args["train"]["data_dir"], env_name, args["load_model_path"])
+    args = {**args, "load_model_path": str(path)}
+    if not (path.parent / run.CONFIG_FILE).exists():
+        return args
+    saved = run.saved_settings(path.parent)
+    train = {**saved["train"], "device": args["train"]["device"]}
+    return {**saved, "train": train, "resume": None, "load_model_path": str(path)}
 
 
 def _options_class(name: str) -> Any:

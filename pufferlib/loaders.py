@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -61,9 +60,7 @@ def load_policy(args: dict[str, Any], vecenv: Any, env_name: str) -> nn.Module:
         if wrapper is not None:
             sizes = {"input_size": policy.hidden_size, "hidden_size": policy.hidden_size}
             policy = wrapper(env, policy, **{**sizes, **check_arguments("rnn", args["rnn"], wrapper)})
-    path = args.get("load_model_path")
-    if path == "latest":
-        path = checkpoint.latest_model(args["train"]["data_dir"], env_name)
-    if path is not None:
-        checkpoint.load_policy_weights(policy, Path(path))
+    model = args.get("load_model_path")
+    if model is not None:
+        checkpoint.load_policy_weights(policy, checkpoint.resolve_model(args["train"]["data_dir"], env_name, model))
     return policy.to(device)

@@ -240,26 +240,25 @@ class MinGRUWrapper(nn.Module):
         self.policy = policy
         self.hidden_size = hidden_size
         self.layers = nn.ModuleList(orthogonal_linear(hidden_size, 3 * hidden_size) for _ in range(num_layers))
+        self._names = [f"mingru_{index}" for index in range(num_layers)]
 
     def initial_state(self, batch: int, device: torch.device | str = "cpu") -> State:
-        """Zeros: `hidden`, `(batch, num_layers, hidden_size)`."""
-        return {"hidden": torch.zeros(batch, len(self.layers), self.hidden_size, device=device)}
+        """Zeros: `mingru_0`, `mingru_1`, ..., one for each layer, `(batch, hidden_size)`."""
+        return {name: torch.zeros(batch, self.hidden_size, device=device) for name in self._names}
 
     def forward_eval(self, observations: Tensor, state: State) -> tuple[Logits, Tensor]:
         """One step: observations `(rows, *observation_shape)`; replaces the entries of `state`."""
-        output = self.policy.encode_observations(observations)
-        hidden = []
-        for index, layer in enumerate(self.layers):
-            output, last = mingru_step(layer(output), output, state["hidden"][:, index])
-            hidden.append(last)
-        state["hidden"] = torch.stack(hidden, 1)
+        output = self.policy.encode_observations(observations).float()
+        for name, layer in zip(self._names, self.layers, strict=True):
+            state[name] = state[name].clone()  # mingru_step overwrites it, and the caller may still need the old one
+            output = mingru_step(layer(output).float(), output, state[name])
         return self.policy.decode_actions(output)
 
     def forward(self, observations: Tensor, state: State) -> tuple[Logits, Tensor]:
         """Segments: observations `(segments, horizon, *observation_shape)`; see the module docstring for `state`."""
-        output = self.policy.encode_observations(observations)
-        for index, layer in enumerate(self.layers):
-            output, _ = mingru_scan(layer(output), output, state["hidden"][:, index], state["resets"])
+        output = self.policy.encode_observations(observations).float()
+        for name, layer in zip(self._names, self.layers, strict=True):
+            output, _ = mingru_scan(layer(output).float(), output, state[name], state["resets"])
         return self.policy.decode_actions(output)
 
 

@@ -21,11 +21,11 @@ WARNINGS = ["-Wall", "-Wextra", "-Wno-unused-parameter", "-Werror"]
 FLOAT_WARNINGS = ["-Wdouble-promotion", "-Wunsuffixed-float-constants"]  # doubles are slow on a GPU
 STANDARD_HEADERS = {"<math.h>", "<stdbool.h>", "<stdint.h>", "<string.h>"}
 MEMORY_FUNCTIONS = {"memcpy", "memmove", "memset", "memcmp"}
-FLOAT_MATH = {
-    f"{function}f"
-    for function in "sin cos tan asin acos atan atan2 sinh cosh tanh exp exp2 expm1 log log2 log10 log1p pow sqrt cbrt "
-    "hypot floor ceil round rint nearbyint trunc lround lrint fabs fmod remainder fmin fmax fma copysign ldexp".split()
-}
+MATH = """
+    sin cos tan asin acos atan atan2 sinh cosh tanh exp exp2 expm1 log log2 log10 log1p pow sqrt cbrt hypot
+    floor ceil round rint nearbyint trunc lround lrint fabs fmod remainder fmin fmax fma copysign ldexp
+"""
+FLOAT_MATH = {f"{function}f" for function in MATH.split()}
 SNAPSHOT_HEADER_BYTES = 104  # SnapshotHeader in puffer_snapshot.h
 
 
