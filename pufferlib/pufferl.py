@@ -99,7 +99,7 @@ class PuffeRL:
         self._collector = Collector(
             vecenv, self.policy, self.rollout, self._generator, self._autocast, self.config.reward_clip, self.profile
         )
-        self._collector.reset(self.config.seed)
+        self._collector.reset(None)  # with the seed that the vector was made with
 
         self.global_step = 0
         self.epoch = 0
