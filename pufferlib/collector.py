@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from pufferlib.errors import APIUsageError
 from pufferlib.profile import Profile
 from pufferlib.rollout import Rollout
 from pufferlib.sampling import sample_logits
@@ -39,6 +40,16 @@ class Collector:
         reward_clip: float,
         profile: Profile,
     ):
+        """Allocates; `reset` comes next.
+
+        Raises:
+            APIUsageError: if the vector mixes environments of different progress in one batch.
+        """
+        if getattr(vecenv, "mixes_batches", False):
+            raise APIUsageError(
+                "the trainer needs the same environments in every batch, got a vector that mixes them; "
+                "set [vec] zero_copy to True, or batch_size to num_envs"
+            )
         self.vecenv = vecenv
         self.rollout = rollout
         self.statistics = EpisodeStatistics()
@@ -54,8 +65,12 @@ class Collector:
         self._columns = np.zeros(vecenv.num_agents, np.int64)  # the next column of every agent
         self._offset = 0  # first segment of the group of agents that is being filled
 
-    def reset(self, seed: int) -> None:
-        """Begins an episode in every environment and receives the first observations."""
+    def reset(self, seed: int | None) -> None:
+        """Begins an episode in every environment and receives the first observations.
+
+        Args:
+            seed: as for the vector's `async_reset`; None takes the seed that the vector was made with.
+        """
         self.vecenv.async_reset(seed)
         self._receive_all()
 
@@ -141,11 +156,11 @@ class Collector:
             with self._autocast:
                 logits, values = self._forward(observations, state)
             actions, logprobs, _ = sample_logits(logits, generator=self._generator)
-            for name, value in state.items():
-                self.states[name][rows] = value.to(self.states[name].dtype)
             self.rollout.actions[segments, column] = actions.to(self.rollout.actions.dtype)
             self.rollout.logprobs[segments, column] = logprobs
             self.rollout.values[segments, column] = values.float().view(-1)
+            for name, value in state.items():  # last: what the policy returned may be views of its state
+                self.states[name][rows] = value.to(self.states[name].dtype)
         with self._profile.phase("environment"):
             self.vecenv.send(actions.cpu().numpy())
 
@@ -199,7 +214,7 @@ class Collector:
 
 def as_slice(rows: np.ndarray) -> Rows:
     """The same rows as a slice where they are consecutive, so that indexing gives views."""
-    if len(rows) and rows[-1] - rows[0] == len(rows) - 1:
+    if (np.diff(rows) == 1).all():
         return slice(int(rows[0]), int(rows[-1]) + 1)
     return rows
 

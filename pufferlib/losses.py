@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import NamedTuple
 
 import torch
@@ -93,10 +94,7 @@ def ppo_loss(
     Returns:
         The scalar loss, the metrics in the order of METRICS, and the ratio.
     """
-
-    def mean(x: Tensor) -> Tensor:
-        return x.mean() if weights is None else (x * weights).mean()
-
+    mean = functools.partial(_mean, weights=weights)
     logratio = logprobs - old_logprobs
     ratio = logratio.exp()
     clipped_ratio = ratio.clamp(1.0 - clip_coef, 1.0 + clip_coef)
@@ -117,6 +115,30 @@ def ppo_loss(
         return PPOLoss(total, torch.stack([metric.detach().float() for metric in metrics]), ratio.detach())
 
 
-def explained_variance(values: Tensor, returns: Tensor) -> Tensor:
-    """1 - Var(returns - values) / Var(returns): 1 is a perfect value function, 0 no better than a constant."""
-    return 1.0 - (returns - values).var() / returns.var().clamp(min=1e-8)
+def explained_variance(values: Tensor, returns: Tensor, weights: Tensor | None = None) -> Tensor:
+    """1 - Var(returns - values) / Var(returns): 1 is a perfect value function, 0 no better than a constant.
+
+    Args:
+        values: any shape.
+        returns: of that shape.
+        weights: of that shape with mean 1, 0 for steps that must not count; None counts all alike.
+
+    Returns:
+        A scalar.
+    """
+    return 1.0 - variance(returns - values, weights) / variance(returns, weights).clamp(min=1e-8)
+
+
+def normalize(advantages: Tensor, weights: Tensor | None) -> Tensor:
+    """Advantages with mean 0 and standard deviation 1; arguments as in `explained_variance`."""
+    centered = advantages - _mean(advantages, weights)
+    return centered / (variance(advantages, weights).sqrt() + 1e-8)
+
+
+def variance(x: Tensor, weights: Tensor | None) -> Tensor:
+    """The mean squared distance from the mean; 0 for a single element."""
+    return _mean((x - _mean(x, weights)).square(), weights)
+
+
+def _mean(x: Tensor, weights: Tensor | None) -> Tensor:
+    return x.mean() if weights is None else (x * weights).mean()

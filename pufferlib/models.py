@@ -99,6 +99,8 @@ class Default(nn.Module):
         super().__init__()
         if activation not in ACTIVATIONS:
             raise APIUsageError(f"activation must be one of {', '.join(ACTIVATIONS)}, got {activation!r}")
+        if hidden_size < 1 or num_layers < 1:
+            raise APIUsageError(f"hidden_size and num_layers must be at least 1, got {hidden_size} and {num_layers}")
         self.hidden_size = hidden_size
         inputs = math.prod(env.single_observation_space.shape)
         gain = 1.0 if activation == "none" else math.sqrt(2.0)
@@ -237,6 +239,8 @@ class MinGRUWrapper(nn.Module):
         _check_sizes(policy, input_size, hidden_size)
         if input_size != hidden_size:
             raise APIUsageError(f"MinGRU needs rnn.input_size equal to rnn.hidden_size {hidden_size}, got {input_size}")
+        if num_layers < 1:
+            raise APIUsageError(f"rnn.num_layers must be at least 1, got {num_layers}")
         self.policy = policy
         self.hidden_size = hidden_size
         self.layers = nn.ModuleList(orthogonal_linear(hidden_size, 3 * hidden_size, bias=False) for _ in range(num_layers))

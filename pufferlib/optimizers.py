@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.optim import SGD, Adam, AdamW, Optimizer
+from torch.optim import SGD, AdamW, Optimizer
 from typing_extensions import override
 
 ADAMW_SHARE = 0.1
@@ -123,11 +123,14 @@ def make_optimizer(
     eps: float,
     weight_decay: float,
 ) -> Optimizer:
-    """Builds `muon`, `adam` or `sgd`; the first beta is the momentum of Muon and SGD."""
+    """Builds `muon`, `adam` or `sgd`; the first beta is the momentum of Muon and SGD.
+
+    Weight decay is decoupled in the first two (Loshchilov and Hutter 2017); without it, AdamW is Adam.
+    """
     if name == "muon":
         return Muon(parameters, learning_rate, betas[0], betas, eps, weight_decay)
     if name == "adam":
-        return Adam(parameters, lr=learning_rate, betas=betas, eps=eps, weight_decay=weight_decay)
+        return AdamW(parameters, lr=learning_rate, betas=betas, eps=eps, weight_decay=weight_decay)
     return SGD(parameters, lr=learning_rate, momentum=betas[0], weight_decay=weight_decay)
 
 

@@ -99,7 +99,7 @@ class PuffeRL:
         self._collector = Collector(
             vecenv, self.policy, self.rollout, self._generator, self._autocast, self.config.reward_clip, self.profile
         )
-        self._collector.reset(self.config.seed)
+        self._collector.reset(None)  # with the seed that the vector was made with
 
         self.global_step = 0
         self.epoch = 0
@@ -163,7 +163,7 @@ class PuffeRL:
 
         self._minibatches_due += self.config.minibatches_per_epoch
         metrics = []
-        while self._minibatches_due >= 1.0:
+        while self._minibatches_due >= 1.0 - 1e-6:  # sums of fractions are rounded
             self._minibatches_due -= 1.0
             metrics.append(self._train_minibatch())
         self._losses = self._read_metrics(metrics)
@@ -189,7 +189,7 @@ class PuffeRL:
             importance = (rollout.segments * probabilities[rows]).pow(-beta).unsqueeze(1)
             weights = self._weights(rows)
             chosen = advantages[rows]
-            normalized = importance * normalize(chosen, weights)
+            normalized = importance * losses.normalize(chosen, weights)
         with self.profile.phase("learn"):
             metrics = torch.zeros(len(losses.METRICS), device=self.device)
             size = config.max_minibatch_size // config.bptt_horizon
@@ -225,8 +225,8 @@ class PuffeRL:
         )
         return self._advantages[:, :-1]
 
-    def _weights(self, rows: Tensor) -> Tensor | None:
-        """`(len(rows), horizon)` with mean 1 and 0 for absent agents; None when every agent was there."""
+    def _weights(self, rows: Tensor | slice) -> Tensor | None:
+        """`(rows, horizon)` with mean 1 and 0 for absent agents; None when every agent was there."""
         if self._rollout_is_full:
             return None
         present = self.rollout.masks[rows, :-1]
@@ -276,8 +276,8 @@ class PuffeRL:
         """The means over minibatches and the explained variance: the one device synchronisation of `train`."""
         if not minibatches:  # less than one minibatch was due
             return self._losses
-        advantages, values = self._advantages[:, :-1], self.rollout.values[:, :-1]
-        explained = losses.explained_variance(values, advantages + values).unsqueeze(0)
+        advantages, values = self._compute_advantages(), self.rollout.values[:, :-1]
+        explained = losses.explained_variance(values, advantages + values, self._weights(slice(None))).unsqueeze(0)
         numbers = torch.cat([torch.stack(minibatches).mean(0), explained]).tolist()
         return dict(zip((*losses.METRICS, "explained_variance"), numbers, strict=True))
 
@@ -436,14 +436,6 @@ class PuffeRL:
     def _require_open(self) -> None:
         if self._is_closed:
             raise APIUsageError("the trainer is closed; make a new PuffeRL")
-
-
-def normalize(advantages: Tensor, weights: Tensor | None) -> Tensor:
-    """Advantages with mean 0 and standard deviation 1 over the minibatch; absent agents count for nothing."""
-    if weights is None:
-        return (advantages - advantages.mean()) / (advantages.std() + 1e-8)
-    centered = advantages - (advantages * weights).mean()
-    return centered / ((centered.square() * weights).mean().sqrt() + 1e-8)
 
 
 def train(

@@ -54,9 +54,11 @@ def _categorical(
     probs = logprobs.exp()
     if action is None:
         _refuse_nan(logprobs)
-        # Inverse transform: the number of cumulative probabilities that lie at or below one uniform number.
-        threshold = torch.rand(*probs.shape[:-1], 1, device=probs.device, generator=generator)
-        action = (probs.cumsum(-1) <= threshold).sum(-1).clamp_(max=probs.shape[-1] - 1)
+        # Inverse transform: the number of cumulative probabilities that lie at or below one uniform number. Their last
+        # is rounded, seldom 1: a number below that last one never leads past the last possible action.
+        cumulative = probs.cumsum(-1)
+        uniform = torch.rand(*probs.shape[:-1], 1, device=probs.device, generator=generator)
+        action = (cumulative <= uniform * cumulative[..., -1:]).sum(-1).clamp_(max=probs.shape[-1] - 1)
     chosen = logprobs.gather(-1, action.long().unsqueeze(-1)).squeeze(-1)
     # An impossible action has log-probability -inf and adds nothing to the entropy.
     entropy = -(probs * logprobs.clamp(min=torch.finfo(logprobs.dtype).min)).sum(-1)
@@ -65,9 +67,9 @@ def _categorical(
 
 def _normal(distribution: Normal, action: Tensor | None, generator: torch.Generator | None):
     if action is None:
-        _refuse_nan(distribution.mean)
         noise = torch.randn(distribution.mean.shape, device=distribution.mean.device, generator=generator)
         action = distribution.mean + distribution.stddev * noise
+        _refuse_nan(action)
     return action, distribution.log_prob(action).sum(-1), distribution.entropy().sum(-1)
 
 

@@ -80,9 +80,11 @@ class Vector(abc.ABC):
         single_observation_space: of one agent.
         single_action_space: of one agent.
         driver_env: an environment of this process to ask for anything else; to be stepped by nobody.
+        mixes_batches: whether environments that have done different numbers of steps may come in one batch.
     """
 
     driver_env: PufferEnv
+    mixes_batches: bool = False
     _buffers: Buffers  # of all environments, set by the backend
 
     def __init__(self, recipe: Recipe, driver: PufferEnv, num_workers: int, batch_size: int):

@@ -51,6 +51,7 @@ class Multiprocessing(Vector):
         envs_per_worker = self.num_envs // num_workers
         batches = FixedBatches if options.zero_copy else MixedBatches
         self._batches = batches(self._buffers, self.num_envs, self.batch_size, envs_per_worker)
+        self.mixes_batches = not options.zero_copy and self._num_batches > 1
         self._envs_per_worker = envs_per_worker
         self._num_awaited = 0
         self._infos: list[list[dict]] = [[] for _ in range(num_workers)]

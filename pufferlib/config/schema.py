@@ -120,7 +120,7 @@ class TrainConfig(Section):
     adam_beta1: float = setting(0.95, "Momentum, of every optimizer.", "[0, 1)")
     adam_beta2: float = setting(0.999, "Decay of Adam's second moment.", "[0, 1)")
     adam_eps: float = setting(1e-12, "Adam's epsilon.", "(0, inf)")
-    weight_decay: float = setting(0.0, "Decoupled weight decay.", "[0, inf)")
+    weight_decay: float = setting(0.0, "Weight decay, decoupled except for sgd.", "[0, inf)")
     max_grad_norm: float = setting(1.5, "Gradients are scaled down to this norm; inf for never.", "(0, inf]")
 
     gamma: float = setting(0.995, "Discount per step.", "[0, 1]")

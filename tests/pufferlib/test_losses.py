@@ -1,0 +1,197 @@
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pufferlib import losses
+from pufferlib.losses import normalize
+
+COEFFICIENTS = {"clip_coef": 0.2, "vf_clip_coef": 0.3, "vf_coef": 1.7, "ent_coef": 0.05}
+ROWS, HORIZON = 6, 9
+
+
+def minibatch(seed, rows=ROWS, horizon=HORIZON):
+    """Logprobs, values, entropy, old logprobs, old values, advantages, returns, in the order of `ppo_loss`."""
+    random = np.random.default_rng(seed)
+    old_logprobs = -random.exponential(1.0, (rows, horizon))
+    logprobs = old_logprobs + 0.3 * random.standard_normal((rows, horizon))
+    values, old_values, advantages, returns = random.standard_normal((4, rows, horizon))
+    entropy = random.random((rows, horizon))
+    arrays = logprobs, values, entropy, old_logprobs, old_values, advantages, returns
+    return [array.astype(np.float32) for array in arrays]
+
+
+def truth(arrays, weights=None):
+    """The formulas of PPO in float64, one sum at a time."""
+    logprobs, values, entropy, old_logprobs, old_values, advantages, returns = (a.astype(np.float64) for a in arrays)
+    w = np.ones_like(values) if weights is None else weights.astype(np.float64)
+    sums = dict.fromkeys(losses.METRICS, 0.0)
+    for index in np.ndindex(values.shape):
+        logratio = logprobs[index] - old_logprobs[index]
+        ratio = np.exp(logratio)
+        clipped = min(max(ratio, 1 - 0.2), 1 + 0.2)
+        near = old_values[index] + min(max(values[index] - old_values[index], -0.3), 0.3)
+        errors = (values[index] - returns[index]) ** 2, (near - returns[index]) ** 2
+        sums["policy_loss"] += w[index] * max(-advantages[index] * ratio, -advantages[index] * clipped)
+        sums["value_loss"] += w[index] * 0.5 * max(errors)
+        sums["entropy"] += w[index] * entropy[index]
+        sums["old_approx_kl"] += w[index] * -logratio
+        sums["approx_kl"] += w[index] * (ratio - 1 - logratio)
+        sums["clipfrac"] += w[index] * (abs(ratio - 1) > 0.2)
+        sums["importance"] += w[index] * ratio
+    means = {name: total / values.size for name, total in sums.items()}
+    return means["policy_loss"] + 1.7 * means["value_loss"] - 0.05 * means["entropy"], list(means.values())
+
+
+def tensors(arrays):
+    return [torch.from_numpy(array) for array in arrays]
+
+
+# --- the loss
+
+
+@pytest.mark.parametrize("is_weighted", [False, True])
+@pytest.mark.parametrize("seed", range(3))
+def test_the_loss_is_the_formula(seed, is_weighted):
+    arrays = minibatch(seed)
+    weights = np.random.default_rng(seed).random((ROWS, HORIZON)).astype(np.float32) if is_weighted else None
+    total, metrics = truth(arrays, weights)
+    found = losses.ppo_loss(*tensors(arrays), None if weights is None else torch.from_numpy(weights), **COEFFICIENTS)
+    np.testing.assert_allclose(found.total.item(), total, rtol=1e-5)
+    np.testing.assert_allclose(found.metrics.numpy(), metrics, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(found.ratio.numpy(), np.exp(arrays[0] - arrays[3]), rtol=1e-5)
+
+
+def test_steps_of_weight_zero_change_nothing():
+    arrays = minibatch(0)
+    weights = torch.ones(ROWS, HORIZON)
+    weights[:, 4:] = 0
+    weights /= weights.mean()
+    changed = [np.where(np.arange(HORIZON) >= 4, 1.5 * array, array) for array in arrays]
+    found, again = (losses.ppo_loss(*tensors(batch), weights, **COEFFICIENTS) for batch in (arrays, changed))
+    torch.testing.assert_close(found.metrics, again.metrics)
+    kept = losses.ppo_loss(*tensors([array[:, :4] for array in arrays]), None, **COEFFICIENTS)
+    torch.testing.assert_close(found.metrics, kept.metrics)
+
+
+def test_a_policy_that_has_not_moved_has_no_divergence():
+    arrays = minibatch(0)
+    arrays[0] = arrays[3]
+    metrics = dict(
+        zip(losses.METRICS, losses.ppo_loss(*tensors(arrays), None, **COEFFICIENTS).metrics.tolist(), strict=True)
+    )
+    assert metrics["approx_kl"] == metrics["old_approx_kl"] == metrics["clipfrac"] == 0
+    assert metrics["importance"] == 1
+    assert metrics["policy_loss"] == pytest.approx(-arrays[5].mean(), abs=1e-6)
+
+
+@pytest.mark.parametrize(("advantage", "logratio", "is_cut"), [(1, 0.5, True), (1, -0.5, False), (-1, -0.5, True)])
+def test_the_gradient_is_cut_only_where_the_ratio_has_already_moved_the_right_way(advantage, logratio, is_cut):
+    logprobs = torch.full((1, 1), logratio, requires_grad=True)
+    zeros, ones = torch.zeros(1, 1), torch.ones(1, 1)
+    coefficients = {**COEFFICIENTS, "vf_coef": 0.0, "ent_coef": 0.0}
+    losses.ppo_loss(
+        logprobs, zeros, zeros, zeros, zeros, advantage * ones, zeros, None, **coefficients
+    ).total.backward()
+    assert (logprobs.grad.item() == 0) == is_cut
+
+
+def test_metrics_and_ratio_carry_no_gradient():
+    arrays = tensors(minibatch(0))
+    for tensor in arrays[:3]:
+        tensor.requires_grad_()
+    loss = losses.ppo_loss(*arrays, None, **COEFFICIENTS)
+    assert loss.total.requires_grad and not loss.metrics.requires_grad and not loss.ratio.requires_grad
+
+
+# --- truncations
+
+
+def test_a_truncated_step_gains_the_discounted_value_of_the_observation_acted_on():
+    values = torch.tensor([[1.0, 2.0, 3.0, 4.0]])
+    rewards = torch.tensor([[0.1, 0.2, 0.3, 0.4]])
+    terminals = torch.tensor([[0.0, 0.0, 1.0, 0.0]])
+    truncations = torch.tensor([[1.0, 1.0, 1.0, 0.0]])
+    found = losses.bootstrap_truncations(rewards, values, terminals, truncations, gamma=0.5)
+    # Column 0 is of an action of the rollout before; in column 2 the task itself ended.
+    torch.testing.assert_close(found, torch.tensor([[0.1, 0.2 + 0.5 * 1.0, 0.3, 0.4]]))
+    torch.testing.assert_close(rewards, torch.tensor([[0.1, 0.2, 0.3, 0.4]]))
+
+
+# --- priorities
+
+
+@given(seed=st.integers(0, 1000), alpha=st.floats(0, 2), segments=st.integers(1, 40))
+@settings(deadline=None, max_examples=40)
+def test_priorities_are_the_formula(seed, alpha, segments):
+    advantages = np.random.default_rng(seed).standard_normal((segments, 7)).astype(np.float32)
+    weights = np.abs(advantages.astype(np.float64)).sum(1) ** alpha
+    truth = (weights + 1e-6) / (weights.sum() + 1e-6)
+    found = losses.segment_probabilities(torch.from_numpy(advantages), alpha)
+    np.testing.assert_allclose(found.numpy(), truth / truth.sum(), rtol=1e-4)
+
+
+def test_priorities_are_uniform_without_exponent_or_without_advantages():
+    uniform = torch.full((8,), 1 / 8)
+    torch.testing.assert_close(losses.segment_probabilities(torch.randn(8, 3), 0.0), uniform)
+    torch.testing.assert_close(losses.segment_probabilities(torch.zeros(8, 3), 0.8), uniform)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_a_segment_that_overflowed_is_seldom_drawn_and_hurts_no_other(bad):
+    advantages = torch.ones(4, 3)
+    advantages[2, 1] = bad
+    found = losses.segment_probabilities(advantages, 1.0)
+    assert found.isfinite().all() and found.sum() == pytest.approx(1)
+    assert found[2] < 1e-6 and found[0] == found[1] == found[3]
+
+
+# --- explained variance
+
+
+def test_explained_variance_is_the_formula():
+    values, returns = torch.randn(50, 8), torch.randn(50, 8)
+    truth = 1 - np.var((returns - values).double().numpy()) / np.var(returns.double().numpy())
+    assert losses.explained_variance(values, returns).item() == pytest.approx(truth, rel=1e-4)
+
+
+def test_explained_variance_tells_perfect_from_useless():
+    returns = torch.randn(50, 8)
+    assert losses.explained_variance(returns, returns) == 1
+    assert losses.explained_variance(torch.full_like(returns, 3.0), returns) == pytest.approx(0, abs=1e-6)
+    assert losses.explained_variance(-returns, returns) < -1
+    assert losses.explained_variance(torch.ones(1, 1), torch.ones(1, 1)).isfinite()
+
+
+def test_explained_variance_leaves_absent_agents_out():
+    values, returns = torch.randn(6, 8), torch.randn(6, 8)
+    weights = torch.ones(6, 8)
+    weights[2:] = 0
+    kept = losses.explained_variance(values[:2], returns[:2])
+    torch.testing.assert_close(losses.explained_variance(values, returns, weights / weights.mean()), kept)
+
+
+# --- normalisation
+
+
+def test_advantages_are_normalised_over_the_minibatch():
+    advantages = 3 + 5 * torch.randn(40, 8)
+    normalized = normalize(advantages, None)
+    assert normalized.mean().item() == pytest.approx(0, abs=1e-5)
+    assert normalized.std().item() == pytest.approx(1, rel=2e-3)  # of a population, not of a sample
+    torch.testing.assert_close(normalize(advantages, torch.ones(40, 8)), normalized)
+
+
+def test_absent_agents_do_not_count_in_the_normalisation():
+    advantages = torch.randn(10, 8)
+    weights = torch.ones(10, 8)
+    weights[5:] = 0
+    torch.testing.assert_close(
+        normalize(advantages, weights / weights.mean())[:5], normalize(advantages[:5], torch.ones(5, 8))
+    )
+
+
+def test_a_minibatch_of_one_step_or_of_equal_advantages_is_finite():
+    assert normalize(torch.ones(1, 1), None).item() == 0
+    assert normalize(torch.full((3, 4), 2.5), None).abs().max() == 0

@@ -1,0 +1,213 @@
+import math
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete
+from torch.distributions import Normal
+
+from pufferlib.errors import APIUsageError
+from pufferlib.models import Convolutional, Default, LSTMWrapper, MinGRUWrapper
+from pufferlib.sampling import sample_logits
+
+OBSERVATIONS = Box(-1.0, 1.0, (7,), np.float32)
+PIXELS = Box(0, 255, (3, 40, 44), np.uint8)
+ROWS, HORIZON = 5, 12
+
+
+def env(action_space=None, observation_space=OBSERVATIONS):
+    return SimpleNamespace(single_observation_space=observation_space, single_action_space=action_space or Discrete(4))
+
+
+def recurrent(name, hidden=16, **keywords):
+    torch.manual_seed(0)
+    policy = Default(env(), hidden)
+    if name == "LSTM":
+        return LSTMWrapper(env(), policy, hidden, hidden)
+    return MinGRUWrapper(env(), policy, hidden, hidden, **keywords)
+
+
+def random_observations(space, *leading):
+    random = np.random.default_rng(0)
+    shape = (*leading, *space.shape)
+    if np.issubdtype(space.dtype, np.integer):
+        return torch.from_numpy(random.integers(0, 2, shape).astype(space.dtype))
+    return torch.from_numpy(random.standard_normal(shape).astype(space.dtype))
+
+
+# --- shapes
+
+
+@pytest.mark.parametrize("leading", [(5,), (5, 12)])
+@pytest.mark.parametrize(
+    "observation_space",
+    [OBSERVATIONS, Box(0, 9, (3, 4), np.int32), Box(0, 255, (2, 3, 4), np.uint8), Discrete(6), MultiBinary(5)],
+    ids=["vector", "grid", "bytes", "discrete", "bits"],
+)
+def test_observations_of_any_shape_and_dtype_are_encoded(observation_space, leading):
+    policy = Default(env(observation_space=observation_space), 16)
+    logits, values = policy(random_observations(observation_space, *leading))
+    assert logits.shape == (*leading, 4) and values.shape == leading
+    assert logits.dtype == values.dtype == torch.float32
+
+
+def test_action_spaces_give_the_logits_that_sampling_takes():
+    observations = random_observations(OBSERVATIONS, ROWS)
+    logits, _ = Default(env(MultiDiscrete([2, 3, 4])))(observations)
+    assert [part.shape for part in logits] == [(ROWS, 2), (ROWS, 3), (ROWS, 4)]
+    assert sample_logits(logits)[0].shape == (ROWS, 3)
+    logits, _ = Default(env(Box(-1.0, 1.0, (3,))))(observations)
+    assert isinstance(logits, Normal)
+    actions, logprobs, _ = sample_logits(logits)
+    assert actions.shape == (ROWS, 3) and logprobs.shape == (ROWS,)
+    assert sample_logits(Default(env(MultiDiscrete([3])))(observations)[0])[0].shape == (ROWS, 1)
+
+
+@pytest.mark.parametrize("space", [Box(0, 3, (2,), np.int32), Box(-1.0, 1.0, (2, 2)), Dict({"a": Discrete(2)})])
+def test_other_action_spaces_are_refused(space):
+    with pytest.raises(APIUsageError, match="Discrete, MultiDiscrete or one-dimensional float Box"):
+        Default(env(space))
+
+
+@pytest.mark.parametrize("leading", [(2,), (2, 3)])
+def test_images_are_encoded(leading):
+    policy = Convolutional(env(observation_space=PIXELS), 32)
+    observations = random_observations(PIXELS, *leading)
+    hidden = policy.encode_observations(observations)
+    logits, values = policy.decode_actions(hidden)
+    assert hidden.shape == (*leading, 32) and logits.shape == (*leading, 4) and values.shape == leading
+    torch.testing.assert_close(
+        hidden[-1, ...].reshape(-1, 32)[-1], policy.encode_observations(observations.reshape(-1, *PIXELS.shape)[-1:])[0]
+    )
+
+
+@pytest.mark.parametrize("shape", [(7,), (3, 35, 40), (40, 40)])
+def test_images_too_small_are_refused(shape):
+    with pytest.raises(APIUsageError, match="needs images"):
+        Convolutional(env(observation_space=Box(0, 255, shape, np.uint8)))
+
+
+# --- the start
+
+
+@pytest.mark.parametrize("action_space", [Discrete(6), MultiDiscrete([3, 4]), Box(-1.0, 1.0, (4,))])
+def test_a_new_policy_explores_evenly_and_values_at_gain_one(action_space):
+    policy = Default(env(action_space), 64)
+    logits, value = policy.head.linear.weight[:-1].detach(), policy.head.linear.weight[-1].detach()
+    torch.testing.assert_close(torch.linalg.svdvals(logits), torch.full((len(logits),), 0.01))
+    assert value.norm().item() == pytest.approx(1)
+    if isinstance(action_space, Box):
+        assert policy.head.log_std.abs().max() == 0
+
+
+@pytest.mark.parametrize(("activation", "gain"), [("gelu", math.sqrt(2)), ("none", 1.0)])
+def test_layers_begin_orthogonal(activation, gain):
+    policy = Default(env(), 32, num_layers=2, activation=activation)
+    for layer in (policy.encoder[0], policy.encoder[2]):
+        values = torch.linalg.svdvals(layer.weight.detach())
+        torch.testing.assert_close(values, torch.full_like(values, gain))
+
+
+@pytest.mark.parametrize("name", ["LSTM", "MinGRU"])
+def test_a_recurrent_layer_leaves_the_head_as_it_was(name):
+    policy = recurrent(name)
+    assert policy.policy.head.linear.weight[:-1].norm().item() == pytest.approx(0.01 * 2, rel=1e-5)
+
+
+def test_an_unknown_activation_is_refused():
+    with pytest.raises(APIUsageError, match="gelu, relu, tanh, none"):
+        Default(env(), activation="selu")
+
+
+# --- recurrence
+
+
+@pytest.mark.parametrize(
+    ("name", "keywords"), [("LSTM", {}), ("MinGRU", {"num_layers": 1}), ("MinGRU", {"num_layers": 3})]
+)
+def test_a_segment_equals_steps_with_the_state_cleared_at_episode_starts(name, keywords):
+    policy = recurrent(name, **keywords)
+    observations = random_observations(OBSERVATIONS, ROWS, HORIZON)
+    resets = torch.rand(ROWS, HORIZON, generator=torch.Generator().manual_seed(1)) < 0.25
+    resets[0], resets[1, 0], resets[2, 0] = False, True, False
+    state = {key: torch.randn_like(value) for key, value in policy.initial_state(ROWS).items()}
+    logits, values = policy(observations, {**state, "resets": resets})
+    for step in range(HORIZON):
+        state = {key: value * ~resets[:, step, None] for key, value in state.items()}
+        step_logits, step_values = policy.forward_eval(observations[:, step], state)
+        torch.testing.assert_close(logits[:, step], step_logits, atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(values[:, step], step_values, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["LSTM", "MinGRU"])
+def test_nothing_flows_into_an_episode_from_the_one_before(name):
+    policy = recurrent(name)
+    observations = random_observations(OBSERVATIONS, ROWS, HORIZON).requires_grad_()
+    resets = torch.zeros(ROWS, HORIZON, dtype=torch.bool)
+    resets[:, 6] = True
+    state = policy.initial_state(ROWS)
+    _, values = policy(observations, {**state, "resets": resets})
+    (gradient,) = torch.autograd.grad(values[:, 7].sum(), observations)
+    assert gradient[:, :6].abs().max() == 0
+    assert (gradient[:, 6:8].abs().sum(-1) > 0).all() and gradient[:, 8:].abs().max() == 0
+
+
+@pytest.mark.parametrize("name", ["LSTM", "MinGRU"])
+def test_acting_replaces_the_state_and_leaves_the_old_tensors_alone(name):
+    policy = recurrent(name)
+    state = policy.initial_state(ROWS)
+    before = dict(state)
+    policy.forward_eval(random_observations(OBSERVATIONS, ROWS), state)
+    assert state.keys() == before.keys()
+    for key, value in before.items():
+        assert value.abs().max() == 0
+        assert state[key] is not value and state[key].shape == value.shape and state[key].abs().max() > 0
+
+
+@pytest.mark.parametrize("name", ["LSTM", "MinGRU"])
+def test_every_parameter_learns(name):
+    policy = recurrent(name)
+    observations = random_observations(OBSERVATIONS, ROWS, HORIZON)
+    state = {**policy.initial_state(ROWS), "resets": torch.zeros(ROWS, HORIZON, dtype=torch.bool)}
+    logits, values = policy(observations, state)
+    (logits.square().sum() + values.sum()).backward()
+    assert all(parameter.grad.abs().max() > 0 for parameter in policy.parameters())
+
+
+@pytest.mark.parametrize("name", ["LSTM", "MinGRU"])
+def test_the_recurrent_layers_run_under_bfloat16(name):
+    policy = recurrent(name)
+    observations = random_observations(OBSERVATIONS, ROWS, HORIZON)
+    state = {**policy.initial_state(ROWS), "resets": torch.zeros(ROWS, HORIZON, dtype=torch.bool)}
+    exact = policy(observations, state)[1]
+    with torch.autocast("cpu", torch.bfloat16):
+        rounded = policy(observations, state)[1]
+        policy.forward_eval(observations[:, 0], state)
+    torch.testing.assert_close(rounded.float(), exact, atol=0.05, rtol=0.05)
+
+
+@pytest.mark.parametrize("wrapper", [LSTMWrapper, MinGRUWrapper])
+@pytest.mark.parametrize("sizes", [(16, 32), (32, 16), (32, 32)])
+def test_sizes_that_do_not_fit_the_policy_are_refused(wrapper, sizes):
+    with pytest.raises(APIUsageError, match="policy.hidden_size 16, got"):
+        wrapper(env(), Default(env(), 16), *sizes)
+
+
+def test_mingru_needs_equal_sizes_whatever_the_policy():
+    class Anonymous(torch.nn.Module):
+        pass
+
+    with pytest.raises(APIUsageError, match="input_size"):
+        MinGRUWrapper(env(), Anonymous(), 16, 32)
+
+
+@pytest.mark.parametrize("sizes", [{"hidden_size": 0}, {"hidden_size": -3}, {"num_layers": 0}])
+def test_policies_without_units_are_refused(sizes):
+    with pytest.raises(APIUsageError, match="at least 1, got"):
+        Default(env(), **sizes)
+
+
+def test_mingru_without_layers_is_refused():
+    with pytest.raises(APIUsageError, match="num_layers must be at least 1, got 0"):
+        recurrent("MinGRU", num_layers=0)
