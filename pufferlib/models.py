@@ -32,7 +32,7 @@ from pufferlib.sampling import Logits
 
 State = dict[str, Tensor]
 
-ACTIVATIONS = {"gelu": nn.GELU, "relu": nn.ReLU, "tanh": nn.Tanh, "none": nn.Identity}
+ACTIVATIONS = {"gelu": nn.GELU, "relu": nn.ReLU, "tanh": nn.Tanh, "linear": nn.Identity}
 
 
 def orthogonal_linear(inputs: int, outputs: int, gain: float = 1.0, bias: bool = True) -> nn.Linear:
@@ -92,7 +92,7 @@ class Default(nn.Module):
         env: anything with `single_observation_space` and `single_action_space`.
         hidden_size: width of every layer, at least 1.
         num_layers: linear layers before the head, at least 1.
-        activation: after each layer: gelu, relu, tanh, or none where a recurrent wrapper is the nonlinearity.
+        activation: after each layer: gelu, relu, tanh, or linear where a recurrent wrapper is the nonlinearity.
     """
 
     def __init__(self, env: Any, hidden_size: int = 128, num_layers: int = 1, activation: str = "gelu"):
@@ -103,7 +103,7 @@ class Default(nn.Module):
             raise APIUsageError(f"hidden_size and num_layers must be at least 1, got {hidden_size} and {num_layers}")
         self.hidden_size = hidden_size
         inputs = math.prod(env.single_observation_space.shape)
-        gain = 1.0 if activation == "none" else math.sqrt(2.0)
+        gain = 1.0 if activation == "linear" else math.sqrt(2.0)
         layers: list[nn.Module] = []
         for index in range(num_layers):
             layers += [
