@@ -271,7 +271,7 @@ def test_two_threads_on_one_vec_are_told_so_or_served(game):
     for thread in threads:
         thread.join()
     assert not failures
-    assert set(refusals) <= {f"{game.name}: the vec is in use by another thread; wait for it first"}
+    assert set(refusals) <= {f"{game.name}: the vec is being stepped by another thread, or drawn; wait for it first"}
 
 
 def test_stepping_lets_other_threads_run():
