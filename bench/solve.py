@@ -80,7 +80,10 @@ def solve(env_name: str, args: dict, minutes: float) -> Outcome:
             if is_solved or seconds >= 60 * minutes:
                 break
             if seconds >= next_line:
-                print(f"  {seconds:5.0f} s  {trainer.global_step / 1e6:6.1f} M steps  {metric} {recent.mean:.3f}", flush=True)
+                print(
+                    f"  {seconds:5.0f} s  {trainer.global_step / 1e6:6.1f} M steps  {metric} {recent.mean:.3f}",
+                    flush=True,
+                )
                 next_line += 15.0
         return Outcome(is_solved, time.perf_counter() - begin, trainer.global_step, recent.mean)
     finally:
@@ -109,7 +112,9 @@ def main() -> None:
                 outcome = solve(env_name, args, options.minutes)
             case = f"{env_name} seed {seed} {args['solve']['metric']} >= {args['solve']['threshold']:g}"
             words = "solved" if outcome.is_solved else "not solved"
-            print(f"{case}: {words}, {outcome.score:.3f} after {outcome.seconds:.1f} s, {outcome.steps / 1e6:.2f} M steps")
+            print(
+                f"{case}: {words}, {outcome.score:.3f} after {outcome.seconds:.1f} s, {outcome.steps / 1e6:.2f} M steps"
+            )
             command = shlex.join(["python", "bench/solve.py", *sys.argv[1:]])
             record(
                 "solve",

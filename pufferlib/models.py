@@ -243,7 +243,9 @@ class MinGRUWrapper(nn.Module):
             raise APIUsageError(f"rnn.num_layers must be at least 1, got {num_layers}")
         self.policy = policy
         self.hidden_size = hidden_size
-        self.layers = nn.ModuleList(orthogonal_linear(hidden_size, 3 * hidden_size, bias=False) for _ in range(num_layers))
+        self.layers = nn.ModuleList(
+            orthogonal_linear(hidden_size, 3 * hidden_size, bias=False) for _ in range(num_layers)
+        )
         self._names = [f"mingru_{index}" for index in range(num_layers)]
 
     def initial_state(self, batch: int, device: torch.device | str = "cpu") -> State:

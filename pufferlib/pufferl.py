@@ -16,6 +16,7 @@ if __name__ == "__main__":  # before the imports below, so that help and usage e
 import math
 import time
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,8 @@ from pufferlib.profile import Profile
 from pufferlib.rollout import Rollout
 from pufferlib.run import StopRequest, describe_run, write_description
 from pufferlib.sampling import sample_logits
+from pufferlib.seeding import mix_seed
+from pufferlib.shards import Shards
 from pufferlib.statistics import EpisodeStatistics
 
 __all__ = ["PuffeRL", "compute_puff_advantage", "load_config", "load_env", "load_policy", "train"]
@@ -74,7 +77,12 @@ class PuffeRL:
         if self.device.type == "cuda":
             torch.backends.cudnn.deterministic = self.config.torch_deterministic
 
-        self._generator = torch.Generator(self.device).manual_seed(self.config.seed)
+        is_sharded = self.device.type == "cpu" and not self.config.compile
+        self._shards = Shards(torch.get_num_threads() if is_sharded else 1)
+        self._generators = [  # the first also draws the minibatches, each draws the actions of its shard
+            torch.Generator(self.device).manual_seed(mix_seed(self.config.seed, index))
+            for index in range(self._shards.count)
+        ]
         self._optimizer = make_optimizer(
             self.config.optimizer,
             self.policy.parameters(),
@@ -84,9 +92,7 @@ class PuffeRL:
             self.config.weight_decay,
         )
         self._learning_rate = self.config.learning_rate
-        self._autocast = torch.autocast(
-            self.device.type, torch.bfloat16, enabled=self.config.precision == "bfloat16", cache_enabled=False
-        )
+        self._parameters = [parameter for parameter in self.policy.parameters() if parameter.requires_grad]
         self._is_recurrent = hasattr(self.policy, "initial_state")
         self._forward = self.policy
         if self.config.compile:
@@ -97,7 +103,14 @@ class PuffeRL:
         self.rollout = self._allocate_rollout()
         self._advantages = torch.zeros_like(self.rollout.values)
         self._collector = Collector(
-            vecenv, self.policy, self.rollout, self._generator, self._autocast, self.config.reward_clip, self.profile
+            vecenv,
+            self.policy,
+            self.rollout,
+            self._shards,
+            self._generators,
+            self._autocast,
+            self.config.reward_clip,
+            self.profile,
         )
         self._collector.reset(None)  # with the seed that the vector was made with
 
@@ -138,7 +151,8 @@ class PuffeRL:
             Means over the episodes that ended in it, and their number `n`; empty when none did.
         """
         self._require_open()
-        steps = self._collector.collect()
+        with self._shards.limit_caller():
+            steps = self._collector.collect()
         self.global_step += steps
         self._rollout_is_full = steps == self.config.batch_size
         self._has_rollout = True
@@ -163,9 +177,10 @@ class PuffeRL:
 
         self._minibatches_due += self.config.minibatches_per_epoch
         metrics = []
-        while self._minibatches_due >= 1.0 - 1e-6:  # sums of fractions are rounded
-            self._minibatches_due -= 1.0
-            metrics.append(self._train_minibatch())
+        with self._shards.limit_caller():
+            while self._minibatches_due >= 1.0 - 1e-6:  # sums of fractions are rounded
+                self._minibatches_due -= 1.0
+                metrics.append(self._train_minibatch())
         self._losses = self._read_metrics(metrics)
         self.epoch += 1
 
@@ -183,7 +198,7 @@ class PuffeRL:
             advantages = self._compute_advantages()
             probabilities = losses.segment_probabilities(advantages * rollout.masks[:, :-1], config.prio_alpha)
             count = config.minibatch_segments
-            rows = torch.multinomial(probabilities, count, generator=self._generator)
+            rows = torch.multinomial(probabilities, count, generator=self._generators[0])
             progress = min(self.epoch / self.total_epochs, 1.0)
             beta = config.prio_beta0 + (1.0 - config.prio_beta0) * config.prio_alpha * progress
             importance = (rollout.segments * probabilities[rows]).pow(-beta).unsqueeze(1)
@@ -192,19 +207,33 @@ class PuffeRL:
             normalized = importance * losses.normalize(chosen, weights)
         with self.profile.phase("learn"):
             metrics = torch.zeros(len(losses.METRICS), device=self.device)
-            size = config.max_minibatch_size // config.bptt_horizon
-            for begin in range(0, count, size):
-                part = slice(begin, begin + size)
-                loss = self._loss(
-                    rows[part], chosen[part], normalized[part], None if weights is None else weights[part]
-                )
-                share = len(rows[part]) / count
-                (loss.total * share).backward()
-                metrics += loss.metrics * share
-            nn.utils.clip_grad_norm_(self.policy.parameters(), config.max_grad_norm)
-            self._optimizer.step()
             self._optimizer.zero_grad()
+            for begin in range(0, count, config.max_minibatch_size // config.bptt_horizon):
+                part = slice(begin, begin + config.max_minibatch_size // config.bptt_horizon)
+                part_weights = None if weights is None else weights[part]
+                metrics += self._accumulate(rows[part], chosen[part], normalized[part], part_weights, count)
+            nn.utils.clip_grad_norm_(self._parameters, config.max_grad_norm)
+            self._optimizer.step()
         return metrics
+
+    def _accumulate(
+        self, rows: Tensor, advantages: Tensor, normalized: Tensor, weights: Tensor | None, count: int
+    ) -> Tensor:
+        """Adds the gradients of some of a minibatch's `count` segments; returns their share of the metrics."""
+
+        def differentiate(share: slice, index: int) -> tuple[Tensor, tuple[Tensor | None, ...]]:
+            share_weights = None if weights is None else weights[share]
+            loss = self._loss(rows[share], advantages[share], normalized[share], share_weights)
+            fraction = len(rows[share]) / count
+            gradients = torch.autograd.grad(loss.total * fraction, self._parameters, allow_unused=True)
+            return loss.metrics * fraction, gradients
+
+        metrics, gradients = zip(*self._shards.run(differentiate, len(rows)), strict=True)
+        for parameter, *shares in zip(self._parameters, *gradients, strict=True):
+            for gradient in shares:  # in the order of the shards, so that the sum is always the same
+                if gradient is not None:
+                    parameter.grad = gradient if parameter.grad is None else parameter.grad + gradient
+        return sum(metrics)
 
     def _compute_advantages(self) -> Tensor:
         """Advantages `(segments, horizon)` from the values and ratios as they are now; a view of a reused tensor."""
@@ -265,12 +294,15 @@ class PuffeRL:
         actions = rollout.actions.index_select(0, rows)
         if not self._is_recurrent:
             observations, actions = observations.flatten(0, 1), actions.flatten(0, 1)
-            with self._autocast:
+            with self._autocast():
                 return *self._forward(observations, {}), actions
         state = {name: value.index_select(0, rows) for name, value in rollout.states.items()}
         state["resets"] = rollout.episode_ends().index_select(0, rows)[:, :-1] > 0
-        with self._autocast:
+        with self._autocast():
             return *self._forward(observations, state), actions
+
+    def _autocast(self) -> AbstractContextManager:
+        return torch.autocast(self.device.type, torch.bfloat16, enabled=self.config.precision == "bfloat16")
 
     def _read_metrics(self, minibatches: list[Tensor]) -> dict[str, float]:
         """The means over minibatches and the explained variance: the one device synchronisation of `train`."""
@@ -373,7 +405,7 @@ class PuffeRL:
             "losses": self._losses,
             "interval": self._interval.state_dict(),
             "optimizer": self._optimizer.state_dict(),
-            "generator": self._generator.get_state(),
+            "generators": [generator.get_state() for generator in self._generators],
             "torch_generator": torch.get_rng_state(),
             "collector": self._collector.state_dict(),
         }
@@ -400,7 +432,8 @@ class PuffeRL:
                 self._collector.load_state_dict(state["collector"])
         except (KeyError, ValueError, RuntimeError) as error:
             raise CheckpointError(f"{folder} was saved with other settings than these ({error})") from error
-        self._generator.set_state(state["generator"])
+        for generator, saved in zip(self._generators, state["generators"], strict=False):
+            generator.set_state(saved)
         torch.set_rng_state(state["torch_generator"])
         self.epoch, self.global_step = state["epoch"], state["global_step"]
         self._logged_epoch, self._logged_step = state["logged"]
@@ -431,6 +464,7 @@ class PuffeRL:
         self._is_closed = True
         if self._dashboard is not None:
             self._dashboard.close()
+        self._shards.close()
         self.vecenv.close()
 
     def _require_open(self) -> None:
