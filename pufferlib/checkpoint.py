@@ -6,6 +6,7 @@ import os
 import pickle
 import re
 import zipfile
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -16,6 +17,8 @@ from torch import nn
 from pufferlib.errors import CheckpointError
 
 TRAINER_STATE = "trainer_state.pt"
+
+_DAMAGE = (zipfile.BadZipFile, zlib.error, pickle.UnpicklingError, RuntimeError, EOFError, OSError, ValueError)
 
 
 def write_atomically(path: Path, write: Callable[[BinaryIO], None]) -> None:
@@ -55,7 +58,7 @@ def load(path: Path, device: torch.device | str = "cpu") -> Any:
             return torch.load(path, map_location=device, weights_only=True)
     except FileNotFoundError as error:
         raise CheckpointError(f"there is no checkpoint {path}; check the path or pass 'latest'") from error
-    except (zipfile.BadZipFile, pickle.UnpicklingError, RuntimeError, EOFError, OSError, ValueError) as error:
+    except _DAMAGE as error:
         raise CheckpointError(f"{path} is damaged or no checkpoint; use an earlier one") from error
     raise CheckpointError(f"{path} is damaged (its part {damaged} fails the checksum); use an earlier one")
 

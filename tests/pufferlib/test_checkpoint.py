@@ -7,8 +7,6 @@ import time
 
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from torch import nn
 
 from pufferlib import checkpoint
@@ -98,20 +96,20 @@ def test_a_kill_while_saving_leaves_a_whole_file(path, delay):
 # --- damage
 
 
-@given(data=st.data())
-@settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_a_flipped_bit_is_noticed_or_harmless(tmp_path, saved_bytes, data):
-    position = data.draw(st.integers(0, len(saved_bytes) - 1))
-    damaged = bytearray(saved_bytes)
-    damaged[position] ^= 1 << data.draw(st.integers(0, 7))
+@pytest.mark.parametrize("bit", [0, 3, 7])
+def test_a_flipped_bit_is_noticed_or_harmless(tmp_path, saved_bytes, bit):
     path = tmp_path / "damaged.pt"
-    path.write_bytes(damaged)
-    try:
-        found = load(path)
-    except CheckpointError as error:
-        assert "\n" not in str(error) and str(path) in str(error)
-    else:
-        assert is_same(found)
+    refused = 0
+    for position in range(len(saved_bytes)):
+        damaged = bytearray(saved_bytes)
+        damaged[position] ^= 1 << bit
+        path.write_bytes(damaged)
+        try:
+            assert is_same(load(path))
+        except CheckpointError as error:
+            refused += 1
+            assert "\n" not in str(error) and str(path) in str(error)
+    assert refused > len(saved_bytes) / 3  # the rest is padding, dates and comments
 
 
 @pytest.mark.parametrize("length", [0, 1, 100, 0.5, 0.99, -1])
