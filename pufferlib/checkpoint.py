@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import pickle
+import re
 import zipfile
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -15,6 +17,8 @@ from torch import nn
 from pufferlib.errors import CheckpointError
 
 TRAINER_STATE = "trainer_state.pt"
+
+_DAMAGE = (zipfile.BadZipFile, zlib.error, pickle.UnpicklingError, RuntimeError, EOFError, OSError, ValueError)
 
 
 def write_atomically(path: Path, write: Callable[[BinaryIO], None]) -> None:
@@ -54,7 +58,7 @@ def load(path: Path, device: torch.device | str = "cpu") -> Any:
             return torch.load(path, map_location=device, weights_only=True)
     except FileNotFoundError as error:
         raise CheckpointError(f"there is no checkpoint {path}; check the path or pass 'latest'") from error
-    except (zipfile.BadZipFile, pickle.UnpicklingError, RuntimeError, EOFError, OSError, ValueError) as error:
+    except _DAMAGE as error:
         raise CheckpointError(f"{path} is damaged or no checkpoint; use an earlier one") from error
     raise CheckpointError(f"{path} is damaged (its part {damaged} fails the checksum); use an earlier one")
 
@@ -83,9 +87,14 @@ def load_policy_weights(policy: nn.Module, path: Path) -> None:
     policy.load_state_dict(found)
 
 
-def run_folders(data_dir: str | Path, env_name: str) -> list[Path]:
-    """The run folders of an environment, oldest first."""
-    return sorted(Path(data_dir).glob(f"{env_name}_*/"), key=lambda folder: (folder.stat().st_mtime_ns, folder.name))
+def models(data_dir: str | Path, env_name: str) -> list[Path]:
+    """The weights of an environment in all its runs.
+
+    Folders are not enough to go by: `puffer_pong_*` are also the runs of an environment `puffer_pong_hard`.
+    """
+    name = re.compile(rf"model_{re.escape(env_name)}_\d+\.pt")
+    found = Path(data_dir).glob(f"{env_name}_*/model_*.pt")
+    return [path for path in found if name.fullmatch(path.name)]
 
 
 def resolve_model(data_dir: str | Path, env_name: str, model: str | Path) -> Path:
@@ -96,10 +105,10 @@ def resolve_model(data_dir: str | Path, env_name: str, model: str | Path) -> Pat
     """
     if model != "latest":
         return Path(model)
-    models = [path for folder in run_folders(data_dir, env_name) for path in folder.glob("model_*.pt")]
-    if not models:
+    found = models(data_dir, env_name)
+    if not found:
         raise CheckpointError(f"there is no checkpoint of {env_name} in {data_dir}; train it first or pass a path")
-    return max(models, key=lambda path: (path.stat().st_mtime_ns, path.name))
+    return max(found, key=_age_key)
 
 
 def resolve_run(data_dir: str | Path, env_name: str, run: str) -> Path:
@@ -108,12 +117,17 @@ def resolve_run(data_dir: str | Path, env_name: str, run: str) -> Path:
     Raises:
         CheckpointError: if there is no such run with a checkpoint.
     """
-    folders = [folder for folder in run_folders(data_dir, env_name) if (folder / TRAINER_STATE).exists()]
     if run == "latest":
-        if folders:
-            return max(folders, key=lambda folder: (folder / TRAINER_STATE).stat().st_mtime_ns)
+        folders = {path.parent for path in models(data_dir, env_name)}
+        states = [folder / TRAINER_STATE for folder in folders if (folder / TRAINER_STATE).exists()]
+        if states:
+            return max(states, key=_age_key).parent
         raise CheckpointError(f"there is no run of {env_name} to resume in {data_dir}; train it first")
     for folder in (Path(run), Path(data_dir) / run, Path(data_dir) / f"{env_name}_{run}"):
         if (folder / TRAINER_STATE).exists():
             return folder
     raise CheckpointError(f"there is no run {run!r} of {env_name} with a checkpoint; pass a run folder or 'latest'")
+
+
+def _age_key(path: Path) -> tuple[int, str]:
+    return path.stat().st_mtime_ns, path.name

@@ -337,7 +337,9 @@ class PuffeRL:
 
     @property
     def sps(self) -> float:
-        """Agent steps per second since the last log."""
+        """Agent steps per second since the last log, or of that log until a step is collected."""
+        if self.global_step == self._logged_step:
+            return self._metrics.get("sps", 0.0)
         elapsed = time.perf_counter() - self._interval_time
         return (self.global_step - self._logged_step) / max(elapsed, 1e-9)
 

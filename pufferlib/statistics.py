@@ -21,8 +21,10 @@ class EpisodeStatistics:
         """Adds the reports of one step."""
         for info in infos:
             count = float(info.get("n", 1.0))
+            if count <= 0.0:
+                continue
             for name, value in info.items():
-                if name == "n" or isinstance(value, (str, bytes)) or not hasattr(value, "__float__"):
+                if name == "n" or not _is_number(value):
                     continue
                 self._sums[name] = self._sums.get(name, 0.0) + float(value) * count
                 self._counts[name] = self._counts.get(name, 0.0) + count
@@ -52,3 +54,9 @@ class EpisodeStatistics:
     def load_state_dict(self, state: Mapping[str, dict[str, float]]) -> None:
         """Puts back what `state_dict` returned."""
         self._sums, self._counts = dict(state["sums"]), dict(state["counts"])
+
+
+def _is_number(value: Any) -> bool:
+    """Whether it is one number: of Python, of NumPy, or a tensor without dimensions."""
+    is_single = getattr(value, "ndim", 0) == 0
+    return is_single and hasattr(value, "__float__") and not isinstance(value, (str, bytes))

@@ -1,0 +1,658 @@
+import copy
+import json
+import math
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from gymnasium.spaces import Box, Discrete, MultiDiscrete
+from scripted import ScriptedEnv
+from scripted_policies import CountingPolicy, LinearPolicy
+
+from pufferlib import losses, pufferl, vector
+from pufferlib.environment import PufferEnv
+from pufferlib.errors import APIUsageError, ConfigError
+from pufferlib.loggers import NoLogger
+from pufferlib.models import Default, MinGRUWrapper
+from pufferlib.optimizers import Muon
+
+pytestmark = pytest.mark.usefixtures("in_tmp_path")
+
+
+@pytest.fixture
+def in_tmp_path(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+class GuessEnv(PufferEnv):
+    """Pays for repeating the number that is shown."""
+
+    def __init__(self, action_space=None, buf=None, seed=0):
+        self.single_observation_space = Box(0, 1, (3,), np.float32)
+        self.single_action_space = action_space or Discrete(3)
+        self.num_agents = 16
+        super().__init__(buf)
+        self.random = np.random.default_rng(seed)
+
+    def reset(self, seed=None):
+        self.show()
+        return self.observations, []
+
+    def show(self):
+        self.numbers = self.random.integers(0, 3, self.num_agents)
+        self.observations[:] = np.eye(3)[self.numbers]
+
+    def step(self, actions):
+        guesses = actions if actions.ndim == 1 else actions[:, 0]
+        self.rewards[:] = np.round(guesses) == self.numbers
+        self.terminals[:] = True
+        self.show()
+        infos = [{"score": float(self.rewards.mean()), "n": self.num_agents}]
+        return self.observations, self.rewards, self.terminals, self.truncations, infos
+
+
+class Recorder(NoLogger):
+    """Keeps what it is told."""
+
+    def __init__(self):
+        super().__init__("recorded")
+        self.logs = []
+        self.closed_with = []
+
+    def log(self, metrics, step):
+        self.logs.append((step, dict(metrics)))
+
+    def close(self, model_path=None):
+        self.closed_with.append(model_path)
+
+
+def config(**settings):
+    small = {"device": "cpu", "bptt_horizon": 8, "total_timesteps": 8 * 16 * 10, "log_interval": 1}
+    return {**pufferl.load_config("puffer_squared")["train"], **small, **settings}
+
+
+def guess_trainer(policy=None, logger=None, action_space=None, **settings):
+    vecenv = vector.make(GuessEnv, env_kwargs={"action_space": action_space}, backend="Serial")
+    torch.manual_seed(0)
+    policy = policy or Default(vecenv.driver_env, 16)
+    return pufferl.PuffeRL(config(**settings), vecenv, policy, logger)
+
+
+def scripted_trainer(policy, has_absent_agents=False, **settings):
+    kwargs = [{"index": i, "agents": 4, "has_absent_agents": has_absent_agents} for i in range(4)]
+    vecenv = vector.make(ScriptedEnv, env_kwargs=kwargs, num_envs=4, backend="Serial")
+    return pufferl.PuffeRL(config(**settings), vecenv, policy)
+
+
+def weights(policy):
+    return torch.cat([parameter.detach().flatten() for parameter in policy.parameters()])
+
+
+def run(trainer, epochs):
+    logs = []
+    for _ in range(epochs):
+        trainer.evaluate()
+        logs.append(trainer.train())
+    return logs
+
+
+# --- a user's script
+
+
+def test_the_module_is_used_as_its_documentation_says(capsys):
+    args = pufferl.load_config("puffer_breakout")
+    args["vec"]["num_envs"] = 2
+    args["env"]["num_envs"] = 8
+    args["policy"]["hidden_size"] = 16
+    args["rnn"]["input_size"] = 16
+    args["rnn"]["hidden_size"] = 16
+    args["train"]["total_timesteps"] = 4096
+    args["train"]["learning_rate"] = 0.03
+    args["train"]["minibatch_size"] = "auto"
+    args["train"]["device"] = "cpu"
+    args["train"]["log_interval"] = 1
+    vecenv = pufferl.load_env("puffer_breakout", args)
+    policy = pufferl.load_policy(args, vecenv, "puffer_breakout")
+    trainer = pufferl.PuffeRL({**args["train"], "env": "puffer_breakout"}, vecenv, policy)
+    while trainer.global_step < 4096:
+        trainer.evaluate()
+        logs = trainer.train()
+        trainer.print_dashboard()
+    model_path = trainer.close()
+    assert set(logs) == {*losses.METRICS, "explained_variance"}
+    assert trainer.global_step == 4096 and trainer.epoch == trainer.total_epochs == 4
+    assert trainer.sps > 0 and trainer.uptime > 0
+    assert "puffer_breakout" in capsys.readouterr().out
+    args["load_model_path"] = model_path
+    vecenv = pufferl.load_env("puffer_breakout", args)
+    again = pufferl.load_policy(args, vecenv, "puffer_breakout")
+    vecenv.close()
+    assert torch.equal(weights(again), weights(policy))
+    args["load_model_path"] = "latest"
+    assert torch.equal(weights(pufferl.load_policy(args, vecenv, "puffer_breakout")), weights(policy))
+
+
+def test_the_train_section_alone_is_a_configuration():
+    trainer = guess_trainer()
+    run(trainer, 1)
+    assert trainer.close().startswith("experiments/environment_")
+
+
+@pytest.mark.parametrize("settings", [{}, {"rnn_name": None}], ids=["recurrent", "not recurrent"])
+def test_train_returns_the_logs_of_the_last_four_fifths(settings, capsys):
+    args = {**pufferl.load_config("puffer_breakout"), **settings}
+    args["env"]["num_envs"] = 4
+    args["train"].update(device="cpu", total_timesteps=4 * 8 * 10, bptt_horizon=8, log_interval=1, minibatch_size=32)
+    logs = pufferl.train("puffer_breakout", args)
+    assert [log["epoch"] for log in logs] == list(range(2, 11))
+    assert all(log["agent_steps"] == 32 * log["epoch"] for log in logs)
+    assert "saved experiments/puffer_breakout_" in capsys.readouterr().out
+
+
+def test_train_takes_the_users_vector_policy_and_logger():
+    args = pufferl.load_config("puffer_squared")
+    args["train"].update(config(num_iterations=3))
+    vecenv, logger = vector.make(GuessEnv, backend="Serial"), Recorder()
+    policy = Default(vecenv.driver_env, 8)
+    before = weights(policy)
+    pufferl.train("puffer_squared", args, vecenv, policy, logger)
+    assert (weights(policy) != before).any()
+    assert [step for step, _ in logger.logs] == [128, 256, 384]
+    assert len(logger.closed_with) == 1 and logger.closed_with[0].endswith("_000003.pt")
+
+
+# --- learning
+
+
+@pytest.mark.parametrize(
+    ("action_space", "expected"),
+    [(None, 0.95), (MultiDiscrete([3, 2]), 0.95), (Box(-1.0, 3.0, (1,)), 0.6)],
+    ids=["discrete", "multidiscrete", "continuous"],
+)
+def test_it_learns_to_guess(action_space, expected):
+    trainer = guess_trainer(action_space=action_space, total_timesteps=128 * 150, learning_rate=0.1, gamma=0.0)
+    scores = []
+    while trainer.epoch < trainer.total_epochs:
+        scores.append(trainer.evaluate()["score"])
+        trainer.train()
+    trainer.close()
+    assert np.mean(scores[:5]) < 0.5
+    assert np.mean(scores[-10:]) > expected
+
+
+def test_squared_is_learnt_in_seconds(capsys):
+    args = pufferl.load_config("puffer_squared")
+    args["env"].update(num_envs=128, size=5)
+    args["train"].update(
+        device="cpu",
+        total_timesteps=128 * 32 * 30,
+        bptt_horizon=32,
+        minibatch_size=512,
+        learning_rate=0.05,
+        log_interval=1,
+    )
+    logs = pufferl.train("puffer_squared", args)
+    assert logs[0]["environment/perf"] < 0.7  # already better than the policy at the start
+    assert logs[-1]["environment/perf"] > 0.9
+
+
+def test_an_update_improves_the_surrogate():
+    trainer = guess_trainer(learning_rate=1e-3, ent_coef=0.0, vf_coef=0.0, prio_alpha=0.0)
+    trainer.evaluate()
+    rollout, rows = trainer.rollout, torch.arange(16)
+    advantages = losses.normalize(trainer._compute_advantages(), None).clone()
+
+    def surrogate():
+        logits, _, actions = trainer._forward_segments(rows)
+        _, logprobs, _ = pufferl.sample_logits(logits, action=actions)
+        return ((logprobs.view(16, 8) - rollout.logprobs).exp() * advantages).mean().item()
+
+    before = surrogate()
+    trainer.train()
+    assert surrogate() > before + 1e-4
+
+
+# --- minibatches
+
+
+@pytest.mark.parametrize(
+    ("settings", "steps"),
+    [
+        ({"update_epochs": 1.25, "minibatch_size": 128}, [1, 2, 3, 5, 6, 7, 8, 10]),
+        ({"update_epochs": 1.25, "minibatch_size": 32}, [5, 10, 15]),
+        ({"update_epochs": 0.5, "minibatch_size": 128}, [0, 1, 1, 2]),
+        ({"update_epochs": 0.1, "minibatch_size": 128}, [0] * 9 + [1]),
+        ({"update_epochs": 4, "minibatch_size": 64}, [8, 16]),
+    ],
+)
+def test_fractions_of_a_minibatch_are_carried_over(settings, steps):
+    trainer = guess_trainer(**settings)
+    count = 0
+
+    def counted(step=trainer._optimizer.step):
+        nonlocal count
+        count += 1
+        step()
+
+    trainer._optimizer.step = counted
+    for expected in steps:
+        run(trainer, 1)
+        assert count == expected
+
+
+def test_accumulated_gradients_equal_those_of_the_whole_minibatch():
+    steps = []
+    for size in (128, 64, 16):
+        trainer = guess_trainer(
+            optimizer="sgd", adam_beta1=0.0, learning_rate=1.0, minibatch_size=128, max_minibatch_size=size
+        )
+        before = weights(trainer.policy)
+        metrics = run(trainer, 1)[0]
+        steps.append((weights(trainer.policy) - before, metrics))
+    for step, metrics in steps[1:]:
+        torch.testing.assert_close(step, steps[0][0], atol=1e-5, rtol=1e-5)
+        assert metrics == pytest.approx(steps[0][1], abs=1e-5)
+    assert steps[0][0].abs().max() > 1e-3
+
+
+def test_accumulated_gradients_equal_the_whole_where_agents_are_absent():
+    steps = []
+    for size in (128, 32):
+        policy = LinearPolicy()
+        trainer = scripted_trainer(
+            policy, True, optimizer="sgd", adam_beta1=0.0, minibatch_size=128, max_minibatch_size=size
+        )
+        before = weights(policy)
+        run(trainer, 1)
+        steps.append(weights(policy) - before)
+    torch.testing.assert_close(steps[0], steps[1], atol=1e-5, rtol=1e-5)
+    assert steps[0].abs().max() > 1e-5
+
+
+def test_nothing_leaks_out_of_an_update():
+    trainer = guess_trainer(precision="bfloat16")
+    run(trainer, 1)
+    assert all(parameter.grad is None for parameter in trainer.policy.parameters())
+    assert not torch.is_autocast_enabled("cpu") and torch.is_grad_enabled()
+
+
+def test_segments_are_trained_on_without_repetition():
+    trainer = guess_trainer(minibatch_size=64)
+    trainer.evaluate()
+    drawn = []
+    forward = trainer._forward_segments
+    trainer._forward_segments = lambda rows: drawn.append(rows) or forward(rows)
+    trainer.train()
+    assert len(drawn) == 2
+    assert all(len(rows.unique()) == 8 for rows in drawn)
+
+
+def test_ratios_and_values_are_refreshed_where_trained_and_start_over_with_the_next_rollout():
+    trainer = guess_trainer(minibatch_size=64, update_epochs=0.5, learning_rate=0.1, prio_alpha=0.0)
+    trainer.evaluate()
+    rollout = trainer.rollout
+    rows = []
+    forward = trainer._forward_segments
+    trainer._forward_segments = lambda chosen: rows.append(chosen) or forward(chosen)
+    trainer.train()
+    trainer.evaluate()
+    assert (rollout.ratios == 1).all()
+    # The policy has moved since: a second minibatch on the same rollout must see that.
+    trainer._train_minibatch(), trainer._train_minibatch()
+    touched = torch.cat(rows[-2:]).unique()
+    changed = (rollout.ratios[:, :-1] != 1).any(1)
+    assert changed.any() and set(changed.nonzero().flatten().tolist()) <= set(touched.tolist())
+
+
+# --- formulas in their places
+
+
+def test_every_step_of_the_horizon_has_the_advantage_of_the_recurrence():
+    trainer = scripted_trainer(CountingPolicy(), reward_clip=1.0, gamma=0.9, gae_lambda=0.8)
+    trainer.evaluate()
+    rollout = trainer.rollout
+    found = trainer._compute_advantages().double().numpy()
+    values, rewards = rollout.values.double().numpy(), rollout.rewards.double().numpy()
+    terminals, truncations = rollout.terminals.numpy() > 0, rollout.truncations.numpy() > 0
+    assert terminals.any() and truncations.any()
+    truth = np.zeros_like(values)
+    for t in reversed(range(8)):
+        reward = rewards[:, t + 1] + 0.9 * values[:, t] * (truncations & ~terminals)[:, t + 1]
+        goes_on = ~(terminals | truncations)[:, t + 1]
+        delta = reward + 0.9 * values[:, t + 1] * goes_on - values[:, t]
+        truth[:, t] = delta + 0.9 * 0.8 * goes_on * truth[:, t + 1]
+    np.testing.assert_allclose(found, truth[:, :-1], rtol=1e-4, atol=1e-4)
+    assert (found[:, -1] != 0).any()
+
+
+def test_training_repeats_the_rollout_until_the_weights_move():
+    """With still weights the ratio is 1: state, resets, actions and observations are those of the rollout."""
+    vecenv = pufferl.load_env("puffer_breakout", small_breakout())
+    torch.manual_seed(0)
+    policy = MinGRUWrapper(vecenv.driver_env, Default(vecenv.driver_env, 16), 16, 16, num_layers=2)
+    trainer = pufferl.PuffeRL(config(learning_rate=0.0, bptt_horizon=16), vecenv, policy)
+    for _ in range(20):
+        trainer.evaluate()
+        metrics = trainer.train()
+        assert metrics["importance"] == pytest.approx(1, abs=1e-5)
+        assert metrics["clipfrac"] == 0 and abs(metrics["approx_kl"]) < 1e-6
+    trainer.close()
+
+
+def small_breakout():
+    args = pufferl.load_config("puffer_breakout")
+    args["env"]["num_envs"] = 8
+    args["train"]["device"] = "cpu"
+    return args
+
+
+def test_absent_agents_are_neither_counted_nor_trained_on():
+    class Poisoned(LinearPolicy):
+        """Its logits for absent agents would move the weights far."""
+
+        def forward(self, observations, state):
+            logits, values = super().forward(observations, state)
+            seen.append(observations)
+            return logits, values
+
+    seen = []
+    trainer = scripted_trainer(Poisoned(), has_absent_agents=True)
+    trainer.evaluate()
+    present = trainer.rollout.masks[:, :-1].bool()
+    assert trainer.global_step == int(present.sum()) < 128
+    steps = []
+    for garbage in (0.0, 1.0):
+        again = scripted_trainer(LinearPolicy(), has_absent_agents=True, optimizer="sgd", adam_beta1=0.0)
+        again.evaluate()
+        rollout = again.rollout
+        rollout.logprobs[~present] -= garbage
+        rollout.observations[~present] += garbage
+        before = weights(again.policy)
+        again.train()
+        steps.append(weights(again.policy) - before)
+    assert steps[0].abs().max() > 0
+    torch.testing.assert_close(steps[0], steps[1], atol=1e-7, rtol=1e-5)
+
+
+def test_the_explained_variance_is_of_the_values_that_training_left():
+    trainer = guess_trainer(gamma=0.0, minibatch_size=128, update_epochs=8, learning_rate=0.05)
+    explained = [log["explained_variance"] for log in run(trainer, 40)]
+    rollout = trainer.rollout
+    returns, values = rollout.rewards[:, 1:], rollout.values[:, :-1]
+    truth = (
+        1
+        - ((returns - values) * rollout.ratios[:, :-1].clamp(max=1)).var()
+        / ((returns - values) * rollout.ratios[:, :-1].clamp(max=1) + values).var()
+    )
+    assert explained[-1] == pytest.approx(truth.item(), abs=1e-3)
+
+
+# --- learning rate
+
+
+def test_the_learning_rate_follows_a_cosine():
+    trainer = guess_trainer(learning_rate=0.2)
+    used = []
+    for epoch in range(trainer.total_epochs):
+        assert trainer.learning_rate == pytest.approx(0.2 * (1 + math.cos(math.pi * epoch / 10)) / 2)
+        run(trainer, 1)
+        used.append(trainer._optimizer.param_groups[0]["lr"])
+    assert used[0] == 0.2 and used[5] == pytest.approx(0.1) and 0 < used[-1] < 0.01
+    run(trainer, 1)  # beyond the end: no rise again
+    assert trainer.learning_rate == 0
+
+
+def test_without_annealing_the_learning_rate_stays():
+    trainer = guess_trainer(learning_rate=0.2, anneal_lr=False)
+    run(trainer, 3)
+    assert trainer.learning_rate == trainer._optimizer.param_groups[0]["lr"] == 0.2
+
+
+def test_setting_the_learning_rate_takes_effect_at_the_next_update():
+    trainer = guess_trainer(anneal_lr=False)
+    run(trainer, 1)
+    trainer.learning_rate = 0.0
+    before = weights(trainer.policy)
+    run(trainer, 1)
+    assert torch.equal(weights(trainer.policy), before)
+    trainer.learning_rate = 1e-4
+    run(trainer, 1)
+    assert not torch.equal(weights(trainer.policy), before)
+
+
+# --- the order of calls
+
+
+def test_training_needs_a_rollout():
+    trainer = guess_trainer()
+    with pytest.raises(APIUsageError, match=r"call evaluate\(\) first"):
+        trainer.train()
+    run(trainer, 1)
+    with pytest.raises(APIUsageError, match=r"call evaluate\(\) first"):
+        trainer.train()
+
+
+def test_a_closed_trainer_says_so_and_closes_again():
+    logger = Recorder()
+    trainer = guess_trainer(logger=logger)
+    run(trainer, 2)
+    path = trainer.close()
+    assert trainer.close() == path
+    assert path == "experiments/environment_recorded/model_environment_000002.pt"
+    assert logger.closed_with == [path]
+    for call in (trainer.evaluate, trainer.train):
+        with pytest.raises(APIUsageError, match="closed; make a new PuffeRL"):
+            call()
+
+
+def test_nothing_is_written_before_there_is_something_to_keep(tmp_path):
+    trainer = guess_trainer()
+    trainer.evaluate()
+    assert list(tmp_path.iterdir()) == []
+
+
+# --- metrics
+
+
+def test_logging_twice_in_an_epoch_returns_the_same_and_logs_once():
+    logger = Recorder()
+    trainer = guess_trainer(logger=logger, log_interval=100, total_timesteps=128 * 100)
+    run(trainer, 2)
+    assert logger.logs == []
+    first, second = trainer.mean_and_log(), trainer.mean_and_log()
+    assert first == second and len(logger.logs) == 1
+
+
+def test_the_losses_logged_are_those_of_the_last_update():
+    logger = Recorder()
+    trainer = guess_trainer(logger=logger)
+    returned = run(trainer, 3)
+    for (step, metrics), losses_of_epoch, epoch in zip(logger.logs, returned, range(1, 4), strict=True):
+        assert step == metrics["agent_steps"] == 128 * epoch and metrics["epoch"] == epoch
+        assert {name: metrics[f"losses/{name}"] for name in losses_of_epoch} == losses_of_epoch
+        assert metrics["environment/n"] == 128
+    assert returned[0] != returned[1]
+
+
+def test_an_interval_logs_the_mean_over_all_its_episodes():
+    logger = Recorder()
+    trainer = guess_trainer(logger=logger, log_interval=3, total_timesteps=128 * 6)
+    scores = []
+    for _ in range(6):
+        scores.append(trainer.evaluate()["score"])
+        trainer.train()
+    logged = [metrics["environment/score"] for _, metrics in logger.logs]
+    assert logged == [pytest.approx(np.mean(scores[:3])), pytest.approx(np.mean(scores[3:]))]
+    assert logger.logs[0][1]["environment/n"] == 3 * 128
+
+
+def test_the_phases_share_the_time():
+    logger = Recorder()
+    run(guess_trainer(logger=logger), 2)
+    shares = [share for name, share in logger.logs[-1][1].items() if name.startswith("performance/")]
+    assert len(shares) == 5 and all(0 < share < 1 for share in shares) and sum(shares) < 1
+
+
+# --- settings
+
+
+def test_custom_policies_need_only_forward():
+    class Own(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = torch.nn.Linear(3, 4)
+
+        def forward(self, observations, state=None):
+            output = self.linear(observations)
+            return output[:, :3], output[:, 3:]  # values as a column
+
+    trainer = guess_trainer(Own())
+    before = weights(trainer.policy)
+    run(trainer, 2)
+    assert not torch.equal(weights(trainer.policy), before)
+
+
+@pytest.mark.parametrize("name", ["plain", "MinGRU"])
+def test_bfloat16_trains(name):
+    trainer = guess_trainer(precision="bfloat16")
+    if name == "MinGRU":
+        env = trainer.vecenv.driver_env
+        trainer = guess_trainer(MinGRUWrapper(env, Default(env, 16), 16, 16), precision="bfloat16")
+    before = weights(trainer.policy)
+    metrics = run(trainer, 3)[-1]
+    assert all(math.isfinite(value) for value in metrics.values())
+    assert weights(trainer.policy).dtype == torch.float32
+    assert not torch.equal(weights(trainer.policy), before)
+
+
+def test_observations_may_stay_in_cpu_memory():
+    trainers = [guess_trainer(cpu_offload=offload) for offload in (False, True)]
+    for trainer in trainers:
+        run(trainer, 2)
+    assert trainers[1].rollout.observations.device.type == "cpu"
+    assert torch.equal(weights(trainers[0].policy), weights(trainers[1].policy))
+
+
+@pytest.mark.parametrize(("optimizer", "kind"), [("muon", Muon), ("adam", torch.optim.AdamW), ("sgd", torch.optim.SGD)])
+def test_every_optimizer_trains(optimizer, kind):
+    trainer = guess_trainer(optimizer=optimizer)
+    before = weights(trainer.policy)
+    run(trainer, 1)
+    assert type(trainer._optimizer) is kind and not torch.equal(weights(trainer.policy), before)
+
+
+def test_batches_of_several_horizons_per_agent():
+    trainer = guess_trainer(batch_size=16 * 8 * 3, minibatch_size=128)
+    assert trainer.config.segments == 48 and trainer.total_epochs == 4
+    run(trainer, 2)
+    assert trainer.global_step == 2 * 384
+
+
+def test_a_segment_of_one_step_trains():
+    trainer = guess_trainer(bptt_horizon=1, minibatch_size=1)
+    metrics = run(trainer, 2)[-1]
+    assert all(math.isfinite(value) for value in metrics.values())
+    assert weights(trainer.policy).isfinite().all()
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"batch_size": 200}, "multiple of 128"),
+        ({"total_timesteps": 10}, "at least one batch of 128"),
+        ({"minibatch_size": 100}, "multiple of 8"),
+        ({"minibatch_size": 1024}, "at most the batch of 128"),
+        ({"learning_rte": 1}, "did you mean 'learning_rate'"),
+        ({"device": "cuda"}, "torch sees no such device"),
+    ],
+)
+def test_impossible_settings_are_refused(settings, words):
+    if settings == {"device": "cuda"} and torch.cuda.is_available():
+        pytest.skip("there is a CUDA device")
+    with pytest.raises(ConfigError, match=words):
+        guess_trainer(**settings)
+
+
+def test_nan_weights_stop_the_training():
+    trainer = guess_trainer()
+    with torch.no_grad():
+        trainer.policy.head.linear.weight.fill_(math.nan)
+    with pytest.raises(ValueError, match="NaN"):
+        trainer.evaluate()
+
+
+def test_the_seed_decides_the_run():
+    runs = []
+    for seed in (1, 1, 2):
+        trainer = guess_trainer(seed=seed)
+        run(trainer, 2)
+        runs.append(weights(trainer.policy))
+    assert torch.equal(runs[0], runs[1]) and not torch.equal(runs[0], runs[2])
+
+
+def test_the_global_random_streams_are_left_alone():
+    torch_state, numpy_state = torch.get_rng_state(), np.random.get_state()[1].copy()
+    args = pufferl.load_config("puffer_squared")
+    args["env"]["num_envs"] = 4
+    args["train"]["device"] = "cpu"
+    vecenv = pufferl.load_env("puffer_squared", args)
+    run(pufferl.PuffeRL(args["train"], vecenv, pufferl.load_policy(args, vecenv, "puffer_squared")), 1)
+    assert torch.equal(torch.get_rng_state(), torch_state)
+    assert (np.random.get_state()[1] == numpy_state).all()
+
+
+def test_the_memory_of_a_rollout_is_what_its_shapes_add_up_to():
+    trainer = guess_trainer()
+    tensors = [value for value in vars(trainer.rollout).values() if isinstance(value, torch.Tensor)]
+    held = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+    steps, columns = 16 * 8, 16 * 9
+    assert held == steps * (3 * 4 + 4 + 4) + columns * 6 * 4
+
+
+def test_compiled_training_equals_eager_training(recwarn):
+    policies = [CompiledMLP(), CompiledMLP()]
+    policies[1].load_state_dict(copy.deepcopy(policies[0].state_dict()))
+    settings = {"optimizer": "sgd", "compile_mode": "default"}
+    trainers = [
+        guess_trainer(policy, compile=flag, **settings) for policy, flag in zip(policies, (False, True), strict=True)
+    ]
+    for trainer in trainers:
+        run(trainer, 2)
+    torch.testing.assert_close(weights(policies[0]), weights(policies[1]), atol=1e-5, rtol=1e-4)
+
+
+class CompiledMLP(torch.nn.Module):
+    """Small, so that compiling it is quick."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(3, 4)
+
+    def forward(self, observations, state):
+        output = self.linear(observations).tanh()
+        return output[:, :3], output[:, 3]
+
+
+# --- as a program
+
+
+def program(folder, *flags):
+    small = "--env.num-envs 16 --train.bptt-horizon 16 --train.total-timesteps 2048 --train.log-interval 1"
+    command = [sys.executable, "-m", "pufferlib.pufferl", "train", "puffer_squared", *small.split(), *flags]
+    folder.mkdir()
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    (path,) = folder.glob("experiments/*/metrics.jsonl")
+    times = ("sps", "uptime", "performance/")
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    return [{name: value for name, value in line.items() if not name.startswith(times)} for line in lines]
+
+
+def test_one_seed_gives_one_run(tmp_path):
+    first, same, other = (
+        program(tmp_path / name, "--train.seed", seed) for name, seed in (("a", "1"), ("b", "1"), ("c", "2"))
+    )
+    assert len(first) == 8 and first == same
+    assert [line["losses/entropy"] for line in first] != [line["losses/entropy"] for line in other]
