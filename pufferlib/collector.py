@@ -15,7 +15,6 @@ from pufferlib.errors import APIUsageError
 from pufferlib.profile import Profile
 from pufferlib.rollout import Rollout
 from pufferlib.sampling import sample_logits
-from pufferlib.shards import Shards
 from pufferlib.statistics import EpisodeStatistics
 
 Rows = slice | np.ndarray
@@ -37,13 +36,12 @@ class Collector:
         vecenv: Any,
         policy: nn.Module,
         rollout: Rollout,
-        shards: Shards,
-        generators: list[torch.Generator],
+        generator: torch.Generator,
         autocast: Callable[[], AbstractContextManager],
         reward_clip: float,
         profile: Profile,
     ):
-        """Allocates; `reset` comes next. There is one generator for each shard to draw actions from.
+        """Allocates; `reset` comes next.
 
         Raises:
             APIUsageError: if the vector mixes environments of different progress in one batch.
@@ -60,8 +58,7 @@ class Collector:
         self.last_observations = torch.zeros_like(rollout.observations[: vecenv.num_agents, 0])  # those of column T
         self._forward = getattr(policy, "forward_eval", policy)
         self._device = rollout.values.device
-        self._shards = shards
-        self._generators = generators
+        self._generator = generator
         self._autocast = autocast
         self._reward_clip = reward_clip
         self._profile = profile
@@ -154,29 +151,19 @@ class Collector:
     def _act(self, rows: Rows, observations: Tensor) -> None:
         """Chooses actions for the current column of a batch and sends them."""
         column = int(self._columns[rows][0])
-
-        def choose(share: slice, index: int) -> Tensor:
-            with torch.no_grad():  # which does not carry over to the threads of the shards
-                return self._choose(take(rows, share), column, observations[share], self._generators[index])
-
+        segments = self._segments(rows)
         with self._profile.phase("forward"):
-            actions = torch.cat(self._shards.run(choose, len(observations)))
+            state = {name: value[rows] for name, value in self.states.items()}
+            with self._autocast():
+                logits, values = self._forward(observations, state)
+            actions, logprobs, _ = sample_logits(logits, generator=self._generator)
+            self.rollout.actions[segments, column] = actions.to(self.rollout.actions.dtype)
+            self.rollout.logprobs[segments, column] = logprobs
+            self.rollout.values[segments, column] = values.float().view(-1)
+            for name, value in state.items():  # last: what the policy returned may be views of its state
+                self.states[name][rows] = value.to(self.states[name].dtype)
         with self._profile.phase("environment"):
             self.vecenv.send(actions.cpu().numpy())
-
-    def _choose(self, rows: Rows, column: int, observations: Tensor, generator: torch.Generator) -> Tensor:
-        """Acts for some agents and stores what they did."""
-        segments = self._segments(rows)
-        state = {name: value[rows] for name, value in self.states.items()}
-        with self._autocast():
-            logits, values = self._forward(observations, state)
-        actions, logprobs, _ = sample_logits(logits, generator=generator)
-        self.rollout.actions[segments, column] = actions.to(self.rollout.actions.dtype)
-        self.rollout.logprobs[segments, column] = logprobs
-        self.rollout.values[segments, column] = values.float().view(-1)
-        for name, value in state.items():  # last: what the policy returned may be views of its state
-            self.states[name][rows] = value.to(self.states[name].dtype)
-        return actions
 
     def _bootstrap(self, rows: Rows, observations: Tensor) -> None:
         """Values the observation after the last action; the state stays as it was before that observation."""
@@ -231,11 +218,6 @@ def as_slice(rows: np.ndarray) -> Rows:
     if (np.diff(rows) == 1).all():
         return slice(int(rows[0]), int(rows[-1]) + 1)
     return rows
-
-
-def take(rows: Rows, share: slice) -> Rows:
-    """A share of some rows, in the same form."""
-    return slice(rows.start + share.start, rows.start + share.stop) if isinstance(rows, slice) else rows[share]
 
 
 def as_tensor(content: bytes) -> Tensor:

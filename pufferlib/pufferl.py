@@ -36,7 +36,6 @@ from pufferlib.profile import Profile
 from pufferlib.rollout import Rollout
 from pufferlib.run import StopRequest, describe_run, write_description
 from pufferlib.sampling import sample_logits
-from pufferlib.seeding import mix_seed
 from pufferlib.shards import Shards
 from pufferlib.statistics import EpisodeStatistics
 
@@ -79,10 +78,7 @@ class PuffeRL:
 
         is_sharded = self.device.type == "cpu" and not self.config.compile
         self._shards = Shards(torch.get_num_threads() if is_sharded else 1)
-        self._generators = [  # the first also draws the minibatches, each draws the actions of its shard
-            torch.Generator(self.device).manual_seed(mix_seed(self.config.seed, index))
-            for index in range(self._shards.count)
-        ]
+        self._generator = torch.Generator(self.device).manual_seed(self.config.seed)
         self._optimizer = make_optimizer(
             self.config.optimizer,
             self.policy.parameters(),
@@ -106,8 +102,7 @@ class PuffeRL:
             vecenv,
             self.policy,
             self.rollout,
-            self._shards,
-            self._generators,
+            self._generator,
             self._autocast,
             self.config.reward_clip,
             self.profile,
@@ -198,7 +193,7 @@ class PuffeRL:
             advantages = self._compute_advantages()
             probabilities = losses.segment_probabilities(advantages * rollout.masks[:, :-1], config.prio_alpha)
             count = config.minibatch_segments
-            rows = torch.multinomial(probabilities, count, generator=self._generators[0])
+            rows = torch.multinomial(probabilities, count, generator=self._generator)
             progress = min(self.epoch / self.total_epochs, 1.0)
             beta = config.prio_beta0 + (1.0 - config.prio_beta0) * config.prio_alpha * progress
             importance = (rollout.segments * probabilities[rows]).pow(-beta).unsqueeze(1)
@@ -407,7 +402,7 @@ class PuffeRL:
             "losses": self._losses,
             "interval": self._interval.state_dict(),
             "optimizer": self._optimizer.state_dict(),
-            "generators": [generator.get_state() for generator in self._generators],
+            "generator": self._generator.get_state(),
             "torch_generator": torch.get_rng_state(),
             "collector": self._collector.state_dict(),
         }
@@ -434,8 +429,7 @@ class PuffeRL:
                 self._collector.load_state_dict(state["collector"])
         except (KeyError, ValueError, RuntimeError) as error:
             raise CheckpointError(f"{folder} was saved with other settings than these ({error})") from error
-        for generator, saved in zip(self._generators, state["generators"], strict=False):
-            generator.set_state(saved)
+        self._generator.set_state(state["generator"])
         torch.set_rng_state(state["torch_generator"])
         self.epoch, self.global_step = state["epoch"], state["global_step"]
         self._logged_epoch, self._logged_step = state["logged"]
