@@ -40,6 +40,12 @@ def write_atomically(path: Path, write: Callable[[BinaryIO], None]) -> None:
         os.close(folder)
 
 
+def remove_unfinished(folder: Path) -> None:
+    """Removes what a killed process was writing into a folder; nobody else may be writing there."""
+    for leftover in folder.glob("*.tmp"):
+        leftover.unlink(missing_ok=True)
+
+
 def save(path: Path, content: Any) -> None:
     """Saves tensors, numbers, strings and containers of them."""
     write_atomically(path, lambda file: torch.save(content, file))

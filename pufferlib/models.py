@@ -172,47 +172,57 @@ class Convolutional(nn.Module):
 
 
 class LSTMWrapper(nn.Module):
-    """An LSTM between a policy's encoder and its head.
+    """Layers of an LSTM between a policy's encoder and its head.
 
     Args:
         env: the environment, for the shapes.
         policy: has `encode_observations` and `decode_actions`.
         input_size: what the encoder returns.
         hidden_size: what the head takes.
+        num_layers: cells stacked, at least 1.
     """
 
-    def __init__(self, env: Any, policy: nn.Module, input_size: int = 128, hidden_size: int = 128):
+    def __init__(self, env: Any, policy: nn.Module, input_size: int = 128, hidden_size: int = 128, num_layers: int = 1):
         super().__init__()
-        _check_sizes(policy, input_size, hidden_size)
+        _check_sizes(policy, input_size, hidden_size, num_layers)
         self.policy = policy
         self.hidden_size = hidden_size
-        self.cell = nn.LSTMCell(input_size, hidden_size)
-        for name, parameter in self.cell.named_parameters():
-            if name.startswith("weight"):
+        sizes = [input_size, *[hidden_size] * (num_layers - 1)]
+        self.cells = nn.ModuleList(nn.LSTMCell(size, hidden_size) for size in sizes)
+        self._names = [(f"lstm_h_{index}", f"lstm_c_{index}") for index in range(num_layers)]
+        for name, parameter in self.cells.named_parameters():
+            if ".weight" in name:
                 nn.init.orthogonal_(parameter)
             else:
                 nn.init.zeros_(parameter)
 
     def initial_state(self, batch: int, device: torch.device | str = "cpu") -> State:
-        """Zeros: `lstm_h` and `lstm_c`, each `(batch, hidden_size)`."""
-        return {name: torch.zeros(batch, self.hidden_size, device=device) for name in ("lstm_h", "lstm_c")}
+        """Zeros: `lstm_h_0`, `lstm_c_0`, `lstm_h_1`, ..., two for each layer, `(batch, hidden_size)`."""
+        return {name: torch.zeros(batch, self.hidden_size, device=device) for pair in self._names for name in pair}
 
     def forward_eval(self, observations: Tensor, state: State) -> tuple[Logits, Tensor]:
         """One step: observations `(rows, *observation_shape)`; replaces the entries of `state`."""
-        encoded = self.policy.encode_observations(observations)
-        state["lstm_h"], state["lstm_c"] = self.cell(encoded, (state["lstm_h"], state["lstm_c"]))
-        return self.policy.decode_actions(state["lstm_h"])
+        output = self.policy.encode_observations(observations)
+        for (hidden, memory), cell in zip(self._names, self.cells, strict=True):
+            state[hidden], state[memory] = cell(output, (state[hidden], state[memory]))
+            output = state[hidden]
+        return self.policy.decode_actions(output)
 
     def forward(self, observations: Tensor, state: State) -> tuple[Logits, Tensor]:
         """Segments: observations `(segments, horizon, *observation_shape)`; see the module docstring for `state`."""
-        encoded = self.policy.encode_observations(observations)
-        hidden, memory = state["lstm_h"], state["lstm_c"]
-        keep = (~state["resets"]).to(encoded.dtype).unsqueeze(-1)  # (segments, horizon, 1)
-        outputs = []
-        for step in range(encoded.shape[1]):
-            hidden, memory = self.cell(encoded[:, step], (hidden * keep[:, step], memory * keep[:, step]))
-            outputs.append(hidden)
-        return self.policy.decode_actions(torch.stack(outputs, 1))
+        output = self.policy.encode_observations(observations)
+        keep = (~state["resets"]).to(output.dtype).unsqueeze(-1)  # (segments, horizon, 1)
+        for (hidden, memory), cell in zip(self._names, self.cells, strict=True):
+            output = _scan_cell(cell, output, state[hidden], state[memory], keep)
+        return self.policy.decode_actions(output)
+
+
+def _scan_cell(cell: nn.LSTMCell, inputs: Tensor, hidden: Tensor, memory: Tensor, keep: Tensor) -> Tensor:
+    outputs = []
+    for step in range(inputs.shape[1]):
+        hidden, memory = cell(inputs[:, step], (hidden * keep[:, step], memory * keep[:, step]))
+        outputs.append(hidden)
+    return torch.stack(outputs, 1)
 
 
 class MinGRUWrapper(nn.Module):
@@ -236,11 +246,9 @@ class MinGRUWrapper(nn.Module):
 
     def __init__(self, env: Any, policy: nn.Module, input_size: int = 128, hidden_size: int = 128, num_layers: int = 1):
         super().__init__()
-        _check_sizes(policy, input_size, hidden_size)
+        _check_sizes(policy, input_size, hidden_size, num_layers)
         if input_size != hidden_size:
             raise APIUsageError(f"MinGRU needs rnn.input_size equal to rnn.hidden_size {hidden_size}, got {input_size}")
-        if num_layers < 1:
-            raise APIUsageError(f"rnn.num_layers must be at least 1, got {num_layers}")
         self.policy = policy
         self.hidden_size = hidden_size
         self.layers = nn.ModuleList(
@@ -268,7 +276,9 @@ class MinGRUWrapper(nn.Module):
         return self.policy.decode_actions(output)
 
 
-def _check_sizes(policy: nn.Module, input_size: int, hidden_size: int) -> None:
+def _check_sizes(policy: nn.Module, input_size: int, hidden_size: int, num_layers: int) -> None:
+    if num_layers < 1:
+        raise APIUsageError(f"rnn.num_layers must be at least 1, got {num_layers}")
     encoded = getattr(policy, "hidden_size", input_size)
     if input_size != encoded or hidden_size != encoded:
         raise APIUsageError(

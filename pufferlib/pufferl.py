@@ -39,6 +39,12 @@ from pufferlib.sampling import sample_logits
 from pufferlib.shards import Shards
 from pufferlib.statistics import EpisodeStatistics
 
+STATE_KEYS = {
+    *("env", "model", "epoch", "global_step", "uptime", "learning_rate", "minibatches_due", "logged", "losses"),
+    *("interval", "optimizer", "generator", "torch_generator", "collector"),
+}
+"""What `trainer_state.pt` holds."""
+
 __all__ = ["PuffeRL", "compute_puff_advantage", "load_config", "load_env", "load_policy", "train"]
 
 
@@ -419,8 +425,10 @@ class PuffeRL:
         folder = Path(folder)
         path = folder / checkpoint.TRAINER_STATE
         state = checkpoint.load(path)
-        if not isinstance(state, dict) or "collector" not in state:
-            raise CheckpointError(f"{path} does not hold a trainer's state; pass a run folder")
+        if not isinstance(state, dict) or not state.keys() >= STATE_KEYS:
+            raise CheckpointError(f"{path} does not hold the state of this version's trainer; pass a run folder")
+        if state["env"] != self.env_name:
+            raise CheckpointError(f"{path} must be of a run of {self.env_name}, got one of {state['env']}")
         model = folder / state["model"]
         checkpoint.load_policy_weights(self.policy, model)
         try:
@@ -429,6 +437,7 @@ class PuffeRL:
                 self._collector.load_state_dict(state["collector"])
         except (KeyError, ValueError, RuntimeError) as error:
             raise CheckpointError(f"{folder} was saved with other settings than these ({error})") from error
+        checkpoint.remove_unfinished(folder)
         self._generator.set_state(state["generator"])
         torch.set_rng_state(state["torch_generator"])
         self.epoch, self.global_step = state["epoch"], state["global_step"]

@@ -24,7 +24,7 @@ def recurrent(name, hidden=16, **keywords):
     torch.manual_seed(0)
     policy = Default(env(), hidden)
     if name == "LSTM":
-        return LSTMWrapper(env(), policy, hidden, hidden)
+        return LSTMWrapper(env(), policy, hidden, hidden, **keywords)
     return MinGRUWrapper(env(), policy, hidden, hidden, **keywords)
 
 
@@ -124,7 +124,8 @@ def test_an_unknown_activation_is_refused():
 
 
 @pytest.mark.parametrize(
-    ("name", "keywords"), [("LSTM", {}), ("MinGRU", {"num_layers": 1}), ("MinGRU", {"num_layers": 3})]
+    ("name", "keywords"),
+    [("LSTM", {}), ("LSTM", {"num_layers": 2}), ("MinGRU", {"num_layers": 1}), ("MinGRU", {"num_layers": 3})],
 )
 def test_a_segment_equals_steps_with_the_state_cleared_at_episode_starts(name, keywords):
     policy = recurrent(name, **keywords)
@@ -208,6 +209,7 @@ def test_policies_without_units_are_refused(sizes):
         Default(env(), **sizes)
 
 
-def test_mingru_without_layers_is_refused():
+@pytest.mark.parametrize("name", ["LSTM", "MinGRU"])
+def test_a_recurrent_layer_of_no_layers_is_refused(name):
     with pytest.raises(APIUsageError, match="num_layers must be at least 1, got 0"):
-        recurrent("MinGRU", num_layers=0)
+        recurrent(name, num_layers=0)

@@ -1,0 +1,55 @@
+"""Runs the command line in a process of its own, forked from a server that has imported torch already."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import sys
+from pathlib import Path
+
+_context = multiprocessing.get_context("forkserver")
+_context.set_forkserver_preload(["pufferlib.pufferl", "pufferlib.evaluation", "pufferlib.models", "torch._dynamo"])
+
+TIMES = ("sps", "uptime", "performance/")
+
+
+def start(folder, *arguments):
+    """Starts `puffer ARGUMENTS` in a folder; its output goes to the files `stdout` and `stderr` there."""
+    process = _context.Process(target=_run, args=(str(folder), [str(argument) for argument in arguments]))
+    process.start()
+    return process
+
+
+def run(folder, *arguments):
+    """Runs `puffer ARGUMENTS` in a folder; returns the exit code and what it wrote to stderr."""
+    process = start(folder, *arguments)
+    process.join(120)
+    assert process.exitcode is not None, "the command did not end"
+    return process.exitcode, Path(folder, "stderr").read_text()
+
+
+def _run(folder, arguments):
+    os.chdir(folder)
+    for name, number in (("stdout", 1), ("stderr", 2)):
+        os.dup2(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
+    sys.stdout, sys.stderr = os.fdopen(1, "w", closefd=False), os.fdopen(2, "w", closefd=False)
+
+    from pufferlib.cli import main
+
+    code = main(arguments)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+def only_run(folder):
+    """The folder of the one run in `folder/experiments`."""
+    (path,) = Path(folder, "experiments").iterdir()
+    return path
+
+
+def metrics(run_folder):
+    """The lines of metrics.jsonl, without what measures time."""
+    lines = [json.loads(line) for line in Path(run_folder, "metrics.jsonl").read_text().splitlines()]
+    return [{name: value for name, value in line.items() if not name.startswith(TIMES)} for line in lines]
