@@ -87,6 +87,18 @@ def append(name: str, rows: list[Row]) -> Path:
     return path
 
 
+def keep(name: str, results: list[tuple[str, float, str]], command: str, calibration_before: float) -> None:
+    """Appends a row for every case, value and unit that the command gave just now."""
+    where = (
+        time.strftime("%Y-%m-%d %H:%M", time.gmtime()),
+        machine(),
+        commit(),
+        round((calibration_before + calibration()) / 2, 2),
+    )
+    rows = [Row(*where, case, float(f"{value:.4g}"), unit, command) for case, value, unit in results]
+    print(f"{len(rows)} row(s) added to {append(name, rows)} at calibration {where[3]}")
+
+
 def main(arguments: list[str]) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("name", help="the results file, without .csv")
@@ -100,15 +112,7 @@ def main(arguments: list[str]) -> None:
         parser.error("expected all of --case, --value and --unit, or none of them")
     before = calibration()
     results = [(options.case, options.value, options.unit)] if all(given) else benchmark(options.command)
-    where = (
-        time.strftime("%Y-%m-%d %H:%M", time.gmtime()),
-        machine(),
-        commit(),
-        round((before + calibration()) / 2, 2),
-    )
-    command = shlex.join(options.command)
-    rows = [Row(*where, case, float(f"{value:.4g}"), unit, command) for case, value, unit in results]
-    print(f"{len(rows)} row(s) added to {append(options.name, rows)} at calibration {where[3]}")
+    keep(options.name, results, shlex.join(options.command), before)
 
 
 if __name__ == "__main__":

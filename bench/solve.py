@@ -18,7 +18,8 @@ import time
 from collections import deque
 from dataclasses import dataclass
 
-from record import Row, record
+from calibrate import calibration
+from record import keep
 
 from pufferlib import pufferl
 from pufferlib.config import flags, load_config
@@ -107,24 +108,23 @@ def main() -> None:
             args["train"]["seed"] = seed
             if options.threshold is not None:
                 args["solve"]["threshold"] = options.threshold
+            calibration_before = calibration()
             with tempfile.TemporaryDirectory() as folder:
                 args["train"]["data_dir"] = folder
                 outcome = solve(env_name, args, options.minutes)
-            case = f"{env_name} seed {seed} {args['solve']['metric']} >= {args['solve']['threshold']:g}"
+            metric = args["solve"]["metric"]
+            case = f"{env_name}, seed {seed}, {metric} >= {args['solve']['threshold']:g}"
             words = "solved" if outcome.is_solved else "not solved"
             print(
                 f"{case}: {words}, {outcome.score:.3f} after {outcome.seconds:.1f} s, {outcome.steps / 1e6:.2f} M steps"
             )
-            command = shlex.join(["python", "bench/solve.py", *sys.argv[1:]])
-            record(
-                "solve",
-                [
-                    Row(f"{case}: {words} after", outcome.seconds, "s", command),
-                    Row(f"{case}: steps", outcome.steps, "steps", command),
-                    Row(f"{case}: last mean", outcome.score, args["solve"]["metric"], command),
-                    Row(f"{case}: throughput", outcome.steps / outcome.seconds, "steps/s", command),
-                ],
-            )
+            results = [
+                (f"{case}: {words}, time", outcome.seconds, "s"),
+                (f"{case}: {words}, steps", outcome.steps, "steps"),
+                (f"{case}: {words}, last mean", outcome.score, metric),
+                (f"{case}: {words}, throughput", outcome.steps / outcome.seconds, "steps/s"),
+            ]
+            keep("solve", results, shlex.join(["python", "bench/solve.py", *sys.argv[1:]]), calibration_before)
 
 
 if __name__ == "__main__":
