@@ -29,6 +29,9 @@ class Dashboard:
 
     On a terminal it draws one panel and redraws it in place; otherwise, and where TERM is `dumb`, every `show` writes
     one line without control codes. The terminal is put back by `close`, and at the latest when Python ends.
+
+    Attributes:
+        is_panel: whether `show` redraws a panel rather than adding a line.
     """
 
     def __init__(self, title: str, facts: Mapping[str, str], total_steps: int, stream: TextIO | None = None):
@@ -42,7 +45,7 @@ class Dashboard:
         """
         self.title, self.facts, self.total_steps = title, facts, total_steps
         self._stream = sys.stdout if stream is None else stream
-        self._is_panel = self._stream.isatty() and os.environ.get("TERM") != "dumb"
+        self.is_panel = self._stream.isatty() and os.environ.get("TERM") != "dumb"
         self._meter: UsageMeter | None = None
         self._live = None
         self._stop = None  # stops the live display, once; also called when this object or the interpreter goes
@@ -54,7 +57,7 @@ class Dashboard:
             metrics: `agent_steps`, `epoch`, `sps`, `uptime` (seconds), `learning_rate`, `environment/<name>`,
                 `losses/<name>` and `performance/<phase>` (fractions of the time); what is missing is left out.
         """
-        if not self._is_panel:
+        if not self.is_panel:
             print(plain_line(self.title, metrics, self.total_steps), file=self._stream, flush=True)
             return
         if self._live is None:

@@ -25,10 +25,11 @@ class Profile:
             self._seconds[name] += time.perf_counter() - begin
 
     def shares(self) -> dict[str, float]:
-        """The share of each phase in the time since the last call, in 0..1; starts over."""
-        now = time.perf_counter()
-        elapsed = max(now - self._since, 1e-9)
-        shares = {name: seconds / elapsed for name, seconds in self._seconds.items()}
+        """The share of each phase in the time since the last `reset`, in 0..1."""
+        elapsed = max(time.perf_counter() - self._since, 1e-9)
+        return {name: seconds / elapsed for name, seconds in self._seconds.items()}
+
+    def reset(self) -> None:
+        """Starts over."""
         self._seconds.clear()
-        self._since = now
-        return shares
+        self._since = time.perf_counter()

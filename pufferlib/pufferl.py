@@ -126,6 +126,8 @@ class PuffeRL:
         self._metrics: dict[str, float] = {}
         self._model_path: Path | None = None
         self._dashboard: Dashboard | None = None
+        self._shown_epoch = 0  # last log that the dashboard showed
+        self._shown_time = -math.inf
         self._is_closed = False
         self._start_time = self._interval_time = time.perf_counter()
         self._logged_epoch = 0
@@ -344,6 +346,11 @@ class PuffeRL:
         elapsed = time.perf_counter() - self._interval_time
         return (self.global_step - self._logged_step) / max(elapsed, 1e-9)
 
+    @property
+    def is_logged(self) -> bool:
+        """Whether the metrics of the last epoch were sent to the logger."""
+        return self.epoch == self._logged_epoch
+
     def mean_and_log(self) -> dict[str, float]:
         """Sends the metrics of the epochs since the last call to the logger.
 
@@ -352,25 +359,34 @@ class PuffeRL:
             update's `losses/...`, and shares of the time as `performance/...`. Called twice within one epoch it returns
             the same metrics and logs nothing.
         """
-        if self.epoch == self._logged_epoch:
+        if self.is_logged:
             return dict(self._metrics)
-        self._metrics = {
-            "agent_steps": self.global_step,
-            "epoch": self.epoch,
-            "sps": self.sps,
-            "uptime": self.uptime,
-            "learning_rate": self.learning_rate,
-            **{f"environment/{name}": value for name, value in self._interval.take().items()},
-            **{f"losses/{name}": value for name, value in self._losses.items()},
-            **{f"performance/{name}": value for name, value in self.profile.shares().items()},
-        }
+        self._metrics = self._gather_metrics()
+        self._interval.take()
+        self.profile.reset()
         self._logged_epoch, self._logged_step = self.epoch, self.global_step
         self._interval_time = time.perf_counter()
         self.logger.log(self._metrics, self.global_step)
         return dict(self._metrics)
 
+    def _gather_metrics(self) -> dict[str, float]:
+        """The metrics since the last log."""
+        return {
+            "agent_steps": self.global_step,
+            "epoch": self.epoch,
+            "sps": self.sps,
+            "uptime": self.uptime,
+            "learning_rate": self.learning_rate,
+            **{f"environment/{name}": value for name, value in self._interval.means().items()},
+            **{f"losses/{name}": value for name, value in self._losses.items()},
+            **{f"performance/{name}": value for name, value in self.profile.shares().items()},
+        }
+
     def print_dashboard(self) -> None:
-        """Shows the last metrics: a live panel on a terminal, one line per log elsewhere."""
+        """Shows how it goes: a panel on a terminal, every `dashboard_interval_seconds`; elsewhere a line per log.
+
+        Call it as often as you like.
+        """
         if self._dashboard is None:
             parameters = sum(parameter.numel() for parameter in self.policy.parameters())
             facts = {
@@ -381,8 +397,14 @@ class PuffeRL:
                 "run": str(self.run_folder),
             }
             self._dashboard = Dashboard(self.env_name, facts, self.config.total_timesteps)
-        if self._metrics:
-            self._dashboard.show(self._metrics)
+        now = time.perf_counter()
+        if not self._dashboard.is_panel:
+            is_due = self._shown_epoch != self._logged_epoch
+        else:
+            is_due = now - self._shown_time >= self.config.dashboard_interval_seconds
+        if is_due:
+            self._dashboard.show(self._metrics if self.is_logged else {**self._metrics, **self._gather_metrics()})
+            self._shown_epoch, self._shown_time = self._logged_epoch, now
 
     # ------------------------------------------------------------------------------------------------ what outlives it
 
@@ -526,10 +548,9 @@ def _run(trainer: PuffeRL) -> list[dict[str, float]]:
         while trainer.epoch < trainer.total_epochs and not stop.requested:
             trainer.evaluate()
             trainer.train()
-            metrics = trainer.mean_and_log() if trainer.epoch == trainer.total_epochs else trainer._metrics
-            if metrics and metrics["epoch"] == trainer.epoch:
-                logs.append(metrics)
-                trainer.print_dashboard()
+            if trainer.is_logged:
+                logs.append(trainer.mean_and_log())
+            trainer.print_dashboard()
         path = trainer.close()
     print(f"saved {path}")
     if stop.requested:

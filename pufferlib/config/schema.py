@@ -138,7 +138,9 @@ class TrainConfig(Section):
     data_dir: str = setting("experiments", "The folder of the runs.")
     checkpoint_interval: int = setting(200, "Epochs between checkpoints.", "[1, inf)")
     log_interval: int = setting(10, "Epochs between two lines of metrics.jsonl.", "[1, inf)")
-    log_interval_seconds: float = setting(0.25, "Seconds between two refreshes of the dashboard.", "[0, inf)")
+    dashboard_interval_seconds: float = setting(
+        0.25, "Seconds between two refreshes of the dashboard on a terminal.", "[0, inf)"
+    )
 
     @override
     def __post_init__(self):
