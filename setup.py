@@ -114,7 +114,7 @@ for folder in FOLDERS:
 setup(
     packages=packages,
     package_dir={"pufferlib": "pufferlib", **{f"pufferlib.{folder}": folder for folder in FOLDERS}},
-    package_data={"": ["*.ini", "*.h", "*.cu", "*.md", "py.typed"]},
+    package_data={"": ["*.ini", "*.h", "*.cu", "*.md", "py.typed"], "pufferlib.ocean": ["include/*.h"]},
     ext_modules=[*environment_modules("binding.c", []), *render_modules(), cpu_kernels(), vector_module()],
     cmdclass={"build_ext": ParallelBuild},
 )

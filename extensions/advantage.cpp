@@ -7,9 +7,9 @@
 
 namespace {
 
-constexpr int ROWS = 8;                      // chains side by side: enough to cover the latency of a multiply-add
+constexpr int ROWS = 4;                      // chains side by side: enough to cover the latency of a multiply-add
 constexpr int COLUMNS = 64;                  // columns per pass: the scratch below stays in the first cache
-constexpr int64_t GRAIN_ELEMENTS = 1 << 15;  // below this a second thread costs more than it saves
+constexpr int64_t GRAIN_ELEMENTS = 1 << 17;  // 0.1 ms: less work than this does not repay waking a thread
 
 struct Advantage {
     const float *values, *rewards, *terminals, *ratio;  // [segments, columns], borrowed

@@ -122,7 +122,7 @@ _library = torch.library.Library("pufferlib", "FRAGMENT")
 _library.define(
     "advantage(Tensor values, Tensor rewards, Tensor terminals, Tensor ratio, Tensor(a!) advantages, "
     "float gamma, float gae_lambda, float rho_clip, float c_clip) -> ()",
-    tags=(torch.Tag.pt2_compliant_tag, torch.Tag.needs_contiguous_strides),
+    tags=torch.Tag.pt2_compliant_tag,
 )
 _library.impl("advantage", _advantage, "CompositeExplicitAutograd")
 _library.impl("advantage", _advantage_cpu, "CPU")

@@ -14,7 +14,7 @@
 
 // A portable build chooses the instruction set when it is loaded; one for this very machine is told to use all of its
 // vector width, which GCC thinks too costly for short loops.
-#if defined(__x86_64__) && defined(__gnu_linux__) && !defined(__AVX2__)
+#if defined(__x86_64__) && defined(__gnu_linux__) && !defined(__clang__) && !defined(__AVX2__)
 #define ALL_LANES_AT_ONCE __attribute__((target_clones("arch=skylake-avx512", "arch=haswell", "default")))
 #elif defined(__AVX512F__) && !defined(__clang__)
 #define ALL_LANES_AT_ONCE __attribute__((target("prefer-vector-width=512")))
@@ -24,7 +24,7 @@
 
 namespace {
 
-constexpr int64_t GRAIN_LANES = 1 << 13;  // lane steps below which a second thread costs more than it saves
+constexpr int64_t GRAIN_LANES = 1 << 15;  // lane steps, 0.1 ms: less work than this does not repay waking a thread
 
 // Pointers are borrowed. Names as in mingru_row.h; `gates` has the candidates first, then gates, then highways.
 struct Forward {

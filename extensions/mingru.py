@@ -107,14 +107,21 @@ def _check(gates, x, state, reset, sequence: tuple[int, ...]) -> None:
 
 def _run(function: str, tensors: tuple[torch.Tensor | None, ...], sizes: tuple[int, int, int]) -> None:
     """Calls the CPU or CUDA kernel of this name; sizes = (batch, steps, hidden)."""
-    device = tensors[0].device
-    if device.type == "cpu":
-        addresses = [None if tensor is None else tensor.data_ptr() for tensor in tensors]
-        getattr(cpu_library.library(), function)(*addresses, *sizes, cpu_library.parallel_for())
+    if tensors[0].device.type == "cpu":
+        _run_cpu(function, tensors, sizes)
     else:
-        lanes = sizes[0] * sizes[2]
-        grid, block = -(-lanes // THREADS_PER_BLOCK), (THREADS_PER_BLOCK, 1)
-        cuda_library.launch("mingru", function, grid, block, (*tensors, *sizes))
+        _run_cuda(function, tensors, sizes)
+
+
+def _run_cpu(function, tensors, sizes) -> None:
+    addresses = [None if tensor is None else tensor.data_ptr() for tensor in tensors]
+    getattr(cpu_library.library(), function)(*addresses, *sizes, cpu_library.parallel_for())
+
+
+def _run_cuda(function, tensors, sizes) -> None:
+    lanes = sizes[0] * sizes[2]
+    grid, block = -(-lanes // THREADS_PER_BLOCK), (THREADS_PER_BLOCK, 1)
+    cuda_library.launch("mingru", function, grid, block, (*tensors, *sizes))
 
 
 def _forward_fake(gates, x, state, reset):
@@ -190,7 +197,7 @@ _OPERATORS = {  # name: (signature, kernel, fake)
 
 _library = torch.library.Library("pufferlib", "FRAGMENT")
 for _name, (_signature, _kernel, _fake) in _OPERATORS.items():
-    _library.define(_name + _signature, tags=(torch.Tag.pt2_compliant_tag, torch.Tag.needs_contiguous_strides))
+    _library.define(_name + _signature, tags=torch.Tag.pt2_compliant_tag)
     _library.impl(_name, _kernel, "CPU")
     if torch.version.cuda is not None:
         _library.impl(_name, _kernel, "CUDA")

@@ -1,3 +1,44 @@
-"""PufferLib: reinforcement learning at millions of steps per second, on one machine."""
+"""PufferLib: reinforcement learning at millions of steps per second, on one machine.
+
+The names below are imported when they are first used, so that `import pufferlib` does nothing: it takes no time, loads
+no torch, and changes nothing in the program that imports it.
+"""
 
 from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pufferlib.environment import Buffers, PufferEnv
+    from pufferlib.errors import APIUsageError, PufferError
+    from pufferlib.loggers import NoLogger
+    from pufferlib.pufferl import PuffeRL
+
+    __version__: str
+
+_HOMES = {
+    "APIUsageError": "pufferlib.errors",
+    "Buffers": "pufferlib.environment",
+    "NoLogger": "pufferlib.loggers",
+    "PuffeRL": "pufferlib.pufferl",
+    "PufferEnv": "pufferlib.environment",
+    "PufferError": "pufferlib.errors",
+}
+
+__all__ = ["APIUsageError", "Buffers", "NoLogger", "PuffeRL", "PufferEnv", "PufferError", "__version__"]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        value = importlib.import_module("importlib.metadata").version("pufferlib")
+    elif name in _HOMES:
+        value = getattr(importlib.import_module(_HOMES[name]), name)
+    else:
+        raise AttributeError(f"module 'pufferlib' has no attribute {name!r}")
+    globals()[name] = value  # found without this function from now on
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

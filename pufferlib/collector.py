@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -36,7 +37,7 @@ class Collector:
         policy: nn.Module,
         rollout: Rollout,
         generator: torch.Generator,
-        autocast: AbstractContextManager,
+        autocast: Callable[[], AbstractContextManager],
         reward_clip: float,
         profile: Profile,
     ):
@@ -153,7 +154,7 @@ class Collector:
         segments = self._segments(rows)
         with self._profile.phase("forward"):
             state = {name: value[rows] for name, value in self.states.items()}
-            with self._autocast:
+            with self._autocast():
                 logits, values = self._forward(observations, state)
             actions, logprobs, _ = sample_logits(logits, generator=self._generator)
             self.rollout.actions[segments, column] = actions.to(self.rollout.actions.dtype)
@@ -166,7 +167,7 @@ class Collector:
 
     def _bootstrap(self, rows: Rows, observations: Tensor) -> None:
         """Values the observation after the last action; the state stays as it was before that observation."""
-        with self._profile.phase("forward"), self._autocast:
+        with self._profile.phase("forward"), self._autocast():
             state = {name: value[rows] for name, value in self.states.items()}
             _, values = self._forward(observations, state)
             self.rollout.values[self._segments(rows), -1] = values.float().view(-1)

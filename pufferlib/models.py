@@ -32,10 +32,10 @@ from pufferlib.sampling import Logits
 
 State = dict[str, Tensor]
 
-ACTIVATIONS = {"gelu": nn.GELU, "relu": nn.ReLU, "tanh": nn.Tanh, "none": nn.Identity}
+ACTIVATIONS = {"gelu": nn.GELU, "relu": nn.ReLU, "tanh": nn.Tanh, "linear": nn.Identity}
 
 
-def orthogonal_linear(inputs: int, outputs: int, gain: float = 1.0, bias: bool = False) -> nn.Linear:
+def orthogonal_linear(inputs: int, outputs: int, gain: float = 1.0, bias: bool = True) -> nn.Linear:
     """A linear layer with orthogonal weights times `gain` and, where there is one, a zero bias."""
     layer = nn.Linear(inputs, outputs, bias=bias)
     nn.init.orthogonal_(layer.weight, gain)
@@ -55,7 +55,7 @@ class ActionHead(nn.Module):
         self.sizes, self.is_continuous = _action_sizes(action_space)
         self.is_joint = not isinstance(action_space, Discrete)
         num_logits = sum(self.sizes)
-        self.linear = nn.Linear(hidden_size, num_logits + 1, bias=False)
+        self.linear = orthogonal_linear(hidden_size, num_logits + 1)
         nn.init.orthogonal_(self.linear.weight[:num_logits], 0.01)
         nn.init.orthogonal_(self.linear.weight[num_logits:], 1.0)
         if self.is_continuous:
@@ -92,7 +92,7 @@ class Default(nn.Module):
         env: anything with `single_observation_space` and `single_action_space`.
         hidden_size: width of every layer, at least 1.
         num_layers: linear layers before the head, at least 1.
-        activation: after each layer: gelu, relu, tanh, or none where a recurrent wrapper is the nonlinearity.
+        activation: after each layer: gelu, relu, tanh, or linear where a recurrent wrapper is the nonlinearity.
     """
 
     def __init__(self, env: Any, hidden_size: int = 128, num_layers: int = 1, activation: str = "gelu"):
@@ -103,7 +103,7 @@ class Default(nn.Module):
             raise APIUsageError(f"hidden_size and num_layers must be at least 1, got {hidden_size} and {num_layers}")
         self.hidden_size = hidden_size
         inputs = math.prod(env.single_observation_space.shape)
-        gain = 1.0 if activation == "none" else math.sqrt(2.0)
+        gain = 1.0 if activation == "linear" else math.sqrt(2.0)
         layers: list[nn.Module] = []
         for index in range(num_layers):
             layers += [
@@ -251,7 +251,9 @@ class MinGRUWrapper(nn.Module):
             raise APIUsageError(f"MinGRU needs rnn.input_size equal to rnn.hidden_size {hidden_size}, got {input_size}")
         self.policy = policy
         self.hidden_size = hidden_size
-        self.layers = nn.ModuleList(orthogonal_linear(hidden_size, 3 * hidden_size) for _ in range(num_layers))
+        self.layers = nn.ModuleList(
+            orthogonal_linear(hidden_size, 3 * hidden_size, bias=False) for _ in range(num_layers)
+        )
         self._names = [f"mingru_{index}" for index in range(num_layers)]
 
     def initial_state(self, batch: int, device: torch.device | str = "cpu") -> State:

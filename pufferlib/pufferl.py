@@ -16,6 +16,7 @@ if __name__ == "__main__":  # before the imports below, so that help and usage e
 import math
 import time
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,7 @@ from pufferlib.profile import Profile
 from pufferlib.rollout import Rollout
 from pufferlib.run import StopRequest, describe_run, write_description
 from pufferlib.sampling import sample_logits
+from pufferlib.shards import Shards
 from pufferlib.statistics import EpisodeStatistics
 
 STATE_KEYS = {
@@ -80,6 +82,8 @@ class PuffeRL:
         if self.device.type == "cuda":
             torch.backends.cudnn.deterministic = self.config.torch_deterministic
 
+        is_sharded = self.device.type == "cpu" and not self.config.compile
+        self._shards = Shards(torch.get_num_threads() if is_sharded else 1)
         self._generator = torch.Generator(self.device).manual_seed(self.config.seed)
         self._optimizer = make_optimizer(
             self.config.optimizer,
@@ -90,9 +94,7 @@ class PuffeRL:
             self.config.weight_decay,
         )
         self._learning_rate = self.config.learning_rate
-        self._autocast = torch.autocast(
-            self.device.type, torch.bfloat16, enabled=self.config.precision == "bfloat16", cache_enabled=False
-        )
+        self._parameters = [parameter for parameter in self.policy.parameters() if parameter.requires_grad]
         self._is_recurrent = hasattr(self.policy, "initial_state")
         self._forward = self.policy
         if self.config.compile:
@@ -103,7 +105,13 @@ class PuffeRL:
         self.rollout = self._allocate_rollout()
         self._advantages = torch.zeros_like(self.rollout.values)
         self._collector = Collector(
-            vecenv, self.policy, self.rollout, self._generator, self._autocast, self.config.reward_clip, self.profile
+            vecenv,
+            self.policy,
+            self.rollout,
+            self._generator,
+            self._autocast,
+            self.config.reward_clip,
+            self.profile,
         )
         self._collector.reset(None)  # with the seed that the vector was made with
 
@@ -144,7 +152,8 @@ class PuffeRL:
             Means over the episodes that ended in it, and their number `n`; empty when none did.
         """
         self._require_open()
-        steps = self._collector.collect()
+        with self._shards.limit_caller():
+            steps = self._collector.collect()
         self.global_step += steps
         self._rollout_is_full = steps == self.config.batch_size
         self._has_rollout = True
@@ -169,9 +178,10 @@ class PuffeRL:
 
         self._minibatches_due += self.config.minibatches_per_epoch
         metrics = []
-        while self._minibatches_due >= 1.0 - 1e-6:  # sums of fractions are rounded
-            self._minibatches_due -= 1.0
-            metrics.append(self._train_minibatch())
+        with self._shards.limit_caller():
+            while self._minibatches_due >= 1.0 - 1e-6:  # sums of fractions are rounded
+                self._minibatches_due -= 1.0
+                metrics.append(self._train_minibatch())
         self._losses = self._read_metrics(metrics)
         self.epoch += 1
 
@@ -198,19 +208,33 @@ class PuffeRL:
             normalized = importance * losses.normalize(chosen, weights)
         with self.profile.phase("learn"):
             metrics = torch.zeros(len(losses.METRICS), device=self.device)
-            size = config.max_minibatch_size // config.bptt_horizon
-            for begin in range(0, count, size):
-                part = slice(begin, begin + size)
-                loss = self._loss(
-                    rows[part], chosen[part], normalized[part], None if weights is None else weights[part]
-                )
-                share = len(rows[part]) / count
-                (loss.total * share).backward()
-                metrics += loss.metrics * share
-            nn.utils.clip_grad_norm_(self.policy.parameters(), config.max_grad_norm)
-            self._optimizer.step()
             self._optimizer.zero_grad()
+            for begin in range(0, count, config.max_minibatch_size // config.bptt_horizon):
+                part = slice(begin, begin + config.max_minibatch_size // config.bptt_horizon)
+                part_weights = None if weights is None else weights[part]
+                metrics += self._accumulate(rows[part], chosen[part], normalized[part], part_weights, count)
+            nn.utils.clip_grad_norm_(self._parameters, config.max_grad_norm)
+            self._optimizer.step()
         return metrics
+
+    def _accumulate(
+        self, rows: Tensor, advantages: Tensor, normalized: Tensor, weights: Tensor | None, count: int
+    ) -> Tensor:
+        """Adds the gradients of some of a minibatch's `count` segments; returns their share of the metrics."""
+
+        def differentiate(share: slice, index: int) -> tuple[Tensor, tuple[Tensor | None, ...]]:
+            share_weights = None if weights is None else weights[share]
+            loss = self._loss(rows[share], advantages[share], normalized[share], share_weights)
+            fraction = len(rows[share]) / count
+            gradients = torch.autograd.grad(loss.total * fraction, self._parameters, allow_unused=True)
+            return loss.metrics * fraction, gradients
+
+        metrics, gradients = zip(*self._shards.run(differentiate, len(rows)), strict=True)
+        for parameter, *shares in zip(self._parameters, *gradients, strict=True):
+            for gradient in shares:  # in the order of the shards, so that the sum is always the same
+                if gradient is not None:
+                    parameter.grad = gradient if parameter.grad is None else parameter.grad + gradient
+        return sum(metrics)
 
     def _compute_advantages(self) -> Tensor:
         """Advantages `(segments, horizon)` from the values and ratios as they are now; a view of a reused tensor."""
@@ -271,12 +295,15 @@ class PuffeRL:
         actions = rollout.actions.index_select(0, rows)
         if not self._is_recurrent:
             observations, actions = observations.flatten(0, 1), actions.flatten(0, 1)
-            with self._autocast:
+            with self._autocast():
                 return *self._forward(observations, {}), actions
         state = {name: value.index_select(0, rows) for name, value in rollout.states.items()}
         state["resets"] = rollout.episode_ends().index_select(0, rows)[:, :-1] > 0
-        with self._autocast:
+        with self._autocast():
             return *self._forward(observations, state), actions
+
+    def _autocast(self) -> AbstractContextManager:
+        return torch.autocast(self.device.type, torch.bfloat16, enabled=self.config.precision == "bfloat16")
 
     def _read_metrics(self, minibatches: list[Tensor]) -> dict[str, float]:
         """The means over minibatches and the explained variance: the one device synchronisation of `train`."""
@@ -442,6 +469,7 @@ class PuffeRL:
         self._is_closed = True
         if self._dashboard is not None:
             self._dashboard.close()
+        self._shards.close()
         self.vecenv.close()
 
     def _require_open(self) -> None:

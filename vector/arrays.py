@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import mmap
 import os
 import tempfile
@@ -32,9 +33,17 @@ def private_buffers(observation_space: gymnasium.Space, action_space: gymnasium.
     """Zeroed arrays (masks are all True) of this process alone: a forked child has a copy."""
     size = buffer_bytes(observation_space, action_space, rows)
     memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    _ask_for_huge_pages(memory)
     buffers = buffers_in(memory, observation_space, action_space, rows)
     buffers.masks[:] = True
     return buffers
+
+
+def _ask_for_huge_pages(memory: mmap.mmap) -> None:
+    """As numpy does for its own large arrays; a step that touches many megabytes takes half the time."""
+    if hasattr(mmap, "MADV_HUGEPAGE"):
+        with contextlib.suppress(OSError):  # a kernel built without them
+            memory.madvise(mmap.MADV_HUGEPAGE)
 
 
 def _layout(observation_space: gymnasium.Space, action_space: gymnasium.Space, rows: int):
@@ -67,6 +76,7 @@ class SharedMemory:
         if fd is None:
             os.ftruncate(self.fd, size)
         self.memory = mmap.mmap(self.fd, size)
+        _ask_for_huge_pages(self.memory)
 
     def __reduce__(self):
         return _attach, (self.size, reduction.DupFd(self.fd))

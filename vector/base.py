@@ -5,11 +5,12 @@ from __future__ import annotations
 import abc
 import enum
 import os
+import weakref
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
+from functools import cache, cached_property
+from typing import Any, NoReturn
 
 import gymnasium
 import numpy as np
@@ -31,6 +32,22 @@ class State(enum.Enum):
     MIXED = "call send() for a received batch or recv() for a running one"
     RUNNING = "call recv() to collect a step first"
     CLOSED = "the vector is closed, make a new vector"
+    INHERITED = "the vector belongs to the process this one was forked from, make a new vector here"
+
+
+_vectors: weakref.WeakSet[Vector] = weakref.WeakSet()  # of this process
+
+
+@cache
+def _watch_forks() -> None:
+    """Lets a forked child know that the threads and workers of its parent's vectors are not its own."""
+    os.register_at_fork(after_in_child=_disown_vectors)
+
+
+def _disown_vectors() -> None:
+    for vecenv in _vectors:
+        vecenv._idle_as(State.INHERITED)
+    _vectors.clear()
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,9 +107,10 @@ class Vector(abc.ABC):
         self._recipe = recipe
         self._num_batches = self.num_envs // batch_size
         self._received: deque[Batch] = deque()  # and not yet sent, oldest first
-        self._is_new = True
-        self._is_closed = False
-        self._process_id = os.getpid()
+        self._num_running = 0  # batches
+        self._idle_state: State | None = State.NEW  # None once it was reset
+        _watch_forks()
+        _vectors.add(self)
 
     # ------------------------------------------------------------------------------------------------ for backends
 
@@ -148,13 +166,11 @@ class Vector(abc.ABC):
     @property
     def state(self) -> State:
         """What may be called next."""
-        if self._is_closed:
-            return State.CLOSED
-        if self._is_new:
-            return State.NEW
+        if self._idle_state is not None:
+            return self._idle_state
         if not self._received:
             return State.RUNNING
-        return State.READY if len(self._received) == self._num_batches else State.MIXED
+        return State.MIXED if self._num_running else State.READY
 
     # ------------------------------------------------------------------------------------------------------- calls
 
@@ -202,14 +218,15 @@ class Vector(abc.ABC):
         Raises:
             APIUsageError: if the vector is closed.
         """
-        self._require("async_reset", *set(State) - {State.CLOSED})
+        self._require_open("async_reset")
         if seed is not None and (not isinstance(seed, (int, np.integer)) or isinstance(seed, bool) or seed < 0):
             raise APIUsageError(f"seed must be None or an integer of at least 0, got {seed!r}")
-        goes_on = seed is None and not self._is_new
+        goes_on = seed is None and self.state is not State.NEW
         self._drain()
         self._received.clear()
         self._start_reset([None if goes_on else self._recipe.env_seed(i, seed) for i in range(self.num_envs)])
-        self._is_new = False
+        self._num_running = self._num_batches
+        self._idle_state = None
 
     def recv(self) -> ReceiveResult:
         """Waits for a batch to finish its step or reset.
@@ -225,8 +242,10 @@ class Vector(abc.ABC):
             APIUsageError: if nothing runs.
             WorkerError: if a worker process raised or died.
         """
-        self._require("recv", State.RUNNING, State.MIXED)
+        if not self._num_running:
+            self._refuse("recv")
         batch, infos = self._finish()
+        self._num_running -= 1
         self._received.append(batch)
         arrays = batch.buffers
         return (
@@ -251,11 +270,13 @@ class Vector(abc.ABC):
             APIUsageError: if no batch is received, or the actions do not fit.
             WorkerError: if a worker process died.
         """
-        self._require("send", State.READY, State.MIXED)
+        if not self._received:
+            self._refuse("send")
         batch = self._received[0]
         _copy_actions(batch.buffers.actions, actions)
         self._received.popleft()
         self._start(batch)
+        self._num_running += 1
 
     def snapshot(self) -> dict[str, Any] | None:
         """The whole state as plain data, to be restored into a vector made with the same arguments on any backend.
@@ -268,7 +289,8 @@ class Vector(abc.ABC):
         Raises:
             APIUsageError: if a batch runs.
         """
-        self._require("snapshot", State.READY)
+        if self.state is not State.READY:
+            self._refuse("snapshot")
         envs = self._snapshot_envs()
         if any(env is None for env in envs):
             return None
@@ -282,7 +304,7 @@ class Vector(abc.ABC):
         Raises:
             APIUsageError: if the snapshot is of another number of environments, batches or agents.
         """
-        self._require("restore", *set(State) - {State.CLOSED})
+        self._require_open("restore")
         envs, order = snapshot["envs"], [tuple(batch) for batch in snapshot["order"]]
         if len(envs) != self.num_envs or [len(batch) for batch in order] != [self.batch_size] * self._num_batches:
             raise APIUsageError(
@@ -302,14 +324,14 @@ class Vector(abc.ABC):
                 f"the snapshot's batches {order} cannot be formed here; make the vector with its arguments"
             )
         self._received = deque(batches)
-        self._is_new = False
+        self._num_running = 0
+        self._idle_state = None
 
     def close(self) -> None:
         """Finishes what runs and lets go of everything; calling it twice is harmless."""
-        if self._is_closed or os.getpid() != self._process_id:
-            return
-        self._is_closed = True
-        self._close()
+        if self._idle_state not in (State.CLOSED, State.INHERITED):
+            self._idle_as(State.CLOSED)
+            self._close()
 
     def __enter__(self) -> Vector:
         return self
@@ -319,17 +341,22 @@ class Vector(abc.ABC):
 
     # ------------------------------------------------------------------------------------------------------ checks
 
-    def _require(self, call: str, *states: State) -> None:
-        state = self.state
-        if state not in states:
-            raise APIUsageError(f"{call}() is not possible now; {state.value}")
-        if os.getpid() != self._process_id:
-            raise APIUsageError(
-                f"{call}() in a forked child of the process that made the vector; make a new vector here"
-            )
+    def _idle_as(self, state: State) -> None:
+        """Nothing runs and nothing can be sent any more."""
+        self._idle_state = state
+        self._num_running = 0
+        self._received.clear()
+
+    def _refuse(self, call: str) -> NoReturn:
+        raise APIUsageError(f"{call}() is not possible now; {self.state.value}")
+
+    def _require_open(self, call: str) -> None:
+        if self.state in (State.CLOSED, State.INHERITED):
+            self._refuse(call)
 
     def _require_one_batch(self, call: str, remedy: str) -> None:
-        if self._num_batches > 1 and not self._is_closed:
+        self._require_open(call)
+        if self._num_batches > 1:
             raise APIUsageError(
                 f"{call}() needs batch_size to be num_envs {self.num_envs}, got {self.batch_size}; use {remedy}"
             )
@@ -339,7 +366,7 @@ def _copy_actions(target: np.ndarray, actions: Any) -> None:
     actions = np.asarray(actions)
     if actions.shape != target.shape:
         raise APIUsageError(f"actions must have shape {target.shape}, got {actions.shape}; pass one row per agent")
-    if not np.can_cast(actions.dtype, target.dtype, "same_kind"):
+    if actions.dtype != target.dtype and not np.can_cast(actions.dtype, target.dtype, "same_kind"):
         kind = "integers" if target.dtype.kind == "i" else "numbers"
         raise APIUsageError(f"actions must be {kind} that fit {target.dtype}, got {actions.dtype}; convert them first")
     target[...] = actions

@@ -14,7 +14,7 @@ from pufferlib.vector._native import Stepper
 from pufferlib.vector.base import Batch
 from pufferlib.vector.local import LocalVector
 from pufferlib.vector.recipe import Options, Recipe
-from pufferlib.vector.sizes import count_batch, count_threads
+from pufferlib.vector.sizes import count_batch, count_threads, warn_above_cores
 
 
 class Native(LocalVector):
@@ -33,7 +33,9 @@ class Native(LocalVector):
                 "use the Serial or Multiprocessing backend"
             )
         batch_size = count_batch(options, recipe.num_envs, 1)
-        super().__init__(recipe, driver, count_threads(options), batch_size)
+        num_threads = count_threads(options)
+        warn_above_cores(num_threads)
+        super().__init__(recipe, driver, num_threads, batch_size)
         self._running: deque[tuple[Batch, list[dict] | None]] = deque()  # infos where only they are left to collect
         handles = [[env.handle for env in group.envs] for group in self._groups]
         try:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle
 import selectors
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
 
 import cloudpickle
@@ -20,7 +21,7 @@ from pufferlib.vector.batching import FixedBatches, MixedBatches
 from pufferlib.vector.group import EnvFacts
 from pufferlib.vector.launch import WorkerHandle, check_context, end_workers
 from pufferlib.vector.recipe import Options, Recipe
-from pufferlib.vector.sizes import count_batch, count_workers
+from pufferlib.vector.sizes import count_batch, count_workers, warn_above_cores
 from pufferlib.vector.worker import Command, Reply, Task
 
 
@@ -39,6 +40,7 @@ class Multiprocessing(Vector):
         """Starts the workers and waits until they have made their environments; see `pufferlib.vector.make`."""
         check_context(options.context)
         num_workers = count_workers(options, recipe.num_envs)
+        warn_above_cores(num_workers)
         super().__init__(recipe, driver, num_workers, count_batch(options, recipe.num_envs, recipe.num_envs))
         self.driver_env = driver
         facts = EnvFacts(driver)
@@ -51,7 +53,7 @@ class Multiprocessing(Vector):
         self._batches = batches(self._buffers, self.num_envs, self.batch_size, envs_per_worker)
         self.mixes_batches = not options.zero_copy and self._num_batches > 1
         self._envs_per_worker = envs_per_worker
-        self._num_running = 0
+        self._num_awaited = 0
         self._infos: list[list[dict]] = [[] for _ in range(num_workers)]
         self._selector = selectors.DefaultSelector()
         self._workers: list[WorkerHandle] = []
@@ -78,7 +80,7 @@ class Multiprocessing(Vector):
     # --------------------------------------------------------------------------------------------------- messages
 
     def _send_bytes(self, worker: WorkerHandle, message: bytes) -> None:
-        self._num_running += 1
+        self._num_awaited += 1
         try:
             worker.connection.send_bytes(message)
         except OSError:
@@ -93,16 +95,27 @@ class Multiprocessing(Vector):
         Raises:
             WorkerError: if a worker raised or died.
         """
-        replies: dict[WorkerHandle, Any] = {}
-        for key, _ in self._selector.select():
-            worker = key.data
-            if worker in replies:
-                continue
-            if key.fileobj is not worker.connection and not worker.connection.poll():
-                self._raise_end(worker)
-            replies[worker] = self._reply(worker)
-        self._num_running -= len(replies)
-        return list(replies.items())
+        events = self._selector.select()
+        with self._undivided():
+            replies: dict[WorkerHandle, Any] = {}
+            for key, _ in events:
+                worker = key.data
+                if worker in replies:
+                    continue
+                if key.fileobj is not worker.connection and not worker.connection.poll():
+                    self._raise_end(worker)
+                replies[worker] = self._reply(worker)
+            self._num_awaited -= len(replies)
+            return list(replies.items())
+
+    @contextlib.contextmanager
+    def _undivided(self) -> Iterator[None]:
+        """Closes the vector if Ctrl-C cuts an exchange in two: a later call would wait forever for the other half."""
+        try:
+            yield
+        except BaseException:
+            self.close()
+            raise
 
     def _reply(self, worker: WorkerHandle) -> Any:
         try:
@@ -122,7 +135,7 @@ class Multiprocessing(Vector):
     def _gather_replies(self) -> list[Any]:
         """Waits for all that run; returns what each worker answered."""
         contents: list[Any] = [None] * self.num_workers
-        while self._num_running > 0:
+        while self._num_awaited > 0:
             for worker, content in self._wait():
                 contents[worker.index] = content
         return contents
@@ -136,14 +149,16 @@ class Multiprocessing(Vector):
 
     @override
     def _start_reset(self, seeds: list[int | None]) -> None:
-        for worker in self._workers:
-            self._command(worker, Command.RESET, seeds[worker.envs.start : worker.envs.stop])
+        with self._undivided():
+            for worker in self._workers:
+                self._command(worker, Command.RESET, seeds[worker.envs.start : worker.envs.stop])
 
     @override
     def _start(self, batch: Batch) -> None:
         self._batches.release(batch)
-        for worker in self._workers_of(batch):
-            self._command(worker, Command.STEP)
+        with self._undivided():
+            for worker in self._workers_of(batch):
+                self._command(worker, Command.STEP)
 
     @override
     def _finish(self) -> tuple[Batch, list[dict]]:

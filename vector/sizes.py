@@ -54,11 +54,14 @@ def count_batch(options: Options, num_envs: int, default: int) -> int:
 
 
 def count_threads(options: Options) -> int:
-    """The threads of a pool, the caller included; warns when there are more than cores."""
+    """The threads of a pool, the caller included.
+
+    Raises:
+        APIUsageError: if their number is not one.
+    """
     threads = usable_cores() if options.num_workers == AUTO else options.num_workers
     if not is_count(threads):
         raise APIUsageError(f"num_workers must be 'auto' or an integer of at least 1, got {threads!r}")
-    _warn_above_cores(threads)
     return threads
 
 
@@ -79,7 +82,6 @@ def count_workers(options: Options, num_envs: int) -> int:
         return max((workers for workers in valid if workers <= cores), default=valid[0])
     rule = f"a divisor of num_envs {num_envs} with whole workers in a batch of {batch_size}"
     _check_choice("num_workers", options.num_workers, valid, rule)
-    _warn_above_cores(options.num_workers)
     return options.num_workers
 
 
@@ -93,11 +95,12 @@ def _check_choice(name: str, value: Any, valid: Sequence[int], rule: str) -> Non
     raise APIUsageError(f"{name} must be {rule}, got {value}; the nearest is {near}")
 
 
-def _warn_above_cores(workers: int) -> None:
+def warn_above_cores(workers: int) -> None:
+    """Warns whoever called `make`, when a backend's constructor calls this."""
     cores = usable_cores()
     if workers > cores:
         warnings.warn(
             f"num_workers {workers} is more than the {cores} cores this process may use; fewer are likely to be faster",
             RuntimeWarning,
-            stacklevel=5,
+            stacklevel=4,
         )

@@ -115,7 +115,7 @@ static bool vec_meets(const VecHandle* vec, Condition condition) {
     return raise_unless(!vec->vec.is_closed, PyExc_ValueError,
                         ENV_NAME ": the vec handle is closed; make a new one with vec_init") &&
            raise_unless(!vec->vec.is_busy, PyExc_RuntimeError,
-                        ENV_NAME ": the vec is in use by another thread; wait for it first") &&
+                        ENV_NAME ": the vec is being stepped by another thread, or drawn; wait for it first") &&
            raise_unless(condition != READY || vec->is_ready, PyExc_RuntimeError,
                         ENV_NAME ": the vec was never reset; call vec_reset first");
 }

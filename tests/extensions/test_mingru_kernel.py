@@ -151,7 +151,7 @@ def kernel_exp(x):
 def test_operators_obey_the_rules_of_torch(operator):
     gates, x, state, reset = random_inputs((3, 4, 5))
     arguments = {
-        "mingru_forward": (gates, x, state, reset),
+        "mingru_forward": (*(tensor.clone().requires_grad_() for tensor in (gates, x, state)), reset),
         "mingru_step": (gates[:, 0].clone(), x[:, 0].clone(), state, None),
         "mingru_backward": (gates, x, state, reset, x.clone(), x.clone(), state.clone()),
     }

@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -41,13 +42,11 @@ def has_sanitizer(name: str) -> bool:
     """Whether a program with this sanitizer links and runs here."""
     if not is_gcc():
         return False
-    program = Path("/dev/shm" if Path("/dev/shm").is_dir() else "/tmp") / f"puffer_sanitizer_probe_{name}"
-    command = ["gcc", f"-fsanitize={name}", "-x", "c", "-", "-o", str(program)]
-    try:
+    with tempfile.TemporaryDirectory() as folder:
+        program = Path(folder) / "probe"
+        command = ["gcc", f"-fsanitize={name}", "-x", "c", "-", "-o", program]
         built = subprocess.run(command, input="int main(void) { return 0; }", text=True, capture_output=True)
         return built.returncode == 0 and subprocess.run([program], capture_output=True).returncode == 0
-    finally:
-        program.unlink(missing_ok=True)
 
 
 needs_gcc = pytest.mark.skipif(not is_gcc(), reason="needs GCC and nm")

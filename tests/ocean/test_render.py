@@ -184,7 +184,7 @@ def step_meanwhile(name, handle):
     try:
         env.binding.vec_step(env.handle)
     except RuntimeError as error:
-        assert "in use by another thread" in str(error)
+        assert "being stepped by another thread, or drawn" in str(error)
     else:
         raise AssertionError("stepped")
     return draw(name, handle)

@@ -101,7 +101,7 @@ def test_a_new_policy_explores_evenly_and_values_at_gain_one(action_space):
         assert policy.head.log_std.abs().max() == 0
 
 
-@pytest.mark.parametrize(("activation", "gain"), [("gelu", math.sqrt(2)), ("none", 1.0)])
+@pytest.mark.parametrize(("activation", "gain"), [("gelu", math.sqrt(2)), ("linear", 1.0)])
 def test_layers_begin_orthogonal(activation, gain):
     policy = Default(env(), 32, num_layers=2, activation=activation)
     for layer in (policy.encoder[0], policy.encoder[2]):

@@ -117,7 +117,7 @@ def test_a_forked_child_is_told_to_make_its_own_vector_and_does_not_hang():
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith(
-        "recv() in a forked child of the process that made the vector; make a new vector here"
+        "recv() is not possible now; the vector belongs to the process this one was forked from"
     )
 
 

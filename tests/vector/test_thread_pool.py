@@ -31,8 +31,8 @@ def has_flags(flags: list[str], folder: Path) -> bool:
     ("flags", "num_jobs"),
     [
         (["-O2"], 20000),
-        (["-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"], 5000),
-        (["-O1", "-fsanitize=thread"], 2000),
+        (["-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"], 2000),
+        (["-O1", "-fsanitize=thread"], 1000),
     ],
     ids=["plain", "address+undefined", "thread"],
 )

@@ -1,0 +1,27 @@
+.PHONY: build test lint format bench clean
+
+PYTHON ?= python
+C_FILES = $(shell git ls-files -co --exclude-standard '*.c' '*.h' '*.cpp' '*.cu' '*.cuh')
+
+build:
+	$(PYTHON) setup.py -q build_ext --inplace
+
+test:
+	$(PYTHON) -m pytest
+
+lint:
+	ruff check .
+	ruff format --check .
+	clang-format --dry-run --Werror $(C_FILES)
+
+format:
+	ruff check --fix .
+	ruff format .
+	clang-format -i $(C_FILES)
+
+bench:
+	$(PYTHON) -m pytest -n0 bench/*.py --benchmark-enable
+
+clean:
+	rm -rf build dist *.egg-info
+	find ocean vector extensions -name '*.so' -delete

@@ -1,0 +1,86 @@
+"""The CUDA kernels' own source, and the code that launches it, run lane by lane on a CPU."""
+
+import contextlib
+import ctypes
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+from test_advantage_kernel import PLAIN, random_segments, truth
+from test_mingru_kernel import random_inputs, run_with_gradients
+
+import pufferlib.extensions
+from pufferlib.errors import PufferError
+from pufferlib.extensions import advantage, cuda_library, mingru, mingru_scan, mingru_step
+
+FOLDER = Path(pufferlib.extensions.__file__).parent
+HERE = Path(__file__).parent
+
+pytestmark = pytest.mark.skipif(
+    shutil.which("g++") is None or sys.platform != "linux", reason="needs g++ and the coroutines of glibc"
+)
+
+
+@pytest.fixture(scope="module")
+def emulated(tmp_path_factory):
+    target = tmp_path_factory.mktemp("emulated") / "kernels.so"
+    command = ["g++", "-std=c++17", "-O2", "-fPIC", "-shared", "-Wall", "-Wextra", "-Werror", f"-I{FOLDER}"]
+    subprocess.run([*command, str(HERE / "emulated_kernels.cpp"), "-o", str(target)], check=True)
+    return ctypes.CDLL(str(target))
+
+
+@pytest.fixture
+def on_emulator(emulated, monkeypatch):
+    """Makes `cuda_library.launch` run on the emulator, and MinGRU take CPU tensors for CUDA ones."""
+
+    def driver(function, kernel, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared, stream, arguments, extra):
+        assert (function, grid_y, grid_z, block_z, shared, extra) == ("cuLaunchKernel", 1, 1, 1, 0, None)
+        kernel(grid_x, block_x, block_y, arguments)
+
+    monkeypatch.setattr(cuda_library, "_driver", driver)
+    monkeypatch.setattr(cuda_library, "_kernel", lambda name, function, device: emulated["launch_" + function])
+    monkeypatch.setattr(torch.cuda, "device", lambda device: contextlib.nullcontext())
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: SimpleNamespace(cuda_stream=0))
+    monkeypatch.setattr(mingru, "_run_cpu", mingru._run_cuda)
+
+
+@pytest.mark.parametrize(
+    "shape", [(1, 1), (1, 2), (3, 7), (5, 32), (4, 33), (9, 65), (6, 66), (257, 31), (0, 5)], ids=str
+)
+def test_advantage(shape, on_emulator):
+    *inputs, advantages = random_segments(shape, seed=0)
+    advantage._advantage_cuda(*inputs, advantages, *PLAIN)
+    torch.testing.assert_close(advantages.double(), truth(inputs, PLAIN), rtol=1e-5, atol=2e-5)
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 1), (3, 7, 5), (5, 20, 67), (2, 3, 256)], ids=str)
+def test_mingru_and_its_gradients(shape, on_emulator):
+    inputs = random_inputs(shape)
+    found = run_with_gradients(mingru_scan, inputs)
+    in_float64 = (*(tensor.double() for tensor in inputs[:3]), inputs[3])
+    expected = run_with_gradients(mingru.reference_mingru, in_float64)
+    for result, wanted in zip(found, expected, strict=True):
+        scale = wanted.abs().max().clamp(min=1.0).item()
+        torch.testing.assert_close(result.double(), wanted, rtol=1e-5, atol=1e-6 * scale)
+
+
+def test_mingru_step_updates_the_state_in_place(on_emulator):
+    gates, x, state, _ = random_inputs((5, 1, 13))
+    expected, final = mingru.reference_mingru(gates, x, state)
+    output = mingru_step(gates[:, 0].clone(), x[:, 0].clone(), state)
+    torch.testing.assert_close(output, expected[:, 0], rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(state, final, rtol=1e-5, atol=1e-6)
+
+
+def test_a_failing_driver_call_names_itself_and_the_error(monkeypatch):
+    def name_of(status, message):
+        message._obj.value = b"CUDA_ERROR_INVALID_VALUE"
+
+    fake = SimpleNamespace(cuLaunchKernel=lambda *arguments: 1, cuGetErrorName=name_of)
+    monkeypatch.setattr(cuda_library, "_open_driver", lambda: fake)
+    with pytest.raises(PufferError, match=r"cuLaunchKernel must succeed .* returned 1 \(CUDA_ERROR_INVALID_VALUE\)"):
+        cuda_library._driver("cuLaunchKernel")

@@ -1,0 +1,175 @@
+"""The package as others get it: what importing does, what a wheel holds, what a build rebuilds."""
+
+import importlib
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+import pufferlib
+
+ROOT = Path(__file__).parents[1]
+MAPPED = ("ocean", "vector", "extensions")
+BUILD_PRODUCTS = shutil.ignore_patterns(
+    *("*.so", "*.o", "*.fatbin", "*.pyc", "__pycache__", "*.egg-info", "build", "dist"), *(".*", "experiments", "tests")
+)
+
+
+def run(*command, **kwargs):
+    return subprocess.run([str(part) for part in command], capture_output=True, text=True, timeout=600, **kwargs)
+
+
+def test_import_is_free(tmp_path):
+    code = (
+        "import os, signal, sys, warnings; handler = signal.getsignal(signal.SIGINT); filters = warnings.filters[:];"
+        "out = sys.stdout; import pufferlib;"
+        "assert signal.getsignal(signal.SIGINT) is handler and not os.listdir() and sys.stdout is out;"
+        "assert warnings.filters == filters; assert not {'torch', 'numpy', 'gymnasium', 'rich'} & {*sys.modules}"
+    )
+    done = run(sys.executable, "-c", code, cwd=tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+@pytest.mark.parametrize("name", pufferlib.__all__)
+def test_a_public_name_is_found_when_it_is_used(name):
+    assert getattr(pufferlib, name) is getattr(pufferlib, name)
+    assert name in dir(pufferlib)
+
+
+def test_environments_need_no_torch(tmp_path):
+    code = "import sys; from pufferlib import PufferEnv, ocean; ocean.names(); assert 'torch' not in sys.modules"
+    done = run(sys.executable, "-c", code, cwd=tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_an_unknown_name_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="module 'pufferlib' has no attribute 'PufferEnvironment'"):
+        pufferlib.PufferEnvironment  # noqa: B018
+    with pytest.raises(ImportError):
+        from pufferlib import no_such_name  # noqa: F401
+
+
+def test_the_version_is_written_once():
+    version = re.search(r'^version = "(.+)"$', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)[1]
+    assert pufferlib.__version__ == version
+    sources = [path for folder in ("pufferlib", *MAPPED) for path in (ROOT / folder).rglob("*.[pc]*y*")]
+    assert sources
+    assert [path for path in sources if path.suffix in (".py", ".c", ".pyx") and version in path.read_text()] == []
+
+
+def test_the_folders_are_mapped_into_the_package():
+    for folder in MAPPED:
+        assert Path(importlib.import_module(f"pufferlib.{folder}").__file__) == ROOT / folder / "__init__.py"
+        assert not (ROOT / "pufferlib" / folder).exists(), f"pufferlib/{folder} would hide {folder}/"
+    wrong = re.compile(rf"^\s*(from|import) ({'|'.join(MAPPED)})\b", re.MULTILINE)
+    sources = [path for folder in ("pufferlib", "tests", "bench", *MAPPED) for path in (ROOT / folder).rglob("*.py")]
+    assert [path for path in sources if wrong.search(path.read_text())] == []
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory):
+    """A clean copy of the sources with two environments, squared and its copy twin; quick to build."""
+    for module in ("setuptools", "Cython"):
+        pytest.importorskip(module, reason="building needs it; pip install -e '.[test]'")
+    copy = tmp_path_factory.mktemp("build") / "tree"
+    shutil.copytree(ROOT, copy, ignore=BUILD_PRODUCTS)
+    for folder in (copy / "ocean").iterdir():
+        if folder.is_dir() and folder.name not in ("squared", "include"):
+            shutil.rmtree(folder)
+    shutil.copytree(copy / "ocean" / "squared", copy / "ocean" / "twin")
+    for path in (copy / "ocean" / "twin").iterdir():
+        path.write_text(path.read_text().replace("squared", "twin"))
+        path.rename(path.with_name(path.name.replace("squared", "twin")))
+    return copy
+
+
+def setup(folder, *command, **variables):
+    """Runs setup.py with none of this project's variables but those given; returns what it printed."""
+    clean = {key: value for key, value in os.environ.items() if not key.startswith("PUFFER_")}
+    environment = clean | {"PUFFER_CUDA": "0"} | variables
+    done = run(sys.executable, "setup.py", *command, cwd=folder, env=environment)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@dataclass
+class Built:
+    """What came out of an sdist: its folder with the build in it, the wheel, and the log of the compiler."""
+
+    folder: Path
+    wheel: Path
+    log: str
+
+
+@pytest.fixture(scope="module")
+def built(tree, tmp_path_factory):
+    """A portable wheel, built from an sdist: what the sdist lacks is missed here."""
+    out = tmp_path_factory.mktemp("dist")
+    setup(tree, "-q", "sdist", "-d", out)
+    shutil.unpack_archive(next(out.glob("*.tar.gz")), out)
+    folder = next(path for path in out.iterdir() if path.is_dir())
+    log = setup(folder, "bdist_wheel", "-d", out, PUFFER_PORTABLE="1", PUFFER_WERROR="1")
+    return Built(folder, next(out.glob("*.whl")), log)
+
+
+def test_a_wheel_holds_all_that_is_read_at_run_time(built, tree):
+    names = set(zipfile.ZipFile(built.wheel).namelist())
+    kept = {".py", ".ini", ".h", ".cu", ".md", ".typed"}
+    for folder in ("pufferlib", *MAPPED):
+        for path in (tree / folder).rglob("*"):
+            is_package = (path.parent / "__init__.py").exists() or path.parent == tree / "ocean" / "include"
+            if path.suffix in kept and is_package:
+                inside = path.relative_to(tree).as_posix()
+                assert (inside if folder == "pufferlib" else f"pufferlib/{inside}") in names
+    assert "pufferlib/py.typed" in names and "pufferlib/ocean/include/puffer_env.h" in names
+    modules = {re.sub(r"\..*", "", name) for name in names if name.endswith(".so")}
+    for short in ("squared", "twin"):
+        assert f"pufferlib/ocean/{short}/binding" in modules
+        assert f"pufferlib/ocean/{short}/render" in modules or importlib.util.find_spec("raylib") is None
+    assert not [name for name in names if name.endswith((".c", ".cpp", ".pyx")) or name.startswith("tests/")]
+
+
+def test_a_portable_build_asks_for_no_special_machine(built):
+    assert "-std=c11" in built.log
+    assert "-march=native" not in built.log
+
+
+def test_a_wheel_works_where_it_is_unpacked(built, tmp_path):
+    zipfile.ZipFile(built.wheel).extractall(tmp_path)
+    code = f"""
+import sys
+sys.path.insert(0, {str(tmp_path)!r})
+sys.meta_path = [finder for finder in sys.meta_path if "editable" not in str(finder)]
+from pufferlib import ocean
+assert ocean.__file__.startswith({str(tmp_path)!r}), ocean.__file__
+assert ocean.names() == ["puffer_squared", "puffer_twin"]
+env = ocean.env_class("puffer_twin")(num_envs=2)
+env.reset(seed=0)
+env.step(env.actions)
+"""
+    done = run(sys.executable, "-c", code, cwd=tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_only_what_changed_is_rebuilt(built):
+    def modules():
+        paths = (built.folder / "build").rglob("*.so")
+        return {f"{path.parent.name}/{path.name.split('.')[0]}": path.stat().st_mtime_ns for path in paths}
+
+    first = modules()
+    assert {"squared/binding", "twin/binding"} <= set(first)
+    setup(built.folder, "build_ext")
+    assert modules() == first
+    header = built.folder / "ocean" / "twin" / "twin.h"
+    os.utime(header, ns=(max(first.values()) + 10**9,) * 2)
+    log = setup(built.folder, "build_ext")
+    rebuilt = {module for module, time in modules().items() if time != first[module]}
+    assert rebuilt == {module for module in first if module.startswith("twin/")}
+    assert "-march=native" in log  # the default is the machine at hand
