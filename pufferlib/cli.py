@@ -150,7 +150,7 @@ def _settings_of_run(env_name: str, args: dict[str, Any]) -> dict[str, Any]:
     from pufferlib import checkpoint, run
 
     folder = checkpoint.resolve_run(args["train"]["data_dir"], env_name, args["resume"])
-    return {**run.saved_settings(folder), "resume": str(folder)}
+    return {**run.saved_settings(folder, env_name), "resume": str(folder)}
 
 
 def _settings_of_model(env_name: str, args: dict[str, Any]) -> dict[str, Any]:
@@ -161,7 +161,7 @@ def _settings_of_model(env_name: str, args: dict[str, Any]) -> dict[str, Any]:
     args = {**args, "load_model_path": str(path)}
     if not (path.parent / run.CONFIG_FILE).exists():
         return args
-    saved = run.saved_settings(path.parent)
+    saved = run.saved_settings(path.parent, env_name)
     train = {**saved["train"], "device": args["train"]["device"]}
     return {**saved, "train": train, "resume": None, "load_model_path": str(path)}
 

@@ -27,7 +27,7 @@ from pufferlib import checkpoint, losses
 from pufferlib.collector import Collector
 from pufferlib.config import TrainConfig, load_config
 from pufferlib.dashboard import Dashboard
-from pufferlib.errors import APIUsageError, CheckpointError
+from pufferlib.errors import APIUsageError, CheckpointError, ConfigError
 from pufferlib.extensions import compute_puff_advantage
 from pufferlib.loaders import load_env, load_policy, resolve_device
 from pufferlib.loggers import JsonLogger, Logger, NoLogger, make_run_id
@@ -530,16 +530,25 @@ def train(
         trainer = PuffeRL({**args["train"], "env": env_name}, vecenv, policy, logger)
         if folder is not None:
             trainer.load_checkpoint(folder)
-        if logger is None:
-            resume_step = trainer.global_step if folder is not None else None
-            trainer.logger = JsonLogger(trainer.run_folder / "metrics.jsonl", resume_step)
-        write_description(trainer.run_folder, describe_run(args))
+        _open_files(trainer, describe_run(args), logger is None, folder is not None)
         return _run(trainer)
     except BaseException:
         if trainer is not None:
             trainer.release()
+            trainer.logger.close(None)
         vecenv.close()
         raise
+
+
+def _open_files(trainer: PuffeRL, description: dict[str, Any], has_json_log: bool, is_resumed: bool) -> None:
+    try:
+        if has_json_log:
+            resume_step = trainer.global_step if is_resumed else None
+            trainer.logger = JsonLogger(trainer.run_folder / "metrics.jsonl", resume_step)
+        write_description(trainer.run_folder, description)
+    except OSError as error:
+        found = f"{trainer.config.data_dir!r} ({error.strerror})"
+        raise ConfigError(f"[train] data_dir must be a folder that can be written, got {found}") from error
 
 
 def _run(trainer: PuffeRL) -> list[dict[str, float]]:

@@ -34,17 +34,21 @@ def write_description(folder: Path, description: dict[str, Any]) -> None:
     checkpoint.write_atomically(folder / CONFIG_FILE, lambda file: file.write(text.encode()))
 
 
-def saved_settings(folder: Path) -> dict[str, Any]:
+def saved_settings(folder: Path, env_name: str) -> dict[str, Any]:
     """The settings that the run in `folder` was started with.
 
     Raises:
-        CheckpointError: if its `config.json` is missing or damaged.
+        CheckpointError: if its `config.json` is missing or damaged, or it was a run of another environment.
     """
     path = folder / CONFIG_FILE
     try:
-        return json.loads(path.read_text())["settings"]
+        settings = json.loads(path.read_text())["settings"]
+        found = settings["env_name"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise CheckpointError(f"{path} must hold the settings of the run, found none that can be read") from error
+    if found != env_name:
+        raise CheckpointError(f"{folder} must be of a run of {env_name}, got one of {found}")
+    return settings
 
 
 def _git_commit() -> str | None:
