@@ -160,6 +160,19 @@ def test_send_takes_the_batch_that_was_received_first(backend):
         assert vecenv.recv()[5].tolist() == second.tolist()
 
 
+def test_send_takes_the_batch_that_is_named(backend):
+    with make_squared(backend, batch_size=1) as vecenv:
+        vecenv.async_reset()
+        first, second = vecenv.recv()[5], vecenv.recv()[5]
+        vecenv.send(np.zeros(70, int), second)
+        assert vecenv.recv()[5].tolist() == second.tolist()
+        vecenv.send(np.zeros(70, int), first.copy())
+        with pytest.raises(APIUsageError, match="agent_ids must be of a batch received and not yet sent"):
+            vecenv.send(np.zeros(70, int), first)
+        vecenv.send(np.zeros(70, int))
+        assert {tuple(vecenv.recv()[5]) for _ in range(2)} == {tuple(first), tuple(second)}
+
+
 def test_a_reset_drops_the_steps_that_run(backend):
     with make_squared(backend) as vecenv:
         expected = vecenv.reset()[0].copy()
