@@ -1,5 +1,6 @@
 import math
 import statistics
+from types import SimpleNamespace
 
 import numpy as np
 import psutil
@@ -78,7 +79,7 @@ def races(monkeypatch):
 
     def play(policy, episodes, **keywords):
         played.clear()
-        monkeypatch.setattr(ocean, "env_class", lambda name: Races)
+        monkeypatch.setattr(evaluation, "ocean", SimpleNamespace(env_class=lambda name: Races))
         monkeypatch.setattr(evaluation, "load_policy", lambda args, vecenv, name: policy)
         args = {**load_config(SQUARED), "env": keywords.pop("env", {})}
         args["train"].update(device="cpu", seed=keywords.pop("seed", 0))
