@@ -29,7 +29,8 @@ def resolve_device(name: str) -> torch.device:
         device = torch.device(name)
     except RuntimeError as error:
         raise ConfigError(f"train.device must be auto, cuda, mps or cpu, got {name!r}") from error
-    if not available.get(device.type, False):
+    is_beyond = device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count()
+    if is_beyond or not available.get(device.type, False):
         raise ConfigError(f"train.device is {name!r} but torch sees no such device; use --train.device cpu or auto")
     return device
 

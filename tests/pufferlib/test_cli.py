@@ -89,11 +89,11 @@ def test_every_section_is_within_reach(calls):
     args = trained(
         calls,
         *("--vec.num-envs", "2", "--env.size", "5", "--policy.hidden-size", "64", "--rnn.hidden-size", "32"),
-        *("--load-model-path", "latest", "--resume", "20240101", "--policy-name", "Convolutional"),
+        *("--load-model-path", "latest", "--policy-name", "Convolutional"),
     )
     assert args["vec"]["num_envs"] == 2 and args["env"]["size"] == 5
     assert args["policy"]["hidden_size"] == 64 and args["rnn"]["hidden_size"] == 32
-    assert (args["load_model_path"], args["resume"], args["policy_name"]) == ("latest", "20240101", "Convolutional")
+    assert (args["load_model_path"], args["policy_name"]) == ("latest", "Convolutional")
 
 
 def test_evaluation_ends_by_itself_unless_told_when(calls):

@@ -23,15 +23,14 @@ def scripted_vector(num_envs=3, agents=2, backend="Serial", has_absent_agents=Fa
     return vector.make(ScriptedEnv, env_kwargs=kwargs, num_envs=num_envs, backend=backend, **keywords)
 
 
-def make_collector(vecenv, policy, groups=1, horizon=HORIZON, reward_clip=0.0, seed=0, autocast=None):
+def make_collector(vecenv, policy, groups=1, horizon=HORIZON, reward_clip=0.0, seed=0):
     segments = groups * vecenv.num_agents
     cpu = torch.device("cpu")
     state = policy.initial_state(segments, cpu) if hasattr(policy, "initial_state") else {}
     spaces = vecenv.single_observation_space, vecenv.single_action_space
     rollout = Rollout.allocate(*spaces, segments, horizon, state, cpu, cpu)
     generator = torch.Generator().manual_seed(seed)
-    autocast = autocast or contextlib.nullcontext()
-    collector = Collector(vecenv, policy, rollout, generator, autocast, reward_clip, Profile())
+    collector = Collector(vecenv, policy, rollout, generator, contextlib.nullcontext, reward_clip, Profile())
     collector.reset(None)
     return collector
 

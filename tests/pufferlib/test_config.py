@@ -37,7 +37,7 @@ class Encoder:
             each layer.
     """
 
-    def __init__(self, env, hidden_size: int = 128, activation: Literal["relu", "tanh"] = "relu"):
+    def __init__(self, env, hidden_size: int = 128, num_layers: int = 1, activation: Literal["relu", "tanh"] = "relu"):
         pass
 
 

@@ -12,7 +12,7 @@ from torch import nn
 
 from pufferlib import checkpoint, cli
 
-SQUARED = "train puffer_squared --env.num-envs 16"
+SQUARED = "train puffer_squared --env.num-envs 16 --train.minibatch-size auto --train.bptt-horizon 64"
 RUN = "puffer_squared_1"
 
 

@@ -116,7 +116,7 @@ def test_a_recurrent_layer_leaves_the_head_as_it_was(name):
 
 
 def test_an_unknown_activation_is_refused():
-    with pytest.raises(APIUsageError, match="gelu, relu, tanh, none"):
+    with pytest.raises(APIUsageError, match="gelu, relu, tanh, linear"):
         Default(env(), activation="selu")
 
 
