@@ -64,6 +64,7 @@ class Collector:
         self._profile = profile
         self._held: deque[Rows] = deque()  # batches that were received and not sent, oldest first
         self._columns = np.zeros(vecenv.num_agents, np.int64)  # the next column of every agent
+        self._agents = np.arange(vecenv.num_agents)
         self._offset = 0  # first segment of the group of agents that is being filled
 
     def reset(self, seed: int | None) -> None:
@@ -163,7 +164,7 @@ class Collector:
             for name, value in state.items():  # last: what the policy returned may be views of its state
                 self.states[name][rows] = value.to(self.states[name].dtype)
         with self._profile.phase("environment"):
-            self.vecenv.send(actions.cpu().numpy())
+            self.vecenv.send(actions.cpu().numpy(), self._agents[rows])
 
     def _bootstrap(self, rows: Rows, observations: Tensor) -> None:
         """Values the observation after the last action; the state stays as it was before that observation."""
@@ -191,7 +192,7 @@ class Collector:
             "environments": [as_tensor(env) for env in environments["envs"]],
             "arrays": {name: as_tensor(array) for name, array in environments["arrays"].items()},
             "order": environments["order"],
-            "held": [np.arange(self.vecenv.num_agents)[rows].tolist() for rows in self._held],
+            "held": [self._agents[rows].tolist() for rows in self._held],
             "columns": {name: getattr(self.rollout, name)[last, -1].clone() for name in CARRIED},
             "last_observations": self.last_observations.clone(),
             "states": {name: state.clone() for name, state in self.states.items()},

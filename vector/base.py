@@ -258,25 +258,32 @@ class Vector(abc.ABC):
             arrays.masks,
         )
 
-    def send(self, actions: np.ndarray) -> None:
-        """Starts one step of the oldest batch that was received and not yet sent.
+    def send(self, actions: np.ndarray, agent_ids: np.ndarray | None = None) -> None:
+        """Starts one step of a batch that was received and not yet sent.
 
         The actions are copied before returning, so the caller may reuse the array.
 
         Args:
             actions: shape `(agents_per_batch, *action_shape)`, of the action space's kind of dtype.
+            agent_ids: which batch, as `recv` gave them; None is the one that was received first.
 
         Raises:
-            APIUsageError: if no batch is received, or the actions do not fit.
+            APIUsageError: if that batch is not received, or the actions do not fit.
             WorkerError: if a worker process died.
         """
         if not self._received:
             self._refuse("send")
-        batch = self._received[0]
+        batch = self._received[0] if agent_ids is None else self._received_batch(agent_ids)
         _copy_actions(batch.buffers.actions, actions)
-        self._received.popleft()
+        self._received.remove(batch)
         self._start(batch)
         self._num_running += 1
+
+    def _received_batch(self, agent_ids: np.ndarray) -> Batch:
+        for batch in self._received:
+            if np.array_equal(batch.agent_ids, agent_ids):
+                return batch
+        raise APIUsageError(f"the batch with agents {agent_ids} is not received; call recv() until it is")
 
     def snapshot(self) -> dict[str, Any] | None:
         """The whole state as plain data, to be restored into a vector made with the same arguments on any backend.
