@@ -95,6 +95,26 @@ def test_batches_in_flight_land_in_their_own_rows(keywords, groups):
     np.testing.assert_array_equal(arrays["values"], observations[..., STEP])
 
 
+class Unordered(vector.Serial):
+    """Batches finish in any order, some of them several times before others."""
+
+    def __init__(self, *arguments):
+        super().__init__(*arguments)
+        self.random = np.random.default_rng(0)
+
+    def _finish(self):
+        self._running.rotate(self.random.integers(len(self._running)))
+        return super()._finish()
+
+
+@pytest.mark.parametrize("groups", [1, 3])
+def test_batches_may_overtake_each_other(groups):
+    vecenv = scripted_vector(num_envs=5, backend=Unordered, batch_size=1)
+    arrays = collected(make_collector(vecenv, CountingPolicy(), groups), rollouts=4)
+    observations, _ = assert_as_scripted(arrays)
+    np.testing.assert_array_equal(arrays["values"], observations[..., STEP])
+
+
 def test_batches_that_mix_environments_of_different_progress_are_refused():
     vecenv = scripted_vector(num_envs=4, backend="Multiprocessing", num_workers=2, batch_size=2, zero_copy=False)
     with contextlib.closing(vecenv), pytest.raises(APIUsageError, match="zero_copy"):
