@@ -63,8 +63,8 @@ class Collector:
         self._reward_clip = reward_clip
         self._profile = profile
         self._held: deque[Rows] = deque()  # batches that were received and not sent, oldest first
-        self._agents = np.arange(vecenv.num_agents)
         self._columns = np.zeros(vecenv.num_agents, np.int64)  # the next column of every agent
+        self._agents = np.arange(vecenv.num_agents)
         self._offset = 0  # first segment of the group of agents that is being filled
 
     def reset(self, seed: int | None) -> None:

@@ -1,7 +1,8 @@
 """PuffeRL: the PPO trainer. `python -m pufferlib.pufferl train puffer_breakout` runs it from the command line.
 
-One iteration is `evaluate()`, which collects a rollout, and `train()`, which learns from it. The parts: collector.py
-steps the environments, losses.py has the formulas, this file puts them in order.
+One iteration is `evaluate()`, which collects a rollout, and `train()`, which learns from it. collector.py steps the
+environments, learner.py steps the optimizer, losses.py has the formulas; this file puts them in order, and keeps the
+books: counts, logs, checkpoints.
 """
 
 from __future__ import annotations
@@ -21,27 +22,25 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from pufferlib import checkpoint, losses
+from pufferlib import checkpoint
 from pufferlib.collector import Collector
 from pufferlib.config import TrainConfig, load_config
 from pufferlib.dashboard import Dashboard
 from pufferlib.errors import APIUsageError, CheckpointError, ConfigError
 from pufferlib.extensions import compute_puff_advantage
+from pufferlib.learner import Learner
 from pufferlib.loaders import load_env, load_policy, resolve_device
 from pufferlib.loggers import JsonLogger, Logger, NoLogger, make_run_id
-from pufferlib.optimizers import make_optimizer, set_learning_rate
 from pufferlib.profile import Profile
 from pufferlib.rollout import Rollout
 from pufferlib.run import StopRequest, describe_run, write_description
-from pufferlib.sampling import sample_logits
-from pufferlib.shards import Shards
 from pufferlib.statistics import EpisodeStatistics
 
 STATE_KEYS = {
-    *("env", "model", "epoch", "global_step", "uptime", "learning_rate", "minibatches_due", "logged", "losses"),
-    *("interval", "optimizer", "generator", "torch_generator", "collector"),
+    *("env", "model", "epoch", "global_step", "uptime", "learning_rate", "logged", "losses"),
+    *("interval", "learner", "generator", "torch_generator", "collector"),
 }
 """What `trainer_state.pt` holds."""
 
@@ -82,43 +81,19 @@ class PuffeRL:
         if self.device.type == "cuda":
             torch.backends.cudnn.deterministic = self.config.torch_deterministic
 
-        is_sharded = self.device.type == "cpu" and not self.config.compile
-        self._shards = Shards(torch.get_num_threads() if is_sharded else 1)
-        self._generator = torch.Generator(self.device).manual_seed(self.config.seed)
-        self._optimizer = make_optimizer(
-            self.config.optimizer,
-            self.policy.parameters(),
-            self.config.learning_rate,
-            (self.config.adam_beta1, self.config.adam_beta2),
-            self.config.adam_eps,
-            self.config.weight_decay,
-        )
+        generator = torch.Generator(self.device).manual_seed(self.config.seed)
+        self._generator = generator
         self._learning_rate = self.config.learning_rate
-        self._parameters = [parameter for parameter in self.policy.parameters() if parameter.requires_grad]
-        self._is_recurrent = hasattr(self.policy, "initial_state")
-        self._forward = self.policy
-        if self.config.compile:
-            options = {"mode": self.config.compile_mode, "fullgraph": self.config.compile_fullgraph}
-            self._forward = torch.compile(self.policy, **options)
-
         self.profile = Profile()
         self.rollout = self._allocate_rollout()
-        self._advantages = torch.zeros_like(self.rollout.values)
-        self._collector = Collector(
-            vecenv,
-            self.policy,
-            self.rollout,
-            self._generator,
-            self._autocast,
-            self.config.reward_clip,
-            self.profile,
-        )
+        autocast, reward_clip = self._autocast, self.config.reward_clip
+        self._collector = Collector(vecenv, policy, self.rollout, generator, autocast, reward_clip, self.profile)
+        self._learner = Learner(policy, self.rollout, self.config, self.device, generator, autocast, self.profile)
         self._collector.reset(None)  # with the seed that the vector was made with
 
         self.global_step = 0
         self.epoch = 0
         self.total_epochs = self.config.total_epochs
-        self._minibatches_due = 0.0
         self._has_rollout = False
         self._rollout_is_full = True  # no agent was absent
         self._losses: dict[str, float] = {}
@@ -140,7 +115,7 @@ class PuffeRL:
             self.vecenv.single_action_space,
             segments,
             self.config.bptt_horizon,
-            self.policy.initial_state(segments, self.device) if self._is_recurrent else {},
+            self.policy.initial_state(segments, self.device) if hasattr(self.policy, "initial_state") else {},
             self.device,
             torch.device("cpu") if self.config.cpu_offload else self.device,
         )
@@ -154,7 +129,7 @@ class PuffeRL:
             Means over the episodes that ended in it, and their number `n`; empty when none did.
         """
         self._require_open()
-        with self._shards.limit_caller():
+        with self._learner.shards.limit_caller():
             steps = self._collector.collect()
         self.global_step += steps
         self._rollout_is_full = steps == self.config.batch_size
@@ -176,15 +151,8 @@ class PuffeRL:
         if not self._has_rollout:
             raise APIUsageError("train() needs a new rollout; call evaluate() first")
         self._has_rollout = False
-        set_learning_rate(self._optimizer, self.learning_rate)
-
-        self._minibatches_due += self.config.minibatches_per_epoch
-        metrics = []
-        with self._shards.limit_caller():
-            while self._minibatches_due >= 1.0 - 1e-6:  # sums of fractions are rounded
-                self._minibatches_due -= 1.0
-                metrics.append(self._train_minibatch())
-        self._losses = self._read_metrics(metrics)
+        progress = min(self.epoch / self.total_epochs, 1.0)
+        self._losses = self._learner.learn(self.learning_rate, progress, self._rollout_is_full)
         self.epoch += 1
 
         is_last = self.epoch >= self.total_epochs
@@ -194,127 +162,8 @@ class PuffeRL:
             self.save_checkpoint()
         return dict(self._losses)
 
-    def _train_minibatch(self) -> Tensor:
-        """One optimizer step; returns the metrics on the device."""
-        rollout, config = self.rollout, self.config
-        with self.profile.phase("advantage"):
-            advantages = self._compute_advantages()
-            probabilities = losses.segment_probabilities(advantages * rollout.masks[:, :-1], config.prio_alpha)
-            count = config.minibatch_segments
-            rows = torch.multinomial(probabilities, count, generator=self._generator)
-            progress = min(self.epoch / self.total_epochs, 1.0)
-            beta = config.prio_beta0 + (1.0 - config.prio_beta0) * config.prio_alpha * progress
-            importance = (rollout.segments * probabilities[rows]).pow(-beta).unsqueeze(1)
-            weights = self._weights(rows)
-            chosen = advantages[rows]
-            normalized = importance * losses.normalize(chosen, weights)
-        with self.profile.phase("learn"):
-            metrics = torch.zeros(len(losses.METRICS), device=self.device)
-            self._optimizer.zero_grad()
-            for begin in range(0, count, config.max_minibatch_size // config.bptt_horizon):
-                part = slice(begin, begin + config.max_minibatch_size // config.bptt_horizon)
-                part_weights = None if weights is None else weights[part]
-                metrics += self._accumulate(rows[part], chosen[part], normalized[part], part_weights, count)
-            nn.utils.clip_grad_norm_(self._parameters, config.max_grad_norm)
-            self._optimizer.step()
-        return metrics
-
-    def _accumulate(
-        self, rows: Tensor, advantages: Tensor, normalized: Tensor, weights: Tensor | None, count: int
-    ) -> Tensor:
-        """Adds the gradients of some of a minibatch's `count` segments; returns their share of the metrics."""
-
-        def differentiate(share: slice, index: int) -> tuple[Tensor, tuple[Tensor | None, ...]]:
-            share_weights = None if weights is None else weights[share]
-            loss = self._loss(rows[share], advantages[share], normalized[share], share_weights)
-            fraction = len(rows[share]) / count
-            gradients = torch.autograd.grad(loss.total * fraction, self._parameters, allow_unused=True)
-            return loss.metrics * fraction, gradients
-
-        metrics, gradients = zip(*self._shards.run(differentiate, len(rows)), strict=True)
-        for parameter, *shares in zip(self._parameters, *gradients, strict=True):
-            for gradient in shares:  # in the order of the shards, so that the sum is always the same
-                if gradient is not None:
-                    parameter.grad = gradient if parameter.grad is None else parameter.grad + gradient
-        return sum(metrics)
-
-    def _compute_advantages(self) -> Tensor:
-        """Advantages `(segments, horizon)` from the values and ratios as they are now; a view of a reused tensor."""
-        rollout, config = self.rollout, self.config
-        rewards = losses.bootstrap_truncations(
-            rollout.rewards, rollout.values, rollout.terminals, rollout.truncations, config.gamma
-        )
-        compute_puff_advantage(
-            rollout.values,
-            rewards,
-            rollout.episode_ends(),
-            rollout.ratios,
-            self._advantages,
-            config.gamma,
-            config.gae_lambda,
-            config.vtrace_rho_clip,
-            config.vtrace_c_clip,
-        )
-        return self._advantages[:, :-1]
-
-    def _weights(self, rows: Tensor | slice) -> Tensor | None:
-        """`(rows, horizon)` with mean 1 and 0 for absent agents; None when every agent was there."""
-        if self._rollout_is_full:
-            return None
-        present = self.rollout.masks[rows, :-1]
-        return present / present.mean().clamp(min=1e-8)
-
-    def _loss(self, rows: Tensor, advantages: Tensor, normalized: Tensor, weights: Tensor | None) -> losses.PPOLoss:
-        """The loss on some segments; writes their new ratios and values into the rollout."""
-        rollout, config = self.rollout, self.config
-        shape = (len(rows), config.bptt_horizon)
-        old_values = rollout.values[rows, :-1]
-        logits, values, actions = self._forward_segments(rows)
-        _, logprobs, entropy = sample_logits(logits, action=actions)
-        values = values.float().view(shape)
-        loss = losses.ppo_loss(
-            logprobs.view(shape),
-            values,
-            entropy.view(shape),
-            rollout.logprobs[rows],
-            old_values,
-            normalized,
-            advantages + old_values,
-            weights,
-            clip_coef=config.clip_coef,
-            vf_clip_coef=config.vf_clip_coef,
-            vf_coef=config.vf_coef,
-            ent_coef=config.ent_coef,
-        )
-        rollout.ratios[rows, :-1] = loss.ratio
-        rollout.values[rows, :-1] = values.detach()
-        return loss
-
-    def _forward_segments(self, rows: Tensor) -> tuple[Any, Tensor, Tensor]:
-        """Logits, values and the actions taken, with leading dimensions that fit each other."""
-        rollout = self.rollout
-        observations = rollout.observations.index_select(0, rows.to(rollout.observations.device)).to(self.device)
-        actions = rollout.actions.index_select(0, rows)
-        if not self._is_recurrent:
-            observations, actions = observations.flatten(0, 1), actions.flatten(0, 1)
-            with self._autocast():
-                return *self._forward(observations, {}), actions
-        state = {name: value.index_select(0, rows) for name, value in rollout.states.items()}
-        state["resets"] = rollout.episode_ends().index_select(0, rows)[:, :-1] > 0
-        with self._autocast():
-            return *self._forward(observations, state), actions
-
     def _autocast(self) -> AbstractContextManager:
         return torch.autocast(self.device.type, torch.bfloat16, enabled=self.config.precision == "bfloat16")
-
-    def _read_metrics(self, minibatches: list[Tensor]) -> dict[str, float]:
-        """The means over minibatches and the explained variance: the one device synchronisation of `train`."""
-        if not minibatches:  # less than one minibatch was due
-            return self._losses
-        advantages, values = self._compute_advantages(), self.rollout.values[:, :-1]
-        explained = losses.explained_variance(values, advantages + values, self._weights(slice(None))).unsqueeze(0)
-        numbers = torch.cat([torch.stack(minibatches).mean(0), explained]).tolist()
-        return dict(zip((*losses.METRICS, "explained_variance"), numbers, strict=True))
 
     @property
     def learning_rate(self) -> float:
@@ -425,11 +274,10 @@ class PuffeRL:
             "global_step": self.global_step,
             "uptime": self.uptime,
             "learning_rate": self._learning_rate,
-            "minibatches_due": self._minibatches_due,
             "logged": [self._logged_epoch, self._logged_step],
             "losses": self._losses,
             "interval": self._interval.state_dict(),
-            "optimizer": self._optimizer.state_dict(),
+            "learner": self._learner.state_dict(),
             "generator": self._generator.get_state(),
             "torch_generator": torch.get_rng_state(),
             "collector": self._collector.state_dict(),
@@ -454,7 +302,7 @@ class PuffeRL:
         model = folder / state["model"]
         checkpoint.load_policy_weights(self.policy, model)
         try:
-            self._optimizer.load_state_dict(state["optimizer"])
+            self._learner.load_state_dict(state["learner"])
             if state["collector"] is not None:
                 self._collector.load_state_dict(state["collector"])
         except (KeyError, ValueError, RuntimeError) as error:
@@ -465,7 +313,6 @@ class PuffeRL:
         self.epoch, self.global_step = state["epoch"], state["global_step"]
         self._logged_epoch, self._logged_step = state["logged"]
         self._learning_rate = state["learning_rate"]
-        self._minibatches_due = state["minibatches_due"]
         self._losses = state["losses"]
         self._interval.load_state_dict(state["interval"])
         self._start_time = time.perf_counter() - state["uptime"]
@@ -491,7 +338,7 @@ class PuffeRL:
         self._is_closed = True
         if self._dashboard is not None:
             self._dashboard.close()
-        self._shards.close()
+        self._learner.shards.close()
         self.vecenv.close()
 
     def _require_open(self) -> None:

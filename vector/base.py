@@ -265,10 +265,10 @@ class Vector(abc.ABC):
 
         Args:
             actions: shape `(agents_per_batch, *action_shape)`, of the action space's kind of dtype.
-            agent_ids: which batch, by what `recv` returned with it; None is the one that was received first.
+            agent_ids: which batch, as `recv` gave them; None is the one that was received first.
 
         Raises:
-            APIUsageError: if no such batch is received, or the actions do not fit.
+            APIUsageError: if that batch is not received, or the actions do not fit.
             WorkerError: if a worker process died.
         """
         if not self._received:
@@ -283,9 +283,7 @@ class Vector(abc.ABC):
         for batch in self._received:
             if np.array_equal(batch.agent_ids, agent_ids):
                 return batch
-        raise APIUsageError(
-            f"agent_ids must be of a batch received and not yet sent, got {agent_ids}; call recv() first"
-        )
+        raise APIUsageError(f"the batch with agents {agent_ids} is not received; call recv() until it is")
 
     def snapshot(self) -> dict[str, Any] | None:
         """The whole state as plain data, to be restored into a vector made with the same arguments on any backend.

@@ -18,6 +18,7 @@ from pufferlib.errors import APIUsageError, ConfigError
 from pufferlib.loggers import NoLogger
 from pufferlib.models import Default, MinGRUWrapper
 from pufferlib.optimizers import Muon
+from pufferlib.sampling import sample_logits
 
 pytestmark = pytest.mark.usefixtures("in_tmp_path")
 
@@ -204,11 +205,11 @@ def test_an_update_improves_the_surrogate():
     trainer = guess_trainer(learning_rate=1e-3, ent_coef=0.0, vf_coef=0.0, prio_alpha=0.0)
     trainer.evaluate()
     rollout, rows = trainer.rollout, torch.arange(16)
-    advantages = losses.normalize(trainer._compute_advantages(), None).clone()
+    advantages = losses.normalize(trainer._learner.compute_advantages(), None).clone()
 
     def surrogate():
-        logits, _, actions = trainer._forward_segments(rows)
-        _, logprobs, _ = pufferl.sample_logits(logits, action=actions)
+        logits, _, actions = trainer._learner.forward_segments(rows)
+        _, logprobs, _ = sample_logits(logits, action=actions)
         return ((logprobs.view(16, 8) - rollout.logprobs).exp() * advantages).mean().item()
 
     before = surrogate()
@@ -233,12 +234,12 @@ def test_fractions_of_a_minibatch_are_carried_over(settings, steps):
     trainer = guess_trainer(**settings)
     count = 0
 
-    def counted(step=trainer._optimizer.step):
+    def counted(step=trainer._learner.optimizer.step):
         nonlocal count
         count += 1
         step()
 
-    trainer._optimizer.step = counted
+    trainer._learner.optimizer.step = counted
     for expected in steps:
         run(trainer, 1)
         assert count == expected
@@ -318,7 +319,7 @@ def test_threads_share_an_update_without_changing_it(two_threads, policy, has_ab
 def test_a_failing_share_ends_the_update(two_threads):
     trainer = guess_trainer()
     trainer.evaluate()
-    trainer._forward = lambda observations, state: 1 / 0
+    trainer._learner._forward = lambda observations, state: 1 / 0
     with pytest.raises(ZeroDivisionError):
         trainer.train()
     trainer.release()
@@ -328,8 +329,8 @@ def test_segments_are_trained_on_without_repetition():
     trainer = guess_trainer(minibatch_size=64)
     trainer.evaluate()
     drawn = []
-    forward = trainer._forward_segments
-    trainer._forward_segments = lambda rows: drawn.append(rows) or forward(rows)
+    forward = trainer._learner.forward_segments
+    trainer._learner.forward_segments = lambda rows: drawn.append(rows) or forward(rows)
     trainer.train()
     assert len(drawn) == 2
     assert all(len(rows.unique()) == 8 for rows in drawn)
@@ -340,13 +341,13 @@ def test_ratios_and_values_are_refreshed_where_trained_and_start_over_with_the_n
     trainer.evaluate()
     rollout = trainer.rollout
     rows = []
-    forward = trainer._forward_segments
-    trainer._forward_segments = lambda chosen: rows.append(chosen) or forward(chosen)
+    forward = trainer._learner.forward_segments
+    trainer._learner.forward_segments = lambda chosen: rows.append(chosen) or forward(chosen)
     trainer.train()
     trainer.evaluate()
     assert (rollout.ratios == 1).all()
     # The policy has moved since: a second minibatch on the same rollout must see that.
-    trainer._train_minibatch(), trainer._train_minibatch()
+    trainer._learner.train_minibatch(0.0), trainer._learner.train_minibatch(0.0)
     touched = torch.cat(rows[-2:]).unique()
     changed = (rollout.ratios[:, :-1] != 1).any(1)
     assert changed.any() and set(changed.nonzero().flatten().tolist()) <= set(touched.tolist())
@@ -359,7 +360,7 @@ def test_every_step_of_the_horizon_has_the_advantage_of_the_recurrence():
     trainer = scripted_trainer(CountingPolicy(), reward_clip=1.0, gamma=0.9, gae_lambda=0.8)
     trainer.evaluate()
     rollout = trainer.rollout
-    found = trainer._compute_advantages().double().numpy()
+    found = trainer._learner.compute_advantages().double().numpy()
     values, rewards = rollout.values.double().numpy(), rollout.rewards.double().numpy()
     terminals, truncations = rollout.terminals.numpy() > 0, rollout.truncations.numpy() > 0
     assert terminals.any() and truncations.any()
@@ -444,7 +445,7 @@ def test_the_learning_rate_follows_a_cosine():
     for epoch in range(trainer.total_epochs):
         assert trainer.learning_rate == pytest.approx(0.2 * (1 + math.cos(math.pi * epoch / 10)) / 2)
         run(trainer, 1)
-        used.append(trainer._optimizer.param_groups[0]["lr"])
+        used.append(trainer._learner.optimizer.param_groups[0]["lr"])
     assert used[0] == 0.2 and used[5] == pytest.approx(0.1) and 0 < used[-1] < 0.01
     run(trainer, 1)  # beyond the end: no rise again
     assert trainer.learning_rate == 0
@@ -453,7 +454,7 @@ def test_the_learning_rate_follows_a_cosine():
 def test_without_annealing_the_learning_rate_stays():
     trainer = guess_trainer(learning_rate=0.2, anneal_lr=False)
     run(trainer, 3)
-    assert trainer.learning_rate == trainer._optimizer.param_groups[0]["lr"] == 0.2
+    assert trainer.learning_rate == trainer._learner.optimizer.param_groups[0]["lr"] == 0.2
 
 
 def test_setting_the_learning_rate_takes_effect_at_the_next_update():
@@ -586,7 +587,7 @@ def test_every_optimizer_trains(optimizer, kind):
     trainer = guess_trainer(optimizer=optimizer)
     before = weights(trainer.policy)
     run(trainer, 1)
-    assert type(trainer._optimizer) is kind and not torch.equal(weights(trainer.policy), before)
+    assert type(trainer._learner.optimizer) is kind and not torch.equal(weights(trainer.policy), before)
 
 
 def test_batches_of_several_horizons_per_agent():

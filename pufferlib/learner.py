@@ -1,0 +1,223 @@
+"""The update phase: minibatches drawn from a rollout, and a step of the optimizer for each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from pufferlib import losses
+from pufferlib.config import ResolvedTrainConfig
+from pufferlib.extensions import compute_puff_advantage
+from pufferlib.optimizers import make_optimizer, set_learning_rate
+from pufferlib.profile import Profile
+from pufferlib.rollout import Rollout
+from pufferlib.sampling import sample_logits
+from pufferlib.shards import Shards
+
+
+class Learner:
+    """Trains a policy on a rollout that is filled again and again.
+
+    Before each minibatch the advantages of all segments are computed anew from the values and ratios as they are by
+    then; segments are drawn by the size of their advantages, without replacement.
+
+    Attributes:
+        optimizer: steps the policy's parameters.
+        shards: on a CPU, the threads that share the segments of a minibatch.
+    """
+
+    def __init__(
+        self,
+        policy: nn.Module,
+        rollout: Rollout,
+        config: ResolvedTrainConfig,
+        device: torch.device,
+        generator: torch.Generator,
+        autocast: Callable[[], AbstractContextManager],
+        profile: Profile,
+    ):
+        """Makes the optimizer; `generator` draws the minibatches."""
+        self.rollout = rollout
+        self.config = config
+        self.device = device
+        self._generator = generator
+        self._autocast = autocast
+        self._profile = profile
+        self._is_recurrent = hasattr(policy, "initial_state")
+        self._parameters = [parameter for parameter in policy.parameters() if parameter.requires_grad]
+        self._forward = policy
+        if config.compile:
+            self._forward = torch.compile(policy, mode=config.compile_mode, fullgraph=config.compile_fullgraph)
+        is_sharded = device.type == "cpu" and not config.compile
+        self.shards = Shards(torch.get_num_threads() if is_sharded else 1)
+        self.optimizer = make_optimizer(
+            config.optimizer,
+            self._parameters,
+            config.learning_rate,
+            (config.adam_beta1, config.adam_beta2),
+            config.adam_eps,
+            config.weight_decay,
+        )
+        self._advantages = torch.zeros_like(rollout.values)
+        self._minibatches_due = 0.0
+        self._is_full = True  # no agent was absent from the rollout
+        self._metrics: dict[str, float] = {}
+
+    def learn(self, learning_rate: float, progress: float, is_full: bool) -> dict[str, float]:
+        """Trains on the rollout for `update_epochs`; what is left of a minibatch is carried over to the next call.
+
+        Args:
+            learning_rate: for all steps of this call.
+            progress: of the whole run, 0 to 1.
+            is_full: whether every agent was there at every step.
+
+        Returns:
+            The means of losses.METRICS over the minibatches and `explained_variance`; those of the last call when less
+            than one minibatch was due.
+        """
+        set_learning_rate(self.optimizer, learning_rate)
+        self._is_full = is_full
+        self._minibatches_due += self.config.minibatches_per_epoch
+        minibatches = []
+        with self.shards.limit_caller():
+            while self._minibatches_due >= 1.0 - 1e-6:  # sums of fractions are rounded
+                self._minibatches_due -= 1.0
+                minibatches.append(self.train_minibatch(progress))
+        self._metrics = self._read_metrics(minibatches)
+        return dict(self._metrics)
+
+    def train_minibatch(self, progress: float) -> Tensor:
+        """One optimizer step; returns the metrics on the device, in the order of losses.METRICS."""
+        rollout, config = self.rollout, self.config
+        with self._profile.phase("advantage"):
+            advantages = self.compute_advantages()
+            probabilities = losses.segment_probabilities(advantages * rollout.masks[:, :-1], config.prio_alpha)
+            count = config.minibatch_segments
+            rows = torch.multinomial(probabilities, count, generator=self._generator)
+            beta = config.prio_beta0 + (1.0 - config.prio_beta0) * config.prio_alpha * progress
+            importance = (rollout.segments * probabilities[rows]).pow(-beta).unsqueeze(1)
+            weights = self._weights(rows)
+            chosen = advantages[rows]
+            normalized = importance * losses.normalize(chosen, weights)
+        with self._profile.phase("learn"):
+            metrics = torch.zeros(len(losses.METRICS), device=self.device)
+            self.optimizer.zero_grad()
+            for begin in range(0, count, config.max_minibatch_size // config.bptt_horizon):
+                part = slice(begin, begin + config.max_minibatch_size // config.bptt_horizon)
+                part_weights = None if weights is None else weights[part]
+                metrics += self._accumulate(rows[part], chosen[part], normalized[part], part_weights, count)
+            nn.utils.clip_grad_norm_(self._parameters, config.max_grad_norm)
+            self.optimizer.step()
+        return metrics
+
+    def _accumulate(
+        self, rows: Tensor, advantages: Tensor, normalized: Tensor, weights: Tensor | None, count: int
+    ) -> Tensor:
+        """Adds the gradients of some of a minibatch's `count` segments; returns their share of the metrics."""
+
+        def differentiate(share: slice, index: int) -> tuple[Tensor, tuple[Tensor | None, ...]]:
+            share_weights = None if weights is None else weights[share]
+            loss = self._loss(rows[share], advantages[share], normalized[share], share_weights)
+            fraction = len(rows[share]) / count
+            gradients = torch.autograd.grad(loss.total * fraction, self._parameters, allow_unused=True)
+            return loss.metrics * fraction, gradients
+
+        metrics, gradients = zip(*self.shards.run(differentiate, len(rows)), strict=True)
+        for parameter, *shares in zip(self._parameters, *gradients, strict=True):
+            for gradient in shares:  # in the order of the shards, so that the sum is always the same
+                if gradient is not None:
+                    parameter.grad = gradient if parameter.grad is None else parameter.grad + gradient
+        return sum(metrics)
+
+    def compute_advantages(self) -> Tensor:
+        """Advantages `(segments, horizon)` from the values and ratios as they are now; a view of a reused tensor."""
+        rollout, config = self.rollout, self.config
+        rewards = losses.bootstrap_truncations(
+            rollout.rewards, rollout.values, rollout.terminals, rollout.truncations, config.gamma
+        )
+        compute_puff_advantage(
+            rollout.values,
+            rewards,
+            rollout.episode_ends(),
+            rollout.ratios,
+            self._advantages,
+            config.gamma,
+            config.gae_lambda,
+            config.vtrace_rho_clip,
+            config.vtrace_c_clip,
+        )
+        return self._advantages[:, :-1]
+
+    def _weights(self, rows: Tensor | slice) -> Tensor | None:
+        """`(rows, horizon)` with mean 1 and 0 for absent agents; None when every agent was there."""
+        if self._is_full:
+            return None
+        present = self.rollout.masks[rows, :-1]
+        return present / present.mean().clamp(min=1e-8)
+
+    def _loss(self, rows: Tensor, advantages: Tensor, normalized: Tensor, weights: Tensor | None) -> losses.PPOLoss:
+        """The loss on some segments; writes their new ratios and values into the rollout."""
+        rollout, config = self.rollout, self.config
+        shape = (len(rows), config.bptt_horizon)
+        old_values = rollout.values[rows, :-1]
+        logits, values, actions = self.forward_segments(rows)
+        _, logprobs, entropy = sample_logits(logits, action=actions)
+        values = values.float().view(shape)
+        loss = losses.ppo_loss(
+            logprobs.view(shape),
+            values,
+            entropy.view(shape),
+            rollout.logprobs[rows],
+            old_values,
+            normalized,
+            advantages + old_values,
+            weights,
+            clip_coef=config.clip_coef,
+            vf_clip_coef=config.vf_clip_coef,
+            vf_coef=config.vf_coef,
+            ent_coef=config.ent_coef,
+        )
+        rollout.ratios[rows, :-1] = loss.ratio
+        rollout.values[rows, :-1] = values.detach()
+        return loss
+
+    def forward_segments(self, rows: Tensor) -> tuple[Any, Tensor, Tensor]:
+        """Logits, values and the actions taken, with leading dimensions that fit each other."""
+        rollout = self.rollout
+        observations = rollout.observations.index_select(0, rows.to(rollout.observations.device)).to(self.device)
+        actions = rollout.actions.index_select(0, rows)
+        if not self._is_recurrent:
+            observations, actions = observations.flatten(0, 1), actions.flatten(0, 1)
+            with self._autocast():
+                return *self._forward(observations, {}), actions
+        state = {name: value.index_select(0, rows) for name, value in rollout.states.items()}
+        state["resets"] = rollout.episode_ends().index_select(0, rows)[:, :-1] > 0
+        with self._autocast():
+            return *self._forward(observations, state), actions
+
+    def _read_metrics(self, minibatches: list[Tensor]) -> dict[str, float]:
+        """The means over minibatches and the explained variance: the one device synchronisation of `learn`."""
+        if not minibatches:  # less than one minibatch was due
+            return self._metrics
+        advantages, values = self.compute_advantages(), self.rollout.values[:, :-1]
+        explained = losses.explained_variance(values, advantages + values, self._weights(slice(None))).unsqueeze(0)
+        numbers = torch.cat([torch.stack(minibatches).mean(0), explained]).tolist()
+        return dict(zip((*losses.METRICS, "explained_variance"), numbers, strict=True))
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a later process needs beside the policy's weights."""
+        return {
+            "optimizer": self.optimizer.state_dict(),
+            "minibatches_due": self._minibatches_due,
+            "metrics": dict(self._metrics),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Puts back what `state_dict` returned."""
+        self.optimizer.load_state_dict(state["optimizer"])
+        self._minibatches_due = state["minibatches_due"]
+        self._metrics = dict(state["metrics"])
