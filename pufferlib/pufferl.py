@@ -377,8 +377,9 @@ def train(
         trainer = PuffeRL({**args["train"], "env": env_name}, vecenv, policy, logger)
         if folder is not None:
             trainer.load_checkpoint(folder)
-        _open_files(trainer, describe_run(args), logger is None, folder is not None)
-        return _run(trainer)
+        with StopRequest() as stop:  # from the first file on, so that what is there can be resumed
+            _open_files(trainer, describe_run(args), logger is None, folder is not None)
+            return _run(trainer, stop)
     except BaseException:
         if trainer is not None:
             trainer.release()
@@ -398,16 +399,15 @@ def _open_files(trainer: PuffeRL, description: dict[str, Any], has_json_log: boo
         raise ConfigError(f"[train] data_dir must be a folder that can be written, got {found}") from error
 
 
-def _run(trainer: PuffeRL) -> list[dict[str, float]]:
+def _run(trainer: PuffeRL, stop: StopRequest) -> list[dict[str, float]]:
     logs = []
-    with StopRequest() as stop:
-        while trainer.epoch < trainer.total_epochs and not stop.requested:
-            trainer.evaluate()
-            trainer.train()
-            if trainer.is_logged:
-                logs.append(trainer.mean_and_log())
-            trainer.print_dashboard()
-        path = trainer.close()
+    while trainer.epoch < trainer.total_epochs and not stop.requested:
+        trainer.evaluate()
+        trainer.train()
+        if trainer.is_logged:
+            logs.append(trainer.mean_and_log())
+        trainer.print_dashboard()
+    path = trainer.close()
     print(f"saved {path}")
     if stop.requested:
         raise KeyboardInterrupt

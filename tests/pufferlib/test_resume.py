@@ -162,7 +162,7 @@ def test_an_interrupted_run_goes_on_to_the_same_end(folders):
     command = [*SQUARED.split(), "--train.num-iterations", 60]
     assert run(whole, *command) == (0, "")
     process = start(parts, *command)
-    wait_for(lambda: any((parts / "experiments").glob("*/config.json")), process)
+    wait_for(lambda: any((parts / "experiments").glob("*/metrics.jsonl")), process)  # the first file of a run
     os.kill(process.pid, signal.SIGINT)
     process.join(60)
     assert process.exitcode == 130
