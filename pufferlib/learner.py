@@ -67,6 +67,11 @@ class Learner:
         self._is_full = True  # no agent was absent from the rollout
         self._metrics: dict[str, float] = {}
 
+    @property
+    def learning_rate(self) -> float:
+        """That of the last step."""
+        return self.optimizer.param_groups[0]["lr"]
+
     def learn(self, learning_rate: float, progress: float, is_full: bool) -> dict[str, float]:
         """Trains on the rollout for `update_epochs`; what is left of a minibatch is carried over to the next call.
 

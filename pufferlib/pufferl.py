@@ -204,9 +204,9 @@ class PuffeRL:
         """Sends the metrics of the epochs since the last call to the logger.
 
         Returns:
-            `agent_steps, epoch, sps, uptime, learning_rate`, means over episodes as `environment/...`, the last
-            update's `losses/...`, and shares of the time as `performance/...`. Called twice within one epoch it returns
-            the same metrics and logs nothing.
+            `agent_steps, epoch, sps, uptime, learning_rate` (the last one used), means over episodes as
+            `environment/...`, the last update's `losses/...`, and shares of the time as `performance/...`. Called twice
+            within one epoch it returns the same metrics and logs nothing.
         """
         if self.is_logged:
             return dict(self._metrics)
@@ -225,7 +225,7 @@ class PuffeRL:
             "epoch": self.epoch,
             "sps": self.sps,
             "uptime": self.uptime,
-            "learning_rate": self.learning_rate,
+            "learning_rate": self._learner.learning_rate,
             **{f"environment/{name}": value for name, value in self._interval.means().items()},
             **{f"losses/{name}": value for name, value in self._losses.items()},
             **{f"performance/{name}": value for name, value in self.profile.shares().items()},
