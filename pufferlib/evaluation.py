@@ -37,6 +37,7 @@ def evaluate(
     episodes: int = 100,
     is_greedy: bool = True,
     is_drawn: bool = False,
+    max_steps: int = 20_000,
 ) -> dict[str, Score]:
     """Plays a number of episodes with the policy that `args['load_model_path']` names.
 
@@ -49,10 +50,11 @@ def evaluate(
         episodes: at least 1.
         is_greedy: take the most likely action; otherwise draw it from the policy.
         is_drawn: show a window.
+        max_steps: steps in each environment after which it ends anyway: a greedy policy can go in circles for ever.
 
     Returns:
-        A score for every statistic of the environment, such as `score` and `episode_length`; empty when the window
-        was closed before an episode ended.
+        A score for every statistic of the environment, such as `score` and `episode_length`, over the episodes that
+        ended; empty when none did.
     """
     count = 1 if is_drawn else min(episodes, MAX_ENVIRONMENTS)
     # One C environment per PufferEnv that reports every step: so each report is one episode of a known environment.
@@ -63,16 +65,22 @@ def evaluate(
     try:
         policy = load_policy(args, vecenv, env_name).eval()
         quotas = [episodes // count + (index < episodes % count) for index in range(count)]
-        return _summary(_play(vecenv, policy, quotas, args, is_greedy, is_drawn))
+        return _summary(_play(vecenv, policy, quotas, args, is_greedy, is_drawn, max_steps))
     finally:
         vecenv.close()
 
 
 @torch.no_grad()
 def _play(
-    vecenv: Any, policy: nn.Module, quotas: list[int], args: dict[str, Any], is_greedy: bool, is_drawn: bool
+    vecenv: Any,
+    policy: nn.Module,
+    quotas: list[int],
+    args: dict[str, Any],
+    is_greedy: bool,
+    is_drawn: bool,
+    max_steps: int,
 ) -> Iterator[dict[str, float]]:
-    """Yields the statistics of each finished episode until every environment has played its quota."""
+    """Yields the statistics of each finished episode until every environment has played its quota or its steps."""
     device = resolve_device(args["train"]["device"])
     generator = torch.Generator(device).manual_seed(args["train"]["seed"])
     state = policy.initial_state(vecenv.num_agents, device) if hasattr(policy, "initial_state") else {}
@@ -80,8 +88,8 @@ def _play(
     remaining = np.array(quotas)
     rows_per_env = vecenv.num_agents // len(quotas)
     observations, _ = vecenv.reset()
-    while remaining.any():
-        if is_drawn and not _draw(vecenv):
+    for _ in range(max_steps):
+        if not remaining.any() or (is_drawn and not _draw(vecenv)):
             return
         logits, _ = forward(torch.from_numpy(observations).to(device), state)
         actions = greedy_action(logits) if is_greedy else sample_logits(logits, generator=generator)[0]
@@ -121,14 +129,20 @@ def _score(numbers: list[float]) -> Score:
 
 
 def evaluate_command(
-    env_name: str, args: dict[str, Any], episodes: int = 100, sample: bool = False, headless: bool = False
+    env_name: str,
+    args: dict[str, Any],
+    episodes: int = 100,
+    sample: bool = False,
+    headless: bool = False,
+    max_steps: int = 20_000,
 ) -> None:
     """`puffer eval`: plays and prints the scores; a window is shown where there is a display to show it on."""
     from pufferlib.ocean import rendering
 
     is_drawn = not headless and rendering.has_display()
-    scores = evaluate(env_name, args, episodes, is_greedy=not sample, is_drawn=is_drawn)
+    scores = evaluate(env_name, args, episodes, is_greedy=not sample, is_drawn=is_drawn, max_steps=max_steps)
     for name, score in scores.items():
         print(f"{name:<16} {score}")
-    if not scores:
-        print("no episode ended")
+    ended = max((score.episodes for score in scores.values()), default=0)
+    if ended < episodes:
+        print(f"{episodes - ended} of {episodes} episodes did not end")

@@ -19,6 +19,7 @@ class EvalOptions(Section):
     episodes: int = setting(100, "Episodes to play before it ends by itself.", "[1, inf)")
     sample: bool = setting(False, "Draw actions from the policy instead of taking the likeliest.")
     headless: bool = setting(False, "Play without a window.")
+    max_steps: int = setting(20_000, "Steps in each environment after which running episodes are given up.", "[1, inf)")
 
 
 @dataclass(frozen=True)

@@ -98,9 +98,9 @@ def test_every_section_is_within_reach(calls):
 
 def test_evaluation_ends_by_itself_unless_told_when(calls):
     assert cli.main(["eval", SQUARED]) == 0
-    assert calls[-1][2] == {"episodes": 100, "sample": False, "headless": False}
+    assert calls[-1][2] == {"episodes": 100, "sample": False, "headless": False, "max_steps": 20_000}
     assert cli.main(["eval", SQUARED, "--episodes", "7", "--sample", "--headless", "--train.device", "cpu"]) == 0
-    assert calls[-1][2] == {"episodes": 7, "sample": True, "headless": True}
+    assert calls[-1][2] == {"episodes": 7, "sample": True, "headless": True, "max_steps": 20_000}
     assert calls[-1][1]["train"]["device"] == "cpu"
 
 

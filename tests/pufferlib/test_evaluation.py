@@ -105,6 +105,12 @@ def test_more_episodes_than_environments_are_played_in_turn(races, monkeypatch):
     assert scores["score"].episodes == 21
 
 
+def test_episodes_that_do_not_end_are_given_up(races):
+    scores = races(Biased(), 200, max_steps=2)  # races take 1 to 5 steps
+    assert 20 < scores["episode_length"].episodes < 180
+    assert scores["episode_length"].mean <= 2
+
+
 def test_greedy_play_takes_the_likeliest_action(races):
     scores = races(Biased(), 50)
     assert scores["score"].mean == 2 * scores["episode_length"].mean
@@ -195,4 +201,4 @@ def test_closing_the_window_ends_the_play_and_leaves_no_window(saved, monkeypatc
     monkeypatch.setattr(rendering, "close", lambda: shut.append(1))
     evaluate_command(SQUARED, saved, episodes=100)
     assert frames == ["squared"] * 3 and shut == [1]
-    assert capsys.readouterr().out == "no episode ended\n"
+    assert capsys.readouterr().out == "100 of 100 episodes did not end\n"
