@@ -16,14 +16,6 @@ COLUMNS = 65
 CONSTANTS = (0.99, 0.95, 1.0, 1.0)
 
 
-@pytest.fixture(params=[1, 2], ids=lambda count: f"{count}_threads")
-def threads(request):
-    before = torch.get_num_threads()
-    torch.set_num_threads(request.param)
-    yield request.param
-    torch.set_num_threads(before)
-
-
 def segments(num_segments):
     shape = (num_segments, COLUMNS)
     torch.manual_seed(0)

@@ -16,14 +16,6 @@ HIDDEN = 64
 STEPS = 64
 
 
-@pytest.fixture(params=[1, 2], ids=lambda count: f"{count}_threads")
-def threads(request):
-    before = torch.get_num_threads()
-    torch.set_num_threads(request.param)
-    yield request.param
-    torch.set_num_threads(before)
-
-
 def inputs(batch, steps=STEPS):
     torch.manual_seed(0)
     gates, x = torch.randn(batch, steps, 3 * HIDDEN), torch.randn(batch, steps, HIDDEN)
