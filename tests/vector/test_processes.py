@@ -174,6 +174,8 @@ sys.path.insert(0, {here!r})
 from environments import CountingEnv
 from pufferlib import vector
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs inherit that it is ignored
+
 def creator(buf, seed):
     return CountingEnv(buf=buf, seed=seed)
 
