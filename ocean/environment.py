@@ -56,7 +56,6 @@ class OceanEnv(PufferEnv):
         super().__init__(buf)
         self.report_interval = report_interval
         self._steps = 0
-        self._seed = seed
         self._is_drawn = False
         try:
             self.handle = self.make_handle(arguments, seed)

@@ -124,7 +124,7 @@ class Learner:
     ) -> Tensor:
         """Adds the gradients of some of a minibatch's `count` segments; returns their share of the metrics."""
 
-        def differentiate(share: slice, index: int) -> tuple[Tensor, tuple[Tensor | None, ...]]:
+        def differentiate(share: slice) -> tuple[Tensor, tuple[Tensor | None, ...]]:
             share_weights = None if weights is None else weights[share]
             loss = self._loss(rows[share], advantages[share], normalized[share], share_weights)
             fraction = len(rows[share]) / count

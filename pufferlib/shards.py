@@ -27,8 +27,8 @@ class Shards:
         self.count = count
         self._pool = None if count == 1 else ThreadPoolExecutor(count, "shard", initializer=_use_one_thread)
 
-    def run(self, function: Callable[[slice, int], Any], rows: int) -> list[Any]:
-        """Calls `function(share, index)` for consecutive slices that cover `range(rows)`; waits for all.
+    def run(self, function: Callable[[slice], Any], rows: int) -> list[Any]:
+        """Calls `function(share)` for consecutive slices that cover `range(rows)`; waits for all.
 
         Fewer rows than shares leave some shares out.
 
@@ -36,10 +36,10 @@ class Shards:
             The results in the order of the rows.
         """
         if self._pool is None:
-            return [function(slice(0, rows), 0)]
+            return [function(slice(0, rows))]
         bounds = np.linspace(0, rows, min(self.count, rows) + 1).astype(int).tolist()
         shares = [slice(begin, end) for begin, end in zip(bounds, bounds[1:], strict=False)]
-        futures = [self._pool.submit(function, share, index) for index, share in enumerate(shares)]
+        futures = [self._pool.submit(function, share) for share in shares]
         return [future.result() for future in futures]
 
     @contextmanager
