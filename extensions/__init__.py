@@ -1,4 +1,4 @@
-"""Kernels: the advantage and the recurrences, each with the plain torch code that defines it."""
+"""Kernels: the advantage, recurrences, whole small policies, Muon's iteration, and the torch code that defines each."""
 
 from pufferlib.extensions.advantage import compute_puff_advantage, reference_advantage
 from pufferlib.extensions.mingru import mingru_scan, mingru_step, reference_mingru
@@ -6,6 +6,14 @@ from pufferlib.extensions.network import Layers, Minibatch, Network
 from pufferlib.extensions.orthogonalize import orthogonalize, reference_orthogonalize
 
 __all__ = [
-    *("Layers", "Minibatch", "Network", "compute_puff_advantage", "mingru_scan", "mingru_step", "orthogonalize"),
-    *("reference_advantage", "reference_mingru", "reference_orthogonalize"),
+    "Layers",
+    "Minibatch",
+    "Network",
+    "compute_puff_advantage",
+    "mingru_scan",
+    "mingru_step",
+    "orthogonalize",
+    "reference_advantage",
+    "reference_mingru",
+    "reference_orthogonalize",
 ]

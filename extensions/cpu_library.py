@@ -20,6 +20,7 @@ SIGNATURES = {
     "puffer_mingru_exp": [POINTER, POINTER, INT64],
     "puffer_orthogonalize": [*[POINTER] * 2, *[INT64] * 5, *[FLOAT] * 3],
     "puffer_network_sizes": [POINTER, INT64, INT64, POINTER],
+    "puffer_network_structures": [POINTER],
     "puffer_network_pack": [POINTER],
     "puffer_network_act": [POINTER, POINTER],
     "puffer_network_learn": [POINTER, POINTER],

@@ -28,7 +28,8 @@ struct Avx512 {
         kernel<Set>(*(const Context*)context, begin, end);                            \
     }
 
-#if defined(__x86_64__)
+// KERNEL_BASELINE and KERNEL_NO_AVX512 leave the better ones out, for tests.
+#if defined(__x86_64__) && !defined(KERNEL_BASELINE)
 #if defined(__clang__)
 #define KERNEL_AVX512 __attribute__((target("avx512f,avx512vl,avx512bw,avx512dq,avx2,fma"), min_vector_width(512)))
 #else  // GCC thinks the full width too costly for short loops
@@ -37,6 +38,9 @@ struct Avx512 {
 #define KERNEL_AVX2 __attribute__((target("avx2,fma")))
 
 static inline bool kernel_has_avx512() {
+#if defined(KERNEL_NO_AVX512)
+    return false;
+#endif
     return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
            __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq");
 }

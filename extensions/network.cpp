@@ -24,9 +24,13 @@ struct Act {
     int64_t rows, block;        // rows in a block
     float* const* states;       // [recurrent_layers] of [rows, width], overwritten
     const float* uniforms;      // [rows, num_parts], in [0, 1); NULL when no decision is wanted
-    int32_t* actions;           // [rows, num_parts]
-    float *logprobs, *values;   // [rows]
-    float* scratch;             // [slots, scratch_size]
+    int32_t* actions;           // [rows, num_parts]; rows of results lie some elements apart
+    int64_t action_stride;
+    float* logprobs;  // [rows]
+    int64_t logprob_stride;
+    float* values;  // [rows]
+    int64_t value_stride;
+    float* scratch;  // [slots, scratch_size]
     int64_t slots, scratch_size;
     int32_t* has_nan;  // set to 1 when a logit is NaN
 };
@@ -80,18 +84,19 @@ KERNEL_FN void clear_padding(const Network& network, const NetworkScratch& scrat
 
 KERNEL_FN void decide_row(const Act& call, int64_t row, float* output) {
     const Network& network = *call.network;
-    call.values[row] = output[network.outputs - 1];
+    call.values[row * call.value_stride] = output[network.outputs - 1];
     if (call.uniforms == nullptr) return;
+    const float* uniforms = call.uniforms + row * network.num_parts;
+    int32_t* actions = call.actions + row * call.action_stride;
     float logprob = 0.0f;
     for (int64_t part = 0; part < network.num_parts; part++) {
-        int64_t size = network.part_sizes[part], index = row * network.num_parts + part;
+        int64_t size = network.part_sizes[part];
         ppo_log_softmax(output, size);
-        int32_t action = ppo_draw(output, size, call.uniforms[index]);
-        call.actions[index] = action;
-        logprob += output[action];
+        actions[part] = ppo_draw(output, size, uniforms[part]);
+        logprob += output[actions[part]];
         output += size;
     }
-    call.logprobs[row] = logprob;
+    call.logprobs[row * call.logprob_stride] = logprob;
     if (logprob != logprob) *call.has_nan = 1;
 }
 
@@ -216,6 +221,13 @@ void pack(float* target, float* target_bias, const float* weights, const float* 
 }
 
 }  // namespace
+
+// Bytes of the structures that network.py makes.
+extern "C" void puffer_network_structures(int64_t* sizes) {
+    sizes[0] = sizeof(Network);
+    sizes[1] = sizeof(Act);
+    sizes[2] = sizeof(Learn);
+}
 
 // Floats that `packed`, the gradients of a chunk, and the scratch memory of a slot take.
 extern "C" void puffer_network_sizes(const Network* network, int64_t sequences, int64_t steps, int64_t* sizes) {

@@ -118,7 +118,11 @@ class _Act(ctypes.Structure):
         ("observations", _Observations),
         ("rows", _INT64),
         ("block", _INT64),
-        *((name, _POINTER) for name in ("states", "uniforms", "actions", "logprobs", "values", "scratch")),
+        *((name, _POINTER) for name in ("states", "uniforms")),
+        *(("actions", _POINTER), ("action_stride", _INT64)),
+        *(("logprobs", _POINTER), ("logprob_stride", _INT64)),
+        *(("values", _POINTER), ("value_stride", _INT64)),
+        ("scratch", _POINTER),
         ("slots", _INT64),
         ("scratch_size", _INT64),
         ("has_nan", _POINTER),
@@ -147,6 +151,11 @@ class Network:
 
     Threads are torch's, as many as `torch.get_num_threads()` at the call; results do not depend on their number.
 
+    Attributes:
+        layers: what it was made from.
+        parameters: the weights of all layers, then the biases.
+        num_parts: of a decision.
+
     Raises:
         APIUsageError: if the layers do not fit the kernel; see `Layers.fit`.
         PufferError: if the kernel was not built.
@@ -164,6 +173,7 @@ class Network:
         self.width, self.inputs = layers.encoder[0][0].shape
         self.num_parts = len(layers.parts)
         self._weights, self._biases = layers.weights(), layers.biases()
+        self.parameters = self._weights + [bias for bias in self._biases if bias is not None]
         self._part_sizes = (_INT64 * self.num_parts)(*layers.parts)
         self._library = cpu_library.library()
         self._weight_pointers = (_POINTER * len(self._weights))()
@@ -195,50 +205,52 @@ class Network:
         self,
         observations: Tensor,
         states: Sequence[Tensor],
-        uniforms: Tensor | None,
-        actions: Tensor | None = None,
-        logprobs: Tensor | None = None,
-        values: Tensor | None = None,
-    ) -> tuple[Tensor | None, Tensor | None, Tensor]:
+        uniforms: Tensor,
+        actions: Tensor,
+        logprobs: Tensor,
+        values: Tensor,
+    ) -> None:
         """One step for every row, with the parameters of the last `refresh`.
 
         Args:
             observations: `(rows, ...)` of OBSERVATION_DTYPES, each row contiguous.
             states: of every MinGRU layer `(rows, width)`, contiguous, overwritten with the state after the step.
-            uniforms: `(rows, parts)` uniform in [0, 1), from which actions are drawn; None only computes values.
-            actions: `(rows,)` or `(rows, parts)` int32, `logprobs` and `values` `(rows,)` float32: where results are
-                written; None makes new tensors.
-
-        Returns:
-            The actions, their log-probabilities (both None without `uniforms`) and the values.
+            uniforms: `(rows, parts)` uniform in [0, 1), from which actions are drawn; contiguous.
+            actions: `(rows,)` or `(rows, parts)` int32, to be written; the parts of a row lie side by side.
+            logprobs: `(rows,)` float32, to be written: of the actions.
+            values: `(rows,)` float32, to be written.
 
         Raises:
             APIUsageError: if a tensor differs from the above.
             ValueError: if a logit is NaN.
         """
+        self._check_uniforms(uniforms, observations.shape[0])
+        self._check_results(observations.shape[0], actions=actions, logprobs=logprobs, values=values)
+        if self._act(observations, states, uniforms, actions, logprobs, values):
+            raise ValueError("the policy's logits contain NaN; lower the learning rate or check the observations")
+
+    def value(self, observations: Tensor, states: Sequence[Tensor], values: Tensor) -> None:
+        """As `act`, without a decision."""
+        self._check_results(observations.shape[0], values=values)
+        self._act(observations, states, None, None, None, values)
+
+    def _act(self, observations, states, uniforms, actions, logprobs, values) -> bool:
+        """Returns whether a logit was NaN."""
         rows = observations.shape[0]
-        if uniforms is not None:
-            actions = torch.empty(rows, self.num_parts, dtype=torch.int32) if actions is None else actions
-            logprobs = torch.empty(rows) if logprobs is None else logprobs
-            self._check_result("actions", actions, rows * self.num_parts, torch.int32)
-            self._check_result("logprobs", logprobs, rows)
-            self._check_result("uniforms", uniforms, rows * self.num_parts)
-        values = torch.empty(rows) if values is None else values
-        self._check_result("values", values, rows)
         self._check_states(states, rows)
-        slots = max(1, min(torch.get_num_threads(), -(-rows // BLOCK_ROWS)))
+        if rows == 0:
+            return False
+        slots = min(torch.get_num_threads(), -(-rows // BLOCK_ROWS))
         scratch, scratch_size = self._take_scratch(slots, BLOCK_ROWS, 1)
         has_nan, state_pointers = ctypes.c_int32(), _pointers(states)
         call = _Act(
             *(ctypes.addressof(self._network), self._describe(observations, 1), rows, BLOCK_ROWS),
-            *(ctypes.addressof(state_pointers), _address(uniforms), _address(actions), _address(logprobs)),
-            *(_address(values), scratch, slots, scratch_size, ctypes.addressof(has_nan)),
+            *(ctypes.addressof(state_pointers), _address(uniforms)),
+            *(*_rows(actions), *_rows(logprobs), *_rows(values)),
+            *(scratch, slots, scratch_size, ctypes.addressof(has_nan)),
         )
-        if rows > 0:
-            self._library.puffer_network_act(ctypes.addressof(call), cpu_library.parallel_for())
-        if has_nan.value:
-            raise ValueError("the policy's logits contain NaN; lower the learning rate or check the observations")
-        return actions, logprobs, values
+        self._library.puffer_network_act(ctypes.addressof(call), cpu_library.parallel_for())
+        return bool(has_nan.value)
 
     def learn(
         self,
@@ -261,8 +273,8 @@ class Network:
             ent_coef: weight of the entropy bonus.
 
         Returns:
-            The gradients of `layers.weights()` and of those `layers.biases()` that are not None; the metrics in the
-            order of losses.METRICS; the new ratios and values, `(count, T)`.
+            The gradients of `parameters`; the metrics in the order of losses.METRICS; the new ratios and values,
+            `(count, T)`.
 
         Raises:
             APIUsageError: if a tensor differs from what Minibatch says.
@@ -331,20 +343,30 @@ class Network:
         if observations.dtype not in OBSERVATION_DTYPES or not row.is_contiguous() or row.numel() != self.inputs:
             raise APIUsageError(
                 f"observations must be contiguous rows of {self.inputs} numbers in float32 or uint8, got "
-                f"{tuple(observations.shape)} in {observations.dtype} with strides {observations.stride()}"
+                f"{_describe(observations)}"
             )
         step_stride = observations.stride(1) if leading == 2 else 0
         return _Observations(
             observations.data_ptr(), observations.dtype == torch.uint8, observations.stride(0), step_stride
         )
 
-    def _check_result(self, name: str, tensor: Tensor, size: int, dtype: torch.dtype = torch.float32) -> None:
+    def _check_results(self, rows: int, **tensors: Tensor) -> None:
+        for name, tensor in tensors.items():
+            dtype = torch.int32 if name == "actions" else torch.float32
+            shapes = [(rows, self.num_parts), (rows,)] if name == "actions" else [(rows,)]
+            is_joint = self.num_parts > 1 and name == "actions"
+            if tensor.dtype != dtype or tensor.shape not in shapes[: 1 if is_joint else 2]:
+                raise APIUsageError(f"{name} must be {shapes[0]} in {dtype}, got {_describe(tensor)}")
+            if tensor.dim() == 2 and tensor.stride(1) != 1:
+                raise APIUsageError(f"the parts of {name} must lie side by side, got {_describe(tensor)}")
+
+    def _check_uniforms(self, uniforms: Tensor, rows: int) -> None:
+        self._check_input("uniforms", uniforms, rows * self.num_parts)
+
+    def _check_input(self, name: str, tensor: Tensor, size: int, dtype: torch.dtype = torch.float32) -> None:
         if tensor.dtype == dtype and tensor.numel() == size and tensor.is_contiguous():
             return
-        raise APIUsageError(
-            f"{name} must be {size} numbers in a contiguous {dtype} tensor, got {tuple(tensor.shape)} in "
-            f"{tensor.dtype} with strides {tensor.stride()}"
-        )
+        raise APIUsageError(f"{name} must be {size} numbers in a contiguous {dtype} tensor, got {_describe(tensor)}")
 
     def _check_states(self, states: Sequence[Tensor], rows: int) -> None:
         if len(states) != len(self.layers.recurrent):
@@ -365,13 +387,13 @@ class Network:
         if 0 in (count, steps):
             raise APIUsageError(f"a minibatch must have at least one segment and one step, got {count} and {steps}")
         self._check_states(minibatch.states, count)
-        self._check_result("segments", minibatch.segments, count, torch.int64)
-        self._check_result("actions", minibatch.actions, count * steps * self.num_parts, torch.int32)
-        self._check_result("resets", minibatch.resets, count * steps, torch.bool)
+        self._check_input("segments", minibatch.segments, count, torch.int64)
+        self._check_input("actions", minibatch.actions, count * steps * self.num_parts, torch.int32)
+        self._check_input("resets", minibatch.resets, count * steps, torch.bool)
         for name in ("old_logprobs", "old_values", "advantages", "returns", "weights"):
             tensor = getattr(minibatch, name)
             if tensor is not None:
-                self._check_result(name, tensor, count * steps)
+                self._check_input(name, tensor, count * steps)
 
 
 def _padded(columns: int) -> int:
@@ -380,6 +402,15 @@ def _padded(columns: int) -> int:
 
 def _address(tensor: Tensor | None) -> int | None:
     return None if tensor is None else tensor.data_ptr()
+
+
+def _rows(tensor: Tensor | None) -> tuple[int | None, int]:
+    """Where the first row lies, and how many elements further the next one."""
+    return (None, 0) if tensor is None else (tensor.data_ptr(), tensor.stride(0))
+
+
+def _describe(tensor: Tensor) -> str:
+    return f"{tuple(tensor.shape)} in {tensor.dtype} with strides {tensor.stride()}"
 
 
 def _pointers(tensors: Sequence[Tensor]) -> ctypes.Array:

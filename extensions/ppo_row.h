@@ -7,8 +7,8 @@
 
 #include "mingru_row.h"
 
-// e^x for x <= 0, and 0 where that is too small for a float.
-KERNEL_FN float ppo_probability(float logprob) { return logprob > -87.0f ? mingru_exp(logprob) : 0.0f; }
+// e^x for x <= 0, and 0 where that is too small for a float; NaN stays NaN.
+KERNEL_FN float ppo_probability(float logprob) { return logprob < -87.0f ? 0.0f : mingru_exp(logprob); }
 
 // Replaces logits by log-probabilities. NaN stays NaN.
 KERNEL_FN void ppo_log_softmax(float* logits, int64_t size) {

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
+from pufferlib.actors import NetworkActor, TorchActor
 from pufferlib.errors import APIUsageError
 from pufferlib.profile import Profile
 from pufferlib.rollout import Rollout
-from pufferlib.sampling import sample_logits
 from pufferlib.statistics import EpisodeStatistics
-
-Rows = slice | np.ndarray
 
 CARRIED = ("rewards", "terminals", "truncations", "masks")
 """What the last column of a rollout hands to the first one of the next, beside the observations."""
@@ -34,10 +30,8 @@ class Collector:
     def __init__(
         self,
         vecenv: Any,
-        policy: nn.Module,
+        actor: TorchActor | NetworkActor,
         rollout: Rollout,
-        generator: torch.Generator,
-        autocast: Callable[[], AbstractContextManager],
         reward_clip: float,
         profile: Profile,
     ):
@@ -56,16 +50,14 @@ class Collector:
         self.statistics = EpisodeStatistics()
         self.states = {name: torch.zeros_like(state[: vecenv.num_agents]) for name, state in rollout.states.items()}
         self.last_observations = torch.zeros_like(rollout.by_column[0, : vecenv.num_agents])  # those of column T
-        self._forward = getattr(policy, "forward_eval", policy)
+        self._actor = actor
         self._device = rollout.values.device
-        self._generator = generator
-        self._autocast = autocast
         self._reward_clip = reward_clip
         self._profile = profile
         self._host = {name: host_memory(getattr(rollout, name)) for name in CARRIED}
         self._arrays = {name: memory.numpy() for name, memory in self._host.items()}  # views: cheaper to write into
-        self._held: deque[Rows] = deque()  # batches that were received and not sent, oldest first
-        self._slices: dict[int, tuple[np.ndarray, Rows]] = {}  # agent_ids seen, by their id(), and what they are
+        self._held: deque[slice] = deque()  # batches that were received and not sent, oldest first
+        self._slices: dict[int, tuple[np.ndarray, slice]] = {}  # agent_ids seen, by their id(), and what they are
         self._columns = np.zeros(vecenv.num_agents, np.int64)  # the next column of every agent
         self._agents = np.arange(vecenv.num_agents)
         self._offset = 0  # first segment of the group of agents that is being filled
@@ -84,6 +76,7 @@ class Collector:
         """Fills the rollout; returns the number of agent steps that count (absent agents do not)."""
         agents, segments = self.vecenv.num_agents, self.rollout.segments
         self.rollout.ratios.fill_(1.0)
+        self._actor.refresh()
         source = slice(segments - agents, segments)  # where the previous rollout ended
         for offset in range(0, segments, agents):
             self._offset = offset
@@ -134,7 +127,7 @@ class Collector:
         for _ in range(self.vecenv.num_agents // self.vecenv.agents_per_batch):
             self._held.append(self._receive())
 
-    def _receive(self) -> Rows:
+    def _receive(self) -> slice:
         """Waits for a batch, stores what it brings in its next column and clears the state of episodes that ended."""
         with self._profile.phase("environment"):
             observations, rewards, terminals, truncations, infos, agent_ids, masks = self.vecenv.recv()
@@ -156,54 +149,47 @@ class Collector:
                 self.statistics.add(infos)
             return rows
 
-    def _clear_states(self, rows: Rows, ended: np.ndarray) -> None:
+    def _clear_states(self, rows: slice, ended: np.ndarray) -> None:
         """Zeroes the recurrent state of the agents of a batch whose episode ended."""
         if ended.any():
             agents = torch.from_numpy(self._agents[rows][ended]).to(self._device)
             for state in self.states.values():
                 state.index_fill_(0, agents, 0)
 
-    def _observations(self, rows: Rows) -> Tensor:
+    def _observations(self, rows: slice) -> Tensor:
         """What a batch saw last, on the policy's device; a view where it can be."""
         column = int(self._columns[rows][0])
         if column < self.rollout.horizon:
             return self.rollout.by_column[column, self._segments(rows)].to(self._device)
         return self.last_observations[rows].to(self._device)
 
-    def _act(self, rows: Rows) -> None:
+    def _act(self, rows: slice) -> None:
         """Chooses actions for the current column of a batch and sends them."""
         column = int(self._columns[rows][0])
         segments = self._segments(rows)
+        actions = self.rollout.actions[segments, column]
         with self._profile.phase("forward"):
             held = {name: value[rows] for name, value in self.states.items()}
             state = dict(held)
-            with self._autocast():
-                logits, values = self._forward(self._observations(rows), state)
-            actions, logprobs, _ = sample_logits(logits, generator=self._generator)
-            actions = actions.to(self.rollout.actions.dtype)
-            self.rollout.actions[segments, column] = actions
-            self.rollout.logprobs[segments, column] = logprobs
-            self.rollout.values[segments, column] = values.view(-1)
-            for name, value in state.items():  # last: what the policy returned may be views of its state
-                if value is not held[name] or not isinstance(rows, slice):  # else it was updated in place
+            logprobs, values = self.rollout.logprobs[segments, column], self.rollout.values[segments, column]
+            self._actor.act(self._observations(rows), state, actions, logprobs, values)
+            for name, value in state.items():
+                if value is not held[name]:  # else it was updated in place
                     self.states[name][rows] = value
         with self._profile.phase("environment"):
             self.vecenv.send(actions.cpu().numpy(), self._agents[rows])
 
-    def _bootstrap(self, rows: Rows) -> None:
+    def _bootstrap(self, rows: slice) -> None:
         """Values the observation after the last action; the state stays as it was before that observation."""
-        with self._profile.phase("forward"), self._autocast():
+        with self._profile.phase("forward"):
             state = {name: value[rows].clone() for name, value in self.states.items()}
-            _, values = self._forward(self._observations(rows), state)
-            self.rollout.values[self._segments(rows), -1] = values.view(-1)
+            self._actor.value(self._observations(rows), state, self.rollout.values[self._segments(rows), -1])
 
-    def _segments(self, rows: Rows) -> Rows:
+    def _segments(self, rows: slice) -> slice:
         """The segments of agents in the current group."""
-        if isinstance(rows, slice):
-            return slice(rows.start + self._offset, rows.stop + self._offset)
-        return rows + self._offset
+        return slice(rows.start + self._offset, rows.stop + self._offset)
 
-    def _as_slice(self, agent_ids: np.ndarray) -> Rows:
+    def _as_slice(self, agent_ids: np.ndarray) -> slice:
         """As `as_slice`, which is asked once for every array that a vector hands out again and again."""
         known, rows = self._slices.get(id(agent_ids), (None, None))
         if known is not agent_ids:
@@ -251,11 +237,15 @@ def host_memory(tensor: Tensor) -> Tensor:
     return tensor.cpu().pin_memory() if tensor.is_cuda else tensor.cpu()
 
 
-def as_slice(rows: np.ndarray) -> Rows:
-    """The same rows as a slice where they are consecutive, so that indexing gives views."""
-    if (np.diff(rows) == 1).all():
-        return slice(int(rows[0]), int(rows[-1]) + 1)
-    return rows
+def as_slice(rows: np.ndarray) -> slice:
+    """The same rows as a slice, so that indexing gives views.
+
+    Raises:
+        APIUsageError: if they are not consecutive.
+    """
+    if (np.diff(rows) != 1).any():
+        raise APIUsageError(f"the trainer needs consecutive agents in every batch, got agents {rows}")
+    return slice(int(rows[0]), int(rows[-1]) + 1)
 
 
 def as_tensor(content: bytes) -> Tensor:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from pufferlib import losses
 from pufferlib.config import ResolvedTrainConfig
-from pufferlib.extensions import compute_puff_advantage
+from pufferlib.extensions import Minibatch, Network, compute_puff_advantage
 from pufferlib.optimizers import make_optimizer, set_learning_rate
 from pufferlib.profile import Profile
 from pufferlib.rollout import Rollout
@@ -40,8 +40,9 @@ class Learner:
         generator: torch.Generator,
         autocast: Callable[[], AbstractContextManager],
         profile: Profile,
+        network: Network | None = None,
     ):
-        """Makes the optimizer; `generator` draws the minibatches."""
+        """Makes the optimizer; `generator` draws the minibatches, `network` is the policy if that is one kernel."""
         self.rollout = rollout
         self.config = config
         self.device = device
@@ -53,7 +54,8 @@ class Learner:
         self._forward = policy
         if config.compile:
             self._forward = torch.compile(policy, mode=config.compile_mode, fullgraph=config.compile_fullgraph)
-        is_sharded = device.type == "cpu" and not config.compile
+        self._network = network
+        is_sharded = device.type == "cpu" and not config.compile and network is None
         self.shards = Shards(torch.get_num_threads() if is_sharded else 1)
         self.optimizer = make_optimizer(
             config.optimizer,
@@ -116,14 +118,53 @@ class Learner:
             chosen = advantages[rows]
             normalized = importance * losses.normalize(chosen, weights)
         with self._profile.phase("learn"):
-            metrics = torch.zeros(len(losses.METRICS), device=self.device)
             self.optimizer.zero_grad()
-            for begin in range(0, count, config.max_minibatch_size // config.bptt_horizon):
-                part = slice(begin, begin + config.max_minibatch_size // config.bptt_horizon)
-                part_weights = None if weights is None else weights[part]
-                metrics += self._accumulate(rows[part], chosen[part], normalized[part], part_weights, count)
+            metrics = self._differentiate(rows, chosen, normalized, weights)
             nn.utils.clip_grad_norm_(self._parameters, config.max_grad_norm)
             self.optimizer.step()
+        return metrics
+
+    def _differentiate(self, rows: Tensor, advantages: Tensor, normalized: Tensor, weights: Tensor | None) -> Tensor:
+        """Leaves the gradients of a minibatch in the parameters; returns its metrics."""
+        if self._network is not None:
+            return self._differentiate_network(self._network, rows, advantages, normalized, weights)
+        config, count = self.config, len(rows)
+        metrics = torch.zeros(len(losses.METRICS), device=self.device)
+        for begin in range(0, count, config.max_minibatch_size // config.bptt_horizon):
+            part = slice(begin, begin + config.max_minibatch_size // config.bptt_horizon)
+            part_weights = None if weights is None else weights[part]
+            metrics += self._accumulate(rows[part], advantages[part], normalized[part], part_weights, count)
+        return metrics
+
+    def _differentiate_network(
+        self, network: Network, rows: Tensor, advantages: Tensor, normalized: Tensor, weights: Tensor | None
+    ) -> Tensor:
+        """As `_differentiate`, by one kernel."""
+        rollout, config = self.rollout, self.config
+        old_values = rollout.values[rows, :-1]
+        minibatch = Minibatch(
+            segments=rows,
+            actions=rollout.actions.index_select(0, rows),
+            resets=self._inputs.resets.index_select(0, rows),
+            states=[state.index_select(0, rows) for state in rollout.states.values()],
+            old_logprobs=rollout.logprobs.index_select(0, rows),
+            old_values=old_values,
+            advantages=normalized,
+            returns=advantages + old_values,
+            weights=weights,
+        )
+        gradients, metrics, ratios, values = network.learn(
+            rollout.observations,
+            minibatch,
+            clip_coef=config.clip_coef,
+            vf_clip_coef=config.vf_clip_coef,
+            vf_coef=config.vf_coef,
+            ent_coef=config.ent_coef,
+        )
+        for parameter, gradient in zip(network.parameters, gradients, strict=True):
+            parameter.grad = gradient
+        rollout.ratios[rows, :-1] = ratios
+        rollout.values[rows, :-1] = values
         return metrics
 
     def _accumulate(

@@ -27,7 +27,7 @@ from torch import Tensor, nn
 from torch.distributions import Normal
 
 from pufferlib.errors import APIUsageError
-from pufferlib.extensions import mingru_scan, mingru_step
+from pufferlib.extensions import Layers, mingru_scan, mingru_step
 from pufferlib.sampling import Logits
 
 State = dict[str, Tensor]
@@ -102,6 +102,7 @@ class Default(nn.Module):
         if hidden_size < 1 or num_layers < 1:
             raise APIUsageError(f"hidden_size and num_layers must be at least 1, got {hidden_size} and {num_layers}")
         self.hidden_size = hidden_size
+        self.activation = activation
         inputs = math.prod(env.single_observation_space.shape)
         gain = 1.0 if activation == "linear" else math.sqrt(2.0)
         layers: list[nn.Module] = []
@@ -126,6 +127,23 @@ class Default(nn.Module):
     def decode_actions(self, hidden: Tensor) -> tuple[Logits, Tensor]:
         """Hidden `(..., hidden_size)` -> logits and values `(...)`."""
         return self.head(hidden)
+
+
+def find_layers(policy: nn.Module) -> Layers | None:
+    """The layers of a Default policy, in a MinGRUWrapper or by itself, for kernels that compute all of them at once.
+
+    Returns:
+        None for every other policy, subclasses of these two included, for they may compute something else.
+    """
+    recurrent: list[Tensor] = []
+    if type(policy) is MinGRUWrapper:
+        recurrent = [layer.weight for layer in policy.layers]
+        policy = policy.policy
+    if type(policy) is not Default or policy.head.is_continuous:
+        return None
+    encoder = [(layer.weight, layer.bias) for layer in policy.encoder if isinstance(layer, nn.Linear)]
+    head = policy.head.linear.weight, policy.head.linear.bias
+    return Layers(encoder, policy.activation, recurrent, head, policy.head.sizes)
 
 
 class Convolutional(nn.Module):

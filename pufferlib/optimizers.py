@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.optim import SGD, AdamW, Optimizer
 from typing_extensions import override
 
@@ -24,8 +24,9 @@ class Muon(Optimizer):
     """Muon for matrices, AdamW for all other parameters, behind one optimizer's interface.
 
     Muon steps along the orthogonalised Nesterov momentum, scaled by sqrt(max(1, rows / columns)). torch.optim.Muon does
-    the same one matrix after another in bfloat16, which most CPUs emulate: here it is float32, by a kernel on a CPU and a
-    batch for the matrices of one shape elsewhere, many times faster where the networks are small (bench/optimizer.py).
+    the same one matrix after another in bfloat16, which most CPUs emulate; here it is float32, by a kernel on a CPU, and
+    for all matrices of one shape at once elsewhere. For small networks that is several times faster
+    (bench/optimizer.py).
 
     Args:
         parameters: all parameters of a policy.

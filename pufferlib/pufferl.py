@@ -25,14 +25,17 @@ import torch
 from torch import nn
 
 from pufferlib import checkpoint
+from pufferlib.actors import NetworkActor, TorchActor
 from pufferlib.collector import Collector
 from pufferlib.config import TrainConfig, load_config
 from pufferlib.dashboard import Dashboard
 from pufferlib.errors import APIUsageError, CheckpointError, ConfigError
-from pufferlib.extensions import compute_puff_advantage
+from pufferlib.extensions import Network, compute_puff_advantage
+from pufferlib.extensions.network import OBSERVATION_DTYPES
 from pufferlib.learner import Learner
 from pufferlib.loaders import load_env, load_policy, resolve_device
 from pufferlib.loggers import JsonLogger, Logger, NoLogger, make_run_id
+from pufferlib.models import find_layers
 from pufferlib.profile import Profile
 from pufferlib.rollout import Rollout
 from pufferlib.run import StopRequest, describe_run, write_description
@@ -86,9 +89,16 @@ class PuffeRL:
         self._learning_rate = self.config.learning_rate
         self.profile = Profile()
         self.rollout = self._allocate_rollout()
-        autocast, reward_clip = self._autocast, self.config.reward_clip
-        self._collector = Collector(vecenv, policy, self.rollout, generator, autocast, reward_clip, self.profile)
-        self._learner = Learner(policy, self.rollout, self.config, self.device, generator, autocast, self.profile)
+        autocast = self._autocast
+        network = self._find_network()
+        if network is None:
+            actor = TorchActor(policy, autocast, generator)
+        else:
+            actor = NetworkActor(network, list(self.rollout.states), generator)
+        self._collector = Collector(vecenv, actor, self.rollout, self.config.reward_clip, self.profile)
+        self._learner = Learner(
+            policy, self.rollout, self.config, self.device, generator, autocast, self.profile, network
+        )
         self._collector.reset(None)  # with the seed that the vector was made with
 
         self.global_step = 0
@@ -119,6 +129,16 @@ class PuffeRL:
             self.device,
             torch.device("cpu") if self.config.cpu_offload else self.device,
         )
+
+    def _find_network(self) -> Network | None:
+        """The policy as one kernel, where it is small and nothing asks for torch's own operations."""
+        config, observations = self.config, self.rollout.observations
+        if not config.fused or config.compile or config.precision != "float32" or self.device.type != "cpu":
+            return None
+        layers = find_layers(self.policy)
+        if layers is None or not layers.fit() or observations.dtype not in OBSERVATION_DTYPES:
+            return None
+        return Network(layers)
 
     # ------------------------------------------------------------------------------------------------ the iteration
 

@@ -96,6 +96,10 @@ class TrainConfig(Section):
     )
     compile_fullgraph: bool = setting(True, "Compile without graph breaks, or fail.")
 
+    fused: bool = setting(
+        True, "On a CPU, run small policies by kernels that compute all layers at once; False is torch alone."
+    )
+
     total_timesteps: int = setting(10_000_000, "Agent steps to train for, at least one batch.", "[1, inf)")
     num_iterations: int | None = setting(
         None, "Batches to train for, in place of total_timesteps when it is not None.", "[1, inf)"

@@ -8,10 +8,19 @@ from pathlib import Path
 import pytest
 import torch
 from test_advantage_kernel import PLAIN, random_segments, truth
+from test_network import CASES, assert_learns_like_the_truth, random_layers, random_minibatch
 
 import pufferlib.extensions
 from pufferlib.errors import PufferError
-from pufferlib.extensions import compute_puff_advantage, cpu_library, cuda_library, mingru_scan, reference_mingru
+from pufferlib.extensions import (
+    compute_puff_advantage,
+    cpu_library,
+    cuda_library,
+    mingru_scan,
+    orthogonalize,
+    reference_mingru,
+    reference_orthogonalize,
+)
 
 FOLDER = Path(pufferlib.extensions.__file__).parent
 KERNELS = ["advantage", "mingru"]
@@ -35,6 +44,21 @@ def test_a_portable_build_computes_the_same(tmp_path, monkeypatch):
     gates, x, state = torch.randn(5, 9, 111), torch.randn(5, 9, 37), torch.zeros(5, 37)
     for found, wanted in zip(mingru_scan(gates, x, state), reference_mingru(gates, x, state), strict=True):
         torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-5)
+
+
+@needs_compiler
+@pytest.mark.parametrize("options", [("-DKERNEL_BASELINE",), ("-DKERNEL_NO_AVX512",), ()], ids=str)
+def test_every_instruction_set_learns_the_same(options, tmp_path, monkeypatch):
+    library = compile_shared(tmp_path / "sets.so", FOLDER.glob("*.cpp"), "-O3", "-fno-trapping-math", *options)
+    monkeypatch.setattr(cpu_library, "library", lambda: cpu_library.declare(library))
+    torch.manual_seed(0)
+    for case in CASES.values():
+        layers = random_layers(**case)
+        minibatch = random_minibatch(layers, 9, 7, 11)
+        assert_learns_like_the_truth(layers, torch.randn(9, 11, case["inputs"]), minibatch)
+    matrices = torch.randn(2, 33, 70)
+    expected = reference_orthogonalize(matrices.double())
+    torch.testing.assert_close(orthogonalize(matrices).double(), expected, rtol=1e-5, atol=2e-5)
 
 
 def test_without_torchs_parallel_loop_the_result_is_the_same(monkeypatch):

@@ -1,0 +1,371 @@
+import ctypes
+import dataclasses
+
+import pytest
+import torch
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from torch import nn
+from torch.nn import functional
+
+from pufferlib import losses
+from pufferlib.errors import APIUsageError
+from pufferlib.extensions import Layers, Minibatch, Network, cpu_library, network, reference_mingru
+
+COEFFICIENTS = {"clip_coef": 0.2, "vf_clip_coef": 0.3, "vf_coef": 1.2, "ent_coef": 0.01}
+FUNCTIONS = {"linear": nn.Identity(), "relu": nn.ReLU(), "tanh": nn.Tanh(), "gelu": nn.GELU()}
+
+CASES = {
+    "breakout": {"inputs": 118, "width": 64, "recurrent": 2},
+    "one_input": {"inputs": 1, "width": 16, "recurrent": 1, "activation": "tanh"},
+    "no_recurrence": {"inputs": 5, "width": 32, "encoder": 2, "activation": "gelu"},
+    "deep": {"inputs": 16, "width": 48, "encoder": 3, "recurrent": 3, "activation": "relu"},
+    "multi_discrete": {"inputs": 7, "width": 16, "encoder": 2, "parts": (3, 1, 20), "activation": "gelu"},
+    "no_bias": {"inputs": 33, "width": 80, "recurrent": 1, "has_bias": False},
+}
+
+
+def random_layers(inputs=7, width=16, encoder=1, recurrent=0, activation="linear", parts=(3,), has_bias=True):
+    def matrix(outputs, columns):
+        return torch.randn(outputs, columns) / columns**0.5
+
+    def bias(outputs):
+        return 0.3 * torch.randn(outputs) if has_bias else None
+
+    sizes = [inputs, *[width] * (encoder - 1)]
+    return Layers(
+        encoder=[(matrix(width, columns), bias(width)) for columns in sizes],
+        activation=activation,
+        recurrent=[1.5 * matrix(3 * width, width) for _ in range(recurrent)],
+        head=(matrix(sum(parts) + 1, width), bias(sum(parts) + 1)),
+        parts=parts,
+    )
+
+
+def random_minibatch(layers, segments, count, steps, has_weights=True):
+    def numbers():
+        return torch.randn(count, steps)
+
+    choices = [torch.randint(0, size, (count, steps)) for size in layers.parts]
+    return Minibatch(
+        segments=torch.randperm(segments)[:count],
+        actions=torch.stack(choices, -1).int() if len(choices) > 1 else choices[0].int(),
+        resets=torch.rand(count, steps) < 0.2,
+        states=[torch.randn(count, len(layers.head[0][0])) for _ in layers.recurrent],
+        old_logprobs=0.3 * numbers() - 1,
+        old_values=numbers(),
+        advantages=numbers(),
+        returns=numbers(),
+        weights=torch.rand(count, steps) if has_weights else None,
+    )
+
+
+class Truth:
+    """The same policy in plain torch and float64."""
+
+    def __init__(self, layers):
+        self.layers = layers
+        self.weights = [weight.double().requires_grad_() for weight in layers.weights()]
+        self.biases = [None if bias is None else bias.double().requires_grad_() for bias in layers.biases()]
+        self.parameters = self.weights + [bias for bias in self.biases if bias is not None]
+        self.kinks = []  # what has another slope on the other side of 0
+
+    def forward(self, observations, states, resets):
+        """Logits of every part, values, and the state after every layer's last step."""
+        hidden, finals, encoder = observations.double(), [], len(self.layers.encoder)
+        for weight, bias in zip(self.weights[:encoder], self.biases, strict=False):
+            hidden = functional.linear(hidden, weight, bias)
+            if self.layers.activation == "relu":
+                self.kinks.append(hidden)
+            hidden = FUNCTIONS[self.layers.activation](hidden)
+        for weight, state in zip(self.weights[encoder:-1], states, strict=True):
+            gates = functional.linear(hidden, weight)
+            self.kinks.append(gates.chunk(3, -1)[0])
+            hidden, final = reference_mingru(gates, hidden, state.double(), resets)
+            finals.append(final)
+        output = functional.linear(hidden, self.weights[-1], self.biases[-1])
+        return output[..., :-1].split(tuple(self.layers.parts), -1), output[..., -1], finals
+
+    def loss(self, observations, minibatch):
+        logits, values, _ = self.forward(
+            observations[minibatch.segments].flatten(2), minibatch.states, minibatch.resets
+        )
+        actions = minibatch.actions.view(*values.shape, -1).long()
+        logprobs, entropy = 0.0, 0.0
+        for part, chosen in zip(logits, actions.unbind(-1), strict=True):
+            logs = part.log_softmax(-1)
+            logprobs = logprobs + logs.gather(-1, chosen.unsqueeze(-1)).squeeze(-1)
+            entropy = entropy - (logs.exp() * logs).sum(-1)
+        names = ("old_logprobs", "old_values", "advantages", "returns", "weights")
+        others = [getattr(minibatch, name) for name in names]
+        others = [None if tensor is None else tensor.double() for tensor in others]
+        old_logprobs, old_values, _, returns, _ = others
+        change = values - old_values
+        clipped = change.clamp(-COEFFICIENTS["vf_clip_coef"], COEFFICIENTS["vf_clip_coef"])
+        is_clipped = change != clipped
+        squares = (values - returns).square() - (old_values + clipped - returns).square()
+        self.kinks += [(logprobs - old_logprobs).expm1().abs() - COEFFICIENTS["clip_coef"], squares[is_clipped]]
+        return losses.ppo_loss(logprobs, values, entropy, *others, **COEFFICIENTS), values
+
+    def is_smooth(self):
+        """Whether every kink is further away than float32 rounds: at a kink two gradients are right."""
+        return all((kink.abs() > 1e-5).all() for kink in self.kinks)
+
+
+def assert_learns_like_the_truth(layers, observations, minibatch):
+    gradients, metrics, ratios, values = Network(layers).learn(observations, minibatch, **COEFFICIENTS)
+    truth = Truth(layers)
+    loss, expected_values = truth.loss(observations, minibatch)
+    for gradient, expected in zip(gradients, torch.autograd.grad(loss.total, truth.parameters), strict=True):
+        scale = expected.abs().max().clamp(min=1e-3).item()
+        torch.testing.assert_close(gradient.double(), expected, rtol=1e-5, atol=1e-5 * scale)
+    torch.testing.assert_close(metrics.double(), loss.metrics.double(), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(ratios.double(), loss.ratio, rtol=2e-5, atol=1e-5)
+    torch.testing.assert_close(values.double(), expected_values, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("steps", [1, 13, 64, 70])
+def test_the_gradients_of_the_loss_match_float64(case, steps):
+    torch.manual_seed(0)
+    layers = random_layers(**CASES[case])
+    observations = torch.randn(23, steps, CASES[case]["inputs"])
+    assert_learns_like_the_truth(layers, observations, random_minibatch(layers, 23, 19, steps))
+
+
+@settings(deadline=None, max_examples=25)
+@given(
+    inputs=st.integers(1, 40),
+    width=st.sampled_from([16, 32, 80]),
+    encoder=st.integers(1, 3),
+    recurrent=st.integers(0, 3),
+    activation=st.sampled_from(network.ACTIVATIONS),
+    parts=st.lists(st.integers(1, 9), min_size=1, max_size=3),
+    segments=st.integers(1, 40),
+    steps=st.integers(1, 20),
+    has_weights=st.booleans(),
+    seed=st.integers(0, 2**31),
+)
+def test_the_gradients_match_for_any_shape(
+    inputs, width, encoder, recurrent, activation, parts, segments, steps, has_weights, seed
+):
+    torch.manual_seed(seed)
+    layers = random_layers(inputs, width, encoder, recurrent, activation, parts)
+    minibatch = random_minibatch(layers, segments, segments, steps, has_weights)
+    observations = torch.randn(segments, steps, inputs)
+    truth = Truth(layers)
+    truth.loss(observations, minibatch)
+    assume(truth.is_smooth())
+    assert_learns_like_the_truth(layers, observations, minibatch)
+
+
+def test_observations_of_bytes_in_any_layout():
+    torch.manual_seed(1)
+    layers = random_layers(inputs=35, recurrent=1)
+    minibatch = random_minibatch(layers, 9, 6, 4)
+    observations = torch.randint(0, 256, (9, 4, 5, 7), dtype=torch.uint8)
+    small = dataclasses.replace(layers, encoder=[(layers.encoder[0][0] / 256, layers.encoder[0][1])])
+    assert_learns_like_the_truth(small, observations, minibatch)
+    time_major = observations.transpose(0, 1).contiguous().transpose(0, 1)
+    found, expected = (Network(small).learn(each, minibatch, **COEFFICIENTS) for each in (time_major, observations))
+    assert all(torch.equal(left, right) for left, right in zip(found[0], expected[0], strict=True))
+
+
+def test_the_number_of_threads_does_not_change_the_gradients():
+    torch.manual_seed(2)
+    layers = random_layers(inputs=20, width=32, recurrent=2)
+    observations, minibatch = torch.randn(50, 8, 20), random_minibatch(layers, 50, 50, 8)
+    before, results = torch.get_num_threads(), []
+    try:
+        for threads in (1, 2, 3, 7):
+            torch.set_num_threads(threads)
+            results.append(Network(layers).learn(observations, minibatch, **COEFFICIENTS))
+    finally:
+        torch.set_num_threads(before)
+    for gradients, metrics, ratios, values in results[1:]:
+        assert all(torch.equal(left, right) for left, right in zip(gradients, results[0][0], strict=True))
+        assert torch.equal(metrics, results[0][1])
+        assert torch.equal(ratios, results[0][2]) and torch.equal(values, results[0][3])
+
+
+def test_learning_works_with_the_parameters_as_they_are():
+    torch.manual_seed(3)
+    layers = random_layers(recurrent=1)
+    observations, minibatch = torch.randn(4, 3, 7), random_minibatch(layers, 4, 4, 3)
+    net = Network(layers)
+    net.learn(observations, minibatch, **COEFFICIENTS)
+    for weight in layers.weights():
+        weight.mul_(0.5)
+    _, _, ratios, _ = net.learn(observations, minibatch, **COEFFICIENTS)
+    torch.testing.assert_close(ratios.double(), Truth(layers).loss(observations, minibatch)[0].ratio)
+
+
+# ---------------------------------------------------------------------------------------------------------- acting
+
+
+def act(layers, observations, states, uniforms):
+    """Into poisoned results that lie as a column of a rollout does."""
+    rows, parts = len(observations), len(layers.parts)
+    actions = torch.full((rows, 5, parts), -1, dtype=torch.int32)
+    logprobs, values = (torch.full((rows, 3), torch.nan) for _ in range(2))
+    Network(layers).act(observations, states, uniforms, actions[:, 2], logprobs[:, 1], values[:, 2])
+    assert (actions[:, [0, 1, 3, 4]] == -1).all() and logprobs[:, [0, 2]].isnan().all() and values[:, :2].isnan().all()
+    return actions[:, 2], logprobs[:, 1], values[:, 2]
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("rows", [1, 64, 201])
+def test_a_step_matches_float64(case, rows):
+    torch.manual_seed(4)
+    layers = random_layers(**CASES[case])
+    observations = torch.randn(rows, CASES[case]["inputs"])
+    states = [torch.randn(rows, CASES[case]["width"]) for _ in layers.recurrent]
+    before = [state.clone()[:, None] for state in states]
+    actions, logprobs, values = act(layers, observations, states, torch.rand(rows, len(layers.parts)))
+
+    logits, expected_values, finals = Truth(layers).forward(
+        observations[:, None], [state[:, 0] for state in before], torch.zeros(rows, 1, dtype=torch.bool)
+    )
+    torch.testing.assert_close(values.double(), expected_values[:, 0], rtol=1e-5, atol=1e-5)
+    for state, final in zip(states, finals, strict=True):
+        torch.testing.assert_close(state.double(), final, rtol=1e-5, atol=1e-5)
+    parts = zip(logits, actions.long().unbind(-1), strict=True)
+    chosen = [part[:, 0].log_softmax(-1).gather(1, action[:, None])[:, 0] for part, action in parts]
+    torch.testing.assert_close(logprobs.double(), sum(chosen), rtol=1e-5, atol=1e-5)
+
+
+def test_actions_are_drawn_as_often_as_the_policy_says():
+    torch.manual_seed(5)
+    layers = random_layers(parts=(4, 2))
+    observation = torch.randn(7)
+    rows = 40_000
+    actions, _, _ = act(layers, observation.expand(rows, 7).contiguous(), [], torch.rand(rows, 2))
+    logits, _, _ = Truth(layers).forward(observation[None, None], [], None)
+    for part, action in zip(logits, actions.long().unbind(-1), strict=True):
+        found = torch.bincount(action, minlength=part.shape[-1]) / rows
+        torch.testing.assert_close(found.double(), part[0, 0].softmax(-1), rtol=0, atol=0.01)
+
+
+@pytest.mark.parametrize(("uniform", "expected"), [(0.0, 1), (0.999999, 2), (1.0, 2)])
+def test_the_edges_of_the_uniform_numbers_never_draw_the_impossible(uniform, expected):
+    layers = random_layers(inputs=1, parts=(4,))
+    layers.head[0].zero_()
+    layers.head[1].copy_(torch.tensor([-torch.inf, 0.0, 0.0, -torch.inf, 0.0]))
+    actions, logprobs, _ = act(layers, torch.randn(3, 1), [], torch.full((3, 1), uniform))
+    if uniform < 1.0:  # 1.0 itself is outside of what uniform numbers can be: only the range counts
+        assert (actions == expected).all()
+        torch.testing.assert_close(logprobs, torch.full((3,), 0.5).log())
+    assert ((actions >= 0) & (actions < 4)).all()
+
+
+def test_values_alone_leave_no_decision():
+    torch.manual_seed(6)
+    layers = random_layers(recurrent=1)
+    observations, values, others = torch.randn(5, 7), torch.empty(5), torch.empty(5)
+    net = Network(layers)
+    net.value(observations, [torch.zeros(5, 16)], values)
+    actions, logprobs = torch.empty(5, dtype=torch.int32), torch.empty(5)
+    net.act(observations, [torch.zeros(5, 16)], torch.rand(5, 1), actions, logprobs, others)
+    assert torch.equal(values, others)
+
+
+def test_acting_keeps_the_parameters_of_the_last_refresh():
+    torch.manual_seed(7)
+    layers = random_layers()
+    net, observations = Network(layers), torch.randn(2, 7)
+    first, second, third = torch.empty(2), torch.empty(2), torch.empty(2)
+    net.value(observations, [], first)
+    layers.head[0].mul_(2)
+    net.value(observations, [], second)
+    net.refresh()
+    net.value(observations, [], third)
+    assert torch.equal(first, second) and not torch.equal(first, third)
+
+
+def test_nan_logits_raise():
+    layers = random_layers()
+    layers.head[0][1, 3] = torch.nan
+    with pytest.raises(ValueError, match="logits contain NaN"):
+        act(layers, torch.randn(4, 7), [], torch.rand(4, 1))
+
+
+# -------------------------------------------------------------------------------------------------------- mistakes
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"activation": "sigmoid"},
+        {"encoder": []},
+        {"parts": (4,)},
+        {"recurrent": [torch.zeros(16, 16)]},
+        {"recurrent": [torch.zeros(48, 16)] * 9},
+        {"recurrent": [torch.zeros(48, 16, dtype=torch.float64)]},
+        {"head": (torch.zeros(16, 4).T, None)},
+    ],
+)
+def test_layers_that_do_not_fit_are_refused(change):
+    layers = dataclasses.replace(random_layers(), **change)
+    assert not layers.fit()
+    with pytest.raises(APIUsageError, match="use the torch modules instead"):
+        Network(layers)
+
+
+def test_a_width_must_fill_registers():
+    assert not random_layers(width=20).fit()
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [
+        ("segments", torch.tensor([0, 4])),
+        ("segments", torch.tensor([-1, 0])),
+        ("segments", torch.tensor([0, 1], dtype=torch.int32)),
+        ("actions", torch.zeros(2, 3)),
+        ("actions", torch.zeros(2, 2, dtype=torch.int32)),
+        ("resets", torch.zeros(2, 3)),
+        ("states", []),
+        ("states", [torch.zeros(2, 17)]),
+        ("old_values", torch.zeros(3, 2).T),
+        ("returns", torch.zeros(2, 3, dtype=torch.float64)),
+        ("weights", torch.zeros(1)),
+    ],
+)
+def test_a_minibatch_of_another_form_is_refused(name, wrong):
+    layers = random_layers(recurrent=1)
+    minibatch = dataclasses.replace(random_minibatch(layers, 4, 2, 3), **{name: wrong})
+    with pytest.raises(APIUsageError, match=name.removesuffix("s")):
+        Network(layers).learn(torch.randn(4, 3, 7), minibatch, **COEFFICIENTS)
+
+
+@pytest.mark.parametrize(
+    "observations",
+    [torch.randn(4, 3, 8), torch.randn(4, 3, 7).double(), torch.randn(4, 7, 3).mT, torch.randn(4, 2, 7)],
+)
+def test_observations_of_another_form_are_refused(observations):
+    layers = random_layers()
+    with pytest.raises(APIUsageError, match="observations"):
+        Network(layers).learn(observations, random_minibatch(layers, 4, 2, 3), **COEFFICIENTS)
+
+
+def test_results_of_another_form_are_refused():
+    net, observations = Network(random_layers(parts=(3, 2))), torch.randn(4, 7)
+    good = {"actions": torch.zeros(4, 2, dtype=torch.int32), "logprobs": torch.zeros(4), "values": torch.zeros(4)}
+    wrong = [
+        ("actions", torch.zeros(4, 2)),
+        ("actions", torch.zeros(4, dtype=torch.int32)),
+        ("actions", torch.zeros(2, 4, dtype=torch.int32).T),
+        ("logprobs", torch.zeros(5)),
+        ("values", torch.zeros(4, 1)),
+    ]
+    for name, tensor in wrong:
+        with pytest.raises(APIUsageError, match=name):
+            net.act(observations, [], torch.rand(4, 2), **{**good, name: tensor})
+    with pytest.raises(APIUsageError, match="uniforms"):
+        net.act(observations, [], torch.rand(4, 1), **good)
+
+
+def test_the_structures_of_python_and_c_have_one_size():
+    sizes = (ctypes.c_int64 * 3)()
+    cpu_library.library().puffer_network_structures(sizes)
+    assert [ctypes.sizeof(kind) for kind in (network._Network, network._Act, network._Learn)] == list(sizes)

@@ -1,0 +1,47 @@
+import pytest
+import torch
+
+from pufferlib.extensions import orthogonalize, reference_orthogonalize
+
+SHAPES = [(2, 192, 64), (1, 64, 118), (1, 4, 64), (3, 5, 3), (1, 1, 1), (2, 33, 70), (1, 16, 16), (0, 3, 4)]
+
+
+def truth(matrices):
+    matrices = matrices.double()
+    is_tall = matrices.shape[1] > matrices.shape[2]
+    return reference_orthogonalize(matrices.mT).mT if is_tall else reference_orthogonalize(matrices)
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_the_kernel_matches_float64(shape):
+    torch.manual_seed(0)
+    matrices = torch.randn(shape)
+    copy = matrices.clone()
+    torch.testing.assert_close(orthogonalize(matrices).double(), truth(matrices), rtol=1e-5, atol=2e-5)
+    assert torch.equal(matrices, copy)
+
+
+@pytest.mark.parametrize("shape", SHAPES[:-1], ids=str)
+def test_singular_values_come_near_one(shape):
+    torch.manual_seed(1)
+    matrices = torch.randn(shape)
+    expected = torch.linalg.svdvals(matrices.double())
+    found = torch.linalg.svdvals(orthogonalize(matrices).double())
+    is_large = expected > 0.2 * expected[:, :1]  # five steps do not lift the smallest ones all the way
+    assert ((found > 0.5) & (found < 1.3))[is_large].all()
+
+
+def test_strided_matrices_and_those_of_any_size_are_welcome():
+    torch.manual_seed(2)
+    matrices = 1e-3 * torch.randn(2, 20, 30).mT
+    torch.testing.assert_close(orthogonalize(matrices).double(), truth(matrices), rtol=1e-5, atol=2e-5)
+    torch.testing.assert_close(orthogonalize(1e3 * matrices), orthogonalize(matrices), rtol=1e-4, atol=1e-4)
+
+
+def test_zeros_stay_zeros():
+    assert (orthogonalize(torch.zeros(1, 5, 7)) == 0).all()
+
+
+def test_float64_keeps_its_precision():
+    matrices = torch.randn(1, 5, 7, dtype=torch.float64)
+    assert torch.equal(orthogonalize(matrices), truth(matrices))
