@@ -15,6 +15,8 @@ from pufferlib.profile import Profile
 from pufferlib.rollout import Rollout
 from pufferlib.statistics import EpisodeStatistics
 
+Rows = slice | np.ndarray
+
 CARRIED = ("rewards", "terminals", "truncations", "masks")
 """What the last column of a rollout hands to the first one of the next, beside the observations."""
 
@@ -56,8 +58,8 @@ class Collector:
         self._profile = profile
         self._host = {name: host_memory(getattr(rollout, name)) for name in CARRIED}
         self._arrays = {name: memory.numpy() for name, memory in self._host.items()}  # views: cheaper to write into
-        self._held: deque[slice] = deque()  # batches that were received and not sent, oldest first
-        self._slices: dict[int, tuple[np.ndarray, slice]] = {}  # agent_ids seen, by their id(), and what they are
+        self._held: deque[Rows] = deque()  # batches that were received and not sent, oldest first
+        self._slices: dict[int, tuple[np.ndarray, Rows]] = {}  # agent_ids seen, by their id(), and what they are
         self._columns = np.zeros(vecenv.num_agents, np.int64)  # the next column of every agent
         self._agents = np.arange(vecenv.num_agents)
         self._offset = 0  # first segment of the group of agents that is being filled
@@ -127,7 +129,7 @@ class Collector:
         for _ in range(self.vecenv.num_agents // self.vecenv.agents_per_batch):
             self._held.append(self._receive())
 
-    def _receive(self) -> slice:
+    def _receive(self) -> Rows:
         """Waits for a batch, stores what it brings in its next column and clears the state of episodes that ended."""
         with self._profile.phase("environment"):
             observations, rewards, terminals, truncations, infos, agent_ids, masks = self.vecenv.recv()
@@ -149,47 +151,55 @@ class Collector:
                 self.statistics.add(infos)
             return rows
 
-    def _clear_states(self, rows: slice, ended: np.ndarray) -> None:
+    def _clear_states(self, rows: Rows, ended: np.ndarray) -> None:
         """Zeroes the recurrent state of the agents of a batch whose episode ended."""
         if ended.any():
             agents = torch.from_numpy(self._agents[rows][ended]).to(self._device)
             for state in self.states.values():
                 state.index_fill_(0, agents, 0)
 
-    def _observations(self, rows: slice) -> Tensor:
+    def _observations(self, rows: Rows) -> Tensor:
         """What a batch saw last, on the policy's device; a view where it can be."""
         column = int(self._columns[rows][0])
         if column < self.rollout.horizon:
             return self.rollout.by_column[column, self._segments(rows)].to(self._device)
         return self.last_observations[rows].to(self._device)
 
-    def _act(self, rows: slice) -> None:
+    def _act(self, rows: Rows) -> None:
         """Chooses actions for the current column of a batch and sends them."""
         column = int(self._columns[rows][0])
         segments = self._segments(rows)
-        actions = self.rollout.actions[segments, column]
+        targets = self.rollout.actions, self.rollout.logprobs, self.rollout.values
+        actions, logprobs, values = results = [target[segments, column] for target in targets]
         with self._profile.phase("forward"):
             held = {name: value[rows] for name, value in self.states.items()}
             state = dict(held)
-            logprobs, values = self.rollout.logprobs[segments, column], self.rollout.values[segments, column]
             self._actor.act(self._observations(rows), state, actions, logprobs, values)
+            is_view = isinstance(rows, slice)
             for name, value in state.items():
-                if value is not held[name]:  # else it was updated in place
+                if value is not held[name] or not is_view:  # else it was updated in place
                     self.states[name][rows] = value
+            if not is_view:
+                for target, result in zip(targets, results, strict=True):
+                    target[segments, column] = result
         with self._profile.phase("environment"):
             self.vecenv.send(actions.cpu().numpy(), self._agents[rows])
 
-    def _bootstrap(self, rows: slice) -> None:
+    def _bootstrap(self, rows: Rows) -> None:
         """Values the observation after the last action; the state stays as it was before that observation."""
         with self._profile.phase("forward"):
             state = {name: value[rows].clone() for name, value in self.states.items()}
-            self._actor.value(self._observations(rows), state, self.rollout.values[self._segments(rows), -1])
+            values = torch.empty(len(self._agents[rows]), device=self._device)
+            self._actor.value(self._observations(rows), state, values)
+            self.rollout.values[self._segments(rows), -1] = values
 
-    def _segments(self, rows: slice) -> slice:
+    def _segments(self, rows: Rows) -> Rows:
         """The segments of agents in the current group."""
-        return slice(rows.start + self._offset, rows.stop + self._offset)
+        if isinstance(rows, slice):
+            return slice(rows.start + self._offset, rows.stop + self._offset)
+        return rows + self._offset
 
-    def _as_slice(self, agent_ids: np.ndarray) -> slice:
+    def _as_slice(self, agent_ids: np.ndarray) -> Rows:
         """As `as_slice`, which is asked once for every array that a vector hands out again and again."""
         known, rows = self._slices.get(id(agent_ids), (None, None))
         if known is not agent_ids:
@@ -237,15 +247,11 @@ def host_memory(tensor: Tensor) -> Tensor:
     return tensor.cpu().pin_memory() if tensor.is_cuda else tensor.cpu()
 
 
-def as_slice(rows: np.ndarray) -> slice:
-    """The same rows as a slice, so that indexing gives views.
-
-    Raises:
-        APIUsageError: if they are not consecutive.
-    """
-    if (np.diff(rows) != 1).any():
-        raise APIUsageError(f"the trainer needs consecutive agents in every batch, got agents {rows}")
-    return slice(int(rows[0]), int(rows[-1]) + 1)
+def as_slice(rows: np.ndarray) -> Rows:
+    """The same rows as a slice where they are consecutive, so that indexing gives views."""
+    if (np.diff(rows) == 1).all():
+        return slice(int(rows[0]), int(rows[-1]) + 1)
+    return rows
 
 
 def as_tensor(content: bytes) -> Tensor:

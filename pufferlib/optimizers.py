@@ -24,7 +24,7 @@ class Muon(Optimizer):
     """Muon for matrices, AdamW for all other parameters, behind one optimizer's interface.
 
     Muon steps along the orthogonalised Nesterov momentum, scaled by sqrt(max(1, rows / columns)). torch.optim.Muon does
-    the same one matrix after another in bfloat16, which most CPUs emulate; here it is float32, by a kernel on a CPU, and
+    the same one matrix after another in bfloat16, which most CPUs emulate; here it is float32, by a kernel on a CPU and
     for all matrices of one shape at once elsewhere. For small networks that is several times faster
     (bench/optimizer.py).
 

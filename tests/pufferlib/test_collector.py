@@ -8,6 +8,7 @@ from scripted import ACTION, EPISODE, NUM_ACTIONS, STEP, ScriptedEnv, expected
 from scripted_policies import CountingPolicy, LinearPolicy
 
 from pufferlib import vector
+from pufferlib.actors import TorchActor
 from pufferlib.collector import Collector, as_slice
 from pufferlib.errors import APIUsageError
 from pufferlib.ocean import env_class
@@ -30,7 +31,8 @@ def make_collector(vecenv, policy, groups=1, horizon=HORIZON, reward_clip=0.0, s
     spaces = vecenv.single_observation_space, vecenv.single_action_space
     rollout = Rollout.allocate(*spaces, segments, horizon, state, cpu, cpu)
     generator = torch.Generator().manual_seed(seed)
-    collector = Collector(vecenv, policy, rollout, generator, contextlib.nullcontext, reward_clip, Profile())
+    actor = TorchActor(policy, contextlib.nullcontext, generator)
+    collector = Collector(vecenv, actor, rollout, reward_clip, Profile())
     collector.reset(None)
     return collector
 
@@ -293,10 +295,10 @@ def test_a_restored_collector_goes_on_exactly(keywords):
 
     collector = started()
     collector.collect()
-    state, generator = collector.state_dict(), collector._generator.get_state()
+    state, generator = collector.state_dict(), collector._actor._generator.get_state()
     restored = started()
     restored.load_state_dict(state)
-    restored._generator.set_state(generator)
+    restored._actor._generator.set_state(generator)
     assert restored.statistics.means() == collector.statistics.means()
     first, second = collected(collector, 2), collected(restored, 2)
     for name, array in first.items():

@@ -16,7 +16,8 @@ from pufferlib.config import TrainConfig
 from pufferlib.environment import PufferEnv
 from pufferlib.errors import APIUsageError, ConfigError
 from pufferlib.loggers import NoLogger
-from pufferlib.models import Default, MinGRUWrapper
+from pufferlib.models import Default, LSTMWrapper, MinGRUWrapper
+from pufferlib.ocean import env_class
 from pufferlib.optimizers import Muon
 from pufferlib.sampling import sample_logits
 
@@ -316,8 +317,51 @@ def test_threads_share_an_update_without_changing_it(two_threads, policy, has_ab
     assert steps[0][0].abs().max() > 1e-4
 
 
+@pytest.mark.parametrize("rnn", [False, True])
+def test_kernels_of_whole_policies_train_like_torch(rnn):
+    results = []
+    for fused in (False, True):
+        vecenv = vector.make(env_class("puffer_squared"), env_kwargs={"num_envs": 32}, seed=3)
+        torch.manual_seed(0)
+        policy = Default(vecenv.driver_env, 16, num_layers=2)
+        policy = MinGRUWrapper(vecenv.driver_env, policy, 16, 16, 2) if rnn else policy
+        settings = config(fused=fused, optimizer="sgd", adam_beta1=0.0, learning_rate=0.1, minibatch_size=128)
+        trainer = pufferl.PuffeRL(settings, vecenv, policy)
+        assert (trainer._learner._network is not None) == fused
+        metrics = run(trainer, 3)[-1]
+        results.append((weights(policy), trainer.rollout.actions.clone(), metrics))
+        trainer.close()
+    (plain_weights, plain_actions, plain_metrics), (fused_weights, fused_actions, fused_metrics) = results
+    assert torch.equal(plain_actions, fused_actions)
+    torch.testing.assert_close(plain_weights, fused_weights, rtol=1e-4, atol=1e-5)
+    assert fused_metrics == pytest.approx(plain_metrics, rel=1e-3, abs=1e-4)
+
+
+class OwnPolicy(Default):
+    """May compute something else than Default."""
+
+
+@pytest.mark.parametrize(
+    ("make", "settings"),
+    [
+        (lambda env: Default(env, 20), {}),
+        (lambda env: LSTMWrapper(env, Default(env, 16), 16, 16), {}),
+        (lambda env: OwnPolicy(env, 16), {}),
+        (lambda env: Default(env, 16), {"precision": "bfloat16"}),
+        (lambda env: Default(env, 16), {"fused": False}),
+    ],
+    ids=["no whole registers", "LSTM", "subclass", "bfloat16", "switched off"],
+)
+def test_other_policies_are_left_to_torch(make, settings):
+    vecenv = vector.make(env_class("puffer_squared"), env_kwargs={"num_envs": 4})
+    trainer = pufferl.PuffeRL(config(**settings), vecenv, make(vecenv.driver_env))
+    assert trainer._learner._network is None
+    run(trainer, 1)
+    trainer.close()
+
+
 def test_a_failing_share_ends_the_update(two_threads):
-    trainer = guess_trainer()
+    trainer = guess_trainer(fused=False)
     trainer.evaluate()
     trainer._learner._forward = lambda observations, state: 1 / 0
     with pytest.raises(ZeroDivisionError):
@@ -325,24 +369,30 @@ def test_a_failing_share_ends_the_update(two_threads):
     trainer.release()
 
 
-def test_segments_are_trained_on_without_repetition():
-    trainer = guess_trainer(minibatch_size=64)
-    trainer.evaluate()
+def watch_minibatches(learner):
+    """A list that every minibatch's segments will be appended to."""
     drawn = []
-    forward = trainer._learner.forward_segments
-    trainer._learner.forward_segments = lambda rows: drawn.append(rows) or forward(rows)
+    differentiate = learner._differentiate
+    learner._differentiate = lambda rows, *others: drawn.append(rows) or differentiate(rows, *others)
+    return drawn
+
+
+@pytest.mark.parametrize("fused", [False, True])
+def test_segments_are_trained_on_without_repetition(fused):
+    trainer = guess_trainer(minibatch_size=64, fused=fused)
+    trainer.evaluate()
+    drawn = watch_minibatches(trainer._learner)
     trainer.train()
     assert len(drawn) == 2
     assert all(len(rows.unique()) == 8 for rows in drawn)
 
 
-def test_ratios_and_values_are_refreshed_where_trained_and_start_over_with_the_next_rollout():
-    trainer = guess_trainer(minibatch_size=64, update_epochs=0.5, learning_rate=0.1, prio_alpha=0.0)
+@pytest.mark.parametrize("fused", [False, True])
+def test_ratios_and_values_are_refreshed_where_trained_and_start_over_with_the_next_rollout(fused):
+    trainer = guess_trainer(minibatch_size=64, update_epochs=0.5, learning_rate=0.1, prio_alpha=0.0, fused=fused)
     trainer.evaluate()
     rollout = trainer.rollout
-    rows = []
-    forward = trainer._learner.forward_segments
-    trainer._learner.forward_segments = lambda chosen: rows.append(chosen) or forward(chosen)
+    rows = watch_minibatches(trainer._learner)
     trainer.train()
     trainer.evaluate()
     assert (rollout.ratios == 1).all()
