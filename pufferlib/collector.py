@@ -3,45 +3,37 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
+from pufferlib.actor import Actor, Rows
 from pufferlib.errors import APIUsageError
 from pufferlib.profile import Profile
-from pufferlib.rollout import Rollout
-from pufferlib.sampling import sample_logits
 from pufferlib.statistics import EpisodeStatistics
-
-Rows = slice | np.ndarray
 
 CARRIED = ("rewards", "terminals", "truncations", "masks")
 """What the last column of a rollout hands to the first one of the next, beside the observations."""
 
 
 class Collector:
-    """Keeps the environments, the recurrent state of every agent and the last observations between rollouts.
+    """Steps the environments with what an actor chooses, and keeps what they give beside observations.
 
     At the end of a rollout every batch of the vector has been received and none sent, so nothing runs while the policy
     learns and a checkpoint catches the environments between two steps. The observations of column T are acted on again,
     by the new policy, as column 0 of the next rollout.
     """
 
-    def __init__(
-        self,
-        vecenv: Any,
-        policy: nn.Module,
-        rollout: Rollout,
-        generator: torch.Generator,
-        autocast: Callable[[], AbstractContextManager],
-        reward_clip: float,
-        profile: Profile,
-    ):
+    def __init__(self, vecenv: Any, actor: Actor, reward_clip: float, profile: Profile):
         """Allocates; `reset` comes next.
+
+        Args:
+            vecenv: a vector from `pufferlib.vector.make`.
+            actor: acts for the agents of `vecenv` and fills its rollout.
+            reward_clip: the limit of rewards, 0 for none.
+            profile: where the time of each phase is added up.
 
         Raises:
             APIUsageError: if the vector mixes environments of different progress in one batch.
@@ -52,17 +44,12 @@ class Collector:
                 "set [vec] zero_copy to True, or batch_size to num_envs"
             )
         self.vecenv = vecenv
-        self.rollout = rollout
+        self.actor = actor
+        self.rollout = actor.rollout
         self.statistics = EpisodeStatistics()
-        self.states = {name: torch.zeros_like(state[: vecenv.num_agents]) for name, state in rollout.states.items()}
-        self.last_observations = torch.zeros_like(rollout.by_column[0, : vecenv.num_agents])  # those of column T
-        self._forward = getattr(policy, "forward_eval", policy)
-        self._device = rollout.values.device
-        self._generator = generator
-        self._autocast = autocast
         self._reward_clip = reward_clip
         self._profile = profile
-        self._host = {name: host_memory(getattr(rollout, name)) for name in CARRIED}
+        self._host = {name: host_memory(getattr(self.rollout, name)) for name in CARRIED}
         self._arrays = {name: memory.numpy() for name, memory in self._host.items()}  # views: cheaper to write into
         self._held: deque[Rows] = deque()  # batches that were received and not sent, oldest first
         self._slices: dict[int, tuple[np.ndarray, Rows]] = {}  # agent_ids seen, by their id(), and what they are
@@ -79,7 +66,6 @@ class Collector:
         self.vecenv.async_reset(seed)
         self._receive_all()
 
-    @torch.no_grad()
     def collect(self) -> int:
         """Fills the rollout; returns the number of agent steps that count (absent agents do not)."""
         agents, segments = self.vecenv.num_agents, self.rollout.segments
@@ -91,6 +77,7 @@ class Collector:
             self._carry_over(source, group)
             self._collect_group()
             source = group
+        self.actor.finish()
         self._hand_over()
         return int(np.count_nonzero(self._arrays["masks"][:, :-1]))
 
@@ -101,23 +88,20 @@ class Collector:
         for name, memory in self._host.items():
             target = getattr(self.rollout, name)
             if target is not memory:
-                target.copy_(memory, non_blocking=True)
+                target.copy_(memory)
 
     def _carry_over(self, source: slice, group: slice) -> None:
         """Makes the last column of the segments `source` the first one of `group`."""
         for array in self._arrays.values():
             array[group, 0] = array[source, -1]
-        self.rollout.by_column[0, group] = self.last_observations
-        for name, state in self.states.items():
-            self.rollout.states[name][group] = state
+        self.actor.begin(group.start)
 
     def _collect_group(self) -> None:
         horizon = self.rollout.horizon
         self._columns[:] = 0
         running = len(self._held)
         for _ in range(running):
-            rows = self._held.popleft()
-            self._act(rows)
+            self._act(self._held.popleft())
         while running:
             rows = self._receive()
             if self._columns[rows][0] < horizon:
@@ -133,9 +117,10 @@ class Collector:
         self._columns[:] = self.rollout.horizon - 1
         for _ in range(self.vecenv.num_agents // self.vecenv.agents_per_batch):
             self._held.append(self._receive())
+        self.actor.finish()
 
     def _receive(self) -> Rows:
-        """Waits for a batch, stores what it brings in its next column and clears the state of episodes that ended."""
+        """Waits for a batch and stores what it brings in its next column."""
         with self._profile.phase("environment"):
             observations, rewards, terminals, truncations, infos, agent_ids, masks = self.vecenv.recv()
         with self._profile.phase("store"):
@@ -143,59 +128,24 @@ class Collector:
             segments = self._segments(rows)
             self._columns[rows] += 1
             column = int(self._columns[rows][0])
-            received = torch.from_numpy(observations)
-            if column < self.rollout.horizon:
-                self.rollout.by_column[column, segments] = received
-            else:
-                self.last_observations[rows] = received
             for name, array in zip(CARRIED, (rewards, terminals, truncations, masks), strict=True):
                 self._arrays[name][segments, column] = array
-            if self.states:
-                self._clear_states(rows, terminals | truncations)
+            self.actor.see(rows, column, observations, terminals | truncations)
             if infos:
                 self.statistics.add(infos)
             return rows
 
-    def _clear_states(self, rows: Rows, ended: np.ndarray) -> None:
-        """Zeroes the recurrent state of the agents of a batch whose episode ended."""
-        if ended.any():
-            agents = torch.from_numpy(self._agents[rows][ended]).to(self._device)
-            for state in self.states.values():
-                state.index_fill_(0, agents, 0)
-
-    def _observations(self, rows: Rows) -> Tensor:
-        """What a batch saw last, on the policy's device; a view where it can be."""
-        column = int(self._columns[rows][0])
-        if column < self.rollout.horizon:
-            return self.rollout.by_column[column, self._segments(rows)].to(self._device)
-        return self.last_observations[rows].to(self._device)
-
     def _act(self, rows: Rows) -> None:
         """Chooses actions for the current column of a batch and sends them."""
-        column = int(self._columns[rows][0])
-        segments = self._segments(rows)
         with self._profile.phase("forward"):
-            held = {name: value[rows] for name, value in self.states.items()}
-            state = dict(held)
-            with self._autocast():
-                logits, values = self._forward(self._observations(rows), state)
-            actions, logprobs, _ = sample_logits(logits, generator=self._generator)
-            actions = actions.to(self.rollout.actions.dtype)
-            self.rollout.actions[segments, column] = actions
-            self.rollout.logprobs[segments, column] = logprobs
-            self.rollout.values[segments, column] = values.view(-1)
-            for name, value in state.items():  # last: what the policy returned may be views of its state
-                if value is not held[name] or not isinstance(rows, slice):  # else it was updated in place
-                    self.states[name][rows] = value
+            actions = self.actor.act(rows, int(self._columns[rows][0]))
         with self._profile.phase("environment"):
-            self.vecenv.send(actions.cpu().numpy(), self._agents[rows])
+            self.vecenv.send(actions, self._agents[rows])
 
     def _bootstrap(self, rows: Rows) -> None:
-        """Values the observation after the last action; the state stays as it was before that observation."""
-        with self._profile.phase("forward"), self._autocast():
-            state = {name: value[rows].clone() for name, value in self.states.items()}
-            _, values = self._forward(self._observations(rows), state)
-            self.rollout.values[self._segments(rows), -1] = values.view(-1)
+        """Values the observations after the last action of a batch."""
+        with self._profile.phase("forward"):
+            self.actor.bootstrap(rows)
 
     def _segments(self, rows: Rows) -> Rows:
         """The segments of agents in the current group."""
@@ -224,8 +174,7 @@ class Collector:
             "order": environments["order"],
             "held": [self._agents[rows].tolist() for rows in self._held],
             "columns": {name: memory[last, -1].clone() for name, memory in self._host.items()},
-            "last_observations": self.last_observations.clone(),
-            "states": {name: state.clone() for name, state in self.states.items()},
+            "actor": self.actor.state_dict(),
             "statistics": self.statistics.state_dict(),
         }
 
@@ -238,9 +187,7 @@ class Collector:
         last = slice(self.rollout.segments - self.vecenv.num_agents, None)
         for name, column in state["columns"].items():
             self._host[name][last, -1] = column
-        self.last_observations.copy_(state["last_observations"])
-        for name, value in state["states"].items():
-            self.states[name].copy_(value)
+        self.actor.load_state_dict(state["actor"])
         self.statistics.load_state_dict(state["statistics"])
 
 

@@ -12,8 +12,9 @@ from torch import Tensor, nn
 
 from pufferlib import losses
 from pufferlib.config import ResolvedTrainConfig
+from pufferlib.cuda_graphs import Capture, CapturedCall
 from pufferlib.extensions import compute_puff_advantage
-from pufferlib.optimizers import make_optimizer, set_learning_rate
+from pufferlib.optimizers import fit_to_graphs, make_optimizer, set_learning_rate
 from pufferlib.profile import Profile
 from pufferlib.rollout import Rollout
 from pufferlib.sampling import sample_logits
@@ -28,6 +29,7 @@ class Learner:
 
     Attributes:
         optimizer: steps the policy's parameters.
+        learning_rate: that of the last step.
         shards: on a CPU, the threads that share the segments of a minibatch.
     """
 
@@ -40,8 +42,22 @@ class Learner:
         generator: torch.Generator,
         autocast: Callable[[], AbstractContextManager],
         profile: Profile,
+        is_captured: bool = False,
+        capture: Capture | None = None,
     ):
-        """Makes the optimizer; `generator` draws the minibatches."""
+        """Makes the optimizer.
+
+        Args:
+            policy: what is trained.
+            rollout: what it is trained on.
+            config: the settings.
+            device: the policy's.
+            generator: draws the minibatches.
+            autocast: the context that the policy computes in.
+            profile: where the time of each phase is added up.
+            is_captured: whether minibatches are replayed as CUDA graphs, where the settings let them.
+            capture: as for CapturedCall.
+        """
         self.rollout = rollout
         self.config = config
         self.device = device
@@ -63,16 +79,22 @@ class Learner:
             config.adam_eps,
             config.weight_decay,
         )
+        self._is_captured = is_captured and config.optimizer != "sgd" and not config.cpu_offload
+        self._capture = capture
+        self._fit_optimizer()
+        self.learning_rate = config.learning_rate
+        self._metric_sums = torch.zeros(len(losses.METRICS), device=device)
+        self._beta = torch.zeros((), device=device)  # of the importance weights: (S p)^-beta
         self._inputs = AdvantageInputs(rollout)
         self._scratch = threading.local()  # of each shard's thread: the observations of its share of a minibatch
         self._minibatches_due = 0.0
         self._is_full = True  # no agent was absent from the rollout
         self._metrics: dict[str, float] = {}
 
-    @property
-    def learning_rate(self) -> float:
-        """That of the last step."""
-        return self.optimizer.param_groups[0]["lr"]
+    def _fit_optimizer(self) -> None:
+        """Readies the optimizer for capture, or for none; captures begin anew."""
+        fit_to_graphs(self.optimizer, self.device if self._is_captured else None)
+        self._graphs: dict[bool, CapturedCall] = {}  # by whether every agent was there
 
     def prepare(self) -> None:
         """Takes from a new rollout what does not change while it is trained on."""
@@ -91,40 +113,52 @@ class Learner:
             The means of losses.METRICS over the minibatches and `explained_variance`; those of the last call when less
             than one minibatch was due.
         """
+        self.learning_rate = learning_rate
         set_learning_rate(self.optimizer, learning_rate)
+        config = self.config
+        self._beta.fill_(config.prio_beta0 + (1.0 - config.prio_beta0) * config.prio_alpha * progress)
+        self._metric_sums.zero_()
         self._is_full = is_full
-        self._minibatches_due += self.config.minibatches_per_epoch
-        minibatches = []
+        self._minibatches_due += config.minibatches_per_epoch
+        count = 0
         with self.shards.limit_caller():
             while self._minibatches_due >= 1.0 - 1e-6:  # sums of fractions are rounded
                 self._minibatches_due -= 1.0
-                minibatches.append(self.train_minibatch(progress))
-        self._metrics = self._read_metrics(minibatches)
+                self._next_minibatch()()
+                count += 1
+            if count:  # else less than one minibatch was due
+                self._metrics = self._read_metrics(count)
         return dict(self._metrics)
 
-    def train_minibatch(self, progress: float) -> Tensor:
-        """One optimizer step; returns the metrics on the device, in the order of losses.METRICS."""
+    def _next_minibatch(self) -> Callable[[], None]:
+        """`train_minibatch`, as a graph where it is captured."""
+        if not self._is_captured:
+            return self.train_minibatch
+        if self._is_full not in self._graphs:
+            stream = torch.cuda.Stream(self.device) if self.device.type == "cuda" else None
+            self._graphs[self._is_full] = CapturedCall(self.train_minibatch, self._generator, stream, self._capture)
+        return self._graphs[self._is_full]
+
+    def train_minibatch(self) -> None:
+        """One optimizer step; adds its metrics to their sums on the device. It reads and writes tensors alone."""
         rollout, config = self.rollout, self.config
         with self._profile.phase("advantage"):
             advantages = self.compute_advantages()
             probabilities = losses.segment_probabilities(self._present(advantages), config.prio_alpha)
             count = config.minibatch_segments
-            rows = torch.multinomial(probabilities, count, generator=self._generator)
-            beta = config.prio_beta0 + (1.0 - config.prio_beta0) * config.prio_alpha * progress
-            importance = (rollout.segments * probabilities[rows]).pow(-beta).unsqueeze(1)
+            rows = losses.draw_segments(probabilities, count, self._generator)
+            importance = (rollout.segments * probabilities[rows]).pow(-self._beta).unsqueeze(1)
             weights = self._weights(rows)
             chosen = advantages[rows]
             normalized = importance * losses.normalize(chosen, weights)
         with self._profile.phase("learn"):
-            metrics = torch.zeros(len(losses.METRICS), device=self.device)
             self.optimizer.zero_grad()
             for begin in range(0, count, config.max_minibatch_size // config.bptt_horizon):
                 part = slice(begin, begin + config.max_minibatch_size // config.bptt_horizon)
                 part_weights = None if weights is None else weights[part]
-                metrics += self._accumulate(rows[part], chosen[part], normalized[part], part_weights, count)
+                self._metric_sums += self._accumulate(rows[part], chosen[part], normalized[part], part_weights, count)
             nn.utils.clip_grad_norm_(self._parameters, config.max_grad_norm)
             self.optimizer.step()
-        return metrics
 
     def _accumulate(
         self, rows: Tensor, advantages: Tensor, normalized: Tensor, weights: Tensor | None, count: int
@@ -229,13 +263,11 @@ class Learner:
         self.rollout.gather_observations(rows, out=gathered)
         return gathered.to(self.device)
 
-    def _read_metrics(self, minibatches: list[Tensor]) -> dict[str, float]:
+    def _read_metrics(self, count: int) -> dict[str, float]:
         """The means over minibatches and the explained variance: the one device synchronisation of `learn`."""
-        if not minibatches:  # less than one minibatch was due
-            return self._metrics
         advantages, values = self.compute_advantages(), self.rollout.values[:, :-1]
         explained = losses.explained_variance(values, advantages + values, self._weights(slice(None))).unsqueeze(0)
-        numbers = torch.cat([torch.stack(minibatches).mean(0), explained]).tolist()
+        numbers = torch.cat([self._metric_sums / count, explained]).tolist()
         return dict(zip((*losses.METRICS, "explained_variance"), numbers, strict=True))
 
     def state_dict(self) -> dict[str, Any]:
@@ -249,6 +281,8 @@ class Learner:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Puts back what `state_dict` returned."""
         self.optimizer.load_state_dict(state["optimizer"])
+        self._fit_optimizer()
+        self.learning_rate = float(self.optimizer.param_groups[0]["lr"])
         self._minibatches_due = state["minibatches_due"]
         self._metrics = dict(state["metrics"])
 

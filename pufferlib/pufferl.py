@@ -25,11 +25,13 @@ import torch
 from torch import nn
 
 from pufferlib import checkpoint
+from pufferlib.actor import Actor
 from pufferlib.collector import Collector
 from pufferlib.config import TrainConfig, load_config
 from pufferlib.dashboard import Dashboard
 from pufferlib.errors import APIUsageError, CheckpointError, ConfigError
 from pufferlib.extensions import compute_puff_advantage
+from pufferlib.graph_actor import GraphActor
 from pufferlib.learner import Learner
 from pufferlib.loaders import load_env, load_policy, resolve_device
 from pufferlib.loggers import JsonLogger, Logger, NoLogger, make_run_id
@@ -80,15 +82,19 @@ class PuffeRL:
         self.run_folder = Path(self.config.data_dir) / f"{self.env_name}_{self.logger.run_id or make_run_id()}"
         if self.device.type == "cuda":
             torch.backends.cudnn.deterministic = self.config.torch_deterministic
+            torch.set_float32_matmul_precision("high")  # TF32: ten bits of fraction, several times the speed
 
         generator = torch.Generator(self.device).manual_seed(self.config.seed)
         self._generator = generator
         self._learning_rate = self.config.learning_rate
         self.profile = Profile()
         self.rollout = self._allocate_rollout()
-        autocast, reward_clip = self._autocast, self.config.reward_clip
-        self._collector = Collector(vecenv, policy, self.rollout, generator, autocast, reward_clip, self.profile)
-        self._learner = Learner(policy, self.rollout, self.config, self.device, generator, autocast, self.profile)
+        actor_class = GraphActor if self._is_captured else Actor
+        actor = actor_class(policy, self.rollout, vecenv.num_agents, generator, self._autocast)
+        self._collector = Collector(vecenv, actor, self.config.reward_clip, self.profile)
+        self._learner = Learner(
+            policy, self.rollout, self.config, self.device, generator, self._autocast, self.profile, self._is_captured
+        )
         self._collector.reset(None)  # with the seed that the vector was made with
 
         self.global_step = 0
@@ -162,6 +168,11 @@ class PuffeRL:
         if self.epoch % self.config.checkpoint_interval == 0:
             self.save_checkpoint()
         return dict(self._losses)
+
+    @property
+    def _is_captured(self) -> bool:
+        """Whether steps and minibatches are replayed as CUDA graphs."""
+        return self.device.type == "cuda" and self.config.cuda_graphs and not self.config.compile
 
     def _autocast(self) -> AbstractContextManager:
         return torch.autocast(self.device.type, torch.bfloat16, enabled=self.config.precision == "bfloat16")
@@ -340,6 +351,7 @@ class PuffeRL:
         if self._dashboard is not None:
             self._dashboard.close()
         self._learner.shards.close()
+        self._collector.actor.close()
         self.vecenv.close()
 
     def _require_open(self) -> None:

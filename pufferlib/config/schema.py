@@ -95,6 +95,11 @@ class TrainConfig(Section):
         "max-autotune-no-cudagraphs", "The mode of torch.compile."
     )
     compile_fullgraph: bool = setting(True, "Compile without graph breaks, or fail.")
+    cuda_graphs: bool = setting(
+        True,
+        "Replay rollout steps and minibatches as CUDA graphs, on CUDA and without compile; minibatches not with sgd or "
+        "cpu_offload.",
+    )
 
     total_timesteps: int = setting(10_000_000, "Agent steps to train for, at least one batch.", "[1, inf)")
     num_iterations: int | None = setting(

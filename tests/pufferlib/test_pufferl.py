@@ -347,7 +347,7 @@ def test_ratios_and_values_are_refreshed_where_trained_and_start_over_with_the_n
     trainer.evaluate()
     assert (rollout.ratios == 1).all()
     # The policy has moved since: a second minibatch on the same rollout must see that.
-    trainer._learner.train_minibatch(0.0), trainer._learner.train_minibatch(0.0)
+    trainer._learner.train_minibatch(), trainer._learner.train_minibatch()
     touched = torch.cat(rows[-2:]).unique()
     changed = (rollout.ratios[:, :-1] != 1).any(1)
     assert changed.any() and set(changed.nonzero().flatten().tolist()) <= set(touched.tolist())
@@ -681,7 +681,8 @@ def test_all_memory_of_breakouts_batch_is_within_a_fifth_of_the_shapes_of_its_ro
     vecenv = pufferl.load_env("puffer_breakout", args)
     trainer = pufferl.PuffeRL(args["train"], vecenv, pufferl.load_policy(args, vecenv, "puffer_breakout"))
     trainer.evaluate()
-    held = storage_bytes(trainer.rollout, trainer._collector, trainer._learner, trainer._learner._inputs)
+    owners = trainer._collector, trainer._collector.actor, trainer._learner, trainer._learner._inputs
+    held = storage_bytes(trainer.rollout, *owners)
     trainer.close()
     assert held < 1.2 * storage_bytes(trainer.rollout)
 
