@@ -52,8 +52,10 @@ def machine() -> str:
 
 
 def commit() -> str:
-    """The commit that is checked out."""
+    """The commit that is checked out; `unknown` in a copy without its history."""
     folder = Path(__file__).parent
+    if not (folder.parent / ".git").exists():
+        return "unknown"
     revision = subprocess.check_output(["git", "rev-parse", "--short=12", "HEAD"], cwd=folder, text=True).strip()
     changed = subprocess.check_output(["git", "status", "--porcelain", "--untracked-files=no"], cwd=folder, text=True)
     return revision + ("+" if changed.strip() else "")
@@ -87,11 +89,17 @@ def append(name: str, rows: list[Row]) -> Path:
     return path
 
 
-def keep(name: str, results: list[tuple[str, float, str]], command: str, calibration_before: float) -> None:
-    """Appends a row for every case, value and unit that the command gave just now."""
+def keep(
+    name: str,
+    results: list[tuple[str, float, str]],
+    command: str,
+    calibration_before: float,
+    accelerator: str = "",
+) -> None:
+    """Appends a row for every case, value and unit that the command gave just now, with the accelerator it used."""
     where = (
         time.strftime("%Y-%m-%d %H:%M", time.gmtime()),
-        machine(),
+        ", ".join(filter(None, (machine(), accelerator))),
         commit(),
         round((calibration_before + calibration()) / 2, 2),
     )

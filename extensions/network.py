@@ -100,6 +100,23 @@ class Minibatch:
     weights: Tensor | None
 
 
+@dataclass(frozen=True)
+class Learned:
+    """What a minibatch gives.
+
+    Attributes:
+        gradients: of `Network.parameters`.
+        metrics: `(7,)`, in the order of losses.METRICS.
+        ratios: `(count, T)`, probability of the actions now over probability then.
+        values: `(count, T)`, of the observations now.
+    """
+
+    gradients: list[Tensor]
+    metrics: Tensor
+    ratios: Tensor
+    values: Tensor
+
+
 class _Network(ctypes.Structure):
     _fields_ = [
         *((name, _INT64) for name in ("inputs", "padded_inputs", "width", "encoder_layers", "activation")),
@@ -261,7 +278,7 @@ class Network:
         vf_clip_coef: float,
         vf_coef: float,
         ent_coef: float,
-    ) -> tuple[list[Tensor], Tensor, Tensor, Tensor]:
+    ) -> Learned:
         """The gradients of losses.ppo_loss over a minibatch, with the parameters as they are now.
 
         Args:
@@ -271,10 +288,6 @@ class Network:
             vf_clip_coef: how far a value may leave the old one.
             vf_coef: weight of the value loss.
             ent_coef: weight of the entropy bonus.
-
-        Returns:
-            The gradients of `parameters`; the metrics in the order of losses.METRICS; the new ratios and values,
-            `(count, T)`.
 
         Raises:
             APIUsageError: if a tensor differs from what Minibatch says.
@@ -302,8 +315,7 @@ class Network:
             *(_address(self._gradients), self._gradient_size, scratch, slots, scratch_size),
         )
         self._library.puffer_network_learn(ctypes.addressof(call), cpu_library.parallel_for())
-        gradients = self._split(self._gradients.sum(0))
-        return gradients, metrics.sum(0).float(), ratios, values
+        return Learned(self._split(self._gradients.sum(0)), metrics.sum(0).float(), ratios, values)
 
     def _split(self, gradients: Tensor) -> list[Tensor]:
         """The gradients of the weights, then of the biases, as views; each begins on a register's boundary."""

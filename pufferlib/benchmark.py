@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from pufferlib import ocean
-from pufferlib.config import env_settings
+from pufferlib.config import env_settings, resolve_env_count
 from pufferlib.environment import PufferEnv
 from pufferlib.listing import plain_table
 
@@ -56,7 +56,9 @@ def _sizes(env_name: str, arguments: dict[str, Any]) -> list[dict[str, int]]:
     setting = env_settings(env_name).get("num_envs")
     if setting is None:
         return [{}]
-    return [{"num_envs": count} for count in sorted({arguments.get("num_envs", setting.default), MANY})]
+    agents = getattr(ocean.env_class(env_name), "agents_per_env", 1)
+    count = resolve_env_count(arguments.get("num_envs", setting.default), "cpu", 1, agents)
+    return [{"num_envs": count} for count in sorted({count, MANY})]
 
 
 def measure(env: PufferEnv, seed: int, seconds: float) -> Measurement:

@@ -9,35 +9,31 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pufferlib.actors import NetworkActor, TorchActor
+from pufferlib.actor import Actor, Rows
 from pufferlib.errors import APIUsageError
 from pufferlib.profile import Profile
-from pufferlib.rollout import Rollout
 from pufferlib.statistics import EpisodeStatistics
-
-Rows = slice | np.ndarray
 
 CARRIED = ("rewards", "terminals", "truncations", "masks")
 """What the last column of a rollout hands to the first one of the next, beside the observations."""
 
 
 class Collector:
-    """Keeps the environments, the recurrent state of every agent and the last observations between rollouts.
+    """Steps the environments with what an actor chooses, and keeps what they give beside observations.
 
     At the end of a rollout every batch of the vector has been received and none sent, so nothing runs while the policy
     learns and a checkpoint catches the environments between two steps. The observations of column T are acted on again,
     by the new policy, as column 0 of the next rollout.
     """
 
-    def __init__(
-        self,
-        vecenv: Any,
-        actor: TorchActor | NetworkActor,
-        rollout: Rollout,
-        reward_clip: float,
-        profile: Profile,
-    ):
+    def __init__(self, vecenv: Any, actor: Actor, reward_clip: float, profile: Profile):
         """Allocates; `reset` comes next.
+
+        Args:
+            vecenv: a vector from `pufferlib.vector.make`.
+            actor: acts for the agents of `vecenv` and fills its rollout.
+            reward_clip: the limit of rewards, 0 for none.
+            profile: where the time of each phase is added up.
 
         Raises:
             APIUsageError: if the vector mixes environments of different progress in one batch.
@@ -48,15 +44,12 @@ class Collector:
                 "set [vec] zero_copy to True, or batch_size to num_envs"
             )
         self.vecenv = vecenv
-        self.rollout = rollout
+        self.actor = actor
+        self.rollout = actor.rollout
         self.statistics = EpisodeStatistics()
-        self.states = {name: torch.zeros_like(state[: vecenv.num_agents]) for name, state in rollout.states.items()}
-        self.last_observations = torch.zeros_like(rollout.by_column[0, : vecenv.num_agents])  # those of column T
-        self._actor = actor
-        self._device = rollout.values.device
         self._reward_clip = reward_clip
         self._profile = profile
-        self._host = {name: host_memory(getattr(rollout, name)) for name in CARRIED}
+        self._host = {name: host_memory(getattr(self.rollout, name)) for name in CARRIED}
         self._arrays = {name: memory.numpy() for name, memory in self._host.items()}  # views: cheaper to write into
         self._held: deque[Rows] = deque()  # batches that were received and not sent, oldest first
         self._slices: dict[int, tuple[np.ndarray, Rows]] = {}  # agent_ids seen, by their id(), and what they are
@@ -73,12 +66,10 @@ class Collector:
         self.vecenv.async_reset(seed)
         self._receive_all()
 
-    @torch.no_grad()
     def collect(self) -> int:
         """Fills the rollout; returns the number of agent steps that count (absent agents do not)."""
         agents, segments = self.vecenv.num_agents, self.rollout.segments
         self.rollout.ratios.fill_(1.0)
-        self._actor.refresh()
         source = slice(segments - agents, segments)  # where the previous rollout ended
         for offset in range(0, segments, agents):
             self._offset = offset
@@ -86,6 +77,7 @@ class Collector:
             self._carry_over(source, group)
             self._collect_group()
             source = group
+        self.actor.finish()
         self._hand_over()
         return int(np.count_nonzero(self._arrays["masks"][:, :-1]))
 
@@ -96,23 +88,20 @@ class Collector:
         for name, memory in self._host.items():
             target = getattr(self.rollout, name)
             if target is not memory:
-                target.copy_(memory, non_blocking=True)
+                target.copy_(memory)
 
     def _carry_over(self, source: slice, group: slice) -> None:
         """Makes the last column of the segments `source` the first one of `group`."""
         for array in self._arrays.values():
             array[group, 0] = array[source, -1]
-        self.rollout.by_column[0, group] = self.last_observations
-        for name, state in self.states.items():
-            self.rollout.states[name][group] = state
+        self.actor.begin(group.start)
 
     def _collect_group(self) -> None:
         horizon = self.rollout.horizon
         self._columns[:] = 0
         running = len(self._held)
         for _ in range(running):
-            rows = self._held.popleft()
-            self._act(rows)
+            self._act(self._held.popleft())
         while running:
             rows = self._receive()
             if self._columns[rows][0] < horizon:
@@ -128,9 +117,10 @@ class Collector:
         self._columns[:] = self.rollout.horizon - 1
         for _ in range(self.vecenv.num_agents // self.vecenv.agents_per_batch):
             self._held.append(self._receive())
+        self.actor.finish()
 
     def _receive(self) -> Rows:
-        """Waits for a batch, stores what it brings in its next column and clears the state of episodes that ended."""
+        """Waits for a batch and stores what it brings in its next column."""
         with self._profile.phase("environment"):
             observations, rewards, terminals, truncations, infos, agent_ids, masks = self.vecenv.recv()
         with self._profile.phase("store"):
@@ -138,60 +128,24 @@ class Collector:
             segments = self._segments(rows)
             self._columns[rows] += 1
             column = int(self._columns[rows][0])
-            received = torch.from_numpy(observations)
-            if column < self.rollout.horizon:
-                self.rollout.by_column[column, segments] = received
-            else:
-                self.last_observations[rows] = received
             for name, array in zip(CARRIED, (rewards, terminals, truncations, masks), strict=True):
                 self._arrays[name][segments, column] = array
-            if self.states:
-                self._clear_states(rows, terminals | truncations)
+            self.actor.see(rows, column, observations, terminals | truncations)
             if infos:
                 self.statistics.add(infos)
             return rows
 
-    def _clear_states(self, rows: Rows, ended: np.ndarray) -> None:
-        """Zeroes the recurrent state of the agents of a batch whose episode ended."""
-        if ended.any():
-            agents = torch.from_numpy(self._agents[rows][ended]).to(self._device)
-            for state in self.states.values():
-                state.index_fill_(0, agents, 0)
-
-    def _observations(self, rows: Rows) -> Tensor:
-        """What a batch saw last, on the policy's device; a view where it can be."""
-        column = int(self._columns[rows][0])
-        if column < self.rollout.horizon:
-            return self.rollout.by_column[column, self._segments(rows)].to(self._device)
-        return self.last_observations[rows].to(self._device)
-
     def _act(self, rows: Rows) -> None:
         """Chooses actions for the current column of a batch and sends them."""
-        column = int(self._columns[rows][0])
-        segments = self._segments(rows)
-        targets = self.rollout.actions, self.rollout.logprobs, self.rollout.values
-        actions, logprobs, values = results = [target[segments, column] for target in targets]
         with self._profile.phase("forward"):
-            held = {name: value[rows] for name, value in self.states.items()}
-            state = dict(held)
-            self._actor.act(self._observations(rows), state, actions, logprobs, values)
-            is_view = isinstance(rows, slice)
-            for name, value in state.items():
-                if value is not held[name] or not is_view:  # else it was updated in place
-                    self.states[name][rows] = value
-            if not is_view:
-                for target, result in zip(targets, results, strict=True):
-                    target[segments, column] = result
+            actions = self.actor.act(rows, int(self._columns[rows][0]))
         with self._profile.phase("environment"):
-            self.vecenv.send(actions.cpu().numpy(), self._agents[rows])
+            self.vecenv.send(actions, self._agents[rows])
 
     def _bootstrap(self, rows: Rows) -> None:
-        """Values the observation after the last action; the state stays as it was before that observation."""
+        """Values the observations after the last action of a batch."""
         with self._profile.phase("forward"):
-            state = {name: value[rows].clone() for name, value in self.states.items()}
-            values = torch.empty(len(self._agents[rows]), device=self._device)
-            self._actor.value(self._observations(rows), state, values)
-            self.rollout.values[self._segments(rows), -1] = values
+            self.actor.bootstrap(rows)
 
     def _segments(self, rows: Rows) -> Rows:
         """The segments of agents in the current group."""
@@ -220,8 +174,7 @@ class Collector:
             "order": environments["order"],
             "held": [self._agents[rows].tolist() for rows in self._held],
             "columns": {name: memory[last, -1].clone() for name, memory in self._host.items()},
-            "last_observations": self.last_observations.clone(),
-            "states": {name: state.clone() for name, state in self.states.items()},
+            "actor": self.actor.state_dict(),
             "statistics": self.statistics.state_dict(),
         }
 
@@ -234,9 +187,7 @@ class Collector:
         last = slice(self.rollout.segments - self.vecenv.num_agents, None)
         for name, column in state["columns"].items():
             self._host[name][last, -1] = column
-        self.last_observations.copy_(state["last_observations"])
-        for name, value in state["states"].items():
-            self.states[name].copy_(value)
+        self.actor.load_state_dict(state["actor"])
         self.statistics.load_state_dict(state["statistics"])
 
 

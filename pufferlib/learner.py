@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from pufferlib import losses
-from pufferlib.config import ResolvedTrainConfig
-from pufferlib.extensions import Minibatch, Network, compute_puff_advantage
-from pufferlib.optimizers import make_optimizer, set_learning_rate
+from pufferlib.cuda_graphs import Capture, CapturedCall
+from pufferlib.extensions import compute_puff_advantage
+from pufferlib.gradients import Drawn, NetworkGradients, TorchGradients
+from pufferlib.optimizers import fit_to_graphs, make_optimizer, set_learning_rate
 from pufferlib.profile import Profile
 from pufferlib.rollout import Rollout
-from pufferlib.sampling import sample_logits
-from pufferlib.shards import Shards
 
 
 class Learner:
@@ -28,53 +25,59 @@ class Learner:
 
     Attributes:
         optimizer: steps the policy's parameters.
+        learning_rate: that of the last step.
         shards: on a CPU, the threads that share the segments of a minibatch.
     """
 
     def __init__(
         self,
-        policy: nn.Module,
-        rollout: Rollout,
-        config: ResolvedTrainConfig,
+        gradients: TorchGradients | NetworkGradients,
         device: torch.device,
         generator: torch.Generator,
-        autocast: Callable[[], AbstractContextManager],
         profile: Profile,
-        network: Network | None = None,
+        is_captured: bool = False,
+        capture: Capture | None = None,
     ):
-        """Makes the optimizer; `generator` draws the minibatches, `network` is the policy if that is one kernel."""
-        self.rollout = rollout
-        self.config = config
+        """Makes the optimizer.
+
+        Args:
+            gradients: differentiates the policy; has the rollout and the settings.
+            device: the policy's.
+            generator: draws the minibatches.
+            profile: where the time of each phase is added up.
+            is_captured: whether minibatches are replayed as CUDA graphs, where the settings let them.
+            capture: as for CapturedCall.
+        """
+        self.rollout = rollout = gradients.rollout
+        self.config = config = gradients.config
         self.device = device
+        self.shards = gradients.shards
+        self._gradients = gradients
         self._generator = generator
-        self._autocast = autocast
         self._profile = profile
-        self._is_recurrent = hasattr(policy, "initial_state")
-        self._parameters = [parameter for parameter in policy.parameters() if parameter.requires_grad]
-        self._forward = policy
-        if config.compile:
-            self._forward = torch.compile(policy, mode=config.compile_mode, fullgraph=config.compile_fullgraph)
-        self._network = network
-        is_sharded = device.type == "cpu" and not config.compile and network is None
-        self.shards = Shards(torch.get_num_threads() if is_sharded else 1)
         self.optimizer = make_optimizer(
             config.optimizer,
-            self._parameters,
+            gradients.parameters,
             config.learning_rate,
             (config.adam_beta1, config.adam_beta2),
             config.adam_eps,
             config.weight_decay,
         )
+        self._is_captured = is_captured and config.optimizer != "sgd" and not config.cpu_offload
+        self._capture = capture
+        self._fit_optimizer()
+        self.learning_rate = config.learning_rate
+        self._metric_sums = torch.zeros(len(losses.METRICS), device=device)
+        self._beta = torch.zeros((), device=device)  # of the importance weights: (S p)^-beta
         self._inputs = AdvantageInputs(rollout)
-        self._scratch = threading.local()  # of each shard's thread: the observations of its share of a minibatch
         self._minibatches_due = 0.0
         self._is_full = True  # no agent was absent from the rollout
         self._metrics: dict[str, float] = {}
 
-    @property
-    def learning_rate(self) -> float:
-        """That of the last step."""
-        return self.optimizer.param_groups[0]["lr"]
+    def _fit_optimizer(self) -> None:
+        """Readies the optimizer for capture, or for none; captures begin anew."""
+        fit_to_graphs(self.optimizer, self.device if self._is_captured else None)
+        self._graphs: dict[bool, CapturedCall] = {}  # by whether every agent was there
 
     def prepare(self) -> None:
         """Takes from a new rollout what does not change while it is trained on."""
@@ -93,98 +96,50 @@ class Learner:
             The means of losses.METRICS over the minibatches and `explained_variance`; those of the last call when less
             than one minibatch was due.
         """
+        self.learning_rate = learning_rate
         set_learning_rate(self.optimizer, learning_rate)
+        config = self.config
+        self._beta.fill_(config.prio_beta0 + (1.0 - config.prio_beta0) * config.prio_alpha * progress)
+        self._metric_sums.zero_()
         self._is_full = is_full
-        self._minibatches_due += self.config.minibatches_per_epoch
-        minibatches = []
+        self._minibatches_due += config.minibatches_per_epoch
+        count = 0
         with self.shards.limit_caller():
             while self._minibatches_due >= 1.0 - 1e-6:  # sums of fractions are rounded
                 self._minibatches_due -= 1.0
-                minibatches.append(self.train_minibatch(progress))
-        self._metrics = self._read_metrics(minibatches)
+                self._next_minibatch()()
+                count += 1
+            if count:  # else less than one minibatch was due
+                self._metrics = self._read_metrics(count)
         return dict(self._metrics)
 
-    def train_minibatch(self, progress: float) -> Tensor:
-        """One optimizer step; returns the metrics on the device, in the order of losses.METRICS."""
+    def _next_minibatch(self) -> Callable[[], None]:
+        """`train_minibatch`, as a graph where it is captured."""
+        if not self._is_captured:
+            return self.train_minibatch
+        if self._is_full not in self._graphs:
+            stream = torch.cuda.Stream(self.device) if self.device.type == "cuda" else None
+            self._graphs[self._is_full] = CapturedCall(self.train_minibatch, self._generator, stream, self._capture)
+        return self._graphs[self._is_full]
+
+    def train_minibatch(self) -> None:
+        """One optimizer step; adds its metrics to their sums on the device. It reads and writes tensors alone."""
         rollout, config = self.rollout, self.config
         with self._profile.phase("advantage"):
             advantages = self.compute_advantages()
             probabilities = losses.segment_probabilities(self._present(advantages), config.prio_alpha)
             count = config.minibatch_segments
-            rows = torch.multinomial(probabilities, count, generator=self._generator)
-            beta = config.prio_beta0 + (1.0 - config.prio_beta0) * config.prio_alpha * progress
-            importance = (rollout.segments * probabilities[rows]).pow(-beta).unsqueeze(1)
+            rows = losses.draw_segments(probabilities, count, self._generator)
+            importance = (rollout.segments * probabilities[rows]).pow(-self._beta).unsqueeze(1)
             weights = self._weights(rows)
             chosen = advantages[rows]
             normalized = importance * losses.normalize(chosen, weights)
+            drawn = Drawn(rows, chosen, normalized, weights, self._inputs.resets)
         with self._profile.phase("learn"):
             self.optimizer.zero_grad()
-            metrics = self._differentiate(rows, chosen, normalized, weights)
-            nn.utils.clip_grad_norm_(self._parameters, config.max_grad_norm)
+            self._metric_sums += self._gradients.differentiate(drawn)
+            nn.utils.clip_grad_norm_(self._gradients.parameters, config.max_grad_norm)
             self.optimizer.step()
-        return metrics
-
-    def _differentiate(self, rows: Tensor, advantages: Tensor, normalized: Tensor, weights: Tensor | None) -> Tensor:
-        """Leaves the gradients of a minibatch in the parameters; returns its metrics."""
-        if self._network is not None:
-            return self._differentiate_network(self._network, rows, advantages, normalized, weights)
-        config, count = self.config, len(rows)
-        metrics = torch.zeros(len(losses.METRICS), device=self.device)
-        for begin in range(0, count, config.max_minibatch_size // config.bptt_horizon):
-            part = slice(begin, begin + config.max_minibatch_size // config.bptt_horizon)
-            part_weights = None if weights is None else weights[part]
-            metrics += self._accumulate(rows[part], advantages[part], normalized[part], part_weights, count)
-        return metrics
-
-    def _differentiate_network(
-        self, network: Network, rows: Tensor, advantages: Tensor, normalized: Tensor, weights: Tensor | None
-    ) -> Tensor:
-        """As `_differentiate`, by one kernel."""
-        rollout, config = self.rollout, self.config
-        old_values = rollout.values[rows, :-1]
-        minibatch = Minibatch(
-            segments=rows,
-            actions=rollout.actions.index_select(0, rows),
-            resets=self._inputs.resets.index_select(0, rows),
-            states=[state.index_select(0, rows) for state in rollout.states.values()],
-            old_logprobs=rollout.logprobs.index_select(0, rows),
-            old_values=old_values,
-            advantages=normalized,
-            returns=advantages + old_values,
-            weights=weights,
-        )
-        gradients, metrics, ratios, values = network.learn(
-            rollout.observations,
-            minibatch,
-            clip_coef=config.clip_coef,
-            vf_clip_coef=config.vf_clip_coef,
-            vf_coef=config.vf_coef,
-            ent_coef=config.ent_coef,
-        )
-        for parameter, gradient in zip(network.parameters, gradients, strict=True):
-            parameter.grad = gradient
-        rollout.ratios[rows, :-1] = ratios
-        rollout.values[rows, :-1] = values
-        return metrics
-
-    def _accumulate(
-        self, rows: Tensor, advantages: Tensor, normalized: Tensor, weights: Tensor | None, count: int
-    ) -> Tensor:
-        """Adds the gradients of some of a minibatch's `count` segments; returns their share of the metrics."""
-
-        def differentiate(share: slice) -> tuple[Tensor, tuple[Tensor | None, ...]]:
-            share_weights = None if weights is None else weights[share]
-            loss = self._loss(rows[share], advantages[share], normalized[share], share_weights)
-            fraction = len(rows[share]) / count
-            gradients = torch.autograd.grad(loss.total * fraction, self._parameters, allow_unused=True)
-            return loss.metrics * fraction, gradients
-
-        metrics, gradients = zip(*self.shards.run(differentiate, len(rows)), strict=True)
-        for parameter, *shares in zip(self._parameters, *gradients, strict=True):
-            for gradient in shares:  # in the order of the shards, so that the sum is always the same
-                if gradient is not None:
-                    parameter.grad = gradient if parameter.grad is None else parameter.grad + gradient
-        return sum(metrics)
 
     def compute_advantages(self) -> Tensor:
         """Advantages `(segments, horizon)` from the values and ratios as they are now; a view of a reused tensor."""
@@ -216,67 +171,11 @@ class Learner:
         present = self.rollout.masks[rows, :-1].float()
         return present / present.mean().clamp(min=1e-8)
 
-    def _loss(self, rows: Tensor, advantages: Tensor, normalized: Tensor, weights: Tensor | None) -> losses.PPOLoss:
-        """The loss on some segments; writes their new ratios and values into the rollout."""
-        rollout, config = self.rollout, self.config
-        shape = (len(rows), config.bptt_horizon)
-        old_values = rollout.values[rows, :-1]
-        logits, values, actions = self.forward_segments(rows)
-        _, logprobs, entropy = sample_logits(logits, action=actions)
-        values = values.float().view(shape)
-        loss = losses.ppo_loss(
-            logprobs.view(shape),
-            values,
-            entropy.view(shape),
-            rollout.logprobs[rows],
-            old_values,
-            normalized,
-            advantages + old_values,
-            weights,
-            clip_coef=config.clip_coef,
-            vf_clip_coef=config.vf_clip_coef,
-            vf_coef=config.vf_coef,
-            ent_coef=config.ent_coef,
-        )
-        rollout.ratios[rows, :-1] = loss.ratio
-        rollout.values[rows, :-1] = values.detach()
-        return loss
-
-    def forward_segments(self, rows: Tensor) -> tuple[Any, Tensor, Tensor]:
-        """Logits, values and the actions taken, with leading dimensions that fit each other."""
-        rollout = self.rollout
-        observations = self._gather_observations(rows)
-        actions = rollout.actions.index_select(0, rows)
-        if not self._is_recurrent:
-            observations, actions = observations.flatten(0, 1), actions.flatten(0, 1)
-            with self._autocast():
-                return *self._forward(observations, {}), actions
-        state = {name: value.index_select(0, rows) for name, value in rollout.states.items()}
-        state["resets"] = self._inputs.resets.index_select(0, rows)
-        with self._autocast():
-            return *self._forward(observations, state), actions
-
-    def _gather_observations(self, rows: Tensor) -> Tensor:
-        """`(rows, horizon, *observation_shape)` on the policy's device, valid until the thread's next call.
-
-        Memory is reused: a fresh tensor of many megabytes costs a page fault for every 4 KB of it.
-        """
-        stored = self.rollout.observations
-        scratch = getattr(self._scratch, "observations", None)
-        if scratch is None or len(scratch) < len(rows):
-            scratch = torch.empty(len(rows), *stored.shape[1:], dtype=stored.dtype, device=stored.device)
-            self._scratch.observations = scratch
-        gathered = scratch[: len(rows)]
-        self.rollout.gather_observations(rows, out=gathered)
-        return gathered.to(self.device)
-
-    def _read_metrics(self, minibatches: list[Tensor]) -> dict[str, float]:
+    def _read_metrics(self, count: int) -> dict[str, float]:
         """The means over minibatches and the explained variance: the one device synchronisation of `learn`."""
-        if not minibatches:  # less than one minibatch was due
-            return self._metrics
         advantages, values = self.compute_advantages(), self.rollout.values[:, :-1]
         explained = losses.explained_variance(values, advantages + values, self._weights(slice(None))).unsqueeze(0)
-        numbers = torch.cat([torch.stack(minibatches).mean(0), explained]).tolist()
+        numbers = torch.cat([self._metric_sums / count, explained]).tolist()
         return dict(zip((*losses.METRICS, "explained_variance"), numbers, strict=True))
 
     def state_dict(self) -> dict[str, Any]:
@@ -290,6 +189,8 @@ class Learner:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Puts back what `state_dict` returned."""
         self.optimizer.load_state_dict(state["optimizer"])
+        self._fit_optimizer()
+        self.learning_rate = float(self.optimizer.param_groups[0]["lr"])
         self._minibatches_due = state["minibatches_due"]
         self._metrics = dict(state["metrics"])
 

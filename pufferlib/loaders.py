@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from pufferlib import checkpoint, ocean, vector
-from pufferlib.config import TrainConfig, VecConfig, check_arguments, policy_classes
+from pufferlib.config import TrainConfig, VecConfig, check_arguments, check_env, policy_classes, resolve_env_count
 from pufferlib.errors import ConfigError
 
 
@@ -38,9 +38,15 @@ def resolve_device(name: str) -> torch.device:
 def load_env(env_name: str, args: dict[str, Any]) -> Any:
     """Makes the vector of environments that the `[vec]` and `[env]` settings describe."""
     train = TrainConfig.from_dict(args["train"])
-    keywords = VecConfig.from_dict(args["vec"]).keywords(resolve_device(train.device).type, train.seed)
-    env_class = ocean.env_class(env_name)
-    return vector.make(env_class, env_kwargs=check_arguments("env", args["env"], env_class), **keywords)
+    device_type = resolve_device(train.device).type
+    keywords = VecConfig.from_dict(args["vec"]).keywords(device_type, train.seed)
+    env_class, env_kwargs = ocean.env_class(env_name), check_env(env_name, args["env"])
+    if "num_envs" in env_kwargs:
+        agents_per_env = getattr(env_class, "agents_per_env", 1)
+        env_kwargs["num_envs"] = resolve_env_count(
+            env_kwargs["num_envs"], device_type, keywords["num_envs"], agents_per_env
+        )
+    return vector.make(env_class, env_kwargs=env_kwargs, **keywords)
 
 
 def load_policy(args: dict[str, Any], vecenv: Any, env_name: str) -> nn.Module:

@@ -56,6 +56,24 @@ def segment_probabilities(advantages: Tensor, alpha: float) -> Tensor:
     return probabilities / probabilities.sum()
 
 
+def draw_segments(probabilities: Tensor, count: int, generator: torch.Generator) -> Tensor:
+    """Draws distinct segments: one after another by their probabilities among those that are left.
+
+    A race of exponential clocks at those rates, the first to ring win (Efraimidis and Spirakis 2006, "Weighted random
+    sampling with a reservoir"); torch.multinomial gives the same distribution and waits for a GPU to check its input.
+
+    Args:
+        probabilities: `(segments,)`, positive.
+        count: at most the number of segments.
+        generator: the random stream.
+
+    Returns:
+        `(count,)` int64 in no particular order.
+    """
+    times = torch.empty_like(probabilities).exponential_(generator=generator) / probabilities
+    return times.topk(count, largest=False, sorted=False).indices
+
+
 def ppo_loss(
     logprobs: Tensor,
     values: Tensor,

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.optim import SGD, AdamW, Optimizer
 from typing_extensions import override
 
@@ -69,7 +69,9 @@ class Muon(Optimizer):
         for parameters in shapes.values():
             self._step_batch(parameters, group["lr"], group["momentum"], group["weight_decay"])
 
-    def _step_batch(self, parameters: list[nn.Parameter], lr: float, momentum: float, weight_decay: float) -> None:
+    def _step_batch(
+        self, parameters: list[nn.Parameter], lr: float | Tensor, momentum: float, weight_decay: float
+    ) -> None:
         """Steps parameters of one shape."""
         rows, columns = parameters[0].shape
         gradients = torch.stack([parameter.grad for parameter in parameters])
@@ -78,7 +80,11 @@ class Muon(Optimizer):
         updates = orthogonalize(gradients.lerp(torch.stack(buffers), momentum))
         if weight_decay:
             torch._foreach_mul_(parameters, 1.0 - lr * weight_decay)
-        torch._foreach_add_(parameters, list(updates.unbind()), alpha=-lr * max(1.0, rows / columns) ** 0.5)
+        scale = max(1.0, rows / columns) ** 0.5
+        if isinstance(lr, Tensor):
+            torch._foreach_sub_(parameters, list((updates * (lr * scale)).unbind()))
+        else:
+            torch._foreach_add_(parameters, list(updates.unbind()), alpha=-lr * scale)
 
     @override
     def zero_grad(self, set_to_none: bool = True) -> None:
@@ -116,7 +122,33 @@ def make_optimizer(
     return SGD(parameters, lr=learning_rate, momentum=betas[0], weight_decay=weight_decay)
 
 
-def set_learning_rate(optimizer: Optimizer, learning_rate: float) -> None:
-    """Sets the learning rate of every parameter group."""
+def set_learning_rate(optimizer: Optimizer, learning_rate: float | Tensor) -> None:
+    """Sets the learning rate of every parameter group; in place where it is a tensor."""
     for group in optimizer.param_groups:
-        group["lr"] = learning_rate
+        if isinstance(group["lr"], Tensor):
+            group["lr"].fill_(learning_rate)
+        else:
+            group["lr"] = learning_rate
+
+
+def fit_to_graphs(optimizer: Optimizer, device: torch.device | None) -> None:
+    """Lets the steps of `muon` or `adam` be captured as a CUDA graph, or undoes it.
+
+    What differs between steps moves to the device: the learning rate becomes a tensor, and Adam counts its steps there.
+    Loading a state replaces both, so this comes after it.
+
+    Args:
+        optimizer: from `make_optimizer`.
+        device: of the parameters, None to have plain numbers again.
+    """
+    for group in optimizer.param_groups:
+        rate = float(group["lr"])
+        group["lr"] = rate if device is None else torch.tensor(rate, device=device)
+        if "capturable" in group:
+            group["capturable"] = device is not None and device.type == "cuda"
+    if device is not None:
+        for state in optimizer.state.values():
+            if "step" in state:
+                state["step"] = state["step"].to(device)
+    if isinstance(optimizer, Muon) and optimizer._adamw is not None:
+        fit_to_graphs(optimizer._adamw, device)

@@ -47,6 +47,7 @@ class Rollout:
     ) -> Rollout:
         """Makes zeroed storage; `states` has one row per segment and shows shapes and dtypes."""
         columns = horizon + 1
+        is_pinned = device.type == "cuda" and observation_device.type == "cpu"  # so that the GPU copies by itself
 
         def floats(width: int) -> Tensor:
             return torch.zeros(segments, width, device=device)
@@ -58,6 +59,7 @@ class Rollout:
                 *observation_space.shape,
                 dtype=getattr(torch, observation_space.dtype.name),
                 device=observation_device,
+                pin_memory=is_pinned,
             ).transpose(0, 1),
             actions=torch.zeros(
                 segments,

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from pufferlib.config.classes import env_settings, policy_classes
+from pufferlib.config.classes import check_env, env_settings, policy_classes
 from pufferlib.config.schema import BaseConfig, SolveConfig, TrainConfig, VecConfig
 from pufferlib.config.settings import Setting, check_arguments, require_known
-from pufferlib.config.sizes import ResolvedTrainConfig, resolve
+from pufferlib.config.sizes import ResolvedTrainConfig, resolve, resolve_env_count
 from pufferlib.config.values import parse_value
 from pufferlib.errors import ConfigError, nearest
 
@@ -25,10 +25,12 @@ __all__ = [
     "VecConfig",
     "check_arguments",
     "check_config",
+    "check_env",
     "env_settings",
     "load_config",
     "policy_classes",
     "resolve",
+    "resolve_env_count",
 ]
 
 DEFAULTS = Path(__file__).with_name("default.ini")
@@ -72,14 +74,12 @@ def check_config(args: Mapping[str, Any]) -> None:
         ConfigError: naming the first setting that is unknown, of the wrong type or out of bounds.
         UnknownEnvironmentError: if there is no such environment.
     """
-    from pufferlib import ocean
-
     base = {name: value for name, value in args.items() if not isinstance(value, Mapping)}
     require_known("base", args, [*BaseConfig.settings(), "vec", *ARGUMENTS, "train", "solve"])
     BaseConfig.from_dict(base)
     VecConfig.from_dict(args["vec"])
     TrainConfig.from_dict(args["train"])
-    check_arguments("env", args["env"], ocean.env_class(args["env_name"]))
+    check_env(args["env_name"], args["env"])
     policy_class, rnn_class = policy_classes(args)
     check_arguments("policy", args["policy"], policy_class)
     if rnn_class is not None:

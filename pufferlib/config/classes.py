@@ -6,14 +6,16 @@ policy is looked up.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import importlib
 import importlib.util
 from collections.abc import Mapping
 from types import MappingProxyType, ModuleType
-from typing import Any
+from typing import Any, Literal
 
-from pufferlib.config.settings import Setting, class_settings
+from pufferlib.config.settings import Setting, class_settings, require_known
+from pufferlib.config.sizes import AUTO_AGENTS, AUTO_AGENTS_CPU
 from pufferlib.errors import ConfigError, nearest
 
 _WRAPPER = "Wrapper"  # the recurrent layer LSTM is the class LSTMWrapper
@@ -21,14 +23,31 @@ _WRAPPER = "Wrapper"  # the recurrent layer LSTM is the class LSTMWrapper
 
 @functools.cache
 def env_settings(env_name: str) -> Mapping[str, Setting]:
-    """The keyword arguments of an environment's class, by name.
+    """The keyword arguments of an environment's class, by name; `num_envs` may be 'auto' too.
 
     Raises:
         UnknownEnvironmentError: if there is no such environment.
     """
     from pufferlib import ocean
 
-    return MappingProxyType(class_settings("env", ocean.env_class(env_name)))
+    found = class_settings("env", ocean.env_class(env_name))
+    if "num_envs" in found:
+        count = found["num_envs"]
+        help_text = f"{count.help} auto is {AUTO_AGENTS_CPU} agents in all on a CPU and {AUTO_AGENTS['cuda']} on CUDA."
+        found["num_envs"] = dataclasses.replace(count, kind=int | Literal["auto"], help=help_text)
+    return MappingProxyType(found)
+
+
+def check_env(env_name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """The keyword arguments of an environment, converted to the types of its settings.
+
+    Raises:
+        ConfigError: if a name is unknown or a value has the wrong type.
+        UnknownEnvironmentError: if there is no such environment.
+    """
+    known = env_settings(env_name)
+    require_known("env", arguments, known)
+    return {name: known[name].check(value) for name, value in arguments.items()}
 
 
 def policy_classes(args: Mapping[str, Any]) -> tuple[type, type | None]:

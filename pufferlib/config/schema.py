@@ -95,6 +95,11 @@ class TrainConfig(Section):
         "max-autotune-no-cudagraphs", "The mode of torch.compile."
     )
     compile_fullgraph: bool = setting(True, "Compile without graph breaks, or fail.")
+    cuda_graphs: bool = setting(
+        True,
+        "Replay rollout steps and minibatches as CUDA graphs, on CUDA and without compile; minibatches not with sgd or "
+        "cpu_offload.",
+    )
 
     fused: bool = setting(
         True, "On a CPU, run small policies by kernels that compute all layers at once; False is torch alone."

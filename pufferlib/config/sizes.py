@@ -7,11 +7,13 @@ from dataclasses import dataclass
 
 from typing_extensions import override
 
-from pufferlib.config.schema import TrainConfig
+from pufferlib.config.schema import Auto, TrainConfig
 from pufferlib.errors import ConfigError
 
 _AUTO_MINIBATCH = {"cuda": 65_536}  # agent steps that keep a device busy
 _AUTO_MINIBATCH_CPU = 16_384  # larger ones fall out of a core's cache
+AUTO_AGENTS = {"cuda": 8_192}  # agents in all that keep a device busy in each step
+AUTO_AGENTS_CPU = 1_024  # enough that Python's share of a step is small; more fall out of the cache
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,20 @@ class ResolvedTrainConfig(TrainConfig):
     def total_epochs(self) -> int:
         """Batches until at least total_timesteps are done."""
         return self.num_iterations or -(-self.total_timesteps // self.batch_size)
+
+
+def resolve_env_count(num_envs: int | Auto, device_type: str, num_buffers: int, agents_per_env: int) -> int:
+    """The C environments in each PufferEnv.
+
+    Args:
+        num_envs: [env] num_envs.
+        device_type: `cpu`, `cuda` or `mps`, the policy's.
+        num_buffers: PufferEnvs, [vec] num_envs.
+        agents_per_env: agents in each C environment.
+    """
+    if num_envs != "auto":
+        return num_envs
+    return max(1, AUTO_AGENTS.get(device_type, AUTO_AGENTS_CPU) // (num_buffers * agents_per_env))
 
 
 def resolve(config: TrainConfig, num_agents: int, device_type: str) -> ResolvedTrainConfig:

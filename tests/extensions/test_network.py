@@ -113,15 +113,15 @@ class Truth:
 
 
 def assert_learns_like_the_truth(layers, observations, minibatch):
-    gradients, metrics, ratios, values = Network(layers).learn(observations, minibatch, **COEFFICIENTS)
+    learned = Network(layers).learn(observations, minibatch, **COEFFICIENTS)
     truth = Truth(layers)
     loss, expected_values = truth.loss(observations, minibatch)
-    for gradient, expected in zip(gradients, torch.autograd.grad(loss.total, truth.parameters), strict=True):
+    for gradient, expected in zip(learned.gradients, torch.autograd.grad(loss.total, truth.parameters), strict=True):
         scale = expected.abs().max().clamp(min=1e-3).item()
         torch.testing.assert_close(gradient.double(), expected, rtol=1e-5, atol=1e-5 * scale)
-    torch.testing.assert_close(metrics.double(), loss.metrics.double(), rtol=1e-5, atol=1e-5)
-    torch.testing.assert_close(ratios.double(), loss.ratio, rtol=2e-5, atol=1e-5)
-    torch.testing.assert_close(values.double(), expected_values, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(learned.metrics.double(), loss.metrics.double(), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(learned.ratios.double(), loss.ratio, rtol=2e-5, atol=1e-5)
+    torch.testing.assert_close(learned.values.double(), expected_values, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -168,7 +168,7 @@ def test_observations_of_bytes_in_any_layout():
     assert_learns_like_the_truth(small, observations, minibatch)
     time_major = observations.transpose(0, 1).contiguous().transpose(0, 1)
     found, expected = (Network(small).learn(each, minibatch, **COEFFICIENTS) for each in (time_major, observations))
-    assert all(torch.equal(left, right) for left, right in zip(found[0], expected[0], strict=True))
+    assert all(torch.equal(left, right) for left, right in zip(found.gradients, expected.gradients, strict=True))
 
 
 def test_the_number_of_threads_does_not_change_the_gradients():
@@ -182,10 +182,11 @@ def test_the_number_of_threads_does_not_change_the_gradients():
             results.append(Network(layers).learn(observations, minibatch, **COEFFICIENTS))
     finally:
         torch.set_num_threads(before)
-    for gradients, metrics, ratios, values in results[1:]:
-        assert all(torch.equal(left, right) for left, right in zip(gradients, results[0][0], strict=True))
-        assert torch.equal(metrics, results[0][1])
-        assert torch.equal(ratios, results[0][2]) and torch.equal(values, results[0][3])
+    first = results[0]
+    for other in results[1:]:
+        assert all(torch.equal(left, right) for left, right in zip(other.gradients, first.gradients, strict=True))
+        for name in ("metrics", "ratios", "values"):
+            assert torch.equal(getattr(other, name), getattr(first, name))
 
 
 def test_learning_works_with_the_parameters_as_they_are():
@@ -196,7 +197,7 @@ def test_learning_works_with_the_parameters_as_they_are():
     net.learn(observations, minibatch, **COEFFICIENTS)
     for weight in layers.weights():
         weight.mul_(0.5)
-    _, _, ratios, _ = net.learn(observations, minibatch, **COEFFICIENTS)
+    ratios = net.learn(observations, minibatch, **COEFFICIENTS).ratios
     torch.testing.assert_close(ratios.double(), Truth(layers).loss(observations, minibatch)[0].ratio)
 
 

@@ -185,7 +185,8 @@ def test_ini_names_the_environment_and_its_keyword_defaults(name):
     ini.read(ocean.config_path(name))
     assert ini["base"]["package"] == "ocean"
     assert ini["base"]["env_name"] == name
-    arguments = {key: ast.literal_eval(value) for key, value in ini["env"].items()}
-    assert arguments == {"num_envs": 1024, **keywords(name)}
+    arguments = dict(ini["env"])
+    assert arguments.pop("num_envs") in ("auto", "1024")
+    assert {key: ast.literal_eval(value) for key, value in arguments.items()} == keywords(name)
     assert ini["solve"]["metric"] in ("perf", "score")
     assert float(ini["solve"]["threshold"]) > 0.0

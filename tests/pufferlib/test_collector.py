@@ -8,7 +8,7 @@ from scripted import ACTION, EPISODE, NUM_ACTIONS, STEP, ScriptedEnv, expected
 from scripted_policies import CountingPolicy, LinearPolicy
 
 from pufferlib import vector
-from pufferlib.actors import TorchActor
+from pufferlib.actor import Actor
 from pufferlib.collector import Collector, as_slice
 from pufferlib.errors import APIUsageError
 from pufferlib.ocean import env_class
@@ -24,15 +24,16 @@ def scripted_vector(num_envs=3, agents=2, backend="Serial", has_absent_agents=Fa
     return vector.make(ScriptedEnv, env_kwargs=kwargs, num_envs=num_envs, backend=backend, **keywords)
 
 
-def make_collector(vecenv, policy, groups=1, horizon=HORIZON, reward_clip=0.0, seed=0):
+def make_collector(vecenv, policy, groups=1, horizon=HORIZON, reward_clip=0.0, seed=0, actor_class=Actor):
     segments = groups * vecenv.num_agents
     cpu = torch.device("cpu")
     state = policy.initial_state(segments, cpu) if hasattr(policy, "initial_state") else {}
     spaces = vecenv.single_observation_space, vecenv.single_action_space
     rollout = Rollout.allocate(*spaces, segments, horizon, state, cpu, cpu)
     generator = torch.Generator().manual_seed(seed)
-    actor = TorchActor(policy, contextlib.nullcontext, generator)
-    collector = Collector(vecenv, actor, rollout, reward_clip, Profile())
+    actor = actor_class(policy, rollout, vecenv.num_agents, generator, contextlib.nullcontext)
+    collector = Collector(vecenv, actor, reward_clip, Profile())
+    collector.generator = generator
     collector.reset(None)
     return collector
 
@@ -41,7 +42,7 @@ def collected(collector, rollouts):
     """Arrays of several rollouts side by side: `(agents, rollouts * groups, columns, ...)`."""
     agents = collector.vecenv.num_agents
     names = [field.name for field in fields(Rollout) if field.name != "states"]
-    parts = {name: [] for name in [*names, *collector.states]}
+    parts = {name: [] for name in [*names, *collector.actor.states]}
     for _ in range(rollouts):
         collector.collect()
         tensors = {name: getattr(collector.rollout, name) for name in names} | collector.rollout.states
@@ -261,7 +262,7 @@ def test_the_seed_of_the_vector_decides_the_environments(seeds):
     for seed in seeds:
         vecenv = vector.make(env_class("puffer_squared"), env_kwargs={"num_envs": 8}, seed=seed, backend="Serial")
         collector = make_collector(vecenv, ConstantPolicy())
-        results.append(collector.last_observations.clone())
+        results.append(collector.actor.last_observations.clone())
         vecenv.close()
     assert torch.equal(*results) == (seeds[0] == seeds[1])
 
@@ -295,10 +296,10 @@ def test_a_restored_collector_goes_on_exactly(keywords):
 
     collector = started()
     collector.collect()
-    state, generator = collector.state_dict(), collector._actor._generator.get_state()
+    state, generator = collector.state_dict(), collector.generator.get_state()
     restored = started()
     restored.load_state_dict(state)
-    restored._actor._generator.set_state(generator)
+    restored.generator.set_state(generator)
     assert restored.statistics.means() == collector.statistics.means()
     first, second = collected(collector, 2), collected(restored, 2)
     for name, array in first.items():

@@ -17,10 +17,13 @@ from pufferlib.config import (
     VecConfig,
     check_arguments,
     check_config,
+    check_env,
     classes,
     defaults,
+    env_settings,
     load_config,
     policy_classes,
+    resolve_env_count,
 )
 from pufferlib.config.settings import Interval, class_settings
 from pufferlib.config.values import convert, describe, fits, parse_as, parse_value
@@ -185,7 +188,7 @@ def test_every_environment_has_a_valid_configuration(name):
     assert args["env_name"] == name
     TrainConfig.from_dict(args["train"])
     VecConfig.from_dict(args["vec"])
-    check_arguments("env", args["env"], ocean.env_class(name))
+    check_env(name, args["env"])
 
 
 def test_load_config_ignores_the_host_program_and_its_folder(monkeypatch, tmp_path):
@@ -341,6 +344,32 @@ def test_automatic_sizes_always_fit(num_agents, horizon, device):
     assert resolved.minibatch_size <= max(horizon, min(limit, resolved.batch_size))
     minibatches = math.ceil(resolved.segments / resolved.minibatch_segments)
     assert minibatches * resolved.minibatch_segments - resolved.segments < minibatches  # shared out evenly
+
+
+@pytest.mark.parametrize(
+    ("device", "buffers", "agents_per_env", "expected"),
+    [("cpu", 1, 1, 1024), ("cpu", 4, 1, 256), ("mps", 1, 2, 512), ("cuda", 2, 1, 4096), ("cpu", 1, 5000, 1)],
+)
+def test_automatic_environments_add_up_to_the_agents_that_suit_the_device(device, buffers, agents_per_env, expected):
+    assert resolve_env_count("auto", device, buffers, agents_per_env) == expected
+    assert resolve_env_count(7, device, buffers, agents_per_env) == 7
+
+
+@pytest.mark.parametrize(("device", "agents", "minibatch"), [("cpu", 1024, 16_384), ("cuda", 8192, 65_536)])
+def test_breakouts_sizes_follow_the_device(device, agents, minibatch):
+    args = load_config("puffer_breakout")
+    vec = VecConfig.from_dict(args["vec"]).keywords(device, seed=0)
+    count = resolve_env_count(args["env"]["num_envs"], device, vec["num_envs"], 1) * vec["num_envs"]
+    resolved = TrainConfig.from_dict(args["train"]).resolve(count, device)
+    assert (count, resolved.minibatch_size) == (agents, minibatch)
+    assert resolved.batch_size == agents * 64 == resolved.minibatch_size * (agents * 64 // minibatch)
+
+
+def test_the_number_of_environments_is_an_integer_or_auto():
+    assert check_env(SQUARED, {"num_envs": "auto"}) == {"num_envs": "auto"}
+    assert "1024 agents in all on a CPU" in env_settings(SQUARED)["num_envs"].help
+    with pytest.raises(ConfigError, match="num_envs must be an integer or 'auto', got 'many'"):
+        check_env(SQUARED, {"num_envs": "many"})
 
 
 # --- keyword arguments of classes

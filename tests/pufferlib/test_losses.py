@@ -194,3 +194,30 @@ def test_absent_agents_do_not_count_in_the_normalisation():
 def test_a_minibatch_of_one_step_or_of_equal_advantages_is_finite():
     assert normalize(torch.ones(1, 1), None).item() == 0
     assert normalize(torch.full((3, 4), 2.5), None).abs().max() == 0
+
+
+# --- drawing segments
+
+
+def test_segments_are_drawn_as_torch_draws_without_replacement():
+    probabilities = torch.tensor([0.4, 0.3, 0.2, 0.1])
+    counts = {"race": torch.zeros(4), "torch": torch.zeros(4)}
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(3000):
+        counts["race"][losses.draw_segments(probabilities, 2, generator)] += 1
+        counts["torch"][torch.multinomial(probabilities, 2, generator=generator)] += 1
+    # Of two drawn one after another, segment i is missing with probability sum_j p_j (1 - p_i - p_j) / (1 - p_j).
+    exact = torch.tensor(
+        [1 - sum(q * (1 - p - q) / (1 - q) for q in (0.4, 0.3, 0.2, 0.1) if q != p) for p in (0.4, 0.3, 0.2, 0.1)]
+    )
+    for drawn in counts.values():
+        torch.testing.assert_close(drawn / 3000, exact, atol=0.03, rtol=0)
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.integers(1, 50), st.data())
+def test_no_segment_is_drawn_twice(segments, data):
+    count = data.draw(st.integers(1, segments))
+    generator = torch.Generator().manual_seed(count)
+    rows = losses.draw_segments(torch.full((segments,), 1 / segments), count, generator)
+    assert len(rows.unique()) == count and rows.min() >= 0 and rows.max() < segments

@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import nn
 
-from pufferlib.optimizers import ADAMW_SHARE, Muon, make_optimizer, orthogonalize, set_learning_rate
+from pufferlib.optimizers import ADAMW_SHARE, Muon, fit_to_graphs, make_optimizer, orthogonalize, set_learning_rate
 
 SETTINGS = {"learning_rate": 0.05, "betas": (0.9, 0.99), "eps": 1e-8, "weight_decay": 0.1}
 
@@ -183,3 +183,25 @@ def test_adam_steps_by_the_learning_rate_at_first():
     parameter.grad = torch.tensor([1e-3, -5.0, math.pi])
     optimizer.step()
     torch.testing.assert_close(parameter.detach(), torch.tensor([-0.25, 0.25, -0.25]))
+
+
+# --- learning rates that are tensors
+
+
+@pytest.mark.parametrize("name", ["muon", "adam"])
+def test_a_learning_rate_on_a_device_steps_as_a_number_does(name):
+    models = network(), network()
+    optimizers = [make_optimizer(name, model.parameters(), **SETTINGS) for model in models]
+    train(models[1], optimizers[1], range(2))  # so that there is a state to move
+    train(models[0], optimizers[0], range(2))
+    fit_to_graphs(optimizers[1], torch.device("cpu"))
+    tensor = optimizers[1].param_groups[0]["lr"]
+    for step, rate in enumerate((0.05, 0.02, 0.01)):
+        for model, optimizer in zip(models, optimizers, strict=True):
+            set_learning_rate(optimizer, rate)
+            train(model, optimizer, [step])
+    assert optimizers[1].param_groups[0]["lr"] is tensor and tensor.item() == pytest.approx(0.01)
+    torch.testing.assert_close(weights(models[0]), weights(models[1]), atol=1e-6, rtol=1e-5)
+    fit_to_graphs(optimizers[1], None)
+    assert optimizers[1].param_groups[0]["lr"] == pytest.approx(0.01)
+    assert isinstance(optimizers[1].param_groups[0]["lr"], float)

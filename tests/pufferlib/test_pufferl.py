@@ -15,6 +15,7 @@ from pufferlib import losses, pufferl, vector
 from pufferlib.config import TrainConfig
 from pufferlib.environment import PufferEnv
 from pufferlib.errors import APIUsageError, ConfigError
+from pufferlib.gradients import NetworkGradients, TorchGradients
 from pufferlib.loggers import NoLogger
 from pufferlib.models import Default, LSTMWrapper, MinGRUWrapper
 from pufferlib.ocean import env_class
@@ -209,8 +210,8 @@ def test_an_update_improves_the_surrogate():
     advantages = losses.normalize(trainer._learner.compute_advantages(), None).clone()
 
     def surrogate():
-        logits, _, actions = trainer._learner.forward_segments(rows)
-        _, logprobs, _ = sample_logits(logits, action=actions)
+        logits, _ = trainer.policy(rollout.observations[rows].flatten(0, 1))
+        _, logprobs, _ = sample_logits(logits, action=rollout.actions[rows].flatten())
         return ((logprobs.view(16, 8) - rollout.logprobs).exp() * advantages).mean().item()
 
     before = surrogate()
@@ -327,7 +328,7 @@ def test_kernels_of_whole_policies_train_like_torch(rnn):
         policy = MinGRUWrapper(vecenv.driver_env, policy, 16, 16, 2) if rnn else policy
         settings = config(fused=fused, optimizer="sgd", adam_beta1=0.0, learning_rate=0.1, minibatch_size=128)
         trainer = pufferl.PuffeRL(settings, vecenv, policy)
-        assert (trainer._learner._network is not None) == fused
+        assert isinstance(trainer._learner._gradients, NetworkGradients) == fused
         metrics = run(trainer, 3)[-1]
         results.append((weights(policy), trainer.rollout.actions.clone(), metrics))
         trainer.close()
@@ -355,7 +356,7 @@ class OwnPolicy(Default):
 def test_other_policies_are_left_to_torch(make, settings):
     vecenv = vector.make(env_class("puffer_squared"), env_kwargs={"num_envs": 4})
     trainer = pufferl.PuffeRL(config(**settings), vecenv, make(vecenv.driver_env))
-    assert trainer._learner._network is None
+    assert isinstance(trainer._learner._gradients, TorchGradients)
     run(trainer, 1)
     trainer.close()
 
@@ -363,7 +364,7 @@ def test_other_policies_are_left_to_torch(make, settings):
 def test_a_failing_share_ends_the_update(two_threads):
     trainer = guess_trainer(fused=False)
     trainer.evaluate()
-    trainer._learner._forward = lambda observations, state: 1 / 0
+    trainer._learner._gradients._forward = lambda observations, state: 1 / 0
     with pytest.raises(ZeroDivisionError):
         trainer.train()
     trainer.release()
@@ -371,10 +372,10 @@ def test_a_failing_share_ends_the_update(two_threads):
 
 def watch_minibatches(learner):
     """A list that every minibatch's segments will be appended to."""
-    drawn = []
-    differentiate = learner._differentiate
-    learner._differentiate = lambda rows, *others: drawn.append(rows) or differentiate(rows, *others)
-    return drawn
+    rows = []
+    differentiate = learner._gradients.differentiate
+    learner._gradients.differentiate = lambda drawn: rows.append(drawn.rows) or differentiate(drawn)
+    return rows
 
 
 @pytest.mark.parametrize("fused", [False, True])
@@ -397,7 +398,7 @@ def test_ratios_and_values_are_refreshed_where_trained_and_start_over_with_the_n
     trainer.evaluate()
     assert (rollout.ratios == 1).all()
     # The policy has moved since: a second minibatch on the same rollout must see that.
-    trainer._learner.train_minibatch(0.0), trainer._learner.train_minibatch(0.0)
+    trainer._learner.train_minibatch(), trainer._learner.train_minibatch()
     touched = torch.cat(rows[-2:]).unique()
     changed = (rollout.ratios[:, :-1] != 1).any(1)
     assert changed.any() and set(changed.nonzero().flatten().tolist()) <= set(touched.tolist())
@@ -731,7 +732,9 @@ def test_all_memory_of_breakouts_batch_is_within_a_fifth_of_the_shapes_of_its_ro
     vecenv = pufferl.load_env("puffer_breakout", args)
     trainer = pufferl.PuffeRL(args["train"], vecenv, pufferl.load_policy(args, vecenv, "puffer_breakout"))
     trainer.evaluate()
-    held = storage_bytes(trainer.rollout, trainer._collector, trainer._learner, trainer._learner._inputs)
+    learner = trainer._learner
+    owners = trainer._collector, trainer._collector.actor, learner, learner._inputs, learner._gradients.network
+    held = storage_bytes(trainer.rollout, *owners)
     trainer.close()
     assert held < 1.2 * storage_bytes(trainer.rollout)
 

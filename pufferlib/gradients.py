@@ -1,0 +1,190 @@
+"""The gradients of one minibatch: by torch for any policy, by one kernel for small ones."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from pufferlib import losses
+from pufferlib.config import ResolvedTrainConfig
+from pufferlib.extensions import Minibatch, Network
+from pufferlib.rollout import Rollout
+from pufferlib.sampling import sample_logits
+from pufferlib.shards import Shards
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """The segments of a minibatch, T steps each.
+
+    Attributes:
+        rows: `(count,)` int64, their places in the rollout.
+        advantages: `(count, T)`, as they are.
+        normalized: `(count, T)`, ready for the loss.
+        weights: `(count, T)` with mean 1 and 0 for absent agents; None when every agent was there.
+        resets: `(segments, T)` bool, of the whole rollout: where an episode begins.
+    """
+
+    rows: Tensor
+    advantages: Tensor
+    normalized: Tensor
+    weights: Tensor | None
+    resets: Tensor
+
+
+class TorchGradients:
+    """Differentiates any policy; on a CPU, threads share the segments.
+
+    Attributes:
+        parameters: what is trained.
+        shards: the threads.
+    """
+
+    def __init__(
+        self,
+        policy: nn.Module,
+        rollout: Rollout,
+        config: ResolvedTrainConfig,
+        device: torch.device,
+        autocast: Callable[[], AbstractContextManager],
+    ):
+        """Compiles the policy where the settings say so; `autocast` is the precision that it computes in."""
+        self.rollout = rollout
+        self.config = config
+        self.parameters = [parameter for parameter in policy.parameters() if parameter.requires_grad]
+        self._device = device
+        self._autocast = autocast
+        self._is_recurrent = hasattr(policy, "initial_state")
+        self._forward = policy
+        if config.compile:
+            self._forward = torch.compile(policy, mode=config.compile_mode, fullgraph=config.compile_fullgraph)
+        is_sharded = device.type == "cpu" and not config.compile
+        self.shards = Shards(torch.get_num_threads() if is_sharded else 1)
+        self._scratch = threading.local()  # of each shard's thread: the observations of its share of a minibatch
+
+    def differentiate(self, drawn: Drawn) -> Tensor:
+        """Adds to the parameters' gradients those of a minibatch; writes its new ratios and values into the rollout.
+
+        Returns:
+            The metrics of the minibatch, in the order of losses.METRICS.
+        """
+        config, count = self.config, len(drawn.rows)
+        size = config.max_minibatch_size // config.bptt_horizon
+        return sum(self._accumulate(drawn, range(begin, min(begin + size, count))) for begin in range(0, count, size))
+
+    def _accumulate(self, drawn: Drawn, part: range) -> Tensor:
+        """Adds the gradients of some of the segments; returns their share of the metrics."""
+
+        def differentiate(share: slice) -> tuple[Tensor, tuple[Tensor | None, ...]]:
+            chosen = slice(part.start + share.start, part.start + share.stop)
+            loss = self._loss(drawn, chosen)
+            fraction = (share.stop - share.start) / len(drawn.rows)
+            gradients = torch.autograd.grad(loss.total * fraction, self.parameters, allow_unused=True)
+            return loss.metrics * fraction, gradients
+
+        metrics, gradients = zip(*self.shards.run(differentiate, len(part)), strict=True)
+        for parameter, *shares in zip(self.parameters, *gradients, strict=True):
+            for gradient in shares:  # in the order of the shards, so that the sum is always the same
+                if gradient is not None:
+                    parameter.grad = gradient if parameter.grad is None else parameter.grad + gradient
+        return sum(metrics)
+
+    def _loss(self, drawn: Drawn, chosen: slice) -> losses.PPOLoss:
+        rollout, config, rows = self.rollout, self.config, drawn.rows[chosen]
+        shape = (len(rows), config.bptt_horizon)
+        old_values = rollout.values[rows, :-1]
+        logits, values, actions = self._forward_segments(rows, drawn.resets)
+        _, logprobs, entropy = sample_logits(logits, action=actions)
+        values = values.float().view(shape)
+        loss = losses.ppo_loss(
+            logprobs.view(shape),
+            values,
+            entropy.view(shape),
+            rollout.logprobs[rows],
+            old_values,
+            drawn.normalized[chosen],
+            drawn.advantages[chosen] + old_values,
+            None if drawn.weights is None else drawn.weights[chosen],
+            **coefficients(config),
+        )
+        rollout.ratios[rows, :-1] = loss.ratio
+        rollout.values[rows, :-1] = values.detach()
+        return loss
+
+    def _forward_segments(self, rows: Tensor, resets: Tensor) -> tuple[Any, Tensor, Tensor]:
+        """Logits, values and the actions taken, with leading dimensions that fit each other."""
+        rollout = self.rollout
+        observations = self._gather_observations(rows)
+        actions = rollout.actions.index_select(0, rows)
+        if not self._is_recurrent:
+            observations, actions = observations.flatten(0, 1), actions.flatten(0, 1)
+            with self._autocast():
+                return *self._forward(observations, {}), actions
+        state = {name: value.index_select(0, rows) for name, value in rollout.states.items()}
+        state["resets"] = resets.index_select(0, rows)
+        with self._autocast():
+            return *self._forward(observations, state), actions
+
+    def _gather_observations(self, rows: Tensor) -> Tensor:
+        """`(rows, horizon, *observation_shape)` on the policy's device, valid until the thread's next call.
+
+        Memory is reused: a fresh tensor of many megabytes costs a page fault for every 4 KB of it.
+        """
+        stored = self.rollout.observations
+        scratch = getattr(self._scratch, "observations", None)
+        if scratch is None or len(scratch) < len(rows):
+            scratch = torch.empty(len(rows), *stored.shape[1:], dtype=stored.dtype, device=stored.device)
+            self._scratch.observations = scratch
+        gathered = scratch[: len(rows)]
+        self.rollout.gather_observations(rows, out=gathered)
+        return gathered.to(self._device)
+
+
+class NetworkGradients:
+    """Differentiates a policy that is a Network, all of a minibatch in one call; the interface is TorchGradients'."""
+
+    def __init__(self, network: Network, rollout: Rollout, config: ResolvedTrainConfig):
+        """The threads are torch's, so one shard is all there is."""
+        self.network = network
+        self.rollout = rollout
+        self.config = config
+        self.parameters = network.parameters
+        self.shards = Shards(1)
+
+    def differentiate(self, drawn: Drawn) -> Tensor:
+        """As TorchGradients'."""
+        rollout, rows = self.rollout, drawn.rows
+        old_values = rollout.values[rows, :-1]
+        minibatch = Minibatch(
+            segments=rows,
+            actions=rollout.actions.index_select(0, rows),
+            resets=drawn.resets.index_select(0, rows),
+            states=[state.index_select(0, rows) for state in rollout.states.values()],
+            old_logprobs=rollout.logprobs.index_select(0, rows),
+            old_values=old_values,
+            advantages=drawn.normalized,
+            returns=drawn.advantages + old_values,
+            weights=drawn.weights,
+        )
+        learned = self.network.learn(rollout.observations, minibatch, **coefficients(self.config))
+        for parameter, gradient in zip(self.parameters, learned.gradients, strict=True):
+            parameter.grad = gradient if parameter.grad is None else parameter.grad + gradient
+        rollout.ratios[rows, :-1] = learned.ratios
+        rollout.values[rows, :-1] = learned.values
+        return learned.metrics
+
+
+def coefficients(config: ResolvedTrainConfig) -> dict[str, float]:
+    """The settings that the loss takes."""
+    return {
+        "clip_coef": config.clip_coef,
+        "vf_clip_coef": config.vf_clip_coef,
+        "vf_coef": config.vf_coef,
+        "ent_coef": config.ent_coef,
+    }

@@ -1,0 +1,57 @@
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+BENCH = Path(__file__).parents[2] / "bench"
+
+
+@pytest.fixture
+def gpu(monkeypatch):
+    monkeypatch.syspath_prepend(str(BENCH))
+    import gpu
+
+    return gpu
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
+def test_without_a_gpu_it_says_what_is_missing():
+    done = subprocess.run([sys.executable, BENCH / "gpu.py"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "needs an NVIDIA GPU" in done.stderr and done.stderr.count("\n") == 1
+
+
+def test_the_checks_find_the_cpu_kernels_right(gpu):
+    torch.manual_seed(0)
+    for name, check in gpu.CHECKS.items():
+        assert check(torch.device("cpu")) < gpu.TOLERANCE, name
+
+
+def test_a_wrong_or_unwritten_result_is_found(gpu):
+    truth = torch.randn(5, 3).double()
+    assert gpu.error(truth.float(), truth) < 1e-6
+    assert gpu.error((truth * 1.001).float(), truth) > gpu.TOLERANCE
+    hole = truth.float()
+    hole[4, 2] = torch.nan
+    assert gpu.error(hole, truth) == torch.inf
+    assert gpu.error(torch.ones(2), torch.zeros(2)) > 1
+
+
+def work(begin, duration, category="kernel"):
+    return {"ts": begin, "dur": duration, "cat": category}
+
+
+def test_idle_time_is_what_no_stream_worked_in(gpu):
+    events = [work(100, 10), work(105, 10), work(130, 5, "gpu_memcpy"), work(131, 1), work(140, 10)]
+    events += [work(0, 1000, "cpu_op"), {"ph": "M", "name": "process_name"}, work(110, 40, "gpu_user_annotation")]
+    assert gpu.idle_share(events) == pytest.approx(1 - 30 / 50)
+    assert gpu.idle_share([work(0, 5, "cpu_op")]) == 1.0
+    assert gpu.idle_share([work(3, 4)]) == 0.0
+
+
+def test_a_machine_without_a_compiler_is_not_calibrated(gpu, monkeypatch, capsys):
+    monkeypatch.setenv("PATH", "")
+    value = gpu.calibration()
+    assert value != value and "needs a C compiler" in capsys.readouterr().err

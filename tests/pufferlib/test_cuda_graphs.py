@@ -1,0 +1,307 @@
+import contextlib
+import ctypes
+import functools
+import mmap
+import warnings
+from dataclasses import fields
+
+import numpy as np
+import pytest
+import torch
+from scripted_policies import CountingPolicy, LinearPolicy
+from test_collector import ConstantPolicy, InPlacePolicy, collected, make_collector, scripted_vector
+
+from pufferlib import pufferl, vector
+from pufferlib.actor import Actor
+from pufferlib.collector import Collector
+from pufferlib.cuda_graphs import WARM_UP, CapturedCall
+from pufferlib.graph_actor import GraphActor
+from pufferlib.ocean import env_class
+from pufferlib.pinned_memory import PinnedArrays, whole_memory
+from pufferlib.profile import Profile
+from pufferlib.rollout import Rollout
+
+needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="captures need a CUDA device")
+
+
+class FakeCapture:
+    """Records what is captured; its replays run the function."""
+
+    def __init__(self, error=None):
+        self.captured = []
+        self.replays = 0
+        self.error = error
+
+    def __call__(self, function, generator, stream):
+        self.captured.append(function)
+        if self.error is not None:
+            torch.rand(1, generator=generator)  # a broken capture has used the generator
+            raise self.error
+
+        def replay():
+            self.replays += 1
+            function()
+
+        return replay
+
+
+class FakeGenerator(torch.Generator):
+    """A CPU generator with the method that only those of accelerators have."""
+
+    def graphsafe_set_state(self, state):
+        self.set_state(state.get_state())
+
+
+# --- calls
+
+
+def test_every_call_does_the_work_once_before_and_after_the_capture():
+    count, capture = [], FakeCapture()
+    call = CapturedCall(lambda: count.append(1), torch.Generator(), None, capture)
+    for calls in range(1, 8):
+        call()
+        assert len(count) == calls
+        assert len(capture.captured) == (calls > WARM_UP)
+    assert capture.replays == 7 - WARM_UP
+
+
+def test_what_cannot_be_captured_goes_on_as_it_is_with_one_warning():
+    generator, draws = FakeGenerator().manual_seed(1), []
+    capture = FakeCapture(RuntimeError("operation not permitted when stream is capturing\nmore"))
+    call = CapturedCall(lambda: draws.append(torch.rand(1, generator=generator)), generator, None, capture)
+    for _ in range(WARM_UP):
+        call()
+    with pytest.warns(UserWarning, match=r"cannot be captured .*\(operation not permitted when stream is capturing\)"):
+        call()
+    call()
+    assert len(capture.captured) == 1
+    again = torch.Generator().manual_seed(1)
+    assert torch.equal(torch.cat(draws), torch.cat([torch.rand(1, generator=again) for _ in draws]))
+
+
+def test_errors_of_the_warm_up_are_not_taken_for_those_of_a_capture():
+    call = CapturedCall(lambda: 1 / 0, torch.Generator(), None, FakeCapture())
+    with pytest.raises(ZeroDivisionError):
+        call()
+
+
+def test_adamw_does_not_complain_about_the_warm_up():
+    def step():
+        warnings.warn("constructed with capturable=True but step() is running without CUDA graph capture", stacklevel=1)
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        CapturedCall(step, torch.Generator(), None, FakeCapture())()
+    assert caught == []
+
+
+# --- the rollout
+
+
+class ColumnStore(GraphActor):
+    """Stores observations by the column's place, as on a GPU, whose memory the CPU cannot reach."""
+
+    def __init__(self, *arguments, capture=None):
+        super().__init__(*arguments, capture=capture or FakeCapture())
+        self._is_stored_at_once = False
+
+
+@pytest.mark.parametrize("actor_class", [functools.partial(GraphActor, capture=FakeCapture()), ColumnStore])
+@pytest.mark.parametrize("policy", [LinearPolicy, CountingPolicy, InPlacePolicy])
+@pytest.mark.parametrize("keywords", [{"groups": 1}, {"groups": 3}, {"groups": 2, "batch_size": 1}])
+def test_a_replayed_step_writes_what_an_actor_writes(actor_class, policy, keywords):
+    arrays = []
+    groups, options = keywords["groups"], {name: value for name, value in keywords.items() if name != "groups"}
+    for chosen in (Actor, actor_class):
+        vecenv = scripted_vector(has_absent_agents=True, **options)
+        arrays.append(collected(make_collector(vecenv, policy(), groups, actor_class=chosen), rollouts=3))
+    for name, array in arrays[0].items():
+        np.testing.assert_array_equal(array, arrays[1][name], err_msg=name)
+
+
+def test_each_batch_is_captured_once_for_all_columns_groups_and_rollouts():
+    capture = FakeCapture()
+    vecenv = scripted_vector(num_envs=4, batch_size=2)
+    collector = make_collector(vecenv, LinearPolicy(), 2, actor_class=functools.partial(GraphActor, capture=capture))
+    for _ in range(3):
+        collector.collect()
+    assert len(capture.captured) == 2
+    assert capture.replays == 2 * (3 * 2 * 7 - WARM_UP)
+
+
+def test_batches_of_scattered_agents_act_without_a_capture():
+    capture = FakeCapture()
+    vecenv = scripted_vector(num_envs=4, backend="Multiprocessing", num_workers=2, batch_size=4, zero_copy=False)
+    actor = functools.partial(GraphActor, capture=capture)
+    with contextlib.closing(vecenv):
+        plain = make_collector(vecenv, LinearPolicy(), actor_class=actor).actor
+        plain._lanes.clear()
+        rows = np.array([2, 3, 0, 1, 4, 5, 6, 7])
+        observations = np.arange(32, dtype=np.float32).reshape(8, 4)
+        plain.see(rows, 0, observations, np.zeros(8, bool))
+        plain.act(rows, 0)
+    assert plain._lanes == {} and capture.captured == []
+    np.testing.assert_array_equal(plain.rollout.observations[rows, 0].numpy(), observations)
+
+
+def test_a_restored_actor_does_not_end_the_episodes_that_ended_before():
+    def started():
+        return make_collector(scripted_vector(), CountingPolicy(), 2, actor_class=ColumnStore)
+
+    collector, used = started(), started()
+    collector.collect()
+    used.collect(), used.collect()
+    used.load_state_dict(collector.state_dict())
+    used.generator.set_state(collector.generator.get_state())
+    first, second = collected(collector, 2), collected(used, 2)
+    for name, array in first.items():
+        np.testing.assert_array_equal(array, second[name], err_msg=name)
+
+
+# --- minibatches
+
+
+def make_trainer(tmp_path, **settings):
+    args = pufferl.load_config("puffer_breakout")
+    args["env"]["num_envs"] = 16
+    args["train"].update(data_dir=str(tmp_path), device="cpu", bptt_horizon=16, minibatch_size=64, **settings)
+    vecenv = vector.make(env_class("puffer_breakout"), env_kwargs={"num_envs": 16}, backend="Serial", seed=1)
+    policy = pufferl.load_policy(args, vecenv, "puffer_breakout")
+    return pufferl.PuffeRL(args["train"], vecenv, policy)
+
+
+def make_captured_trainer(tmp_path, capture, **settings):
+    """On a CPU, with the learning rate as a tensor and every minibatch a call of the fake capture."""
+    trainer = make_trainer(tmp_path, **settings)
+    learner = trainer._learner
+    learner._is_captured, learner._capture = True, capture
+    learner._fit_optimizer()
+    return trainer
+
+
+@pytest.mark.parametrize("optimizer", ["muon", "adam"])
+def test_captured_minibatches_train_as_the_others_do(tmp_path, optimizer):
+    capture = FakeCapture()
+    settings = {"optimizer": optimizer, "learning_rate": 0.01, "num_iterations": 4}
+    trainers = make_trainer(tmp_path, **settings), make_captured_trainer(tmp_path, capture, **settings)
+    for trainer in trainers:
+        for _ in range(3):
+            trainer.evaluate()
+            trainer.train()
+    assert len(capture.captured) == 1 and capture.replays == 15 - WARM_UP  # 1.25 epochs of 4 minibatches
+    for parameter, other in zip(*(trainer.policy.parameters() for trainer in trainers), strict=True):
+        torch.testing.assert_close(parameter, other, atol=1e-5, rtol=1e-4)
+    assert trainers[0]._losses == pytest.approx(trainers[1]._losses, abs=1e-4)
+
+
+def test_a_minibatch_where_agents_are_absent_is_captured_apart(tmp_path):
+    capture = FakeCapture()
+    trainer = make_captured_trainer(tmp_path, capture)
+    trainer.evaluate()
+    for is_full in (True, False) * 4:
+        trainer._learner.learn(0.01, 0.0, is_full)
+    assert len(capture.captured) == 2
+
+
+def test_a_loaded_state_is_captured_anew(tmp_path):
+    capture = FakeCapture()
+    trainer = make_captured_trainer(tmp_path, capture, learning_rate=0.02, anneal_lr=False)
+    trainer.evaluate(), trainer.train()
+    state = trainer._learner.state_dict()
+    trainer._learner.load_state_dict(state)
+    trainer.evaluate(), trainer.train()
+    assert len(capture.captured) == 2
+    assert isinstance(trainer._learner.optimizer.param_groups[0]["lr"], torch.Tensor)
+    assert trainer._learner.learning_rate == pytest.approx(0.02)
+
+
+def test_a_state_saved_with_captures_is_one_without_after_loading(tmp_path):
+    saved = make_captured_trainer(tmp_path, FakeCapture(), learning_rate=0.02)
+    saved.evaluate(), saved.train()
+    trainer = make_trainer(tmp_path)
+    trainer._learner.load_state_dict(saved._learner.state_dict())
+    assert trainer._learner.optimizer.param_groups[0]["lr"] == pytest.approx(0.02)
+    assert type(trainer._learner.optimizer.param_groups[0]["lr"]) is float
+
+
+# --- pinned memory
+
+
+class FakeDriver:
+    """Counts the locks of libcuda, and refuses on request."""
+
+    def __init__(self, status=0):
+        self.status = status
+        self.locked, self.calls = {}, 0
+
+    def cuMemHostRegister_v2(self, address, size, flags):
+        self.calls += 1
+        if self.status == 0:
+            self.locked[address.value] = size.value
+        return self.status
+
+    def cuMemHostUnregister(self, address):
+        del self.locked[address.value]
+        return 0
+
+
+def test_the_whole_memory_of_a_vector_is_locked_once_and_let_go():
+    vecenv = scripted_vector(num_envs=4, batch_size=2)
+    vecenv.async_reset(0)
+    driver = FakeDriver()
+    pinned = PinnedArrays(driver)
+    batches = [vecenv.recv() for _ in range(2)]
+    assert all(pinned.pin(array) for batch in batches for array in batch[:4])
+    ((address, size),) = driver.locked.items()
+    for batch in batches:
+        for array in batch[:4]:
+            begin = array.ctypes.data
+            assert address <= begin and begin + array.nbytes <= address + size
+    assert driver.calls == 1 and address % mmap.PAGESIZE == 0
+    pinned.close()
+    pinned.close()
+    assert driver.locked == {}
+    vecenv.close()
+
+
+def test_memory_that_the_driver_refuses_is_asked_for_once():
+    pinned = PinnedArrays(driver := FakeDriver(status=304))
+    array = np.zeros(8)
+    assert not pinned.pin(array) and not pinned.pin(array[2:])
+    assert driver.calls == 1
+    pinned.close()
+
+
+def test_the_memory_of_a_view_is_that_of_its_owner():
+    owner = np.arange(12, dtype=np.int32)
+    view = owner.reshape(3, 4)[1:, :2]
+    assert whole_memory(view).ctypes.data == owner.ctypes.data and whole_memory(view).nbytes == 48
+    block = (ctypes.c_float * 10)()
+    assert whole_memory(np.ctypeslib.as_array(block)[3:]).nbytes == 40
+
+
+# --- with a GPU
+
+
+@needs_cuda
+@pytest.mark.parametrize("batch_size", [1, 2])
+def test_captured_and_plain_rollouts_on_a_gpu_are_the_same(batch_size):
+    device = torch.device("cuda")
+    rollouts = []
+    for actor_class in (Actor, GraphActor):
+        vecenv = vector.make(
+            env_class("puffer_breakout"), env_kwargs={"num_envs": 33}, num_envs=2, batch_size=batch_size, seed=3
+        )
+        spaces = vecenv.single_observation_space, vecenv.single_action_space
+        rollout = Rollout.allocate(*spaces, vecenv.num_agents, 40, {}, device, device)
+        generator = torch.Generator(device).manual_seed(0)
+        actor = actor_class(ConstantPolicy(), rollout, vecenv.num_agents, generator, contextlib.nullcontext)
+        collector = Collector(vecenv, actor, 0.0, Profile())
+        collector.reset(None)
+        collector.collect(), collector.collect()
+        rollouts.append({field.name: getattr(rollout, field.name) for field in fields(Rollout)})
+        actor.close()
+        vecenv.close()
+    for name, tensor in rollouts[0].items():
+        if isinstance(tensor, torch.Tensor):
+            torch.testing.assert_close(tensor, rollouts[1][name], msg=name)
