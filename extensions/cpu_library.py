@@ -18,6 +18,11 @@ SIGNATURES = {
     "puffer_mingru_forward": [*[POINTER] * 6, *[INT64] * 3, POINTER],
     "puffer_mingru_backward": [*[POINTER] * 10, *[INT64] * 3, POINTER],
     "puffer_mingru_exp": [POINTER, POINTER, INT64],
+    "puffer_orthogonalize": [*[POINTER] * 2, *[INT64] * 5, *[FLOAT] * 3],
+    "puffer_network_sizes": [POINTER, INT64, INT64, POINTER],
+    "puffer_network_pack": [POINTER],
+    "puffer_network_act": [POINTER, POINTER],
+    "puffer_network_learn": [POINTER, POINTER],
 }
 
 

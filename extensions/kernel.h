@@ -11,6 +11,12 @@
 #define KERNEL_FN static inline __attribute__((always_inline))
 #endif
 
+#if defined(__clang__)
+#define INDEPENDENT_LANES _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define INDEPENDENT_LANES _Pragma("GCC ivdep")
+#endif
+
 #if !defined(__CUDACC_RTC__)
 #include <stdint.h>
 

@@ -4,23 +4,8 @@
 // do not touch each other, so the compiler turns the loops over them into vector instructions; steps follow one another
 // and find the state of the step before in the nearest cache. Sequences are shared out among the threads, and each is
 // computed the same way wherever it runs, so the result does not depend on their number.
+#include "instruction_sets.h"
 #include "mingru_row.h"
-
-#if defined(__clang__)
-#define INDEPENDENT_LANES _Pragma("clang loop vectorize(assume_safety)")
-#else
-#define INDEPENDENT_LANES _Pragma("GCC ivdep")
-#endif
-
-// A portable build chooses the instruction set when it is loaded; one for this very machine is told to use all of its
-// vector width, which GCC thinks too costly for short loops.
-#if defined(__x86_64__) && defined(__gnu_linux__) && !defined(__clang__) && !defined(__AVX2__)
-#define ALL_LANES_AT_ONCE __attribute__((target_clones("arch=skylake-avx512", "arch=haswell", "default")))
-#elif defined(__AVX512F__) && !defined(__clang__)
-#define ALL_LANES_AT_ONCE __attribute__((target("prefer-vector-width=512")))
-#else
-#define ALL_LANES_AT_ONCE
-#endif
 
 namespace {
 
@@ -48,35 +33,22 @@ struct Backward {
     int64_t steps, lanes;
 };
 
-// All bits where the state before the row counts, none where it was reset.
-uint32_t kept_bits(const uint8_t* reset, int64_t row) { return reset != nullptr && reset[row] != 0 ? 0u : ~0u; }
-
-// The value, or 0 whatever it was; by its bits and not by a multiplication, which would let NaN through.
-KERNEL_FN float keep(float value, uint32_t bits) {
-    uint32_t kept;
-    memcpy(&kept, &value, sizeof(kept));
-    kept &= bits;
-    memcpy(&value, &kept, sizeof(value));
-    return value;
-}
-
-ALL_LANES_AT_ONCE
-void forward_step(const Forward& call, int64_t row, const float* previous) {
+KERNEL_FN void forward_step(const Forward& call, int64_t row, const float* previous) {
     int64_t lanes = call.lanes;
     const float *candidate = call.gates + row * 3 * lanes, *gate = candidate + lanes, *highway = gate + lanes;
     const float* x = call.x + row * lanes;
     float *output = call.output + row * lanes, *states = call.states + row * lanes;
-    uint32_t kept = kept_bits(call.reset, row);
+    uint32_t kept = mingru_kept(call.reset, row);
     INDEPENDENT_LANES
     for (int64_t lane = 0; lane < lanes; lane++) {
-        float state = mingru_state(candidate[lane], gate[lane], keep(previous[lane], kept));
+        float state = mingru_state(candidate[lane], gate[lane], mingru_keep(previous[lane], kept));
         states[lane] = state;
         output[lane] = mingru_output(highway[lane], state, x[lane]);
     }
 }
 
-void forward_range(int64_t begin, int64_t end, void* context) {
-    const Forward& call = *(const Forward*)context;
+template <class Set>
+KERNEL_FN void forward(const Forward& call, int64_t begin, int64_t end) {
     for (int64_t sequence = begin; sequence < end; sequence++) {
         const float* previous = call.initial + sequence * call.lanes;
         for (int64_t row = sequence * call.steps; row < (sequence + 1) * call.steps; row++) {
@@ -86,30 +58,29 @@ void forward_range(int64_t begin, int64_t end, void* context) {
     }
 }
 
-ALL_LANES_AT_ONCE
-void backward_step(const Backward& call, int64_t row, const float* previous, float* carry) {
+KERNEL_FN void backward_step(const Backward& call, int64_t row, const float* previous, float* carry) {
     int64_t lanes = call.lanes;
     const float *candidate = call.gates + row * 3 * lanes, *gate = candidate + lanes, *highway = gate + lanes;
     const float *x = call.x + row * lanes, *state = call.states + row * lanes;
     const float* grad_output = call.grad_output + row * lanes;
     float *grad_candidate = call.grad_gates + row * 3 * lanes, *grad_gate = grad_candidate + lanes;
     float *grad_highway = grad_gate + lanes, *grad_x = call.grad_x + row * lanes;
-    uint32_t kept = kept_bits(call.reset, row);
+    uint32_t kept = mingru_kept(call.reset, row);
     INDEPENDENT_LANES
     for (int64_t lane = 0; lane < lanes; lane++) {
         MingruGradient gradient =
-            mingru_gradient(candidate[lane], gate[lane], highway[lane], x[lane], keep(previous[lane], kept),
+            mingru_gradient(candidate[lane], gate[lane], highway[lane], x[lane], mingru_keep(previous[lane], kept),
                             state[lane], grad_output[lane], carry[lane]);
         grad_candidate[lane] = gradient.candidate;
         grad_gate[lane] = gradient.gate;
         grad_highway[lane] = gradient.highway;
         grad_x[lane] = gradient.x;
-        carry[lane] = keep(gradient.previous, kept);
+        carry[lane] = mingru_keep(gradient.previous, kept);
     }
 }
 
-void backward_range(int64_t begin, int64_t end, void* context) {
-    const Backward& call = *(const Backward*)context;
+template <class Set>
+KERNEL_FN void backward(const Backward& call, int64_t begin, int64_t end) {
     for (int64_t sequence = begin; sequence < end; sequence++) {
         int64_t first_lane = sequence * call.lanes;
         float* carry = call.grad_initial + first_lane;
@@ -122,6 +93,9 @@ void backward_range(int64_t begin, int64_t end, void* context) {
     }
 }
 
+KERNEL_VARIANTS(forward, Forward)
+KERNEL_VARIANTS(backward, Backward)
+
 int64_t grain(int64_t steps, int64_t lanes) { return GRAIN_LANES / (steps * lanes) + 1; }
 
 }  // namespace
@@ -130,7 +104,7 @@ extern "C" void puffer_mingru_forward(const float* gates, const float* x, const 
                                       float* output, float* states, int64_t sequences, int64_t steps, int64_t lanes,
                                       KernelParallelFor* parallel_for) {
     Forward call = {gates, x, reset, initial, output, states, steps, lanes};
-    kernel_run(parallel_for, sequences, grain(steps, lanes), forward_range, &call);
+    kernel_run(parallel_for, sequences, grain(steps, lanes), forward_variant(), &call);
 }
 
 extern "C" void puffer_mingru_backward(const float* gates, const float* x, const uint8_t* reset, const float* initial,
@@ -139,7 +113,7 @@ extern "C" void puffer_mingru_backward(const float* gates, const float* x, const
                                        int64_t steps, int64_t lanes, KernelParallelFor* parallel_for) {
     Backward call = {gates,      x,          reset,  initial,      states, grad_output,
                      grad_final, grad_gates, grad_x, grad_initial, steps,  lanes};
-    kernel_run(parallel_for, sequences, grain(steps, lanes), backward_range, &call);
+    kernel_run(parallel_for, sequences, grain(steps, lanes), backward_variant(), &call);
 }
 
 // e^x of `count` numbers, none above 0: the tests hold the kernel's own exponential to its word.

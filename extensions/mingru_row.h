@@ -40,6 +40,22 @@ KERNEL_FN float mingru_exp(float x) {
 }
 #endif
 
+#if !defined(__CUDACC__)
+// All bits where the state before the row counts, none where it was reset; `reset` may be NULL.
+KERNEL_FN uint32_t mingru_kept(const uint8_t* reset, int64_t row) {
+    return reset != nullptr && reset[row] != 0 ? 0u : ~0u;
+}
+
+// The value, or 0 whatever it was; by its bits and not by a multiplication, which would let NaN through.
+KERNEL_FN float mingru_keep(float value, uint32_t bits) {
+    uint32_t kept;
+    memcpy(&kept, &value, sizeof(kept));
+    kept &= bits;
+    memcpy(&value, &kept, sizeof(value));
+    return value;
+}
+#endif
+
 typedef struct {
     float value, complement;  // complement = 1 - value, without the cancellation
 } MingruSigmoid;

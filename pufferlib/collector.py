@@ -55,14 +55,17 @@ class Collector:
         self.rollout = rollout
         self.statistics = EpisodeStatistics()
         self.states = {name: torch.zeros_like(state[: vecenv.num_agents]) for name, state in rollout.states.items()}
-        self.last_observations = torch.zeros_like(rollout.observations[: vecenv.num_agents, 0])  # those of column T
+        self.last_observations = torch.zeros_like(rollout.by_column[0, : vecenv.num_agents])  # those of column T
         self._forward = getattr(policy, "forward_eval", policy)
         self._device = rollout.values.device
         self._generator = generator
         self._autocast = autocast
         self._reward_clip = reward_clip
         self._profile = profile
+        self._host = {name: host_memory(getattr(rollout, name)) for name in CARRIED}
+        self._arrays = {name: memory.numpy() for name, memory in self._host.items()}  # views: cheaper to write into
         self._held: deque[Rows] = deque()  # batches that were received and not sent, oldest first
+        self._slices: dict[int, tuple[np.ndarray, Rows]] = {}  # agent_ids seen, by their id(), and what they are
         self._columns = np.zeros(vecenv.num_agents, np.int64)  # the next column of every agent
         self._agents = np.arange(vecenv.num_agents)
         self._offset = 0  # first segment of the group of agents that is being filled
@@ -88,14 +91,23 @@ class Collector:
             self._carry_over(source, group)
             self._collect_group()
             source = group
-        return int(self.rollout.masks[:, :-1].sum())
+        self._hand_over()
+        return int(np.count_nonzero(self._arrays["masks"][:, :-1]))
+
+    def _hand_over(self) -> None:
+        """Clips the rewards; where the rollout is in another memory, copies what was received there, all at once."""
+        if self._reward_clip:
+            self._host["rewards"].clamp_(-self._reward_clip, self._reward_clip)
+        for name, memory in self._host.items():
+            target = getattr(self.rollout, name)
+            if target is not memory:
+                target.copy_(memory, non_blocking=True)
 
     def _carry_over(self, source: slice, group: slice) -> None:
         """Makes the last column of the segments `source` the first one of `group`."""
-        for name in CARRIED:
-            column = getattr(self.rollout, name)
-            column[group, 0] = column[source, -1]
-        self.rollout.observations[group, 0] = self.last_observations
+        for array in self._arrays.values():
+            array[group, 0] = array[source, -1]
+        self.rollout.by_column[0, group] = self.last_observations
         for name, state in self.states.items():
             self.rollout.states[name][group] = state
 
@@ -105,13 +117,13 @@ class Collector:
         running = len(self._held)
         for _ in range(running):
             rows = self._held.popleft()
-            self._act(rows, self.last_observations[rows].to(self._device))
+            self._act(rows)
         while running:
-            rows, observations = self._receive()
+            rows = self._receive()
             if self._columns[rows][0] < horizon:
-                self._act(rows, observations)
+                self._act(rows)
             else:
-                self._bootstrap(rows, observations)
+                self._bootstrap(rows)
                 self._held.append(rows)
                 running -= 1
 
@@ -120,58 +132,70 @@ class Collector:
         self._offset = self.rollout.segments - self.vecenv.num_agents
         self._columns[:] = self.rollout.horizon - 1
         for _ in range(self.vecenv.num_agents // self.vecenv.agents_per_batch):
-            rows, _ = self._receive()
-            self._held.append(rows)
+            self._held.append(self._receive())
 
-    def _receive(self) -> tuple[Rows, Tensor]:
+    def _receive(self) -> Rows:
         """Waits for a batch, stores what it brings in its next column and clears the state of episodes that ended."""
         with self._profile.phase("environment"):
             observations, rewards, terminals, truncations, infos, agent_ids, masks = self.vecenv.recv()
         with self._profile.phase("store"):
-            rows = as_slice(agent_ids)
+            rows = self._as_slice(agent_ids)
             segments = self._segments(rows)
             self._columns[rows] += 1
             column = int(self._columns[rows][0])
             received = torch.from_numpy(observations)
-            rollout = self.rollout
-            if column < rollout.horizon:
-                rollout.observations[segments, column] = received
+            if column < self.rollout.horizon:
+                self.rollout.by_column[column, segments] = received
             else:
                 self.last_observations[rows] = received
-            rollout.rewards[segments, column] = self._clip(torch.from_numpy(rewards).to(self._device))
-            rollout.terminals[segments, column] = torch.from_numpy(terminals).to(self._device).float()
-            rollout.truncations[segments, column] = torch.from_numpy(truncations).to(self._device).float()
-            rollout.masks[segments, column] = torch.from_numpy(masks).to(self._device).float()
-            if self.states and (terminals.any() or truncations.any()):
-                goes_on = torch.from_numpy(~(terminals | truncations)).to(self._device)
-                for state in self.states.values():
-                    state[rows] *= goes_on.view(-1, *[1] * (state.dim() - 1))
-            self.statistics.add(infos)
-            return rows, received.to(self._device)
+            for name, array in zip(CARRIED, (rewards, terminals, truncations, masks), strict=True):
+                self._arrays[name][segments, column] = array
+            if self.states:
+                self._clear_states(rows, terminals | truncations)
+            if infos:
+                self.statistics.add(infos)
+            return rows
 
-    def _act(self, rows: Rows, observations: Tensor) -> None:
+    def _clear_states(self, rows: Rows, ended: np.ndarray) -> None:
+        """Zeroes the recurrent state of the agents of a batch whose episode ended."""
+        if ended.any():
+            agents = torch.from_numpy(self._agents[rows][ended]).to(self._device)
+            for state in self.states.values():
+                state.index_fill_(0, agents, 0)
+
+    def _observations(self, rows: Rows) -> Tensor:
+        """What a batch saw last, on the policy's device; a view where it can be."""
+        column = int(self._columns[rows][0])
+        if column < self.rollout.horizon:
+            return self.rollout.by_column[column, self._segments(rows)].to(self._device)
+        return self.last_observations[rows].to(self._device)
+
+    def _act(self, rows: Rows) -> None:
         """Chooses actions for the current column of a batch and sends them."""
         column = int(self._columns[rows][0])
         segments = self._segments(rows)
         with self._profile.phase("forward"):
-            state = {name: value[rows] for name, value in self.states.items()}
+            held = {name: value[rows] for name, value in self.states.items()}
+            state = dict(held)
             with self._autocast():
-                logits, values = self._forward(observations, state)
+                logits, values = self._forward(self._observations(rows), state)
             actions, logprobs, _ = sample_logits(logits, generator=self._generator)
-            self.rollout.actions[segments, column] = actions.to(self.rollout.actions.dtype)
+            actions = actions.to(self.rollout.actions.dtype)
+            self.rollout.actions[segments, column] = actions
             self.rollout.logprobs[segments, column] = logprobs
-            self.rollout.values[segments, column] = values.float().view(-1)
+            self.rollout.values[segments, column] = values.view(-1)
             for name, value in state.items():  # last: what the policy returned may be views of its state
-                self.states[name][rows] = value.to(self.states[name].dtype)
+                if value is not held[name] or not isinstance(rows, slice):  # else it was updated in place
+                    self.states[name][rows] = value
         with self._profile.phase("environment"):
             self.vecenv.send(actions.cpu().numpy(), self._agents[rows])
 
-    def _bootstrap(self, rows: Rows, observations: Tensor) -> None:
+    def _bootstrap(self, rows: Rows) -> None:
         """Values the observation after the last action; the state stays as it was before that observation."""
         with self._profile.phase("forward"), self._autocast():
-            state = {name: value[rows] for name, value in self.states.items()}
-            _, values = self._forward(observations, state)
-            self.rollout.values[self._segments(rows), -1] = values.float().view(-1)
+            state = {name: value[rows].clone() for name, value in self.states.items()}
+            _, values = self._forward(self._observations(rows), state)
+            self.rollout.values[self._segments(rows), -1] = values.view(-1)
 
     def _segments(self, rows: Rows) -> Rows:
         """The segments of agents in the current group."""
@@ -179,8 +203,14 @@ class Collector:
             return slice(rows.start + self._offset, rows.stop + self._offset)
         return rows + self._offset
 
-    def _clip(self, rewards: Tensor) -> Tensor:
-        return rewards.clamp(-self._reward_clip, self._reward_clip) if self._reward_clip else rewards
+    def _as_slice(self, agent_ids: np.ndarray) -> Rows:
+        """As `as_slice`, which is asked once for every array that a vector hands out again and again."""
+        known, rows = self._slices.get(id(agent_ids), (None, None))
+        if known is not agent_ids:
+            rows = as_slice(agent_ids)
+            if len(self._slices) < self.vecenv.num_agents // self.vecenv.agents_per_batch:  # fixed batches need no more
+                self._slices[id(agent_ids)] = agent_ids, rows
+        return rows
 
     def state_dict(self) -> dict[str, Any] | None:
         """Everything a later process needs to go on exactly; None where an environment cannot give its state."""
@@ -193,7 +223,7 @@ class Collector:
             "arrays": {name: as_tensor(array) for name, array in environments["arrays"].items()},
             "order": environments["order"],
             "held": [self._agents[rows].tolist() for rows in self._held],
-            "columns": {name: getattr(self.rollout, name)[last, -1].clone() for name in CARRIED},
+            "columns": {name: memory[last, -1].clone() for name, memory in self._host.items()},
             "last_observations": self.last_observations.clone(),
             "states": {name: state.clone() for name, state in self.states.items()},
             "statistics": self.statistics.state_dict(),
@@ -207,11 +237,18 @@ class Collector:
         self._held = deque(as_slice(np.array(rows)) for rows in state["held"])
         last = slice(self.rollout.segments - self.vecenv.num_agents, None)
         for name, column in state["columns"].items():
-            getattr(self.rollout, name)[last, -1] = column.to(self._device)
+            self._host[name][last, -1] = column
         self.last_observations.copy_(state["last_observations"])
         for name, value in state["states"].items():
             self.states[name].copy_(value)
         self.statistics.load_state_dict(state["statistics"])
+
+
+def host_memory(tensor: Tensor) -> Tensor:
+    """The tensor itself where it is in CPU memory, else a copy there that the device can read by itself."""
+    if tensor.device.type == "cpu":
+        return tensor
+    return tensor.cpu().pin_memory() if tensor.is_cuda else tensor.cpu()
 
 
 def as_slice(rows: np.ndarray) -> Rows:

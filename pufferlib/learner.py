@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
@@ -62,7 +63,8 @@ class Learner:
             config.adam_eps,
             config.weight_decay,
         )
-        self._advantages = torch.zeros_like(rollout.values)
+        self._inputs = AdvantageInputs(rollout)
+        self._scratch = threading.local()  # of each shard's thread: the observations of its share of a minibatch
         self._minibatches_due = 0.0
         self._is_full = True  # no agent was absent from the rollout
         self._metrics: dict[str, float] = {}
@@ -71,6 +73,11 @@ class Learner:
     def learning_rate(self) -> float:
         """That of the last step."""
         return self.optimizer.param_groups[0]["lr"]
+
+    def prepare(self) -> None:
+        """Takes from a new rollout what does not change while it is trained on."""
+        with self._profile.phase("advantage"):
+            self._inputs.take(self.rollout)
 
     def learn(self, learning_rate: float, progress: float, is_full: bool) -> dict[str, float]:
         """Trains on the rollout for `update_epochs`; what is left of a minibatch is carried over to the next call.
@@ -100,7 +107,7 @@ class Learner:
         rollout, config = self.rollout, self.config
         with self._profile.phase("advantage"):
             advantages = self.compute_advantages()
-            probabilities = losses.segment_probabilities(advantages * rollout.masks[:, :-1], config.prio_alpha)
+            probabilities = losses.segment_probabilities(self._present(advantages), config.prio_alpha)
             count = config.minibatch_segments
             rows = torch.multinomial(probabilities, count, generator=self._generator)
             beta = config.prio_beta0 + (1.0 - config.prio_beta0) * config.prio_alpha * progress
@@ -140,28 +147,32 @@ class Learner:
 
     def compute_advantages(self) -> Tensor:
         """Advantages `(segments, horizon)` from the values and ratios as they are now; a view of a reused tensor."""
-        rollout, config = self.rollout, self.config
+        rollout, config, inputs = self.rollout, self.config, self._inputs
         rewards = losses.bootstrap_truncations(
-            rollout.rewards, rollout.values, rollout.terminals, rollout.truncations, config.gamma
+            rollout.rewards, rollout.values, inputs.cuts, config.gamma, out=inputs.rewards
         )
         compute_puff_advantage(
             rollout.values,
             rewards,
-            rollout.episode_ends(),
+            inputs.ends,
             rollout.ratios,
-            self._advantages,
+            inputs.advantages,
             config.gamma,
             config.gae_lambda,
             config.vtrace_rho_clip,
             config.vtrace_c_clip,
         )
-        return self._advantages[:, :-1]
+        return inputs.advantages[:, :-1]
+
+    def _present(self, advantages: Tensor) -> Tensor:
+        """The advantages with 0 for absent agents."""
+        return advantages if self._is_full else advantages * self.rollout.masks[:, :-1]
 
     def _weights(self, rows: Tensor | slice) -> Tensor | None:
         """`(rows, horizon)` with mean 1 and 0 for absent agents; None when every agent was there."""
         if self._is_full:
             return None
-        present = self.rollout.masks[rows, :-1]
+        present = self.rollout.masks[rows, :-1].float()
         return present / present.mean().clamp(min=1e-8)
 
     def _loss(self, rows: Tensor, advantages: Tensor, normalized: Tensor, weights: Tensor | None) -> losses.PPOLoss:
@@ -193,16 +204,30 @@ class Learner:
     def forward_segments(self, rows: Tensor) -> tuple[Any, Tensor, Tensor]:
         """Logits, values and the actions taken, with leading dimensions that fit each other."""
         rollout = self.rollout
-        observations = rollout.observations.index_select(0, rows.to(rollout.observations.device)).to(self.device)
+        observations = self._gather_observations(rows)
         actions = rollout.actions.index_select(0, rows)
         if not self._is_recurrent:
             observations, actions = observations.flatten(0, 1), actions.flatten(0, 1)
             with self._autocast():
                 return *self._forward(observations, {}), actions
         state = {name: value.index_select(0, rows) for name, value in rollout.states.items()}
-        state["resets"] = rollout.episode_ends().index_select(0, rows)[:, :-1] > 0
+        state["resets"] = self._inputs.resets.index_select(0, rows)
         with self._autocast():
             return *self._forward(observations, state), actions
+
+    def _gather_observations(self, rows: Tensor) -> Tensor:
+        """`(rows, horizon, *observation_shape)` on the policy's device, valid until the thread's next call.
+
+        Memory is reused: a fresh tensor of many megabytes costs a page fault for every 4 KB of it.
+        """
+        stored = self.rollout.observations
+        scratch = getattr(self._scratch, "observations", None)
+        if scratch is None or len(scratch) < len(rows):
+            scratch = torch.empty(len(rows), *stored.shape[1:], dtype=stored.dtype, device=stored.device)
+            self._scratch.observations = scratch
+        gathered = scratch[: len(rows)]
+        self.rollout.gather_observations(rows, out=gathered)
+        return gathered.to(self.device)
 
     def _read_metrics(self, minibatches: list[Tensor]) -> dict[str, float]:
         """The means over minibatches and the explained variance: the one device synchronisation of `learn`."""
@@ -226,3 +251,26 @@ class Learner:
         self.optimizer.load_state_dict(state["optimizer"])
         self._minibatches_due = state["minibatches_due"]
         self._metrics = dict(state["metrics"])
+
+
+class AdvantageInputs:
+    """What the advantages of one rollout are computed from again and again, in the form that the kernel takes.
+
+    Attributes:
+        ends: `(S, T + 1)` float32, 1 where the observation is the first of an episode.
+        resets: `(S, T)` bool, the same for the columns that are trained on.
+        cuts: `(S, T + 1)` float32, 1 where a limit ended the episode and the task did not.
+        rewards: `(S, T + 1)` float32, to be written.
+        advantages: `(S, T + 1)` float32, to be written.
+    """
+
+    def __init__(self, rollout: Rollout):
+        self.ends, self.cuts, self.rewards, self.advantages = (torch.zeros_like(rollout.values) for _ in range(4))
+        self.resets = torch.zeros_like(rollout.logprobs, dtype=torch.bool)
+
+    def take(self, rollout: Rollout) -> None:
+        """Takes the ends of episodes from a rollout that was just filled."""
+        ends = rollout.terminals | rollout.truncations
+        self.ends.copy_(ends)
+        self.resets.copy_(ends[:, :-1])
+        self.cuts.copy_(rollout.truncations & ~rollout.terminals)

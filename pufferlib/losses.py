@@ -19,9 +19,7 @@ class PPOLoss(NamedTuple):
     ratio: Tensor  # (rows, horizon), detached
 
 
-def bootstrap_truncations(
-    rewards: Tensor, values: Tensor, terminals: Tensor, truncations: Tensor, gamma: float
-) -> Tensor:
+def bootstrap_truncations(rewards: Tensor, values: Tensor, cuts: Tensor, gamma: float, out: Tensor) -> Tensor:
     """Adds gamma * V to the reward of every step that a limit cut, V of the observation acted on.
 
     The value of the true final observation is what Pardo et al. 2018 ("Time Limits in Reinforcement Learning") ask for;
@@ -30,17 +28,15 @@ def bootstrap_truncations(
     Args:
         rewards: `(segments, columns)`; column t belongs to the action of column t - 1.
         values: `(segments, columns)`.
-        terminals: `(segments, columns)`, 0 or 1; where both are set the episode ended and nothing is added.
-        truncations: `(segments, columns)`, 0 or 1.
+        cuts: `(segments, columns)`, 1 where a limit cut the episode and the task itself did not end, else 0.
         gamma: discount.
+        out: `(segments, columns)`, overwritten except for column 0, which belongs to no action of these segments.
 
     Returns:
-        A new tensor like rewards.
+        `out`.
     """
-    bootstrapped = rewards.clone()
-    cut = truncations[:, 1:] * (1.0 - terminals[:, 1:])
-    bootstrapped[:, 1:].addcmul_(cut, values[:, :-1], value=gamma)
-    return bootstrapped
+    torch.addcmul(rewards[:, 1:], cuts[:, 1:], values[:, :-1], value=gamma, out=out[:, 1:])
+    return out
 
 
 def segment_probabilities(advantages: Tensor, alpha: float) -> Tensor:
@@ -131,8 +127,11 @@ def explained_variance(values: Tensor, returns: Tensor, weights: Tensor | None =
 
 def normalize(advantages: Tensor, weights: Tensor | None) -> Tensor:
     """Advantages with mean 0 and standard deviation 1; arguments as in `explained_variance`."""
-    centered = advantages - _mean(advantages, weights)
-    return centered / (variance(advantages, weights).sqrt() + 1e-8)
+    if weights is None:
+        spread, mean = torch.var_mean(advantages, correction=0)
+    else:
+        spread, mean = variance(advantages, weights), _mean(advantages, weights)
+    return (advantages - mean) / (spread.sqrt() + 1e-8)
 
 
 def variance(x: Tensor, weights: Tensor | None) -> Tensor:

@@ -10,6 +10,8 @@ from torch import Tensor, nn
 from torch.optim import SGD, AdamW, Optimizer
 from typing_extensions import override
 
+from pufferlib.extensions import orthogonalize
+
 ADAMW_SHARE = 0.1
 """Learning rate of the vectors (biases, log-std) as a share of Muon's.
 
@@ -17,34 +19,13 @@ Muon changes a matrix by an orthogonal one, whose elements are far below 1; Adam
 learning rate. The share brings the two to one scale.
 """
 
-NEWTON_SCHULZ = (3.4445, -4.7750, 2.0315)  # a, b, c of X <- aX + (bA + cA^2)X, A = XX^T
-NEWTON_SCHULZ_STEPS = 5
-
-
-def orthogonalize(matrices: Tensor) -> Tensor:
-    """The nearest matrix with all singular values near 1 (0.7 to 1.2), for each of a stack.
-
-    The quintic Newton-Schulz iteration of Muon (Jordan et al. 2024, kellerjordan.github.io/posts/muon).
-
-    Args:
-        matrices: `(count, rows, columns)`.
-    """
-    a, b, c = NEWTON_SCHULZ
-    is_tall = matrices.shape[1] > matrices.shape[2]
-    x = matrices.mT if is_tall else matrices
-    x = x / x.norm(dim=(1, 2), keepdim=True).clamp(min=1e-7)
-    for _ in range(NEWTON_SCHULZ_STEPS):
-        square = x @ x.mT
-        x = torch.baddbmm(x, torch.baddbmm(square, square, square, beta=b, alpha=c), x, beta=a)
-    return x.mT if is_tall else x
-
 
 class Muon(Optimizer):
     """Muon for matrices, AdamW for all other parameters, behind one optimizer's interface.
 
     Muon steps along the orthogonalised Nesterov momentum, scaled by sqrt(max(1, rows / columns)). torch.optim.Muon does
-    the same one matrix after another in bfloat16, which most CPUs emulate: here matrices of one shape are one batch in
-    float32, several times faster where the networks are small (bench/optimizer.py).
+    the same one matrix after another in bfloat16, which most CPUs emulate: here it is float32, by a kernel on a CPU and a
+    batch for the matrices of one shape elsewhere, many times faster where the networks are small (bench/optimizer.py).
 
     Args:
         parameters: all parameters of a policy.

@@ -131,6 +131,7 @@ class PuffeRL:
         self._require_open()
         with self._learner.shards.limit_caller():
             steps = self._collector.collect()
+            self._learner.prepare()
         self.global_step += steps
         self._rollout_is_full = steps == self.config.batch_size
         self._has_rollout = True

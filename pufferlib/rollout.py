@@ -18,16 +18,19 @@ class Rollout:
     Rewards, terminals, truncations and masks of column t arrived together with observation t, so they speak of the
     action of column t - 1. Column T is the bootstrap: the value of the observation after the last action. That
     observation itself is not trained on here; the collector keeps it for the next rollout.
+
+    A step fills a column, a minibatch reads rows. Observations, the bulk of it, lie in memory column after column, so
+    that a step is one copy and the policy acts on a view of it; everything else is small and lies row after row.
     """
 
-    observations: Tensor  # (S, T, *observation_shape), the observation space's dtype
+    observations: Tensor  # (S, T, *observation_shape), the observation space's dtype; a view of `by_column`
     actions: Tensor  # (S, T, *action_shape) int32 or float32
     logprobs: Tensor  # (S, T) float32, of the actions when they were taken
     values: Tensor  # (S, T + 1) float32, refreshed by training
     rewards: Tensor  # (S, T + 1) float32
-    terminals: Tensor  # (S, T + 1) float32, 0 or 1
-    truncations: Tensor  # (S, T + 1) float32, 0 or 1
-    masks: Tensor  # (S, T + 1) float32, 0 where the agent was absent
+    terminals: Tensor  # (S, T + 1) bool
+    truncations: Tensor  # (S, T + 1) bool
+    masks: Tensor  # (S, T + 1) bool, False where the agent was absent
     ratios: Tensor  # (S, T + 1) float32, probability now over probability then; 1 until trained on
     states: dict[str, Tensor]  # recurrent state before column 0, each (S, ...)
 
@@ -50,12 +53,12 @@ class Rollout:
 
         return cls(
             observations=torch.zeros(
-                segments,
                 horizon,
+                segments,
                 *observation_space.shape,
                 dtype=getattr(torch, observation_space.dtype.name),
                 device=observation_device,
-            ),
+            ).transpose(0, 1),
             actions=torch.zeros(
                 segments,
                 horizon,
@@ -66,9 +69,9 @@ class Rollout:
             logprobs=floats(horizon),
             values=floats(columns),
             rewards=floats(columns),
-            terminals=floats(columns),
-            truncations=floats(columns),
-            masks=torch.ones(segments, columns, device=device),
+            terminals=torch.zeros(segments, columns, dtype=torch.bool, device=device),
+            truncations=torch.zeros(segments, columns, dtype=torch.bool, device=device),
+            masks=torch.ones(segments, columns, dtype=torch.bool, device=device),
             ratios=torch.ones(segments, columns, device=device),
             states={name: torch.zeros_like(state, device=device) for name, state in states.items()},
         )
@@ -83,6 +86,18 @@ class Rollout:
         """Steps of a segment that are trained on, one less than the columns."""
         return self.actions.shape[1]
 
-    def episode_ends(self) -> Tensor:
-        """`(S, T + 1)` float32: 1 where the observation is the first of an episode."""
-        return torch.maximum(self.terminals, self.truncations)
+    @property
+    def by_column(self) -> Tensor:
+        """The observations as `(T, S, *observation_shape)`, contiguous."""
+        return self.observations.transpose(0, 1)
+
+    def gather_observations(self, rows: Tensor, out: Tensor) -> None:
+        """Copies the observations of some segments, in time order each.
+
+        Args:
+            rows: `(rows,)` int64, on any device.
+            out: `(rows, T, *observation_shape)`, contiguous, on the observations' device.
+        """
+        columns = torch.arange(self.horizon, device=out.device) * self.segments
+        places = (rows.to(out.device).unsqueeze(1) + columns).flatten()
+        torch.index_select(self.by_column.flatten(0, 1), 0, places, out=out.flatten(0, 1))

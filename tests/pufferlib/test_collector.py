@@ -161,6 +161,57 @@ def test_state_begins_at_zero_with_every_episode_and_flows_across_rollouts(group
     assert observations[..., EPISODE].max() > 2 and (observations[:, 1:, 0, STEP] > 0).any()
 
 
+class InPlacePolicy(CountingPolicy):
+    """Counts in the memory it was given."""
+
+    def forward_eval(self, observations, state):
+        values = state["count"][:, 0].clone()
+        state["count"] += 1
+        return observations @ self.weight, values
+
+
+@pytest.mark.parametrize("keywords", [{}, {"batch_size": 1}])
+def test_a_policy_may_change_its_state_in_place(keywords):
+    arrays = collected(make_collector(scripted_vector(**keywords), InPlacePolicy(), groups=2), rollouts=3)
+    observations, _ = assert_as_scripted(arrays)
+    np.testing.assert_array_equal(arrays["values"], observations[..., STEP])
+
+
+# --- memory
+
+
+def test_a_column_of_observations_is_one_piece_of_memory_that_the_policy_acts_on():
+    seen = []
+
+    class Watching(LinearPolicy):
+        def forward(self, observations, state):
+            seen.append(observations.data_ptr())
+            return super().forward(observations, state)
+
+    collector = make_collector(scripted_vector(), Watching())
+    collector.collect()
+    columns = collector.rollout.by_column
+    assert columns.is_contiguous()
+    assert seen[:-1] == [column.data_ptr() for column in columns]
+
+
+def test_observations_are_gathered_in_the_order_of_rows_and_time():
+    rollout = make_collector(scripted_vector(), LinearPolicy()).rollout
+    rollout.observations.copy_(torch.arange(rollout.observations.numel()).view_as(rollout.observations))
+    rows = torch.tensor([4, 0, 5])
+    gathered = torch.full((3, *rollout.observations.shape[1:]), -1.0)
+    rollout.gather_observations(rows, out=gathered)
+    assert torch.equal(gathered, rollout.observations[rows])
+
+
+def test_the_array_that_says_which_agents_came_is_looked_at_once(monkeypatch):
+    collector = make_collector(scripted_vector(num_envs=4, batch_size=2), LinearPolicy())
+    looked_at = []
+    monkeypatch.setattr("pufferlib.collector.as_slice", lambda rows: looked_at.append(rows) or as_slice(rows))
+    collector.collect()
+    assert looked_at == []
+
+
 # --- masks, clipping, statistics
 
 

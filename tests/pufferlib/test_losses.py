@@ -111,11 +111,10 @@ def test_metrics_and_ratio_carry_no_gradient():
 def test_a_truncated_step_gains_the_discounted_value_of_the_observation_acted_on():
     values = torch.tensor([[1.0, 2.0, 3.0, 4.0]])
     rewards = torch.tensor([[0.1, 0.2, 0.3, 0.4]])
-    terminals = torch.tensor([[0.0, 0.0, 1.0, 0.0]])
-    truncations = torch.tensor([[1.0, 1.0, 1.0, 0.0]])
-    found = losses.bootstrap_truncations(rewards, values, terminals, truncations, gamma=0.5)
-    # Column 0 is of an action of the rollout before; in column 2 the task itself ended.
-    torch.testing.assert_close(found, torch.tensor([[0.1, 0.2 + 0.5 * 1.0, 0.3, 0.4]]))
+    cuts = torch.tensor([[1.0, 1.0, 0.0, 0.0]])
+    found = losses.bootstrap_truncations(rewards, values, cuts, 0.5, out=torch.full_like(rewards, 9.0))
+    # Column 0 is of an action of the rollout before.
+    torch.testing.assert_close(found, torch.tensor([[9.0, 0.2 + 0.5 * 1.0, 0.3, 0.4]]))
     torch.testing.assert_close(rewards, torch.tensor([[0.1, 0.2, 0.3, 0.4]]))
 
 

@@ -374,6 +374,17 @@ def test_every_step_of_the_horizon_has_the_advantage_of_the_recurrence():
     assert (found[:, -1] != 0).any()
 
 
+def test_where_the_task_ended_too_a_limit_cuts_nothing():
+    trainer = guess_trainer()
+    trainer.evaluate()
+    rollout, inputs = trainer.rollout, trainer._learner._inputs
+    rollout.terminals[:2, 3], rollout.terminals[2:, 3] = True, False
+    rollout.truncations[:, 3] = torch.tensor([True, False]).repeat(8)
+    trainer._learner.prepare()
+    assert inputs.ends[:4, 3].tolist() == [1, 1, 1, 0] and inputs.resets[:4, 3].tolist() == [True, True, True, False]
+    assert inputs.cuts[:4, 3].tolist() == [0, 0, 1, 0]
+
+
 def test_training_repeats_the_rollout_until_the_weights_move():
     """With still weights the ratio is 1: state, resets, actions and observations are those of the rollout."""
     vecenv = pufferl.load_env("puffer_breakout", small_breakout())
@@ -649,12 +660,30 @@ def test_the_global_random_streams_are_left_alone():
     assert (np.random.get_state()[1] == numpy_state).all()
 
 
+def storage_bytes(*owners):
+    """Bytes of all memory that the tensors of some objects hold, counted once."""
+    tensors = [value for owner in owners for value in vars(owner).values()]
+    tensors += [value for held in tensors if isinstance(held, dict) for value in held.values()]
+    storages = {tensor.untyped_storage() for tensor in tensors if isinstance(tensor, torch.Tensor)}
+    return sum({storage.data_ptr(): storage.nbytes() for storage in storages}.values())
+
+
 def test_the_memory_of_a_rollout_is_what_its_shapes_add_up_to():
     trainer = guess_trainer()
-    tensors = [value for value in vars(trainer.rollout).values() if isinstance(value, torch.Tensor)]
-    held = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
     steps, columns = 16 * 8, 16 * 9
-    assert held == steps * (3 * 4 + 4 + 4) + columns * 6 * 4
+    assert storage_bytes(trainer.rollout) == steps * (3 * 4 + 4 + 4) + columns * (3 * 4 + 3)
+
+
+def test_all_memory_of_breakouts_batch_is_within_a_fifth_of_the_shapes_of_its_rollout():
+    args = pufferl.load_config("puffer_breakout")
+    args["env"]["num_envs"] = 64
+    args["train"].update(device="cpu", minibatch_size="auto")
+    vecenv = pufferl.load_env("puffer_breakout", args)
+    trainer = pufferl.PuffeRL(args["train"], vecenv, pufferl.load_policy(args, vecenv, "puffer_breakout"))
+    trainer.evaluate()
+    held = storage_bytes(trainer.rollout, trainer._collector, trainer._learner, trainer._learner._inputs)
+    trainer.close()
+    assert held < 1.2 * storage_bytes(trainer.rollout)
 
 
 def test_compiled_training_equals_eager_training(recwarn):

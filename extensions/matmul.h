@@ -1,0 +1,78 @@
+// matmul.h - small matrix products out of the nearest cache, as parts of a larger kernel.
+//
+// A library's product pays off where matrices are large; here they have a few dozen columns and are used at once by
+// what follows. A tile of the result stays in registers while the inner dimension runs: of every step's operands one
+// row of the right matrix is loaded, and one number of the left for each row of the tile.
+//
+// Everything is always inlined, so that a function compiled for an instruction set (instruction_sets.h) takes all of
+// it along.
+#pragma once
+
+#include "instruction_sets.h"
+
+enum { MATMUL_LANES = 16 };  // columns of the right matrix and of the result come in multiples of this
+
+// `count` floats that one register holds.
+template <int COUNT>
+struct MatmulVector {
+    typedef float type __attribute__((vector_size(4 * COUNT), aligned(4), may_alias));
+};
+
+// One matrix times another, row by row in memory; all pointers are borrowed.
+//
+// Element (r, k) of the left matrix is left[r * left_row + k * left_inner], so that it may also be given transposed.
+struct Matmul {
+    const float* left;  // [rows, inner]
+    int64_t left_row, left_inner;
+    const float* right;  // [inner, columns]
+    int64_t right_row;
+    float* result;  // [rows, columns]
+    int64_t result_row;
+    int64_t rows, columns, inner;
+};
+
+// Adds to the result where `IS_SUM`, else replaces it.
+template <int COUNT, bool IS_SUM, int ROWS, int VECTORS>
+KERNEL_FN void matmul_tile(const Matmul& product, int64_t row, int64_t column) {
+    using Vector = typename MatmulVector<COUNT>::type;
+    const float* left = product.left + row * product.left_row;
+    const float* right = product.right + column;
+    float* result = product.result + row * product.result_row + column;
+    int64_t left_row = product.left_row, left_inner = product.left_inner, right_row = product.right_row;
+    Vector sums[ROWS][VECTORS];
+    for (int r = 0; r < ROWS; r++) {
+        const Vector* start = (const Vector*)(result + r * product.result_row);
+        for (int v = 0; v < VECTORS; v++) sums[r][v] = IS_SUM ? start[v] : Vector{};
+    }
+    for (int64_t k = 0; k < product.inner; k++) {
+        const Vector* columns = (const Vector*)(right + k * right_row);
+        for (int r = 0; r < ROWS; r++) {
+            float factor = left[r * left_row + k * left_inner];
+            for (int v = 0; v < VECTORS; v++) sums[r][v] += factor * columns[v];
+        }
+    }
+    for (int r = 0; r < ROWS; r++) {
+        Vector* end = (Vector*)(result + r * product.result_row);
+        for (int v = 0; v < VECTORS; v++) end[v] = sums[r][v];
+    }
+}
+
+template <int COUNT, bool IS_SUM, int ROWS, int VECTORS>
+KERNEL_FN void matmul_columns(const Matmul& product, int64_t column) {
+    int64_t row = 0;
+    for (; row + ROWS <= product.rows; row += ROWS) matmul_tile<COUNT, IS_SUM, ROWS, VECTORS>(product, row, column);
+    for (; row + 2 <= product.rows; row += 2) matmul_tile<COUNT, IS_SUM, 2, VECTORS>(product, row, column);
+    for (; row < product.rows; row++) matmul_tile<COUNT, IS_SUM, 1, VECTORS>(product, row, column);
+}
+
+template <class Set, bool IS_SUM>
+KERNEL_FN void matmul(const Matmul& product) {
+    const int WIDTH = Set::COUNT * Set::VECTORS;
+    int64_t column = 0;
+    for (; column + WIDTH <= product.columns; column += WIDTH) {
+        matmul_columns<Set::COUNT, IS_SUM, Set::ROWS, Set::VECTORS>(product, column);
+    }
+    for (; column < product.columns; column += Set::COUNT) {
+        matmul_columns<Set::COUNT, IS_SUM, Set::ROWS, 1>(product, column);
+    }
+}

@@ -1,0 +1,57 @@
+"""The nearest matrix with all singular values near 1: what Muon makes of a gradient."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from pufferlib.extensions import cpu_library
+
+NEWTON_SCHULZ = (3.4445, -4.7750, 2.0315)  # a, b, c of X <- aX + (bA + cA^2)X, A = XX^T
+NEWTON_SCHULZ_STEPS = 5
+LANES = 16  # MATMUL_LANES
+
+
+def orthogonalize(matrices: Tensor) -> Tensor:
+    """A matrix with the same singular vectors and all singular values near 1 (0.7 to 1.2), for each of a stack.
+
+    The quintic Newton-Schulz iteration of Muon (Jordan et al. 2024, kellerjordan.github.io/posts/muon). Float32 on a
+    CPU takes a kernel, everything else torch.
+
+    Args:
+        matrices: `(count, rows, columns)`.
+
+    Raises:
+        PufferError: if the kernel was not built.
+    """
+    is_tall = matrices.shape[1] > matrices.shape[2]
+    wide = matrices.mT if is_tall else matrices
+    has_kernel = wide.device.type == "cpu" and wide.dtype == torch.float32
+    result = _orthogonalize(wide) if has_kernel else reference_orthogonalize(wide)
+    return result.mT if is_tall else result
+
+
+def reference_orthogonalize(matrices: Tensor) -> Tensor:
+    """The same in plain torch, in the precision of the matrices; rows are at most columns."""
+    a, b, c = NEWTON_SCHULZ
+    x = matrices / matrices.norm(dim=(1, 2), keepdim=True).clamp(min=1e-7)
+    for _ in range(NEWTON_SCHULZ_STEPS):
+        square = x @ x.mT
+        x = torch.baddbmm(x, torch.baddbmm(square, square, square, beta=b, alpha=c), x, beta=a)
+    return x
+
+
+def _orthogonalize(matrices: Tensor) -> Tensor:
+    count, rows, columns = matrices.shape
+    padded_rows, padded_columns = _padded(rows), _padded(columns)
+    x = functional.pad(matrices, (0, padded_columns - columns)).clone(memory_format=torch.contiguous_format)
+    scratch = x.new_empty((padded_columns + 2 * rows) * padded_rows + rows * padded_columns)
+    sizes = (rows, columns, padded_rows, padded_columns, NEWTON_SCHULZ_STEPS)
+    for matrix in x.unbind() if matrices.numel() else ():
+        cpu_library.library().puffer_orthogonalize(matrix.data_ptr(), scratch.data_ptr(), *sizes, *NEWTON_SCHULZ)
+    return x[:, :, :columns]
+
+
+def _padded(columns: int) -> int:
+    return -(-columns // LANES) * LANES
