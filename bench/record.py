@@ -67,13 +67,22 @@ def benchmark(command: list[str]) -> list[tuple[str, float, str]]:
         report = Path(folder) / "report.json"
         subprocess.run([*command, f"--benchmark-json={report}"], check=True)
         benchmarks = json.loads(report.read_text())["benchmarks"]
-    return [measured(entry) for entry in benchmarks]
+    return [result for entry in benchmarks for result in measured(entry)]
 
 
-def measured(entry: dict) -> tuple[str, float, str]:
-    """Steps a second where the benchmark says how many steps one round is, else seconds a round."""
-    median, steps = entry["stats"]["median"], entry["extra_info"].get("steps")
-    return (entry["name"], steps / median, "steps/s") if steps else (entry["name"], median, "s")
+def measured(entry: dict) -> list[tuple[str, float, str]]:
+    """Steps a second where the benchmark says how many steps one round is, else seconds a round.
+
+    Where it also says how many `operations` one step is and how many `operations_per_second` the machine does, their
+    fraction is a second result; `values`, each with a unit, are results of their own.
+    """
+    name, median, extra = entry["name"], entry["stats"]["median"], entry["extra_info"]
+    steps = extra.get("steps")
+    results = [(name, steps / median, "steps/s") if steps else (name, median, "s")]
+    if "operations" in extra:
+        fraction = extra["operations"] * steps / median / extra["operations_per_second"]
+        results.append((name, fraction, "of matmul rate"))
+    return results + [(name, value, unit) for unit, value in extra.get("values", {}).items()]
 
 
 def append(name: str, rows: list[Row]) -> Path:

@@ -28,6 +28,11 @@ typedef struct {
     float n;
 } Log;
 
+// What moves, in the order of the observation.
+typedef struct {
+    float x, x_dot, theta, theta_dot;  // m, m/s, rad, rad/s
+} CartpoleMotion;
+
 typedef struct {
     float* observations;   // [4]  these five are borrowed from the caller
     const void* actions;   // int32_t[1], or float[1] when continuous
@@ -35,8 +40,8 @@ typedef struct {
     uint8_t* terminals;    // [1]
     uint8_t* truncations;  // [1]
     Rng rng;
-    float x, x_dot, theta, theta_dot;  // m, m/s, rad, rad/s
-    int steps;                         // of this episode
+    CartpoleMotion motion;
+    int steps;  // of this episode
     bool is_continuous;
     Log log;  // summed at episode end, cleared by the reader
 } Cartpole;
@@ -58,42 +63,40 @@ PUFFER_FN float cartpole_cos(float angle) {
 }
 
 PUFFER_FN void cartpole_write_observations(Cartpole* env) {
-    env->observations[0] = env->x;
-    env->observations[1] = env->x_dot;
-    env->observations[2] = env->theta;
-    env->observations[3] = env->theta_dot;
+    memcpy(env->observations, &env->motion, sizeof(env->motion));
 }
 
 PUFFER_FN void c_reset(Cartpole* env) {
-    env->x = rng_uniform(&env->rng, -CARTPOLE_START, CARTPOLE_START);
-    env->x_dot = rng_uniform(&env->rng, -CARTPOLE_START, CARTPOLE_START);
-    env->theta = rng_uniform(&env->rng, -CARTPOLE_START, CARTPOLE_START);
-    env->theta_dot = rng_uniform(&env->rng, -CARTPOLE_START, CARTPOLE_START);
+    env->motion.x = rng_uniform(&env->rng, -CARTPOLE_START, CARTPOLE_START);
+    env->motion.x_dot = rng_uniform(&env->rng, -CARTPOLE_START, CARTPOLE_START);
+    env->motion.theta = rng_uniform(&env->rng, -CARTPOLE_START, CARTPOLE_START);
+    env->motion.theta_dot = rng_uniform(&env->rng, -CARTPOLE_START, CARTPOLE_START);
     env->steps = 0;
     cartpole_write_observations(env);
 }
 
+// Newtons, by action: a branch on what the policy samples would be guessed wrong half the time.
+PUFFER_TABLE float CARTPOLE_FORCES[2] = {-CARTPOLE_FORCE, CARTPOLE_FORCE};
+
 // Newtons, positive to the right.
 PUFFER_FN float cartpole_force(const Cartpole* env) {
     if (env->is_continuous) return CARTPOLE_FORCE * clampf(((const float*)env->actions)[0], -1.0f, 1.0f);
-    int is_right = ((const int32_t*)env->actions)[0] > 0;
-    // Arithmetic, because a branch on what the policy samples would be guessed wrong half the time.
-    return CARTPOLE_FORCE * (float)(2 * is_right - 1);
+    return CARTPOLE_FORCES[((const int32_t*)env->actions)[0] > 0];
 }
 
 // One Euler step of the equations of motion (Barto, Sutton and Anderson 1983; corrected by Florian 2007, eq. 23, 24).
-PUFFER_FN void cartpole_move(Cartpole* env, float force) {
+PUFFER_FN void cartpole_move(CartpoleMotion* motion, float force) {
     const float pole = CARTPOLE_POLE_MASS * CARTPOLE_HALF_LENGTH;
-    float sine = cartpole_sin(env->theta), cosine = cartpole_cos(env->theta);
-    float thrust = (force + pole * env->theta_dot * env->theta_dot * sine) * (1.0f / CARTPOLE_TOTAL_MASS);
+    float sine = cartpole_sin(motion->theta), cosine = cartpole_cos(motion->theta);
+    float thrust = (force + pole * motion->theta_dot * motion->theta_dot * sine) * (1.0f / CARTPOLE_TOTAL_MASS);
     float inertia = CARTPOLE_HALF_LENGTH * (4.0f / 3.0f - CARTPOLE_POLE_MASS / CARTPOLE_TOTAL_MASS * cosine * cosine);
     float theta_acceleration = (CARTPOLE_GRAVITY * sine - cosine * thrust) / inertia;
     float x_acceleration = thrust - pole / CARTPOLE_TOTAL_MASS * theta_acceleration * cosine;
 
-    env->x += CARTPOLE_TAU * env->x_dot;
-    env->x_dot += CARTPOLE_TAU * x_acceleration;
-    env->theta += CARTPOLE_TAU * env->theta_dot;
-    env->theta_dot += CARTPOLE_TAU * theta_acceleration;
+    motion->x += CARTPOLE_TAU * motion->x_dot;
+    motion->x_dot += CARTPOLE_TAU * x_acceleration;
+    motion->theta += CARTPOLE_TAU * motion->theta_dot;
+    motion->theta_dot += CARTPOLE_TAU * theta_acceleration;
 }
 
 PUFFER_FN void cartpole_finish_episode(Cartpole* env) {
@@ -106,9 +109,9 @@ PUFFER_FN void cartpole_finish_episode(Cartpole* env) {
 }
 
 PUFFER_FN void c_step(Cartpole* env) {
-    cartpole_move(env, cartpole_force(env));
+    cartpole_move(&env->motion, cartpole_force(env));
     env->steps += 1;
-    bool has_failed = fabsf(env->x) > CARTPOLE_X_LIMIT || fabsf(env->theta) > CARTPOLE_THETA_LIMIT;
+    bool has_failed = fabsf(env->motion.x) > CARTPOLE_X_LIMIT || fabsf(env->motion.theta) > CARTPOLE_THETA_LIMIT;
     bool is_cut = !has_failed && env->steps >= CARTPOLE_MAX_STEPS;
     env->rewards[0] = 1.0f;
     env->terminals[0] = has_failed;

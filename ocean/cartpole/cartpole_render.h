@@ -48,10 +48,10 @@ static void cartpole_draw_pole(float x, float theta) {
 }
 
 static void c_render(const Cartpole* env, Client* client) {
-    float x = 0.5f * CARTPOLE_WIDTH + env->x * CARTPOLE_PIXELS_PER_METRE;
+    float x = 0.5f * CARTPOLE_WIDTH + env->motion.x * CARTPOLE_PIXELS_PER_METRE;
     cartpole_draw_track();
     cartpole_draw_cart(x);
-    cartpole_draw_pole(x, env->theta);
+    cartpole_draw_pole(x, env->motion.theta);
 
     int bar_y = CARTPOLE_HEIGHT - CARTPOLE_MARGIN - CARTPOLE_BAR_HEIGHT;
     int bar_width = CARTPOLE_WIDTH - 2 * CARTPOLE_MARGIN;

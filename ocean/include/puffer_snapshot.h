@@ -58,11 +58,14 @@ typedef struct {
 
 enum { NUM_BLOCKS = 4 };
 
+static Py_ssize_t env_observation_bytes(const PufferLayout* layout) {
+    return (Py_ssize_t)layout->num_agents * layout->observation_size * ARRAY_TYPES[layout->observation_type].item_size;
+}
+
 // The rows an environment writes; what it reads (actions) is no part of its state.
 static void env_blocks(const Env* env, const PufferLayout* layout, Block blocks[NUM_BLOCKS]) {
     Py_ssize_t agents = layout->num_agents;
-    Py_ssize_t observation_bytes = layout->observation_size * ARRAY_TYPES[layout->observation_type].item_size;
-    blocks[0] = (Block){(void*)env->observations, agents * observation_bytes};
+    blocks[0] = (Block){(void*)env->observations, env_observation_bytes(layout)};
     blocks[1] = (Block){env->rewards, agents * (Py_ssize_t)sizeof(float)};
     blocks[2] = (Block){env->terminals, agents};
     blocks[3] = (Block){env->truncations, agents};

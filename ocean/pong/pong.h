@@ -97,6 +97,26 @@ PUFFER_FN float pong_direction(const Pong* env) {
     return (float)((action == PONG_DOWN) - (action == PONG_UP));
 }
 
+// Where the left paddle wants to be when the ball is at ball_y: centre at centre, in the field whole.
+PUFFER_FN float pong_aim(float ball_y) {
+    return clampf(ball_y + 0.5f * (PONG_BALL_SIZE - PONG_PADDLE_HEIGHT), 0.0f, PONG_PADDLE_RANGE);
+}
+
+// Plays all frames of the step at once if the ball meets nothing in them and the left paddle keeps up with it; returns
+// whether it did. One by one, each frame would wait for the paddle's place in the frame before.
+PUFFER_FN bool pong_glide(Pong* env, float direction) {
+    float frames = (float)env->frameskip;
+    float x = env->ball_x + env->ball_vx * frames, y = env->ball_y + env->ball_vy * frames;
+    if (x <= PONG_LEFT_CONTACT || x >= PONG_RIGHT_CONTACT || y < 0.0f || y > PONG_BALL_RANGE) return false;
+    float gap = fabsf(pong_aim(env->ball_y) - env->paddle_left);
+    if (gap > PONG_PADDLE_SPEED || fabsf(env->ball_vy) > PONG_PADDLE_SPEED) return false;
+    env->ball_x = x;
+    env->ball_y = y;
+    env->paddle_left = pong_aim(y - env->ball_vy);
+    env->paddle_right = clampf(env->paddle_right + PONG_PADDLE_SPEED * frames * direction, 0.0f, PONG_PADDLE_RANGE);
+    return true;
+}
+
 // Plays up to max_frames frames and stops after one that leaves the ball in a paddle's column; returns their number.
 // Works on copies, which the compiler keeps in registers.
 PUFFER_FN int pong_fly(Pong* env, float direction, int max_frames) {
@@ -104,7 +124,7 @@ PUFFER_FN int pong_fly(Pong* env, float direction, int max_frames) {
     float left = env->paddle_left, right = env->paddle_right;
     int frames = 0;
     do {
-        float aim = clampf(y + 0.5f * (PONG_BALL_SIZE - PONG_PADDLE_HEIGHT), 0.0f, PONG_PADDLE_RANGE);
+        float aim = pong_aim(y);
         left = clampf(aim, left - PONG_PADDLE_SPEED, left + PONG_PADDLE_SPEED);
         right = clampf(right + PONG_PADDLE_SPEED * direction, 0.0f, PONG_PADDLE_RANGE);
         x += vx;
@@ -162,6 +182,7 @@ PUFFER_FN void pong_finish_episode(Pong* env) {
 // Plays the frames of one step; returns the reward.
 PUFFER_FN float pong_play(Pong* env, float direction) {
     float reward = 0.0f;
+    if (pong_glide(env, direction)) return reward;
     for (int frames = env->frameskip; frames > 0;) {
         frames -= pong_fly(env, direction, frames);
         if (env->ball_x >= PONG_RIGHT_CONTACT && env->ball_vx > 0.0f) {

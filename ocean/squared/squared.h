@@ -12,6 +12,12 @@ enum { SQUARED_EMPTY, SQUARED_AGENT, SQUARED_TARGET };
 enum { SQUARED_MIN_SIZE = 2, SQUARED_MAX_SIZE = 128, SQUARED_STEPS_PER_SIZE = 3 };
 
 typedef struct {
+    int8_t down, right;  // cells
+} SquaredMove;
+
+PUFFER_TABLE SquaredMove SQUARED_MOVES[SQUARED_NUM_ACTIONS] = {{0, 0}, {1, 0}, {-1, 0}, {0, -1}, {0, 1}};  // by action
+
+typedef struct {
     float perf;  // 1 when the target was reached
     float score;
     float episode_return;
@@ -28,7 +34,7 @@ typedef struct {
     Rng rng;
     int16_t size;           // cells along one side
     int16_t agent, target;  // cells, row * size + column
-    int16_t row, column;    // of the agent
+    int16_t column;         // of the agent
     int16_t steps_left;
     Log log;  // summed at episode end, cleared by the reader
 } Squared;
@@ -42,7 +48,7 @@ PUFFER_FN void squared_begin_episode(Squared* env) {
     int size = env->size, centre = size / 2 * size + size / 2;
     int target = rng_below(&env->rng, size * size - 1);
     target += target >= centre;  // any cell but the agent's
-    env->row = env->column = (int16_t)(size / 2);
+    env->column = (int16_t)(size / 2);
     env->agent = (int16_t)centre;
     env->target = (int16_t)target;
     env->steps_left = (int16_t)(SQUARED_STEPS_PER_SIZE * size);
@@ -67,17 +73,22 @@ PUFFER_FN void squared_finish_episode(Squared* env, float reward) {
     squared_begin_episode(env);
 }
 
-PUFFER_FN void c_step(Squared* env) {
+PUFFER_FN SquaredMove squared_move(const Squared* env) {
     int action = ((const int32_t*)env->actions)[0];
-    int down = (action == SQUARED_DOWN) - (action == SQUARED_UP);
-    int right = (action == SQUARED_RIGHT) - (action == SQUARED_LEFT);
-    int size = env->size, row = env->row + down, column = env->column + right;
-    int cell = env->agent + down * size + right, steps_left = env->steps_left - 1;
+    return SQUARED_MOVES[action >= 0 && action < SQUARED_NUM_ACTIONS ? action : (int)SQUARED_STAY];
+}
+
+PUFFER_FN void c_step(Squared* env) {
+    SquaredMove move = squared_move(env);
+    int size = env->size, column = env->column + move.right;
+    int cell = env->agent + move.down * size + move.right;
+    int steps_left = env->steps_left - 1;
     env->rewards[0] = 0.0f;
     env->terminals[0] = env->truncations[0] = 0;
     env->steps_left = (int16_t)steps_left;
 
-    bool is_outside = (unsigned)row >= (unsigned)size || (unsigned)column >= (unsigned)size;
+    // Above and below the grid the number of the cell is none of its cells'.
+    bool is_outside = (unsigned)column >= (unsigned)size || (unsigned)cell >= (unsigned)(size * size);
     bool is_reached = !is_outside && cell == env->target;
     if (is_outside || is_reached || steps_left == 0) {
         squared_finish_episode(env, is_reached ? 1.0f : -1.0f);
@@ -87,6 +98,5 @@ PUFFER_FN void c_step(Squared* env) {
     observations[env->agent] = SQUARED_EMPTY;
     observations[cell] = SQUARED_AGENT;
     env->agent = (int16_t)cell;
-    env->row = (int16_t)row;
     env->column = (int16_t)column;
 }

@@ -39,8 +39,14 @@ def test_a_number_is_kept_with_machine_commit_calibration_and_command(record, tm
 def test_a_suite_becomes_a_row_per_benchmark(record):
     slow = {"name": "a", "stats": {"median": 0.5}, "extra_info": {}}
     steps = {"name": "b", "stats": {"median": 0.5}, "extra_info": {"steps": 100}}
-    assert record.measured(slow) == ("a", 0.5, "s")
-    assert record.measured(steps) == ("b", 200.0, "steps/s")
+    assert record.measured(slow) == [("a", 0.5, "s")]
+    assert record.measured(steps) == [("b", 200.0, "steps/s")]
+
+
+def test_a_benchmark_may_say_what_part_of_the_machine_it_uses_and_other_values(record):
+    extra = {"steps": 100, "operations": 30, "operations_per_second": 24000.0, "values": {"MB": 7.0}}
+    results = record.measured({"name": "a", "stats": {"median": 0.5}, "extra_info": extra})
+    assert results == [("a", 200.0, "steps/s"), ("a", 0.25, "of matmul rate"), ("a", 7.0, "MB")]
 
 
 def test_half_a_result_is_refused(record, capsys):

@@ -1,10 +1,12 @@
 // thread_pool_test.c - the pool does every item once and shows the caller what it did.
 //
 // Counts are prime, so that blocks never come out even.
+#define _POSIX_C_SOURCE 200809L
 #include "thread_pool.h"
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 
 #define CHECK(condition)                                                             \
     do {                                                                             \
@@ -15,6 +17,10 @@
     } while (0)
 
 enum { MAX_ITEMS = 100003, NUM_JOBS = 5 };
+
+static void sleep_milliseconds(int milliseconds) {
+    nanosleep(&(struct timespec){.tv_nsec = milliseconds * 1000000}, NULL);
+}
 
 static const int THREADS[] = {1, 2, 3, 7};
 static const int COUNTS[] = {0, 1, 2, 7, 63, 64, 65, 127, 1223, 100003};
@@ -72,6 +78,43 @@ static void test_jobs_in_flight(ThreadPool* pool, int num_rounds) {
     }
 }
 
+typedef struct {
+    int* order;           // [count], when each item was done
+    atomic_int num_done;  // by the only thread that works
+} Order;
+
+static void note_order(void* context, int begin, int end, int worker) {
+    Order* order = context;
+    CHECK(worker == 1);
+    for (int i = begin; i < end; i++) order->order[i] = atomic_fetch_add(&order->num_done, 1);
+}
+
+// While the caller does something else, a thread does its own part, then the caller's from the far end.
+static void test_a_thread_begins_at_its_own_part(void) {
+    enum { COUNT = 1223, PART = 640 };  // half of it in whole claims
+    int items[COUNT];
+    Order order = {.order = items};
+    ThreadPool* pool = pool_create(2);
+    PoolJob job = {.task = note_order, .context = &order, .count = COUNT};
+    for (int round = 0; round < 20; round++) {
+        atomic_store(&order.num_done, 0);
+        pool_submit(pool, &job);
+        while (atomic_load(&order.num_done) < COUNT) sleep_milliseconds(1);
+        pool_finish(pool, &job);
+        for (int i = PART; i < COUNT; i++) CHECK(items[i] == i - PART);
+        CHECK(items[0] > items[PART - 1] && items[PART - 1] > items[COUNT - 1]);
+    }
+    pool_destroy(pool);
+}
+
+// A thread spins for 50 microseconds at most when its work is done.
+static void test_idle_threads_sleep(ThreadPool* pool) {
+    test_tiny_jobs_one_after_the_other(pool, 100);
+    clock_t before = clock();
+    sleep_milliseconds(100);
+    CHECK(clock() - before < CLOCKS_PER_SEC / 20);
+}
+
 static void test_create_and_destroy(int num_threads) {
     for (int i = 0; i < 50; i++) {
         ThreadPool* pool = pool_create(num_threads);
@@ -90,8 +133,10 @@ int main(int argc, char** argv) {
         test_every_item_is_done_once(pool);
         test_tiny_jobs_one_after_the_other(pool, num_jobs);
         test_jobs_in_flight(pool, num_jobs / NUM_JOBS);
+        test_idle_threads_sleep(pool);
         pool_destroy(pool);
         test_create_and_destroy(THREADS[i]);
     }
+    test_a_thread_begins_at_its_own_part();
     return 0;
 }

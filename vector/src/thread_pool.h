@@ -1,16 +1,26 @@
 // thread_pool.h - a fixed set of threads that share out ranges of work.
 //
 // The caller is worker 0, so a pool of one starts no threads and does the work inside pool_finish. Idle threads sleep.
-// Jobs are begun in the order they were submitted; several may be in flight.
+// Jobs are begun in the order they were submitted; several may be in flight. Every worker begins at its own part of a
+// job, so that a job that is submitted again and again finds its memory in the caches of the cores that last worked on
+// it; who is done with its part takes from the far ends of the others'.
 #pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stdint.h>
 
 typedef struct ThreadPool ThreadPool;
 
 // Does the items [begin, end) of a job. Two threads never get the same item; worker is below pool_size.
 typedef void PoolTask(void* context, int begin, int end, int worker);
+
+enum { POOL_MAX_PARTS = 64 };  // of a job; with more threads, some share a part
+
+typedef struct {
+    _Atomic uint64_t unclaimed;  // items that nobody has claimed: begin in the low 32 bits, end in the high ones
+    char padding[56];            // no two parts share a cache line
+} PoolPart;
 
 // Owned by the caller, who fills the first three members; it must stay in place from pool_submit until pool_finish
 // returns, and may then be submitted again.
@@ -20,10 +30,10 @@ struct PoolJob {
     void* context;
     int count;  // items, 0 or more
     // What follows belongs to the pool.
-    int block_size, num_blocks;
-    atomic_int next_block;   // the first block that nobody has claimed
+    int num_parts, alignment;
     atomic_int num_helpers;  // threads of the pool inside the job
     PoolJob* following;      // in the pool's queue
+    PoolPart parts[POOL_MAX_PARTS];
 };
 
 // Starts num_threads - 1 threads; num_threads is at least 1. NULL when memory or threads run out.
