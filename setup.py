@@ -65,6 +65,17 @@ def cpu_kernels():
     )
 
 
+def kernel_threads():
+    """The vectors' thread pool once more, as a plain C library: kernels run on one of their own."""
+    return Extension(
+        "pufferlib.extensions.thread_pool",
+        ["vector/src/thread_pool.c"],
+        depends=headers("vector/src"),
+        extra_compile_args=["-std=c11", *compile_args],
+        extra_link_args=["-pthread"],
+    )
+
+
 def build_cuda_kernels(folder):
     """Compiles extensions/*.cu into `folder`/*.fatbin; without them the kernels are compiled at first use."""
     nvcc = shutil.which("nvcc")
@@ -115,6 +126,10 @@ setup(
     packages=packages,
     package_dir={"pufferlib": "pufferlib", **{f"pufferlib.{folder}": folder for folder in FOLDERS}},
     package_data={"": ["*.ini", "*.h", "*.cu", "*.md", "py.typed"], "pufferlib.ocean": ["include/*.h"]},
-    ext_modules=[*environment_modules("binding.c", []), *render_modules(), cpu_kernels(), vector_module()],
+    ext_modules=[
+        *environment_modules("binding.c", []),
+        *render_modules(),
+        *(cpu_kernels(), kernel_threads(), vector_module()),
+    ],
     cmdclass={"build_ext": ParallelBuild},
 )

@@ -25,6 +25,13 @@
 typedef void KernelRange(int64_t begin, int64_t end, void* context);
 typedef int32_t KernelParallelFor(int64_t begin, int64_t end, int64_t grain, KernelRange* range, void* context);
 
+// The thread pool of threads.py, for kernels that call it often: nobody waits there for a thread that has not begun.
+typedef void KernelTask(void* context, int begin, int end, int thread);
+typedef struct {
+    void (*run)(void* pool, KernelTask* task, void* context, int count);
+    void* pool;
+} KernelThreads;
+
 static inline void kernel_run(KernelParallelFor* parallel_for, int64_t count, int64_t grain, KernelRange* range,
                               void* context) {
     if (parallel_for == nullptr || parallel_for(0, count, grain, range, context) != 0) range(0, count, context);

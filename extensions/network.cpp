@@ -59,7 +59,13 @@ template <class Call>
 struct Shared {
     const Call* call;
     std::atomic<int64_t>* next;  // the first block or chunk that nobody has taken
+    KernelRange* run;
 };
+
+template <class Call>
+void run_slots(void* context, int begin, int end, int) {
+    ((const Shared<Call>*)context)->run(begin, end, context);
+}
 
 KERNEL_FN void read_observations(const Observations& source, int64_t segment, int64_t step, int64_t inputs,
                                  float* target) {
@@ -257,14 +263,15 @@ extern "C" void puffer_network_pack(const Network* network) {
          network->outputs, network->padded_outputs);
 }
 
-extern "C" void puffer_network_act(const Act* call, KernelParallelFor* parallel_for) {
+// Every item is a slot: a thread's scratch memory, with which it works until nothing is left.
+extern "C" void puffer_network_act(const Act* call, const KernelThreads* threads) {
     std::atomic<int64_t> next(0);
-    Shared<Act> shared = {call, &next};
-    kernel_run(parallel_for, call->slots, 1, act_variant(), &shared);
+    Shared<Act> shared = {call, &next, act_variant()};
+    threads->run(threads->pool, run_slots<Act>, &shared, (int)call->slots);
 }
 
-extern "C" void puffer_network_learn(const Learn* call, KernelParallelFor* parallel_for) {
+extern "C" void puffer_network_learn(const Learn* call, const KernelThreads* threads) {
     std::atomic<int64_t> next(0);
-    Shared<Learn> shared = {call, &next};
-    kernel_run(parallel_for, call->slots, 1, learn_variant(), &shared);
+    Shared<Learn> shared = {call, &next, learn_variant()};
+    threads->run(threads->pool, run_slots<Learn>, &shared, (int)call->slots);
 }

@@ -18,6 +18,7 @@ from torch import Tensor
 from pufferlib.errors import APIUsageError
 from pufferlib.extensions import cpu_library
 from pufferlib.extensions.checks import check_tensor
+from pufferlib.extensions.threads import ThreadPool
 
 LANES = 16  # MATMUL_LANES
 MAX_LAYERS = 8  # NETWORK_MAX_LAYERS
@@ -166,7 +167,7 @@ class _Learn(ctypes.Structure):
 class Network:
     """Acts and learns with the parameters of a policy, which stay the policy's own.
 
-    Threads are torch's, as many as `torch.get_num_threads()` at the call; results do not depend on their number.
+    Results do not depend on the number of threads.
 
     Attributes:
         layers: what it was made from.
@@ -178,8 +179,8 @@ class Network:
         PufferError: if the kernel was not built.
     """
 
-    def __init__(self, layers: Layers):
-        """Makes the kernel's view of the parameters."""
+    def __init__(self, layers: Layers, num_threads: int = 1):
+        """Makes the kernel's view of the parameters, and threads of its own, the caller included."""
         if not layers.fit():
             raise APIUsageError(
                 f"a network needs float32 layers on a CPU of one width, a multiple of {LANES}, at most {MAX_LAYERS} "
@@ -193,6 +194,7 @@ class Network:
         self.parameters = self._weights + [bias for bias in self._biases if bias is not None]
         self._part_sizes = (_INT64 * self.num_parts)(*layers.parts)
         self._library = cpu_library.library()
+        self._threads = ThreadPool(num_threads)
         self._weight_pointers = (_POINTER * len(self._weights))()
         self._bias_pointers = (_POINTER * len(self._biases))()
         outputs = sum(layers.parts) + 1
@@ -257,7 +259,7 @@ class Network:
         self._check_states(states, rows)
         if rows == 0:
             return False
-        slots = min(torch.get_num_threads(), -(-rows // BLOCK_ROWS))
+        slots = min(self._threads.size, -(-rows // BLOCK_ROWS))
         scratch, scratch_size = self._take_scratch(slots, BLOCK_ROWS, 1)
         has_nan, state_pointers = ctypes.c_int32(), _pointers(states)
         call = _Act(
@@ -266,7 +268,7 @@ class Network:
             *(*_rows(actions), *_rows(logprobs), *_rows(values)),
             *(scratch, slots, scratch_size, ctypes.addressof(has_nan)),
         )
-        self._library.puffer_network_act(ctypes.addressof(call), cpu_library.parallel_for())
+        self._library.puffer_network_act(ctypes.addressof(call), self._threads.address)
         return bool(has_nan.value)
 
     def learn(
@@ -298,7 +300,7 @@ class Network:
         self.refresh()
         block = max(1, BLOCK_ROWS // steps)
         chunks = min(MAX_CHUNKS, count)
-        slots = min(torch.get_num_threads(), chunks)
+        slots = min(self._threads.size, chunks)
         scratch, scratch_size = self._take_scratch(slots, block, steps)
         if self._gradients.shape[0] != chunks:
             self._gradients = torch.empty(chunks, self._gradient_size)
@@ -314,7 +316,7 @@ class Network:
             *(clip_coef, vf_clip_coef, vf_coef, ent_coef, _address(ratios), _address(values), _address(metrics)),
             *(_address(self._gradients), self._gradient_size, scratch, slots, scratch_size),
         )
-        self._library.puffer_network_learn(ctypes.addressof(call), cpu_library.parallel_for())
+        self._library.puffer_network_learn(ctypes.addressof(call), self._threads.address)
         return Learned(self._split(self._gradients.sum(0)), metrics.sum(0).float(), ratios, values)
 
     def _split(self, gradients: Tensor) -> list[Tensor]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,7 @@ from pufferlib.config import ResolvedTrainConfig
 from pufferlib.extensions import Minibatch, Network
 from pufferlib.rollout import Rollout
 from pufferlib.sampling import sample_logits
-from pufferlib.shards import Shards
+from pufferlib.shards import Shards, one_thread
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,6 @@ class TorchGradients:
 
     Attributes:
         parameters: what is trained.
-        shards: the threads.
     """
 
     def __init__(
@@ -65,7 +64,7 @@ class TorchGradients:
         if config.compile:
             self._forward = torch.compile(policy, mode=config.compile_mode, fullgraph=config.compile_fullgraph)
         is_sharded = device.type == "cpu" and not config.compile
-        self.shards = Shards(torch.get_num_threads() if is_sharded else 1)
+        self._shards = Shards(torch.get_num_threads() if is_sharded else 1)
         self._scratch = threading.local()  # of each shard's thread: the observations of its share of a minibatch
 
     def differentiate(self, drawn: Drawn) -> Tensor:
@@ -78,6 +77,14 @@ class TorchGradients:
         size = config.max_minibatch_size // config.bptt_horizon
         return sum(self._accumulate(drawn, range(begin, min(begin + size, count))) for begin in range(0, count, size))
 
+    def limit_caller(self) -> AbstractContextManager:
+        """Keeps torch operations of the calling thread off the cores of the threads here."""
+        return nullcontext() if self._shards.count == 1 else one_thread()
+
+    def close(self) -> None:
+        """Ends the threads; calling it twice is harmless."""
+        self._shards.close()
+
     def _accumulate(self, drawn: Drawn, part: range) -> Tensor:
         """Adds the gradients of some of the segments; returns their share of the metrics."""
 
@@ -88,7 +95,7 @@ class TorchGradients:
             gradients = torch.autograd.grad(loss.total * fraction, self.parameters, allow_unused=True)
             return loss.metrics * fraction, gradients
 
-        metrics, gradients = zip(*self.shards.run(differentiate, len(part)), strict=True)
+        metrics, gradients = zip(*self._shards.run(differentiate, len(part)), strict=True)
         for parameter, *shares in zip(self.parameters, *gradients, strict=True):
             for gradient in shares:  # in the order of the shards, so that the sum is always the same
                 if gradient is not None:
@@ -150,12 +157,11 @@ class NetworkGradients:
     """Differentiates a policy that is a Network, all of a minibatch in one call; the interface is TorchGradients'."""
 
     def __init__(self, network: Network, rollout: Rollout, config: ResolvedTrainConfig):
-        """The threads are torch's, so one shard is all there is."""
+        """`network` computes the policy that acts in the rollout."""
         self.network = network
         self.rollout = rollout
         self.config = config
         self.parameters = network.parameters
-        self.shards = Shards(1)
 
     def differentiate(self, drawn: Drawn) -> Tensor:
         """As TorchGradients'."""
@@ -178,6 +184,13 @@ class NetworkGradients:
         rollout.ratios[rows, :-1] = learned.ratios
         rollout.values[rows, :-1] = learned.values
         return learned.metrics
+
+    def limit_caller(self) -> AbstractContextManager:
+        """As TorchGradients'."""
+        return one_thread()
+
+    def close(self) -> None:
+        """Nothing: the threads end with the network."""
 
 
 def coefficients(config: ResolvedTrainConfig) -> dict[str, float]:

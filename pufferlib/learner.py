@@ -26,7 +26,6 @@ class Learner:
     Attributes:
         optimizer: steps the policy's parameters.
         learning_rate: that of the last step.
-        shards: on a CPU, the threads that share the segments of a minibatch.
     """
 
     def __init__(
@@ -51,7 +50,6 @@ class Learner:
         self.rollout = rollout = gradients.rollout
         self.config = config = gradients.config
         self.device = device
-        self.shards = gradients.shards
         self._gradients = gradients
         self._generator = generator
         self._profile = profile
@@ -104,7 +102,7 @@ class Learner:
         self._is_full = is_full
         self._minibatches_due += config.minibatches_per_epoch
         count = 0
-        with self.shards.limit_caller():
+        with self._gradients.limit_caller():
             while self._minibatches_due >= 1.0 - 1e-6:  # sums of fractions are rounded
                 self._minibatches_due -= 1.0
                 self._next_minibatch()()

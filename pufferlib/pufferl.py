@@ -95,7 +95,8 @@ class PuffeRL:
         self.rollout = self._allocate_rollout()
         network = self._find_network()
         self._collector = Collector(vecenv, self._make_actor(network), self.config.reward_clip, self.profile)
-        self._learner = Learner(self._make_gradients(network), self.device, generator, self.profile, self._is_captured)
+        self._gradients = self._make_gradients(network)
+        self._learner = Learner(self._gradients, self.device, generator, self.profile, self._is_captured)
         self._collector.reset(None)  # with the seed that the vector was made with
 
         self.global_step = 0
@@ -135,7 +136,7 @@ class PuffeRL:
         layers = find_layers(self.policy)
         if layers is None or not layers.fit() or observations.dtype not in OBSERVATION_DTYPES:
             return None
-        return Network(layers)
+        return Network(layers, torch.get_num_threads())
 
     def _make_actor(self, network: Network | None) -> Actor:
         common = self.policy, self.rollout, self.vecenv.num_agents, self._generator
@@ -157,7 +158,7 @@ class PuffeRL:
             Means over the episodes that ended in it, and their number `n`; empty when none did.
         """
         self._require_open()
-        with self._learner.shards.limit_caller():
+        with self._gradients.limit_caller():
             steps = self._collector.collect()
             self._learner.prepare()
         self.global_step += steps
@@ -372,7 +373,7 @@ class PuffeRL:
         self._is_closed = True
         if self._dashboard is not None:
             self._dashboard.close()
-        self._learner.shards.close()
+        self._gradients.close()
         self._collector.actor.close()
         self.vecenv.close()
 

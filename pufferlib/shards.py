@@ -42,17 +42,6 @@ class Shards:
         futures = [self._pool.submit(function, share) for share in shares]
         return [future.result() for future in futures]
 
-    @contextmanager
-    def limit_caller(self) -> Iterator[None]:
-        """Keeps the calling thread's own torch operations off the cores of the shares while it is entered."""
-        before = torch.get_num_threads()
-        if self._pool is not None:
-            torch.set_num_threads(1)
-        try:
-            yield
-        finally:
-            torch.set_num_threads(before)
-
     def close(self) -> None:
         """Ends the threads; calling it twice is harmless."""
         if self._pool is not None:
@@ -61,3 +50,14 @@ class Shards:
 
 def _use_one_thread() -> None:
     torch.set_num_threads(1)  # of the operations that this thread starts
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Keeps the calling thread's own torch operations off the cores of other threads while it is entered."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

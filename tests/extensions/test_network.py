@@ -175,13 +175,7 @@ def test_the_number_of_threads_does_not_change_the_gradients():
     torch.manual_seed(2)
     layers = random_layers(inputs=20, width=32, recurrent=2)
     observations, minibatch = torch.randn(50, 8, 20), random_minibatch(layers, 50, 50, 8)
-    before, results = torch.get_num_threads(), []
-    try:
-        for threads in (1, 2, 3, 7):
-            torch.set_num_threads(threads)
-            results.append(Network(layers).learn(observations, minibatch, **COEFFICIENTS))
-    finally:
-        torch.set_num_threads(before)
+    results = [Network(layers, threads).learn(observations, minibatch, **COEFFICIENTS) for threads in (1, 2, 3, 7)]
     first = results[0]
     for other in results[1:]:
         assert all(torch.equal(left, right) for left, right in zip(other.gradients, first.gradients, strict=True))

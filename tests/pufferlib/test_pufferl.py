@@ -733,7 +733,7 @@ def test_all_memory_of_breakouts_batch_is_within_a_fifth_of_the_shapes_of_its_ro
     trainer = pufferl.PuffeRL(args["train"], vecenv, pufferl.load_policy(args, vecenv, "puffer_breakout"))
     trainer.evaluate()
     learner = trainer._learner
-    owners = trainer._collector, trainer._collector.actor, learner, learner._inputs, learner._gradients.network
+    owners = trainer._collector, trainer._collector.actor, learner, learner._inputs, trainer._gradients
     held = storage_bytes(trainer.rollout, *owners)
     trainer.close()
     assert held < 1.2 * storage_bytes(trainer.rollout)

@@ -1,0 +1,66 @@
+"""Threads for kernels that must not wait for a core that others use: the pool that environments are stepped on.
+
+Torch's own parallel loop gives every thread its share beforehand and waits for the last of them. Where a core is shared
+with others, its thread may not even have begun when the rest is done. This pool's threads take work when they have
+time, and who has not begun by the end is not waited for.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import importlib.util
+import os
+import weakref
+
+from pufferlib.errors import PufferError
+
+
+class _Handle(ctypes.Structure):
+    """KernelThreads in kernel.h."""
+
+    _fields_ = [("run", ctypes.c_void_p), ("pool", ctypes.c_void_p)]
+
+
+class ThreadPool:
+    """A fixed set of threads, the caller included; they end with this object.
+
+    Attributes:
+        size: threads, at least 1.
+
+    Raises:
+        PufferError: if the pool was not built, or threads run out.
+    """
+
+    def __init__(self, size: int):
+        """Starts `size - 1` threads."""
+        self.size = size
+        self._start()
+
+    def _start(self) -> None:
+        library = _library()
+        pool = library.pool_create(self.size)
+        if not pool:
+            raise PufferError(f"cannot start {self.size - 1} threads; ask for fewer with torch.set_num_threads")
+        self._owner = os.getpid()
+        self._handle = _Handle(ctypes.cast(library.pool_run, ctypes.c_void_p), pool)
+        self._finalizer = weakref.finalize(self, library.pool_destroy, pool)
+
+    @property
+    def address(self) -> int:
+        """What kernels take. In a child made by fork, where threads do not survive, they are started anew."""
+        if self._owner != os.getpid():
+            self._finalizer()  # frees the memory of the pool that was left behind
+            self._start()
+        return ctypes.addressof(self._handle)
+
+
+@functools.cache
+def _library() -> ctypes.CDLL:
+    spec = importlib.util.find_spec("pufferlib.extensions.thread_pool")
+    if spec is None or spec.origin is None:
+        raise PufferError("the thread pool was not built; build it with `python setup.py build_ext --inplace`")
+    library = ctypes.CDLL(spec.origin)
+    library.pool_create.argtypes, library.pool_create.restype = [ctypes.c_int], ctypes.c_void_p
+    library.pool_destroy.argtypes, library.pool_destroy.restype = [ctypes.c_void_p], None
+    return library
