@@ -1,0 +1,41 @@
+"""A step of Muon beside torch's own: `python -m pytest -n0 bench/optimizer.py --benchmark-enable`.
+
+The parameters are those of breakout's policy: matrices of 64 x 118, twice 192 x 64 and 4 x 64, two biases.
+torch.optim.Muon takes the matrices and AdamW the biases, as here.
+"""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from pufferlib.optimizers import Muon
+
+SHAPES = [(64, 118), (64,), (192, 64), (192, 64), (4, 64), (4,)]
+
+
+class TorchMuon:
+    """torch's own two optimizers."""
+
+    def __init__(self, parameters):
+        matrices = [parameter for parameter in parameters if parameter.dim() == 2]
+        vectors = [parameter for parameter in parameters if parameter.dim() != 2]
+        self._optimizers = torch.optim.Muon(matrices, lr=0.1), torch.optim.AdamW(vectors, lr=0.01)
+
+    def step(self):
+        for optimizer in self._optimizers:
+            optimizer.step()
+
+
+MAKERS = {"ours": lambda parameters: Muon(parameters, lr=0.1, momentum=0.95), "torch": TorchMuon}
+
+
+@pytest.mark.parametrize("maker", MAKERS)
+def test_step(benchmark, threads, maker):
+    torch.manual_seed(0)
+    parameters = [nn.Parameter(torch.randn(shape)) for shape in SHAPES]
+    for parameter in parameters:
+        parameter.grad = torch.randn_like(parameter)
+    optimizer = MAKERS[maker](parameters)
+    benchmark.pedantic(optimizer.step, rounds=100, warmup_rounds=10)
