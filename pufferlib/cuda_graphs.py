@@ -74,6 +74,7 @@ class CapturedCall:
             if stream_before is not None:
                 torch.cuda.set_stream(stream_before)
             self._generator.graphsafe_set_state(state_before)
+            self._stream = None  # its memory still belongs to the recording
             reason = str(error).splitlines()[0] if str(error) else type(error).__name__
             warnings.warn(
                 f"the policy cannot be captured as a CUDA graph ({reason}), training goes on without; "

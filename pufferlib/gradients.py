@@ -146,7 +146,8 @@ class TorchGradients:
         stored = self.rollout.observations
         scratch = getattr(self._scratch, "observations", None)
         if scratch is None or len(scratch) < len(rows):
-            scratch = torch.empty(len(rows), *stored.shape[1:], dtype=stored.dtype, device=stored.device)
+            shape, is_pinned = (len(rows), *stored.shape[1:]), stored.device != self._device and stored.is_pinned()
+            scratch = torch.empty(shape, dtype=stored.dtype, device=stored.device, pin_memory=is_pinned)
             self._scratch.observations = scratch
         gathered = scratch[: len(rows)]
         self.rollout.gather_observations(rows, out=gathered)

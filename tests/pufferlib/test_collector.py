@@ -271,7 +271,8 @@ class ConstantPolicy(torch.nn.Module):
     """All actions alike, whatever it sees."""
 
     def forward(self, observations, state):
-        return torch.zeros(len(observations), 5), torch.zeros(len(observations))
+        device = observations.device
+        return torch.zeros(len(observations), 5, device=device), torch.zeros(len(observations), device=device)
 
 
 @pytest.mark.parametrize("threads", [1, 2])

@@ -95,6 +95,66 @@ def test_adamw_does_not_complain_about_the_warm_up():
     assert caught == []
 
 
+class FakeStream:
+    """Notes what waits for what."""
+
+    device = "cuda:0"
+
+    def __init__(self, name, log):
+        self.name, self.log = name, log
+
+    def wait_stream(self, other):
+        self.log.append(f"{self.name} waits for {other.name}")
+
+
+@pytest.fixture
+def fake_cuda(monkeypatch):
+    """Stands in for torch.cuda; gives the log of what is asked of it, and a stream beside the current one."""
+    log = []
+    state = {"current": FakeStream("main", log)}
+
+    @contextlib.contextmanager
+    def entered(stream):
+        before, state["current"] = state["current"], stream
+        yield
+        state["current"] = before
+
+    class Graph:
+        def register_generator_state(self, generator):
+            log.append("register generator")
+
+        def replay(self):
+            log.append(f"replay on {state['current'].name}")
+
+    @contextlib.contextmanager
+    def record(graph, stream):
+        with entered(stream):
+            log.append("begin capture")
+            yield
+            log.append("end capture")
+
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: state["current"])
+    monkeypatch.setattr(torch.cuda, "stream", entered)
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", Graph)
+    monkeypatch.setattr(torch.cuda, "graph", record)
+    return log, FakeStream("side", log), state
+
+
+def test_work_runs_on_its_stream_between_that_of_the_caller(fake_cuda):
+    log, side, state = fake_cuda
+    call = CapturedCall(lambda: log.append(f"work on {state['current'].name}"), torch.Generator(), side)
+    for _ in range(WARM_UP):
+        call()
+    one = ["side waits for main", "work on side", "main waits for side"]
+    assert log == WARM_UP * one
+    log.clear()
+    call(), call()
+    captured = ["register generator", "begin capture", "work on side", "end capture"]
+    replayed = ["replay on side", "main waits for side"]
+    assert log == ["side waits for main", *captured, *replayed, "side waits for main", *replayed]
+    assert state["current"].name == "main"
+
+
 # --- the rollout
 
 
@@ -164,7 +224,8 @@ def test_a_restored_actor_does_not_end_the_episodes_that_ended_before():
 def make_trainer(tmp_path, **settings):
     args = pufferl.load_config("puffer_breakout")
     args["env"]["num_envs"] = 16
-    args["train"].update(data_dir=str(tmp_path), device="cpu", bptt_horizon=16, minibatch_size=64, **settings)
+    defaults = {"device": "cpu", "bptt_horizon": 16, "minibatch_size": 64}
+    args["train"].update(data_dir=str(tmp_path), **{**defaults, **settings})
     vecenv = vector.make(env_class("puffer_breakout"), env_kwargs={"num_envs": 16}, backend="Serial", seed=1)
     policy = pufferl.load_policy(args, vecenv, "puffer_breakout")
     return pufferl.PuffeRL(args["train"], vecenv, policy)
@@ -305,3 +366,42 @@ def test_captured_and_plain_rollouts_on_a_gpu_are_the_same(batch_size):
     for name, tensor in rollouts[0].items():
         if isinstance(tensor, torch.Tensor):
             torch.testing.assert_close(tensor, rollouts[1][name], msg=name)
+
+
+@needs_cuda
+@pytest.mark.parametrize("optimizer", ["muon", "adam"])
+def test_captured_and_plain_training_on_a_gpu_are_the_same(tmp_path, optimizer):
+    policies = []
+    for has_graphs in (False, True):
+        trainer = make_trainer(
+            tmp_path, device="cuda", cuda_graphs=has_graphs, optimizer=optimizer, learning_rate=1e-3, num_iterations=4
+        )
+        for _ in range(4):  # 5 minibatches each, so most of them are replays
+            trainer.evaluate()
+            losses = trainer.train()
+        assert all(np.isfinite(value) for value in losses.values())
+        assert trainer._learner._is_captured == has_graphs
+        policies.append([parameter.detach().clone() for parameter in trainer.policy.parameters()])
+        trainer.release()
+    for plain, captured in zip(*policies, strict=True):
+        torch.testing.assert_close(plain, captured, atol=1e-3, rtol=1e-2)
+
+
+@needs_cuda
+def test_a_policy_that_asks_the_gpu_for_a_number_goes_on_uncaptured():
+    generator = torch.Generator("cuda").manual_seed(0)
+    total = torch.zeros(1, device="cuda")
+
+    def step():
+        if total.item() >= 0:
+            total.add_(torch.rand(1, device="cuda", generator=generator))
+
+    call = CapturedCall(step, generator, torch.cuda.Stream())
+    for _ in range(WARM_UP):
+        call()
+    with pytest.warns(UserWarning, match="cannot be captured"):
+        call()
+    call()
+    again = torch.Generator("cuda").manual_seed(0)
+    expected = sum(torch.rand(1, device="cuda", generator=again) for _ in range(WARM_UP + 2))
+    torch.testing.assert_close(total, expected)
