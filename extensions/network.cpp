@@ -21,6 +21,7 @@ struct Observations {
 struct Act {
     const Network* network;
     Observations observations;  // one step
+    void* stored;               // [rows, inputs] of the observations' type, where a copy is left; or NULL
     int64_t rows, block;        // rows in a block
     float* const* states;       // [recurrent_layers] of [rows, width], overwritten
     const float* uniforms;      // [rows, num_parts], in [0, 1); NULL when no decision is wanted
@@ -106,6 +107,12 @@ KERNEL_FN void decide_row(const Act& call, int64_t row, float* output) {
     if (logprob != logprob) *call.has_nan = 1;
 }
 
+KERNEL_FN void store_observations(const Act& call, int64_t row) {
+    int64_t size = call.observations.is_bytes ? 1 : sizeof(float), row_bytes = call.network->inputs * size;
+    const char* source = (const char*)call.observations.data + row * call.observations.segment_stride * size;
+    memcpy((char*)call.stored + row * row_bytes, source, row_bytes);
+}
+
 template <class Set>
 KERNEL_FN void act_block(const Act& call, const NetworkPacked& packed, int64_t first, float* memory) {
     const Network& network = *call.network;
@@ -115,6 +122,7 @@ KERNEL_FN void act_block(const Act& call, const NetworkPacked& packed, int64_t f
     for (int64_t row = 0; row < rows; row++) {
         float* target = scratch.observations + row * network.padded_inputs;
         read_observations(call.observations, first + row, 0, network.inputs, target);
+        if (call.stored != nullptr) store_observations(call, first + row);
     }
     scratch.reset = nullptr;
     for (int64_t i = 0; i < network.recurrent_layers; i++) {

@@ -134,6 +134,7 @@ class _Act(ctypes.Structure):
     _fields_ = [
         ("network", _POINTER),
         ("observations", _Observations),
+        ("stored", _POINTER),
         ("rows", _INT64),
         ("block", _INT64),
         *((name, _POINTER) for name in ("states", "uniforms")),
@@ -228,6 +229,7 @@ class Network:
         actions: Tensor,
         logprobs: Tensor,
         values: Tensor,
+        stored: Tensor | None = None,
     ) -> None:
         """One step for every row, with the parameters of the last `refresh`.
 
@@ -238,6 +240,7 @@ class Network:
             actions: `(rows,)` or `(rows, parts)` int32, to be written; the parts of a row lie side by side.
             logprobs: `(rows,)` float32, to be written: of the actions.
             values: `(rows,)` float32, to be written.
+            stored: contiguous, of the observations' shape and dtype, to be written: a copy of them; None leaves none.
 
         Raises:
             APIUsageError: if a tensor differs from the above.
@@ -245,15 +248,17 @@ class Network:
         """
         self._check_uniforms(uniforms, observations.shape[0])
         self._check_results(observations.shape[0], actions=actions, logprobs=logprobs, values=values)
-        if self._act(observations, states, uniforms, actions, logprobs, values):
+        if stored is not None:
+            check_tensor("stored", stored, observations.shape, observations.device, observations.dtype)
+        if self._act(observations, states, uniforms, actions, logprobs, values, stored):
             raise ValueError("the policy's logits contain NaN; lower the learning rate or check the observations")
 
     def value(self, observations: Tensor, states: Sequence[Tensor], values: Tensor) -> None:
         """As `act`, without a decision."""
         self._check_results(observations.shape[0], values=values)
-        self._act(observations, states, None, None, None, values)
+        self._act(observations, states, None, None, None, values, None)
 
-    def _act(self, observations, states, uniforms, actions, logprobs, values) -> bool:
+    def _act(self, observations, states, uniforms, actions, logprobs, values, stored) -> bool:
         """Returns whether a logit was NaN."""
         rows = observations.shape[0]
         self._check_states(states, rows)
@@ -263,8 +268,8 @@ class Network:
         scratch, scratch_size = self._take_scratch(slots, BLOCK_ROWS, 1)
         has_nan, state_pointers = ctypes.c_int32(), _pointers(states)
         call = _Act(
-            *(ctypes.addressof(self._network), self._describe(observations, 1), rows, BLOCK_ROWS),
-            *(ctypes.addressof(state_pointers), _address(uniforms)),
+            *(ctypes.addressof(self._network), self._describe(observations, 1), _address(stored)),
+            *(rows, BLOCK_ROWS, ctypes.addressof(state_pointers), _address(uniforms)),
             *(*_rows(actions), *_rows(logprobs), *_rows(values)),
             *(scratch, slots, scratch_size, ctypes.addressof(has_nan)),
         )

@@ -73,6 +73,10 @@ class Actor:
                 self.last_observations[rows] = received
         if self._inputs is not None:
             self._inputs[rows] = received.to(self._device)
+        self._clear_states(rows, ended)
+
+    def _clear_states(self, rows: Rows, ended: np.ndarray) -> None:
+        """Zeroes the recurrent state of those of a batch whose episode ended."""
         if self.states and ended.any():
             agents = torch.from_numpy(self._agents[rows][ended]).to(self._device)
             for state in self.states.values():

@@ -49,7 +49,7 @@ class Collector:
         self.statistics = EpisodeStatistics()
         self._reward_clip = reward_clip
         self._profile = profile
-        self._host = {name: host_memory(getattr(self.rollout, name)) for name in CARRIED}
+        self._host = {name: column_memory(getattr(self.rollout, name)) for name in CARRIED}
         self._arrays = {name: memory.numpy() for name, memory in self._host.items()}  # views: cheaper to write into
         self._held: deque[Rows] = deque()  # batches that were received and not sent, oldest first
         self._slices: dict[int, tuple[np.ndarray, Rows]] = {}  # agent_ids seen, by their id(), and what they are
@@ -79,21 +79,20 @@ class Collector:
             source = group
         self.actor.finish()
         self._hand_over()
-        return int(np.count_nonzero(self._arrays["masks"][:, :-1]))
+        return int(np.count_nonzero(self._arrays["masks"][:-1]))
 
     def _hand_over(self) -> None:
-        """Clips the rewards; where the rollout is in another memory, copies what was received there, all at once."""
+        """Clips the rewards and puts what was received column by column into the rows of the rollout."""
         if self._reward_clip:
             self._host["rewards"].clamp_(-self._reward_clip, self._reward_clip)
         for name, memory in self._host.items():
             target = getattr(self.rollout, name)
-            if target is not memory:
-                target.copy_(memory)
+            target.copy_(memory.to(target.device, non_blocking=True).T)
 
     def _carry_over(self, source: slice, group: slice) -> None:
         """Makes the last column of the segments `source` the first one of `group`."""
         for array in self._arrays.values():
-            array[group, 0] = array[source, -1]
+            array[0, group] = array[-1, source]
         self.actor.begin(group.start)
 
     def _collect_group(self) -> None:
@@ -129,7 +128,7 @@ class Collector:
             self._columns[rows] += 1
             column = int(self._columns[rows][0])
             for name, array in zip(CARRIED, (rewards, terminals, truncations, masks), strict=True):
-                self._arrays[name][segments, column] = array
+                self._arrays[name][column, segments] = array
             self.actor.see(rows, column, observations, terminals | truncations)
             if infos:
                 self.statistics.add(infos)
@@ -173,7 +172,7 @@ class Collector:
             "arrays": {name: as_tensor(array) for name, array in environments["arrays"].items()},
             "order": environments["order"],
             "held": [self._agents[rows].tolist() for rows in self._held],
-            "columns": {name: memory[last, -1].clone() for name, memory in self._host.items()},
+            "columns": {name: memory[-1, last].clone() for name, memory in self._host.items()},
             "actor": self.actor.state_dict(),
             "statistics": self.statistics.state_dict(),
         }
@@ -186,16 +185,18 @@ class Collector:
         self._held = deque(as_slice(np.array(rows)) for rows in state["held"])
         last = slice(self.rollout.segments - self.vecenv.num_agents, None)
         for name, column in state["columns"].items():
-            self._host[name][last, -1] = column
+            self._host[name][-1, last] = column
         self.actor.load_state_dict(state["actor"])
         self.statistics.load_state_dict(state["statistics"])
 
 
-def host_memory(tensor: Tensor) -> Tensor:
-    """The tensor itself where it is in CPU memory, else a copy there that the device can read by itself."""
-    if tensor.device.type == "cpu":
-        return tensor
-    return tensor.cpu().pin_memory() if tensor.is_cuda else tensor.cpu()
+def column_memory(rows: Tensor) -> Tensor:
+    """CPU memory for the columns of a tensor, one after the other, which its device can read by itself.
+
+    A step writes one number for every agent: side by side here, a page apart in the rows.
+    """
+    columns = rows.T.contiguous().cpu()
+    return columns.pin_memory() if rows.is_cuda else columns
 
 
 def as_slice(rows: np.ndarray) -> Rows:

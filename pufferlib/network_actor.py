@@ -13,7 +13,12 @@ from pufferlib.rollout import Rollout
 
 
 class NetworkActor(Actor):
-    """An actor whose policy is a Network; the random numbers are used as `sample_logits` does."""
+    """An actor whose policy is a Network; the random numbers are used as `sample_logits` does.
+
+    The kernel reads the observations where the environments wrote them and leaves the rollout's copy on the way. What
+    it decides lies column after column until the rollout is full, because a step that writes one number into every row
+    touches as many pages of memory as there are agents.
+    """
 
     def __init__(
         self, policy: nn.Module, rollout: Rollout, num_agents: int, generator: torch.Generator, network: Network
@@ -21,6 +26,11 @@ class NetworkActor(Actor):
         """As for an Actor; `network` computes `policy`, and its layers' states are the policy's in their order."""
         super().__init__(policy, rollout, num_agents, generator, torch.no_grad)
         self._network = network
+        self._seen: dict[int, Tensor] = {}  # what a batch saw and did not act on yet, by its first agent
+        self._columns = [torch.zeros_like(target.transpose(0, 1)).contiguous() for target in self._targets()]
+
+    def _targets(self) -> tuple[Tensor, Tensor, Tensor]:
+        return self.rollout.actions, self.rollout.logprobs, self.rollout.values[:, :-1]
 
     @override
     def begin(self, offset: int) -> None:
@@ -28,19 +38,36 @@ class NetworkActor(Actor):
         self._network.refresh()
 
     @override
+    def see(self, rows: Rows, column: int, observations: np.ndarray, ended: np.ndarray) -> None:
+        if column < self.rollout.horizon and isinstance(rows, slice):
+            self._seen[rows.start] = torch.from_numpy(observations)
+            self._clear_states(rows, ended)
+        else:
+            super().see(rows, column, observations, ended)
+
+    @override
     def act(self, rows: Rows, column: int) -> np.ndarray:
-        rollout, segments = self.rollout, self._segments(rows)
-        observations = self._observations(rows, column)
+        segments = self._segments(rows)
         states = [state[rows] for state in self.states.values()]
-        uniforms = torch.rand(len(observations), self._network.num_parts, generator=self._generator)
-        columns = [target[segments, column] for target in (rollout.actions, rollout.logprobs, rollout.values)]
-        self._network.act(observations, states, uniforms, *columns)
+        stored = self.rollout.by_column[column, segments]
+        seen = self._seen.pop(rows.start, None) if isinstance(rows, slice) else None
+        uniforms = torch.rand(len(stored), self._network.num_parts, generator=self._generator)
+        results = [columns[column, segments] for columns in self._columns]
+        if seen is None:
+            self._network.act(stored, states, uniforms, *results)
+        else:
+            self._network.act(seen, states, uniforms, *results, stored=stored)
         if not isinstance(rows, slice):  # copies, not views
-            for target, written in zip((rollout.actions, rollout.logprobs, rollout.values), columns, strict=True):
-                target[segments, column] = written
-            for target, written in zip(self.states.values(), states, strict=True):
-                target[rows] = written
-        return columns[0].numpy()
+            for columns, result in zip(self._columns, results, strict=True):
+                columns[column, segments] = result
+            for target, state in zip(self.states.values(), states, strict=True):
+                target[rows] = state
+        return results[0].numpy()
+
+    @override
+    def finish(self) -> None:
+        for target, columns in zip(self._targets(), self._columns, strict=True):
+            target.copy_(columns.transpose(0, 1))
 
     @override
     def _value(self, rows: Rows) -> Tensor:
