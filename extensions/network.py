@@ -182,13 +182,8 @@ class Network:
 
     def __init__(self, layers: Layers, num_threads: int = 1):
         """Makes the kernel's view of the parameters, and threads of its own, the caller included."""
-        if not layers.fit():
-            raise APIUsageError(
-                f"a network needs float32 layers on a CPU of one width, a multiple of {LANES}, at most {MAX_LAYERS} "
-                f"of a kind, and an activation of {', '.join(ACTIVATIONS)}, got {layers.activation!r} and weights "
-                f"{[tuple(weight.shape) for weight in layers.weights()]}; use the torch modules instead"
-            )
         self.layers = layers
+        self._check_layers()
         self.width, self.inputs = layers.encoder[0][0].shape
         self.num_parts = len(layers.parts)
         self._weights, self._biases = layers.weights(), layers.biases()
@@ -214,7 +209,12 @@ class Network:
         self.refresh()
 
     def refresh(self) -> None:
-        """Takes over the parameters as they are now; `act` works with those until the next call."""
+        """Takes over the parameters as they are now; `act` works with those until the next call.
+
+        Raises:
+            APIUsageError: if they do not fit the kernel any more.
+        """
+        self._check_layers()
         for index, weight in enumerate(self._weights):
             self._weight_pointers[index] = weight.data_ptr()
         for index, bias in enumerate(self._biases):
@@ -368,6 +368,14 @@ class Network:
         return _Observations(
             observations.data_ptr(), observations.dtype == torch.uint8, observations.stride(0), step_stride
         )
+
+    def _check_layers(self) -> None:
+        if not self.layers.fit():
+            raise APIUsageError(
+                f"a network needs float32 layers on a CPU of one width, a multiple of {LANES}, at most {MAX_LAYERS} "
+                f"of a kind, and an activation of {', '.join(ACTIVATIONS)}, got {self.layers.activation!r} and weights "
+                f"{[tuple(weight.shape) for weight in self.layers.weights()]}; use the torch modules instead"
+            )
 
     def _check_results(self, rows: int, **tensors: Tensor) -> None:
         for name, tensor in tensors.items():

@@ -6,11 +6,11 @@ Any module works that has
     forward_eval(observations, state) -> (logits, values)   for acting, one step; `forward` when it is missing
     initial_state(batch, device) -> dict of tensors         only where it is recurrent
 
-`state` is a dict of tensors whose first dimension is the agent; `forward_eval` replaces its entries by the next ones. A
-policy without state sees observations `(rows, *observation_shape)`. A recurrent one is trained on `(segments, horizon,
-*observation_shape)` with, beside its own entries, `state["resets"]`: `(segments, horizon)` bool, True where an episode
-begins, so that nothing may flow in from the step before. Logits are what pufferlib.sampling takes; values are `(rows,)`
-or `(segments, horizon)`.
+`state` is a dict of tensors whose first dimension is the agent; `forward_eval` replaces its entries by the next ones or
+overwrites them in place. A policy without state sees observations `(rows, *observation_shape)`. A recurrent one is
+trained on `(segments, horizon, *observation_shape)` with, beside its own entries, `state["resets"]`: `(segments,
+horizon)` bool, True where an episode begins, so that nothing may flow in from the step before. Logits are what
+pufferlib.sampling takes; values are `(rows,)` or `(segments, horizon)`.
 
 A wrapper adds recurrence to a policy that has `encode_observations(observations) -> (..., hidden)` and
 `decode_actions(hidden) -> (logits, values)`.
@@ -133,17 +133,41 @@ def find_layers(policy: nn.Module) -> Layers | None:
     """The layers of a Default policy, in a MinGRUWrapper or by itself, for kernels that compute all of them at once.
 
     Returns:
-        None for every other policy, subclasses of these two included, for they may compute something else.
+        None for every other policy: subclasses, modules with hooks or other parts in them and frozen parameters are
+        left to torch, for they may compute something else.
     """
-    recurrent: list[Tensor] = []
-    if type(policy) is MinGRUWrapper:
-        recurrent = [layer.weight for layer in policy.layers]
-        policy = policy.policy
-    if type(policy) is not Default or policy.head.is_continuous:
+    if any(_is_special(module) for module in policy.modules()) or _is_frozen(policy):
         return None
-    encoder = [(layer.weight, layer.bias) for layer in policy.encoder if isinstance(layer, nn.Linear)]
-    head = policy.head.linear.weight, policy.head.linear.bias
-    return Layers(encoder, policy.activation, recurrent, head, policy.head.sizes)
+    recurrent: list[nn.Module] = []
+    if type(policy) is MinGRUWrapper:
+        recurrent = list(policy.layers)
+        policy = policy.policy
+    if type(policy) is not Default or type(policy.head) is not ActionHead or policy.head.is_continuous:
+        return None
+    encoder, activations = list(policy.encoder)[::2], list(policy.encoder)[1::2]
+    linear = [*encoder, *recurrent, policy.head.linear]
+    if any(type(layer) is not nn.Linear for layer in linear) or any(layer.bias is not None for layer in recurrent):
+        return None
+    if [type(layer) for layer in activations] != [ACTIVATIONS[policy.activation]] * len(encoder):
+        return None
+    return Layers(
+        encoder=[(layer.weight, layer.bias) for layer in encoder],
+        activation=policy.activation,
+        recurrent=[layer.weight for layer in recurrent],
+        head=(policy.head.linear.weight, policy.head.linear.bias),
+        parts=policy.head.sizes,
+    )
+
+
+def _is_special(module: nn.Module) -> bool:
+    """Whether more happens in the module's call than its `forward` says."""
+    return bool(module._forward_hooks or module._forward_pre_hooks or module._backward_hooks) or (
+        "forward" in vars(module)
+    )
+
+
+def _is_frozen(policy: nn.Module) -> bool:
+    return not all(parameter.requires_grad for parameter in policy.parameters())
 
 
 class Convolutional(nn.Module):
@@ -279,10 +303,9 @@ class MinGRUWrapper(nn.Module):
         return {name: torch.zeros(batch, self.hidden_size, device=device) for name in self._names}
 
     def forward_eval(self, observations: Tensor, state: State) -> tuple[Logits, Tensor]:
-        """One step: observations `(rows, *observation_shape)`; replaces the entries of `state`."""
+        """One step: observations `(rows, *observation_shape)`; overwrites the tensors of `state`."""
         output = self.policy.encode_observations(observations).float()
         for name, layer in zip(self._names, self.layers, strict=True):
-            state[name] = state[name].clone()  # mingru_step overwrites it, and the caller may still need the old one
             output = mingru_step(layer(output).float(), output, state[name])
         return self.policy.decode_actions(output)
 

@@ -253,6 +253,18 @@ def test_the_edges_of_the_uniform_numbers_never_draw_the_impossible(uniform, exp
     assert ((actions >= 0) & (actions < 4)).all()
 
 
+def test_a_copy_of_the_observations_is_left_where_it_is_wanted():
+    layers = random_layers(inputs=12)
+    for dtype in (torch.float32, torch.uint8):
+        observations = torch.randint(0, 200, (70, 3, 4)).to(dtype)
+        stored = torch.full_like(observations, 201)
+        results = torch.empty(70, dtype=torch.int32), torch.empty(70), torch.empty(70)
+        Network(layers).act(observations, [], torch.rand(70, 1), *results, stored=stored)
+        assert torch.equal(stored, observations)
+    with pytest.raises(APIUsageError, match="stored"):
+        Network(layers).act(observations, [], torch.rand(70, 1), *results, stored=stored.float())
+
+
 def test_values_alone_leave_no_decision():
     torch.manual_seed(6)
     layers = random_layers(recurrent=1)
@@ -304,6 +316,14 @@ def test_layers_that_do_not_fit_are_refused(change):
     assert not layers.fit()
     with pytest.raises(APIUsageError, match="use the torch modules instead"):
         Network(layers)
+
+
+def test_parameters_that_were_converted_since_are_refused():
+    layers = random_layers()
+    net = Network(layers)
+    layers.head[0].data = layers.head[0].double()
+    with pytest.raises(APIUsageError, match="float32"):
+        net.refresh()
 
 
 def test_a_width_must_fill_registers():

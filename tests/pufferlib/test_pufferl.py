@@ -10,6 +10,7 @@ import torch
 from gymnasium.spaces import Box, Discrete, MultiDiscrete
 from scripted import ScriptedEnv
 from scripted_policies import CountingPolicy, LinearPolicy
+from torch import nn
 
 from pufferlib import losses, pufferl, vector
 from pufferlib.config import TrainConfig
@@ -342,16 +343,34 @@ class OwnPolicy(Default):
     """May compute something else than Default."""
 
 
+def with_encoder(policy, encoder):
+    policy.encoder = encoder
+    return policy
+
+
+def with_hook(policy):
+    policy.head.register_forward_hook(lambda module, inputs, outputs: outputs)
+    return policy
+
+
+def frozen(policy):
+    policy.encoder[0].weight.requires_grad_(False)
+    return policy
+
+
 @pytest.mark.parametrize(
     ("make", "settings"),
     [
         (lambda env: Default(env, 20), {}),
         (lambda env: LSTMWrapper(env, Default(env, 16), 16, 16), {}),
         (lambda env: OwnPolicy(env, 16), {}),
+        (lambda env: with_encoder(Default(env, 16), nn.Sequential(nn.Linear(121, 16), nn.ELU())), {}),
+        (lambda env: with_hook(Default(env, 16)), {}),
+        (lambda env: frozen(Default(env, 16)), {}),
         (lambda env: Default(env, 16), {"precision": "bfloat16"}),
         (lambda env: Default(env, 16), {"fused": False}),
     ],
-    ids=["no whole registers", "LSTM", "subclass", "bfloat16", "switched off"],
+    ids=["no whole registers", "LSTM", "subclass", "own part", "hook", "frozen", "bfloat16", "switched off"],
 )
 def test_other_policies_are_left_to_torch(make, settings):
     vecenv = vector.make(env_class("puffer_squared"), env_kwargs={"num_envs": 4})
