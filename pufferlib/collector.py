@@ -49,7 +49,7 @@ class Collector:
         self.statistics = EpisodeStatistics()
         self._reward_clip = reward_clip
         self._profile = profile
-        self._host = {name: column_memory(getattr(self.rollout, name)) for name in CARRIED}
+        self._host = {name: host_memory(getattr(self.rollout, name).T) for name in CARRIED}
         self._arrays = {name: memory.numpy() for name, memory in self._host.items()}  # views: cheaper to write into
         self._held: deque[Rows] = deque()  # batches that were received and not sent, oldest first
         self._slices: dict[int, tuple[np.ndarray, Rows]] = {}  # agent_ids seen, by their id(), and what they are
@@ -82,12 +82,13 @@ class Collector:
         return int(np.count_nonzero(self._arrays["masks"][:-1]))
 
     def _hand_over(self) -> None:
-        """Clips the rewards and puts what was received column by column into the rows of the rollout."""
+        """Clips the rewards; where the rollout is in another memory, copies what was received there, all at once."""
         if self._reward_clip:
             self._host["rewards"].clamp_(-self._reward_clip, self._reward_clip)
         for name, memory in self._host.items():
-            target = getattr(self.rollout, name)
-            target.copy_(memory.to(target.device, non_blocking=True).T)
+            columns = getattr(self.rollout, name).T
+            if columns.device != memory.device:
+                columns.copy_(memory, non_blocking=True)
 
     def _carry_over(self, source: slice, group: slice) -> None:
         """Makes the last column of the segments `source` the first one of `group`."""
@@ -190,13 +191,11 @@ class Collector:
         self.statistics.load_state_dict(state["statistics"])
 
 
-def column_memory(rows: Tensor) -> Tensor:
-    """CPU memory for the columns of a tensor, one after the other, which its device can read by itself.
-
-    A step writes one number for every agent: side by side here, a page apart in the rows.
-    """
-    columns = rows.T.contiguous().cpu()
-    return columns.pin_memory() if rows.is_cuda else columns
+def host_memory(columns: Tensor) -> Tensor:
+    """The tensor itself where it is in CPU memory, else a copy there that the device can read by itself."""
+    if columns.device.type == "cpu":
+        return columns
+    return columns.cpu().pin_memory() if columns.is_cuda else columns.cpu()
 
 
 def as_slice(rows: np.ndarray) -> Rows:

@@ -15,9 +15,7 @@ from pufferlib.rollout import Rollout
 class NetworkActor(Actor):
     """An actor whose policy is a Network; the random numbers are used as `sample_logits` does.
 
-    The kernel reads the observations where the environments wrote them and leaves the rollout's copy on the way. What
-    it decides lies column after column until the rollout is full, because a step that writes one number into every row
-    touches as many pages of memory as there are agents.
+    The kernel reads the observations where the environments wrote them and leaves the rollout's copy on the way.
     """
 
     def __init__(
@@ -27,10 +25,6 @@ class NetworkActor(Actor):
         super().__init__(policy, rollout, num_agents, generator, torch.no_grad)
         self._network = network
         self._seen: dict[int, Tensor] = {}  # what a batch saw and did not act on yet, by its first agent
-        self._columns = [torch.zeros_like(target.transpose(0, 1)).contiguous() for target in self._targets()]
-
-    def _targets(self) -> tuple[Tensor, Tensor, Tensor]:
-        return self.rollout.actions, self.rollout.logprobs, self.rollout.values[:, :-1]
 
     @override
     def begin(self, offset: int) -> None:
@@ -47,27 +41,23 @@ class NetworkActor(Actor):
 
     @override
     def act(self, rows: Rows, column: int) -> np.ndarray:
-        segments = self._segments(rows)
+        rollout, segments = self.rollout, self._segments(rows)
         states = [state[rows] for state in self.states.values()]
-        stored = self.rollout.by_column[column, segments]
+        stored = rollout.by_column[column, segments]
         seen = self._seen.pop(rows.start, None) if isinstance(rows, slice) else None
         uniforms = torch.rand(len(stored), self._network.num_parts, generator=self._generator)
-        results = [columns[column, segments] for columns in self._columns]
+        targets = rollout.actions, rollout.logprobs, rollout.values
+        results = [target[segments, column] for target in targets]
         if seen is None:
             self._network.act(stored, states, uniforms, *results)
         else:
             self._network.act(seen, states, uniforms, *results, stored=stored)
         if not isinstance(rows, slice):  # copies, not views
-            for columns, result in zip(self._columns, results, strict=True):
-                columns[column, segments] = result
+            for target, result in zip(targets, results, strict=True):
+                target[segments, column] = result
             for target, state in zip(self.states.values(), states, strict=True):
                 target[rows] = state
         return results[0].numpy()
-
-    @override
-    def finish(self) -> None:
-        for target, columns in zip(self._targets(), self._columns, strict=True):
-            target.copy_(columns.transpose(0, 1))
 
     @override
     def _value(self, rows: Rows) -> Tensor:

@@ -19,15 +19,15 @@ class Rollout:
     action of column t - 1. Column T is the bootstrap: the value of the observation after the last action. That
     observation itself is not trained on here; the collector keeps it for the next rollout.
 
-    A step fills a column, a minibatch reads rows. Observations, the bulk of it, lie in memory column after column, so
-    that a step is one copy and the policy acts on a view of it; everything else is small and lies row after row.
+    A step fills a column, a minibatch reads rows. What the environments give lies in memory column after column: a step
+    is one copy of each, and the policy acts on a view. What training reads again and again lies row after row.
     """
 
     observations: Tensor  # (S, T, *observation_shape), the observation space's dtype; a view of `by_column`
     actions: Tensor  # (S, T, *action_shape) int32 or float32
     logprobs: Tensor  # (S, T) float32, of the actions when they were taken
     values: Tensor  # (S, T + 1) float32, refreshed by training
-    rewards: Tensor  # (S, T + 1) float32
+    rewards: Tensor  # (S, T + 1) float32, by column as the next three
     terminals: Tensor  # (S, T + 1) bool
     truncations: Tensor  # (S, T + 1) bool
     masks: Tensor  # (S, T + 1) bool, False where the agent was absent
@@ -52,6 +52,9 @@ class Rollout:
         def floats(width: int) -> Tensor:
             return torch.zeros(segments, width, device=device)
 
+        def by_column(dtype: torch.dtype) -> Tensor:
+            return torch.zeros(columns, segments, dtype=dtype, device=device).T
+
         return cls(
             observations=torch.zeros(
                 horizon,
@@ -70,10 +73,10 @@ class Rollout:
             ),
             logprobs=floats(horizon),
             values=floats(columns),
-            rewards=floats(columns),
-            terminals=torch.zeros(segments, columns, dtype=torch.bool, device=device),
-            truncations=torch.zeros(segments, columns, dtype=torch.bool, device=device),
-            masks=torch.ones(segments, columns, dtype=torch.bool, device=device),
+            rewards=by_column(torch.float32),
+            terminals=by_column(torch.bool),
+            truncations=by_column(torch.bool),
+            masks=by_column(torch.bool).fill_(True),
             ratios=torch.ones(segments, columns, device=device),
             states={name: torch.zeros_like(state, device=device) for name, state in states.items()},
         )

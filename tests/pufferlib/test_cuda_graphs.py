@@ -224,7 +224,7 @@ def test_a_restored_actor_does_not_end_the_episodes_that_ended_before():
 def make_trainer(tmp_path, **settings):
     args = pufferl.load_config("puffer_breakout")
     args["env"]["num_envs"] = 16
-    defaults = {"device": "cpu", "bptt_horizon": 16, "minibatch_size": 64}
+    defaults = {"device": "cpu", "bptt_horizon": 16, "minibatch_size": 64, "update_epochs": 1.25, "fused": False}
     args["train"].update(data_dir=str(tmp_path), **{**defaults, **settings})
     vecenv = vector.make(env_class("puffer_breakout"), env_kwargs={"num_envs": 16}, backend="Serial", seed=1)
     policy = pufferl.load_policy(args, vecenv, "puffer_breakout")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 
 import psutil
 import pytest
@@ -33,30 +35,44 @@ def tensor_bytes():
     return sum({storage.data_ptr(): storage.nbytes() for storage in storages}.values())
 
 
-@pytest.mark.parametrize("name", SEGMENT_BYTES)
-def test_the_rollout_takes_the_bytes_of_its_documented_shapes_and_the_trainer_little_more(name, tmp_path):
+def in_fresh_process(function, *arguments):
+    """What a function returns where no other test has left memory behind, to be reused or let go of meanwhile."""
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        return pool.submit(function, *arguments).result()
+
+
+def measure_tensors(name, folder):
+    """Bytes of the rollout, and of all other tensors of a trainer but the kernel's workspace.
+
+    The workspace has the size of the policy, whatever the rollout's: 16 copies of the gradients.
+    """
     before = tensor_bytes()
-    trainer = make_trainer(name, tmp_path)
-    documented = NUM_ENVS * SEGMENT_BYTES[name]
+    trainer = make_trainer(name, folder)
     rollout = [value for value in vars(trainer.rollout).values() if isinstance(value, torch.Tensor)]
     rollout += trainer.rollout.states.values()
-    assert documented <= sum(tensor.untyped_storage().nbytes() for tensor in rollout) <= 1.2 * documented
-    # The kernel's workspace has the size of the policy, whatever the rollout's: 16 copies of the gradients.
     workspace = [value for value in vars(trainer._gradients.network).values() if isinstance(value, torch.Tensor)]
-    others = tensor_bytes() - before - sum(tensor.untyped_storage().nbytes() for tensor in workspace)
-    assert documented <= others <= 1.2 * documented
-    trainer.release()
+    in_rollout, in_workspace = (sum(t.untyped_storage().nbytes() for t in some) for some in (rollout, workspace))
+    return in_rollout, tensor_bytes() - before - in_workspace
 
 
-def grown_bytes(trainer, epochs, keep=lambda trainer: None):
+@pytest.mark.parametrize("name", SEGMENT_BYTES)
+def test_the_rollout_takes_the_bytes_of_its_documented_shapes_and_the_trainer_little_more(name, tmp_path):
+    documented = NUM_ENVS * SEGMENT_BYTES[name]
+    in_rollout, in_all = in_fresh_process(measure_tensors, name, tmp_path)
+    assert documented <= in_rollout <= in_all <= 1.2 * documented
+
+
+def grown_bytes(name, folder, epochs, keeps_observations=False):
     """Growth of the process's resident memory in some epochs, after 20 to warm up."""
+    trainer = make_trainer(name, folder)
     kept, process, before = [], psutil.Process(), 0
     for epoch in range(20 + epochs):
         if epoch == 20:
             before = process.memory_info().rss
         trainer.evaluate()
         trainer.train()
-        kept.append(keep(trainer))
+        if keeps_observations:
+            kept.append(trainer.rollout.observations.clone())
     return process.memory_info().rss - before
 
 
@@ -65,12 +81,8 @@ LIMIT_BYTES = 2 * 2**20  # 20 times the allocator's noise, a sixth of what keepi
 
 @pytest.mark.parametrize("name", SEGMENT_BYTES)
 def test_a_hundred_epochs_take_no_more_memory_than_the_first(name, tmp_path):
-    trainer = make_trainer(name, tmp_path)
-    assert grown_bytes(trainer, 100) < LIMIT_BYTES
-    trainer.release()
+    assert in_fresh_process(grown_bytes, name, tmp_path, 100) < LIMIT_BYTES
 
 
 def test_a_leak_of_the_observations_would_show(tmp_path):
-    trainer = make_trainer("puffer_squared", tmp_path)
-    assert grown_bytes(trainer, 40, keep=lambda trainer: trainer.rollout.observations.clone()) > LIMIT_BYTES
-    trainer.release()
+    assert in_fresh_process(grown_bytes, "puffer_squared", tmp_path, 40, True) > LIMIT_BYTES
