@@ -70,14 +70,16 @@ KERNEL_FN void mingru_backward_row(const MingruLayerGradient& layer, int64_t row
     uint32_t kept = mingru_kept(layer.reset, row);
     INDEPENDENT_LANES
     for (int64_t lane = 0; lane < width; lane++) {
-        float f = candidate[lane], z = gate[lane], s = highway[lane], gradient = grad_output[lane];
-        float grad_state = carry[lane] + s * gradient;
-        float slope = f < 0.5f ? f * (1.0f - f) : 1.0f;  // below 0.5 the candidate was negative and f its sigmoid
-        grad_candidate[lane] = grad_state * z * slope;
-        grad_gate[lane] = grad_state * (f - mingru_keep(previous[lane], kept)) * (z * (1.0f - z));
-        grad_highway[lane] = gradient * (states[lane] - x[lane]) * (s * (1.0f - s));
-        grad_input[lane] = gradient * (1.0f - s);
-        carry[lane] = mingru_keep(grad_state * (1.0f - z), kept);
+        float f = candidate[lane], z = gate[lane], s = highway[lane];
+        // Below 0.5 the candidate was negative and f its sigmoid.
+        MingruGradient gradient =
+            mingru_chain({f, f < 0.5f ? f * (1.0f - f) : 1.0f}, {z, 1.0f - z}, {s, 1.0f - s}, x[lane],
+                         mingru_keep(previous[lane], kept), states[lane], grad_output[lane], carry[lane]);
+        grad_candidate[lane] = gradient.candidate;
+        grad_gate[lane] = gradient.gate;
+        grad_highway[lane] = gradient.highway;
+        grad_input[lane] = gradient.x;
+        carry[lane] = mingru_keep(gradient.previous, kept);
     }
 }
 

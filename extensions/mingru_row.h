@@ -94,11 +94,10 @@ typedef struct {
     float candidate, gate, highway, x, previous;
 } MingruGradient;
 
-// The gradients of one step, from those of its output and of the state it leaves to the next step.
-KERNEL_FN MingruGradient mingru_gradient(float candidate, float gate, float highway, float x, float previous,
-                                         float state, float grad_output, float grad_state) {
-    MingruSigmoid z = mingru_sigmoid(gate), s = mingru_sigmoid(highway);
-    MingruCandidate f = mingru_candidate(candidate);
+// The gradients of one step, from those of its output and of the state it leaves to the next step, and from the
+// activations of its gates.
+KERNEL_FN MingruGradient mingru_chain(MingruCandidate f, MingruSigmoid z, MingruSigmoid s, float x, float previous,
+                                      float state, float grad_output, float grad_state) {
     grad_state += s.value * grad_output;
     MingruGradient gradient;
     gradient.candidate = grad_state * z.value * f.slope;
@@ -107,4 +106,10 @@ KERNEL_FN MingruGradient mingru_gradient(float candidate, float gate, float high
     gradient.x = grad_output * s.complement;
     gradient.previous = grad_state * z.complement;
     return gradient;
+}
+
+KERNEL_FN MingruGradient mingru_gradient(float candidate, float gate, float highway, float x, float previous,
+                                         float state, float grad_output, float grad_state) {
+    return mingru_chain(mingru_candidate(candidate), mingru_sigmoid(gate), mingru_sigmoid(highway), x, previous, state,
+                        grad_output, grad_state);
 }

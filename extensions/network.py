@@ -18,9 +18,9 @@ from torch import Tensor
 from pufferlib.errors import APIUsageError
 from pufferlib.extensions import cpu_library
 from pufferlib.extensions.checks import check_tensor
+from pufferlib.extensions.matmul import LANES, padded
 from pufferlib.extensions.threads import ThreadPool
 
-LANES = 16  # MATMUL_LANES
 MAX_LAYERS = 8  # NETWORK_MAX_LAYERS
 NUM_METRICS = 7  # PPO_METRICS
 ACTIVATIONS = ("linear", "relu", "tanh", "gelu")  # in the order of activation_row.h
@@ -195,9 +195,9 @@ class Network:
         self._bias_pointers = (_POINTER * len(self._biases))()
         outputs = sum(layers.parts) + 1
         self._network = _Network(
-            *(self.inputs, _padded(self.inputs), self.width, len(layers.encoder)),
+            *(self.inputs, padded(self.inputs), self.width, len(layers.encoder)),
             *(ACTIVATIONS.index(layers.activation), len(layers.recurrent)),
-            *(outputs, _padded(outputs), self.num_parts),
+            *(outputs, padded(outputs), self.num_parts),
             *(ctypes.addressof(self._part_sizes), ctypes.addressof(self._weight_pointers)),
             *(ctypes.addressof(self._bias_pointers), None),
         )
@@ -331,12 +331,12 @@ class Network:
         def take(rows: int, columns: int) -> Tensor:
             nonlocal offset
             piece = gradients[offset : offset + rows * columns].view(rows, columns)
-            offset += _padded(rows * columns)
+            offset += padded(rows * columns)
             return piece
 
         for weight, _ in self.layers.encoder:
             outputs, inputs = weight.shape
-            weights.append(take(outputs, _padded(inputs))[:, :inputs])
+            weights.append(take(outputs, padded(inputs))[:, :inputs])
             biases.append(take(1, outputs)[0])
         weights.extend(take(*weight.shape) for weight in self.layers.recurrent)
         weights.append(take(*self.layers.head[0].shape))
@@ -421,10 +421,6 @@ class Network:
             tensor = getattr(minibatch, name)
             if tensor is not None:
                 self._check_input(name, tensor, count * steps)
-
-
-def _padded(columns: int) -> int:
-    return -(-columns // LANES) * LANES
 
 
 def _address(tensor: Tensor | None) -> int | None:

@@ -7,10 +7,10 @@ from torch import Tensor
 from torch.nn import functional
 
 from pufferlib.extensions import cpu_library
+from pufferlib.extensions.matmul import padded
 
 NEWTON_SCHULZ = (3.4445, -4.7750, 2.0315)  # a, b, c of X <- aX + (bA + cA^2)X, A = XX^T
 NEWTON_SCHULZ_STEPS = 5
-LANES = 16  # MATMUL_LANES
 
 
 def orthogonalize(matrices: Tensor) -> Tensor:
@@ -44,14 +44,10 @@ def reference_orthogonalize(matrices: Tensor) -> Tensor:
 
 def _orthogonalize(matrices: Tensor) -> Tensor:
     count, rows, columns = matrices.shape
-    padded_rows, padded_columns = _padded(rows), _padded(columns)
+    padded_rows, padded_columns = padded(rows), padded(columns)
     x = functional.pad(matrices, (0, padded_columns - columns)).clone(memory_format=torch.contiguous_format)
     scratch = x.new_empty((padded_columns + 2 * rows) * padded_rows + rows * padded_columns)
     sizes = (rows, columns, padded_rows, padded_columns, NEWTON_SCHULZ_STEPS)
     for matrix in x.unbind() if matrices.numel() else ():
         cpu_library.library().puffer_orthogonalize(matrix.data_ptr(), scratch.data_ptr(), *sizes, *NEWTON_SCHULZ)
     return x[:, :, :columns]
-
-
-def _padded(columns: int) -> int:
-    return -(-columns // LANES) * LANES

@@ -1,0 +1,10 @@
+"""What matmul.h asks of those who call a kernel that multiplies matrices."""
+
+from __future__ import annotations
+
+LANES = 16  # MATMUL_LANES
+
+
+def padded(columns: int) -> int:
+    """Columns up to a whole number of registers."""
+    return -(-columns // LANES) * LANES
