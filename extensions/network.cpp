@@ -104,7 +104,7 @@ KERNEL_FN void decide_row(const Act& call, int64_t row, float* output) {
         output += size;
     }
     call.logprobs[row * call.logprob_stride] = logprob;
-    if (logprob != logprob) *call.has_nan = 1;
+    if (logprob != logprob) __atomic_store_n(call.has_nan, 1, __ATOMIC_RELAXED);  // any thread may
 }
 
 KERNEL_FN void store_observations(const Act& call, int64_t row) {
