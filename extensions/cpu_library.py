@@ -1,4 +1,4 @@
-"""Opens the compiled CPU kernels, a plain C library beside this file."""
+"""Opens the compiled CPU kernels, plain C libraries beside this file."""
 
 from __future__ import annotations
 
@@ -29,18 +29,27 @@ SIGNATURES = {
 
 @functools.cache
 def library() -> ctypes.CDLL:
-    """The library, with the argument types of its functions declared.
+    """The kernels, with the argument types of their functions declared.
+
+    Raises:
+        PufferError: if they were not built.
+    """
+    return declare(open_library("cpu_kernels"))
+
+
+def open_library(name: str) -> ctypes.CDLL:
+    """Opens a compiled library of this folder.
 
     Raises:
         PufferError: if it was not built.
     """
-    spec = importlib.util.find_spec("pufferlib.extensions.cpu_kernels")
+    spec = importlib.util.find_spec(f"pufferlib.extensions.{name}")
     if spec is None or spec.origin is None:
         raise PufferError(
             f"expected the compiled kernels in {Path(__file__).parent}, found none; "
             "build them with `python setup.py build_ext --inplace`"
         )
-    return declare(ctypes.CDLL(spec.origin))
+    return ctypes.CDLL(spec.origin)
 
 
 def declare(opened: ctypes.CDLL) -> ctypes.CDLL:

@@ -205,6 +205,7 @@ class Network:
         self._packed = torch.empty(packed_size)
         self._network.packed = self._packed.data_ptr()
         self._scratch = torch.empty(0)
+        self._scratch_sizes: dict[tuple[int, int], int] = {}  # by sequences and steps of a block
         self._gradients = torch.empty(0)
         self.refresh()
 
@@ -351,7 +352,9 @@ class Network:
 
     def _take_scratch(self, slots: int, sequences: int, steps: int) -> tuple[int, int]:
         """The address of memory for every thread, and floats for each."""
-        size = self._sizes(sequences, steps)[2]
+        if (sequences, steps) not in self._scratch_sizes:
+            self._scratch_sizes[sequences, steps] = self._sizes(sequences, steps)[2]
+        size = self._scratch_sizes[sequences, steps]
         if self._scratch.numel() < slots * size:
             self._scratch = torch.empty(slots * size)
         return self._scratch.data_ptr(), size

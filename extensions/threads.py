@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import importlib.util
 import os
 import weakref
 
 from pufferlib.errors import PufferError
+from pufferlib.extensions.cpu_library import open_library
 
 
 class _Handle(ctypes.Structure):
@@ -57,10 +57,7 @@ class ThreadPool:
 
 @functools.cache
 def _library() -> ctypes.CDLL:
-    spec = importlib.util.find_spec("pufferlib.extensions.thread_pool")
-    if spec is None or spec.origin is None:
-        raise PufferError("the thread pool was not built; build it with `python setup.py build_ext --inplace`")
-    library = ctypes.CDLL(spec.origin)
+    library = open_library("thread_pool")
     library.pool_create.argtypes, library.pool_create.restype = [ctypes.c_int], ctypes.c_void_p
     library.pool_destroy.argtypes, library.pool_destroy.restype = [ctypes.c_void_p], None
     return library

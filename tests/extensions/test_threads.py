@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from pufferlib.errors import PufferError
-from pufferlib.extensions import threads
+from pufferlib.extensions import cpu_library, threads
 from pufferlib.extensions.threads import ThreadPool
 
 TASK = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, ctypes.c_int, ctypes.c_int)
@@ -63,7 +63,7 @@ def test_a_child_has_threads_of_its_own():
 
 
 def test_a_pool_that_was_not_built_says_so(monkeypatch):
-    monkeypatch.setattr(threads.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(cpu_library.importlib.util, "find_spec", lambda name: None)
     threads._library.cache_clear()
     with pytest.raises(PufferError, match="build_ext --inplace"):
         ThreadPool(1)
