@@ -29,7 +29,7 @@ def config_path(name: str) -> Path:
     """
     if name not in names():
         raise UnknownEnvironmentError(
-            f"there is no environment {name!r}{nearest(name, names())} `puffer envs` lists all {len(names())}"
+            f"there is no environment {name!r}{nearest(name, names()) or ';'} `puffer envs` lists all {len(names())}"
         )
     folder = name.removeprefix(PREFIX)
     return _FOLDER / folder / f"{folder}.ini"

@@ -54,6 +54,7 @@ class OceanEnv(PufferEnv):
         self.num_envs = num_envs
         self.num_agents = num_envs * self.agents_per_env
         super().__init__(buf)
+        self._results = (self.observations, self.rewards, self.terminals, self.truncations)
         self.report_interval = report_interval
         self._steps = 0
         self._is_drawn = False
@@ -89,9 +90,24 @@ class OceanEnv(PufferEnv):
             raise APIUsageError(
                 f"actions must have shape {self.actions.shape}, got {actions.shape}; pass one row per agent"
             )
+        self._require_own_arrays()
         self.actions[:] = actions
         self.binding.vec_step(self.handle)
         return self.observations, self.rewards, self.terminals, self.truncations, self.report()
+
+    def _require_own_arrays(self) -> None:
+        """Refuses to go on with arrays that C does not write to: what it read from them would be stale."""
+        observations, rewards, terminals, truncations = self._results
+        if not (
+            self.observations is observations
+            and self.rewards is rewards
+            and self.terminals is terminals
+            and self.truncations is truncations
+        ):
+            raise APIUsageError(
+                f"the arrays of {type(self).__name__} must stay those it was made with, and one was replaced; "
+                "change it in place, as in self.rewards *= 2, or return another array from step"
+            )
 
     def report(self) -> list[dict]:
         """Counts one step; every `report_interval` steps returns the statistics of the episodes finished since."""

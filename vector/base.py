@@ -18,7 +18,7 @@ import numpy as np
 from pufferlib import spaces
 from pufferlib.environment import Buffers, PufferEnv, StepResult
 from pufferlib.errors import APIUsageError
-from pufferlib.vector.recipe import Recipe
+from pufferlib.vector.recipe import EnvSource
 
 ReceiveResult = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, list[dict], np.ndarray, np.ndarray]
 RESULT_ARRAYS = ("observations", "rewards", "terminals", "truncations", "masks")  # what a step writes
@@ -32,8 +32,11 @@ class State(enum.Enum):
     MIXED = "call send() for a received batch or recv() for a running one"
     RUNNING = "call recv() to collect a step first"
     CLOSED = "the vector is closed, make a new vector"
+    HANDED_OVER = "its environment was handed to another vector or trainer, use that one"
     INHERITED = "the vector belongs to the process this one was forked from, make a new vector here"
 
+
+_ENDED = (State.CLOSED, State.HANDED_OVER, State.INHERITED)
 
 _vectors: weakref.WeakSet[Vector] = weakref.WeakSet()  # of this process
 
@@ -87,16 +90,16 @@ class Vector(abc.ABC):
     mixes_batches: bool = False
     _buffers: Buffers  # of all environments, set by the backend
 
-    def __init__(self, recipe: Recipe, driver: PufferEnv, num_workers: int, batch_size: int):
+    def __init__(self, source: EnvSource, driver: PufferEnv, num_workers: int, batch_size: int):
         """Takes the spaces from `driver`, an environment made for that purpose.
 
         Args:
-            recipe: what the environments are made of.
+            source: where the environments come from.
             driver: the first environment, on arrays of its own.
             num_workers: checked by the backend.
-            batch_size: environments per batch, a divisor of the recipe's.
+            batch_size: environments per batch, a divisor of the source's.
         """
-        self.num_envs = recipe.num_envs
+        self.num_envs = source.num_envs
         self.num_workers = num_workers
         self.batch_size = batch_size
         self.single_observation_space = driver.single_observation_space
@@ -104,7 +107,7 @@ class Vector(abc.ABC):
         self.agents_per_env = driver.num_agents
         self.num_agents = self.num_envs * driver.num_agents
         self.agents_per_batch = batch_size * driver.num_agents
-        self._recipe = recipe
+        self._source = source
         self._num_batches = self.num_envs // batch_size
         self._received: deque[Batch] = deque()  # and not yet sent, oldest first
         self._num_running = 0  # batches
@@ -162,6 +165,11 @@ class Vector(abc.ABC):
     def action_space(self) -> gymnasium.Space:
         """The joint space of the agents of one batch."""
         return spaces.joint_space(self.single_action_space, self.agents_per_batch)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the environments are still this vector's, in this process."""
+        return self._idle_state not in _ENDED
 
     @property
     def state(self) -> State:
@@ -224,7 +232,7 @@ class Vector(abc.ABC):
         goes_on = seed is None and self.state is not State.NEW
         self._drain()
         self._received.clear()
-        self._start_reset([None if goes_on else self._recipe.env_seed(i, seed) for i in range(self.num_envs)])
+        self._start_reset([None if goes_on else self._source.env_seed(i, seed) for i in range(self.num_envs)])
         self._num_running = self._num_batches
         self._idle_state = None
 
@@ -291,11 +299,13 @@ class Vector(abc.ABC):
         Returns:
             A dict of `envs` (bytes of every environment), `order` (the environments of every batch, in the order in
             which `send` will take them) and `arrays` (bytes of what the last steps returned); None if an environment
-            has no snapshot.
+            has no snapshot, or another vector steps it now.
 
         Raises:
             APIUsageError: if a batch runs.
         """
+        if self.state is State.HANDED_OVER:
+            return None
         if self.state is not State.READY:
             self._refuse("snapshot")
         envs = self._snapshot_envs()
@@ -336,7 +346,7 @@ class Vector(abc.ABC):
 
     def close(self) -> None:
         """Finishes what runs and lets go of everything; calling it twice is harmless."""
-        if self._idle_state not in (State.CLOSED, State.INHERITED):
+        if self.is_open:
             self._idle_as(State.CLOSED)
             self._close()
 
@@ -358,7 +368,7 @@ class Vector(abc.ABC):
         raise APIUsageError(f"{call}() is not possible now; {self.state.value}")
 
     def _require_open(self, call: str) -> None:
-        if self.state in (State.CLOSED, State.INHERITED):
+        if not self.is_open:
             self._refuse(call)
 
     def _require_one_batch(self, call: str, remedy: str) -> None:

@@ -10,22 +10,22 @@ import numpy as np
 
 from pufferlib.environment import Buffers, PufferEnv
 from pufferlib.errors import APIUsageError
-from pufferlib.vector.recipe import Recipe
+from pufferlib.vector.recipe import EnvSource
 
 _STEP_ARRAYS = ("observations", "rewards", "terminals", "truncations")
 
 
 class Group:
-    """Some environments of a recipe, reset and stepped one after the other.
+    """Some environments of a vector, reset and stepped one after the other.
 
     An environment writes its rows in place. What it returns instead, as one does that wraps another environment to
-    change its rewards, is copied into the rows.
+    change its rewards, is copied into the rows, and so are the masks of one that has arrays of its own.
 
     Attributes:
         envs: the environments.
     """
 
-    def __init__(self, recipe: Recipe, indices: Sequence[int], buffers: Buffers, driver: EnvFacts):
+    def __init__(self, source: EnvSource, indices: Sequence[int], buffers: Buffers, driver: EnvFacts):
         """Makes the environments `indices` on equal shares of the rows of `buffers`.
 
         Raises:
@@ -37,11 +37,12 @@ class Group:
             for position, index in enumerate(indices):
                 begin = position * driver.num_agents
                 rows = buffers.rows(begin, begin + driver.num_agents)
-                env = recipe.make(index, rows)
+                env = source.make(index, rows)
                 self.envs.append(env)
                 self._rows.append(rows)
                 driver.check(env, index)
-                _check_rows(env, rows)
+                if source.fills_buf:
+                    _check_rows(env, rows)
         except BaseException:
             self.close()
             raise
@@ -54,6 +55,7 @@ class Group:
                 flags[:] = 0
             observations, env_infos = env.reset(seed=seed)
             _store(env, rows, "observations", observations)
+            _store(env, rows, "masks", getattr(env, "masks", rows.masks))
             infos += _checked_infos(env, env_infos)
         return infos
 
@@ -64,12 +66,13 @@ class Group:
             *results, env_infos = env.step(rows.actions)
             for name, result in zip(_STEP_ARRAYS, results, strict=True):
                 _store(env, rows, name, result)
+            _store(env, rows, "masks", getattr(env, "masks", rows.masks))
             infos += _checked_infos(env, env_infos)
         return infos
 
     def snapshot(self) -> list[bytes | None]:
         """The snapshot of every environment, None for one that has none."""
-        return [env.snapshot() for env in self.envs]
+        return [env.snapshot() if hasattr(env, "snapshot") else None for env in self.envs]
 
     def restore(self, snapshots: Sequence[bytes]) -> None:
         """Restores every environment."""

@@ -5,28 +5,26 @@ from __future__ import annotations
 from typing_extensions import override
 
 from pufferlib.environment import PufferEnv
-from pufferlib.vector.arrays import private_buffers
-from pufferlib.vector.base import Batch, Vector, split
+from pufferlib.vector.base import Batch, State, Vector, split
 from pufferlib.vector.group import EnvFacts, Group
-from pufferlib.vector.recipe import Recipe
+from pufferlib.vector.recipe import EnvSource
 
 
 class LocalVector(Vector):
     """A vector whose environments live here, one `Group` per batch; a subclass says how a group is stepped."""
 
-    def __init__(self, recipe: Recipe, driver: PufferEnv, num_workers: int, batch_size: int):
-        """Makes all environments; closes `driver`, whose place the first of them takes."""
-        super().__init__(recipe, driver, num_workers, batch_size)
+    def __init__(self, source: EnvSource, driver: PufferEnv, num_workers: int, batch_size: int):
+        """Makes all environments; `driver` shows what they are like."""
+        super().__init__(source, driver, num_workers, batch_size)
         facts = EnvFacts(driver)
-        driver.close()
-        self._buffers = private_buffers(self.single_observation_space, self.single_action_space, self.num_agents)
+        self._buffers = source.allocate(driver)
         self._batches = [
             Batch.consecutive(self._buffers, envs, facts.num_agents) for envs in split(self.num_envs, self._num_batches)
         ]
         self._groups: list[Group] = []
         try:
             for batch in self._batches:
-                self._groups.append(Group(recipe, batch.envs, batch.buffers, facts))
+                self._groups.append(Group(source, batch.envs, batch.buffers, facts))
         except BaseException:
             self._close()
             raise
@@ -56,7 +54,19 @@ class LocalVector(Vector):
     def _group_index(self, batch: Batch) -> int:
         return batch.envs[0] // self.batch_size
 
+    def hand_over(self) -> None:
+        """Ends the vector and leaves its environments open, for another vector to step."""
+        if self.is_open:
+            self._drain()
+            for group in self._groups:
+                group.envs.clear()
+            self.close()
+            self._idle_as(State.HANDED_OVER)
+
     @override
     def _close(self) -> None:
+        has_envs = any(group.envs for group in self._groups)
         for group in self._groups:
             group.close()
+        if has_envs:
+            self._source.note_closed()

@@ -13,7 +13,7 @@ from pufferlib.ocean.environment import OceanEnv
 from pufferlib.vector._native import Stepper
 from pufferlib.vector.base import Batch
 from pufferlib.vector.local import LocalVector
-from pufferlib.vector.recipe import Options, Recipe
+from pufferlib.vector.recipe import EnvSource, Options
 from pufferlib.vector.sizes import count_batch, count_threads, warn_above_cores
 
 
@@ -25,17 +25,17 @@ class Native(LocalVector):
     threads sleep.
     """
 
-    def __init__(self, recipe: Recipe, driver: PufferEnv, options: Options):
+    def __init__(self, source: EnvSource, driver: PufferEnv, options: Options):
         """Makes the environments; see `pufferlib.vector.make`."""
         if not self.can_step(driver):
             raise APIUsageError(
                 f"Native steps Ocean environments in C, past their Python step(), got {type(driver).__name__}; "
                 "use the Serial or Multiprocessing backend"
             )
-        batch_size = count_batch(options, recipe.num_envs, 1)
+        batch_size = count_batch(options, source.num_envs, 1)
         num_threads = count_threads(options)
         warn_above_cores(num_threads)
-        super().__init__(recipe, driver, num_threads, batch_size)
+        super().__init__(source, driver, num_threads, batch_size)
         self._running: deque[tuple[Batch, list[dict] | None]] = deque()  # infos where only they are left to collect
         handles = [[env.handle for env in group.envs] for group in self._groups]
         try:
@@ -47,7 +47,7 @@ class Native(LocalVector):
     @staticmethod
     def can_step(env: Any) -> bool:
         """Whether stepping the handle of an environment is the same as calling its `step`."""
-        return isinstance(env, OceanEnv) and type(env).step is OceanEnv.step
+        return isinstance(env, OceanEnv) and type(env).step is OceanEnv.step and "step" not in vars(env)
 
     @override
     def _drain(self) -> None:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import abc
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from typing_extensions import override
 
 from pufferlib.environment import Buffers, PufferEnv
 from pufferlib.errors import APIUsageError
 from pufferlib.seeding import mix_seed
+from pufferlib.vector.arrays import private_buffers
 
 AUTO = "auto"
 
@@ -26,8 +29,36 @@ class Options:
     context: str | None = None
 
 
+class EnvSource(abc.ABC):
+    """Where the environments of a vector come from.
+
+    Attributes:
+        num_envs: environments in all.
+        fills_buf: whether the environments must write into the arrays `buf` that `make` was given.
+    """
+
+    num_envs: int
+    fills_buf: bool = True
+
+    @abc.abstractmethod
+    def env_seed(self, index: int, seed: int | None = None) -> int:
+        """The seed of environment `index` in a vector seeded with `seed`, or with the source's own seed."""
+
+    @abc.abstractmethod
+    def make(self, index: int, buf: Buffers | None) -> PufferEnv:
+        """Gives environment `index`, on the arrays `buf` or on its own."""
+
+    @abc.abstractmethod
+    def allocate(self, driver: PufferEnv) -> Buffers:
+        """The arrays of all environments in this process; `driver`, which showed the spaces, is needed no more."""
+
+    @abc.abstractmethod
+    def note_closed(self) -> None:
+        """Learns that the environments were closed."""
+
+
 @dataclass(frozen=True)
-class Recipe:
+class Recipe(EnvSource):
     """Everything needed to make environment `i`; plain data, so that it travels to workers."""
 
     creators: tuple[Callable, ...]  # these three have one entry per environment
@@ -61,14 +92,15 @@ class Recipe:
         return cls(creators, tuple(map(tuple, args)), kwargs, int(seed))
 
     @property
+    @override
     def num_envs(self) -> int:
-        """Environments in all."""
         return len(self.creators)
 
+    @override
     def env_seed(self, index: int, seed: int | None = None) -> int:
-        """The seed of environment `index` in a vector seeded with `seed`, or with the recipe's own seed."""
         return mix_seed(self.seed if seed is None else seed, index)
 
+    @override
     def make(self, index: int, buf: Buffers | None) -> PufferEnv:
         """Makes environment `index` on the arrays `buf`, or on its own.
 
@@ -85,6 +117,18 @@ class Recipe:
                     "wrap Gymnasium and PettingZoo environments with pufferlib.emulation"
                 )
         return env
+
+    @override
+    def allocate(self, driver: PufferEnv) -> Buffers:
+        """Closes `driver`, whose place the first environment on the arrays takes."""
+        observation_space, action_space = driver.single_observation_space, driver.single_action_space
+        rows = self.num_envs * driver.num_agents
+        driver.close()
+        return private_buffers(observation_space, action_space, rows)
+
+    @override
+    def note_closed(self) -> None:
+        """Nothing: nobody else has the environments."""
 
 
 def _deal(name: str, value: Any, num_envs: int, is_list: bool) -> tuple:

@@ -10,21 +10,21 @@ from pufferlib.environment import PufferEnv
 from pufferlib.errors import APIUsageError
 from pufferlib.vector.base import Batch
 from pufferlib.vector.local import LocalVector
-from pufferlib.vector.recipe import AUTO, Options, Recipe
+from pufferlib.vector.recipe import AUTO, EnvSource, Options
 from pufferlib.vector.sizes import count_batch
 
 
 class Serial(LocalVector):
     """Steps its environments in `recv`, batch after batch in the order they were sent."""
 
-    def __init__(self, recipe: Recipe, driver: PufferEnv, options: Options):
+    def __init__(self, source: EnvSource, driver: PufferEnv, options: Options):
         """Makes the environments; see `pufferlib.vector.make`."""
         if options.num_workers not in (AUTO, 1):
             raise APIUsageError(
                 f"Serial has one worker, got num_workers {options.num_workers!r}; "
                 "use 'auto', or the Multiprocessing backend"
             )
-        super().__init__(recipe, driver, 1, count_batch(options, recipe.num_envs, recipe.num_envs))
+        super().__init__(source, driver, 1, count_batch(options, source.num_envs, source.num_envs))
         self._running: deque[tuple[Batch, list[dict] | None]] = deque()  # infos where only they are left to collect
 
     @override

@@ -1,0 +1,106 @@
+"""An environment that exists already, as a vector of one."""
+
+from __future__ import annotations
+
+import contextlib
+import weakref
+from typing import Any
+
+import gymnasium
+from typing_extensions import override
+
+from pufferlib.environment import Buffers, PufferEnv
+from pufferlib.errors import APIUsageError
+from pufferlib.seeding import mix_seed
+from pufferlib.vector.arrays import private_buffers
+from pufferlib.vector.base import Vector
+from pufferlib.vector.local import LocalVector
+from pufferlib.vector.native import Native
+from pufferlib.vector.recipe import AUTO, EnvSource, Options
+from pufferlib.vector.serial import Serial
+
+_REQUIRED = ("single_observation_space", "single_action_space", "num_agents", "reset", "step", "close")
+
+# Both by id(), as an environment may be unhashable; an entry vanishes with its value, and so before an id is reused.
+_vectors: weakref.WeakValueDictionary[int, LocalVector] = weakref.WeakValueDictionary()
+_closed: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
+
+
+def adopt(env: Any, num_workers: int | str = AUTO, seed: int = 0) -> Vector:
+    """Makes a vector of one environment that exists already; closing the vector closes the environment.
+
+    An Ocean environment is stepped by Native on its own arrays, unless its class overrides `step`. Every other one is
+    stepped by Serial through its `step`, and what that returns is copied into arrays of the vector, so that a wrapper
+    may return arrays of its own. The rollout is that of `pufferlib.vector.make` with one such environment.
+
+    An environment serves one vector at a time: the vector that had it before can be closed but no longer stepped.
+
+    Args:
+        env: a PufferEnv, or anything with its spaces, `num_agents`, `reset`, `step` and `close`, such as a wrapper.
+        num_workers: threads of Native.
+        seed: the environment is reset with `mix_seed(seed, 0)`.
+
+    Raises:
+        APIUsageError: if it is no PufferEnv, or it was closed with an earlier vector.
+    """
+    check_env(env)
+    if id(env) in _closed:
+        raise APIUsageError(
+            f"the environment {type(env).__name__} was closed together with its trainer or vector; make a new one"
+        )
+    holder = _vectors.get(id(env))
+    if holder is not None:
+        holder.hand_over()
+    backend = Native if Native.can_step(env) else Serial
+    vecenv = backend(ReadyEnv(env, seed, backend is Native), env, Options(num_workers))
+    _vectors[id(env)] = vecenv
+    return vecenv
+
+
+def check_env(env: Any) -> None:
+    """Checks that something can be stepped as a PufferEnv.
+
+    Raises:
+        APIUsageError: if it cannot.
+    """
+    missing = [name for name in _REQUIRED if not hasattr(env, name)]
+    if not missing and not isinstance(env, type):
+        return
+    remedy = "wrap it with pufferlib.emulation, or make a vector with pufferlib.vector.make"
+    if isinstance(env, (gymnasium.Env, gymnasium.vector.VectorEnv)):
+        raise APIUsageError(f"env must be a PufferEnv, got the Gymnasium environment {type(env).__name__}; {remedy}")
+    if isinstance(env, type):
+        raise APIUsageError(f"env must be a PufferEnv, got the class {env.__name__}; make an instance of it")
+    raise APIUsageError(f"env must be a PufferEnv, got {type(env).__name__} without {missing[0]}; {remedy}")
+
+
+class ReadyEnv(EnvSource):
+    """The environment itself, where a vector expects how to make it."""
+
+    num_envs = 1
+    fills_buf = False
+
+    def __init__(self, env: PufferEnv, seed: int, keeps_arrays: bool):
+        """Takes the environment; `keeps_arrays` makes its own arrays those of the vector."""
+        self.env = env
+        self.seed = seed
+        self._keeps_arrays = keeps_arrays
+
+    @override
+    def env_seed(self, index: int, seed: int | None = None) -> int:
+        return mix_seed(self.seed if seed is None else seed, index)
+
+    @override
+    def make(self, index: int, buf: Buffers | None) -> PufferEnv:
+        return self.env
+
+    @override
+    def allocate(self, driver: PufferEnv) -> Buffers:
+        if self._keeps_arrays:
+            return Buffers(*(getattr(driver, name) for name in Buffers.__dataclass_fields__))
+        return private_buffers(driver.single_observation_space, driver.single_action_space, driver.num_agents)
+
+    @override
+    def note_closed(self) -> None:
+        with contextlib.suppress(TypeError):  # a class with __slots__ and without __weakref__
+            _closed[id(self.env)] = self.env
