@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from pufferlib.policy_forms import acting_forward
 from pufferlib.rollout import Rollout
 from pufferlib.sampling import sample_logits
 
@@ -42,7 +43,7 @@ class Actor:
         self._device = rollout.values.device
         self._is_stored_at_once = self.last_observations.device.type == "cpu"  # the rollout's columns are in reach
         self._inputs = None if self._device.type == "cpu" else self.last_observations.to(self._device)
-        self._forward = getattr(policy, "forward_eval", policy)
+        self._forward = acting_forward(policy)
         self._generator = generator
         self._autocast = autocast
         self._agents = np.arange(num_agents)

@@ -14,6 +14,7 @@ from torch import nn
 
 from pufferlib import ocean, vector
 from pufferlib.loaders import load_policy, resolve_device
+from pufferlib.policy_forms import acting_forward
 from pufferlib.sampling import greedy_action, sample_logits
 
 MAX_ENVIRONMENTS = 256  # played side by side; more episodes are played in turn
@@ -84,7 +85,7 @@ def _play(
     device = resolve_device(args["train"]["device"])
     generator = torch.Generator(device).manual_seed(args["train"]["seed"])
     state = policy.initial_state(vecenv.num_agents, device) if hasattr(policy, "initial_state") else {}
-    forward = getattr(policy, "forward_eval", policy)
+    forward = acting_forward(policy)
     remaining = np.array(quotas)
     rows_per_env = vecenv.num_agents // len(quotas)
     observations, _ = vecenv.reset()

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from pufferlib import losses
 from pufferlib.config import ResolvedTrainConfig
 from pufferlib.extensions import Minibatch, Network
+from pufferlib.policy_forms import training_forward
 from pufferlib.rollout import Rollout
 from pufferlib.sampling import sample_logits
 from pufferlib.shards import Shards, one_thread
@@ -60,9 +61,10 @@ class TorchGradients:
         self._device = device
         self._autocast = autocast
         self._is_recurrent = hasattr(policy, "initial_state")
-        self._forward = policy
+        called = policy
         if config.compile:
-            self._forward = torch.compile(policy, mode=config.compile_mode, fullgraph=config.compile_fullgraph)
+            called = torch.compile(policy, mode=config.compile_mode, fullgraph=config.compile_fullgraph)
+        self._forward = training_forward(policy, called)
         is_sharded = device.type == "cpu" and not config.compile
         self._shards = Shards(torch.get_num_threads() if is_sharded else 1)
         self._scratch = threading.local()  # of each shard's thread: the observations of its share of a minibatch

@@ -2,7 +2,8 @@
 
 Any module works that has
 
-    forward(observations, state) -> (logits, values)        for training
+    forward(observations) -> (logits, values)               all that a policy without state needs
+    forward(observations, state) -> (logits, values)        for training, where it is recurrent
     forward_eval(observations, state) -> (logits, values)   for acting, one step; `forward` when it is missing
     initial_state(batch, device) -> dict of tensors         only where it is recurrent
 
@@ -10,7 +11,7 @@ Any module works that has
 overwrites them in place. A policy without state sees observations `(rows, *observation_shape)`. A recurrent one is
 trained on `(segments, horizon, *observation_shape)` with, beside its own entries, `state["resets"]`: `(segments,
 horizon)` bool, True where an episode begins, so that nothing may flow in from the step before. Logits are what
-pufferlib.sampling takes; values are `(rows,)` or `(segments, horizon)`.
+pufferlib.sampling takes; values are `(rows,)` or `(segments, horizon)`, or either with a last dimension of 1.
 
 A wrapper adds recurrence to a policy that has `encode_observations(observations) -> (..., hidden)` and
 `decode_actions(hidden) -> (logits, values)`.
