@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from pufferlib.environment import Buffers, PufferEnv
     from pufferlib.errors import APIUsageError, PufferError
     from pufferlib.loggers import NoLogger
+    from pufferlib.making import make
     from pufferlib.pufferl import PuffeRL
 
     __version__: str
@@ -24,9 +25,10 @@ _HOMES = {
     "PuffeRL": "pufferlib.pufferl",
     "PufferEnv": "pufferlib.environment",
     "PufferError": "pufferlib.errors",
+    "make": "pufferlib.making",
 }
 
-__all__ = ["APIUsageError", "Buffers", "NoLogger", "PuffeRL", "PufferEnv", "PufferError", "__version__"]
+__all__ = ["APIUsageError", "Buffers", "NoLogger", "PuffeRL", "PufferEnv", "PufferError", "__version__", "make"]
 
 
 def __getattr__(name: str) -> Any:

@@ -23,11 +23,13 @@ from typing import Any
 
 import torch
 from torch import nn
+from typing_extensions import override
 
 from pufferlib import checkpoint
 from pufferlib.actor import Actor
 from pufferlib.collector import Collector
 from pufferlib.config import TrainConfig, load_config
+from pufferlib.construction import Construction
 from pufferlib.dashboard import Dashboard
 from pufferlib.errors import APIUsageError, CheckpointError, ConfigError
 from pufferlib.extensions import Network, compute_puff_advantage
@@ -39,6 +41,7 @@ from pufferlib.loaders import load_env, load_policy, resolve_device
 from pufferlib.loggers import JsonLogger, Logger, NoLogger, make_run_id
 from pufferlib.models import find_layers
 from pufferlib.network_actor import NetworkActor
+from pufferlib.policy_forms import check_policy
 from pufferlib.profile import Profile
 from pufferlib.rollout import Rollout
 from pufferlib.run import StopRequest, describe_run, write_description
@@ -53,8 +56,10 @@ STATE_KEYS = {
 __all__ = ["PuffeRL", "compute_puff_advantage", "load_config", "load_env", "load_policy", "train"]
 
 
-class PuffeRL:
+class PuffeRL(Construction):
     """Trains a policy in a vector of environments.
+
+    Made as `PuffeRL(config, vecenv, policy)` or `PuffeRL(env, policy, learning_rate=3e-4, ...)`; see Construction.
 
     Attributes:
         config: the settings, resolved for these environments and this device.
@@ -64,24 +69,15 @@ class PuffeRL:
         total_epochs: iterations that reach `total_timesteps`.
     """
 
-    def __init__(self, config: Mapping[str, Any], vecenv: Any, policy: nn.Module, logger: Logger | None = None):
-        """Allocates the rollout and resets the environments; writes nothing to disk.
-
-        Args:
-            config: the `[train]` settings, as in `load_config(name)['train']`; an `env` key names the run.
-            vecenv: a vector from `pufferlib.vector.make`.
-            policy: any module that pufferlib.models describes.
-            logger: where `mean_and_log` sends metrics; None is nowhere.
-
-        Raises:
-            ConfigError: if a setting is wrong, or does not fit the number of agents.
-        """
+    @override
+    def _begin(self, config: Mapping[str, Any], vecenv: Any, policy: nn.Module, logger: Logger | None) -> None:
         settings = TrainConfig.from_dict(config)
         self.device = resolve_device(settings.device)
         self.config = settings.resolve(vecenv.num_agents, self.device.type)
         self.env_name = config.get("env") or "environment"
         self.vecenv = vecenv
         self.policy = policy.to(self.device)
+        check_policy(self.policy, vecenv.single_observation_space, vecenv.single_action_space, self.device)
         self.logger = logger or NoLogger()
         self.run_folder = Path(self.config.data_dir) / f"{self.env_name}_{self.logger.run_id or make_run_id()}"
         if self.device.type == "cuda":

@@ -1,0 +1,289 @@
+"""How a trainer may be called: `PuffeRL(config, vecenv, policy)`, or `PuffeRL(env, policy, learning_rate=3e-4, ...)`.
+
+Both forms end in the same four things: a configuration, a vector, a policy and a logger.
+"""
+
+from __future__ import annotations
+
+import abc
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from functools import partial
+from typing import Any
+
+import torch
+from torch import nn
+from typing_extensions import overload
+
+from pufferlib import making, vector
+from pufferlib.config import TrainConfig, env_settings
+from pufferlib.environment import PufferEnv
+from pufferlib.errors import APIUsageError, nearest
+from pufferlib.keyword_settings import ALIASES, settings_from_keywords
+from pufferlib.loggers import Logger
+from pufferlib.models import Default
+
+_CONFIG_FORM = ("config", "vecenv", "policy", "logger")
+_ENV_FORM = ("env", "policy", "logger")
+_ENV_KEYWORDS = {"num_envs": making.NUM_ENVS, "num_workers": "auto"}
+
+
+class Construction(abc.ABC):
+    """What may be given to a trainer."""
+
+    @overload
+    def __init__(self, config: Mapping[str, Any], vecenv: Any, policy: nn.Module, logger: Logger | None = None): ...
+
+    @overload
+    def __init__(
+        self,
+        env: PufferEnv | vector.Vector | str | Callable[..., PufferEnv],
+        policy: nn.Module | None = None,
+        logger: Logger | None = None,
+        *,
+        device: str | torch.device = "auto",
+        learning_rate: float = 3e-4,
+        batch_size: int = 32_768,
+        n_epochs: float = 4,
+        num_envs: int = 256,
+        num_steps: int = 128,
+        gamma: float = 0.99,
+        gae_lambda: float = 0.95,
+        clip_coef: float = 0.2,
+        ent_coef: float = 0.01,
+        vf_coef: float = 0.5,
+        max_grad_norm: float = 0.5,
+        compile: bool = False,
+        num_workers: int | str = "auto",
+        **settings: Any,
+    ): ...
+
+    def __init__(self, *arguments: Any, **keywords: Any):  # noqa: D417 - it documents what the overloads name
+        """Allocates the rollout and resets the environments; writes nothing to disk.
+
+        By configuration, `PuffeRL(config, vecenv, policy, logger=None)`:
+
+        Args:
+            config: the `[train]` settings, as in `load_config(name)['train']`; an `env` key names the run.
+            vecenv: a vector from `load_env` or `pufferlib.vector.make`, or one PufferEnv.
+            policy: any module that pufferlib.models describes.
+            logger: where `mean_and_log` sends metrics; None is nowhere.
+
+        By keyword, `PuffeRL(env, policy=None, logger=None, **settings)`; the first argument tells the two apart:
+
+        Args:
+            env: a PufferEnv (or a wrapper that has its methods), a vector, a name for `pufferlib.make`, or a callable
+                that makes a PufferEnv. Closing the trainer closes it. A PufferEnv has one trainer at a time: a second
+                one takes it over, and the first can then only be saved and closed.
+            policy: as above; None makes `pufferlib.models.Default` for the environment's spaces, with the same weights
+                for the same `seed`.
+            device: `auto` (CUDA, then MPS, then the CPU), `cpu`, `cuda`, `cuda:N` or `mps`.
+            learning_rate: 3e-4.
+            batch_size: agent steps in one rollout, 32768; by default rounded up to whole segments of all agents.
+            n_epochs: passes over each rollout, 4; `[train] update_epochs` by another name.
+            num_envs: 256; environments to make where `env` is a name or a callable. A callable that has `num_envs`
+                itself is called once with it, any other once for each environment.
+            num_steps: steps in one segment, 128; `[train] bptt_horizon` by another name. With `batch_size` alone it is
+                the largest number up to 128 that divides it for all agents.
+            gamma: discount, 0.99.
+            gae_lambda: 0.95.
+            clip_coef: 0.2.
+            ent_coef: 0.01.
+            vf_coef: 0.5.
+            max_grad_norm: 0.5.
+            compile: False, because torch.compile takes minutes before the first step and gains nothing for small
+                policies, whose time goes into launches that kernels and CUDA graphs save already.
+            num_workers: threads that step C environments, or processes where `env` is a callable for Python ones;
+                `auto` follows the cores.
+            settings: every other `[train]` setting. Where nobody sets them, the optimizer is adam (beta 0.9, eps 1e-5),
+                the learning rate stays as it is unless `total_timesteps` or `num_iterations` gives it an end to anneal
+                to, rewards are not clipped, segments are drawn evenly, a minibatch is a quarter of the batch, and
+                every epoch is logged.
+
+        Raises:
+            APIUsageError: if the arguments fit neither form, or an output of the policy does not fit the environment.
+            ConfigError: if a setting is wrong, or does not fit the number of agents.
+            UnknownEnvironmentError: if `env` is a name that no environment has.
+        """
+        with ExitStack() as undo:
+            self._begin(*_resolve(arguments, keywords, undo))
+            undo.pop_all()  # it worked: nothing is to be undone
+
+    @abc.abstractmethod
+    def _begin(self, config: Mapping[str, Any], vecenv: Any, policy: nn.Module, logger: Logger | None) -> None:
+        """Does what a constructor does, with what all forms come to."""
+
+
+Parts = tuple[Mapping[str, Any], Any, nn.Module, "Logger | None"]
+
+
+def _resolve(arguments: Sequence[Any], keywords: dict[str, Any], undo: ExitStack) -> Parts:
+    """What a call asks for; `undo` gets how to let go of what was made for it."""
+    is_config_form = _is_config_form(arguments, keywords)
+    names = _CONFIG_FORM if is_config_form else _ENV_FORM
+    if len(arguments) > len(names):
+        raise APIUsageError(f"PuffeRL({', '.join(names)}) takes no more by position, got {len(arguments)} arguments")
+    named = dict(zip(names, arguments, strict=False))
+    for name in named.keys() & keywords.keys():
+        raise APIUsageError(f"PuffeRL got {name} twice, by position and by keyword; pass one")
+    named.update((name, keywords.pop(name)) for name in names if name in keywords)
+    return (_from_config if is_config_form else _from_keywords)(named, keywords, undo)
+
+
+def _is_config_form(arguments: Sequence[Any], keywords: Mapping[str, Any]) -> bool:
+    if arguments:
+        return isinstance(arguments[0], Mapping)
+    return "config" in keywords or "vecenv" in keywords
+
+
+# ----------------------------------------------------------------------------------------------------- by configuration
+
+
+def _from_config(named: dict[str, Any], keywords: dict[str, Any], undo: ExitStack) -> Parts:
+    for name in keywords:
+        raise APIUsageError(
+            f"PuffeRL(config, vecenv, policy) has no keyword {name!r}; put settings into the configuration"
+        )
+    if "config" in named and not isinstance(named["config"], Mapping):
+        raise APIUsageError(
+            f"config must be a mapping of [train] settings, got {_described(named['config'])}; "
+            "an environment is given as PuffeRL(env, policy)"
+        )
+    for name in _CONFIG_FORM[:3]:
+        if named.get(name) is None:
+            raise APIUsageError(f"PuffeRL(config, vecenv, policy) needs {name}, got none")
+    config, vecenv, policy = (named[name] for name in _CONFIG_FORM[:3])
+    if isinstance(config.get("train"), Mapping):
+        raise APIUsageError("config must be the [train] settings, got the whole configuration; pass args['train']")
+    if isinstance(vecenv, (Mapping, nn.Module, str)) or (callable(vecenv) and not _is_vector(vecenv)):
+        raise APIUsageError(
+            f"vecenv must be a vector from load_env or pufferlib.vector.make, got {_described(vecenv)}; "
+            "the order is PuffeRL(config, vecenv, policy)"
+        )
+    _check_policy(policy)
+    _check_logger(named.get("logger"))
+    if not _is_vector(vecenv):
+        settings = TrainConfig.from_dict(config)
+        vecenv = _adopt(vecenv, "auto", settings.seed, undo)
+    return config, vecenv, policy, named.get("logger")
+
+
+# ----------------------------------------------------------------------------------------------------------- by keyword
+
+
+def _from_keywords(named: dict[str, Any], keywords: dict[str, Any], undo: ExitStack) -> Parts:
+    env, policy = named.get("env"), named.get("policy")
+    known = [*TrainConfig.settings(), *ALIASES, *_ENV_KEYWORDS]
+    for name in keywords:
+        if name not in known:
+            remedy = nearest(name, [*known, *_ENV_FORM]) or "; keywords of the environment go to pufferlib.make"
+            raise APIUsageError(f"PuffeRL has no keyword {name!r}{remedy}")
+    if env is None:
+        raise APIUsageError(
+            "PuffeRL needs an environment, got none; "
+            "call PuffeRL(env=..., policy=...) or, with a configuration, PuffeRL(config, vecenv, policy)"
+        )
+    for name, found in (("env", env), ("policy", policy)):
+        if isinstance(found, Mapping):
+            raise APIUsageError(
+                f"{name} must be {'an environment' if name == 'env' else 'a torch module'}, got a {_described(found)}; "
+                "a configuration goes first, as in PuffeRL(config, vecenv, policy)"
+            )
+    if policy is not None:
+        _check_policy(policy)
+    _check_logger(named.get("logger"))
+    settings = {name: value for name, value in keywords.items() if name not in _ENV_KEYWORDS}
+    making_keywords = {name: value for name, value in keywords.items() if name in _ENV_KEYWORDS}
+    seed = TrainConfig.settings()["seed"].check(settings.get("seed", TrainConfig.seed))
+    ready = _ready_env(env, making_keywords, seed, undo)
+    config = settings_from_keywords(settings, ready.num_agents)
+    if not _is_vector(ready):
+        ready = _adopt(ready, making_keywords.get("num_workers", "auto"), seed, undo)
+    config["env"] = making.environment_name(ready.driver_env)
+    return config, ready, policy or _default_policy(ready, seed), named.get("logger")
+
+
+def _ready_env(env: Any, keywords: dict[str, Any], seed: int, undo: ExitStack) -> Any:
+    """The environment or vector that was given, or that a name or callable makes."""
+    is_given = _is_vector(env) or not (isinstance(env, (str, type)) or _is_creator(env))
+    if is_given:
+        if not _is_vector(env):
+            vector.check_env(env)
+        _check_fits(env, keywords)
+        return env
+    made = _make(env, seed=seed, **{**_ENV_KEYWORDS, **keywords})
+    undo.callback(made.close)
+    return made
+
+
+def _is_creator(env: Any) -> bool:
+    """Whether it is a function and no environment, whose class may have a `__call__` too."""
+    return callable(env) and not hasattr(env, "step")
+
+
+def _make(env: str | Callable, num_envs: int, num_workers: int | str, seed: int) -> Any:
+    if isinstance(env, str):
+        counts, creator = "num_envs" in env_settings(env), partial(making.make, env)
+    else:
+        counts, creator = _has_parameter(env, "num_envs"), env
+    if counts:
+        return making.make(env, num_envs=num_envs)
+    return vector.make(creator, num_envs=num_envs, num_workers=num_workers, seed=seed)
+
+
+def _has_parameter(creator: Callable, name: str) -> bool:
+    try:
+        return name in inspect.signature(creator).parameters
+    except (TypeError, ValueError):  # a builtin that does not tell
+        return False
+
+
+def _check_fits(env: Any, keywords: dict[str, Any]) -> None:
+    """Checks keywords that would count if the environment were to be made."""
+    found = {"num_envs": getattr(env, "num_envs", env.num_agents)}
+    if _is_vector(env):
+        found["num_workers"] = env.num_workers
+    for name, value in found.items():
+        if keywords.get(name, "auto") not in ("auto", value):
+            raise APIUsageError(
+                f"{name} must be left out or be the {value} of the environment that is given, got {keywords[name]}; "
+                f"make the environment with {name}={keywords[name]}"
+            )
+
+
+def _default_policy(vecenv: Any, seed: int) -> nn.Module:
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)
+        return Default(vecenv)
+
+
+# --------------------------------------------------------------------------------------------------------- both of them
+
+
+def _adopt(env: Any, num_workers: int | str, seed: int, undo: ExitStack) -> vector.Vector:
+    vecenv = vector.adopt(env, num_workers, seed)
+    undo.callback(vecenv.hand_over)
+    return vecenv
+
+
+def _is_vector(env: Any) -> bool:
+    return isinstance(env, vector.Vector) or (hasattr(env, "recv") and hasattr(env, "send"))
+
+
+def _check_policy(policy: Any) -> None:
+    if isinstance(policy, type):
+        raise APIUsageError(f"policy must be a torch module, got the class {policy.__name__}; make an instance of it")
+    if not isinstance(policy, nn.Module):
+        raise APIUsageError(f"policy must be a torch.nn.Module, got {_described(policy)}")
+
+
+def _check_logger(logger: Any) -> None:
+    if logger is not None and not all(hasattr(logger, name) for name in ("log", "close", "run_id")):
+        raise APIUsageError(
+            f"logger must have log, close and run_id, got {_described(logger)}; pass settings by keyword"
+        )
+
+
+def _described(value: Any) -> str:
+    return f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
