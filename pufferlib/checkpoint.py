@@ -76,6 +76,16 @@ def load_policy_weights(policy: nn.Module, path: Path) -> None:
         CheckpointError: if the file cannot be read, or names a tensor that the policy lacks or shapes otherwise.
     """
     found = load(path)
+    check_policy_weights(policy, found, path)
+    policy.load_state_dict(found)
+
+
+def check_policy_weights(policy: nn.Module, found: Any, path: Path) -> None:
+    """Checks that what was loaded from a path fits a policy.
+
+    Raises:
+        CheckpointError: if it does not; as for `load_policy_weights`.
+    """
     expected = policy.state_dict()
     if not isinstance(found, dict) or not all(isinstance(tensor, torch.Tensor) for tensor in found.values()):
         raise CheckpointError(f"{path} does not hold the weights of a policy; pass a model_*.pt file")
@@ -90,7 +100,6 @@ def load_policy_weights(policy: nn.Module, path: Path) -> None:
     for name in found:
         if name not in expected:
             raise CheckpointError(f"{path} has a tensor {name!r} that the policy lacks; check policy_name and rnn_name")
-    policy.load_state_dict(found)
 
 
 def models(data_dir: str | Path, env_name: str) -> list[Path]:

@@ -55,8 +55,9 @@ def _make_ocean(name: str, kwargs: dict[str, Any]) -> PufferEnv:
         if keyword not in known:
             remedy = nearest(keyword, known) or f"; it has {', '.join(known)}"
             raise APIUsageError(f"{name} has no keyword {keyword!r}{remedy}")
-    arguments = check_env(name, {**load_config(name)["env"], **given})
-    if arguments.get("num_envs") == "auto":
-        arguments["num_envs"] = NUM_ENVS
+    defaults = load_config(name)["env"]
+    if "num_envs" in known and given.get("num_envs", "auto") == "auto":
+        given["num_envs"] = NUM_ENVS
+    arguments = check_env(name, {**defaults, **given})
     passed_on = {keyword: kwargs[keyword] for keyword in _PASSED_ON if keyword in kwargs}
     return ocean.env_class(name)(**arguments, **passed_on)

@@ -25,7 +25,7 @@ import torch
 from torch import nn
 from typing_extensions import override
 
-from pufferlib import checkpoint
+from pufferlib import checkpoint, checkpoint_file
 from pufferlib.actor import Actor
 from pufferlib.collector import Collector
 from pufferlib.config import TrainConfig, load_config
@@ -288,14 +288,19 @@ class PuffeRL(Construction):
 
     # ------------------------------------------------------------------------------------------------ what outlives it
 
-    def save_checkpoint(self) -> str:
-        """Writes the weights, then everything else that a resume needs.
+    def save_checkpoint(self, path: str | Path | None = None, metadata: Mapping[str, Any] | None = None) -> str:
+        """Writes the weights, then everything else that a resume needs; a kill leaves the checkpoint before it whole.
 
-        A kill at any instant leaves the checkpoint before it whole.
+        Args:
+            path: one file for all but the environments, as for a next stage in other ones; None is the run folder.
+            metadata: numbers, text, lists and dicts to keep with it; for anything else APIUsageError names the key.
 
         Returns:
-            The path of the weights, `<run folder>/model_<env>_<epoch>.pt`.
+            The path, or that of the weights in the run folder: `<run folder>/model_<env>_<epoch>.pt`.
         """
+        metadata = checkpoint_file.plain_metadata(metadata)
+        if path is not None:
+            return self._save_file(path, metadata)
         path = self.run_folder / f"model_{self.env_name}_{self.epoch:06d}.pt"
         checkpoint.save(path, self.policy.state_dict())
         state = {
@@ -312,18 +317,28 @@ class PuffeRL(Construction):
             "generator": self._generator.get_state(),
             "torch_generator": torch.get_rng_state(),
             "collector": self._collector.state_dict(),
+            "metadata": metadata,
         }
         checkpoint.save(self.run_folder / checkpoint.TRAINER_STATE, state)
         self._model_path = path
         return str(path)
 
-    def load_checkpoint(self, folder: str | Path) -> None:
-        """Goes on where the run in `folder` saved last; on a CPU bit for bit, and in the same folder.
+    def load_checkpoint(self, path: str | Path) -> dict[str, Any]:
+        """Goes on where a checkpoint was saved.
+
+        Args:
+            path: a run folder: training goes on as if it had not stopped, on a CPU bit for bit, and in that folder. Or
+                a file of `save_checkpoint(path)`: the environments stay as they are, and `evaluate` comes next.
+
+        Returns:
+            The metadata that was saved with it.
 
         Raises:
             CheckpointError: if there is no checkpoint, it is damaged, or it was made with other settings.
         """
-        folder = Path(folder)
+        folder = Path(path)
+        if not folder.is_dir():
+            return self._load_file(folder)
         path = folder / checkpoint.TRAINER_STATE
         state = checkpoint.load(path)
         if not isinstance(state, dict) or not state.keys() >= STATE_KEYS:
@@ -348,6 +363,29 @@ class PuffeRL(Construction):
         self._interval.load_state_dict(state["interval"])
         self._start_time = time.perf_counter() - state["uptime"]
         self.run_folder, self._model_path = folder, model
+        return dict(state.get("metadata", {}))
+
+    def _save_file(self, path: str | Path, metadata: dict[str, Any]) -> str:
+        progress = {name: getattr(self, name) for name in ("epoch", "global_step", "uptime")}
+        progress["learning_rate"] = self._learning_rate
+        parts = self._learning_parts()
+        return checkpoint_file.save(path, self.policy, parts, self.config.optimizer, progress, metadata)
+
+    def _load_file(self, path: Path) -> dict[str, Any]:
+        progress, metadata = checkpoint_file.load(path, self.policy, self._learning_parts(), self.config.optimizer)
+        self.epoch, self.global_step = progress["epoch"], progress["global_step"]
+        self._learning_rate = progress["learning_rate"]
+        self._start_time = time.perf_counter() - progress["uptime"]
+        self._has_rollout, self._model_path = False, None  # what was collected and saved is of another policy
+        self._interval.take()  # and what was measured
+        self._losses, self._metrics = {}, {}
+        self._logged_epoch = self._shown_epoch = self.epoch
+        self._logged_step, self._interval_time = self.global_step, time.perf_counter()
+        return metadata
+
+    def _learning_parts(self) -> dict[str, Any]:
+        """What learns beside the policy, by name: what a checkpoint in one file restores."""
+        return {"learner": self._learner}
 
     def close(self) -> str:
         """Saves the last checkpoint and lets go of environments, dashboard and logger; twice is harmless.

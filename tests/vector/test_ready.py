@@ -217,10 +217,7 @@ def test_an_environment_nobody_uses_is_forgotten():
 @pytest.mark.parametrize(
     ("env", "message"),
     [
-        (
-            gymnasium.Env(),
-            "got the Gymnasium environment Env; wrap it with pufferlib.emulation, or make a vector with pufferlib.vector.make",
-        ),
+        (gymnasium.Env(), "got the Gymnasium environment Env; wrap it with pufferlib.emulation, or make a vector"),
         (SQUARED, "env must be a PufferEnv, got the class Squared; make an instance of it"),
         (3, "env must be a PufferEnv, got int without single_observation_space; wrap it"),
     ],

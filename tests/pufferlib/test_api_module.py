@@ -1,0 +1,106 @@
+"""Scripts of users who write a configuration, as they write them; only the sizes are small."""
+
+import numpy as np
+import pytest
+import torch
+
+from pufferlib import pufferl
+
+pytestmark = pytest.mark.usefixtures("in_tmp_path")
+
+STEPS = 4_096
+
+
+@pytest.fixture
+def in_tmp_path(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def small_args():
+    args = pufferl.load_config("puffer_breakout")
+    args["vec"]["num_envs"] = 2
+    args["env"]["num_envs"] = 16
+    args["policy"]["hidden_size"] = 16
+    args["rnn"]["input_size"] = 16
+    args["rnn"]["hidden_size"] = 16
+    args["train"]["total_timesteps"] = STEPS
+    args["train"]["learning_rate"] = 0.03
+    args["train"]["device"] = "cpu"
+    return args
+
+
+def test_a_loop_of_ones_own(capsys):
+    args = small_args()
+    vecenv = pufferl.load_env("puffer_breakout", args)
+    policy = pufferl.load_policy(args, vecenv, "puffer_breakout")
+    trainer = pufferl.PuffeRL({**args["train"], "env": "puffer_breakout"}, vecenv, policy)
+    while trainer.global_step < STEPS:
+        trainer.evaluate()
+        logs = trainer.train()
+        trainer.print_dashboard()
+    model_path = trainer.close()
+
+    names = "policy_loss value_loss entropy old_approx_kl approx_kl clipfrac importance explained_variance"
+    assert set(names.split()) <= logs.keys()
+    assert trainer.global_step == STEPS and trainer.epoch == trainer.total_epochs == 2
+    assert trainer.sps > 0 and trainer.uptime > 0
+    assert model_path.endswith("model_puffer_breakout_000002.pt")
+    assert torch.load(model_path, weights_only=True).keys() == policy.state_dict().keys()
+
+    for path in (model_path, "latest"):
+        args["load_model_path"] = path
+        vecenv = pufferl.load_env("puffer_breakout", args)
+        again = pufferl.load_policy(args, vecenv, "puffer_breakout")
+        vecenv.close()
+        assert all(torch.equal(*pair) for pair in zip(again.parameters(), policy.parameters(), strict=True))
+
+
+def test_the_train_section_alone_and_the_logger_by_position():
+    args = small_args()
+    vecenv = pufferl.load_env("puffer_breakout", args)
+    policy = pufferl.load_policy(args, vecenv, "puffer_breakout")
+    trainer = pufferl.PuffeRL(args["train"], vecenv, policy, None)
+    stats = trainer.evaluate()
+    trainer.train()
+    path = trainer.save_checkpoint()
+    trainer.close()
+    assert isinstance(stats, dict) and path.startswith("experiments/")
+
+
+def test_the_arguments_of_the_configuration_form_have_names():
+    args = small_args()
+    vecenv = pufferl.load_env("puffer_breakout", args)
+    policy = pufferl.load_policy(args, vecenv, "puffer_breakout")
+    trainer = pufferl.PuffeRL(config=args["train"], vecenv=vecenv, policy=policy, logger=None)
+    assert trainer.vecenv is vecenv and trainer.policy is policy and trainer.config.learning_rate == 0.03
+    trainer.release()
+
+
+def test_the_whole_loop_in_one_call(capsys):
+    args = small_args()
+    args["train"]["log_interval"] = 1
+    args["train"]["num_iterations"] = 5
+    logs = pufferl.train("puffer_breakout", args)
+    assert [log["epoch"] for log in logs] == [1, 2, 3, 4, 5]
+    assert "saved experiments/puffer_breakout_" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("mode", ["max-autotune-no-cudagraphs", "default"])
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_compile_and_precision_are_settings(mode, precision):
+    args = small_args()
+    args["train"].update(compile=True, compile_mode=mode, precision=precision, device="auto")
+    vecenv = pufferl.load_env("puffer_breakout", args)
+    policy = pufferl.load_policy(args, vecenv, "puffer_breakout")
+    trainer = pufferl.PuffeRL(args["train"], vecenv, policy)
+    assert (trainer.config.compile_mode, trainer.config.precision) == (mode, precision)
+    trainer.release()
+
+
+def test_the_advantage_is_a_function_of_the_module():
+    values, rewards, terminals = (torch.zeros(1, 3) for _ in range(3))
+    ratio, advantages = torch.ones(1, 3), torch.empty(1, 3)
+    rewards[0, 1] = 1.0
+    rewards[0, 2] = 1.0
+    pufferl.compute_puff_advantage(values, rewards, terminals, ratio, advantages, 0.5, 1.0, 1.0, 1.0)
+    np.testing.assert_allclose(advantages[0], [1.5, 1.0, 0.0])
