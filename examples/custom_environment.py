@@ -1,0 +1,45 @@
+"""Write an environment in Python: NumPy arrays with one row for each agent, filled in place.
+
+Usage: python examples/custom_environment.py [iterations]
+"""
+
+import sys
+
+import numpy as np
+from gymnasium.spaces import Box, Discrete
+
+import pufferlib
+
+
+class Walkers(pufferlib.PufferEnv):
+    """Each agent walks left (0) or right (1) to a target that it sees, at most `reach` steps away."""
+
+    def __init__(self, num_envs=256, reach=8, buf=None, seed=0):
+        self.single_observation_space = Box(-np.inf, np.inf, (1,), np.float32)
+        self.single_action_space = Discrete(2)
+        self.num_agents, self.reach, self.random = num_envs, reach, np.random.default_rng(seed)
+        super().__init__(buf)  # makes the arrays: observations, rewards, terminals, truncations
+
+    def reset(self, seed=None):
+        self.random = self.random if seed is None else np.random.default_rng(seed)
+        self.begin_episodes(np.arange(self.num_agents))
+        return self.observations, []
+
+    def begin_episodes(self, agents):
+        distances = self.random.integers(1, self.reach, len(agents), endpoint=True)
+        self.observations[agents, 0] = distances * self.random.choice([-1, 1], len(agents))
+
+    def step(self, actions):
+        self.observations[:, 0] -= 2 * actions - 1
+        self.terminals[:] = self.observations[:, 0] == 0
+        self.rewards[:] = np.where(self.terminals, 1.0, -0.1)
+        self.begin_episodes(np.flatnonzero(self.terminals))  # at once: what is returned is the next episode's first
+        infos = [{"arrivals": self.terminals.sum()}]
+        return self.observations, self.rewards, self.terminals, self.truncations, infos
+
+
+if __name__ == "__main__":
+    trainer = pufferlib.PuffeRL(Walkers(), learning_rate=3e-3)
+    for _ in range(int(sys.argv[1]) if len(sys.argv) > 1 else 10):
+        print(f"{trainer.evaluate()['arrivals']:.1f} of {trainer.vecenv.num_agents} arrive in each step")
+        trainer.train()

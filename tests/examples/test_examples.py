@@ -1,0 +1,41 @@
+"""Every example runs as it is."""
+
+import re
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+SMALL = {"training_by_config.py": "70000"}  # agent steps; the others count iterations
+
+
+@pytest.fixture
+def in_tmp_path(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(EXAMPLES)  # as for a script, which may import its neighbours
+
+
+@pytest.mark.usefixtures("in_tmp_path")
+@pytest.mark.parametrize("name", sorted(path.name for path in EXAMPLES.glob("*.py")))
+def test_it_runs(name, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", [name, SMALL.get(name, "2")])
+    runpy.run_path(str(EXAMPLES / name), run_name="__main__")
+    captured = capsys.readouterr()
+    assert captured.out and not captured.err
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.name)
+def test_it_is_short_and_says_how_to_run_it(path):
+    text = path.read_text()
+    assert len([line for line in text.splitlines() if line]) < 40
+    assert re.search(rf"^Usage: python examples/{path.name} \[.+\]$", text, re.MULTILINE)
+
+
+def test_it_runs_as_a_script(tmp_path):
+    command = [sys.executable, str(EXAMPLES / "curriculum.py"), "1"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert len(done.stdout.splitlines()) == 3
