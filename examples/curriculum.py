@@ -10,7 +10,7 @@ from custom_environment import Walkers
 import pufferlib
 from pufferlib import PuffeRL
 
-iterations = int(sys.argv[1]) if len(sys.argv) > 1 else 4
+iterations = int(sys.argv[1]) if len(sys.argv) > 1 else 8
 policy = None  # the first trainer makes one
 
 for reach in (4, 8, 16):

@@ -92,8 +92,8 @@ class Construction(abc.ABC):
             ent_coef: 0.01.
             vf_coef: 0.5.
             max_grad_norm: 0.5.
-            compile: False, because torch.compile takes minutes before the first step and gains nothing for small
-                policies, whose time goes into launches that kernels and CUDA graphs save already.
+            compile: False, because the first call then compiles for long, and small policies, which kernels and CUDA
+                graphs run with few launches already, gain nothing.
             num_workers: threads that step C environments, or processes where `env` is a callable for Python ones;
                 `auto` follows the cores.
             settings: every other `[train]` setting. Where nobody sets them, the optimizer is adam (beta 0.9, eps 1e-5),
@@ -190,6 +190,8 @@ def _from_keywords(named: dict[str, Any], keywords: dict[str, Any], undo: ExitSt
                 f"{name} must be {'an environment' if name == 'env' else 'a torch module'}, got a {_described(found)}; "
                 "a configuration goes first, as in PuffeRL(config, vecenv, policy)"
             )
+    if isinstance(env, nn.Module):
+        raise APIUsageError(f"env must be an environment, got {_described(env)}; the order is PuffeRL(env, policy)")
     if policy is not None:
         _check_policy(policy)
     _check_logger(named.get("logger"))
@@ -201,7 +203,8 @@ def _from_keywords(named: dict[str, Any], keywords: dict[str, Any], undo: ExitSt
     if not _is_vector(ready):
         ready = _adopt(ready, making_keywords.get("num_workers", "auto"), seed, undo)
     config["env"] = making.environment_name(ready.driver_env)
-    return config, ready, policy or _default_policy(ready, seed), named.get("logger")
+    policy = _default_policy(ready, seed) if policy is None else policy
+    return config, ready, policy, named.get("logger")
 
 
 def _ready_env(env: Any, keywords: dict[str, Any], seed: int, undo: ExitStack) -> Any:
@@ -241,14 +244,15 @@ def _has_parameter(creator: Callable, name: str) -> bool:
 
 def _check_fits(env: Any, keywords: dict[str, Any]) -> None:
     """Checks keywords that would count if the environment were to be made."""
-    found = {"num_envs": getattr(env, "num_envs", env.num_agents)}
+    found = {"num_envs": [getattr(env, "num_envs", env.num_agents)]}
     if _is_vector(env):
-        found["num_workers"] = env.num_workers
-    for name, value in found.items():
-        if keywords.get(name, "auto") not in ("auto", value):
+        inside = getattr(env.driver_env, "num_envs", 1)  # each PufferEnv of a vector may be many environments
+        found = {"num_envs": [env.num_envs * inside, env.num_envs], "num_workers": [env.num_workers]}
+    for name, values in found.items():
+        if keywords.get(name, "auto") not in ("auto", *values):
             raise APIUsageError(
-                f"{name} must be left out or be the {value} of the environment that is given, got {keywords[name]}; "
-                f"make the environment with {name}={keywords[name]}"
+                f"{name} must be left out or be the {values[0]} of the environment that is given, "
+                f"got {keywords[name]}; make the environment with {name}={keywords[name]}"
             )
 
 

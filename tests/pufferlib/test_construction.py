@@ -199,7 +199,7 @@ def test_what_an_environment_may_be(env, keywords, agents, name):
 
 
 def test_a_ready_environment_knows_its_number(env):
-    assert made(env, num_envs=4).vecenv.num_agents == 4
+    assert made(vector.adopt(env), num_envs=4).vecenv.num_agents == 4
 
 
 def test_threads_are_chosen_by_keyword(env):
@@ -285,6 +285,10 @@ MISUSE = {
     "policy class": (
         lambda env: PuffeRL(env, WrongHead),
         "policy must be a torch module, got the class WrongHead; make an instance of it",
+    ),
+    "swapped": (
+        lambda env: PuffeRL(Default(env), env),
+        r"env must be an environment, got Default; the order is PuffeRL\(env, policy\)",
     ),
     "no module": (lambda env: PuffeRL(env, 3), "policy must be a torch.nn.Module, got int"),
     "no logger": (lambda env: PuffeRL(env, Default(env), 3e-4), "logger must have log, close and run_id, got float"),
