@@ -156,7 +156,7 @@ def _from_config(named: dict[str, Any], keywords: dict[str, Any], undo: ExitStac
     config, vecenv, policy = (named[name] for name in _CONFIG_FORM[:3])
     if isinstance(config.get("train"), Mapping):
         raise APIUsageError("config must be the [train] settings, got the whole configuration; pass args['train']")
-    if isinstance(vecenv, (Mapping, nn.Module, str)) or (callable(vecenv) and not _is_vector(vecenv)):
+    if isinstance(vecenv, (Mapping, nn.Module, str)) or _is_creator(vecenv):
         raise APIUsageError(
             f"vecenv must be a vector from load_env or pufferlib.vector.make, got {_described(vecenv)}; "
             "the order is PuffeRL(config, vecenv, policy)"
@@ -173,6 +173,21 @@ def _from_config(named: dict[str, Any], keywords: dict[str, Any], undo: ExitStac
 
 
 def _from_keywords(named: dict[str, Any], keywords: dict[str, Any], undo: ExitStack) -> Parts:
+    _check_keyword_call(named, keywords)
+    env, policy = named["env"], named.get("policy")
+    settings = {name: value for name, value in keywords.items() if name not in _ENV_KEYWORDS}
+    making_keywords = {name: value for name, value in keywords.items() if name in _ENV_KEYWORDS}
+    seed = TrainConfig.settings()["seed"].check(settings.get("seed", TrainConfig.seed))
+    ready = _ready_env(env, making_keywords, seed, undo)
+    config = settings_from_keywords(settings, ready.num_agents)
+    if not _is_vector(ready):
+        ready = _adopt(ready, making_keywords.get("num_workers", "auto"), seed, undo)
+    config["env"] = making.environment_name(ready.driver_env)
+    policy = _default_policy(ready, seed) if policy is None else policy
+    return config, ready, policy, named.get("logger")
+
+
+def _check_keyword_call(named: dict[str, Any], keywords: dict[str, Any]) -> None:
     env, policy = named.get("env"), named.get("policy")
     known = [*TrainConfig.settings(), *ALIASES, *_ENV_KEYWORDS]
     for name in keywords:
@@ -195,16 +210,6 @@ def _from_keywords(named: dict[str, Any], keywords: dict[str, Any], undo: ExitSt
     if policy is not None:
         _check_policy(policy)
     _check_logger(named.get("logger"))
-    settings = {name: value for name, value in keywords.items() if name not in _ENV_KEYWORDS}
-    making_keywords = {name: value for name, value in keywords.items() if name in _ENV_KEYWORDS}
-    seed = TrainConfig.settings()["seed"].check(settings.get("seed", TrainConfig.seed))
-    ready = _ready_env(env, making_keywords, seed, undo)
-    config = settings_from_keywords(settings, ready.num_agents)
-    if not _is_vector(ready):
-        ready = _adopt(ready, making_keywords.get("num_workers", "auto"), seed, undo)
-    config["env"] = making.environment_name(ready.driver_env)
-    policy = _default_policy(ready, seed) if policy is None else policy
-    return config, ready, policy, named.get("logger")
 
 
 def _ready_env(env: Any, keywords: dict[str, Any], seed: int, undo: ExitStack) -> Any:
