@@ -177,30 +177,45 @@ class Ranks:
         if self._store is None:
             return f"one of the other {self.world_size - 1} processes is gone"
         try:
-            return self._roll_call()
+            deadline = time.monotonic() + ROLL_CALL_SECONDS
+            lost, words = self._roll_call(deadline)
+            self._store.set(f"heard/{self.rank}", "")
+            if self.is_first:  # whose process may be the one that keeps the store: the others have to ask it first
+                self._await("heard", [rank for rank in range(self.world_size) if rank not in lost], deadline)
+            return words
         except RuntimeError:
             return "the process that keeps the others together (rank 0, or torchrun's) is gone"
 
-    def _roll_call(self) -> str:
-        """Everybody who notices the loss answers here; who failed has said so, and who does not answer is gone."""
+    def _roll_call(self, deadline: float) -> tuple[list[int], str]:
+        """Everybody who notices the loss answers here; who failed has said so, and who does not answer is gone.
+
+        Returns:
+            The ranks that are lost, and how to say it.
+        """
         self._store.set(f"answer/{self.rank}", "")
-        silent = [rank for rank in range(self.world_size) if rank != self.rank]
-        deadline = time.monotonic() + ROLL_CALL_SECONDS
-        while True:
-            for rank in silent:
-                if self._store.check([f"failed/{rank}"]):
-                    return f"rank {rank} failed with {self._store.get(f'failed/{rank}').decode()}"
-            silent = [rank for rank in silent if not self._store.check([f"answer/{rank}"])]
-            dead = [rank for rank in silent if self._is_dead(rank)]
-            is_over = time.monotonic() >= deadline
-            if dead or is_over or not silent:
-                missing = dead or silent
-                break
-            time.sleep(0.1)
+        others = [rank for rank in range(self.world_size) if rank != self.rank]
+        silent = self._await("answer", others, deadline)
+        failed = [rank for rank in others if self._store.check([f"failed/{rank}"])]
+        if failed:
+            reasons = [f"rank {rank} failed with {self._store.get(f'failed/{rank}').decode()}" for rank in failed]
+            return failed, ", ".join(reasons)
+        missing = [rank for rank in silent if self._is_dead(rank)] or silent
         if not missing:
-            return "the connection between the processes broke"
+            return [], "the connection between the processes broke"
         names = " and ".join(f"rank {rank} ({self._place(rank)})" for rank in missing)
-        return f"{names} {'is' if len(missing) == 1 else 'are'} gone"
+        return missing, f"{names} {'is' if len(missing) == 1 else 'are'} gone"
+
+    def _await(self, what: str, ranks: Sequence[int], deadline: float) -> list[int]:
+        """Waits until the ranks have said something, as far as they can; returns those that have not.
+
+        Nobody else is waited for once one is known to have failed or ended: the others may be in the middle of work.
+        """
+        while True:
+            silent = [rank for rank in ranks if not self._store.check([f"{what}/{rank}"])]
+            is_known = any(self._store.check([f"failed/{rank}"]) or self._is_dead(rank) for rank in silent)
+            if not silent or is_known or time.monotonic() >= deadline:
+                return silent
+            time.sleep(0.1)
 
     def _process(self, rank: int) -> tuple[int, str] | None:
         """Process number and host of a rank, None if it ended before it told."""

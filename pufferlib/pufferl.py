@@ -254,6 +254,7 @@ class PuffeRL:
         """
         if self.is_logged:
             return dict(self._metrics)
+        self._interval = EpisodeStatistics.merged(self.ranks.gather(self._interval.state_dict()))
         self._metrics = self._gather_metrics()
         self._interval.take()
         self.profile.reset()
