@@ -11,7 +11,7 @@ from pathlib import Path
 _context = multiprocessing.get_context("forkserver")
 _context.set_forkserver_preload(["pufferlib.pufferl", "pufferlib.evaluation", "pufferlib.models", "torch._dynamo"])
 
-TIMES = ("sps", "uptime", "performance/")
+TIMES = ("sps", "uptime", "iteration_seconds", "performance/", "hardware/")
 
 
 def start(folder, *arguments):
