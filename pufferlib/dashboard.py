@@ -190,22 +190,19 @@ def _run_facts(metrics: Mapping[str, float]) -> dict[str, str]:
 def _hardware_facts(metrics: Mapping[str, float]) -> dict[str, str]:
     """The use of the machine; `-` before the first sample, nothing about a GPU that there is not."""
     used = group(metrics, "hardware")
-    texts = {"CPU": percent_text(used["cpu"]), "Memory": _memory_text(used, "memory")} if used else {"CPU": "-"}
-    if "gpu" in used:
-        texts["GPU"] = percent_text(used["gpu"])
-    if "gpu_memory" in used:
-        texts["GPU memory"] = _memory_text(used, "gpu_memory")
-    return texts
-
-
-def _memory_text(used: Mapping[str, float], name: str) -> str:
-    return f"{bytes_text(used[f'{name}_bytes'])} ({percent_text(used[name])})"
+    texts = {}
+    for label, name in (("CPU", "cpu"), ("Memory", "memory"), ("GPU", "gpu"), ("GPU memory", "gpu_memory")):
+        if name in used:
+            amount = used.get(f"{name}_bytes")
+            percentage = percent_text(used[name])
+            texts[label] = percentage if amount is None else f"{bytes_text(amount)} ({percentage})"
+    return texts or {"CPU": "-"}
 
 
 def _episode_facts(metrics: Mapping[str, float]) -> dict[str, str]:
     """What the trainer saw of the episodes that ended; `-` before the first one."""
     seen = group(metrics, "episode")
-    if not seen:
+    if not seen.get("count"):
         return {"Return": "-"}
     extremes = " to ".join(number_text(seen[f"return_{end}"]) for end in ("min", "max"))
     return {
