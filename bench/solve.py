@@ -2,6 +2,7 @@
 
     python bench/solve.py puffer_breakout --seeds 1 2 3 --minutes 10
     python bench/solve.py puffer_cartpole --seeds 1 2 3 --minutes 3 -- --train.learning-rate 0.01
+    torchrun --standalone --nproc-per-node=2 bench/solve.py puffer_breakout --seeds 1 2 3
 
 A run is solved when the mean of the metric in the environment's `[solve]` section over the last 1,000 episodes reaches
 its threshold; what follows `--` are settings as `puffer train` takes them. The clock starts before the first step and
@@ -21,7 +22,7 @@ from dataclasses import dataclass
 from calibrate import calibration
 from record import keep
 
-from pufferlib import pufferl
+from pufferlib import distributed, pufferl
 from pufferlib.config import flags, load_config
 from pufferlib.config.options import TrainOptions
 
@@ -37,7 +38,7 @@ class RecentEpisodes:
         self._episodes = 0.0
 
     def add(self, stats: dict[str, float]) -> None:
-        if not stats:
+        if self._metric not in stats:  # the environment may report in another rollout than its episodes end in
             return
         self._groups.append((stats[self._metric], stats["n"]))
         self._episodes += stats["n"]
@@ -74,13 +75,14 @@ def solve(env_name: str, args: dict, minutes: float) -> Outcome:
     next_line = 15.0
     try:
         while trainer.epoch < trainer.total_epochs:
-            recent.add(trainer.evaluate())
+            for statistics in trainer.ranks.gather(trainer.evaluate()):
+                recent.add(statistics)
             trainer.train()
             seconds = time.perf_counter() - begin
             is_solved = recent.is_full and recent.mean >= threshold
-            if is_solved or seconds >= 60 * minutes:
+            if is_solved or trainer.ranks.any(seconds >= 60 * minutes):
                 break
-            if seconds >= next_line:
+            if seconds >= next_line and trainer.ranks.is_first:
                 print(
                     f"  {seconds:5.0f} s  {trainer.global_step / 1e6:6.1f} M steps  {metric} {recent.mean:.3f}",
                     flush=True,
@@ -101,6 +103,10 @@ def main() -> None:
     if "--" in own:
         own, settings = own[: own.index("--")], own[own.index("--") + 1 :]
     options = parser.parse_args(own)
+    ranks = distributed.connect()
+    launcher = (
+        ["python"] if ranks.world_size == 1 else ["torchrun", "--standalone", f"--nproc-per-node={ranks.world_size}"]
+    )
     for env_name in options.environments:
         for seed in options.seeds:
             args = load_config(env_name)
@@ -112,8 +118,12 @@ def main() -> None:
             with tempfile.TemporaryDirectory() as folder:
                 args["train"]["data_dir"] = folder
                 outcome = solve(env_name, args, options.minutes)
+            if not ranks.is_first:
+                continue
             metric = args["solve"]["metric"]
             case = f"{env_name}, seed {seed}, {metric} >= {args['solve']['threshold']:g}"
+            if ranks.world_size > 1:
+                case = f"{case}, {ranks.world_size} processes"
             words = "solved" if outcome.is_solved else "not solved"
             print(
                 f"{case}: {words}, {outcome.score:.3f} after {outcome.seconds:.1f} s, {outcome.steps / 1e6:.2f} M steps"
@@ -124,7 +134,8 @@ def main() -> None:
                 (f"{case}: {words}, last mean", outcome.score, metric),
                 (f"{case}: {words}, throughput", outcome.steps / outcome.seconds, "steps/s"),
             ]
-            keep("solve", results, shlex.join(["python", "bench/solve.py", *sys.argv[1:]]), calibration_before)
+            command = shlex.join([*launcher, "bench/solve.py", *sys.argv[1:]])
+            keep("solve", results, command, calibration_before)
 
 
 if __name__ == "__main__":

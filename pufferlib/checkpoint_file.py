@@ -90,17 +90,11 @@ def save(
     return str(path)
 
 
-def load(
-    path: str | Path, policy: nn.Module, parts: Mapping[str, Any], optimizer: str
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Puts back what `save` wrote, into a policy and parts like those; where it raises, the policy is as before.
-
-    Returns:
-        The progress and the metadata.
+def read(path: str | Path) -> dict[str, Any]:
+    """What `save` wrote.
 
     Raises:
-        CheckpointError: if there is no such file, it is damaged or no checkpoint of a trainer, or it was made with
-            another policy or optimizer.
+        CheckpointError: if there is no such file, or it is damaged or no checkpoint of a trainer.
     """
     path = Path(path)
     if not path.exists():
@@ -108,6 +102,15 @@ def load(
     found = checkpoint.load(path)
     if not isinstance(found, dict) or found.keys() != KEYS:
         raise CheckpointError(_describe_other(path, found))
+    return found
+
+
+def restore(path: Path, found: Mapping[str, Any], policy: nn.Module, parts: Mapping[str, Any], optimizer: str) -> None:
+    """Puts what was read from a path back into a policy and parts like those that were saved.
+
+    Raises:
+        CheckpointError: if they were of another policy or optimizer; the policy is then as before.
+    """
     checkpoint.check_policy_weights(policy, found["policy"], path)
     if found["optimizer"] != optimizer or found["parts"].keys() != parts.keys():
         raise CheckpointError(
@@ -120,7 +123,6 @@ def load(
     except (KeyError, ValueError, RuntimeError) as error:
         raise CheckpointError(f"{path} was saved with other settings than these ({error})") from error
     policy.load_state_dict(found["policy"])
-    return found["progress"], found["metadata"]
 
 
 def _describe_other(path: Path, found: Any) -> str:

@@ -16,7 +16,7 @@ import torch
 from torch import nn
 from typing_extensions import overload
 
-from pufferlib import making, vector
+from pufferlib import distributed, making, vector
 from pufferlib.config import TrainConfig, env_settings
 from pufferlib.environment import PufferEnv
 from pufferlib.errors import APIUsageError, nearest
@@ -179,7 +179,7 @@ def _from_keywords(named: dict[str, Any], keywords: dict[str, Any], undo: ExitSt
     making_keywords = {name: value for name, value in keywords.items() if name in _ENV_KEYWORDS}
     seed = TrainConfig.settings()["seed"].check(settings.get("seed", TrainConfig.seed))
     ready = _ready_env(env, making_keywords, seed, undo)
-    config = settings_from_keywords(settings, ready.num_agents)
+    config = settings_from_keywords(settings, ready.num_agents, distributed.connect().world_size)
     if not _is_vector(ready):
         ready = _adopt(ready, making_keywords.get("num_workers", "auto"), seed, undo)
     config["env"] = making.environment_name(ready.driver_env)

@@ -41,12 +41,13 @@ _LEAST_STEPS = 16  # a batch that could only be cut into shorter segments is tak
 _MINIBATCHES = 4
 
 
-def settings_from_keywords(keywords: dict[str, Any], num_agents: int) -> dict[str, Any]:
+def settings_from_keywords(keywords: dict[str, Any], num_agents: int, world_size: int = 1) -> dict[str, Any]:
     """The `[train]` settings that keywords ask for.
 
     Args:
         keywords: names of settings or of ALIASES; all are known.
         num_agents: agents of the environment.
+        world_size: processes that train together, each with as many agents; sizes are those of all.
 
     Raises:
         APIUsageError: if a setting is given by both its names.
@@ -63,13 +64,13 @@ def settings_from_keywords(keywords: dict[str, Any], num_agents: int) -> dict[st
     has_end = given.get("total_timesteps") is not None or given.get("num_iterations") is not None
     chosen = TrainConfig.from_dict({**DEFAULTS, "anneal_lr": has_end, **given})
     settings = {name: getattr(chosen, name) for name in TrainConfig.settings()}
-    _fit_sizes(settings, given, num_agents)
+    _fit_sizes(settings, given, num_agents * world_size, world_size)
     if "total_timesteps" not in given:
         settings["total_timesteps"] = max(chosen.total_timesteps, settings["batch_size"])
     return settings
 
 
-def _fit_sizes(settings: dict[str, Any], given: dict[str, Any], num_agents: int) -> None:
+def _fit_sizes(settings: dict[str, Any], given: dict[str, Any], num_agents: int, world_size: int) -> None:
     """Fills in the sizes that were not given, so that every batch is made of whole segments of all agents."""
     if "bptt_horizon" not in given:
         batch_size = given.get("batch_size", "auto")
@@ -82,8 +83,8 @@ def _fit_sizes(settings: dict[str, Any], given: dict[str, Any], num_agents: int)
         settings["batch_size"] = unit
     _require_multiple(settings["batch_size"], unit, f"{num_agents} agents * num_steps {num_steps}")
     if "minibatch_size" not in given:
-        segments = settings["batch_size"] // num_steps
-        settings["minibatch_size"] = math.ceil(segments / _MINIBATCHES) * num_steps
+        row = num_steps * world_size  # agent steps of one segment in every process
+        settings["minibatch_size"] = math.ceil(settings["batch_size"] // row / _MINIBATCHES) * row
 
 
 def _num_steps(batch_size: int, num_agents: int) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -10,6 +9,7 @@ from torch import Tensor, nn
 
 from pufferlib import losses
 from pufferlib.cuda_graphs import Capture, CapturedCall
+from pufferlib.distributed import Ranks
 from pufferlib.extensions import compute_puff_advantage
 from pufferlib.gradients import Drawn, NetworkGradients, TorchGradients
 from pufferlib.optimizers import fit_to_graphs, make_optimizer, set_learning_rate
@@ -34,6 +34,7 @@ class Learner:
         device: torch.device,
         generator: torch.Generator,
         profile: Profile,
+        ranks: Ranks,
         is_captured: bool = False,
         capture: Capture | None = None,
     ):
@@ -44,7 +45,9 @@ class Learner:
             device: the policy's.
             generator: draws the minibatches.
             profile: where the time of each phase is added up.
-            is_captured: whether minibatches are replayed as CUDA graphs, where the settings let them.
+            ranks: the processes whose gradients are averaged.
+            is_captured: whether minibatches are replayed as CUDA graphs, where the settings let them; not where other
+                processes are waited for.
             capture: as for CapturedCall.
         """
         self.rollout = rollout = gradients.rollout
@@ -53,6 +56,7 @@ class Learner:
         self._gradients = gradients
         self._generator = generator
         self._profile = profile
+        self._ranks = ranks
         self.optimizer = make_optimizer(
             config.optimizer,
             gradients.parameters,
@@ -61,7 +65,8 @@ class Learner:
             config.adam_eps,
             config.weight_decay,
         )
-        self._is_captured = is_captured and config.optimizer != "sgd" and not config.cpu_offload
+        can_be_captured = config.optimizer != "sgd" and not config.cpu_offload and ranks.world_size == 1
+        self._is_captured = is_captured and can_be_captured
         self._capture = capture
         self._fit_optimizer()
         self.learning_rate = config.learning_rate
@@ -79,7 +84,7 @@ class Learner:
 
     def prepare(self) -> None:
         """Takes from a new rollout what does not change while it is trained on."""
-        with self._profile.phase("advantage"):
+        with self._profile.queued_phase("advantage"):
             self._inputs.take(self.rollout)
 
     def learn(self, learning_rate: float, progress: float, is_full: bool) -> dict[str, float]:
@@ -91,8 +96,8 @@ class Learner:
             is_full: whether every agent was there at every step.
 
         Returns:
-            The means of losses.METRICS over the minibatches and `explained_variance`; those of the last call when less
-            than one minibatch was due.
+            The means of losses.METRICS over the minibatches and `explained_variance`, both over all processes; those
+            of the last call when less than one minibatch was due.
         """
         self.learning_rate = learning_rate
         set_learning_rate(self.optimizer, learning_rate)
@@ -105,39 +110,60 @@ class Learner:
         with self._gradients.limit_caller():
             while self._minibatches_due >= 1.0 - 1e-6:  # sums of fractions are rounded
                 self._minibatches_due -= 1.0
-                self._next_minibatch()()
+                if self._is_captured:
+                    self._replay_minibatch()
+                else:
+                    self.train_minibatch()
                 count += 1
             if count:  # else less than one minibatch was due
-                self._metrics = self._read_metrics(count)
+                with self._profile.queued_phase("learn"):  # here the host waits for the GPU
+                    self._metrics = self._read_metrics(count)
         return dict(self._metrics)
 
-    def _next_minibatch(self) -> Callable[[], None]:
-        """`train_minibatch`, as a graph where it is captured."""
-        if not self._is_captured:
-            return self.train_minibatch
+    def train_minibatch(self) -> None:
+        """One optimizer step; adds its metrics to their sums on the device."""
+        with self._profile.queued_phase("advantage"):
+            drawn = self._draw()
+        with self._profile.queued_phase("learn"):
+            self._differentiate(drawn)
+        if self._ranks.world_size > 1:
+            with self._profile.queued_phase("communicate"):
+                self._ranks.average_gradients(self._gradients.parameters)
+        with self._profile.queued_phase("learn"):
+            self._step()
+
+    def _replay_minibatch(self) -> None:
+        """As `train_minibatch`, by a graph, which hides its parts: the time of all of them is that of `learn`."""
         if self._is_full not in self._graphs:
             stream = torch.cuda.Stream(self.device) if self.device.type == "cuda" else None
-            self._graphs[self._is_full] = CapturedCall(self.train_minibatch, self._generator, stream, self._capture)
-        return self._graphs[self._is_full]
+            self._graphs[self._is_full] = CapturedCall(self._work, self._generator, stream, self._capture)
+        with self._profile.queued_phase("learn"):
+            self._graphs[self._is_full]()
 
-    def train_minibatch(self) -> None:
-        """One optimizer step; adds its metrics to their sums on the device. It reads and writes tensors alone."""
+    def _work(self) -> None:
+        """What a graph records: it reads and writes tensors alone, and times nothing."""
+        self._differentiate(self._draw())
+        self._step()
+
+    def _draw(self) -> Drawn:
+        """Draws a minibatch by the advantages as they are now."""
         rollout, config = self.rollout, self.config
-        with self._profile.phase("advantage"):
-            advantages = self.compute_advantages()
-            probabilities = losses.segment_probabilities(self._present(advantages), config.prio_alpha)
-            count = config.minibatch_segments
-            rows = losses.draw_segments(probabilities, count, self._generator)
-            importance = (rollout.segments * probabilities[rows]).pow(-self._beta).unsqueeze(1)
-            weights = self._weights(rows)
-            chosen = advantages[rows]
-            normalized = importance * losses.normalize(chosen, weights)
-            drawn = Drawn(rows, chosen, normalized, weights, self._inputs.resets)
-        with self._profile.phase("learn"):
-            self.optimizer.zero_grad()
-            self._metric_sums += self._gradients.differentiate(drawn)
-            nn.utils.clip_grad_norm_(self._gradients.parameters, config.max_grad_norm)
-            self.optimizer.step()
+        advantages = self.compute_advantages()
+        probabilities = losses.segment_probabilities(self._present(advantages), config.prio_alpha)
+        rows = losses.draw_segments(probabilities, config.minibatch_segments, self._generator)
+        importance = (rollout.segments * probabilities[rows]).pow(-self._beta).unsqueeze(1)
+        weights = self._weights(rows)
+        chosen = advantages[rows]
+        normalized = importance * losses.normalize(chosen, weights)
+        return Drawn(rows, chosen, normalized, weights, self._inputs.resets)
+
+    def _differentiate(self, drawn: Drawn) -> None:
+        self.optimizer.zero_grad()
+        self._metric_sums += self._gradients.differentiate(drawn)
+
+    def _step(self) -> None:
+        nn.utils.clip_grad_norm_(self._gradients.parameters, self.config.max_grad_norm)
+        self.optimizer.step()
 
     def compute_advantages(self) -> Tensor:
         """Advantages `(segments, horizon)` from the values and ratios as they are now; a view of a reused tensor."""
@@ -173,7 +199,7 @@ class Learner:
         """The means over minibatches and the explained variance: the one device synchronisation of `learn`."""
         advantages, values = self.compute_advantages(), self.rollout.values[:, :-1]
         explained = losses.explained_variance(values, advantages + values, self._weights(slice(None))).unsqueeze(0)
-        numbers = torch.cat([self._metric_sums / count, explained]).tolist()
+        numbers = self._ranks.mean(torch.cat([self._metric_sums / count, explained]).tolist())
         return dict(zip((*losses.METRICS, "explained_variance"), numbers, strict=True))
 
     def state_dict(self) -> dict[str, Any]:

@@ -25,7 +25,7 @@ import torch
 from torch import nn
 from typing_extensions import override
 
-from pufferlib import checkpoint, checkpoint_file
+from pufferlib import checkpoint, checkpoint_file, distributed
 from pufferlib.actor import Actor
 from pufferlib.collector import Collector
 from pufferlib.config import TrainConfig, load_config
@@ -36,20 +36,19 @@ from pufferlib.extensions import Network, compute_puff_advantage
 from pufferlib.extensions.network import OBSERVATION_DTYPES
 from pufferlib.gradients import NetworkGradients, TorchGradients
 from pufferlib.graph_actor import GraphActor
+from pufferlib.interval import Interval, prefixed
 from pufferlib.learner import Learner
 from pufferlib.loaders import load_env, load_policy, resolve_device
 from pufferlib.loggers import JsonLogger, Logger, NoLogger, make_run_id
 from pufferlib.models import find_layers
 from pufferlib.network_actor import NetworkActor
 from pufferlib.policy_forms import check_policy
-from pufferlib.profile import Profile
 from pufferlib.rollout import Rollout
-from pufferlib.run import StopRequest, describe_run, write_description
+from pufferlib.run import StopRequest, describe_run, restarted_run, write_description
 from pufferlib.statistics import EpisodeStatistics
 
 STATE_KEYS = {
-    *("env", "model", "epoch", "global_step", "uptime", "learning_rate", "logged", "losses"),
-    *("interval", "learner", "generator", "torch_generator", "collector"),
+    *("env", "model", "epoch", "global_step", "uptime", "learning_rate", "logged", "losses", "learner", "ranks"),
 }
 """What `trainer_state.pt` holds."""
 
@@ -60,11 +59,14 @@ class PuffeRL(Construction):
     """Trains a policy in a vector of environments.
 
     Made as `PuffeRL(config, vecenv, policy)` or `PuffeRL(env, policy, learning_rate=3e-4, ...)`; see Construction.
+    Of several processes that torchrun started each makes a trainer, with environments of its own; all of them call the
+    same methods in the same order.
 
     Attributes:
         config: the settings, resolved for these environments and this device.
         policy: the module that is trained, on `device`.
-        global_step: agent steps collected so far.
+        ranks: this process among those that train together.
+        global_step: agent steps collected so far, by all processes.
         epoch: iterations of `evaluate` and `train` done so far.
         total_epochs: iterations that reach `total_timesteps`.
     """
@@ -72,28 +74,33 @@ class PuffeRL(Construction):
     @override
     def _begin(self, config: Mapping[str, Any], vecenv: Any, policy: nn.Module, logger: Logger | None) -> None:
         settings = TrainConfig.from_dict(config)
+        self.ranks = distributed.connect()
         self.device = resolve_device(settings.device)
-        self.config = settings.resolve(vecenv.num_agents, self.device.type)
+        self.config = settings.resolve(vecenv.num_agents, self.device.type, self.ranks.world_size)
         self.env_name = config.get("env") or "environment"
         self.vecenv = vecenv
         self.policy = policy.to(self.device)
         check_policy(self.policy, vecenv.single_observation_space, vecenv.single_action_space, self.device)
-        self.logger = logger or NoLogger()
-        self.run_folder = Path(self.config.data_dir) / f"{self.env_name}_{self.logger.run_id or make_run_id()}"
+        self.logger = logger if logger is not None and self.ranks.is_first else NoLogger()
+        run_id = self.ranks.from_first(lambda: self.logger.run_id or make_run_id())
+        self.run_folder = Path(self.config.data_dir) / f"{self.env_name}_{run_id}"
         if self.device.type == "cuda":
             torch.backends.cudnn.deterministic = self.config.torch_deterministic
             torch.set_float32_matmul_precision("high")  # TF32: ten bits of fraction, several times the speed
 
-        generator = torch.Generator(self.device).manual_seed(self.config.seed)
+        self.ranks.broadcast(list(self.policy.state_dict().values()))
+        generator = torch.Generator(self.device).manual_seed(self.ranks.seed(self.config.seed))
         self._generator = generator
         self._learning_rate = self.config.learning_rate
-        self.profile = Profile()
+        self._interval = Interval(self.device)
+        self.profile = self._interval.profile
         self.rollout = self._allocate_rollout()
         network = self._find_network()
         self._collector = Collector(vecenv, self._make_actor(network), self.config.reward_clip, self.profile)
         self._gradients = self._make_gradients(network)
-        self._learner = Learner(self._gradients, self.device, generator, self.profile, self._is_captured)
-        self._collector.reset(None)  # with the seed that the vector was made with
+        self._learner = Learner(self._gradients, self.device, generator, self.profile, self.ranks, self._is_captured)
+        # The first process keeps the seed that its vector was made with.
+        self._collector.reset(None if self.ranks.is_first else self.ranks.seed(vecenv.seed))
 
         self.global_step = 0
         self.epoch = 0
@@ -101,14 +108,13 @@ class PuffeRL(Construction):
         self._has_rollout = False
         self._rollout_is_full = True  # no agent was absent
         self._losses: dict[str, float] = {}
-        self._interval = EpisodeStatistics()
         self._metrics: dict[str, float] = {}
         self._model_path: Path | None = None
         self._dashboard: Dashboard | None = None
         self._shown_epoch = 0  # last log that the dashboard showed
         self._shown_time = -math.inf
         self._is_closed = False
-        self._start_time = self._interval_time = time.perf_counter()
+        self._start_time = time.perf_counter()
         self._logged_epoch = 0
         self._logged_step = 0
 
@@ -151,16 +157,18 @@ class PuffeRL(Construction):
         """Collects one rollout with the current policy.
 
         Returns:
-            Means over the episodes that ended in it, and their number `n`; empty when none did.
+            Of the episodes that ended: means of what the environments report of them, and their number `n`; and the
+            trainer's own `episode/...` of `mean_and_log`. Empty when none ended. Environments may report later than the
+            episodes end, or never.
         """
         self._require_open()
-        with self._gradients.limit_caller():
+        with self._interval.iteration, self._gradients.limit_caller():
             steps = self._collector.collect()
             self._learner.prepare()
-        self.global_step += steps
-        self._rollout_is_full = steps == self.config.batch_size
+        self.global_step += self.ranks.total(steps)
+        self._rollout_is_full = steps == self.rollout.segments * self.rollout.horizon
         self._has_rollout = True
-        self._interval.merge(self._collector.statistics)
+        self._interval.episodes.merge(self._collector.statistics)
         return self._collector.statistics.take()
 
     def train(self) -> dict[str, float]:
@@ -178,8 +186,11 @@ class PuffeRL(Construction):
             raise APIUsageError("train() needs a new rollout; call evaluate() first")
         self._has_rollout = False
         progress = min(self.epoch / self.total_epochs, 1.0)
-        self._losses = self._learner.learn(self.learning_rate, progress, self._rollout_is_full)
+        with self._interval.iteration:
+            self._losses = self._learner.learn(self.learning_rate, progress, self._rollout_is_full)
         self.epoch += 1
+        if self.config.weights_check_interval and self.epoch % self.config.weights_check_interval == 0:
+            self.ranks.check_same(list(self.policy.state_dict().values()), "weights")
 
         is_last = self.epoch >= self.total_epochs
         if self.epoch % self.config.log_interval == 0 or is_last:
@@ -223,8 +234,7 @@ class PuffeRL(Construction):
         """Agent steps per second since the last log, or of that log until a step is collected."""
         if self.global_step == self._logged_step:
             return self._metrics.get("sps", 0.0)
-        elapsed = time.perf_counter() - self._interval_time
-        return (self.global_step - self._logged_step) / max(elapsed, 1e-9)
+        return (self.global_step - self._logged_step) / max(self._interval.seconds, 1e-9)
 
     @property
     def is_logged(self) -> bool:
@@ -234,39 +244,55 @@ class PuffeRL(Construction):
     def mean_and_log(self) -> dict[str, float]:
         """Sends the metrics of the epochs since the last call to the logger.
 
+        Called twice within one epoch it returns the same metrics and logs nothing. Unless said otherwise they speak of
+        the time since the last log. Means weigh every episode the same; what there is no number for is left out.
+
         Returns:
-            `agent_steps, epoch, sps, uptime, learning_rate` (the last one used), means over episodes as
-            `environment/...`, the last update's `losses/...`, and shares of the time as `performance/...`. Called twice
-            within one epoch it returns the same metrics and logs nothing.
+            - `agent_steps`, `epoch`, `uptime` in seconds: so far. `sps`: agent steps per second.
+            - `learning_rate`: the last one used.
+            - `iteration_seconds`: wall time of one `evaluate` and `train`, the mean.
+            - `episode/return_mean, return_min, return_max, length_mean, count`: of the episodes that ended, from the
+              environments' rewards before they are clipped, without the steps of absent agents.
+            - `environment/<name>`: means of what environments report of episodes, `environment/n` of them.
+            - `since_start/<metric>`: the two above since the run began, resumes included.
+            - `losses/<name>`: of the last update, as `train` returns them.
+            - `performance/<phase>`: shares of the wall time, in all 1: `environment`, `store` and `forward` of the
+              rollout, `advantage` and `learn` of the update, `other`. Waiting for a GPU to end the update is `learn`,
+              and so is all of the update where minibatches are captured.
+            - `device/<phase>`: shares of the same time in which a CUDA device worked on the update's phases. (In the
+              rollout every step waits for the device, so that the wall time has it all.)
+            - `hardware/cpu, memory, memory_bytes` and, with the extra `gpu`, `hardware/gpu, gpu_memory,
+              gpu_memory_bytes`: what is used of the machine, see HardwareMeter.
         """
         if self.is_logged:
             return dict(self._metrics)
-        self._metrics = self._gather_metrics()
-        self._interval.take()
-        self.profile.reset()
+        of_all = self.ranks.gather(self._interval.episodes.state_dict())
+        self._interval.episodes = EpisodeStatistics.merged(of_all)
+        self._metrics = {**self._gather_metrics(), **self._interval.sample_hardware()}
+        self._interval.end()
         self._logged_epoch, self._logged_step = self.epoch, self.global_step
-        self._interval_time = time.perf_counter()
         self.logger.log(self._metrics, self.global_step)
         return dict(self._metrics)
 
     def _gather_metrics(self) -> dict[str, float]:
-        """The metrics since the last log."""
+        """The metrics since the last log, but for those of the hardware."""
         return {
             "agent_steps": self.global_step,
             "epoch": self.epoch,
             "sps": self.sps,
             "uptime": self.uptime,
             "learning_rate": self._learner.learning_rate,
-            **{f"environment/{name}": value for name, value in self._interval.means().items()},
-            **{f"losses/{name}": value for name, value in self._losses.items()},
-            **{f"performance/{name}": value for name, value in self.profile.shares().items()},
+            **prefixed("losses", self._losses),
+            **self._interval.metrics(self.epoch - self._logged_epoch),
         }
 
     def print_dashboard(self) -> None:
         """Shows how it goes: a panel on a terminal, every `dashboard_interval_seconds`; elsewhere a line per log.
 
-        Call it as often as you like.
+        Call it as often as you like. Of several processes the first shows it, with the speed of all.
         """
+        if not self.ranks.is_first:
+            return
         if self._dashboard is None:
             parameters = sum(parameter.numel() for parameter in self.policy.parameters())
             facts = {
@@ -302,6 +328,14 @@ class PuffeRL(Construction):
         if path is not None:
             return self._save_file(path, metadata)
         path = self.run_folder / f"model_{self.env_name}_{self.epoch:06d}.pt"
+        ranks = self.ranks.gather(self._rank_state())
+        if self.ranks.is_first:
+            self._write_checkpoint(path, ranks, metadata)
+        self._model_path = path
+        return str(path)
+
+    def _write_checkpoint(self, path: Path, ranks: list[dict[str, Any]], metadata: dict[str, Any]) -> None:
+        """Writes the weights and the state that all processes share, with the state of each of them."""
         checkpoint.save(path, self.policy.state_dict())
         state = {
             "env": self.env_name,
@@ -312,16 +346,20 @@ class PuffeRL(Construction):
             "learning_rate": self._learning_rate,
             "logged": [self._logged_epoch, self._logged_step],
             "losses": self._losses,
-            "interval": self._interval.state_dict(),
             "learner": self._learner.state_dict(),
-            "generator": self._generator.get_state(),
-            "torch_generator": torch.get_rng_state(),
-            "collector": self._collector.state_dict(),
+            "ranks": ranks,
             "metadata": metadata,
         }
         checkpoint.save(self.run_folder / checkpoint.TRAINER_STATE, state)
-        self._model_path = path
-        return str(path)
+
+    def _rank_state(self) -> dict[str, Any]:
+        """What differs between processes."""
+        return {
+            "interval": self._interval.state_dict(),
+            "generator": self._generator.get_state(),
+            "torch_generator": torch.get_rng_state(),
+            "collector": self._collector.state_dict(),
+        }
 
     def load_checkpoint(self, path: str | Path) -> dict[str, Any]:
         """Goes on where a checkpoint was saved.
@@ -333,34 +371,34 @@ class PuffeRL(Construction):
         Returns:
             The metadata that was saved with it.
 
+        With another number of processes than the run had, the environments begin anew.
+
         Raises:
             CheckpointError: if there is no checkpoint, it is damaged, or it was made with other settings.
         """
         folder = Path(path)
-        if not folder.is_dir():
+        if not self.ranks.from_first(folder.is_dir):
             return self._load_file(folder)
         path = folder / checkpoint.TRAINER_STATE
-        state = checkpoint.load(path)
+        state = self.ranks.from_first(lambda: checkpoint.load(path))
         if not isinstance(state, dict) or not state.keys() >= STATE_KEYS:
             raise CheckpointError(f"{path} does not hold the state of this version's trainer; pass a run folder")
         if state["env"] != self.env_name:
             raise CheckpointError(f"{path} must be of a run of {self.env_name}, got one of {state['env']}")
         model = folder / state["model"]
-        checkpoint.load_policy_weights(self.policy, model)
+        self.ranks.from_first(lambda: checkpoint.load_policy_weights(self.policy, model))
+        self.ranks.broadcast(list(self.policy.state_dict().values()))
         try:
             self._learner.load_state_dict(state["learner"])
-            if state["collector"] is not None:
-                self._collector.load_state_dict(state["collector"])
+            self._load_rank_state(state["ranks"])
         except (KeyError, ValueError, RuntimeError) as error:
             raise CheckpointError(f"{folder} was saved with other settings than these ({error})") from error
-        checkpoint.remove_unfinished(folder)
-        self._generator.set_state(state["generator"])
-        torch.set_rng_state(state["torch_generator"])
+        if self.ranks.is_first:
+            checkpoint.remove_unfinished(folder)
         self.epoch, self.global_step = state["epoch"], state["global_step"]
         self._logged_epoch, self._logged_step = state["logged"]
         self._learning_rate = state["learning_rate"]
         self._losses = state["losses"]
-        self._interval.load_state_dict(state["interval"])
         self._start_time = time.perf_counter() - state["uptime"]
         self.run_folder, self._model_path = folder, model
         return dict(state.get("metadata", {}))
@@ -368,24 +406,40 @@ class PuffeRL(Construction):
     def _save_file(self, path: str | Path, metadata: dict[str, Any]) -> str:
         progress = {name: getattr(self, name) for name in ("epoch", "global_step", "uptime")}
         progress["learning_rate"] = self._learning_rate
-        parts = self._learning_parts()
-        return checkpoint_file.save(path, self.policy, parts, self.config.optimizer, progress, metadata)
+        learnt = self.policy, self._learning_parts(), self.config.optimizer
+        return self.ranks.from_first(lambda: checkpoint_file.save(path, *learnt, progress, metadata))
 
     def _load_file(self, path: Path) -> dict[str, Any]:
-        progress, metadata = checkpoint_file.load(path, self.policy, self._learning_parts(), self.config.optimizer)
+        found = self.ranks.from_first(lambda: checkpoint_file.read(path))
+        checkpoint_file.restore(path, found, self.policy, self._learning_parts(), self.config.optimizer)
+        progress = found["progress"]
         self.epoch, self.global_step = progress["epoch"], progress["global_step"]
         self._learning_rate = progress["learning_rate"]
         self._start_time = time.perf_counter() - progress["uptime"]
         self._has_rollout, self._model_path = False, None  # what was collected and saved is of another policy
-        self._interval.take()  # and what was measured
+        self._interval.end()  # and what was measured
         self._losses, self._metrics = {}, {}
         self._logged_epoch = self._shown_epoch = self.epoch
-        self._logged_step, self._interval_time = self.global_step, time.perf_counter()
-        return metadata
+        self._logged_step = self.global_step
+        return found["metadata"]
 
     def _learning_parts(self) -> dict[str, Any]:
         """What learns beside the policy, by name: what a checkpoint in one file restores."""
         return {"learner": self._learner}
+
+    def _load_rank_state(self, states: list[dict[str, Any]]) -> None:
+        """Puts back what `_rank_state` of every process returned, as far as there are as many processes again."""
+        if len(states) != self.ranks.world_size:
+            self._interval.load_state_dict(states[0]["interval"])
+            if not self.ranks.is_first:
+                self._interval.episodes.take()  # they are the first one's
+            return
+        state = states[self.ranks.rank]
+        if state["collector"] is not None:
+            self._collector.load_state_dict(state["collector"])
+        self._generator.set_state(state["generator"])
+        torch.set_rng_state(state["torch_generator"])
+        self._interval.load_state_dict(state["interval"])
 
     def close(self) -> str:
         """Saves the last checkpoint and lets go of environments, dashboard and logger; twice is harmless.
@@ -407,6 +461,7 @@ class PuffeRL(Construction):
         self._is_closed = True
         if self._dashboard is not None:
             self._dashboard.close()
+        self._interval.close()
         self._gradients.close()
         self._collector.actor.close()
         self.vecenv.close()
@@ -438,8 +493,8 @@ def train(
         The metrics of every log in the last 80% of the steps.
     """
     args = load_config(env_name) if args is None else args
-    resume = args.get("resume")
-    folder = checkpoint.resolve_run(args["train"]["data_dir"], env_name, resume) if resume else None
+    ranks = distributed.connect()
+    folder = ranks.from_first(lambda: _find_run(env_name, args))
     vecenv = load_env(env_name, args) if vecenv is None else vecenv
     trainer = None
     try:
@@ -447,15 +502,26 @@ def train(
         trainer = PuffeRL({**args["train"], "env": env_name}, vecenv, policy, logger)
         if folder is not None:
             trainer.load_checkpoint(folder)
-        with StopRequest() as stop:  # from the first file on, so that what is there can be resumed
-            _open_files(trainer, describe_run(args), logger is None, folder is not None)
+        deaf_seconds = 20.0 if ranks.world_size > 1 else 0.0
+        with StopRequest(deaf_seconds) as stop:  # from the first file on, so that what is there can be resumed
+            if ranks.is_first:
+                _open_files(trainer, describe_run(args), logger is None, folder is not None)
             return _run(trainer, stop)
-    except BaseException:
+    except BaseException as error:
+        ranks.announce(error)
         if trainer is not None:
             trainer.release()
             trainer.logger.close(None)
         vecenv.close()
         raise
+
+
+def _find_run(env_name: str, args: dict[str, Any]) -> Path | None:
+    """The folder of the run to go on with: the one asked for, or that which torchrun is restarting."""
+    data_dir, resume = args["train"]["data_dir"], args.get("resume")
+    if resume:
+        return checkpoint.resolve_run(data_dir, env_name, resume)
+    return restarted_run(data_dir, env_name)
 
 
 def _open_files(trainer: PuffeRL, description: dict[str, Any], has_json_log: bool, is_resumed: bool) -> None:
@@ -471,14 +537,17 @@ def _open_files(trainer: PuffeRL, description: dict[str, Any], has_json_log: boo
 
 def _run(trainer: PuffeRL, stop: StopRequest) -> list[dict[str, float]]:
     logs = []
-    while trainer.epoch < trainer.total_epochs and not stop.requested:
+    is_stopped = False
+    while trainer.epoch < trainer.total_epochs and not is_stopped:
         trainer.evaluate()
         trainer.train()
         if trainer.is_logged:
             logs.append(trainer.mean_and_log())
         trainer.print_dashboard()
+        is_stopped = trainer.ranks.any(stop.requested)  # in the same epoch everywhere
     path = trainer.close()
-    print(f"saved {path}")
-    if stop.requested:
+    if trainer.ranks.is_first:
+        print(f"saved {path}")
+    if is_stopped:
         raise KeyboardInterrupt
     return [log for log in logs if log["agent_steps"] >= 0.2 * trainer.config.total_timesteps]

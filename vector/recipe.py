@@ -34,10 +34,12 @@ class EnvSource(abc.ABC):
 
     Attributes:
         num_envs: environments in all.
+        seed: of the vector, unless a reset gives another.
         fills_buf: whether the environments must write into the arrays `buf` that `make` was given.
     """
 
     num_envs: int
+    seed: int
     fills_buf: bool = True
 
     @abc.abstractmethod

@@ -317,6 +317,28 @@ def test_large_minibatches_accumulate():
     assert resolved.accumulation_steps == 4
 
 
+def test_processes_share_the_batch_and_the_minibatch():
+    config = TrainConfig(bptt_horizon=64, batch_size=131_072, max_minibatch_size=1024, total_timesteps=10**6)
+    resolved = config.resolve(512, "cpu", world_size=2)
+    assert (resolved.batch_size, resolved.minibatch_size) == (131_072, 16_384)  # of both
+    assert (resolved.segments, resolved.minibatch_segments) == (1024, 128)  # of each
+    assert (resolved.accumulation_steps, resolved.minibatches_per_epoch, resolved.total_epochs) == (8, 8.0, 8)
+    assert TrainConfig(total_timesteps=10**9).resolve(8192, "cuda", world_size=4).minibatch_size == 4 * 65_536
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"batch_size": 1536}, r"multiple of 1024 \(2 processes \* 8 agents \* bptt_horizon 64\), got 1536"),
+        ({"minibatch_size": 192}, r"multiple of 128 \(2 processes \* bptt_horizon\), got 192"),
+        ({"minibatch_size": 1024, "max_minibatch_size": 192}, r"multiple of 384 \(2 processes \* max_minibatch_size\)"),
+    ],
+)
+def test_sizes_that_processes_cannot_share_name_possible_ones(values, message):
+    with pytest.raises(ConfigError, match=message):
+        TrainConfig(**values).resolve(8, "cpu", world_size=2)
+
+
 @pytest.mark.parametrize(
     ("values", "message"),
     [
@@ -353,6 +375,12 @@ def test_automatic_sizes_always_fit(num_agents, horizon, device):
 def test_automatic_environments_add_up_to_the_agents_that_suit_the_device(device, buffers, agents_per_env, expected):
     assert resolve_env_count("auto", device, buffers, agents_per_env) == expected
     assert resolve_env_count(7, device, buffers, agents_per_env) == 7
+
+
+@pytest.mark.parametrize(("device", "expected"), [("cpu", 256), ("cuda", 8192)])
+def test_automatic_environments_are_shared_by_processes_on_cpus_alone(device, expected):
+    assert resolve_env_count("auto", device, 1, 1, world_size=4) == expected
+    assert resolve_env_count(7, device, 1, 1, world_size=4) == 7
 
 
 @pytest.mark.parametrize(("device", "agents", "minibatch"), [("cpu", 1024, 16_384), ("cuda", 8192, 65_536)])

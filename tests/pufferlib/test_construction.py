@@ -151,6 +151,14 @@ def test_sizes_fit_the_agents(given, agents, expected):
     TrainConfig.from_dict(found).resolve(agents, "cpu")
 
 
+def test_sizes_are_those_of_all_processes():
+    found = settings_from_keywords({}, 100, world_size=3)
+    assert (found["batch_size"], found["bptt_horizon"], found["minibatch_size"]) == (38_400, 128, 9_600)
+    assert TrainConfig.from_dict(found).resolve(100, "cpu", 3).segments == 100
+    found = settings_from_keywords({"batch_size": 7 * 3 * 10}, 7, world_size=3)
+    assert TrainConfig.from_dict(found).resolve(7, "cpu", 3).minibatch_segments == 2
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [

@@ -7,7 +7,7 @@ import pytest
 
 from pufferlib import run
 from pufferlib.config import load_config
-from pufferlib.errors import CheckpointError
+from pufferlib.errors import CheckpointError, RankError
 from pufferlib.run import StopRequest
 
 
@@ -26,6 +26,24 @@ def test_the_first_signal_asks_and_the_second_insists(number):
         assert stop.requested
         with pytest.raises(KeyboardInterrupt):
             interrupt(number)
+
+
+def test_a_signal_that_is_passed_on_twice_asks_once():
+    with StopRequest(deaf_seconds=60.0) as stop:
+        interrupt()
+        interrupt()
+        assert stop.requested
+
+
+def test_the_loss_of_a_rank_can_be_told_before_a_signal_ends_the_process():
+    before = {number: signal.getsignal(number) for number in StopRequest.SIGNALS}
+    try:
+        with pytest.raises(RankError), StopRequest():
+            raise RankError
+        interrupt(signal.SIGTERM)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def test_the_handlers_of_the_host_program_come_back():
@@ -72,6 +90,29 @@ def test_a_run_is_described_by_settings_versions_and_seed(tmp_path):
     commit = description["git_commit"]
     assert commit is None or len(commit) == 40
     assert run.saved_settings(tmp_path, "puffer_squared") == args
+
+
+def make_run(data_dir, launch, name="puffer_squared_1"):
+    folder = data_dir / name
+    run.write_description(folder, {"launch": launch, "settings": {"env_name": "puffer_squared"}})
+    (folder / "model_puffer_squared_000001.pt").touch()
+    (folder / run.checkpoint.TRAINER_STATE).touch()
+    return folder
+
+
+def test_a_restart_by_torchrun_goes_on_with_the_run_of_that_launch(tmp_path, monkeypatch):
+    assert run.describe_run(load_config("puffer_squared"))["launch"] is None
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "none")
+    launch = run.describe_run(load_config("puffer_squared"))["launch"]
+    folder = make_run(tmp_path, launch)
+    make_run(tmp_path, "none 1 2.0", "puffer_squared_2")  # by another torchrun
+    make_run(tmp_path, launch, "puffer_squared_0")
+    assert run.restarted_run(tmp_path, "puffer_squared") is None  # its first start
+    monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
+    assert run.restarted_run(tmp_path, "puffer_squared") == folder
+    assert run.restarted_run(tmp_path, "puffer_pong") is None
+    (folder / run.CONFIG_FILE).write_text("{")
+    assert run.restarted_run(tmp_path, "puffer_squared") == tmp_path / "puffer_squared_0"
 
 
 def test_settings_of_another_environment_are_refused(tmp_path):

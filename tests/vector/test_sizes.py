@@ -17,6 +17,14 @@ def test_a_process_never_counts_more_cores_than_its_affinity_mask_has():
     assert 1 <= sizes.usable_cores() <= os.cpu_count()
 
 
+def test_processes_of_one_machine_share_its_cores(monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(7), raising=False)
+    monkeypatch.setattr(sizes, "_cgroup_quota", lambda: None)
+    for processes, cores in (("1", 7), ("2", 3), ("8", 1), ("many", 7)):
+        monkeypatch.setenv("LOCAL_WORLD_SIZE", processes)
+        assert sizes.usable_cores() == cores
+
+
 @pytest.mark.parametrize(
     ("files", "cores"),
     [
