@@ -444,6 +444,7 @@ def _open_files(trainer: PuffeRL, args: dict[str, Any], has_own_loggers: bool, i
         raise ConfigError(f"[train] data_dir must be a folder that can be written, got {found}") from error
     description |= {**description.pop("settings"), "train": asdict(trainer.config)}  # with every size that was 'auto'
     trainer.logger.describe(description)
+    trainer._interval_time = time.perf_counter()  # what opening took is no part of the first sps
 
 
 def _run(trainer: PuffeRL, stop: StopRequest) -> list[dict[str, float]]:

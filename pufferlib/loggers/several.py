@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -63,9 +64,13 @@ class Loggers(Logger):
                     self._failed.add(index)
                     failures.append((logger, error))
         for logger, error in failures:  # only now: where warnings are errors the other loggers were told too
-            reason = " ".join(f"{type(error).__name__}: {error}".split())
-            message = f"{type(logger).__name__} failed and may miss metrics, training goes on ({reason})"
+            message = f"{type(logger).__name__} failed and may miss metrics, training goes on ({_one_line(error)})"
             warnings.warn(message, RuntimeWarning, stacklevel=3)
+
+
+def _one_line(error: Exception) -> str:
+    """The error without line breaks and colours."""
+    return " ".join(re.sub(r"\x1b\[[\d;]*m", "", f"{type(error).__name__}: {error}").split())
 
 
 def _flatten(loggers: Logger | Sequence[Logger] | None) -> tuple[Logger, ...]:

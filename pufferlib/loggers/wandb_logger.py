@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -43,7 +44,7 @@ class WandbLogger(LazyLogger):
             entity: the team or user; None is the account's default.
             name: the run's name on the page; None is its id.
             config: added to the trainer's settings, and in place of those of the same name.
-            run_id: at most 64 characters; that of an earlier run goes on with it.
+            run_id: that of an earlier run goes on with it. Characters that W&B does not take become underscores.
             tags: the run's tags.
             mode: `online`, `offline` (files only, for `wandb sync`), or None for what WANDB_MODE says.
             folder: where W&B keeps its files, in `wandb` there; None is the working directory.
@@ -59,7 +60,7 @@ class WandbLogger(LazyLogger):
         self._resume = None if is_offline(mode, "WANDB_MODE") else "allow"  # offline there is nothing to ask about it
         self._folder = None if folder is None else Path(folder).absolute()
         self._keywords = {
-            **{"project": project, "entity": entity, "name": name or self.run_id, "id": self.run_id},
+            **{"project": project, "entity": entity, "name": name or self.run_id, "id": _clean(self.run_id)},
             **{"tags": list(tags) or None, "mode": mode},
         }
 
@@ -99,7 +100,11 @@ class WandbLogger(LazyLogger):
     def _log_model(self, model_path: str) -> None:
         import wandb
 
-        artifact = wandb.Artifact(f"model-{self.run_id}", type="model")
+        artifact = wandb.Artifact(_clean(f"model-{self.run_id}"), type="model")
         # A model file is never changed, so it is read where it is, not copied to W&B's folders in the home directory.
         artifact.add_file(os.path.abspath(model_path), policy="immutable", skip_cache=True)
         self.run.log_artifact(artifact)
+
+
+def _clean(name: str) -> str:
+    return re.sub(r"[^\w.-]", "_", name, flags=re.ASCII)
