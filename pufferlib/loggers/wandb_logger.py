@@ -18,7 +18,8 @@ class WandbLogger(LazyLogger):
     """Logs to a run of Weights & Biases: settings as its config, metrics by agent step, the final model as an artifact.
 
     The same `run_id` goes on with the same run. W&B keeps the first row of each step, so the steps that a resumed run
-    repeats stay as they were. Offline, every start writes a folder of its own; `wandb sync` sends them as one run.
+    repeats stay as they were. Offline, every start writes a folder of its own; `wandb sync` sends them as one run. A
+    process that is killed takes with it what W&B had not written yet: offline, the last 32 KiB.
 
     Attributes:
         run: what `wandb.init` returned, for whatever else is to be logged; None until something was logged.
