@@ -84,7 +84,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if sys.stdout is not None:
             sys.stdout.flush()
     except PufferError as error:
-        print(f"puffer: {error}", file=sys.stderr)
+        print(f"puffer{_rank_text()}: {error}", file=sys.stderr)
         return MISTAKE
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -147,10 +147,13 @@ def _run_for_environment(name: str, rest: list[str]) -> None:
 
 def _settings_of_run(env_name: str, args: dict[str, Any]) -> dict[str, Any]:
     """The settings that the run to resume was started with, not what the inis say today."""
-    from pufferlib import checkpoint, run
+    from pufferlib import checkpoint, distributed, run
 
-    folder = checkpoint.resolve_run(args["train"]["data_dir"], env_name, args["resume"])
-    return {**run.saved_settings(folder, env_name), "resume": str(folder)}
+    def find() -> dict[str, Any]:
+        folder = checkpoint.resolve_run(args["train"]["data_dir"], env_name, args["resume"])
+        return {**run.saved_settings(folder, env_name), "resume": str(folder)}
+
+    return distributed.connect().from_first(find)
 
 
 def _settings_of_model(env_name: str, args: dict[str, Any]) -> dict[str, Any]:
@@ -192,6 +195,11 @@ def _verb_help(name: str, rest: list[str]) -> str:
     options = help.options_text(_options_class(name).settings().values())
     usage = f"usage: puffer {name} {env_name or 'ENV'} [--section.key value ...]\n\n{verb.summary}\n\n"
     return usage + (f"{options}\n" if options else "") + help.settings_text(env_name, args).rstrip()
+
+
+def _rank_text() -> str:
+    """Which process speaks, where several train together."""
+    return f" (rank {os.environ.get('RANK', '?')})" if os.environ.get("WORLD_SIZE", "1") != "1" else ""
 
 
 def _version() -> str:

@@ -38,6 +38,10 @@ class WorkerError(PufferError, RuntimeError):
     """An environment process raised or died."""
 
 
+class RankError(PufferError, RuntimeError):
+    """A process of a run on several failed, is gone, or holds something else than the others."""
+
+
 def nearest(name: str, candidates: Iterable[str], count: int = 3) -> str:
     """Ends an error message about an unknown name: `; did you mean 'gamma'?`, or an empty string."""
     close = difflib.get_close_matches(name, list(candidates), n=count)

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from pufferlib import losses
 from pufferlib.cuda_graphs import Capture, CapturedCall
+from pufferlib.distributed import Ranks
 from pufferlib.extensions import compute_puff_advantage
 from pufferlib.gradients import Drawn, NetworkGradients, TorchGradients
 from pufferlib.optimizers import fit_to_graphs, make_optimizer, set_learning_rate
@@ -34,6 +35,7 @@ class Learner:
         device: torch.device,
         generator: torch.Generator,
         profile: Profile,
+        ranks: Ranks,
         is_captured: bool = False,
         capture: Capture | None = None,
     ):
@@ -44,7 +46,9 @@ class Learner:
             device: the policy's.
             generator: draws the minibatches.
             profile: where the time of each phase is added up.
-            is_captured: whether minibatches are replayed as CUDA graphs, where the settings let them.
+            ranks: the processes whose gradients are averaged.
+            is_captured: whether minibatches are replayed as CUDA graphs, where the settings let them; not where other
+                processes are waited for.
             capture: as for CapturedCall.
         """
         self.rollout = rollout = gradients.rollout
@@ -53,6 +57,7 @@ class Learner:
         self._gradients = gradients
         self._generator = generator
         self._profile = profile
+        self._ranks = ranks
         self.optimizer = make_optimizer(
             config.optimizer,
             gradients.parameters,
@@ -61,7 +66,8 @@ class Learner:
             config.adam_eps,
             config.weight_decay,
         )
-        self._is_captured = is_captured and config.optimizer != "sgd" and not config.cpu_offload
+        can_be_captured = config.optimizer != "sgd" and not config.cpu_offload and ranks.world_size == 1
+        self._is_captured = is_captured and can_be_captured
         self._capture = capture
         self._fit_optimizer()
         self.learning_rate = config.learning_rate
@@ -91,8 +97,8 @@ class Learner:
             is_full: whether every agent was there at every step.
 
         Returns:
-            The means of losses.METRICS over the minibatches and `explained_variance`; those of the last call when less
-            than one minibatch was due.
+            The means of losses.METRICS over the minibatches and `explained_variance`, both over all processes; those
+            of the last call when less than one minibatch was due.
         """
         self.learning_rate = learning_rate
         set_learning_rate(self.optimizer, learning_rate)
@@ -136,6 +142,9 @@ class Learner:
         with self._profile.phase("learn"):
             self.optimizer.zero_grad()
             self._metric_sums += self._gradients.differentiate(drawn)
+        with self._profile.phase("communicate"):
+            self._ranks.average_gradients(self._gradients.parameters)
+        with self._profile.phase("learn"):
             nn.utils.clip_grad_norm_(self._gradients.parameters, config.max_grad_norm)
             self.optimizer.step()
 
@@ -173,7 +182,7 @@ class Learner:
         """The means over minibatches and the explained variance: the one device synchronisation of `learn`."""
         advantages, values = self.compute_advantages(), self.rollout.values[:, :-1]
         explained = losses.explained_variance(values, advantages + values, self._weights(slice(None))).unsqueeze(0)
-        numbers = torch.cat([self._metric_sums / count, explained]).tolist()
+        numbers = self._ranks.mean(torch.cat([self._metric_sums / count, explained]).tolist())
         return dict(zip((*losses.METRICS, "explained_variance"), numbers, strict=True))
 
     def state_dict(self) -> dict[str, Any]:

@@ -7,13 +7,13 @@ from typing import Any
 import torch
 from torch import nn
 
-from pufferlib import checkpoint, ocean, vector
+from pufferlib import checkpoint, distributed, ocean, vector
 from pufferlib.config import TrainConfig, VecConfig, check_arguments, check_env, policy_classes, resolve_env_count
 from pufferlib.errors import ConfigError
 
 
 def resolve_device(name: str) -> torch.device:
-    """`auto` takes CUDA, then MPS, then the CPU.
+    """`auto` takes CUDA, then MPS, then the CPU; of several processes on a machine each takes a GPU of its own.
 
     Raises:
         ConfigError: if torch does not see the device that is named.
@@ -24,7 +24,9 @@ def resolve_device(name: str) -> torch.device:
         "cpu": True,
     }
     if name == "auto":
-        return torch.device(next(kind for kind, is_there in available.items() if is_there))
+        name = next(kind for kind, is_there in available.items() if is_there)
+    if name == "cuda" and distributed.connect().world_size > 1:
+        name = f"cuda:{distributed.local_rank()}"
     try:
         device = torch.device(name)
     except RuntimeError as error:
@@ -36,7 +38,10 @@ def resolve_device(name: str) -> torch.device:
 
 
 def load_env(env_name: str, args: dict[str, Any]) -> Any:
-    """Makes the vector of environments that the `[vec]` and `[env]` settings describe."""
+    """Makes the vector of environments that the `[vec]` and `[env]` settings describe.
+
+    Of several processes that train together each makes that many; `[env] num_envs = auto` on CPUs is shared by them.
+    """
     train = TrainConfig.from_dict(args["train"])
     device_type = resolve_device(train.device).type
     keywords = VecConfig.from_dict(args["vec"]).keywords(device_type, train.seed)
@@ -44,7 +49,11 @@ def load_env(env_name: str, args: dict[str, Any]) -> Any:
     if "num_envs" in env_kwargs:
         agents_per_env = getattr(env_class, "agents_per_env", 1)
         env_kwargs["num_envs"] = resolve_env_count(
-            env_kwargs["num_envs"], device_type, keywords["num_envs"], agents_per_env
+            env_kwargs["num_envs"],
+            device_type,
+            keywords["num_envs"],
+            agents_per_env,
+            distributed.connect().world_size,
         )
     return vector.make(env_class, env_kwargs=env_kwargs, **keywords)
 
@@ -69,5 +78,9 @@ def load_policy(args: dict[str, Any], vecenv: Any, env_name: str) -> nn.Module:
             policy = wrapper(env, policy, **{**sizes, **check_arguments("rnn", args["rnn"], wrapper)})
     model = args.get("load_model_path")
     if model is not None:
-        checkpoint.load_policy_weights(policy, checkpoint.resolve_model(args["train"]["data_dir"], env_name, model))
+        data_dir, ranks = args["train"]["data_dir"], distributed.connect()
+        ranks.from_first(
+            lambda: checkpoint.load_policy_weights(policy, checkpoint.resolve_model(data_dir, env_name, model))
+        )
+        ranks.broadcast(list(policy.state_dict().values()))
     return policy.to(device)

@@ -25,7 +25,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from pufferlib import checkpoint
+from pufferlib import checkpoint, distributed
 from pufferlib.actor import Actor
 from pufferlib.collector import Collector
 from pufferlib.config import TrainConfig, load_config
@@ -42,12 +42,11 @@ from pufferlib.models import find_layers
 from pufferlib.network_actor import NetworkActor
 from pufferlib.profile import Profile
 from pufferlib.rollout import Rollout
-from pufferlib.run import StopRequest, describe_run, write_description
+from pufferlib.run import StopRequest, describe_run, restarted_run, write_description
 from pufferlib.statistics import EpisodeStatistics
 
 STATE_KEYS = {
-    *("env", "model", "epoch", "global_step", "uptime", "learning_rate", "logged", "losses"),
-    *("interval", "learner", "generator", "torch_generator", "collector"),
+    *("env", "model", "epoch", "global_step", "uptime", "learning_rate", "logged", "losses", "learner", "ranks"),
 }
 """What `trainer_state.pt` holds."""
 
@@ -57,10 +56,14 @@ __all__ = ["PuffeRL", "compute_puff_advantage", "load_config", "load_env", "load
 class PuffeRL:
     """Trains a policy in a vector of environments.
 
+    Of several processes that torchrun started each makes a trainer, with environments of its own; all of them call the
+    same methods in the same order.
+
     Attributes:
         config: the settings, resolved for these environments and this device.
         policy: the module that is trained, on `device`.
-        global_step: agent steps collected so far.
+        ranks: this process among those that train together.
+        global_step: agent steps collected so far, by all processes.
         epoch: iterations of `evaluate` and `train` done so far.
         total_epochs: iterations that reach `total_timesteps`.
     """
@@ -85,18 +88,23 @@ class PuffeRL:
             ConfigError: if a setting is wrong, or does not fit the number of agents.
         """
         settings = TrainConfig.from_dict(config)
+        self.ranks = distributed.connect()
         self.device = resolve_device(settings.device)
-        self.config = settings.resolve(vecenv.num_agents, self.device.type)
+        self.config = settings.resolve(vecenv.num_agents, self.device.type, self.ranks.world_size)
         self.env_name = config.get("env") or "environment"
         self.vecenv = vecenv
         self.policy = policy.to(self.device)
-        self.logger = Loggers(logger, {"env_name": self.env_name, "train": asdict(self.config)})
-        self.run_folder = Path(self.config.data_dir) / f"{self.env_name}_{self.logger.run_id}"
+        # Only the first process logs, and names the run for all of them.
+        mine = logger if self.ranks.is_first else None
+        self.logger = Loggers(mine, {"env_name": self.env_name, "train": asdict(self.config)})
+        run_id = self.ranks.from_first(lambda: self.logger.run_id)
+        self.run_folder = Path(self.config.data_dir) / f"{self.env_name}_{run_id}"
         if self.device.type == "cuda":
             torch.backends.cudnn.deterministic = self.config.torch_deterministic
             torch.set_float32_matmul_precision("high")  # TF32: ten bits of fraction, several times the speed
 
-        generator = torch.Generator(self.device).manual_seed(self.config.seed)
+        self.ranks.broadcast(list(self.policy.state_dict().values()))
+        generator = torch.Generator(self.device).manual_seed(self.ranks.seed(self.config.seed))
         self._generator = generator
         self._learning_rate = self.config.learning_rate
         self.profile = Profile()
@@ -104,8 +112,9 @@ class PuffeRL:
         network = self._find_network()
         self._collector = Collector(vecenv, self._make_actor(network), self.config.reward_clip, self.profile)
         self._gradients = self._make_gradients(network)
-        self._learner = Learner(self._gradients, self.device, generator, self.profile, self._is_captured)
-        self._collector.reset(None)  # with the seed that the vector was made with
+        self._learner = Learner(self._gradients, self.device, generator, self.profile, self.ranks, self._is_captured)
+        # The first process keeps the seed that its vector was made with.
+        self._collector.reset(None if self.ranks.is_first else self.ranks.seed(vecenv.seed))
 
         self.global_step = 0
         self.epoch = 0
@@ -169,8 +178,8 @@ class PuffeRL:
         with self._gradients.limit_caller():
             steps = self._collector.collect()
             self._learner.prepare()
-        self.global_step += steps
-        self._rollout_is_full = steps == self.config.batch_size
+        self.global_step += self.ranks.total(steps)
+        self._rollout_is_full = steps == self.rollout.segments * self.rollout.horizon
         self._has_rollout = True
         self._interval.merge(self._collector.statistics)
         return self._collector.statistics.take()
@@ -192,6 +201,8 @@ class PuffeRL:
         progress = min(self.epoch / self.total_epochs, 1.0)
         self._losses = self._learner.learn(self.learning_rate, progress, self._rollout_is_full)
         self.epoch += 1
+        if self.config.weights_check_interval and self.epoch % self.config.weights_check_interval == 0:
+            self.ranks.check_same(list(self.policy.state_dict().values()), "weights")
 
         is_last = self.epoch >= self.total_epochs
         if self.epoch % self.config.log_interval == 0 or is_last:
@@ -253,6 +264,7 @@ class PuffeRL:
         """
         if self.is_logged:
             return dict(self._metrics)
+        self._interval = EpisodeStatistics.merged(self.ranks.gather(self._interval.state_dict()))
         self._metrics = self._gather_metrics()
         self._interval.take()
         self.profile.reset()
@@ -277,8 +289,10 @@ class PuffeRL:
     def print_dashboard(self) -> None:
         """Shows how it goes: a panel on a terminal, every `dashboard_interval_seconds`; elsewhere a line per log.
 
-        Call it as often as you like.
+        Call it as often as you like. Of several processes the first shows it, with the speed of all.
         """
+        if not self.ranks.is_first:
+            return
         if self._dashboard is None:
             parameters = sum(parameter.numel() for parameter in self.policy.parameters())
             facts = {
@@ -309,6 +323,14 @@ class PuffeRL:
             The path of the weights, `<run folder>/model_<env>_<epoch>.pt`.
         """
         path = self.run_folder / f"model_{self.env_name}_{self.epoch:06d}.pt"
+        ranks = self.ranks.gather(self._rank_state())
+        if self.ranks.is_first:
+            self._write_checkpoint(path, ranks)
+        self._model_path = path
+        return str(path)
+
+    def _write_checkpoint(self, path: Path, ranks: list[dict[str, Any]]) -> None:
+        """Writes the weights and the state that all processes share, with the state of each of them."""
         checkpoint.save(path, self.policy.state_dict())
         state = {
             "env": self.env_name,
@@ -319,47 +341,59 @@ class PuffeRL:
             "learning_rate": self._learning_rate,
             "logged": [self._logged_epoch, self._logged_step],
             "losses": self._losses,
-            "interval": self._interval.state_dict(),
             "learner": self._learner.state_dict(),
+            "ranks": ranks,
+        }
+        checkpoint.save(self.run_folder / checkpoint.TRAINER_STATE, state)
+
+    def _rank_state(self) -> dict[str, Any]:
+        """What differs between processes."""
+        return {
+            "interval": self._interval.state_dict(),
             "generator": self._generator.get_state(),
             "torch_generator": torch.get_rng_state(),
             "collector": self._collector.state_dict(),
         }
-        checkpoint.save(self.run_folder / checkpoint.TRAINER_STATE, state)
-        self._model_path = path
-        return str(path)
 
     def load_checkpoint(self, folder: str | Path) -> None:
         """Goes on where the run in `folder` saved last; on a CPU bit for bit, and in the same folder.
+
+        With another number of processes than the run had, the environments begin anew.
 
         Raises:
             CheckpointError: if there is no checkpoint, it is damaged, or it was made with other settings.
         """
         folder = Path(folder)
         path = folder / checkpoint.TRAINER_STATE
-        state = checkpoint.load(path)
+        state = self.ranks.from_first(lambda: checkpoint.load(path))
         if not isinstance(state, dict) or not state.keys() >= STATE_KEYS:
             raise CheckpointError(f"{path} does not hold the state of this version's trainer; pass a run folder")
         if state["env"] != self.env_name:
             raise CheckpointError(f"{path} must be of a run of {self.env_name}, got one of {state['env']}")
         model = folder / state["model"]
-        checkpoint.load_policy_weights(self.policy, model)
+        self.ranks.from_first(lambda: checkpoint.load_policy_weights(self.policy, model))
+        self.ranks.broadcast(list(self.policy.state_dict().values()))
         try:
             self._learner.load_state_dict(state["learner"])
-            if state["collector"] is not None:
-                self._collector.load_state_dict(state["collector"])
+            if len(state["ranks"]) == self.ranks.world_size:
+                self._load_rank_state(state["ranks"][self.ranks.rank])
         except (KeyError, ValueError, RuntimeError) as error:
             raise CheckpointError(f"{folder} was saved with other settings than these ({error})") from error
-        checkpoint.remove_unfinished(folder)
-        self._generator.set_state(state["generator"])
-        torch.set_rng_state(state["torch_generator"])
+        if self.ranks.is_first:
+            checkpoint.remove_unfinished(folder)
         self.epoch, self.global_step = state["epoch"], state["global_step"]
         self._logged_epoch, self._logged_step = state["logged"]
         self._learning_rate = state["learning_rate"]
         self._losses = state["losses"]
-        self._interval.load_state_dict(state["interval"])
         self._start_time = time.perf_counter() - state["uptime"]
         self.run_folder, self._model_path = folder, model
+
+    def _load_rank_state(self, state: dict[str, Any]) -> None:
+        if state["collector"] is not None:
+            self._collector.load_state_dict(state["collector"])
+        self._generator.set_state(state["generator"])
+        torch.set_rng_state(state["torch_generator"])
+        self._interval.load_state_dict(state["interval"])
 
     def close(self) -> str:
         """Saves the last checkpoint and lets go of environments, dashboard and logger; twice is harmless.
@@ -412,8 +446,8 @@ def train(
         The metrics of every log in the last 80% of the steps.
     """
     args = load_config(env_name) if args is None else args
-    resume = args.get("resume")
-    folder = checkpoint.resolve_run(args["train"]["data_dir"], env_name, resume) if resume else None
+    ranks = distributed.connect()
+    folder = ranks.from_first(lambda: _find_run(env_name, args))
     vecenv = load_env(env_name, args) if vecenv is None else vecenv
     trainer = None
     try:
@@ -421,15 +455,26 @@ def train(
         trainer = PuffeRL({**args["train"], "env": env_name}, vecenv, policy, logger)
         if folder is not None:
             trainer.load_checkpoint(folder)
-        with StopRequest() as stop:  # from the first file on, so that what is there can be resumed
-            _open_files(trainer, args, logger is None, folder is not None)
+        deaf_seconds = 20.0 if ranks.world_size > 1 else 0.0
+        with StopRequest(deaf_seconds) as stop:  # from the first file on, so that what is there can be resumed
+            if ranks.is_first:
+                _open_files(trainer, args, logger is None, folder is not None)
             return _run(trainer, stop)
-    except BaseException:
+    except BaseException as error:
+        ranks.announce(error)
         if trainer is not None:
             trainer.release()
             trainer.logger.close(None)
         vecenv.close()
         raise
+
+
+def _find_run(env_name: str, args: dict[str, Any]) -> Path | None:
+    """The folder of the run to go on with: the one asked for, or that which torchrun is restarting."""
+    data_dir, resume = args["train"]["data_dir"], args.get("resume")
+    if resume:
+        return checkpoint.resolve_run(data_dir, env_name, resume)
+    return restarted_run(data_dir, env_name)
 
 
 def _open_files(trainer: PuffeRL, args: dict[str, Any], has_own_loggers: bool, is_resumed: bool) -> None:
@@ -449,14 +494,17 @@ def _open_files(trainer: PuffeRL, args: dict[str, Any], has_own_loggers: bool, i
 
 def _run(trainer: PuffeRL, stop: StopRequest) -> list[dict[str, float]]:
     logs = []
-    while trainer.epoch < trainer.total_epochs and not stop.requested:
+    is_stopped = False
+    while trainer.epoch < trainer.total_epochs and not is_stopped:
         trainer.evaluate()
         trainer.train()
         if trainer.is_logged:
             logs.append(trainer.mean_and_log())
         trainer.print_dashboard()
+        is_stopped = trainer.ranks.any(stop.requested)  # in the same epoch everywhere
     path = trainer.close()
-    print(f"saved {path}")
-    if stop.requested:
+    if trainer.ranks.is_first:
+        print(f"saved {path}")
+    if is_stopped:
         raise KeyboardInterrupt
     return [log for log in logs if log["agent_steps"] >= 0.2 * trainer.config.total_timesteps]

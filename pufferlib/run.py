@@ -3,28 +3,33 @@
 from __future__ import annotations
 
 import json
+import os
 import platform
 import signal
 import subprocess
 import threading
+import time
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from pufferlib import checkpoint
-from pufferlib.errors import CheckpointError
+from pufferlib.errors import CheckpointError, RankError
 
 CONFIG_FILE = "config.json"
 
 
 def describe_run(args: dict[str, Any]) -> dict[str, Any]:
-    """All settings and the versions that they ran with."""
+    """All settings, the versions that they ran with, and what launched the run."""
     packages = ("pufferlib", "torch", "numpy", "gymnasium")
     return {
         "settings": args,
         "versions": {"python": platform.python_version(), **{name: metadata.version(name) for name in packages}},
         "git_commit": _git_commit(),
         "seed": args["train"]["seed"],
+        "launch": _launch(),
     }
 
 
@@ -51,6 +56,35 @@ def saved_settings(folder: Path, env_name: str) -> dict[str, Any]:
     return settings
 
 
+def restarted_run(data_dir: str | Path, env_name: str) -> Path | None:
+    """The run that torchrun is restarting after one of its processes failed.
+
+    Returns:
+        Its folder; None where this is no restart, or the run had not saved a checkpoint yet.
+    """
+    if int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) == 0:
+        return None
+    folders = {path.parent for path in checkpoint.models(data_dir, env_name)}
+    launch = _launch()
+    found = [folder for folder in folders if (folder / checkpoint.TRAINER_STATE).exists() and _launched(folder, launch)]
+    return max(found, default=None)  # by name, and so by time
+
+
+def _launch() -> str | None:
+    """One start of torchrun, which may start its processes several times; None without it."""
+    if "TORCHELASTIC_RUN_ID" not in os.environ:
+        return None
+    agent = psutil.Process(os.getppid())
+    return f"{os.environ['TORCHELASTIC_RUN_ID']} {agent.pid} {agent.create_time()}"
+
+
+def _launched(folder: Path, launch: str | None) -> bool:
+    try:
+        return json.loads((folder / CONFIG_FILE).read_text())["launch"] == launch
+    except (OSError, ValueError, KeyError, TypeError):  # an older run, or one that is being written
+        return False
+
+
 def _git_commit() -> str | None:
     """The commit of the checkout that the library runs from, None when it was installed otherwise."""
     command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"]
@@ -63,13 +97,22 @@ def _git_commit() -> str | None:
 class StopRequest:
     """While it is entered, the first SIGINT or SIGTERM only asks to stop; a second one interrupts at once.
 
-    Signals belong to the main thread; in another thread this changes nothing.
+    Signals belong to the main thread; in another thread this changes nothing. When a RankError leaves it, the first
+    signal still ends nothing: torchrun sends one to whoever is left, who has to say first who is gone.
     """
 
     SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
-    def __init__(self):
+    def __init__(self, deaf_seconds: float = 0.0):
+        """Changes nothing before it is entered.
+
+        Args:
+            deaf_seconds: how long after the first signal others are taken for the same one: torchrun passes on to its
+                processes the Ctrl-C that they got from the terminal already.
+        """
         self.requested = False
+        self._deaf_seconds = deaf_seconds
+        self._request_time = 0.0
         self._previous: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> StopRequest:
@@ -77,12 +120,16 @@ class StopRequest:
             self._previous = {number: signal.signal(number, self._handle) for number in self.SIGNALS}
         return self
 
-    def __exit__(self, *exception: object) -> None:
+    def __exit__(self, kind: type | None, *exception: object) -> None:
+        if kind is not None and issubclass(kind, RankError):
+            return
         for number, handler in self._previous.items():
             signal.signal(number, handler)
         self._previous = {}
 
     def _handle(self, number: int, frame: object) -> None:
-        if self.requested:
+        if self.requested and time.monotonic() - self._request_time >= self._deaf_seconds:
             raise KeyboardInterrupt
-        self.requested = True
+        if not self.requested:
+            self.requested = True
+            self._request_time = time.monotonic()

@@ -47,6 +47,16 @@ class EpisodeStatistics:
             self._sums[name] = self._sums.get(name, 0.0) + total
             self._counts[name] = self._counts.get(name, 0.0) + other._counts[name]
 
+    @classmethod
+    def merged(cls, states: Iterable[Mapping[str, dict[str, float]]]) -> EpisodeStatistics:
+        """The episodes of several, of which each gave its `state_dict`."""
+        whole = cls()
+        for state in states:
+            part = cls()
+            part.load_state_dict(state)
+            whole.merge(part)
+        return whole
+
     def state_dict(self) -> dict[str, dict[str, float]]:
         """Sums and counts."""
         return {"sums": dict(self._sums), "counts": dict(self._counts)}

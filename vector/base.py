@@ -77,6 +77,7 @@ class Vector(abc.ABC):
         num_agents: agents in all.
         agents_per_batch: rows that `recv` gives and `send` takes.
         num_workers: threads or processes that step the environments.
+        seed: that `make` was given.
         single_observation_space: of one agent.
         single_action_space: of one agent.
         driver_env: an environment of this process to ask for anything else; to be stepped by nobody.
@@ -97,6 +98,7 @@ class Vector(abc.ABC):
             batch_size: environments per batch, a divisor of the recipe's.
         """
         self.num_envs = recipe.num_envs
+        self.seed = recipe.seed
         self.num_workers = num_workers
         self.batch_size = batch_size
         self.single_observation_space = driver.single_observation_space

@@ -15,13 +15,21 @@ from pufferlib.vector.recipe import AUTO, Options
 
 
 def usable_cores() -> int:
-    """Cores this process may use: its affinity mask, cut down by the CPU quota of its control group; at least 1."""
+    """Cores this process may use: its affinity mask, cut down by the CPU quota of its control group; at least 1.
+
+    Processes that torchrun started on one machine share its cores.
+    """
     try:
         cores = len(os.sched_getaffinity(0))
     except AttributeError:  # macOS has no affinity masks
         cores = os.cpu_count() or 1
     quota = _cgroup_quota()
-    return max(1, cores if quota is None else min(cores, round(quota)))
+    return max(1, (cores if quota is None else min(cores, round(quota))) // _processes_here())
+
+
+def _processes_here() -> int:
+    text = os.environ.get("LOCAL_WORLD_SIZE", "1")
+    return max(1, int(text)) if text.isdigit() else 1
 
 
 def _cgroup_quota(root: Path = Path("/sys/fs/cgroup")) -> float | None:

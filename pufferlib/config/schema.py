@@ -132,19 +132,23 @@ class TrainConfig(Section):
         True, "On a CPU, run small policies by kernels that compute all layers at once; False is torch alone."
     )
 
-    total_timesteps: int = setting(10_000_000, "Agent steps to train for, at least one batch.", "[1, inf)")
+    total_timesteps: int = setting(
+        10_000_000, "Agent steps of all processes to train for, at least one batch.", "[1, inf)"
+    )
     num_iterations: int | None = setting(
         None, "Batches to train for, in place of total_timesteps when it is not None.", "[1, inf)"
     )
     batch_size: int | Auto = setting(
-        "auto", "Agent steps collected before each update; auto is all agents times bptt_horizon.", "[1, inf)"
+        "auto", "Agent steps of all processes before each update; auto is all agents times bptt_horizon.", "[1, inf)"
     )
     bptt_horizon: int = setting(64, "Steps in one segment: what the recurrence is trained through.", "[1, inf)")
     minibatch_size: int | Auto = setting(
-        "auto", "Agent steps in one optimizer step; auto is at most 16384 on a CPU and 65536 on CUDA.", "[1, inf)"
+        "auto",
+        "Agent steps of all processes in one optimizer step; auto is at most 16384 on CPUs and 65536 per CUDA device.",
+        "[1, inf)",
     )
     max_minibatch_size: int | Auto = setting(
-        "auto", "Agent steps in one backward pass; larger minibatches accumulate gradients.", "[1, inf)"
+        "auto", "Agent steps in one backward pass of a process; larger minibatches accumulate gradients.", "[1, inf)"
     )
     update_epochs: float = setting(
         1.0, "Passes over each batch; a fraction of a minibatch is carried over to the next batch.", "(0, inf)"
@@ -173,6 +177,9 @@ class TrainConfig(Section):
 
     data_dir: str = setting("experiments", "The folder of the runs.")
     checkpoint_interval: int = setting(200, "Epochs between checkpoints.", "[1, inf)")
+    weights_check_interval: int = setting(
+        0, "Epochs between checks that all processes hold the same weights, for debugging; 0 is never.", "[0, inf)"
+    )
     log_interval: int = setting(10, "Epochs between two logs.", "[1, inf)")
     dashboard_interval_seconds: float = setting(
         0.25, "Seconds between two refreshes of the dashboard on a terminal.", "[0, inf)"
@@ -194,7 +201,7 @@ class TrainConfig(Section):
         """
         return super().from_dict({name: value for name, value in given.items() if name != "env"})
 
-    def resolve(self, num_agents: int, device_type: str) -> ResolvedTrainConfig:
+    def resolve(self, num_agents: int, device_type: str, world_size: int = 1) -> ResolvedTrainConfig:
         """These settings with every size filled in; see `pufferlib.config.sizes.resolve`.
 
         Raises:
@@ -202,4 +209,4 @@ class TrainConfig(Section):
         """
         from pufferlib.config.sizes import resolve
 
-        return resolve(self, num_agents, device_type)
+        return resolve(self, num_agents, device_type, world_size)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing_extensions import override
 
 from pufferlib.config.schema import Auto, TrainConfig
+from pufferlib.config.settings import setting
 from pufferlib.errors import ConfigError
 
 _AUTO_MINIBATCH = {"cuda": 65_536}  # agent steps that keep a device busy
@@ -18,7 +19,12 @@ AUTO_AGENTS_CPU = 1_024  # enough that Python's share of a step is small; more f
 
 @dataclass(frozen=True)
 class ResolvedTrainConfig(TrainConfig):
-    """A TrainConfig in which every size is an integer and all of them fit each other; made by `resolve`."""
+    """A TrainConfig in which every size is an integer and all of them fit each other; made by `resolve`.
+
+    Sizes in agent steps are those of all processes; sizes in segments are this one's.
+    """
+
+    world_size: int = setting(1, "Processes that train together.", "[1, inf)")
 
     @override
     def __post_init__(self):
@@ -28,17 +34,17 @@ class ResolvedTrainConfig(TrainConfig):
     @property
     def segments(self) -> int:
         """Segments in a batch."""
-        return self.batch_size // self.bptt_horizon
+        return self.batch_size // (self.bptt_horizon * self.world_size)
 
     @property
     def minibatch_segments(self) -> int:
         """Segments in a minibatch."""
-        return self.minibatch_size // self.bptt_horizon
+        return self.minibatch_size // (self.bptt_horizon * self.world_size)
 
     @property
     def accumulation_steps(self) -> int:
         """Backward passes in one optimizer step."""
-        return -(-self.minibatch_size // self.max_minibatch_size)
+        return -(-self.minibatch_size // (self.max_minibatch_size * self.world_size))
 
     @property
     def minibatches_per_epoch(self) -> float:
@@ -51,42 +57,52 @@ class ResolvedTrainConfig(TrainConfig):
         return self.num_iterations or -(-self.total_timesteps // self.batch_size)
 
 
-def resolve_env_count(num_envs: int | Auto, device_type: str, num_buffers: int, agents_per_env: int) -> int:
-    """The C environments in each PufferEnv.
+def resolve_env_count(
+    num_envs: int | Auto, device_type: str, num_buffers: int, agents_per_env: int, world_size: int = 1
+) -> int:
+    """The C environments in each PufferEnv of a process.
+
+    Processes that train on CPUs share the agents; each GPU gets as many as keep it busy.
 
     Args:
         num_envs: [env] num_envs.
         device_type: `cpu`, `cuda` or `mps`, the policy's.
         num_buffers: PufferEnvs, [vec] num_envs.
         agents_per_env: agents in each C environment.
+        world_size: processes that train together.
     """
     if num_envs != "auto":
         return num_envs
-    return max(1, AUTO_AGENTS.get(device_type, AUTO_AGENTS_CPU) // (num_buffers * agents_per_env))
+    agents = AUTO_AGENTS.get(device_type, AUTO_AGENTS_CPU // world_size)
+    return max(1, agents // (num_buffers * agents_per_env))
 
 
-def resolve(config: TrainConfig, num_agents: int, device_type: str) -> ResolvedTrainConfig:
+def resolve(config: TrainConfig, num_agents: int, device_type: str, world_size: int = 1) -> ResolvedTrainConfig:
     """Fills in every size that is 'auto' and checks that all of them are possible.
 
     Args:
         config: the settings as the user gave them.
-        num_agents: agents of the vector, all PufferEnvs together.
+        num_agents: agents of this process's vector, all PufferEnvs together.
         device_type: `cpu`, `cuda` or `mps`.
+        world_size: processes that train together, each with as many agents.
 
     Raises:
         ConfigError: if a size is impossible; the message names the nearest that are possible.
     """
     horizon = config.bptt_horizon
-    batch_size = num_agents * horizon if config.batch_size == "auto" else config.batch_size
-    _require_multiple("batch_size", batch_size, num_agents * horizon, f"{num_agents} agents * bptt_horizon {horizon}")
+    row = world_size * horizon  # agent steps of one segment in every process
+    batch_size = num_agents * row if config.batch_size == "auto" else config.batch_size
+    reason = f"{_processes_text(world_size)}{num_agents} agents * bptt_horizon {horizon}"
+    _require_multiple("batch_size", batch_size, num_agents * row, reason)
     minibatch_size = config.minibatch_size
     if minibatch_size == "auto":
-        limit = _AUTO_MINIBATCH.get(device_type, _AUTO_MINIBATCH_CPU)
-        minibatch_size = horizon * _even_share(batch_size // horizon, max(1, limit // horizon))
+        limit = world_size * _AUTO_MINIBATCH[device_type] if device_type in _AUTO_MINIBATCH else _AUTO_MINIBATCH_CPU
+        minibatch_size = row * _even_share(batch_size // row, max(1, limit // row))
     values = {name: getattr(config, name) for name in config.settings()}
     values["batch_size"], values["minibatch_size"] = batch_size, minibatch_size
+    values["world_size"] = world_size
     if config.max_minibatch_size == "auto":
-        values["max_minibatch_size"] = minibatch_size
+        values["max_minibatch_size"] = minibatch_size // world_size
     if config.num_iterations is not None:
         values["total_timesteps"] = config.num_iterations * batch_size
     return ResolvedTrainConfig(**values)
@@ -98,6 +114,11 @@ def _even_share(segments: int, limit: int) -> int:
     return -(-segments // count)
 
 
+def _processes_text(world_size: int) -> str:
+    """Begins the reason of an error message where there are several."""
+    return f"{world_size} processes * " if world_size > 1 else ""
+
+
 def _require_multiple(name: str, value: int, unit: int, reason: str) -> None:
     if value % unit == 0:
         return
@@ -107,17 +128,19 @@ def _require_multiple(name: str, value: int, unit: int, reason: str) -> None:
 
 
 def _require_fitting_sizes(config: ResolvedTrainConfig) -> None:
-    reason = "bptt_horizon"
-    _require_multiple("batch_size", config.batch_size, config.bptt_horizon, reason)
-    _require_multiple("minibatch_size", config.minibatch_size, config.bptt_horizon, reason)
+    processes = _processes_text(config.world_size)
+    row, reason = config.bptt_horizon * config.world_size, f"{processes}bptt_horizon"
+    _require_multiple("batch_size", config.batch_size, row, reason)
+    _require_multiple("minibatch_size", config.minibatch_size, row, reason)
     if config.minibatch_size > config.batch_size:
         raise ConfigError(
             f"[train] minibatch_size must be at most the batch of {config.batch_size} agent steps, "
             f"got {config.minibatch_size}; set it to 'auto' or have more environments"
         )
-    if config.minibatch_size > config.max_minibatch_size:
-        _require_multiple("max_minibatch_size", config.max_minibatch_size, config.bptt_horizon, reason)
-        _require_multiple("minibatch_size", config.minibatch_size, config.max_minibatch_size, "max_minibatch_size")
+    if config.minibatch_size > config.max_minibatch_size * config.world_size:
+        _require_multiple("max_minibatch_size", config.max_minibatch_size, config.bptt_horizon, "bptt_horizon")
+        unit, reason = config.max_minibatch_size * config.world_size, f"{processes}max_minibatch_size"
+        _require_multiple("minibatch_size", config.minibatch_size, unit, reason)
     if config.total_timesteps < config.batch_size:
         raise ConfigError(
             f"[train] total_timesteps must be at least one batch of {config.batch_size} agent steps, "

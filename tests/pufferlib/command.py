@@ -8,15 +8,16 @@ import os
 import sys
 from pathlib import Path
 
-_context = multiprocessing.get_context("forkserver")
-_context.set_forkserver_preload(["pufferlib.pufferl", "pufferlib.evaluation", "pufferlib.models", "torch._dynamo"])
+context = multiprocessing.get_context("forkserver")
+context.set_forkserver_preload(["pufferlib.pufferl", "pufferlib.evaluation", "pufferlib.models", "torch._dynamo"])
 
 TIMES = ("sps", "uptime", "performance/")
 
 
-def start(folder, *arguments):
+def start(folder, *arguments, variables=None, suffix=""):
     """Starts `puffer ARGUMENTS` in a folder; its output goes to the files `stdout` and `stderr` there."""
-    process = _context.Process(target=_run, args=(str(folder), [str(argument) for argument in arguments]))
+    texts = [str(argument) for argument in arguments]
+    process = context.Process(target=_run, args=(str(folder), texts, variables or {}, suffix))
     process.start()
     return process
 
@@ -29,10 +30,11 @@ def run(folder, *arguments):
     return process.exitcode, Path(folder, "stderr").read_text()
 
 
-def _run(folder, arguments):
+def _run(folder, arguments, variables, suffix):
+    os.environ.update(variables)
     os.chdir(folder)
     for name, number in (("stdout", 1), ("stderr", 2)):
-        os.dup2(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
+        os.dup2(os.open(name + suffix, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
     sys.stdout, sys.stderr = os.fdopen(1, "w", closefd=False), os.fdopen(2, "w", closefd=False)
 
     from pufferlib.cli import main

@@ -1,0 +1,299 @@
+"""Training on several processes, as torchrun starts them: who they are, and all that they tell each other.
+
+Every process collects its own rollout and differentiates its own part of each minibatch; the gradients are averaged
+before the optimizer steps, so that all of them hold the same weights. What must not differ between processes is decided
+by the first and handed to the others. Whoever calls a method here waits until all processes have called it.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import functools
+import hashlib
+import os
+import socket
+import time
+from collections.abc import Callable, Iterator, Sequence
+from datetime import timedelta
+from typing import Any, TypeVar
+
+import psutil
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.rendezvous import rendezvous
+
+from pufferlib.errors import RankError
+from pufferlib.seeding import mix_seed
+from pufferlib.vector.sizes import usable_cores
+
+T = TypeVar("T")
+
+TIMEOUT = timedelta(minutes=10)
+"""How long to wait for a process that neither answers nor ends; torch.compile may take some minutes of it."""
+
+ROLL_CALL_SECONDS = 10.0
+"""How long those that noticed a loss wait for the others to notice it too, before they name who is missing."""
+
+_VARIABLES = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")  # what torchrun sets, or whoever starts the processes
+
+
+class Ranks:
+    """This process among all those that train together. One alone waits for nobody and sends nothing.
+
+    Attributes:
+        rank: this process, 0 for the first, which writes logs and checkpoints.
+        world_size: processes in all.
+    """
+
+    def __init__(self, rank: int = 0, world_size: int = 1, store: dist.Store | None = None):
+        """Tells the others where this process runs.
+
+        Args:
+            rank: below `world_size`.
+            world_size: of the process group, which exists already where it is above 1.
+            store: shared by all processes, for what is said when the group is broken.
+        """
+        self.rank = rank
+        self.world_size = world_size
+        self._store = store
+        if store is not None:
+            store.set(f"process/{rank}", f"{os.getpid()} {socket.gethostname()}")
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this process writes for all."""
+        return self.rank == 0
+
+    def seed(self, seed: int) -> int:
+        """The seed of this process in a run seeded with `seed`: that very one for the first."""
+        return mix_seed(seed, self.rank) if self.rank else seed
+
+    def average_gradients(self, parameters: Sequence[nn.Parameter]) -> None:
+        """Averages the gradients over all processes, in one message; a missing one counts as 0.
+
+        A parameter that no process has a gradient for keeps none.
+        """
+        if self.world_size == 1:
+            return
+        own = [parameter.grad is not None for parameter in parameters]
+        parts = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
+        flags = torch.tensor(own, dtype=parts[0].dtype, device=parts[0].device)
+        message = torch.cat([*(part.flatten() for part in parts), flags])
+        with self._noticing_losses():
+            dist.all_reduce(message)
+        *averages, counts = message.split([*(part.numel() for part in parts), len(own)])
+        for index, (parameter, average) in enumerate(zip(parameters, averages, strict=True)):
+            if own[index] or counts[index] > 0:
+                parameter.grad = average.view_as(parameter).div_(self.world_size)
+
+    def broadcast(self, tensors: Sequence[Tensor]) -> None:
+        """Overwrites the tensors with those of the first process."""
+        if self.world_size > 1:
+            with self._noticing_losses(), torch.no_grad():
+                for tensor in tensors:
+                    dist.broadcast(tensor, 0)
+
+    def total(self, number: float) -> float:
+        """The sum over all processes."""
+        return sum(self.gather(number))
+
+    def mean(self, numbers: Sequence[float]) -> list[float]:
+        """The means over all processes, one for each number."""
+        return [sum(column) / self.world_size for column in zip(*self.gather(list(numbers)), strict=True)]
+
+    def any(self, flag: bool) -> bool:
+        """Whether the flag is set in any process."""
+        return any(self.gather(flag))
+
+    def gather(self, value: T) -> list[T]:
+        """The values of all processes by rank; anything that pickle takes."""
+        if self.world_size == 1:
+            return [value]
+        values: list[Any] = [None] * self.world_size
+        with self._noticing_losses():
+            dist.all_gather_object(values, value)
+        return values
+
+    def from_first(self, decide: Callable[[], T]) -> T:
+        """What `decide` returns in the first process, which alone calls it; its error is raised in all of them."""
+        if self.world_size == 1:
+            return decide()
+        outcome: list[Any] = [None, None]
+        error = None
+        if self.is_first:
+            try:
+                outcome[0] = decide()
+            except Exception as raised:
+                error = raised
+                outcome[1] = raised
+        with self._noticing_losses():
+            dist.broadcast_object_list(outcome, 0)
+        if error is not None:
+            raise error
+        if outcome[1] is not None:
+            raise outcome[1]
+        return outcome[0]
+
+    def check_same(self, tensors: Sequence[Tensor], name: str) -> None:
+        """Compares what all processes hold, by a hash.
+
+        Raises:
+            RankError: if they differ, naming the processes that differ from the first.
+        """
+        digest = hashlib.sha256()
+        for tensor in tensors:
+            digest.update(tensor.detach().cpu().flatten().view(torch.uint8).numpy())
+        digests = self.gather(digest.hexdigest())
+        differing = [str(rank) for rank, other in enumerate(digests) if other != digests[0]]
+        if differing:
+            raise RankError(
+                f"the {name} of all ranks must be the same, those of rank {', '.join(differing)} differ from rank 0's; "
+                "change them in every process alike, and go on from the last checkpoint"
+            )
+
+    def announce(self, error: BaseException) -> None:
+        """Leaves word of an error that ends this process, for the others to report."""
+        if self._store is not None and not isinstance(error, RankError):
+            with contextlib.suppress(RuntimeError):  # who keeps the store may be gone
+                self._store.set(f"failed/{self.rank}", f"{type(error).__name__}: {error}")
+
+    # --------------------------------------------------------------------------------------------- when one is missing
+
+    @contextlib.contextmanager
+    def _noticing_losses(self) -> Iterator[None]:
+        """Turns the error of a message that did not get through into one that says who is missing."""
+        try:
+            yield
+        except RuntimeError as error:
+            raise RankError(
+                f"{self._describe_loss()}; this run cannot go on without it, and goes on from its last checkpoint "
+                "with --resume"
+            ) from error
+
+    def _describe_loss(self) -> str:
+        """Who failed or is gone, as far as can be told."""
+        if self._store is None:
+            return f"one of the other {self.world_size - 1} processes is gone"
+        try:
+            deadline = time.monotonic() + ROLL_CALL_SECONDS
+            lost, words = self._roll_call(deadline)
+            self._store.set(f"heard/{self.rank}", "")
+            if self.is_first:  # whose process may be the one that keeps the store: the others have to ask it first
+                self._await("heard", [rank for rank in range(self.world_size) if rank not in lost], deadline)
+            return words
+        except RuntimeError:
+            return "the process that keeps the others together (rank 0, or torchrun's) is gone"
+
+    def _roll_call(self, deadline: float) -> tuple[list[int], str]:
+        """Everybody who notices the loss answers here; who failed has said so, and who does not answer is gone.
+
+        Returns:
+            The ranks that are lost, and how to say it.
+        """
+        self._store.set(f"answer/{self.rank}", "")
+        others = [rank for rank in range(self.world_size) if rank != self.rank]
+        silent = self._await("answer", others, deadline)
+        failed = [rank for rank in others if self._store.check([f"failed/{rank}"])]
+        if failed:
+            reasons = [f"rank {rank} failed with {self._store.get(f'failed/{rank}').decode()}" for rank in failed]
+            return failed, ", ".join(reasons)
+        missing = [rank for rank in silent if self._is_dead(rank)] or silent
+        if not missing:
+            return [], "the connection between the processes broke"
+        names = " and ".join(f"rank {rank} ({self._place(rank)})" for rank in missing)
+        return missing, f"{names} {'is' if len(missing) == 1 else 'are'} gone"
+
+    def _await(self, what: str, ranks: Sequence[int], deadline: float) -> list[int]:
+        """Waits until the ranks have said something, as far as they can; returns those that have not.
+
+        Nobody else is waited for once one is known to have failed or ended: the others may be in the middle of work.
+        """
+        while True:
+            silent = [rank for rank in ranks if not self._store.check([f"{what}/{rank}"])]
+            is_known = any(self._store.check([f"failed/{rank}"]) or self._is_dead(rank) for rank in silent)
+            if not silent or is_known or time.monotonic() >= deadline:
+                return silent
+            time.sleep(0.1)
+
+    def _process(self, rank: int) -> tuple[int, str] | None:
+        """Process number and host of a rank, None if it ended before it told."""
+        if not self._store.check([f"process/{rank}"]):
+            return None
+        pid, host = self._store.get(f"process/{rank}").decode().split()
+        return int(pid), host
+
+    def _place(self, rank: int) -> str:
+        process = self._process(rank)
+        return "which never answered" if process is None else f"process {process[0]} on {process[1]}"
+
+    def _is_dead(self, rank: int) -> bool:
+        """Whether the process is known to have ended; those of other machines cannot be asked."""
+        process = self._process(rank)
+        if process is None or process[1] != socket.gethostname():
+            return False
+        pid = process[0]
+        try:
+            return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+        except psutil.Error:
+            return True
+
+
+def connect() -> Ranks:
+    """This process among those that torchrun, or a program like it, started; alone where there was none.
+
+    The first call connects all of them. Where the program that imports this library has a torch process group already,
+    that one is used. On a machine that several processes share, torch gets this one's share of the cores, in place of
+    the single thread that torchrun sets.
+
+    Raises:
+        RankError: if the processes cannot be connected.
+    """
+    if dist.is_available() and dist.is_initialized():
+        return _connected()
+    if not _is_started_with_others():
+        return Ranks()
+    return _connected()
+
+
+def local_rank() -> int:
+    """Which process of this machine this is: the number of its GPU."""
+    return int(os.environ.get("LOCAL_RANK", "0"))
+
+
+def _is_started_with_others() -> bool:
+    return all(name in os.environ for name in _VARIABLES) and int(os.environ["WORLD_SIZE"]) > 1
+
+
+@functools.cache
+def _connected() -> Ranks:
+    """Connects once for the whole process."""
+    if dist.is_initialized():
+        return Ranks(dist.get_rank(), dist.get_world_size())
+    has_nccl = torch.cuda.is_available() and dist.is_nccl_available()
+    try:
+        store, rank, world_size = next(rendezvous("env://", timeout=TIMEOUT))
+        # torchrun keeps the store when it starts the processes anew; what the failed ones left in it must not count.
+        store = dist.PrefixStore(f"attempt_{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
+        dist.init_process_group(
+            "cpu:gloo,cuda:nccl" if has_nccl else "gloo",
+            store=dist.PrefixStore("group", store),
+            rank=rank,
+            world_size=world_size,
+            timeout=TIMEOUT,
+        )
+    except (RuntimeError, ValueError) as error:
+        found = ", ".join(f"{name}={os.environ.get(name)}" for name in _VARIABLES)
+        raise RankError(f"the processes must reach each other, got {error} with {found}; check them") from error
+    atexit.register(_disconnect)
+    if has_nccl:
+        torch.cuda.set_device(local_rank())
+    if os.environ.get("OMP_NUM_THREADS", "1") == "1":
+        torch.set_num_threads(usable_cores())
+    return Ranks(rank, world_size, dist.PrefixStore("ranks", store))
+
+
+def _disconnect() -> None:
+    if dist.is_initialized():
+        dist.destroy_process_group()

@@ -1,0 +1,417 @@
+"""Several processes that train as one. Each test starts them anew, so each shows several things."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import sysconfig
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import ranks
+import torch
+from command import metrics, only_run
+from gymnasium.spaces import Box, Discrete
+from torch import nn
+
+from pufferlib import checkpoint, distributed, vector
+from pufferlib.distributed import Ranks
+from pufferlib.environment import PufferEnv
+from pufferlib.errors import ConfigError, RankError
+from pufferlib.loggers import NoLogger
+from pufferlib.models import Default, LSTMWrapper
+from pufferlib.pufferl import PuffeRL
+
+SQUARED = [
+    *("train", "puffer_squared", "--env.num-envs", "8", "--train.bptt-horizon", "16", "--train.log-interval", "2"),
+    *("--train.device", "cpu", "--train.minibatch-size", "64", "--policy.hidden-size", "16"),
+]
+
+
+def wait_for(condition, processes, seconds=60):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end and all(process.is_alive() for process in processes), "they ended too early"
+        time.sleep(0.002)
+
+
+def has_saved(folder):
+    return lambda: any((folder / "experiments").glob(f"*/{checkpoint.TRAINER_STATE}"))
+
+
+# --- one process
+
+
+def test_a_process_by_itself_waits_for_nobody():
+    alone = distributed.connect()
+    parameter = nn.Parameter(torch.ones(2))
+    parameter.grad = torch.ones(2)
+    alone.average_gradients([parameter])
+    assert (alone.rank, alone.world_size, alone.is_first, alone.seed(7)) == (0, 1, True, 7)
+    assert (alone.total(3), alone.mean([1.0, 2.0]), alone.any(False), alone.gather("x")) == (
+        3,
+        [1.0, 2.0],
+        False,
+        ["x"],
+    )
+    assert alone.from_first(lambda: 5) == 5
+    assert parameter.grad.tolist() == [1.0, 1.0]
+
+
+def test_a_launcher_of_one_process_changes_nothing(monkeypatch):
+    for name, value in ranks.variables(1)[0].items():
+        monkeypatch.setenv(name, value)
+    assert distributed.connect().world_size == 1
+    assert not torch.distributed.is_initialized()
+
+
+def test_seeds_of_ranks_differ():
+    assert len({Ranks(rank, 64).seed(seed) for rank in range(64) for seed in range(64)}) == 64 * 64
+
+
+# --- what they tell each other
+
+
+def say_everything():
+    own = distributed.connect()
+    gradients = [torch.full((2, 3), float(own.rank + 1)), torch.full((4,), 10.0) if own.rank else None, None]
+    parameters = [nn.Parameter(torch.zeros(2, 3)), nn.Parameter(torch.zeros(4)), nn.Parameter(torch.zeros(1))]
+    for parameter, gradient in zip(parameters, gradients, strict=True):
+        parameter.grad = gradient
+    own.average_gradients(parameters)
+    tensors = [torch.full((3,), float(own.rank)), torch.tensor(own.rank, dtype=torch.int64)]
+    own.broadcast(tensors)
+
+    def fail():
+        raise ConfigError(f"decided by {own.rank}")
+
+    errors = []
+    for action in (
+        lambda: own.from_first(fail),
+        lambda: own.check_same([torch.arange(3), torch.tensor(own.rank)], "numbers"),
+    ):
+        try:
+            action()
+        except (ConfigError, RankError) as error:
+            errors.append(str(error))
+    own.check_same([torch.ones(2, dtype=torch.bfloat16)], "numbers")
+    return {
+        "rank": own.rank,
+        "gradients": [None if p.grad is None else p.grad.flatten().tolist() for p in parameters],
+        "broadcast": [tensor.tolist() for tensor in tensors],
+        "from_first": own.from_first(lambda: os.getpid()) == os.getpid(),
+        "sums": (own.total(own.rank + 1), own.mean([own.rank, 10.0 * own.rank]), own.gather(own.rank)),
+        "any": (own.any(own.rank == 1), own.any(False)),
+        "errors": errors,
+        "threads": torch.get_num_threads(),
+        "again": distributed.connect() is own,
+    }
+
+
+def test_ranks_agree_on_what_they_tell_each_other():
+    told = ranks.call(say_everything, count=3)
+    assert [one["rank"] for one in told] == [0, 1, 2]
+    for one in told:
+        first, second, third = one["gradients"]
+        assert first == [2.0] * 6 and second == pytest.approx([20 / 3] * 4) and third is None
+        assert one["broadcast"] == [[0.0, 0.0, 0.0], 0]
+        assert one["sums"] == (6, [1.0, 10.0], [0, 1, 2])
+        assert one["any"] == (True, False)
+        assert one["errors"][0] == "decided by 0"
+        assert "numbers of all ranks must be the same, those of rank 1, 2 differ from rank 0's" in one["errors"][1]
+        assert one["threads"] == max(1, len(os.sched_getaffinity(0)) // 3)
+        assert one["again"]
+    assert [one["from_first"] for one in told] == [True, False, False]
+
+
+# --- one batch from all
+
+
+class CountingEnv(PufferEnv):
+    """Shows a number from its own random stream; every fourth step ends an episode."""
+
+    def __init__(self, agents=4, buf=None, seed=0):
+        self.single_observation_space = Box(-np.inf, np.inf, (2,), np.float32)
+        self.single_action_space = Discrete(2)
+        self.num_agents = agents
+        super().__init__(buf)
+        self.random = np.random.default_rng(seed)
+        self.time = 0
+
+    def reset(self, seed=None):
+        if seed is not None:
+            self.random = np.random.default_rng(seed)
+        self.observations[:] = self.random.normal(size=self.observations.shape)
+        return self.observations, []
+
+    def step(self, actions):
+        self.time += 1
+        self.observations[:] = self.random.normal(size=self.observations.shape)
+        self.rewards[:] = actions
+        self.terminals[:] = self.time % 4 == 0
+        infos = [{"score": float(self.time), "n": 1}] if self.time % 4 == 0 else []
+        return self.observations, self.rewards, self.terminals, self.truncations, infos
+
+
+class KeepingLogger(NoLogger):
+    def __init__(self):
+        super().__init__()
+        self.logs = []
+
+    def log(self, metrics, step):
+        self.logs.append((step, dict(metrics)))
+
+
+def train_a_little(policy_name, settings):
+    config = {"device": "cpu", "bptt_horizon": 8, "log_interval": 1, "weights_check_interval": 1, **settings}
+    vecenv = vector.make(CountingEnv, num_envs=2, backend="Serial")
+    own = distributed.connect()
+    torch.manual_seed(own.rank)  # policies begin apart: the trainer makes them one
+    policy = Default(vecenv.driver_env, 16)
+    if policy_name == "lstm":
+        policy = LSTMWrapper(vecenv.driver_env, policy, 16, 16)
+    logger = KeepingLogger()
+    trainer = PuffeRL(config, vecenv, policy, logger)
+    sent = []
+    average = own.average_gradients
+    own.average_gradients = lambda parameters: (sent.append(len(parameters)), average(parameters))
+    losses = []
+    while trainer.epoch < trainer.total_epochs:
+        trainer.evaluate()
+        losses.append(trainer.train())
+    first_observations = trainer.rollout.observations[:, 0].flatten().tolist()
+    path = trainer.close()
+    return {
+        "weights": [tensor.flatten().tolist() for tensor in policy.state_dict().values()],
+        "losses": losses,
+        "observations": first_observations,
+        "step": trainer.global_step,
+        "epochs": trainer.epoch,
+        "segments": (trainer.config.segments, trainer.config.minibatch_segments),
+        "messages": len(sent),
+        "logs": logger.logs,
+        "path": path,
+    }
+
+
+@pytest.mark.parametrize(
+    ("policy", "settings", "messages"),
+    [
+        ("network", {"minibatch_size": 32}, 4 * 4),
+        ("network", {"minibatch_size": 64, "optimizer": "adam"}, 4 * 2),
+        ("lstm", {"minibatch_size": 64, "max_minibatch_size": 16}, 4 * 2),  # accumulated before they are sent
+    ],
+    ids=["network", "adam", "lstm, accumulated"],
+)
+def test_ranks_learn_the_same_from_different_environments(tmp_path, monkeypatch, policy, settings, messages):
+    monkeypatch.chdir(tmp_path)
+    settings = {**settings, "total_timesteps": 4 * 128}
+    first, second = ranks.call(train_a_little, policy, settings)
+    assert first["weights"] == second["weights"]
+    assert first["losses"] == second["losses"]
+    assert not set(first["observations"]) & set(second["observations"])
+    for one in (first, second):
+        assert (one["step"], one["epochs"], one["segments"]) == (512, 4, (8, settings["minibatch_size"] // 16))
+        assert one["messages"] == messages
+    assert first["path"] == second["path"]
+    assert [path.name for path in Path("experiments").iterdir()] == [Path(first["path"]).parent.name]
+    assert second["logs"] == []
+    steps = [step for step, _ in first["logs"]]
+    assert steps == [128, 256, 384, 512]
+    # Each process reports two episodes of each of its two environments per rollout of 8 steps.
+    assert [log["environment/n"] for _, log in first["logs"]] == [8, 8, 8, 8]
+    assert [log["environment/score"] for _, log in first["logs"]] == [6, 14, 22, 30]
+
+
+def gradients_of(num_ranks_in_one):
+    """The first update of a plain policy by SGD, whose step shows the gradient."""
+    own = distributed.connect()
+    config = {
+        **{"device": "cpu", "bptt_horizon": 8, "optimizer": "sgd", "adam_beta1": 0.0, "learning_rate": 1.0},
+        **{"anneal_lr": False, "prio_alpha": 0.0, "max_grad_norm": float("inf"), "minibatch_size": "auto"},
+        **{"total_timesteps": 1_000_000, "fused": num_ranks_in_one == 1},
+    }
+    kwargs = [{"agents": 4} for _ in range(num_ranks_in_one)]
+    vecenv = vector.make(FixedEnv, env_kwargs=kwargs, num_envs=num_ranks_in_one, backend="Serial")
+    torch.manual_seed(0)
+    policy = Default(vecenv.driver_env, 8)
+    before = torch.cat([parameter.detach().flatten() for parameter in policy.parameters()])
+    trainer = PuffeRL(config, vecenv, policy)
+    if own.world_size > 1:  # the same actions as one process draws for all agents
+        trainer._generator.manual_seed(42)
+    trainer.evaluate()
+    trainer.rollout.actions.zero_()
+    trainer.rollout.logprobs.fill_(-0.6931472)
+    trainer.train()
+    after = torch.cat([parameter.detach().flatten() for parameter in policy.parameters()])
+    trainer.release()
+    return (after - before).tolist()
+
+
+class FixedEnv(CountingEnv):
+    """Every environment shows and pays the same, so that halves of a batch have the moments of the whole."""
+
+    def reset(self, seed=None):
+        return super().reset(seed=1)
+
+    def step(self, actions):
+        results = super().step(actions)
+        self.rewards[:] = self.observations[:, 0]
+        return results
+
+
+def test_two_halves_of_a_batch_give_the_update_of_the_whole(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    whole = gradients_of(2)
+    first, second = ranks.call(gradients_of, 1)
+    assert first == second
+    assert np.abs(whole).max() > 1e-3
+    np.testing.assert_allclose(first, whole, rtol=1e-4, atol=1e-6)
+
+
+# --- runs
+
+
+def test_two_ranks_resume_exactly_and_a_lost_one_ends_the_other(tmp_path):
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    for folder in (whole, parts):
+        folder.mkdir()
+    length = ["--train.num-iterations", 12]
+    assert ranks.run(whole, *SQUARED, *length) == [(0, ""), (0, "")]
+
+    processes = ranks.start(parts, *SQUARED, *length[:1], 12, "--train.checkpoint-interval", 1)
+    wait_for(has_saved(parts), processes)
+    victim = processes[1].pid
+    begin = time.monotonic()
+    processes[1].kill()
+    (code, words), _ = ranks.finish(processes, parts)
+    assert time.monotonic() - begin < 30
+    assert code == 2
+    assert words.startswith("puffer (rank 0): rank 1 (process ") and f"{victim} on " in words
+    assert "is gone" in words and "--resume" in words and words.count("\n") == 1
+
+    resume = [*SQUARED[:2], "--resume", "latest", "--train.checkpoint-interval", 1000]
+    assert ranks.run(parts, *resume) == [(0, ""), (0, "")]
+    assert metrics(only_run(parts)) == metrics(only_run(whole))
+    final = [checkpoint.load(next(only_run(folder).glob("model_*_000012.pt"))) for folder in (whole, parts)]
+    for name, tensor in final[0].items():
+        assert torch.equal(tensor, final[1][name])
+
+    # By another number of processes the environments begin anew, and the rest goes on.
+    assert ranks.run(parts, *resume, "--train.num-iterations", 14, count=1) == [(0, "")]
+    assert metrics(only_run(parts))[-1]["epoch"] == 14
+    stdout = [(parts / f"stdout.{rank}").read_text() for rank in (0, 1)]
+    assert "saved " in stdout[0] and stdout[1] == ""
+
+
+def test_the_error_of_a_rank_reaches_the_others(tmp_path):
+    processes = ranks.start(tmp_path, *SQUARED, "--train.num-iterations", 100_000)
+    wait_for(lambda: any((tmp_path / "experiments").glob("*/metrics.jsonl")), processes)
+    time.sleep(0.2)
+    os.kill(processes[1].pid, signal.SIGTERM)  # one is asked to stop: all of them stop, and save first
+    assert ranks.finish(processes, tmp_path) == [(130, ""), (130, "")]
+    state = checkpoint.load(only_run(tmp_path) / checkpoint.TRAINER_STATE)
+    assert state["epoch"] > 0 and len(state["ranks"]) == 2
+    settings = ["--resume", "latest", "--env.num-envs", 4]
+    for code, words in ranks.run(tmp_path, *SQUARED[:2], *settings):
+        assert code == 2 and "was saved with other settings" in words
+
+
+def test_sizes_that_ranks_cannot_share_name_possible_ones(tmp_path):
+    for rank, (code, words) in enumerate(ranks.run(tmp_path, *SQUARED, "--train.batch-size", 128)):
+        assert code == 2
+        assert words == (
+            f"puffer (rank {rank}): [train] batch_size must be a multiple of 256 "
+            "(2 processes * 8 agents * bptt_horizon 16), got 128; the nearest: 256\n"
+        )
+
+
+def fail_in_one(folder):
+    own = distributed.connect()
+    try:
+        if own.rank == 1:
+            raise ValueError("the ball is gone")
+        own.any(False)
+    except ValueError as error:
+        own.announce(error)
+        return str(error)
+    except RankError as error:
+        return str(error)
+
+
+def test_an_exception_in_a_rank_is_told_by_the_others(tmp_path):
+    first, second, third = ranks.call(fail_in_one, str(tmp_path), count=3)
+    assert second == "the ball is gone"
+    for words in (first, third):
+        assert words.startswith("rank 1 failed with ValueError: the ball is gone; ")
+
+
+# --- torchrun
+
+
+def torchrun(folder, *options, command, seconds=100):
+    program = Path(sysconfig.get_path("scripts")) / "torchrun"
+    assert program.exists() or shutil.which("torchrun")
+    environment = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
+    with open(folder / "torchrun.out", "ab") as output:
+        return subprocess.Popen(
+            [sys.executable, "-m", "torch.distributed.run", *map(str, options), "-m", "pufferlib.pufferl"]
+            + [str(word) for word in command],
+            cwd=folder,
+            env=environment,
+            stdout=output,
+            stderr=output,
+        )
+
+
+def worker_of(agent, rank):
+    """The process that an agent started as a rank, None while there is none."""
+    import psutil
+
+    for child in psutil.Process(agent.pid).children():
+        try:
+            if child.environ().get("RANK") == str(rank):
+                return child
+        except psutil.Error:
+            continue
+    return None
+
+
+def test_torchrun_starts_a_lost_rank_again_and_the_run_goes_on(tmp_path):
+    command = [*SQUARED, "--train.num-iterations", 150, "--train.checkpoint-interval", 5, "--train.log-interval", 5]
+    agent = torchrun(tmp_path, "--standalone", "--nproc-per-node=2", "--max-restarts=1", command=command)
+    try:
+        end = time.monotonic() + 60
+        while not has_saved(tmp_path)():
+            assert agent.poll() is None and time.monotonic() < end, (tmp_path / "torchrun.out").read_text()
+            time.sleep(0.005)
+        worker_of(agent, 1).kill()
+        assert agent.wait(100) == 0, (tmp_path / "torchrun.out").read_text()
+    finally:
+        agent.kill()
+    output = (tmp_path / "torchrun.out").read_text()
+    assert "puffer (rank 0): rank 1 (process " in output
+    epochs = [line["epoch"] for line in metrics(only_run(tmp_path))]  # of one run, not of two
+    assert epochs == list(range(5, 151, 5))
+
+
+def test_two_nodes_train_as_one(tmp_path):
+    port = ranks.free_port()
+    folders = [tmp_path / "node0", tmp_path / "node1"]  # nodes share no files
+    command = [*SQUARED, "--train.num-iterations", 4, "--train.weights-check-interval", 1]
+    nodes = []
+    for rank, folder in enumerate(folders):
+        folder.mkdir()
+        options = ["--nnodes=2", f"--node-rank={rank}", "--nproc-per-node=1", "--master-addr=127.0.0.1"]
+        nodes.append(torchrun(folder, *options, f"--master-port={port}", command=command))
+    try:
+        for node, folder in zip(nodes, folders, strict=True):
+            assert node.wait(100) == 0, (folder / "torchrun.out").read_text()
+    finally:
+        for node in nodes:
+            node.kill()
+    assert metrics(only_run(folders[0]))[-1]["agent_steps"] == 4 * 2 * 8 * 16
+    assert not (folders[1] / "experiments").exists()
