@@ -37,7 +37,7 @@ class RecentEpisodes:
         self._episodes = 0.0
 
     def add(self, stats: dict[str, float]) -> None:
-        if not stats:
+        if self._metric not in stats:  # the environment may report in another rollout than its episodes end in
             return
         self._groups.append((stats[self._metric], stats["n"]))
         self._episodes += stats["n"]

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from pufferlib.actor import Actor, Rows
+from pufferlib.episodes import EpisodeTracker
 from pufferlib.errors import APIUsageError
 from pufferlib.profile import Profile
 from pufferlib.statistics import EpisodeStatistics
@@ -47,6 +48,7 @@ class Collector:
         self.actor = actor
         self.rollout = actor.rollout
         self.statistics = EpisodeStatistics()
+        self._tracker = EpisodeTracker(vecenv.num_agents)
         self._reward_clip = reward_clip
         self._profile = profile
         self._host = {name: host_memory(getattr(self.rollout, name).T) for name in CARRIED}
@@ -78,6 +80,7 @@ class Collector:
             self._collect_group()
             source = group
         self.actor.finish()
+        self._tracker.hand_over(self.statistics.episodes)
         self._hand_over()
         return int(np.count_nonzero(self._arrays["masks"][:-1]))
 
@@ -117,6 +120,7 @@ class Collector:
         self._columns[:] = self.rollout.horizon - 1
         for _ in range(self.vecenv.num_agents // self.vecenv.agents_per_batch):
             self._held.append(self._receive())
+        self._tracker.restart()  # a reset is no step
         self.actor.finish()
 
     def _receive(self) -> Rows:
@@ -130,7 +134,9 @@ class Collector:
             column = int(self._columns[rows][0])
             for name, array in zip(CARRIED, (rewards, terminals, truncations, masks), strict=True):
                 self._arrays[name][column, segments] = array
-            self.actor.see(rows, column, observations, terminals | truncations)
+            ended = terminals | truncations
+            self._tracker.step(rows, rewards, ended, masks)
+            self.actor.see(rows, column, observations, ended)
             if infos:
                 self.statistics.add(infos)
             return rows
@@ -175,6 +181,7 @@ class Collector:
             "held": [self._agents[rows].tolist() for rows in self._held],
             "columns": {name: memory[-1, last].clone() for name, memory in self._host.items()},
             "actor": self.actor.state_dict(),
+            "tracker": self._tracker.state_dict(),
             "statistics": self.statistics.state_dict(),
         }
 
@@ -188,6 +195,7 @@ class Collector:
         for name, column in state["columns"].items():
             self._host[name][-1, last] = column
         self.actor.load_state_dict(state["actor"])
+        self._tracker.load_state_dict(state["tracker"])
         self.statistics.load_state_dict(state["statistics"])
 
 

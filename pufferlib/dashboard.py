@@ -9,8 +9,6 @@ import weakref
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, TextIO
 
-from pufferlib.usage import Usage, UsageMeter
-
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.panel import Panel
@@ -20,7 +18,7 @@ CYAN, RED, WHITE, BACKGROUND = "#00BBBB", "#BB0000", "#F1F1F1", "#061818"
 TRACK = "#1D3C3C"  # the part of the bar that is still ahead
 _GAP = "  "  # between columns
 _FRAME_COLUMNS = 4  # of the panel's border and its padding
-_FRAME_LINES = 11  # lines of the panel that are not statistics
+_FRAME_LINES = 12  # lines of the panel that are not statistics
 _PLAIN_STATISTICS = 6  # environment statistics in a plain line
 
 
@@ -46,7 +44,6 @@ class Dashboard:
         self.title, self.facts, self.total_steps = title, facts, total_steps
         self._stream = sys.stdout if stream is None else stream
         self.is_panel = self._stream.isatty() and os.environ.get("TERM") != "dumb"
-        self._meter: UsageMeter | None = None
         self._live = None
         self._stop = None  # stops the live display, once; also called when this object or the interpreter goes
 
@@ -54,15 +51,14 @@ class Dashboard:
         """Shows the newest metrics.
 
         Args:
-            metrics: `agent_steps`, `epoch`, `sps`, `uptime` (seconds), `learning_rate`, `environment/<name>`,
-                `losses/<name>` and `performance/<phase>` (fractions of the time); what is missing is left out.
+            metrics: as `PuffeRL.mean_and_log` describes them; what is missing is left out.
         """
         if not self.is_panel:
             print(plain_line(self.title, metrics, self.total_steps), file=self._stream, flush=True)
             return
         if self._live is None:
             self._start()
-        panel = render(self.title, self.facts, metrics, self.total_steps, self._meter.sample(), self._live.console)
+        panel = render(self.title, self.facts, metrics, self.total_steps, self._live.console)
         self._live.update(panel, refresh=True)
 
     def close(self) -> None:
@@ -74,7 +70,6 @@ class Dashboard:
         from rich.console import Console
         from rich.live import Live
 
-        self._meter = UsageMeter()
         self._live = Live(console=Console(file=self._stream), auto_refresh=False, vertical_overflow="crop")
         self._stop = weakref.finalize(self, self._live.stop)
         self._live.start()
@@ -91,12 +86,14 @@ def plain_line(title: str, metrics: Mapping[str, float], total_steps: int) -> st
         f"remaining {duration_text(remaining_seconds(metrics, total_steps))}",
         f"epoch {metrics.get('epoch', 0):.0f}",
     ]
+    if "episode/return_mean" in metrics:
+        parts.append(f"return {number_text(metrics['episode/return_mean'])}")
     statistics = list(group(metrics, "environment").items())[:_PLAIN_STATISTICS]
     return "  ".join(parts + [f"{name} {number_text(value)}" for name, value in statistics])
 
 
 def render(
-    title: str, facts: Mapping[str, str], metrics: Mapping[str, float], total_steps: int, usage: Usage, console: Console
+    title: str, facts: Mapping[str, str], metrics: Mapping[str, float], total_steps: int, console: Console
 ) -> Panel:
     """The panel as a rich renderable that fits the console."""
     from rich import box
@@ -107,7 +104,8 @@ def render(
     heading = Text.assemble(("PufferLib ", f"bold {CYAN}"), (title, WHITE))
     lines = [
         _progress(metrics, total_steps, width),
-        *(_pairs(pairs, width) for pairs in (_run_facts(metrics), _usage_facts(usage), facts)),
+        *(_pairs(pairs, width) for pairs in (_run_facts(metrics), _hardware_facts(metrics), facts)),
+        _pairs(_episode_facts(metrics), width),
         Text(""),
         *_columns(metrics, width, rows),
     ]
@@ -158,7 +156,7 @@ def number_text(value: float) -> str:
     return count_text(value) if abs(value) >= 1e5 else f"{value:.4g}"
 
 
-def bytes_text(count: int) -> str:
+def bytes_text(count: float) -> str:
     """An amount of memory, such as `1.2 GiB`."""
     return f"{count / 2**30:.1f} GiB" if count >= 2**30 else f"{count / 2**20:.0f} MiB"
 
@@ -189,10 +187,28 @@ def _run_facts(metrics: Mapping[str, float]) -> dict[str, str]:
     return {label: text(metrics[name]) for label, (name, text) in texts.items() if name in metrics}
 
 
-def _usage_facts(usage: Usage) -> dict[str, str]:
+def _hardware_facts(metrics: Mapping[str, float]) -> dict[str, str]:
+    """The use of the machine; `-` before the first sample, nothing about a GPU that there is not."""
+    used = group(metrics, "hardware")
+    texts = {}
+    for label, name in (("CPU", "cpu"), ("Memory", "memory"), ("GPU", "gpu"), ("GPU memory", "gpu_memory")):
+        if name in used:
+            amount = used.get(f"{name}_bytes")
+            percentage = percent_text(used[name])
+            texts[label] = percentage if amount is None else f"{bytes_text(amount)} ({percentage})"
+    return texts or {"CPU": "-"}
+
+
+def _episode_facts(metrics: Mapping[str, float]) -> dict[str, str]:
+    """What the trainer saw of the episodes that ended; `-` before the first one."""
+    seen = group(metrics, "episode")
+    if not seen.get("count"):
+        return {"Return": "-"}
+    extremes = " to ".join(number_text(seen[f"return_{end}"]) for end in ("min", "max"))
     return {
-        "CPU": percent_text(usage.cpu_fraction),
-        "Memory": f"{bytes_text(usage.memory_bytes)} ({percent_text(usage.memory_fraction)})",
+        "Return": f"{number_text(seen['return_mean'])} ({extremes})",
+        "Length": number_text(seen["length_mean"]),
+        "Episodes": count_text(seen["count"]),
     }
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -85,7 +84,7 @@ class Learner:
 
     def prepare(self) -> None:
         """Takes from a new rollout what does not change while it is trained on."""
-        with self._profile.phase("advantage"):
+        with self._profile.queued_phase("advantage"):
             self._inputs.take(self.rollout)
 
     def learn(self, learning_rate: float, progress: float, is_full: bool) -> dict[str, float]:
@@ -111,42 +110,60 @@ class Learner:
         with self._gradients.limit_caller():
             while self._minibatches_due >= 1.0 - 1e-6:  # sums of fractions are rounded
                 self._minibatches_due -= 1.0
-                self._next_minibatch()()
+                if self._is_captured:
+                    self._replay_minibatch()
+                else:
+                    self.train_minibatch()
                 count += 1
             if count:  # else less than one minibatch was due
-                self._metrics = self._read_metrics(count)
+                with self._profile.queued_phase("learn"):  # here the host waits for the GPU
+                    self._metrics = self._read_metrics(count)
         return dict(self._metrics)
 
-    def _next_minibatch(self) -> Callable[[], None]:
-        """`train_minibatch`, as a graph where it is captured."""
-        if not self._is_captured:
-            return self.train_minibatch
+    def train_minibatch(self) -> None:
+        """One optimizer step; adds its metrics to their sums on the device."""
+        with self._profile.queued_phase("advantage"):
+            drawn = self._draw()
+        with self._profile.queued_phase("learn"):
+            self._differentiate(drawn)
+        if self._ranks.world_size > 1:
+            with self._profile.queued_phase("communicate"):
+                self._ranks.average_gradients(self._gradients.parameters)
+        with self._profile.queued_phase("learn"):
+            self._step()
+
+    def _replay_minibatch(self) -> None:
+        """As `train_minibatch`, by a graph, which hides its parts: the time of all of them is that of `learn`."""
         if self._is_full not in self._graphs:
             stream = torch.cuda.Stream(self.device) if self.device.type == "cuda" else None
-            self._graphs[self._is_full] = CapturedCall(self.train_minibatch, self._generator, stream, self._capture)
-        return self._graphs[self._is_full]
+            self._graphs[self._is_full] = CapturedCall(self._work, self._generator, stream, self._capture)
+        with self._profile.queued_phase("learn"):
+            self._graphs[self._is_full]()
 
-    def train_minibatch(self) -> None:
-        """One optimizer step; adds its metrics to their sums on the device. It reads and writes tensors alone."""
+    def _work(self) -> None:
+        """What a graph records: it reads and writes tensors alone, and times nothing."""
+        self._differentiate(self._draw())
+        self._step()
+
+    def _draw(self) -> Drawn:
+        """Draws a minibatch by the advantages as they are now."""
         rollout, config = self.rollout, self.config
-        with self._profile.phase("advantage"):
-            advantages = self.compute_advantages()
-            probabilities = losses.segment_probabilities(self._present(advantages), config.prio_alpha)
-            count = config.minibatch_segments
-            rows = losses.draw_segments(probabilities, count, self._generator)
-            importance = (rollout.segments * probabilities[rows]).pow(-self._beta).unsqueeze(1)
-            weights = self._weights(rows)
-            chosen = advantages[rows]
-            normalized = importance * losses.normalize(chosen, weights)
-            drawn = Drawn(rows, chosen, normalized, weights, self._inputs.resets)
-        with self._profile.phase("learn"):
-            self.optimizer.zero_grad()
-            self._metric_sums += self._gradients.differentiate(drawn)
-        with self._profile.phase("communicate"):
-            self._ranks.average_gradients(self._gradients.parameters)
-        with self._profile.phase("learn"):
-            nn.utils.clip_grad_norm_(self._gradients.parameters, config.max_grad_norm)
-            self.optimizer.step()
+        advantages = self.compute_advantages()
+        probabilities = losses.segment_probabilities(self._present(advantages), config.prio_alpha)
+        rows = losses.draw_segments(probabilities, config.minibatch_segments, self._generator)
+        importance = (rollout.segments * probabilities[rows]).pow(-self._beta).unsqueeze(1)
+        weights = self._weights(rows)
+        chosen = advantages[rows]
+        normalized = importance * losses.normalize(chosen, weights)
+        return Drawn(rows, chosen, normalized, weights, self._inputs.resets)
+
+    def _differentiate(self, drawn: Drawn) -> None:
+        self.optimizer.zero_grad()
+        self._metric_sums += self._gradients.differentiate(drawn)
+
+    def _step(self) -> None:
+        nn.utils.clip_grad_norm_(self._gradients.parameters, self.config.max_grad_norm)
+        self.optimizer.step()
 
     def compute_advantages(self) -> Tensor:
         """Advantages `(segments, horizon)` from the values and ratios as they are now; a view of a reused tensor."""

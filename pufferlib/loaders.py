@@ -24,17 +24,21 @@ def resolve_device(name: str) -> torch.device:
         "cpu": True,
     }
     if name == "auto":
-        name = next(kind for kind, is_there in available.items() if is_there)
-    if name == "cuda" and distributed.connect().world_size > 1:
-        name = f"cuda:{distributed.local_rank()}"
+        return torch.device(_own_gpu(next(kind for kind, is_there in available.items() if is_there)))
     try:
-        device = torch.device(name)
+        device = torch.device(_own_gpu(name))
     except RuntimeError as error:
         raise ConfigError(f"train.device must be auto, cuda, mps or cpu, got {name!r}") from error
     is_beyond = device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count()
     if is_beyond or not available.get(device.type, False):
         raise ConfigError(f"train.device is {name!r} but torch sees no such device; use --train.device cpu or auto")
     return device
+
+
+def _own_gpu(name: str) -> str:
+    """The device with the number of the GPU that this process should take, where it is not the only one to want one."""
+    is_shared = name == "cuda" and distributed.connect().world_size > 1
+    return f"cuda:{distributed.local_rank()}" if is_shared else name
 
 
 def load_env(env_name: str, args: dict[str, Any]) -> Any:

@@ -1,9 +1,16 @@
-"""Where the time goes: seconds of each phase since the last look."""
+"""Where the time goes: seconds of each phase since the last look, of this process and of the GPU that it feeds."""
 
 from __future__ import annotations
 
 import time
+from collections import deque
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
 
 
 class Phase:
@@ -22,26 +29,121 @@ class Phase:
         self.seconds += time.perf_counter() - self._begin
 
 
-class Profile:
-    """Adds up wall-clock seconds by phase. Phases do not nest."""
+class DeviceClock:
+    """Times what is queued on a GPU by events in its stream, and never waits for them.
 
-    def __init__(self):
+    An event is an entry in the stream's queue that notes the time when the GPU comes to it. So two of them enclose
+    exactly what was queued in between, however far the GPU is behind.
+
+    Attributes:
+        seconds: by phase, of the work that the GPU is known to have done.
+    """
+
+    def __init__(self, make_event: Callable[[], Any], current_stream: Callable[[], Any]):
+        """Starts at nothing.
+
+        Args:
+            make_event: gives an event as `torch.cuda.Event(enable_timing=True)` does.
+            current_stream: the stream that work is being queued on.
+        """
+        self.seconds: dict[str, float] = {}
+        self._make_event = make_event
+        self._current_stream = current_stream
+        self._idle: list[Any] = []  # events to be used again
+        self._queued: deque[tuple[str, Any, Any]] = deque()  # phase, begin and end, oldest first
+
+    @classmethod
+    def of(cls, device: torch.device) -> DeviceClock | None:
+        """The clock of a CUDA device; None for any other, whose work is done when a call returns."""
+        import torch
+
+        if device.type != "cuda":
+            return None
+        return cls(lambda: torch.cuda.Event(enable_timing=True), lambda: torch.cuda.current_stream(device))
+
+    def mark(self) -> Any:
+        """Queues an event."""
+        if not self._idle:
+            self.read()  # so that their number is bounded by what the GPU is behind, even if nobody ever looks
+        event = self._idle.pop() if self._idle else self._make_event()
+        event.record(self._current_stream())
+        return event
+
+    def add(self, name: str, begin: Any, end: Any) -> None:
+        """Has the time between two marks added to a phase as soon as it is known."""
+        self._queued.append((name, begin, end))
+
+    def read(self) -> None:
+        """Adds up what the GPU has done by now; the rest waits for the next call."""
+        while self._queued and self._queued[0][2].query():
+            name, begin, end = self._queued.popleft()
+            self.seconds[name] = self.seconds.get(name, 0.0) + begin.elapsed_time(end) / 1e3
+            self._idle += begin, end
+
+
+class QueuedPhase:
+    """A phase whose `with` statements queue work on a GPU: adds to the sums of both clocks."""
+
+    __slots__ = ("_begin", "_clock", "_name", "_phase")
+
+    def __init__(self, name: str, phase: Phase, clock: DeviceClock):
+        self._name, self._phase, self._clock = name, phase, clock
+        self._begin: Any = None
+
+    def __enter__(self) -> None:
+        self._phase.__enter__()
+        self._begin = self._clock.mark()
+
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._clock.add(self._name, self._begin, self._clock.mark())
+        self._phase.__exit__(kind, error, trace)
+
+
+class Profile:
+    """Adds up seconds by phase. Phases do not nest, and none begins or ends inside the capture of a CUDA graph."""
+
+    def __init__(self, clock: DeviceClock | None = None):
+        """Starts at nothing; `clock` is None where no work is queued."""
+        self._clock = clock
         self._phases: dict[str, Phase] = {}
+        self._queued_phases: dict[str, QueuedPhase] = {}
         self._since = time.perf_counter()
 
     def phase(self, name: str) -> Phase:
-        """Times the body of a `with` statement."""
+        """Times the body of a `with` statement by the clock on the wall."""
         if name not in self._phases:
             self._phases[name] = Phase()
         return self._phases[name]
 
+    def queued_phase(self, name: str) -> AbstractContextManager[None]:
+        """As `phase`, and on a GPU times what the body queues on the current stream as well."""
+        if self._clock is None:
+            return self.phase(name)
+        if name not in self._queued_phases:
+            self._queued_phases[name] = QueuedPhase(name, self.phase(name), self._clock)
+        return self._queued_phases[name]
+
     def shares(self) -> dict[str, float]:
-        """The share of each phase in the time since the last `reset`, in 0..1."""
-        elapsed = max(time.perf_counter() - self._since, 1e-9)
-        return {name: phase.seconds / elapsed for name, phase in self._phases.items() if phase.seconds}
+        """The share of each phase in the time since the last `reset`, and that of all `other` time: together 1."""
+        elapsed = self._elapsed()
+        shares = {name: phase.seconds / elapsed for name, phase in self._phases.items() if phase.seconds}
+        return {**shares, "other": 1.0 - sum(shares.values())}
+
+    def device_shares(self) -> dict[str, float]:
+        """The share of the same time that the GPU spent on each queued phase; empty without a clock."""
+        if self._clock is None:
+            return {}
+        self._clock.read()
+        elapsed = self._elapsed()
+        return {name: seconds / elapsed for name, seconds in self._clock.seconds.items()}
 
     def reset(self) -> None:
-        """Starts over."""
+        """Starts over; what the GPU has still to do counts when it is done."""
         for phase in self._phases.values():
             phase.seconds = 0.0
+        if self._clock is not None:
+            self._clock.seconds.clear()
         self._since = time.perf_counter()
+
+    def _elapsed(self) -> float:
+        return max(time.perf_counter() - self._since, 1e-9)

@@ -35,12 +35,12 @@ from pufferlib.extensions import Network, compute_puff_advantage
 from pufferlib.extensions.network import OBSERVATION_DTYPES
 from pufferlib.gradients import NetworkGradients, TorchGradients
 from pufferlib.graph_actor import GraphActor
+from pufferlib.interval import Interval, prefixed
 from pufferlib.learner import Learner
 from pufferlib.loaders import load_env, load_policy, resolve_device
 from pufferlib.loggers import Logger, Loggers, make_loggers
 from pufferlib.models import find_layers
 from pufferlib.network_actor import NetworkActor
-from pufferlib.profile import Profile
 from pufferlib.rollout import Rollout
 from pufferlib.run import StopRequest, describe_run, restarted_run, write_description
 from pufferlib.statistics import EpisodeStatistics
@@ -107,7 +107,8 @@ class PuffeRL:
         generator = torch.Generator(self.device).manual_seed(self.ranks.seed(self.config.seed))
         self._generator = generator
         self._learning_rate = self.config.learning_rate
-        self.profile = Profile()
+        self._interval = Interval(self.device)
+        self.profile = self._interval.profile
         self.rollout = self._allocate_rollout()
         network = self._find_network()
         self._collector = Collector(vecenv, self._make_actor(network), self.config.reward_clip, self.profile)
@@ -122,14 +123,13 @@ class PuffeRL:
         self._has_rollout = False
         self._rollout_is_full = True  # no agent was absent
         self._losses: dict[str, float] = {}
-        self._interval = EpisodeStatistics()
         self._metrics: dict[str, float] = {}
         self._model_path: Path | None = None
         self._dashboard: Dashboard | None = None
         self._shown_epoch = 0  # last log that the dashboard showed
         self._shown_time = -math.inf
         self._is_closed = False
-        self._start_time = self._interval_time = time.perf_counter()
+        self._start_time = time.perf_counter()
         self._logged_epoch = 0
         self._logged_step = 0
 
@@ -172,16 +172,18 @@ class PuffeRL:
         """Collects one rollout with the current policy.
 
         Returns:
-            Means over the episodes that ended in it, and their number `n`; empty when none did.
+            Of the episodes that ended: means of what the environments report of them, and their number `n`; and the
+            trainer's own `episode/...` of `mean_and_log`. Empty when none ended. Environments may report later than the
+            episodes end, or never.
         """
         self._require_open()
-        with self._gradients.limit_caller():
+        with self._interval.iteration, self._gradients.limit_caller():
             steps = self._collector.collect()
             self._learner.prepare()
         self.global_step += self.ranks.total(steps)
         self._rollout_is_full = steps == self.rollout.segments * self.rollout.horizon
         self._has_rollout = True
-        self._interval.merge(self._collector.statistics)
+        self._interval.episodes.merge(self._collector.statistics)
         return self._collector.statistics.take()
 
     def train(self) -> dict[str, float]:
@@ -199,7 +201,8 @@ class PuffeRL:
             raise APIUsageError("train() needs a new rollout; call evaluate() first")
         self._has_rollout = False
         progress = min(self.epoch / self.total_epochs, 1.0)
-        self._losses = self._learner.learn(self.learning_rate, progress, self._rollout_is_full)
+        with self._interval.iteration:
+            self._losses = self._learner.learn(self.learning_rate, progress, self._rollout_is_full)
         self.epoch += 1
         if self.config.weights_check_interval and self.epoch % self.config.weights_check_interval == 0:
             self.ranks.check_same(list(self.policy.state_dict().values()), "weights")
@@ -246,8 +249,7 @@ class PuffeRL:
         """Agent steps per second since the last log, or of that log until a step is collected."""
         if self.global_step == self._logged_step:
             return self._metrics.get("sps", 0.0)
-        elapsed = time.perf_counter() - self._interval_time
-        return (self.global_step - self._logged_step) / max(elapsed, 1e-9)
+        return (self.global_step - self._logged_step) / max(self._interval.seconds, 1e-9)
 
     @property
     def is_logged(self) -> bool:
@@ -257,33 +259,46 @@ class PuffeRL:
     def mean_and_log(self) -> dict[str, float]:
         """Sends the metrics of the epochs since the last call to the logger.
 
+        Called twice within one epoch it returns the same metrics and logs nothing. Unless said otherwise they speak of
+        the time since the last log. Means weigh every episode the same; what there is no number for is left out.
+
         Returns:
-            `agent_steps, epoch, sps, uptime, learning_rate` (the last one used), means over episodes as
-            `environment/...`, the last update's `losses/...`, and shares of the time as `performance/...`. Called twice
-            within one epoch it returns the same metrics and logs nothing.
+            - `agent_steps`, `epoch`, `uptime` in seconds: so far. `sps`: agent steps per second.
+            - `learning_rate`: the last one used.
+            - `iteration_seconds`: wall time of one `evaluate` and `train`, the mean.
+            - `episode/return_mean, return_min, return_max, length_mean, count`: of the episodes that ended, from the
+              environments' rewards before they are clipped, without the steps of absent agents.
+            - `environment/<name>`: means of what environments report of episodes, `environment/n` of them.
+            - `since_start/<metric>`: the two above since the run began, resumes included.
+            - `losses/<name>`: of the last update, as `train` returns them.
+            - `performance/<phase>`: shares of the wall time, in all 1: `environment`, `store` and `forward` of the
+              rollout, `advantage` and `learn` of the update, `other`. Waiting for a GPU to end the update is `learn`,
+              and so is all of the update where minibatches are captured.
+            - `device/<phase>`: shares of the same time in which a CUDA device worked on the update's phases. (In the
+              rollout every step waits for the device, so that the wall time has it all.)
+            - `hardware/cpu, memory, memory_bytes` and, with the extra `gpu`, `hardware/gpu, gpu_memory,
+              gpu_memory_bytes`: what is used of the machine, see HardwareMeter.
         """
         if self.is_logged:
             return dict(self._metrics)
-        self._interval = EpisodeStatistics.merged(self.ranks.gather(self._interval.state_dict()))
-        self._metrics = self._gather_metrics()
-        self._interval.take()
-        self.profile.reset()
+        of_all = self.ranks.gather(self._interval.episodes.state_dict())
+        self._interval.episodes = EpisodeStatistics.merged(of_all)
+        self._metrics = {**self._gather_metrics(), **self._interval.sample_hardware()}
+        self._interval.end()
         self._logged_epoch, self._logged_step = self.epoch, self.global_step
-        self._interval_time = time.perf_counter()
         self.logger.log(self._metrics, self.global_step)
         return dict(self._metrics)
 
     def _gather_metrics(self) -> dict[str, float]:
-        """The metrics since the last log."""
+        """The metrics since the last log, but for those of the hardware."""
         return {
             "agent_steps": self.global_step,
             "epoch": self.epoch,
             "sps": self.sps,
             "uptime": self.uptime,
             "learning_rate": self._learner.learning_rate,
-            **{f"environment/{name}": value for name, value in self._interval.means().items()},
-            **{f"losses/{name}": value for name, value in self._losses.items()},
-            **{f"performance/{name}": value for name, value in self.profile.shares().items()},
+            **prefixed("losses", self._losses),
+            **self._interval.metrics(self.epoch - self._logged_epoch),
         }
 
     def print_dashboard(self) -> None:
@@ -375,8 +390,7 @@ class PuffeRL:
         self.ranks.broadcast(list(self.policy.state_dict().values()))
         try:
             self._learner.load_state_dict(state["learner"])
-            if len(state["ranks"]) == self.ranks.world_size:
-                self._load_rank_state(state["ranks"][self.ranks.rank])
+            self._load_rank_state(state["ranks"])
         except (KeyError, ValueError, RuntimeError) as error:
             raise CheckpointError(f"{folder} was saved with other settings than these ({error})") from error
         if self.ranks.is_first:
@@ -388,7 +402,14 @@ class PuffeRL:
         self._start_time = time.perf_counter() - state["uptime"]
         self.run_folder, self._model_path = folder, model
 
-    def _load_rank_state(self, state: dict[str, Any]) -> None:
+    def _load_rank_state(self, states: list[dict[str, Any]]) -> None:
+        """Puts back what `_rank_state` of every process returned, as far as there are as many processes again."""
+        if len(states) != self.ranks.world_size:
+            self._interval.load_state_dict(states[0]["interval"])
+            if not self.ranks.is_first:
+                self._interval.episodes.take()  # they are the first one's
+            return
+        state = states[self.ranks.rank]
         if state["collector"] is not None:
             self._collector.load_state_dict(state["collector"])
         self._generator.set_state(state["generator"])
@@ -415,6 +436,7 @@ class PuffeRL:
         self._is_closed = True
         if self._dashboard is not None:
             self._dashboard.close()
+        self._interval.close()
         self._gradients.close()
         self._collector.actor.close()
         self.vecenv.close()
@@ -488,8 +510,8 @@ def _open_files(trainer: PuffeRL, args: dict[str, Any], has_own_loggers: bool, i
         found = f"{trainer.config.data_dir!r} ({error.strerror})"
         raise ConfigError(f"[train] data_dir must be a folder that can be written, got {found}") from error
     description |= {**description.pop("settings"), "train": asdict(trainer.config)}  # with every size that was 'auto'
-    trainer.logger.describe(description)
-    trainer._interval_time = time.perf_counter()  # what opening took is no part of the first sps
+    with trainer._interval.paused():  # a service may take seconds to open its run
+        trainer.logger.describe(description)
 
 
 def _run(trainer: PuffeRL, stop: StopRequest) -> list[dict[str, float]]:

@@ -5,15 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from pufferlib.episodes import EpisodeTotals
+
 
 class EpisodeStatistics:
-    """Adds up what environments report in their infos until it is taken.
+    """Adds up finished episodes until they are taken: what environments report in their infos, and what was tracked.
 
     An info that holds `n` gives means over `n` finished episodes; one without speaks of a single episode. Values that
     are no numbers are ignored.
+
+    Attributes:
+        episodes: the totals that an EpisodeTracker adds to.
     """
 
     def __init__(self):
+        self.episodes = EpisodeTotals()
         self._sums: dict[str, float] = {}
         self._counts: dict[str, float] = {}
 
@@ -30,19 +36,29 @@ class EpisodeStatistics:
                 self._counts[name] = self._counts.get(name, 0.0) + count
 
     def means(self) -> dict[str, float]:
-        """The mean of every value, and `n`, the number of episodes; empty when none ended."""
+        """The mean of every reported value, and `n`, the number of episodes; empty when none was reported."""
         means = {name: total / self._counts[name] for name, total in self._sums.items()}
         return {**means, "n": max(self._counts.values())} if means else {}
 
+    def tracked(self) -> dict[str, float]:
+        """The totals' metrics, as `episode/return_mean` and so on; empty when no episode ended."""
+        return {f"episode/{name}": value for name, value in self.episodes.metrics().items()}
+
+    def metrics(self) -> dict[str, float]:
+        """`tracked()`, and `means()` as `environment/<name>`."""
+        return {**self.tracked(), **{f"environment/{name}": value for name, value in self.means().items()}}
+
     def take(self) -> dict[str, float]:
-        """Returns `means()` and starts over."""
-        means = self.means()
+        """Returns `means()` and `tracked()`, and starts over."""
+        taken = {**self.means(), **self.tracked()}
         self._sums.clear()
         self._counts.clear()
-        return means
+        self.episodes.clear()
+        return taken
 
     def merge(self, other: EpisodeStatistics) -> None:
-        """Adds what another one holds."""
+        """Adds the episodes that another one holds, such as those of a later interval or of another process."""
+        self.episodes.merge(other.episodes)
         for name, total in other._sums.items():
             self._sums[name] = self._sums.get(name, 0.0) + total
             self._counts[name] = self._counts.get(name, 0.0) + other._counts[name]
@@ -58,12 +74,13 @@ class EpisodeStatistics:
         return whole
 
     def state_dict(self) -> dict[str, dict[str, float]]:
-        """Sums and counts."""
-        return {"sums": dict(self._sums), "counts": dict(self._counts)}
+        """Sums, counts and extremes: plain numbers in plain dicts."""
+        return {"sums": dict(self._sums), "counts": dict(self._counts), "episodes": self.episodes.state_dict()}
 
     def load_state_dict(self, state: Mapping[str, dict[str, float]]) -> None:
         """Puts back what `state_dict` returned."""
         self._sums, self._counts = dict(state["sums"]), dict(state["counts"])
+        self.episodes.load_state_dict(state["episodes"])
 
 
 def _is_number(value: Any) -> bool:

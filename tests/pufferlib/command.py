@@ -11,7 +11,7 @@ from pathlib import Path
 context = multiprocessing.get_context("forkserver")
 context.set_forkserver_preload(["pufferlib.pufferl", "pufferlib.evaluation", "pufferlib.models", "torch._dynamo"])
 
-TIMES = ("sps", "uptime", "performance/")
+TIMES = ("sps", "uptime", "iteration_seconds", "performance/", "hardware/")
 
 
 def start(folder, *arguments, variables=None, suffix=""):

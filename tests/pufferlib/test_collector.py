@@ -4,7 +4,7 @@ from dataclasses import fields
 import numpy as np
 import pytest
 import torch
-from scripted import ACTION, EPISODE, NUM_ACTIONS, STEP, ScriptedEnv, expected
+from scripted import ACTION, EPISODE, NUM_ACTIONS, STEP, ScriptedEnv, episode_length, expected
 from scripted_policies import CountingPolicy, LinearPolicy
 
 from pufferlib import vector
@@ -241,9 +241,44 @@ def test_rewards_are_clipped_on_request_alone(limit):
 def test_statistics_are_those_of_the_episodes_that_ended():
     collector = make_collector(scripted_vector(), LinearPolicy(), horizon=20)
     collector.collect()
-    lengths = [3 + row % 5 for row in range(6) for _ in range(20 // (3 + row % 5))]
-    assert collector.statistics.take() == {"episode_length": pytest.approx(np.mean(lengths)), "n": len(lengths)}
-    assert collector.statistics.take() == {}
+    lengths = [episode_length(row) for row in range(6) for _ in range(20 // episode_length(row))]
+    assert collector.statistics.means() == {"episode_length": pytest.approx(np.mean(lengths)), "n": len(lengths)}
+
+
+def scripted_episodes(arrays):
+    """The return and the length of every episode in the columns that were collected, in any order."""
+    found = []
+    ended = arrays["terminals"] | arrays["truncations"]
+    for agent in range(len(ended)):
+        total, length = 0.0, 0
+        for piece in range(ended.shape[1]):
+            for column in range(1, ended.shape[2]):  # column 0 was received before
+                is_present = arrays["masks"][agent, piece, column]
+                total, length = total + arrays["rewards"][agent, piece, column] * is_present, length + is_present
+                if ended[agent, piece, column] and length:
+                    found.append((float(total), int(length)))
+                    total, length = 0.0, 0
+    return found
+
+
+@pytest.mark.parametrize("has_absent_agents", [False, True])
+@pytest.mark.parametrize("keywords", [{}, {"batch_size": 1}])
+def test_episodes_are_tracked_from_what_was_received(has_absent_agents, keywords):
+    collector = make_collector(scripted_vector(has_absent_agents=has_absent_agents, **keywords), LinearPolicy(), 2)
+    episodes = scripted_episodes(collected(collector, rollouts=3))
+    returns, lengths = zip(*episodes, strict=True)
+    totals = collector.statistics.episodes
+    assert totals.count == len(episodes) > 12
+    assert totals.return_sum == pytest.approx(sum(returns)) and totals.length_sum == sum(lengths)
+    assert (totals.return_min, totals.return_max) == pytest.approx((min(returns), max(returns)))
+
+
+def test_tracked_returns_are_those_before_rewards_are_clipped():
+    plain, clipped = (make_collector(scripted_vector(), LinearPolicy(), reward_clip=clip) for clip in (0.0, 1.0))
+    plain.collect(), clipped.collect()
+    assert clipped.rollout.rewards.max() == 1
+    assert clipped.statistics.episodes == plain.statistics.episodes
+    assert clipped.statistics.episodes.return_max > 100
 
 
 # --- seeds and resuming
@@ -301,8 +336,9 @@ def test_a_restored_collector_goes_on_exactly(keywords):
     restored = started()
     restored.load_state_dict(state)
     restored.generator.set_state(generator)
-    assert restored.statistics.means() == collector.statistics.means()
     first, second = collected(collector, 2), collected(restored, 2)
+    assert collector.statistics.episodes.count > 0
+    assert restored.statistics.metrics() == collector.statistics.metrics()
     for name, array in first.items():
         np.testing.assert_array_equal(array, second[name], err_msg=name)
 

@@ -18,7 +18,7 @@ from pufferlib.cuda_graphs import WARM_UP, CapturedCall
 from pufferlib.graph_actor import GraphActor
 from pufferlib.ocean import env_class
 from pufferlib.pinned_memory import PinnedArrays, whole_memory
-from pufferlib.profile import Profile
+from pufferlib.profile import DeviceClock, Profile
 from pufferlib.rollout import Rollout
 
 needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="captures need a CUDA device")
@@ -253,6 +253,40 @@ def test_captured_minibatches_train_as_the_others_do(tmp_path, optimizer):
     for parameter, other in zip(*(trainer.policy.parameters() for trainer in trainers), strict=True):
         torch.testing.assert_close(parameter, other, atol=1e-5, rtol=1e-4)
     assert trainers[0]._losses == pytest.approx(trainers[1]._losses, abs=1e-4)
+
+
+def test_phases_are_marked_around_a_capture_and_a_replay_never_inside(tmp_path):
+    is_inside = False
+
+    class Event:
+        def record(self, stream):
+            assert not is_inside
+
+        def query(self):
+            return True
+
+        def elapsed_time(self, end):
+            return 1000.0
+
+    class Watched(FakeCapture):
+        def __call__(self, function, generator, stream):
+            def watched():
+                nonlocal is_inside
+                is_inside = True
+                function()
+                is_inside = False
+
+            watched()
+            return super().__call__(watched, generator, stream)
+
+    trainer = make_captured_trainer(tmp_path, capture := Watched())
+    clock = DeviceClock(Event, lambda: None)
+    trainer._learner._profile = profile = Profile(clock)
+    trainer.evaluate(), trainer.train()
+    assert capture.replays == 5 - WARM_UP and clock.seconds.keys() <= {"advantage", "learn"}
+    clock.read()
+    assert clock.seconds == {"advantage": 1.0, "learn": 6.0}  # of a new rollout; 5 minibatches and the metrics
+    assert profile.shares().keys() == {"advantage", "learn", "other"}
 
 
 def test_a_minibatch_where_agents_are_absent_is_captured_apart(tmp_path):

@@ -27,6 +27,14 @@ METRICS = {
     "performance/update": 0.53,
     "losses/policy_loss": -0.0123,
     "losses/explained_variance": 0.88,
+    "episode/return_mean": 150.25,
+    "episode/return_min": -3.0,
+    "episode/return_max": 864.0,
+    "episode/length_mean": 1234.5,
+    "episode/count": 5678,
+    "hardware/cpu": 0.98,
+    "hardware/memory": 0.25,
+    "hardware/memory_bytes": 2 * 2**30,
     "environment/score": 211.25,
     "environment/[red]odd[/red]": 3.0,
 }
@@ -42,8 +50,7 @@ for _ in range(2):
 
 def panel_text(metrics, total_steps=90_000_000, width=80, height=24):
     console = Console(width=width, height=height, record=True, file=io.StringIO(), force_terminal=True)
-    sample = usage.Usage(0.98, 2 * 2**30, 0.25)
-    console.print(dashboard.render("puffer_squared", {"Device": "cpu"}, metrics, total_steps, sample, console))
+    console.print(dashboard.render("puffer_squared", {"Device": "cpu"}, metrics, total_steps, console))
     return console.export_text()
 
 
@@ -76,11 +83,19 @@ def test_the_panel_shows_all_there_is_to_know():
     for words in (
         *("PufferLib puffer_squared", "Steps 4.2M / 90M", "Remaining 3m 10s", "Steps/s 450K", "Epoch 64"),
         *("Learning rate 0.0147", "CPU 98%", "Memory 2.0 GiB (25%)", "Device cpu", "Uptime 12s"),
+        *("Return 150.2 (-3 to 864)", "Length 1234", "Episodes 5.68K"),
         *("Time", "Losses", "Environment", "[red]odd[/red]"),
     ):
         assert words in text
     for name, number in (("environment", "12%"), ("update", "53%"), ("policy_loss", "-0.0123"), ("score", "211.2")):
         assert re.search(rf"{name} +{re.escape(number)}", text)
+
+
+def test_a_gpu_has_its_place_where_there_is_one():
+    gpu = {"hardware/gpu": 0.87, "hardware/gpu_memory": 0.14, "hardware/gpu_memory_bytes": 20 * 2**30}
+    line = next(line for line in panel_text({**METRICS, **gpu}).splitlines() if "CPU" in line)
+    assert "CPU 98%   Memory 2.0 GiB (25%)   GPU 87%   GPU memory 20.0 GiB (14%)" in line
+    assert "GPU" not in panel_text(METRICS)
 
 
 @pytest.mark.parametrize(("width", "height"), [(80, 24), (120, 50), (60, 16)])
@@ -93,7 +108,8 @@ def test_the_panel_fits_the_terminal_whatever_the_environment_reports(width, hei
 
 def test_the_panel_is_drawn_before_there_is_anything_to_show():
     text = panel_text({})
-    assert "Remaining -" in text and "Steps 0 / 90M" in text
+    assert "Remaining -" in text and "Steps 0 / 90M" in text and "CPU -" in text and "Return -" in text
+    assert len(text.splitlines()) < 24
 
 
 @pytest.mark.parametrize(("steps", "fraction"), [(0, 0.0), (45_000_000, 0.5), (90_000_000, 1.0), (90_100_000, 1.0)])
@@ -133,7 +149,7 @@ def test_without_a_terminal_every_show_is_one_plain_line():
     shown.close()
     first, second = stream.getvalue().splitlines()
     assert first.startswith("puffer_squared  4.2M/90M steps  5% done  450K steps/s  remaining 3m 10s  epoch 64")
-    assert "score 211.2" in first and "[red]odd[/red] 3" in first and "\x1b" not in first
+    assert "return 150.2  score 211.2" in first and "[red]odd[/red] 3" in first and "\x1b" not in first
     assert "remaining -" in second
 
 

@@ -8,7 +8,7 @@ import pytest
 import wandb_files
 from command import only_run
 
-from pufferlib import JsonLogger, TensorBoardLogger, pufferl
+from pufferlib import JsonLogger, NoLogger, TensorBoardLogger, pufferl
 from pufferlib.config import LogConfig
 from pufferlib.config.flags import FlagTable, apply
 from pufferlib.config.help import settings_text
@@ -94,6 +94,21 @@ def test_loggers_of_ones_own_replace_those_of_the_settings(args, tmp_path, capsy
     assert not (only_run(tmp_path) / "metrics.jsonl").exists() and not (only_run(tmp_path) / "tensorboard").exists()
     assert len((tmp_path / "mine.jsonl").read_text().splitlines()) == 3
     assert tensorboard_steps(tmp_path / "mine")["sps"] == STEPS
+
+
+def test_the_time_that_opening_takes_is_no_part_of_the_speed(args, tmp_path, capsys):
+    class Slow(NoLogger):
+        logs = []
+
+        def describe(self, settings):
+            time.sleep(2)
+
+        def log(self, metrics, step):
+            self.logs.append(metrics)
+
+    pufferl.train("puffer_squared", args, logger=Slow())
+    first = Slow.logs[0]
+    assert 256 / first["sps"] < 2 and first["performance/other"] < 0.9
 
 
 def test_a_missing_package_is_said_before_anything_is_written(args, tmp_path, monkeypatch):

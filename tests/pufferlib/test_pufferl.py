@@ -3,6 +3,7 @@ import json
 import math
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -620,7 +621,122 @@ def test_the_phases_share_the_time():
     logger = Recorder()
     run(guess_trainer(logger=logger), 2)
     shares = [share for name, share in logger.logs[-1][1].items() if name.startswith("performance/")]
-    assert len(shares) == 5 and all(0 < share < 1 for share in shares) and sum(shares) < 1
+    assert len(shares) == 6 and all(0 < share < 1 for share in shares)
+    assert sum(shares) == pytest.approx(1)
+
+
+def test_a_log_holds_what_its_documentation_says():
+    logger = Recorder()
+    losses_of_epoch = run(guess_trainer(logger=logger), 1)[0]
+    metrics = logger.logs[0][1]
+    episodes = ["episode/return_mean", "episode/return_min", "episode/return_max", "episode/length_mean"]
+    episodes += ["episode/count", "environment/score", "environment/n"]
+    assert set(metrics) - {"hardware/gpu", "hardware/gpu_memory", "hardware/gpu_memory_bytes"} == {
+        *("agent_steps", "epoch", "uptime", "sps", "learning_rate", "iteration_seconds"),
+        *episodes,
+        *(f"since_start/{name}" for name in episodes),
+        *(f"losses/{name}" for name in losses_of_epoch),
+        *(f"performance/{phase}" for phase in ("environment", "store", "forward", "advantage", "learn", "other")),
+        *("hardware/cpu", "hardware/memory", "hardware/memory_bytes"),
+    }
+    for name in ("sps", "iteration_seconds", "hardware/memory", "hardware/memory_bytes"):
+        assert metrics[name] > 0
+    assert 0 <= metrics["hardware/cpu"] <= 1 and metrics["hardware/memory"] < 1
+
+
+class QuietEnv(ScriptedEnv):
+    """Reports nothing of its episodes."""
+
+    def step(self, actions):
+        return *super().step(actions)[:4], []
+
+
+def test_episodes_of_an_environment_that_reports_nothing_are_seen():
+    vecenv = vector.make(QuietEnv, env_kwargs={"agents": 4}, backend="Serial")
+    logger = Recorder()
+    trainer = pufferl.PuffeRL(config(bptt_horizon=4, num_iterations=3), vecenv, LinearPolicy(), logger)
+    first = trainer.evaluate()  # of agents whose episodes have 3, 4, 5 and 6 steps
+    assert first["episode/count"] == 2 and first["episode/length_mean"] == 3.5
+    assert first["episode/return_min"] == pytest.approx(1 + 2 + 3, abs=2)  # beside the actions
+    assert first["episode/return_max"] == pytest.approx(400 + 1 + 2 + 3 + 4, abs=2)
+    assert set(first) == {
+        f"episode/{name}" for name in ("return_mean", "return_min", "return_max", "length_mean", "count")
+    }
+    trainer.train()
+    assert {name: logger.logs[0][1][name] for name in first} == first
+
+
+def test_a_rollout_without_ends_has_no_statistics():
+    trainer = scripted_trainer(LinearPolicy(), bptt_horizon=2)
+    assert trainer.evaluate() == {}
+
+
+def test_statistics_since_the_start_weigh_the_episodes_of_all_intervals():
+    logger = Recorder()
+    trainer = scripted_trainer(LinearPolicy(), bptt_horizon=4, num_iterations=6, log_interval=2)
+    trainer.logger = logger
+    parts = []
+    for _ in range(6):
+        parts.append(trainer.evaluate())
+        trainer.train()
+    assert len({part["episode/count"] for part in parts}) > 1
+    for index, (_, metrics) in enumerate(logger.logs):
+        for prefix, seen in (("", parts[2 * index : 2 * index + 2]), ("since_start/", parts[: 2 * index + 2])):
+            counts = [part["episode/count"] for part in seen]
+            assert metrics[f"{prefix}episode/count"] == metrics[f"{prefix}environment/n"] == sum(counts)
+            assert metrics[f"{prefix}episode/return_min"] == min(part["episode/return_min"] for part in seen)
+            assert metrics[f"{prefix}episode/return_max"] == max(part["episode/return_max"] for part in seen)
+            for name in ("episode/return_mean", "episode/length_mean"):
+                mean = np.average([part[name] for part in seen], weights=counts)
+                assert metrics[f"{prefix}{name}"] == pytest.approx(mean)
+            mean = np.average([part["episode_length"] for part in seen], weights=counts)
+            assert metrics[f"{prefix}environment/episode_length"] == pytest.approx(mean)
+
+
+def test_an_iteration_takes_the_time_of_its_two_calls_and_no_other():
+    trainer = guess_trainer(log_interval=100, total_timesteps=128 * 100)
+    run(trainer, 2)
+    trainer.mean_and_log()
+    evaluate, learn = trainer._collector.collect, trainer._learner.learn
+    trainer._collector.collect = lambda: time.sleep(0.02) or evaluate()
+    trainer._learner.learn = lambda *arguments: time.sleep(0.01) or learn(*arguments)
+    for _ in range(3):
+        run(trainer, 1)
+        time.sleep(0.2)
+    seconds = trainer.mean_and_log()["iteration_seconds"]
+    assert 0.03 <= seconds < 0.2
+
+
+def test_the_speed_of_a_resumed_interval_is_that_of_all_its_steps():
+    settings = {"log_interval": 100, "total_timesteps": 128 * 100, "data_dir": "."}
+    trainer = scripted_trainer(LinearPolicy(), **settings)
+    run(trainer, 2)
+    time.sleep(0.3)
+    trainer.save_checkpoint()
+    again = scripted_trainer(LinearPolicy(), **settings)
+    again.load_checkpoint(trainer.run_folder)
+    run(again, 1)
+    metrics = again.mean_and_log()
+    assert metrics["sps"] < 3 * 128 / 0.3
+    assert metrics["since_start/episode/count"] == metrics["episode/count"] > trainer.evaluate()["episode/count"]
+
+
+def test_looking_at_the_dashboard_between_logs_changes_no_metric(capsys):
+    logs = []
+    for looks in (False, True):
+        logger = Recorder()
+        trainer = guess_trainer(logger=logger, log_interval=2, dashboard_interval_seconds=0.0)
+        for _ in range(4):
+            trainer.evaluate()
+            if looks:
+                trainer.print_dashboard()
+                trainer._dashboard.is_panel, trainer._dashboard.show = True, print
+            trainer.train()
+            trainer.print_dashboard() if looks else None
+        kept = ("episode/", "environment/", "since_start/", "losses/")
+        logs.append([{k: v for k, v in metrics.items() if k.startswith(kept)} for _, metrics in logger.logs])
+    assert logs[0] == logs[1]
+    assert "since_start/episode/count" in capsys.readouterr().out
 
 
 # --- settings
@@ -793,7 +909,7 @@ def program(folder, *flags):
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     (path,) = folder.glob("experiments/*/metrics.jsonl")
-    times = ("sps", "uptime", "performance/")
+    times = ("sps", "uptime", "iteration_seconds", "performance/", "hardware/")
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     return [{name: value for name, value in line.items() if not name.startswith(times)} for line in lines]
 

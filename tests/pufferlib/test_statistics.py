@@ -1,3 +1,5 @@
+import json
+
 import numpy as np
 import pytest
 import torch
@@ -66,3 +68,60 @@ def test_a_saved_state_goes_on():
     restored.load_state_dict(statistics.state_dict())
     statistics.add([{"score": 5.0}])
     assert restored.means() == {"score": 1.0, "n": 3}  # and is a copy
+
+
+# --- with what was tracked
+
+
+def with_episodes(infos, returns, lengths):
+    statistics = reported(*infos)
+    if returns:
+        statistics.episodes.add(np.array(returns), np.array(lengths))
+    return statistics
+
+
+def test_reports_of_different_numbers_of_episodes_weigh_by_them():
+    assert reported({"score": 10.0, "n": 1}, {"score": 0.0, "n": 99}).means() == {"score": 0.1, "n": 100}
+
+
+def parts():
+    return [
+        with_episodes([{"score": 1.0, "n": 1}], [5.0, -2.0], [10, 20]),
+        with_episodes([], [], []),
+        with_episodes([{"score": 4.0, "n": 2}, {"bonus": 7.0}], [], []),
+        with_episodes([], [100.0], [1]),
+    ]
+
+
+MERGED = {
+    **{"environment/score": 3.0, "environment/bonus": 7.0, "environment/n": 3},
+    **{"episode/return_mean": 103 / 3, "episode/return_min": -2.0, "episode/return_max": 100.0},
+    **{"episode/length_mean": 31 / 3, "episode/count": 3},
+}
+
+
+@pytest.mark.parametrize("order", [[0, 1, 2, 3], [3, 2, 1, 0], [1, 3, 0, 2]])
+def test_intervals_and_processes_merge_into_the_statistics_of_all_their_episodes(order):
+    merged = EpisodeStatistics()
+    for index in order:
+        sent = EpisodeStatistics()  # a process sends the state
+        sent.load_state_dict(json.loads(json.dumps(parts()[index].state_dict())))
+        merged.merge(sent)
+    assert merged.metrics() == pytest.approx(MERGED)
+
+
+def test_merging_leaves_the_other_as_it_was():
+    total, part = EpisodeStatistics(), parts()[0]
+    total.merge(part)
+    total.merge(part)
+    assert part.metrics() == parts()[0].metrics()
+    assert total.metrics()["episode/count"] == 4
+
+
+def test_taking_gives_both_kinds_and_starts_over():
+    statistics = parts()[0]
+    assert statistics.take() == {
+        **{"score": 1.0, "n": 1, "episode/return_mean": 1.5, "episode/return_min": -2.0, "episode/return_max": 5.0},
+        **{"episode/length_mean": 15.0, "episode/count": 2},
+    }
+    assert statistics.take() == statistics.metrics() == {}

@@ -1,0 +1,124 @@
+"""Episodes as the trainer sees them: what each agent's rewards add up to from one end to the next."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+import torch
+
+
+@dataclass
+class EpisodeTotals:
+    """Sums and extremes over finished episodes, in plain numbers."""
+
+    count: int = 0
+    return_sum: float = 0.0
+    return_min: float = math.inf
+    return_max: float = -math.inf
+    length_sum: int = 0
+
+    def add(self, returns: np.ndarray, lengths: np.ndarray) -> None:
+        """Adds episodes, at least one: `(episodes,)` each."""
+        self.count += len(returns)
+        self.return_sum += float(returns.sum())
+        self.return_min = min(self.return_min, float(returns.min()))
+        self.return_max = max(self.return_max, float(returns.max()))
+        self.length_sum += int(lengths.sum())
+
+    def merge(self, other: EpisodeTotals) -> None:
+        """Adds the episodes that another one holds."""
+        self.count += other.count
+        self.return_sum += other.return_sum
+        self.return_min = min(self.return_min, other.return_min)
+        self.return_max = max(self.return_max, other.return_max)
+        self.length_sum += other.length_sum
+
+    def clear(self) -> None:
+        """Starts over."""
+        self.load_state_dict(EpisodeTotals().state_dict())
+
+    def metrics(self) -> dict[str, float]:
+        """`return_mean, return_min, return_max, length_mean` and `count`; empty when no episode ended."""
+        if not self.count:
+            return {}
+        return {
+            "return_mean": self.return_sum / self.count,
+            "return_min": self.return_min,
+            "return_max": self.return_max,
+            "length_mean": self.length_sum / self.count,
+            "count": self.count,
+        }
+
+    def state_dict(self) -> dict[str, float]:
+        """Every field by its name."""
+        return dict(vars(self))
+
+    def load_state_dict(self, state: Mapping[str, float]) -> None:
+        """Puts back what `state_dict` returned."""
+        for field in fields(self):
+            setattr(self, field.name, state[field.name])
+
+
+class EpisodeTracker:
+    """Follows the return and length of every agent's running episode.
+
+    A step at which an agent is absent adds neither to its return nor to its length. An end that comes while it is
+    absent ends the episode that it had begun.
+    """
+
+    def __init__(self, num_agents: int):
+        """Begins an episode for every agent."""
+        self._returns = np.zeros(num_agents)  # float64: an episode may have more steps than float32 has digits
+        self._lengths = np.zeros(num_agents, np.int64)
+        self._ended: list[tuple[np.ndarray, np.ndarray]] = []  # returns and lengths, not yet taken
+
+    def step(self, rows: slice | np.ndarray, rewards: np.ndarray, ended: np.ndarray, masks: np.ndarray) -> None:
+        """Takes what one step gave to a batch of agents.
+
+        Args:
+            rows: the agents.
+            rewards: `(rows,)` float32, as the environment gave them; at an end the last one of the old episode.
+            ended: `(rows,)` bool, whose episode ended with this step.
+            masks: `(rows,)` bool, False for absent agents.
+        """
+        returns, lengths = self._returns[rows], self._lengths[rows]  # views of consecutive agents, copies of others
+        if np.count_nonzero(masks) == len(masks):  # in less than half of the time that all() takes
+            returns += rewards
+            lengths += 1
+        else:
+            np.add(returns, rewards, out=returns, where=masks)
+            lengths += masks
+            ended = ended & (lengths > 0)  # nothing ends where nothing has begun
+        if np.count_nonzero(ended):
+            (which,) = ended.nonzero()
+            self._ended.append((returns[which], lengths[which]))
+            returns[which] = 0.0
+            lengths[which] = 0
+        if not isinstance(rows, slice):
+            self._returns[rows], self._lengths[rows] = returns, lengths
+
+    def hand_over(self, totals: EpisodeTotals) -> None:
+        """Adds the episodes that ended since the last call to `totals`; apart from `step`, which has no time for it."""
+        if self._ended:
+            returns, lengths = (np.concatenate(arrays) for arrays in zip(*self._ended, strict=True))
+            totals.add(returns, lengths)
+            self._ended.clear()
+
+    def restart(self) -> None:
+        """Forgets what was stepped since the last `hand_over`: every agent begins a new episode."""
+        self._returns[:] = 0.0
+        self._lengths[:] = 0
+        self._ended.clear()
+
+    def state_dict(self) -> dict[str, Any]:
+        """The running episodes of all agents; those that ended are to be handed over before."""
+        return {"returns": torch.tensor(self._returns), "lengths": torch.tensor(self._lengths)}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Puts back what `state_dict` returned."""
+        self._returns[:] = state["returns"].numpy()
+        self._lengths[:] = state["lengths"].numpy()
