@@ -16,8 +16,9 @@ if __name__ == "__main__":  # before the imports below, so that help and usage e
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,7 @@ from pufferlib.graph_actor import GraphActor
 from pufferlib.interval import Interval, prefixed
 from pufferlib.learner import Learner
 from pufferlib.loaders import load_env, load_policy, resolve_device
-from pufferlib.loggers import JsonLogger, Logger, NoLogger, make_run_id
+from pufferlib.loggers import Logger, Loggers, make_loggers
 from pufferlib.models import find_layers
 from pufferlib.network_actor import NetworkActor
 from pufferlib.rollout import Rollout
@@ -67,14 +68,21 @@ class PuffeRL:
         total_epochs: iterations that reach `total_timesteps`.
     """
 
-    def __init__(self, config: Mapping[str, Any], vecenv: Any, policy: nn.Module, logger: Logger | None = None):
+    def __init__(
+        self,
+        config: Mapping[str, Any],
+        vecenv: Any,
+        policy: nn.Module,
+        logger: Logger | Sequence[Logger] | None = None,
+    ):
         """Allocates the rollout and resets the environments; writes nothing to disk.
 
         Args:
             config: the `[train]` settings, as in `load_config(name)['train']`; an `env` key names the run.
             vecenv: a vector from `pufferlib.vector.make`.
             policy: any module that pufferlib.models describes.
-            logger: where `mean_and_log` sends metrics; None is nowhere.
+            logger: where `mean_and_log` sends metrics: one, several, or None for nowhere. One that fails
+                is warned about once, and the training goes on.
 
         Raises:
             ConfigError: if a setting is wrong, or does not fit the number of agents.
@@ -86,8 +94,10 @@ class PuffeRL:
         self.env_name = config.get("env") or "environment"
         self.vecenv = vecenv
         self.policy = policy.to(self.device)
-        self.logger = logger if logger is not None and self.ranks.is_first else NoLogger()
-        run_id = self.ranks.from_first(lambda: self.logger.run_id or make_run_id())
+        # Only the first process logs, and names the run for all of them.
+        mine = logger if self.ranks.is_first else None
+        self.logger = Loggers(mine, {"env_name": self.env_name, "train": asdict(self.config)})
+        run_id = self.ranks.from_first(lambda: self.logger.run_id)
         self.run_folder = Path(self.config.data_dir) / f"{self.env_name}_{run_id}"
         if self.device.type == "cuda":
             torch.backends.cudnn.deterministic = self.config.torch_deterministic
@@ -441,7 +451,7 @@ def train(
     args: dict[str, Any] | None = None,
     vecenv: Any = None,
     policy: nn.Module | None = None,
-    logger: Logger | None = None,
+    logger: Logger | Sequence[Logger] | None = None,
 ) -> list[dict[str, float]]:
     """Trains from the first step to the last: what `puffer train` does.
 
@@ -452,7 +462,7 @@ def train(
         args: settings from `load_config`, which is also the default. `args['resume']` goes on with an earlier run.
         vecenv: default `load_env(env_name, args)`.
         policy: default `load_policy(args, vecenv, env_name)`.
-        logger: default `metrics.jsonl` in the run's folder.
+        logger: default `metrics.jsonl` in the run's folder and what the `[log]` settings ask for.
 
     Returns:
         The metrics of every log in the last 80% of the steps.
@@ -470,7 +480,7 @@ def train(
         deaf_seconds = 20.0 if ranks.world_size > 1 else 0.0
         with StopRequest(deaf_seconds) as stop:  # from the first file on, so that what is there can be resumed
             if ranks.is_first:
-                _open_files(trainer, describe_run(args), logger is None, folder is not None)
+                _open_files(trainer, args, logger is None, folder is not None)
             return _run(trainer, stop)
     except BaseException as error:
         ranks.announce(error)
@@ -489,15 +499,19 @@ def _find_run(env_name: str, args: dict[str, Any]) -> Path | None:
     return restarted_run(data_dir, env_name)
 
 
-def _open_files(trainer: PuffeRL, description: dict[str, Any], has_json_log: bool, is_resumed: bool) -> None:
+def _open_files(trainer: PuffeRL, args: dict[str, Any], has_own_loggers: bool, is_resumed: bool) -> None:
+    folder, description = trainer.run_folder, describe_run(args)
+    if has_own_loggers:
+        resume_step = trainer.global_step if is_resumed else None
+        trainer.logger = Loggers(make_loggers(args.get("log", {}), folder, folder.absolute().name, resume_step))
     try:
-        if has_json_log:
-            resume_step = trainer.global_step if is_resumed else None
-            trainer.logger = JsonLogger(trainer.run_folder / "metrics.jsonl", resume_step)
-        write_description(trainer.run_folder, description)
+        write_description(folder, description)
     except OSError as error:
         found = f"{trainer.config.data_dir!r} ({error.strerror})"
         raise ConfigError(f"[train] data_dir must be a folder that can be written, got {found}") from error
+    description |= {**description.pop("settings"), "train": asdict(trainer.config)}  # with every size that was 'auto'
+    with trainer._interval.paused():  # a service may take seconds to open its run
+        trainer.logger.describe(description)
 
 
 def _run(trainer: PuffeRL, stop: StopRequest) -> list[dict[str, float]]:
