@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pufferlib.environment import Buffers, PufferEnv
     from pufferlib.errors import APIUsageError, PufferError
-    from pufferlib.loggers import NoLogger
+    from pufferlib.loggers import JsonLogger, Loggers, NeptuneLogger, NoLogger, TensorBoardLogger, WandbLogger
     from pufferlib.making import make
     from pufferlib.pufferl import PuffeRL
 
@@ -21,14 +21,33 @@ if TYPE_CHECKING:
 _HOMES = {
     "APIUsageError": "pufferlib.errors",
     "Buffers": "pufferlib.environment",
+    "JsonLogger": "pufferlib.loggers",
+    "Loggers": "pufferlib.loggers",
+    "NeptuneLogger": "pufferlib.loggers",
     "NoLogger": "pufferlib.loggers",
     "PuffeRL": "pufferlib.pufferl",
     "PufferEnv": "pufferlib.environment",
     "PufferError": "pufferlib.errors",
+    "TensorBoardLogger": "pufferlib.loggers",
+    "WandbLogger": "pufferlib.loggers",
     "make": "pufferlib.making",
 }
 
-__all__ = ["APIUsageError", "Buffers", "NoLogger", "PuffeRL", "PufferEnv", "PufferError", "__version__", "make"]
+__all__ = [
+    "APIUsageError",
+    "Buffers",
+    "JsonLogger",
+    "Loggers",
+    "NeptuneLogger",
+    "NoLogger",
+    "PuffeRL",
+    "PufferEnv",
+    "PufferError",
+    "TensorBoardLogger",
+    "WandbLogger",
+    "__version__",
+    "make",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -29,18 +29,21 @@ _ENV_FORM = ("env", "policy", "logger")
 _ENV_KEYWORDS = {"num_envs": making.NUM_ENVS, "num_workers": "auto"}
 
 
+AnyLogger = Logger | Sequence[Logger] | None
+
+
 class Construction(abc.ABC):
     """What may be given to a trainer."""
 
     @overload
-    def __init__(self, config: Mapping[str, Any], vecenv: Any, policy: nn.Module, logger: Logger | None = None): ...
+    def __init__(self, config: Mapping[str, Any], vecenv: Any, policy: nn.Module, logger: AnyLogger = None): ...
 
     @overload
     def __init__(
         self,
         env: PufferEnv | vector.Vector | str | Callable[..., PufferEnv],
         policy: nn.Module | None = None,
-        logger: Logger | None = None,
+        logger: AnyLogger = None,
         *,
         device: str | torch.device = "auto",
         learning_rate: float = 3e-4,
@@ -68,7 +71,8 @@ class Construction(abc.ABC):
             config: the `[train]` settings, as in `load_config(name)['train']`; an `env` key names the run.
             vecenv: a vector from `load_env` or `pufferlib.vector.make`, or one PufferEnv.
             policy: any module that pufferlib.models describes.
-            logger: where `mean_and_log` sends metrics; None is nowhere.
+            logger: where `mean_and_log` sends metrics: one, several, or None for nowhere. One that fails is warned
+                about once, and the training goes on.
 
         By keyword, `PuffeRL(env, policy=None, logger=None, **settings)`; the first argument tells the two apart:
 
@@ -111,11 +115,11 @@ class Construction(abc.ABC):
             undo.pop_all()  # it worked: nothing is to be undone
 
     @abc.abstractmethod
-    def _begin(self, config: Mapping[str, Any], vecenv: Any, policy: nn.Module, logger: Logger | None) -> None:
+    def _begin(self, config: Mapping[str, Any], vecenv: Any, policy: nn.Module, logger: AnyLogger) -> None:
         """Does what a constructor does, with what all forms come to."""
 
 
-Parts = tuple[Mapping[str, Any], Any, nn.Module, "Logger | None"]
+Parts = tuple[Mapping[str, Any], Any, nn.Module, AnyLogger]
 
 
 def _resolve(arguments: Sequence[Any], keywords: dict[str, Any], undo: ExitStack) -> Parts:
@@ -288,10 +292,12 @@ def _check_policy(policy: Any) -> None:
 
 
 def _check_logger(logger: Any) -> None:
-    if logger is not None and not all(hasattr(logger, name) for name in ("log", "close", "run_id")):
-        raise APIUsageError(
-            f"logger must have log, close and run_id, got {_described(logger)}; pass settings by keyword"
-        )
+    loggers = logger if isinstance(logger, Sequence) else [] if logger is None else [logger]
+    for each in loggers:
+        if not all(hasattr(each, name) for name in ("log", "close", "run_id")):
+            raise APIUsageError(
+                f"logger must have log, close and run_id, got {_described(each)}; pass settings by keyword"
+            )
 
 
 def _described(value: Any) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
@@ -64,6 +65,14 @@ class Interval:
         self.profile.reset()
         self.iteration.seconds = 0.0
         self._begin = time.perf_counter()
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """Time inside does not count; to be entered before anything of the interval, or after a resume."""
+        seconds = self.seconds
+        yield
+        self._begin = time.perf_counter() - seconds
+        self.profile.reset()
 
     def close(self) -> None:
         """Lets go of the hardware's drivers; calling it twice is harmless."""

@@ -16,8 +16,9 @@ if __name__ == "__main__":  # before the imports below, so that help and usage e
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ from pufferlib import checkpoint, checkpoint_file, distributed
 from pufferlib.actor import Actor
 from pufferlib.collector import Collector
 from pufferlib.config import TrainConfig, load_config
-from pufferlib.construction import Construction
+from pufferlib.construction import AnyLogger, Construction
 from pufferlib.dashboard import Dashboard
 from pufferlib.errors import APIUsageError, CheckpointError, ConfigError
 from pufferlib.extensions import Network, compute_puff_advantage
@@ -39,7 +40,7 @@ from pufferlib.graph_actor import GraphActor
 from pufferlib.interval import Interval, prefixed
 from pufferlib.learner import Learner
 from pufferlib.loaders import load_env, load_policy, resolve_device
-from pufferlib.loggers import JsonLogger, Logger, NoLogger, make_run_id
+from pufferlib.loggers import Logger, Loggers, make_loggers
 from pufferlib.models import find_layers
 from pufferlib.network_actor import NetworkActor
 from pufferlib.policy_forms import check_policy
@@ -72,7 +73,7 @@ class PuffeRL(Construction):
     """
 
     @override
-    def _begin(self, config: Mapping[str, Any], vecenv: Any, policy: nn.Module, logger: Logger | None) -> None:
+    def _begin(self, config: Mapping[str, Any], vecenv: Any, policy: nn.Module, logger: AnyLogger) -> None:
         settings = TrainConfig.from_dict(config)
         self.ranks = distributed.connect()
         self.device = resolve_device(settings.device)
@@ -81,8 +82,10 @@ class PuffeRL(Construction):
         self.vecenv = vecenv
         self.policy = policy.to(self.device)
         check_policy(self.policy, vecenv.single_observation_space, vecenv.single_action_space, self.device)
-        self.logger = logger if logger is not None and self.ranks.is_first else NoLogger()
-        run_id = self.ranks.from_first(lambda: self.logger.run_id or make_run_id())
+        # Only the first process logs, and names the run for all of them.
+        mine = logger if self.ranks.is_first else None
+        self.logger = Loggers(mine, {"env_name": self.env_name, "train": asdict(self.config)})
+        run_id = self.ranks.from_first(lambda: self.logger.run_id)
         self.run_folder = Path(self.config.data_dir) / f"{self.env_name}_{run_id}"
         if self.device.type == "cuda":
             torch.backends.cudnn.deterministic = self.config.torch_deterministic
@@ -476,7 +479,7 @@ def train(
     args: dict[str, Any] | None = None,
     vecenv: Any = None,
     policy: nn.Module | None = None,
-    logger: Logger | None = None,
+    logger: Logger | Sequence[Logger] | None = None,
 ) -> list[dict[str, float]]:
     """Trains from the first step to the last: what `puffer train` does.
 
@@ -487,7 +490,7 @@ def train(
         args: settings from `load_config`, which is also the default. `args['resume']` goes on with an earlier run.
         vecenv: default `load_env(env_name, args)`.
         policy: default `load_policy(args, vecenv, env_name)`.
-        logger: default `metrics.jsonl` in the run's folder.
+        logger: default `metrics.jsonl` in the run's folder and what the `[log]` settings ask for.
 
     Returns:
         The metrics of every log in the last 80% of the steps.
@@ -505,7 +508,7 @@ def train(
         deaf_seconds = 20.0 if ranks.world_size > 1 else 0.0
         with StopRequest(deaf_seconds) as stop:  # from the first file on, so that what is there can be resumed
             if ranks.is_first:
-                _open_files(trainer, describe_run(args), logger is None, folder is not None)
+                _open_files(trainer, args, logger is None, folder is not None)
             return _run(trainer, stop)
     except BaseException as error:
         ranks.announce(error)
@@ -524,15 +527,19 @@ def _find_run(env_name: str, args: dict[str, Any]) -> Path | None:
     return restarted_run(data_dir, env_name)
 
 
-def _open_files(trainer: PuffeRL, description: dict[str, Any], has_json_log: bool, is_resumed: bool) -> None:
+def _open_files(trainer: PuffeRL, args: dict[str, Any], has_own_loggers: bool, is_resumed: bool) -> None:
+    folder, description = trainer.run_folder, describe_run(args)
+    if has_own_loggers:
+        resume_step = trainer.global_step if is_resumed else None
+        trainer.logger = Loggers(make_loggers(args.get("log", {}), folder, folder.absolute().name, resume_step))
     try:
-        if has_json_log:
-            resume_step = trainer.global_step if is_resumed else None
-            trainer.logger = JsonLogger(trainer.run_folder / "metrics.jsonl", resume_step)
-        write_description(trainer.run_folder, description)
+        write_description(folder, description)
     except OSError as error:
         found = f"{trainer.config.data_dir!r} ({error.strerror})"
         raise ConfigError(f"[train] data_dir must be a folder that can be written, got {found}") from error
+    description |= {**description.pop("settings"), "train": asdict(trainer.config)}  # with every size that was 'auto'
+    with trainer._interval.paused():  # a service may take seconds to open its run
+        trainer.logger.describe(description)
 
 
 def _run(trainer: PuffeRL, stop: StopRequest) -> list[dict[str, float]]:

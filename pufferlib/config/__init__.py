@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from pufferlib.config.classes import check_env, env_settings, policy_classes
-from pufferlib.config.schema import BaseConfig, SolveConfig, TrainConfig, VecConfig
+from pufferlib.config.schema import BaseConfig, LogConfig, SolveConfig, TrainConfig, VecConfig
 from pufferlib.config.settings import Setting, check_arguments, require_known
 from pufferlib.config.sizes import ResolvedTrainConfig, resolve, resolve_env_count
 from pufferlib.config.values import parse_value
@@ -19,6 +19,7 @@ from pufferlib.errors import ConfigError, nearest
 
 __all__ = [
     "BaseConfig",
+    "LogConfig",
     "ResolvedTrainConfig",
     "SolveConfig",
     "TrainConfig",
@@ -34,7 +35,7 @@ __all__ = [
 ]
 
 DEFAULTS = Path(__file__).with_name("default.ini")
-SECTIONS = {"base": BaseConfig, "vec": VecConfig, "train": TrainConfig, "solve": SolveConfig}
+SECTIONS = {"base": BaseConfig, "vec": VecConfig, "train": TrainConfig, "log": LogConfig, "solve": SolveConfig}
 ARGUMENTS = ("env", "policy", "rnn")  # sections whose keys are the keyword arguments of a class
 
 
@@ -48,8 +49,8 @@ def load_config(env_name: str) -> dict[str, Any]:
 
     Returns:
         A dict of its own for each call. Keys `package`, `env_name`, `policy_name`, `rnn_name`, `load_model_path`,
-        `resume`, and the dicts `vec`, `env`, `policy`, `rnn` and `train`; also `solve` (`metric`, `threshold`) where
-        the environment names its learning threshold.
+        `resume`, and the dicts `vec`, `env`, `policy`, `rnn`, `train` and `log`; also `solve` (`metric`, `threshold`)
+        where the environment names its learning threshold.
 
     Raises:
         UnknownEnvironmentError: if there is no such environment.
@@ -58,7 +59,7 @@ def load_config(env_name: str) -> dict[str, Any]:
     from pufferlib import ocean
 
     path = ocean.config_path(env_name)
-    args: dict[str, Any] = {name: {} for name in ("vec", *ARGUMENTS, "train")}
+    args: dict[str, Any] = {name: {} for name in ("vec", *ARGUMENTS, "train", "log")}
     for source in (DEFAULTS, path):
         for section, texts in _read_ini(source).items():
             _merge(args, section, _parse_section(source, section, texts, env_name))
@@ -75,10 +76,11 @@ def check_config(args: Mapping[str, Any]) -> None:
         UnknownEnvironmentError: if there is no such environment.
     """
     base = {name: value for name, value in args.items() if not isinstance(value, Mapping)}
-    require_known("base", args, [*BaseConfig.settings(), "vec", *ARGUMENTS, "train", "solve"])
+    require_known("base", args, [*BaseConfig.settings(), *SECTIONS, *ARGUMENTS])
     BaseConfig.from_dict(base)
     VecConfig.from_dict(args["vec"])
     TrainConfig.from_dict(args["train"])
+    LogConfig.from_dict(args.get("log", {}))  # runs of earlier versions have none
     check_env(args["env_name"], args["env"])
     policy_class, rnn_class = policy_classes(args)
     check_arguments("policy", args["policy"], policy_class)

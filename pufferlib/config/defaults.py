@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pufferlib.config import ARGUMENTS, DEFAULTS, BaseConfig, TrainConfig, VecConfig
+from pufferlib.config import ARGUMENTS, DEFAULTS, BaseConfig, LogConfig, TrainConfig, VecConfig
 
 _HEADER = """\
 ; The defaults of every setting. The environment's own ini comes after this file, the command line after that.
@@ -16,7 +16,7 @@ def render() -> str:
     """The text of default.ini."""
     written = {config.section: _settings_text(config) for config in (BaseConfig, VecConfig)}
     written |= {section: "; Keyword arguments of the class; its own defaults hold.\n" for section in ARGUMENTS}
-    written[TrainConfig.section] = _settings_text(TrainConfig)
+    written |= {config.section: _settings_text(config) for config in (TrainConfig, LogConfig)}
     return _HEADER + "".join(f"\n[{section}]\n{text}" for section, text in written.items())
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from pufferlib.config import ARGUMENTS, section_settings
-from pufferlib.config.schema import BaseConfig, TrainConfig, VecConfig
+from pufferlib.config.schema import BaseConfig, LogConfig, TrainConfig, VecConfig
 from pufferlib.config.settings import Section, Setting
 from pufferlib.errors import ConfigError, nearest
 
@@ -33,7 +33,7 @@ class FlagTable:
         base = [setting for name, setting in BaseConfig.settings().items() if name not in FIXED]
         sectioned = [
             setting
-            for section in (VecConfig.section, TrainConfig.section, "env")
+            for section in (VecConfig.section, TrainConfig.section, LogConfig.section, "env")
             for setting in (section_settings(section, env_name) or {}).values()
         ]
         self._settings = {_key(setting.flag): setting for setting in [*options.settings().values(), *sectioned]}
@@ -78,7 +78,7 @@ def apply(found: Iterable[tuple[Setting, Any]], args: dict[str, Any], options: d
         elif setting.section == BaseConfig.section:
             args[setting.name] = value
         else:
-            args[setting.section][setting.name] = value
+            args.setdefault(setting.section, {})[setting.name] = value
 
 
 def _key(flag: str) -> str:

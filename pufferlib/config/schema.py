@@ -1,4 +1,4 @@
-"""Every setting of the base, vec, train and solve sections: type, default, bounds and help, written once, here.
+"""Every setting of the base, vec, train, log and solve sections: type, default, bounds and help, written once, here.
 
 `default.ini` is made from this file (`python -m pufferlib.config.defaults`), and so is the command line's help.
 """
@@ -67,6 +67,33 @@ class VecConfig(Section):
         if self.seed is None:
             chosen["seed"] = seed
         return chosen
+
+
+@dataclass(frozen=True)
+class LogConfig(Section):
+    """Where metrics go besides metrics.jsonl."""
+
+    section: ClassVar[str] = "log"
+
+    tensorboard: bool = setting(False, "Write TensorBoard event files to the folder tensorboard of the run.")
+    wandb: bool = setting(False, "Log to Weights & Biases; the key is that of `wandb login` or WANDB_API_KEY.")
+    neptune: bool = setting(False, "Log to a Neptune server; the token is that of NEPTUNE_API_TOKEN.")
+    project: str = setting("pufferlib", "The project at W&B or Neptune.")
+    entity: str | None = setting(None, "The team at W&B, the workspace at Neptune; None is W&B's default.")
+    name: str | None = setting(None, "The run's name there; None is W&B's run id and no experiment of Neptune's.")
+    tags: list[str] | str | None = setting(None, "The run's tags there: a list, or words with commas between.")
+    offline: bool = setting(False, "Only write the files that W&B and Neptune would send, into the run's folder.")
+
+    @property
+    def tag_list(self) -> list[str]:
+        """The tags one by one."""
+        words = self.tags.split(",") if isinstance(self.tags, str) else self.tags or ()
+        return [word.strip() for word in words if word.strip()]
+
+    @property
+    def neptune_project(self) -> str:
+        """The project with its workspace, where there is one."""
+        return f"{self.entity}/{self.project}" if self.entity else self.project
 
 
 @dataclass(frozen=True)
@@ -153,7 +180,7 @@ class TrainConfig(Section):
     weights_check_interval: int = setting(
         0, "Epochs between checks that all processes hold the same weights, for debugging; 0 is never.", "[0, inf)"
     )
-    log_interval: int = setting(10, "Epochs between two lines of metrics.jsonl.", "[1, inf)")
+    log_interval: int = setting(10, "Epochs between two logs.", "[1, inf)")
     dashboard_interval_seconds: float = setting(
         0.25, "Seconds between two refreshes of the dashboard on a terminal.", "[0, inf)"
     )

@@ -336,4 +336,4 @@ def test_num_workers_of_a_vector_cannot_be_changed(env):
     vecenv = vector.adopt(env, num_workers=1)
     with pytest.raises(APIUsageError, match="num_workers must be left out or be the 1 of the environment"):
         PuffeRL(vecenv, num_workers=2)
-    assert made(vecenv, logger=NoLogger("named")).run_folder.name == "puffer_squared_named"
+    assert made(vecenv, logger=[NoLogger("named"), NoLogger()]).run_folder.name == "puffer_squared_named"

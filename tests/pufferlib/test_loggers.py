@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pufferlib import loggers
 from pufferlib.errors import APIUsageError
-from pufferlib.loggers import JsonLogger, NoLogger, make_run_id
+from pufferlib.loggers import JsonLogger, NoLogger, json_logger, make_run_id, run_id
 
 
 def lines_of(path):
@@ -96,9 +95,9 @@ def test_the_old_file_stays_until_the_new_one_is_complete(path, monkeypatch):
     def crash(source, target):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(loggers.os, "replace", crash)
+    monkeypatch.setattr(json_logger.os, "replace", crash)
     with pytest.raises(KeyboardInterrupt):
-        JsonLogger(path, resume_step=1)
+        JsonLogger(path, resume_step=1).log({}, 2)
     assert path.read_text() == before
 
 
@@ -116,12 +115,12 @@ def test_run_ids_are_unique_and_sorted_by_time(monkeypatch):
     ids = [make_run_id() for _ in range(2000)]
     assert ids == sorted(ids) and len(set(ids)) == len(ids)
     assert all(re.fullmatch(r"\d{8}_\d{6}_\d{6}_[0-9a-f]{8}", name) for name in ids)
-    monkeypatch.setattr(loggers.time, "time_ns", lambda: 0)  # the clock was set back
+    monkeypatch.setattr(run_id.time, "time_ns", lambda: 0)  # the clock was set back
     assert make_run_id() > ids[-1]
 
 
 def test_run_ids_of_processes_that_start_together_differ():
-    code = "from pufferlib import loggers; loggers.time.time_ns = lambda: 10**18; print(loggers.make_run_id())"
+    code = "from pufferlib.loggers import run_id; run_id.time.time_ns = lambda: 10**18; print(run_id.make_run_id())"
     command = [sys.executable, "-c", code]
     processes = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(4)]
     assert len({process.communicate(timeout=60)[0] for process in processes}) == 4

@@ -158,10 +158,10 @@ def test_a_mistake_in_a_program_of_its_own(tmp_path, arguments):
 
 def test_a_failure_in_the_middle_of_training_closes_everything(folder, monkeypatch):
     """Our mistakes keep their traceback; files, environments and the terminal are released all the same."""
-    from pufferlib import pufferl
+    from pufferlib import JsonLogger, pufferl
 
     closed = []
-    monkeypatch.setattr(pufferl.JsonLogger, "close", lambda self, path=None: closed.append(self._file.close()))
+    monkeypatch.setattr(JsonLogger, "close", lambda self, path=None: closed.append(self._file.close()))
     monkeypatch.setattr(pufferl.PuffeRL, "train", lambda self: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         cli.main(f"{SQUARED} --train.device cpu".split())

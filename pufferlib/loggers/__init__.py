@@ -1,0 +1,25 @@
+"""Where the metrics of a run go: nowhere, a file, TensorBoard, Weights & Biases, Neptune, or several of them.
+
+None of the packages behind them is imported before something is logged.
+"""
+
+from pufferlib.loggers.factory import make_loggers
+from pufferlib.loggers.json_logger import JsonLogger
+from pufferlib.loggers.logger import Logger, NoLogger
+from pufferlib.loggers.neptune_logger import NeptuneLogger
+from pufferlib.loggers.run_id import make_run_id
+from pufferlib.loggers.several import Loggers
+from pufferlib.loggers.tensorboard_logger import TensorBoardLogger
+from pufferlib.loggers.wandb_logger import WandbLogger
+
+__all__ = [
+    "JsonLogger",
+    "Logger",
+    "Loggers",
+    "NeptuneLogger",
+    "NoLogger",
+    "TensorBoardLogger",
+    "WandbLogger",
+    "make_loggers",
+    "make_run_id",
+]

@@ -1,0 +1,83 @@
+"""Several loggers as one."""
+
+from __future__ import annotations
+
+import os
+import re
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from typing_extensions import override
+
+from pufferlib.loggers.logger import Logger
+from pufferlib.loggers.run_id import make_run_id
+
+
+class Loggers(Logger):
+    """Tells every logger everything, and lets none of them stop the training.
+
+    A logger that raises is warned about once, by a RuntimeWarning, and is told what comes after all the same.
+
+    Attributes:
+        loggers: those given, flattened.
+        run_id: that of the first; a new one when there is none.
+    """
+
+    def __init__(self, loggers: Logger | Sequence[Logger] | None = None, settings: Mapping[str, Any] | None = None):
+        """Tells them nothing yet.
+
+        Args:
+            loggers: one, several, or none.
+            settings: what they are told before the first log unless `describe` was called by then.
+        """
+        self.loggers = _flatten(loggers)
+        names = [logger.run_id for logger in self.loggers]
+        self.run_id = next(filter(None, names), None) or make_run_id()
+        self._settings = settings
+        self._failed: set[int] = set()  # indices of those that were warned about
+
+    @override
+    def describe(self, settings: Mapping[str, Any]) -> None:
+        self._settings = None
+        self._tell("describe", settings)
+
+    @override
+    def log(self, metrics: Mapping[str, Any], step: int) -> None:
+        if self._settings is not None:
+            self.describe(self._settings)
+        self._tell("log", metrics, step)
+
+    @override
+    def close(self, model_path: str | os.PathLike | None = None) -> None:
+        self._tell("close", model_path)
+
+    def _tell(self, method: str, *arguments: Any) -> None:
+        failures = []
+        for index, logger in enumerate(self.loggers):
+            if method == "describe" and not hasattr(logger, method):  # a user's own may do without
+                continue
+            try:
+                getattr(logger, method)(*arguments)
+            except Exception as error:
+                if index not in self._failed:
+                    self._failed.add(index)
+                    failures.append((logger, error))
+        for logger, error in failures:  # only now: where warnings are errors the other loggers were told too
+            message = f"{type(logger).__name__} failed and may miss metrics, training goes on ({_one_line(error)})"
+            warnings.warn(message, RuntimeWarning, stacklevel=3)
+
+
+def _one_line(error: Exception) -> str:
+    """The error without line breaks and colours."""
+    return " ".join(re.sub(r"\x1b\[[\d;]*m", "", f"{type(error).__name__}: {error}").split())
+
+
+def _flatten(loggers: Logger | Sequence[Logger] | None) -> tuple[Logger, ...]:
+    if loggers is None:
+        return ()
+    if isinstance(loggers, Loggers):
+        return loggers.loggers
+    if isinstance(loggers, Sequence):
+        return tuple(inner for logger in loggers for inner in _flatten(logger))
+    return (loggers,)
