@@ -12,30 +12,24 @@ import pufferlib
 
 
 class Walkers(pufferlib.PufferEnv):
-    """Each agent walks left (0) or right (1) to a target that it sees, at most `reach` steps away."""
+    """Each agent walks left (0) or right (1) to a target it sees: an odd number of steps, below 2 * `reach`."""
 
     def __init__(self, num_envs=256, reach=8, buf=None, seed=0):
-        self.single_observation_space = Box(-np.inf, np.inf, (1,), np.float32)
-        self.single_action_space = Discrete(2)
+        self.single_observation_space, self.single_action_space = Box(-np.inf, np.inf, (1,)), Discrete(2)
         self.num_agents, self.reach, self.random = num_envs, reach, np.random.default_rng(seed)
         super().__init__(buf)  # makes the arrays: observations, rewards, terminals, truncations
 
     def reset(self, seed=None):
         self.random = self.random if seed is None else np.random.default_rng(seed)
-        self.begin_episodes(np.arange(self.num_agents))
+        self.observations[:, 0] = 2 * self.random.integers(-self.reach, self.reach, self.num_agents) + 1
         return self.observations, []
-
-    def begin_episodes(self, agents):
-        distances = self.random.integers(1, self.reach, len(agents), endpoint=True)
-        self.observations[agents, 0] = distances * self.random.choice([-1, 1], len(agents))
 
     def step(self, actions):
         self.observations[:, 0] -= 2 * actions - 1
-        self.terminals[:] = self.observations[:, 0] == 0
-        self.rewards[:] = np.where(self.terminals, 1.0, -0.1)
-        self.begin_episodes(np.flatnonzero(self.terminals))  # at once: what is returned is the next episode's first
-        infos = [{"arrivals": self.terminals.sum()}]
-        return self.observations, self.rewards, self.terminals, self.truncations, infos
+        self.terminals[:] = arrived = self.observations[:, 0] == 0
+        self.rewards[:] = np.where(arrived, 1.0, -0.1)
+        self.observations[arrived, 0] = 2 * self.random.integers(-self.reach, self.reach, arrived.sum()) + 1
+        return self.observations, self.rewards, self.terminals, self.truncations, [{"arrivals": arrived.sum()}]
 
 
 if __name__ == "__main__":

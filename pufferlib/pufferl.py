@@ -16,7 +16,7 @@ if __name__ == "__main__":  # before the imports below, so that help and usage e
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import asdict
 from pathlib import Path
@@ -32,7 +32,7 @@ from pufferlib.collector import Collector
 from pufferlib.config import TrainConfig, load_config
 from pufferlib.construction import AnyLogger, Construction
 from pufferlib.dashboard import Dashboard
-from pufferlib.errors import APIUsageError, CheckpointError, ConfigError
+from pufferlib.errors import APIUsageError, CheckpointError
 from pufferlib.extensions import Network, compute_puff_advantage
 from pufferlib.extensions.network import OBSERVATION_DTYPES
 from pufferlib.gradients import NetworkGradients, TorchGradients
@@ -40,12 +40,11 @@ from pufferlib.graph_actor import GraphActor
 from pufferlib.interval import Interval, prefixed
 from pufferlib.learner import Learner
 from pufferlib.loaders import load_env, load_policy, resolve_device
-from pufferlib.loggers import Logger, Loggers, make_loggers
+from pufferlib.loggers import Loggers
 from pufferlib.models import find_layers
 from pufferlib.network_actor import NetworkActor
 from pufferlib.policy_forms import check_policy
 from pufferlib.rollout import Rollout
-from pufferlib.run import StopRequest, describe_run, restarted_run, write_description
 from pufferlib.statistics import EpisodeStatistics
 
 STATE_KEYS = {
@@ -248,7 +247,8 @@ class PuffeRL(Construction):
         """Sends the metrics of the epochs since the last call to the logger.
 
         Called twice within one epoch it returns the same metrics and logs nothing. Unless said otherwise they speak of
-        the time since the last log. Means weigh every episode the same; what there is no number for is left out.
+        the time since the last log. Means weigh every episode the same; what there is no number for is left out. Steps,
+        episodes and losses are those of all processes, times and hardware this one's.
 
         Returns:
             - `agent_steps`, `epoch`, `uptime` in seconds: so far. `sps`: agent steps per second.
@@ -260,8 +260,8 @@ class PuffeRL(Construction):
             - `since_start/<metric>`: the two above since the run began, resumes included.
             - `losses/<name>`: of the last update, as `train` returns them.
             - `performance/<phase>`: shares of the wall time, in all 1: `environment`, `store` and `forward` of the
-              rollout, `advantage` and `learn` of the update, `other`. Waiting for a GPU to end the update is `learn`,
-              and so is all of the update where minibatches are captured.
+              rollout, `advantage` and `learn` of the update, `communicate` with other processes, `other`. Waiting for a
+              GPU to end the update is `learn`, and so is all of the update where minibatches are captured.
             - `device/<phase>`: shares of the same time in which a CUDA device worked on the update's phases. (In the
               rollout every step waits for the device, so that the wall time has it all.)
             - `hardware/cpu, memory, memory_bytes` and, with the extra `gpu`, `hardware/gpu, gpu_memory,
@@ -479,7 +479,7 @@ def train(
     args: dict[str, Any] | None = None,
     vecenv: Any = None,
     policy: nn.Module | None = None,
-    logger: Logger | Sequence[Logger] | None = None,
+    logger: AnyLogger = None,
 ) -> list[dict[str, float]]:
     """Trains from the first step to the last: what `puffer train` does.
 
@@ -495,66 +495,6 @@ def train(
     Returns:
         The metrics of every log in the last 80% of the steps.
     """
-    args = load_config(env_name) if args is None else args
-    ranks = distributed.connect()
-    folder = ranks.from_first(lambda: _find_run(env_name, args))
-    vecenv = load_env(env_name, args) if vecenv is None else vecenv
-    trainer = None
-    try:
-        policy = load_policy(args, vecenv, env_name) if policy is None else policy
-        trainer = PuffeRL({**args["train"], "env": env_name}, vecenv, policy, logger)
-        if folder is not None:
-            trainer.load_checkpoint(folder)
-        deaf_seconds = 20.0 if ranks.world_size > 1 else 0.0
-        with StopRequest(deaf_seconds) as stop:  # from the first file on, so that what is there can be resumed
-            if ranks.is_first:
-                _open_files(trainer, args, logger is None, folder is not None)
-            return _run(trainer, stop)
-    except BaseException as error:
-        ranks.announce(error)
-        if trainer is not None:
-            trainer.release()
-            trainer.logger.close(None)
-        vecenv.close()
-        raise
+    from pufferlib import training  # which needs the trainer
 
-
-def _find_run(env_name: str, args: dict[str, Any]) -> Path | None:
-    """The folder of the run to go on with: the one asked for, or that which torchrun is restarting."""
-    data_dir, resume = args["train"]["data_dir"], args.get("resume")
-    if resume:
-        return checkpoint.resolve_run(data_dir, env_name, resume)
-    return restarted_run(data_dir, env_name)
-
-
-def _open_files(trainer: PuffeRL, args: dict[str, Any], has_own_loggers: bool, is_resumed: bool) -> None:
-    folder, description = trainer.run_folder, describe_run(args)
-    if has_own_loggers:
-        resume_step = trainer.global_step if is_resumed else None
-        trainer.logger = Loggers(make_loggers(args.get("log", {}), folder, folder.absolute().name, resume_step))
-    try:
-        write_description(folder, description)
-    except OSError as error:
-        found = f"{trainer.config.data_dir!r} ({error.strerror})"
-        raise ConfigError(f"[train] data_dir must be a folder that can be written, got {found}") from error
-    description |= {**description.pop("settings"), "train": asdict(trainer.config)}  # with every size that was 'auto'
-    with trainer._interval.paused():  # a service may take seconds to open its run
-        trainer.logger.describe(description)
-
-
-def _run(trainer: PuffeRL, stop: StopRequest) -> list[dict[str, float]]:
-    logs = []
-    is_stopped = False
-    while trainer.epoch < trainer.total_epochs and not is_stopped:
-        trainer.evaluate()
-        trainer.train()
-        if trainer.is_logged:
-            logs.append(trainer.mean_and_log())
-        trainer.print_dashboard()
-        is_stopped = trainer.ranks.any(stop.requested)  # in the same epoch everywhere
-    path = trainer.close()
-    if trainer.ranks.is_first:
-        print(f"saved {path}")
-    if is_stopped:
-        raise KeyboardInterrupt
-    return [log for log in logs if log["agent_steps"] >= 0.2 * trainer.config.total_timesteps]
+    return training.train(env_name, args, vecenv, policy, logger)

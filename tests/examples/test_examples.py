@@ -30,7 +30,7 @@ def test_it_runs(name, monkeypatch, capsys):
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.name)
 def test_it_is_short_and_says_how_to_run_it(path):
     text = path.read_text()
-    assert len([line for line in text.splitlines() if line]) < 40
+    assert len(text.splitlines()) < 40
     assert re.search(rf"^Usage: python examples/{path.name} \[.+\]$", text, re.MULTILINE)
 
 

@@ -1,0 +1,96 @@
+"""A whole run, from the first step to the last: what `puffer train` does around a trainer.
+
+Which run to go on with, the files and loggers of the run, the signals that end it, and the errors that do.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from pufferlib import checkpoint, distributed
+from pufferlib.config import load_config
+from pufferlib.construction import AnyLogger
+from pufferlib.errors import ConfigError
+from pufferlib.loaders import load_env, load_policy
+from pufferlib.loggers import Loggers, make_loggers
+from pufferlib.pufferl import PuffeRL
+from pufferlib.run import StopRequest, describe_run, restarted_run, write_description
+
+_DEAF_SECONDS = 20.0  # less than torchrun gives its processes to end
+
+
+def train(
+    env_name: str,
+    args: dict[str, Any] | None = None,
+    vecenv: Any = None,
+    policy: nn.Module | None = None,
+    logger: AnyLogger = None,
+) -> list[dict[str, float]]:
+    """As `pufferlib.pufferl.train`, which is this function's name for users."""
+    args = load_config(env_name) if args is None else args
+    ranks = distributed.connect()
+    folder = ranks.from_first(lambda: _find_run(env_name, args))
+    vecenv = load_env(env_name, args) if vecenv is None else vecenv
+    trainer = None
+    try:
+        policy = load_policy(args, vecenv, env_name) if policy is None else policy
+        trainer = PuffeRL({**args["train"], "env": env_name}, vecenv, policy, logger)
+        if folder is not None:
+            trainer.load_checkpoint(folder)
+        # From the first file on, so that what is there can be resumed.
+        with StopRequest(_DEAF_SECONDS if ranks.world_size > 1 else 0.0) as stop:
+            if ranks.is_first:
+                _open_files(trainer, args, logger is None, folder is not None)
+            return _run(trainer, stop)
+    except BaseException as error:
+        ranks.announce(error)
+        if trainer is not None:
+            trainer.release()
+            trainer.logger.close(None)
+        vecenv.close()
+        raise
+
+
+def _find_run(env_name: str, args: dict[str, Any]) -> Path | None:
+    """The folder of the run to go on with: the one asked for, or that which torchrun is restarting."""
+    data_dir, resume = args["train"]["data_dir"], args.get("resume")
+    if resume:
+        return checkpoint.resolve_run(data_dir, env_name, resume)
+    return restarted_run(data_dir, env_name)
+
+
+def _open_files(trainer: PuffeRL, args: dict[str, Any], has_own_loggers: bool, is_resumed: bool) -> None:
+    folder, description = trainer.run_folder, describe_run(args)
+    if has_own_loggers:
+        resume_step = trainer.global_step if is_resumed else None
+        trainer.logger = Loggers(make_loggers(args.get("log", {}), folder, folder.absolute().name, resume_step))
+    try:
+        write_description(folder, description)
+    except OSError as error:
+        found = f"{trainer.config.data_dir!r} ({error.strerror})"
+        raise ConfigError(f"[train] data_dir must be a folder that can be written, got {found}") from error
+    description |= {**description.pop("settings"), "train": asdict(trainer.config)}  # with every size that was 'auto'
+    with trainer._interval.paused():  # a service may take seconds to open its run
+        trainer.logger.describe(description)
+
+
+def _run(trainer: PuffeRL, stop: StopRequest) -> list[dict[str, float]]:
+    logs = []
+    is_stopped = False
+    while trainer.epoch < trainer.total_epochs and not is_stopped:
+        trainer.evaluate()
+        trainer.train()
+        if trainer.is_logged:
+            logs.append(trainer.mean_and_log())
+        trainer.print_dashboard()
+        is_stopped = trainer.ranks.any(stop.requested)  # in the same epoch everywhere
+    path = trainer.close()
+    if trainer.ranks.is_first:
+        print(f"saved {path}")
+    if is_stopped:
+        raise KeyboardInterrupt
+    return [log for log in logs if log["agent_steps"] >= 0.2 * trainer.config.total_timesteps]
