@@ -1,11 +1,9 @@
 """Several processes that train as one. Each test starts them anew, so each shows several things."""
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
-import sysconfig
 import time
 from pathlib import Path
 
@@ -353,9 +351,8 @@ def test_an_exception_in_a_rank_is_told_by_the_others(tmp_path):
 
 
 def torchrun(folder, *options, command, seconds=100):
-    program = Path(sysconfig.get_path("scripts")) / "torchrun"
-    assert program.exists() or shutil.which("torchrun")
     environment = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
+    environment["PYTHONFAULTHANDLER"] = "1"  # a crash of native code says where
     with open(folder / "torchrun.out", "ab") as output:
         return subprocess.Popen(
             [sys.executable, "-m", "torch.distributed.run", *map(str, options), "-m", "pufferlib.pufferl"]
