@@ -80,7 +80,7 @@ def solve(env_name: str, args: dict, minutes: float) -> Outcome:
             trainer.train()
             seconds = time.perf_counter() - begin
             is_solved = recent.is_full and recent.mean >= threshold
-            if is_solved or trainer.ranks.any(seconds >= 60 * minutes):
+            if is_solved or trainer.ranks.start_total(seconds >= 60 * minutes).result():
                 break
             if seconds >= next_line and trainer.ranks.is_first:
                 print(

@@ -39,24 +39,54 @@ ROLL_CALL_SECONDS = 10.0
 _VARIABLES = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")  # what torchrun sets, or whoever starts the processes
 
 
+class Total:
+    """A sum over all processes that is on its way; whoever asks for the result waits for it."""
+
+    def __init__(self, ranks: Ranks, number: float):
+        """Sends this process's number, and waits for nobody."""
+        self._ranks = ranks
+        self._sum = torch.tensor(float(number), dtype=torch.float64)
+        self._work = None
+        if ranks.world_size > 1:
+            with ranks.noticing_losses():
+                self._work = dist.all_reduce(self._sum, group=ranks.messages, async_op=True)
+
+    def result(self) -> float:
+        """The sum."""
+        if self._work is not None:
+            with self._ranks.noticing_losses():
+                self._work.wait()
+            self._work = None
+        return self._sum.item()
+
+
 class Ranks:
     """This process among all those that train together. One alone waits for nobody and sends nothing.
 
     Attributes:
         rank: this process, 0 for the first, which writes logs and checkpoints.
         world_size: processes in all.
+        messages: the process group for what is no tensor of the policy's device; None is torch's default one.
     """
 
-    def __init__(self, rank: int = 0, world_size: int = 1, store: dist.Store | None = None):
+    def __init__(
+        self,
+        rank: int = 0,
+        world_size: int = 1,
+        store: dist.Store | None = None,
+        messages: dist.ProcessGroup | None = None,
+    ):
         """Tells the others where this process runs.
 
         Args:
             rank: below `world_size`.
             world_size: of the process group, which exists already where it is above 1.
             store: shared by all processes, for what is said when the group is broken.
+            messages: as above.
         """
         self.rank = rank
         self.world_size = world_size
+        self.messages = messages
         self._store = store
         if store is not None:
             store.set(f"process/{rank}", f"{os.getpid()} {socket.gethostname()}")
@@ -70,50 +100,50 @@ class Ranks:
         """The seed of this process in a run seeded with `seed`: that very one for the first."""
         return mix_seed(seed, self.rank) if self.rank else seed
 
-    def average_gradients(self, parameters: Sequence[nn.Parameter]) -> None:
+    def average_gradients(self, parameters: Sequence[nn.Parameter], numbers: Tensor) -> Tensor:
         """Averages the gradients over all processes, in one message; a missing one counts as 0.
 
         A parameter that no process has a gradient for keeps none.
+
+        Args:
+            parameters: on one device and of one dtype.
+            numbers: `(count,)` on that device, to go with the message: each message waits for the slowest process.
+
+        Returns:
+            The means of the numbers.
         """
         if self.world_size == 1:
-            return
+            return numbers
         own = [parameter.grad is not None for parameter in parameters]
         parts = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
         flags = torch.tensor(own, dtype=parts[0].dtype, device=parts[0].device)
-        message = torch.cat([*(part.flatten() for part in parts), flags])
-        with self._noticing_losses():
+        message = torch.cat([*(part.flatten() for part in parts), flags, numbers.to(parts[0].dtype)])
+        with self.noticing_losses():
             dist.all_reduce(message)
-        *averages, counts = message.split([*(part.numel() for part in parts), len(own)])
+        *averages, counts, sums = message.split([*(part.numel() for part in parts), len(own), len(numbers)])
         for index, (parameter, average) in enumerate(zip(parameters, averages, strict=True)):
             if own[index] or counts[index] > 0:
                 parameter.grad = average.view_as(parameter).div_(self.world_size)
+        return sums / self.world_size
 
     def broadcast(self, tensors: Sequence[Tensor]) -> None:
         """Overwrites the tensors with those of the first process."""
         if self.world_size > 1:
-            with self._noticing_losses(), torch.no_grad():
+            with self.noticing_losses(), torch.no_grad():
                 for tensor in tensors:
                     dist.broadcast(tensor, 0)
 
-    def total(self, number: float) -> float:
-        """The sum over all processes."""
-        return sum(self.gather(number))
-
-    def mean(self, numbers: Sequence[float]) -> list[float]:
-        """The means over all processes, one for each number."""
-        return [sum(column) / self.world_size for column in zip(*self.gather(list(numbers)), strict=True)]
-
-    def any(self, flag: bool) -> bool:
-        """Whether the flag is set in any process."""
-        return any(self.gather(flag))
+    def start_total(self, number: float) -> Total:
+        """Starts to sum a number over all processes: the one call here that waits for nobody."""
+        return Total(self, number)
 
     def gather(self, value: T) -> list[T]:
         """The values of all processes by rank; anything that pickle takes."""
         if self.world_size == 1:
             return [value]
         values: list[Any] = [None] * self.world_size
-        with self._noticing_losses():
-            dist.all_gather_object(values, value)
+        with self.noticing_losses():
+            dist.all_gather_object(values, value, group=self.messages)
         return values
 
     def from_first(self, decide: Callable[[], T]) -> T:
@@ -128,8 +158,8 @@ class Ranks:
             except Exception as raised:
                 error = raised
                 outcome[1] = raised
-        with self._noticing_losses():
-            dist.broadcast_object_list(outcome, 0)
+        with self.noticing_losses():
+            dist.broadcast_object_list(outcome, 0, group=self.messages)
         if error is not None:
             raise error
         if outcome[1] is not None:
@@ -162,7 +192,7 @@ class Ranks:
     # --------------------------------------------------------------------------------------------- when one is missing
 
     @contextlib.contextmanager
-    def _noticing_losses(self) -> Iterator[None]:
+    def noticing_losses(self) -> Iterator[None]:
         """Turns the error of a message that did not get through into one that says who is missing."""
         try:
             yield
@@ -270,7 +300,7 @@ def _is_started_with_others() -> bool:
 def _connected() -> Ranks:
     """Connects once for the whole process."""
     if dist.is_initialized():
-        return Ranks(dist.get_rank(), dist.get_world_size())
+        return Ranks(dist.get_rank(), dist.get_world_size(), messages=dist.new_group(backend="gloo"))
     has_nccl = torch.cuda.is_available() and dist.is_nccl_available()
     try:
         store, rank, world_size = next(rendezvous("env://", timeout=TIMEOUT))

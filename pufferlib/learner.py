@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -75,6 +76,7 @@ class Learner:
         self._inputs = AdvantageInputs(rollout)
         self._minibatches_due = 0.0
         self._is_full = True  # no agent was absent from the rollout
+        self._summary = self._metric_sums[:0]  # of all processes, once it was exchanged
         self._metrics: dict[str, float] = {}
 
     def _fit_optimizer(self) -> None:
@@ -106,29 +108,34 @@ class Learner:
         self._metric_sums.zero_()
         self._is_full = is_full
         self._minibatches_due += config.minibatches_per_epoch
-        count = 0
+        count = math.floor(self._minibatches_due + 1e-6)  # sums of fractions are rounded
+        self._minibatches_due -= count
         with self._gradients.limit_caller():
-            while self._minibatches_due >= 1.0 - 1e-6:  # sums of fractions are rounded
-                self._minibatches_due -= 1.0
+            for index in range(count):
                 if self._is_captured:
                     self._replay_minibatch()
                 else:
-                    self.train_minibatch()
-                count += 1
+                    self.train_minibatch(summary_count=count if index == count - 1 else 0)
             if count:  # else less than one minibatch was due
                 with self._profile.queued_phase("learn"):  # here the host waits for the GPU
                     self._metrics = self._read_metrics(count)
         return dict(self._metrics)
 
-    def train_minibatch(self) -> None:
-        """One optimizer step; adds its metrics to their sums on the device."""
+    def train_minibatch(self, summary_count: int = 0) -> None:
+        """One optimizer step; adds its metrics to their sums on the device.
+
+        Args:
+            summary_count: minibatches in the sums by then, where this is the last one: what is to be reported is
+                averaged over the processes together with the gradients, as every message is a wait.
+        """
         with self._profile.queued_phase("advantage"):
             drawn = self._draw()
         with self._profile.queued_phase("learn"):
             self._differentiate(drawn)
         if self._ranks.world_size > 1:
             with self._profile.queued_phase("communicate"):
-                self._ranks.average_gradients(self._gradients.parameters)
+                own = self._summarize(summary_count) if summary_count else self._metric_sums[:0]
+                self._summary = self._ranks.average_gradients(self._gradients.parameters, own)
         with self._profile.queued_phase("learn"):
             self._step()
 
@@ -195,12 +202,16 @@ class Learner:
         present = self.rollout.masks[rows, :-1].float()
         return present / present.mean().clamp(min=1e-8)
 
-    def _read_metrics(self, count: int) -> dict[str, float]:
-        """The means over minibatches and the explained variance: the one device synchronisation of `learn`."""
+    def _summarize(self, count: int) -> Tensor:
+        """The means over `count` minibatches, and the explained variance."""
         advantages, values = self.compute_advantages(), self.rollout.values[:, :-1]
         explained = losses.explained_variance(values, advantages + values, self._weights(slice(None))).unsqueeze(0)
-        numbers = self._ranks.mean(torch.cat([self._metric_sums / count, explained]).tolist())
-        return dict(zip((*losses.METRICS, "explained_variance"), numbers, strict=True))
+        return torch.cat([self._metric_sums / count, explained])
+
+    def _read_metrics(self, count: int) -> dict[str, float]:
+        """The summary of all processes: the one device synchronisation of `learn`."""
+        summary = self._summary if self._ranks.world_size > 1 else self._summarize(count)
+        return dict(zip((*losses.METRICS, "explained_variance"), summary.tolist(), strict=True))
 
     def state_dict(self) -> dict[str, Any]:
         """What a later process needs beside the policy's weights."""

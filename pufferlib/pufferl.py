@@ -32,6 +32,7 @@ from pufferlib.collector import Collector
 from pufferlib.config import TrainConfig, load_config
 from pufferlib.construction import AnyLogger, Construction
 from pufferlib.dashboard import Dashboard
+from pufferlib.distributed import Total
 from pufferlib.errors import APIUsageError, CheckpointError
 from pufferlib.extensions import Network, compute_puff_advantage
 from pufferlib.extensions.network import OBSERVATION_DTYPES
@@ -66,7 +67,6 @@ class PuffeRL(Construction):
         config: the settings, resolved for these environments and this device.
         policy: the module that is trained, on `device`.
         ranks: this process among those that train together.
-        global_step: agent steps collected so far, by all processes.
         epoch: iterations of `evaluate` and `train` done so far.
         total_epochs: iterations that reach `total_timesteps`.
     """
@@ -104,7 +104,8 @@ class PuffeRL(Construction):
         # The first process keeps the seed that its vector was made with.
         self._collector.reset(None if self.ranks.is_first else self.ranks.seed(vecenv.seed))
 
-        self.global_step = 0
+        self._steps = 0  # without those that are still being summed over all processes
+        self._steps_underway: Total | None = None
         self.epoch = 0
         self.total_epochs = self.config.total_epochs
         self._has_rollout = False
@@ -167,7 +168,7 @@ class PuffeRL(Construction):
         with self._interval.iteration, self._gradients.limit_caller():
             steps = self._collector.collect()
             self._learner.prepare()
-        self.global_step += self.ranks.total(steps)
+        self._steps, self._steps_underway = self.global_step, self.ranks.start_total(steps)
         self._rollout_is_full = steps == self.rollout.segments * self.rollout.horizon
         self._has_rollout = True
         self._interval.episodes.merge(self._collector.statistics)
@@ -208,6 +209,14 @@ class PuffeRL(Construction):
 
     def _autocast(self) -> AbstractContextManager:
         return torch.autocast(self.device.type, torch.bfloat16, enabled=self.config.precision == "bfloat16")
+
+    @property
+    def global_step(self) -> int:
+        """Agent steps collected so far, by all processes."""
+        if self._steps_underway is not None:
+            self._steps += int(self._steps_underway.result())
+            self._steps_underway = None
+        return self._steps
 
     @property
     def learning_rate(self) -> float:
@@ -398,7 +407,7 @@ class PuffeRL(Construction):
             raise CheckpointError(f"{folder} was saved with other settings than these ({error})") from error
         if self.ranks.is_first:
             checkpoint.remove_unfinished(folder)
-        self.epoch, self.global_step = state["epoch"], state["global_step"]
+        self.epoch, self._steps, self._steps_underway = state["epoch"], state["global_step"], None
         self._logged_epoch, self._logged_step = state["logged"]
         self._learning_rate = state["learning_rate"]
         self._losses = state["losses"]
@@ -416,7 +425,7 @@ class PuffeRL(Construction):
         found = self.ranks.from_first(lambda: checkpoint_file.read(path))
         checkpoint_file.restore(path, found, self.policy, self._learning_parts(), self.config.optimizer)
         progress = found["progress"]
-        self.epoch, self.global_step = progress["epoch"], progress["global_step"]
+        self.epoch, self._steps, self._steps_underway = progress["epoch"], progress["global_step"], None
         self._learning_rate = progress["learning_rate"]
         self._start_time = time.perf_counter() - progress["uptime"]
         self._has_rollout, self._model_path = False, None  # what was collected and saved is of another policy

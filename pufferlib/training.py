@@ -83,11 +83,12 @@ def _run(trainer: PuffeRL, stop: StopRequest) -> list[dict[str, float]]:
     is_stopped = False
     while trainer.epoch < trainer.total_epochs and not is_stopped:
         trainer.evaluate()
+        votes = trainer.ranks.start_total(stop.requested)  # to stop in the same epoch everywhere; counted meanwhile
         trainer.train()
         if trainer.is_logged:
             logs.append(trainer.mean_and_log())
         trainer.print_dashboard()
-        is_stopped = trainer.ranks.any(stop.requested)  # in the same epoch everywhere
+        is_stopped = votes.result() > 0 or (trainer.ranks.world_size == 1 and stop.requested)
     path = trainer.close()
     if trainer.ranks.is_first:
         print(f"saved {path}")

@@ -47,14 +47,9 @@ def test_a_process_by_itself_waits_for_nobody():
     alone = distributed.connect()
     parameter = nn.Parameter(torch.ones(2))
     parameter.grad = torch.ones(2)
-    alone.average_gradients([parameter])
+    numbers = alone.average_gradients([parameter], torch.arange(2.0))
     assert (alone.rank, alone.world_size, alone.is_first, alone.seed(7)) == (0, 1, True, 7)
-    assert (alone.total(3), alone.mean([1.0, 2.0]), alone.any(False), alone.gather("x")) == (
-        3,
-        [1.0, 2.0],
-        False,
-        ["x"],
-    )
+    assert (alone.start_total(3).result(), numbers.tolist(), alone.gather("x")) == (3, [0.0, 1.0], ["x"])
     assert alone.from_first(lambda: 5) == 5
     assert parameter.grad.tolist() == [1.0, 1.0]
 
@@ -79,7 +74,8 @@ def say_everything():
     parameters = [nn.Parameter(torch.zeros(2, 3)), nn.Parameter(torch.zeros(4)), nn.Parameter(torch.zeros(1))]
     for parameter, gradient in zip(parameters, gradients, strict=True):
         parameter.grad = gradient
-    own.average_gradients(parameters)
+    numbers = own.average_gradients(parameters, torch.tensor([own.rank, 10.0 * own.rank]))
+    totals = own.start_total(own.rank + 1), own.start_total(own.rank == 1)  # two on their way at once
     tensors = [torch.full((3,), float(own.rank)), torch.tensor(own.rank, dtype=torch.int64)]
     own.broadcast(tensors)
 
@@ -101,8 +97,7 @@ def say_everything():
         "gradients": [None if p.grad is None else p.grad.flatten().tolist() for p in parameters],
         "broadcast": [tensor.tolist() for tensor in tensors],
         "from_first": own.from_first(lambda: os.getpid()) == os.getpid(),
-        "sums": (own.total(own.rank + 1), own.mean([own.rank, 10.0 * own.rank]), own.gather(own.rank)),
-        "any": (own.any(own.rank == 1), own.any(False)),
+        "sums": ([total.result() for total in totals], numbers.tolist(), own.gather(own.rank)),
         "errors": errors,
         "threads": torch.get_num_threads(),
         "again": distributed.connect() is own,
@@ -116,8 +111,7 @@ def test_ranks_agree_on_what_they_tell_each_other():
         first, second, third = one["gradients"]
         assert first == [2.0] * 6 and second == pytest.approx([20 / 3] * 4) and third is None
         assert one["broadcast"] == [[0.0, 0.0, 0.0], 0]
-        assert one["sums"] == (6, [1.0, 10.0], [0, 1, 2])
-        assert one["any"] == (True, False)
+        assert one["sums"] == ([6, 1], [1.0, 10.0], [0, 1, 2])
         assert one["errors"][0] == "decided by 0"
         assert "numbers of all ranks must be the same, those of rank 1, 2 differ from rank 0's" in one["errors"][1]
         assert one["threads"] == max(1, len(os.sched_getaffinity(0)) // 3)
@@ -175,7 +169,12 @@ def train_a_little(policy_name, settings):
     trainer = PuffeRL(config, vecenv, policy, logger)
     sent = []
     average = own.average_gradients
-    own.average_gradients = lambda parameters: (sent.append(len(parameters)), average(parameters))
+
+    def count(parameters, numbers):
+        sent.append(len(parameters))
+        return average(parameters, numbers)
+
+    own.average_gradients = count
     losses = []
     while trainer.epoch < trainer.total_epochs:
         trainer.evaluate()
@@ -332,7 +331,7 @@ def fail_in_one(folder):
     try:
         if own.rank == 1:
             raise ValueError("the ball is gone")
-        own.any(False)
+        own.gather(0)
     except ValueError as error:
         own.announce(error)
         return str(error)
