@@ -24,11 +24,7 @@ _DEAF_SECONDS = 20.0  # less than torchrun gives its processes to end
 
 
 def train(
-    env_name: str,
-    args: dict[str, Any] | None = None,
-    vecenv: Any = None,
-    policy: nn.Module | None = None,
-    logger: AnyLogger = None,
+    env_name: str, args: dict[str, Any] | None, vecenv: Any, policy: nn.Module | None, logger: AnyLogger
 ) -> list[dict[str, float]]:
     """As `pufferlib.pufferl.train`, which is this function's name for users."""
     args = load_config(env_name) if args is None else args

@@ -40,6 +40,7 @@ def test_a_loop_of_ones_own(capsys):
         trainer.print_dashboard()
     model_path = trainer.close()
 
+    assert "puffer_breakout" in capsys.readouterr().out
     names = "policy_loss value_loss entropy old_approx_kl approx_kl clipfrac importance explained_variance"
     assert set(names.split()) <= logs.keys()
     assert trainer.global_step == STEPS and trainer.epoch == trainer.total_epochs == 2

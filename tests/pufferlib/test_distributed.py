@@ -304,7 +304,7 @@ def test_two_ranks_resume_exactly_and_a_lost_one_ends_the_other(tmp_path):
     assert "saved " in stdout[0] and stdout[1] == ""
 
 
-def test_the_error_of_a_rank_reaches_the_others(tmp_path):
+def test_a_signal_to_one_rank_stops_all_of_them_after_saving(tmp_path):
     processes = ranks.start(tmp_path, *SQUARED, "--train.num-iterations", 100_000)
     wait_for(lambda: any((tmp_path / "experiments").glob("*/metrics.jsonl")), processes)
     time.sleep(0.2)

@@ -110,40 +110,7 @@ def run(trainer, epochs):
     return logs
 
 
-# --- a user's script
-
-
-def test_the_module_is_used_as_its_documentation_says(capsys):
-    args = pufferl.load_config("puffer_breakout")
-    args["vec"]["num_envs"] = 2
-    args["env"]["num_envs"] = 8
-    args["policy"]["hidden_size"] = 16
-    args["rnn"]["input_size"] = 16
-    args["rnn"]["hidden_size"] = 16
-    args["train"]["total_timesteps"] = 4096
-    args["train"]["learning_rate"] = 0.03
-    args["train"]["minibatch_size"] = "auto"
-    args["train"]["device"] = "cpu"
-    args["train"]["log_interval"] = 1
-    vecenv = pufferl.load_env("puffer_breakout", args)
-    policy = pufferl.load_policy(args, vecenv, "puffer_breakout")
-    trainer = pufferl.PuffeRL({**args["train"], "env": "puffer_breakout"}, vecenv, policy)
-    while trainer.global_step < 4096:
-        trainer.evaluate()
-        logs = trainer.train()
-        trainer.print_dashboard()
-    model_path = trainer.close()
-    assert set(logs) == {*losses.METRICS, "explained_variance"}
-    assert trainer.global_step == 4096 and trainer.epoch == trainer.total_epochs == 4
-    assert trainer.sps > 0 and trainer.uptime > 0
-    assert "puffer_breakout" in capsys.readouterr().out
-    args["load_model_path"] = model_path
-    vecenv = pufferl.load_env("puffer_breakout", args)
-    again = pufferl.load_policy(args, vecenv, "puffer_breakout")
-    vecenv.close()
-    assert torch.equal(weights(again), weights(policy))
-    args["load_model_path"] = "latest"
-    assert torch.equal(weights(pufferl.load_policy(args, vecenv, "puffer_breakout")), weights(policy))
+# --- calls of users
 
 
 def test_the_train_section_alone_is_a_configuration():
