@@ -378,7 +378,7 @@ def worker_of(agent, rank):
 
 def test_torchrun_starts_a_lost_rank_again_and_the_run_goes_on(tmp_path):
     command = [*SQUARED, "--train.num-iterations", 150, "--train.checkpoint-interval", 5, "--train.log-interval", 5]
-    agent = torchrun(tmp_path, "--standalone", "--nproc-per-node=2", "--max-restarts=1", command=command)
+    agent = torchrun(tmp_path, "--standalone", "--nproc-per-node=2", "--max-restarts=3", command=command)
     try:
         end = time.monotonic() + 60
         while not has_saved(tmp_path)():
