@@ -280,11 +280,7 @@ def connect() -> Ranks:
     Raises:
         RankError: if the processes cannot be connected.
     """
-    if dist.is_available() and dist.is_initialized():
-        return _connected()
-    if not _is_started_with_others():
-        return Ranks()
-    return _connected()
+    return _connected() if dist.is_initialized() or _is_started_with_others() else Ranks()
 
 
 def local_rank() -> int:

@@ -376,14 +376,14 @@ class PuffeRL(Construction):
     def load_checkpoint(self, path: str | Path) -> dict[str, Any]:
         """Goes on where a checkpoint was saved.
 
+        By another number of processes than then, the environments begin anew.
+
         Args:
             path: a run folder: training goes on as if it had not stopped, on a CPU bit for bit, and in that folder. Or
                 a file of `save_checkpoint(path)`: the environments stay as they are, and `evaluate` comes next.
 
         Returns:
             The metadata that was saved with it.
-
-        With another number of processes than the run had, the environments begin anew.
 
         Raises:
             CheckpointError: if there is no checkpoint, it is damaged, or it was made with other settings.
