@@ -23,6 +23,7 @@ from pufferlib.errors import APIUsageError, nearest
 from pufferlib.keyword_settings import ALIASES, settings_from_keywords
 from pufferlib.loggers import Logger
 from pufferlib.models import Default
+from pufferlib.torch_generator import borrowed_generator
 
 _CONFIG_FORM = ("config", "vecenv", "policy", "logger")
 _ENV_FORM = ("env", "policy", "logger")
@@ -266,8 +267,7 @@ def _check_fits(env: Any, keywords: dict[str, Any]) -> None:
 
 
 def _default_policy(vecenv: Any, seed: int) -> nn.Module:
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(seed)
+    with borrowed_generator(seed):
         return Default(vecenv)
 
 

@@ -10,6 +10,7 @@ from torch import nn
 from pufferlib import checkpoint, distributed, ocean, vector
 from pufferlib.config import TrainConfig, VecConfig, check_arguments, check_env, policy_classes, resolve_env_count
 from pufferlib.errors import ConfigError
+from pufferlib.torch_generator import borrowed_generator
 
 
 def resolve_device(name: str) -> torch.device:
@@ -74,8 +75,7 @@ def load_policy(args: dict[str, Any], vecenv: Any, env_name: str) -> nn.Module:
     device = resolve_device(args["train"]["device"])
     env = vecenv.driver_env
     policy_class, wrapper = policy_classes({**args, "env_name": env_name})
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(args["train"]["seed"])
+    with borrowed_generator(args["train"]["seed"]):
         policy = policy_class(env, **check_arguments("policy", args["policy"], policy_class))
         if wrapper is not None:
             sizes = {"input_size": policy.hidden_size, "hidden_size": policy.hidden_size}

@@ -14,6 +14,7 @@ from torch.distributions import Normal
 
 from pufferlib.errors import APIUsageError
 from pufferlib.sampling import Logits
+from pufferlib.torch_generator import borrowed_generator
 
 Forward = Callable[[Tensor, dict[str, Tensor]], tuple[Logits, Tensor]]
 """Observations and recurrent state -> logits and values."""
@@ -73,7 +74,7 @@ def check_policy(
     )
     buffers = {name: buffer.clone() for name, buffer in policy.named_buffers()}
     devices = [device] if device.type == "cuda" else []
-    with torch.no_grad(), torch.random.fork_rng(devices):
+    with torch.no_grad(), borrowed_generator(devices=devices):
         state = dict(policy.initial_state(_ROWS, device)) if is_recurrent else {}
         name = "forward_eval" if hasattr(policy, "forward_eval") else "forward"
         _check_call(policy, name, acting_forward(policy), observations, state, action_space)
