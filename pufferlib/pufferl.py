@@ -28,6 +28,7 @@ from typing_extensions import override
 
 from pufferlib import checkpoint, checkpoint_file, distributed
 from pufferlib.actor import Actor
+from pufferlib.catalog import slug
 from pufferlib.collector import Collector
 from pufferlib.config import TrainConfig, load_config
 from pufferlib.construction import AnyLogger, Construction
@@ -85,7 +86,7 @@ class PuffeRL(Construction):
         mine = logger if self.ranks.is_first else None
         self.logger = Loggers(mine, {"env_name": self.env_name, "train": asdict(self.config)})
         run_id = self.ranks.from_first(lambda: self.logger.run_id)
-        self.run_folder = Path(self.config.data_dir) / f"{self.env_name}_{run_id}"
+        self.run_folder = Path(self.config.data_dir) / f"{slug(self.env_name)}_{run_id}"
         if self.device.type == "cuda":
             torch.backends.cudnn.deterministic = self.config.torch_deterministic
             torch.set_float32_matmul_precision("high")  # TF32: ten bits of fraction, several times the speed
@@ -339,7 +340,7 @@ class PuffeRL(Construction):
         metadata = checkpoint_file.plain_metadata(metadata)
         if path is not None:
             return self._save_file(path, metadata)
-        path = self.run_folder / f"model_{self.env_name}_{self.epoch:06d}.pt"
+        path = self.run_folder / f"model_{slug(self.env_name)}_{self.epoch:06d}.pt"
         ranks = self.ranks.gather(self._rank_state())
         if self.ranks.is_first:
             self._write_checkpoint(path, ranks, metadata)
