@@ -119,4 +119,6 @@ class Atari(GymnasiumFamily):
 
 
 def _register() -> None:
-    gymnasium.register_envs(importlib.import_module("ale_py"))
+    ale_py = importlib.import_module("ale_py")
+    ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Warning)  # else every environment prints a banner
+    gymnasium.register_envs(ale_py)
