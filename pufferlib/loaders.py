@@ -10,6 +10,7 @@ from torch import nn
 from pufferlib import catalog, checkpoint, distributed, vector
 from pufferlib.config import TrainConfig, VecConfig, check_arguments, check_env, policy_classes, resolve_env_count
 from pufferlib.errors import ConfigError
+from pufferlib.normalization import normalized
 from pufferlib.torch_generator import borrowed_generator
 
 
@@ -79,6 +80,9 @@ def load_policy(args: dict[str, Any], vecenv: Any, env_name: str) -> nn.Module:
         if wrapper is not None:
             sizes = {"input_size": policy.hidden_size, "hidden_size": policy.hidden_size}
             policy = wrapper(env, policy, **{**sizes, **check_arguments("rnn", args["rnn"], wrapper)})
+    train = TrainConfig.from_dict(args["train"])
+    if train.normalize_observations:
+        policy = normalized(env, policy, train.normalization_clip)
     model = args.get("load_model_path")
     if model is not None:
         data_dir, ranks = args["train"]["data_dir"], distributed.connect()
