@@ -26,7 +26,7 @@ class Buffers:
     rewards: np.ndarray  # (rows,) float32
     terminals: np.ndarray  # (rows,) bool
     truncations: np.ndarray  # (rows,) bool
-    masks: np.ndarray  # (rows,) bool, False for an agent that is absent this step
+    masks: np.ndarray  # (rows,) bool, False for an agent that is absent: nobody acts on its observation
 
     @classmethod
     def empty(cls, observation_space: gymnasium.Space, action_space: gymnasium.Space, rows: int) -> Buffers:
@@ -51,7 +51,8 @@ class PufferEnv:
     A subclass sets `single_observation_space`, `single_action_space` and `num_agents`, then calls
     `super().__init__(buf)`, and from then on fills `self.observations`, `self.rewards`, `self.terminals`,
     `self.truncations` and `self.masks` in place. When an episode ends the environment resets at once: the observation
-    returned is the first of the next episode, the reward and the flag are the last of the old one.
+    returned is the first of the next episode, the reward and the flag are the last of the old one. An agent that ends
+    before the others gets its last reward and its flag together with a mask of False, which stays until it is back.
 
     Attributes:
         single_observation_space: a Box, MultiDiscrete, MultiBinary or Discrete, of one agent.
