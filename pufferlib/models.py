@@ -27,6 +27,7 @@ from gymnasium.spaces import Box, Discrete, MultiDiscrete
 from torch import Tensor, nn
 from torch.distributions import Normal
 
+from pufferlib.emulation.tensors import features, num_features
 from pufferlib.errors import APIUsageError
 from pufferlib.extensions import Layers, mingru_scan, mingru_step
 from pufferlib.sampling import Logits
@@ -89,8 +90,11 @@ def _action_sizes(space) -> tuple[list[int], bool]:
 class Default(nn.Module):
     """Linear layers over the flattened observation, one head for actions and value.
 
+    Observations that were packed from a structure are taken apart first: see `pufferlib.emulation.tensors.features` for
+    the numbers that the first layer gets.
+
     Args:
-        env: anything with `single_observation_space` and `single_action_space`.
+        env: anything with `single_observation_space`, `single_action_space` and, where it packs structures, `emulated`.
         hidden_size: width of every layer, at least 1.
         num_layers: linear layers before the head, at least 1.
         activation: after each layer: gelu, relu, tanh, or linear where a recurrent wrapper is the nonlinearity.
@@ -104,7 +108,8 @@ class Default(nn.Module):
             raise APIUsageError(f"hidden_size and num_layers must be at least 1, got {hidden_size} and {num_layers}")
         self.hidden_size = hidden_size
         self.activation = activation
-        inputs = math.prod(env.single_observation_space.shape)
+        self.emulated = getattr(env, "emulated", None)
+        inputs = num_features(self.emulated) if self.emulated else math.prod(env.single_observation_space.shape)
         gain = 1.0 if activation == "linear" else math.sqrt(2.0)
         layers: list[nn.Module] = []
         for index in range(num_layers):
@@ -122,6 +127,8 @@ class Default(nn.Module):
 
     def encode_observations(self, observations: Tensor) -> Tensor:
         """Observations `(..., *observation_shape)` of any dtype -> hidden `(..., hidden_size)`."""
+        if self.emulated:
+            return self.encoder(features(observations, self.emulated))
         leading = observations.shape[: observations.dim() - self._observation_dims]
         return self.encoder(observations.reshape(*leading, -1).to(torch.float32))
 
@@ -144,6 +151,8 @@ def find_layers(policy: nn.Module) -> Layers | None:
         recurrent = list(policy.layers)
         policy = policy.policy
     if type(policy) is not Default or type(policy.head) is not ActionHead or policy.head.is_continuous:
+        return None
+    if policy.emulated:  # the first layer takes other numbers than the rows
         return None
     encoder, activations = list(policy.encoder)[::2], list(policy.encoder)[1::2]
     linear = [*encoder, *recurrent, policy.head.linear]
