@@ -222,6 +222,7 @@ def _ready_env(env: Any, keywords: dict[str, Any], seed: int, undo: ExitStack) -
     is_given = _is_vector(env) or not (isinstance(env, (str, type)) or _is_creator(env))
     if is_given:
         if not _is_vector(env):
+            env = vector.as_puffer_env(env)
             vector.check_env(env)
         _check_fits(env, keywords)
         return env

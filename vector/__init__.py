@@ -9,12 +9,23 @@ from pufferlib.errors import APIUsageError, nearest
 from pufferlib.vector.base import State, Vector
 from pufferlib.vector.native import Native
 from pufferlib.vector.processes import Multiprocessing
-from pufferlib.vector.ready import adopt, check_env
+from pufferlib.vector.ready import adopt, as_puffer_env, check_env
 from pufferlib.vector.recipe import AUTO, Options, Recipe
 from pufferlib.vector.serial import Serial
 from pufferlib.vector.sizes import count_workers
 
-__all__ = ["BACKENDS", "Multiprocessing", "Native", "Serial", "State", "Vector", "adopt", "check_env", "make"]
+__all__ = [
+    "BACKENDS",
+    "Multiprocessing",
+    "Native",
+    "Serial",
+    "State",
+    "Vector",
+    "adopt",
+    "as_puffer_env",
+    "check_env",
+    "make",
+]
 
 BACKENDS: dict[str, type[Vector]] = {"Serial": Serial, "Native": Native, "Multiprocessing": Multiprocessing}
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 import weakref
 from typing import Any
 
 import gymnasium
 from typing_extensions import override
 
+from pufferlib.emulation import GymnasiumPufferEnv, PettingZooPufferEnv
 from pufferlib.environment import Buffers, PufferEnv
 from pufferlib.errors import APIUsageError
 from pufferlib.seeding import mix_seed
@@ -21,9 +23,10 @@ from pufferlib.vector.serial import Serial
 
 _REQUIRED = ("single_observation_space", "single_action_space", "num_agents", "reset", "step", "close")
 
-# Both by id(), as an environment may be unhashable; an entry vanishes with its value, and so before an id is reused.
+# All by id(), as an environment may be unhashable; an entry vanishes with its value, and so before an id is reused.
 _vectors: weakref.WeakValueDictionary[int, LocalVector] = weakref.WeakValueDictionary()
 _closed: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
+_emulated: weakref.WeakValueDictionary[int, PufferEnv] = weakref.WeakValueDictionary()  # each holds the environment
 
 
 def adopt(env: Any, num_workers: int | str = AUTO, seed: int = 0) -> Vector:
@@ -36,13 +39,15 @@ def adopt(env: Any, num_workers: int | str = AUTO, seed: int = 0) -> Vector:
     An environment serves one vector at a time: the vector that had it before can be closed but no longer stepped.
 
     Args:
-        env: a PufferEnv, or anything with its spaces, `num_agents`, `reset`, `step` and `close`, such as a wrapper.
+        env: a PufferEnv, or anything with its spaces, `num_agents`, `reset`, `step` and `close`, such as a wrapper; or
+            what `as_puffer_env` makes one of.
         num_workers: threads of Native.
         seed: the environment is reset with `mix_seed(seed, 0)`.
 
     Raises:
         APIUsageError: if it is no PufferEnv, or it was closed with an earlier vector.
     """
+    env = as_puffer_env(env)
     check_env(env)
     if id(env) in _closed:
         raise APIUsageError(
@@ -55,6 +60,34 @@ def adopt(env: Any, num_workers: int | str = AUTO, seed: int = 0) -> Vector:
     vecenv = backend(ReadyEnv(env, seed, backend is Native), env, Options(num_workers))
     _vectors[id(env)] = vecenv
     return vecenv
+
+
+def as_puffer_env(env: Any) -> Any:
+    """Wraps a single Gymnasium or PettingZoo environment with pufferlib.emulation, the same one always alike.
+
+    Returns:
+        The PufferEnv; anything else as it is.
+
+    Raises:
+        APIUsageError: if the environment has spaces that emulation cannot do.
+    """
+    if isinstance(env, type) or all(hasattr(env, name) for name in _REQUIRED):
+        return env
+    if isinstance(env, gymnasium.Env):
+        emulate = GymnasiumPufferEnv
+    elif _is_pettingzoo(env):
+        emulate = PettingZooPufferEnv
+    else:
+        return env
+    wrapped = _emulated.get(id(env))
+    if wrapped is None:
+        wrapped = _emulated[id(env)] = emulate(env)
+    return wrapped
+
+
+def _is_pettingzoo(env: Any) -> bool:
+    pettingzoo = sys.modules.get("pettingzoo")  # imported by whoever made one
+    return pettingzoo is not None and isinstance(env, (pettingzoo.ParallelEnv, pettingzoo.AECEnv))
 
 
 def check_env(env: Any) -> None:
