@@ -15,6 +15,7 @@ from typing import Any, BinaryIO
 import torch
 from torch import nn
 
+from pufferlib.catalog import slug
 from pufferlib.errors import CheckpointError
 
 TRAINER_STATE = "trainer_state.pt"
@@ -111,8 +112,8 @@ def models(data_dir: str | Path, env_name: str) -> list[Path]:
 
     Folders are not enough to go by: `puffer_pong_*` are also the runs of an environment `puffer_pong_hard`.
     """
-    name = re.compile(rf"model_{re.escape(env_name)}_\d+\.pt")
-    found = Path(data_dir).glob(f"{env_name}_*/model_*.pt")
+    name = re.compile(rf"model_{re.escape(slug(env_name))}_\d+\.pt")
+    found = Path(data_dir).glob(f"{slug(env_name)}_*/model_*.pt")
     return [path for path in found if name.fullmatch(path.name)]
 
 
@@ -206,7 +207,7 @@ def resolve_run(data_dir: str | Path, env_name: str, run: str) -> Path:
         if states:
             return max(states, key=_age_key).parent
         raise CheckpointError(f"there is no run of {env_name} to resume in {data_dir}; train it first")
-    for folder in (Path(run), Path(data_dir) / run, Path(data_dir) / f"{env_name}_{run}"):
+    for folder in (Path(run), Path(data_dir) / run, Path(data_dir) / f"{slug(env_name)}_{run}"):
         if (folder / TRAINER_STATE).exists():
             return folder
     raise CheckpointError(f"there is no run {run!r} of {env_name} with a checkpoint; pass a run folder or 'latest'")

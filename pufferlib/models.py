@@ -20,6 +20,7 @@ A wrapper adds recurrence to a policy that has `encode_observations(observations
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -169,6 +170,60 @@ def _is_special(module: nn.Module) -> bool:
 
 def _is_frozen(policy: nn.Module) -> bool:
     return not all(parameter.requires_grad for parameter in policy.parameters())
+
+
+class Continuous(nn.Module):
+    """Two networks of linear layers over the flattened observation: the actor's apart from the critic's.
+
+    The policy of the published PPO results in continuous control (Andrychowicz et al. 2021, "What Matters for On-Policy
+    Deep Actor-Critic Methods?"): orthogonal weights, gain sqrt(2) between layers, 0.01 before the actions and 1 before
+    the value; the logarithm of the deviation is a parameter that no observation changes.
+
+    Args:
+        env: anything with `single_observation_space` and `single_action_space`.
+        actor_sizes: widths of the actor's layers, at least one.
+        critic_sizes: those of the critic.
+        activation: after each layer: gelu, relu or tanh.
+        log_std: where the logarithm of the deviation begins.
+    """
+
+    def __init__(
+        self,
+        env: Any,
+        actor_sizes: list[int] = (64, 64),  # noqa: B006 - a tuple cannot be changed
+        critic_sizes: list[int] = (64, 64),
+        activation: str = "tanh",
+        log_std: float = 0.0,
+    ):
+        super().__init__()
+        if activation not in ACTIVATIONS:
+            raise APIUsageError(f"activation must be one of {', '.join(ACTIVATIONS)}, got {activation!r}")
+        for name, sizes in (("actor_sizes", actor_sizes), ("critic_sizes", critic_sizes)):
+            if not sizes or min(sizes) < 1:
+                raise APIUsageError(f"{name} must be one or more widths of at least 1, got {sizes}")
+        inputs = math.prod(env.single_observation_space.shape)
+        self.actor = _layers([inputs, *actor_sizes], activation)
+        self.critic = _layers([inputs, *critic_sizes], activation)
+        (num_actions,), is_continuous = _action_sizes(env.single_action_space)
+        if not is_continuous:
+            raise APIUsageError(f"Continuous acts in float Box spaces, got {env.single_action_space}; use Default")
+        self.mean = orthogonal_linear(actor_sizes[-1], num_actions, 0.01)
+        self.log_std = nn.Parameter(torch.full((num_actions,), float(log_std)))
+        self.value = orthogonal_linear(critic_sizes[-1], 1)
+
+    def forward(self, observations: Tensor, state: State | None = None) -> tuple[Logits, Tensor]:
+        """Observations `(rows, *observation_shape)` -> logits and values `(rows,)`."""
+        flat = observations.flatten(1).float()
+        mean = self.mean(self.actor(flat))
+        deviation = self.log_std.exp().expand_as(mean)
+        return Normal(mean, deviation, validate_args=False), self.value(self.critic(flat)).squeeze(-1)
+
+
+def _layers(sizes: Sequence[int], activation: str) -> nn.Sequential:
+    layers: list[nn.Module] = []
+    for inputs, outputs in zip(sizes, sizes[1:], strict=False):
+        layers += [orthogonal_linear(inputs, outputs, math.sqrt(2.0)), ACTIVATIONS[activation]()]
+    return nn.Sequential(*layers)
 
 
 class Convolutional(nn.Module):

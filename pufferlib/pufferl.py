@@ -28,12 +28,13 @@ from typing_extensions import override
 
 from pufferlib import checkpoint, checkpoint_file, distributed
 from pufferlib.actor import Actor
+from pufferlib.catalog import slug
 from pufferlib.collector import Collector
 from pufferlib.config import TrainConfig, load_config
 from pufferlib.construction import AnyLogger, Construction
 from pufferlib.dashboard import Dashboard
 from pufferlib.distributed import Total
-from pufferlib.errors import APIUsageError, CheckpointError
+from pufferlib.errors import APIUsageError, CheckpointError, ConfigError
 from pufferlib.extensions import Network, compute_puff_advantage
 from pufferlib.extensions.network import OBSERVATION_DTYPES
 from pufferlib.gradients import NetworkGradients, TorchGradients
@@ -44,13 +45,14 @@ from pufferlib.loaders import load_env, load_policy, resolve_device
 from pufferlib.loggers import Loggers
 from pufferlib.models import find_layers
 from pufferlib.network_actor import NetworkActor
+from pufferlib.normalization import NormalizedObservations, RewardNormalizer, normalized
 from pufferlib.periodic_evaluation import PeriodicEvaluation
 from pufferlib.policy_forms import check_policy
 from pufferlib.rollout import Rollout
 from pufferlib.statistics import EpisodeStatistics
 
 STATE_KEYS = {
-    *("env", "model", "epoch", "global_step", "uptime", "learning_rate", "logged", "losses", "learner", "ranks"),
+    *("env", "model", "epoch", "global_step", "uptime", "learning_rate", "logged", "losses", "learning", "ranks"),
 }
 """What `trainer_state.pt` holds."""
 
@@ -82,11 +84,17 @@ class PuffeRL(Construction):
         self.vecenv = vecenv
         self.policy = policy.to(self.device)
         check_policy(self.policy, vecenv.single_observation_space, vecenv.single_action_space, self.device)
+        if self.config.normalize_observations:
+            self.policy = normalized(vecenv, self.policy, self.config.normalization_clip).to(self.device)
+        if self.config.shuffle == "steps" and hasattr(self.policy, "initial_state"):
+            raise ConfigError(
+                "[train] shuffle must be 'segments' for a recurrent policy, got 'steps'; it needs their order"
+            )
         # Only the first process logs, and names the run for all of them.
         mine = logger if self.ranks.is_first else None
         self.logger = Loggers(mine, {"env_name": self.env_name, "train": asdict(self.config)})
         run_id = self.ranks.from_first(lambda: self.logger.run_id)
-        self.run_folder = Path(self.config.data_dir) / f"{self.env_name}_{run_id}"
+        self.run_folder = Path(self.config.data_dir) / f"{slug(self.env_name)}_{run_id}"
         if self.device.type == "cuda":
             torch.backends.cudnn.deterministic = self.config.torch_deterministic
             torch.set_float32_matmul_precision("high")  # TF32: ten bits of fraction, several times the speed
@@ -99,9 +107,14 @@ class PuffeRL(Construction):
         self.profile = self._interval.profile
         self.rollout = self._allocate_rollout()
         network = self._find_network()
-        self._collector = Collector(vecenv, self._make_actor(network), self.config.reward_clip, self.profile)
+        self._reward_normalizer = self._make_reward_normalizer()
+        self._collector = Collector(
+            vecenv, self._make_actor(network), self.config.reward_clip, self.profile, self._reward_normalizer
+        )
         self._gradients = self._make_gradients(network)
-        self._learner = Learner(self._gradients, self.device, generator, self.profile, self.ranks, self._is_captured)
+        self._learner = Learner(
+            self.rollout, self._gradients, self.device, generator, self.profile, self.ranks, self._is_captured
+        )
         acting = self.policy, self.device, self._autocast
         make_vecenv = self._evaluation_maker(self.config, vecenv)
         self._evaluation = PeriodicEvaluation(self.config, make_vecenv, *acting, self.profile)
@@ -154,9 +167,15 @@ class PuffeRL(Construction):
         return (GraphActor if self._is_captured else Actor)(*common, self._autocast)
 
     def _make_gradients(self, network: Network | None) -> TorchGradients | NetworkGradients:
+        rollout = self.rollout.single_steps() if self.config.shuffle == "steps" else self.rollout
         if network is not None:
-            return NetworkGradients(network, self.rollout, self.config)
-        return TorchGradients(self.policy, self.rollout, self.config, self.device, self._autocast)
+            return NetworkGradients(network, rollout, self.config)
+        return TorchGradients(self.policy, rollout, self.config, self.device, self._autocast)
+
+    def _make_reward_normalizer(self) -> RewardNormalizer | None:
+        if not self.config.normalize_rewards:
+            return None
+        return RewardNormalizer(self.vecenv.num_agents, self.config.gamma, self.config.normalization_clip, self.ranks)
 
     # ------------------------------------------------------------------------------------------------ the iteration
 
@@ -195,6 +214,8 @@ class PuffeRL(Construction):
         progress = min(self.epoch / self.total_epochs, 1.0)
         with self._interval.iteration:
             self._losses = self._learner.learn(self.learning_rate, progress, self._rollout_is_full)
+            if isinstance(self.policy, NormalizedObservations):
+                self.policy.update(self.rollout, self.ranks)
         self.epoch += 1
         if self.config.weights_check_interval and self.epoch % self.config.weights_check_interval == 0:
             self.ranks.check_same(list(self.policy.state_dict().values()), "weights")
@@ -227,13 +248,15 @@ class PuffeRL(Construction):
 
     @property
     def learning_rate(self) -> float:
-        """The learning rate of this epoch: the one set, annealed by a cosine to 0 over `total_epochs`.
+        """The learning rate of this epoch: the one set, annealed along `lr_schedule` to 0 over `total_epochs`.
 
-        Assigning to it sets the rate that the cosine starts from, from the next `train` on.
+        Assigning to it sets the rate that the schedule starts from, from the next `train` on.
         """
         if not self.config.anneal_lr:
             return self._learning_rate
         progress = min(self.epoch / self.total_epochs, 1.0)
+        if self.config.lr_schedule == "linear":
+            return self._learning_rate * (1.0 - progress)
         return self._learning_rate * 0.5 * (1.0 + math.cos(math.pi * progress))
 
     @learning_rate.setter
@@ -349,7 +372,7 @@ class PuffeRL(Construction):
         metadata = checkpoint_file.plain_metadata(metadata)
         if path is not None:
             return self._save_file(path, metadata)
-        path = self.run_folder / f"model_{self.env_name}_{self.epoch:06d}.pt"
+        path = self.run_folder / f"model_{slug(self.env_name)}_{self.epoch:06d}.pt"
         ranks = self.ranks.gather(self._rank_state())
         if self.ranks.is_first:
             self._write_checkpoint(path, ranks, metadata)
@@ -368,7 +391,7 @@ class PuffeRL(Construction):
             "learning_rate": self._learning_rate,
             "logged": [self._logged_epoch, self._logged_step],
             "losses": self._losses,
-            "learner": self._learner.state_dict(),
+            "learning": {name: part.state_dict() for name, part in self._learning_parts().items()},
             "ranks": ranks,
             "metadata": metadata,
         }
@@ -416,7 +439,8 @@ class PuffeRL(Construction):
         self.ranks.from_first(lambda: checkpoint.load_policy_weights(self.policy, model))
         self.ranks.broadcast(list(self.policy.state_dict().values()))
         try:
-            self._learner.load_state_dict(state["learner"])
+            for name, part in self._learning_parts().items():
+                part.load_state_dict(state["learning"][name])
             self._load_rank_state(state["ranks"])
         except (KeyError, ValueError, RuntimeError) as error:
             raise CheckpointError(f"{folder} was saved with other settings than these ({error})") from error
@@ -451,8 +475,9 @@ class PuffeRL(Construction):
         return found["metadata"]
 
     def _learning_parts(self) -> dict[str, Any]:
-        """What learns beside the policy, by name: what a checkpoint in one file restores."""
-        return {"learner": self._learner}
+        """What learns beside the policy, by name."""
+        parts = {"learner": self._learner, "reward_normalizer": self._reward_normalizer}
+        return {name: part for name, part in parts.items() if part is not None}
 
     def _load_rank_state(self, states: list[dict[str, Any]]) -> None:
         """Puts back what `_rank_state` of every process returned, as far as there are as many processes again."""

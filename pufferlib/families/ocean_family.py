@@ -64,8 +64,7 @@ class OceanFamily(Family):
 
     @override
     def find(self, name: str) -> Entry | None:
-        ocean.config_path(name)  # raises, with the nearest names of Ocean
-        return OceanEntry(name)
+        return OceanEntry(name) if name in ocean.names() else None
 
     @override
     def names(self) -> list[str]:
