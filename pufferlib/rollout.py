@@ -83,7 +83,7 @@ class Rollout:
             actions=torch.zeros(
                 segments,
                 horizon,
-                *action_space.shape,
+                *spaces.action_shape(action_space),
                 dtype=getattr(torch, spaces.action_dtype(action_space).name),
                 device=device,
             ),
