@@ -11,6 +11,7 @@ from pufferlib.vector.gymnasium_env import GymnasiumVectorPufferEnv
 from pufferlib.vector.gymnasium_vector import GymnasiumVector
 from pufferlib.vector.native import Native
 from pufferlib.vector.processes import Multiprocessing
+from pufferlib.vector.ray import Ray
 from pufferlib.vector.ready import adopt, as_puffer_env, check_env
 from pufferlib.vector.recipe import AUTO, Options, Recipe
 from pufferlib.vector.serial import Serial
@@ -22,6 +23,7 @@ __all__ = [
     "GymnasiumVectorPufferEnv",
     "Multiprocessing",
     "Native",
+    "Ray",
     "Serial",
     "State",
     "Vector",
@@ -36,6 +38,7 @@ BACKENDS: dict[str, type[Vector]] = {
     "Native": Native,
     "Multiprocessing": Multiprocessing,
     "GymnasiumVector": GymnasiumVector,
+    "Ray": Ray,
 }
 
 
@@ -64,12 +67,12 @@ def make(
         backend: a class of this module or its name. 'auto' takes Native for C environments, GymnasiumVector for vector
             environments, Multiprocessing for others when there is more than one worker, else Serial.
         num_envs: PufferEnvs, each of one or many agents; all of the same spaces and number of agents.
-        num_workers: threads (Native) or processes (Multiprocessing, a divisor of `num_envs`). 'auto' follows the cores
-            this process may use.
+        num_workers: threads (Native), or processes (Multiprocessing) or actors (Ray), a divisor of `num_envs`. 'auto'
+            follows the cores this process, or the cluster, may use.
         batch_size: PufferEnvs per `recv`, a divisor of `num_envs`. 'auto' is 1 for Native and GymnasiumVector,
             else all.
-        zero_copy: Multiprocessing only: True makes batches of neighbouring environments, which are handed out as views;
-            False lets a batch mix any workers that are ready, at the price of a copy.
+        zero_copy: Multiprocessing and Ray only: True makes batches of neighbouring environments, which are handed out
+            as views; False lets a batch mix any workers that are ready, at the price of a copy.
         seed: environment `i` is made and reset with `mix_seed(seed, i)`.
         context: Multiprocessing only: None starts each worker in a fresh interpreter; 'fork', 'forkserver' and 'spawn'
             are the start methods of the standard library, and the last two need a guarded main program.

@@ -108,9 +108,9 @@ def _check_choice(name: str, value: Any, valid: Sequence[int], rule: str) -> Non
     raise APIUsageError(f"{name} must be {rule}, got {value}; the nearest is {near}")
 
 
-def warn_above_cores(workers: int) -> None:
-    """Warns whoever called `make`, when a backend's constructor calls this."""
-    cores = usable_cores()
+def warn_above_cores(workers: int, cores: int | None = None) -> None:
+    """Warns whoever called `make`, when a backend's constructor calls this; None is the cores of this process."""
+    cores = usable_cores() if cores is None else cores
     if workers > cores:
         warnings.warn(
             f"num_workers {workers} is more than the {cores} cores this process may use; fewer are likely to be faster",
