@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import gymnasium
 import numpy as np
 
 from pufferlib import spaces
 from pufferlib.errors import APIUsageError
+
+if TYPE_CHECKING:
+    from pufferlib.emulation import Layout
 
 StepResult = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, list[dict]]
 
@@ -94,8 +96,8 @@ class PufferEnv:
         return self
 
     @property
-    def emulated(self) -> Mapping[str, Any] | None:
-        """How structured observations were packed into rows, None for a native environment."""
+    def emulated(self) -> Layout | None:
+        """How structured observations were packed, for `pufferlib.emulation.nativize`; None if they were not."""
         return None
 
     def reset(self, seed: int | None = None) -> tuple[np.ndarray, list[dict]]:
@@ -117,7 +119,8 @@ class PufferEnv:
 
         Returns:
             Observations, rewards, terminals, truncations (the environment's own arrays) and a list of info dicts. A
-            dict with an `n` holds means over `n` finished episodes.
+            dict with an `n` holds means over `n` finished episodes. One with a `final_observation`, the row that the
+            agent `agent_id` (counted within this environment) saw last, may come where an episode was truncated.
         """
         raise NotImplementedError
 

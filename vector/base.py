@@ -7,10 +7,10 @@ import enum
 import os
 import weakref
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import gymnasium
 import numpy as np
@@ -19,6 +19,9 @@ from pufferlib import spaces
 from pufferlib.environment import Buffers, PufferEnv, StepResult
 from pufferlib.errors import APIUsageError
 from pufferlib.vector.recipe import EnvSource
+
+if TYPE_CHECKING:
+    from pufferlib.emulation import Layout
 
 ReceiveResult = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, list[dict], np.ndarray, np.ndarray]
 RESULT_ARRAYS = ("observations", "rewards", "terminals", "truncations", "masks")  # what a step writes
@@ -154,8 +157,8 @@ class Vector(abc.ABC):
     # ------------------------------------------------------------------------------------------------- description
 
     @property
-    def emulated(self) -> Mapping[str, Any] | None:
-        """How structured observations were packed into rows, None for native environments."""
+    def emulated(self) -> Layout | None:
+        """How structured observations were packed, for `pufferlib.emulation.nativize`; None if they were not."""
         return self.driver_env.emulated
 
     @cached_property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import gymnasium
 import numpy as np
@@ -12,6 +12,9 @@ from pufferlib.environment import Buffers, PufferEnv
 from pufferlib.errors import APIUsageError
 from pufferlib.vector.recipe import EnvSource
 
+if TYPE_CHECKING:
+    from pufferlib.emulation import Layout
+
 _STEP_ARRAYS = ("observations", "rewards", "terminals", "truncations")
 
 
@@ -19,7 +22,8 @@ class Group:
     """Some environments of a vector, reset and stepped one after the other.
 
     An environment writes its rows in place. What it returns instead, as one does that wraps another environment to
-    change its rewards, is copied into the rows, and so are the masks of one that has arrays of its own.
+    change its rewards, is copied into the rows, and so are the masks of one that has arrays of its own. An info with a
+    `final_observation` leaves with the index of its agent among all agents of the vector, not of its environment.
 
     Attributes:
         envs: the environments.
@@ -33,6 +37,7 @@ class Group:
         """
         self.envs: list[PufferEnv] = []
         self._rows: list[Buffers] = []
+        self._first_agents = [index * driver.num_agents for index in indices]
         try:
             for position, index in enumerate(indices):
                 begin = position * driver.num_agents
@@ -50,24 +55,24 @@ class Group:
     def reset(self, seeds: Sequence[int | None]) -> list[dict]:
         """Begins an episode in every environment; returns the infos."""
         infos: list[dict] = []
-        for env, rows, seed in zip(self.envs, self._rows, seeds, strict=True):
+        for env, rows, first, seed in zip(self.envs, self._rows, self._first_agents, seeds, strict=True):
             for flags in (rows.rewards, rows.terminals, rows.truncations):
                 flags[:] = 0
             observations, env_infos = env.reset(seed=seed)
             _store(env, rows, "observations", observations)
             _store(env, rows, "masks", getattr(env, "masks", rows.masks))
-            infos += _checked_infos(env, env_infos)
+            infos += _checked_infos(env, env_infos, first)
         return infos
 
     def step(self) -> list[dict]:
         """Steps every environment with the actions in its rows; returns the infos."""
         infos: list[dict] = []
-        for env, rows in zip(self.envs, self._rows, strict=True):
+        for env, rows, first in zip(self.envs, self._rows, self._first_agents, strict=True):
             *results, env_infos = env.step(rows.actions)
             for name, result in zip(_STEP_ARRAYS, results, strict=True):
                 _store(env, rows, name, result)
             _store(env, rows, "masks", getattr(env, "masks", rows.masks))
-            infos += _checked_infos(env, env_infos)
+            infos += _checked_infos(env, env_infos, first)
         return infos
 
     def actions(self) -> Iterator[tuple[PufferEnv, np.ndarray]]:
@@ -102,6 +107,7 @@ class EnvFacts:
         self.single_observation_space: gymnasium.Space = env.single_observation_space
         self.single_action_space: gymnasium.Space = env.single_action_space
         self.num_agents: int = env.num_agents
+        self.emulated: Layout | None = getattr(env, "emulated", None)
 
     def check(self, env: PufferEnv, index: int) -> None:
         """Compares another environment.
@@ -110,12 +116,18 @@ class EnvFacts:
             APIUsageError: if it differs.
         """
         for name, expected in vars(self).items():
-            found = getattr(env, name)
-            if found != expected:
+            found = getattr(env, name, None)
+            if found == expected:
+                continue
+            if name == "emulated":  # too long to show
                 raise APIUsageError(
-                    f"all environments of a vector must have the same {name}, environment 0 has {expected}, "
-                    f"environment {index} has {found}"
+                    "all environments of a vector must have the same observation structure, environment 0 and "
+                    f"environment {index} differ; make them with the same arguments"
                 )
+            raise APIUsageError(
+                f"all environments of a vector must have the same {name}, environment 0 has {expected}, "
+                f"environment {index} has {found}"
+            )
 
 
 def _check_rows(env: PufferEnv, rows: Buffers) -> None:
@@ -139,9 +151,12 @@ def _store(env: PufferEnv, rows: Buffers, name: str, result: np.ndarray) -> None
     target[...] = result
 
 
-def _checked_infos(env: PufferEnv, infos: Any) -> list[dict]:
+def _checked_infos(env: PufferEnv, infos: Any, first_agent: int) -> list[dict]:
+    """The infos with agents counted from `first_agent`, the environment's first among all agents of the vector."""
     if not isinstance(infos, list):
         raise APIUsageError(
             f"{type(env).__name__} must return infos as a list of dicts, got {type(infos).__name__}; use [] for none"
         )
-    return infos
+    return [
+        {**info, "agent_id": first_agent + info["agent_id"]} if "final_observation" in info else info for info in infos
+    ]

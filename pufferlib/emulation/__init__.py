@@ -1,0 +1,22 @@
+"""Environments of Gymnasium as PufferEnvs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pufferlib.emulation.gymnasium_env import GymnasiumPufferEnv
+from pufferlib.emulation.layout import Layout, unpack
+
+if TYPE_CHECKING:
+    from pufferlib.emulation.tensors import nativize
+
+__all__ = ["GymnasiumPufferEnv", "Layout", "nativize", "unpack"]
+
+
+def __getattr__(name: str) -> Any:
+    if name != "nativize":
+        raise AttributeError(f"module 'pufferlib.emulation' has no attribute {name!r}")
+    from pufferlib.emulation.tensors import nativize  # not before it is used: workers do without torch
+
+    globals()[name] = nativize
+    return nativize

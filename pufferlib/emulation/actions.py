@@ -1,0 +1,218 @@
+"""Structured actions as rows of numbers, which a policy can choose, and back to what the environment takes.
+
+The leaves of the action space lie in the row in the order in which the space lists them. A number that is one of n
+choices counts from 0 to n - 1, whatever the `start` of its space.
+
+| the environment's action space | canonical space | row |
+|---|---|---|
+| Discrete | Discrete | one int32, shape () |
+| MultiDiscrete, MultiBinary, any nesting of these and Discrete | MultiDiscrete of one dimension | int32 |
+| Box, any nesting of these | Box of one dimension | float32 |
+| any nesting of both kinds | Tuple of Discrete and Box of one dimension | float32 |
+
+A number outside its bounds is clipped to them, an integer Box is rounded to the nearest integers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tuple
+from typing_extensions import override
+
+from pufferlib import spaces
+from pufferlib.errors import APIUsageError
+
+Split = Callable[[np.ndarray], Any]
+"""From a row to the environment's action, or to a part of it."""
+
+SUPPORTED = "Discrete, MultiDiscrete, MultiBinary, Box, or Dict and Tuple of these"
+
+
+class ActionLayout:
+    """Where the parts of an environment's action lie in a row; small, compiled once, and it pickles.
+
+    Attributes:
+        space: the environment's own action space.
+        canonical: the space of the row, see the module; what a PufferEnv declares as `single_action_space`.
+        split: called with a row of the canonical space, float32 or int32, gives the environment's action: new arrays
+            and NumPy integers of the dtypes that `space` has, inside its bounds. A NaN stays one in a Box of floats and
+            is a ValueError elsewhere.
+    """
+
+    split: Split
+
+    def __init__(self, space: gymnasium.Space):
+        """Lays out the actions of a space.
+
+        Raises:
+            APIUsageError: if a leaf of the space is of an unsupported kind, or there is nothing to choose.
+        """
+        self.space = space
+        leaves = list(_leaves(space))
+        self.canonical = _canonical(space, leaves)
+        if isinstance(space, Discrete):
+            self.split = _compile_discrete(space, None)
+        else:
+            self.split = _compile(space, iter(_columns(leaves)), spaces.action_dtype(self.canonical).kind == "f")
+
+    @override
+    def __reduce__(self):
+        return ActionLayout, (self.space,)
+
+    def join(self, action: Any) -> np.ndarray:
+        """The row of an action that the environment takes: what `split` undoes."""
+        if isinstance(self.space, Discrete):
+            return np.array(action - self.space.start, np.int32)
+        dtype = spaces.action_dtype(self.canonical)
+        return np.concatenate([part.astype(dtype) for part in _numbers(self.space, action)])
+
+
+# ------------------------------------------------------------------------------------------------------- the canonical
+
+
+def _leaves(space: gymnasium.Space, path: str = "action_space") -> Iterator[gymnasium.Space]:
+    """The leaves of a space from left to right."""
+    if isinstance(space, (Dict, Tuple)):
+        for key, child in _children(space):
+            yield from _leaves(child, f"{path}[{key!r}]")
+    elif isinstance(space, (Discrete, MultiDiscrete, MultiBinary, Box)):
+        yield space
+    else:
+        raise APIUsageError(f"{path} must be {SUPPORTED}, got {type(space).__name__}; write a wrapper that offers that")
+
+
+def _children(space: Dict | Tuple) -> Iterator[tuple[Any, gymnasium.Space]]:
+    return iter(space.spaces.items() if isinstance(space, Dict) else enumerate(space.spaces))
+
+
+def _canonical(space: gymnasium.Space, leaves: list[gymnasium.Space]) -> gymnasium.Space:
+    boxes = [leaf for leaf in leaves if isinstance(leaf, Box)]
+    choices = [part.choices for leaf in leaves if not isinstance(leaf, Box) for part in spaces.action_parts(leaf)]
+    if isinstance(space, Discrete):
+        return Discrete(space.n)
+    if choices and not boxes:
+        return MultiDiscrete(choices)
+    parts = [part for leaf in leaves for part in _mixed_parts(leaf) if part.shape != (0,)]
+    if not parts:
+        raise APIUsageError(f"an action space must have something to choose, got {space}; offer at least one number")
+    if choices:
+        mixed = Tuple(parts)
+        spaces.check_action_space(mixed)
+        return mixed
+    if len(parts) == 1:
+        return parts[0]
+    return Box(np.concatenate([part.low for part in parts]), np.concatenate([part.high for part in parts]))
+
+
+def _mixed_parts(leaf: gymnasium.Space) -> list[gymnasium.Space]:
+    if not isinstance(leaf, Box):
+        return [Discrete(part.choices) for part in spaces.action_parts(leaf)]
+    with np.errstate(over="ignore"):  # bounds beyond those of float32 become infinite
+        return [Box(leaf.low.ravel().astype(np.float32), leaf.high.ravel().astype(np.float32))]
+
+
+def _columns(leaves: list[gymnasium.Space]) -> list[slice]:
+    """The columns of every leaf."""
+    widths = [int(np.prod(leaf.shape)) for leaf in leaves]
+    ends = np.cumsum(widths).tolist()
+    return [slice(end - width, end) for end, width in zip(ends, widths, strict=True)]
+
+
+# ------------------------------------------------------------------------------------------------ rows to actions, back
+
+
+def _compile(space: gymnasium.Space, columns: Iterator[slice], is_float: bool) -> Split:
+    """How to take the action of a space from its columns; `is_float` is the kind of the row."""
+    if isinstance(space, Dict):
+        named = [(key, _compile(child, columns, is_float)) for key, child in _children(space)]
+        return lambda row: {key: split(row) for key, split in named}
+    if isinstance(space, Tuple):
+        parts = [_compile(child, columns, is_float) for _, child in _children(space)]
+        return lambda row: tuple([split(row) for split in parts])
+    place = next(columns)
+    if isinstance(space, Discrete):
+        return _compile_discrete(space, place.start)
+    return _compile_array(space, place, is_float)
+
+
+def _compile_discrete(space: Discrete, column: int | None) -> Split:
+    """Of a row's column, or, where it is None, of a row that is one number."""
+    choices, last = _Choices(space), int(space.n) - 1
+
+    def split(row: np.ndarray) -> np.integer:
+        choice = int(row) if column is None else int(row.item(column))
+        return choices[choice if 0 <= choice <= last else 0 if choice < 0 else last]
+
+    return split
+
+
+class _Choices(dict):
+    """The number of every choice as the space has it, made when first asked for: that is what takes time."""
+
+    def __init__(self, space: Discrete):
+        self._start, self._type = int(space.start), space.dtype.type
+
+    def __missing__(self, choice: int) -> np.integer:
+        number = self[choice] = self._type(self._start + choice)
+        return number
+
+
+def _compile_array(space: MultiDiscrete | MultiBinary | Box, place: slice, is_float: bool) -> Split:
+    dtype, shape = space.dtype, space.shape
+    low, high, start = _box_bounds(space) if isinstance(space, Box) else _choice_bounds(space)
+    maximum, minimum = np.maximum, np.minimum
+    is_rounded = is_float and dtype.kind != "f"
+
+    def clip(row: np.ndarray) -> np.ndarray:
+        return minimum(maximum(row[place], low), high)
+
+    def convert(row: np.ndarray) -> np.ndarray:
+        numbers = clip(row)
+        if is_rounded:
+            if np.isnan(numbers).any():
+                raise ValueError(f"an action must be a number, got {row[place]}")
+            numbers = np.rint(numbers)
+        return (numbers + start).astype(dtype, copy=False).reshape(shape)
+
+    clipped_dtype = np.result_type(np.float32 if is_float else np.int32, low.dtype)
+    return clip if len(shape) == 1 and dtype == clipped_dtype and not start.any() else convert
+
+
+def _choice_bounds(space: MultiDiscrete | MultiBinary) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Lowest, highest and what is added, for numbers that count from 0."""
+    last = np.array([part.choices - 1 for part in spaces.action_parts(space)], np.int64)
+    start = space.start.ravel().astype(np.int64) if isinstance(space, MultiDiscrete) else np.zeros_like(last)
+    return np.zeros_like(last), last, start
+
+
+def _box_bounds(space: Box) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Lowest, highest and 0; the bounds are cut down to what the dtype holds, those of integers are float64."""
+    low, high = space.low.ravel(), space.high.ravel()
+    if space.dtype.kind == "f":
+        largest = np.finfo(space.dtype).max
+        low, high = np.maximum(low, -largest), np.minimum(high, largest)
+    else:
+        low, high = _inside(low, np.inf), _inside(high, -np.inf)
+    return low, high, np.zeros_like(low)
+
+
+def _inside(bounds: np.ndarray, direction: float) -> np.ndarray:
+    """Integer bounds in float64, those that it cannot hold moved in a direction."""
+    rounded = bounds.astype(np.float64)
+    sign = np.sign(direction)
+    is_outside = [int(sign) * int(found) < int(sign) * int(bound) for found, bound in zip(rounded, bounds, strict=True)]
+    return np.where(is_outside, np.nextafter(rounded, direction), rounded)
+
+
+def _numbers(space: gymnasium.Space, action: Any) -> Iterator[np.ndarray]:
+    """The numbers of an action, leaf by leaf, each of one dimension."""
+    if isinstance(space, (Dict, Tuple)):
+        for key, child in _children(space):
+            yield from _numbers(child, action[key])
+    else:
+        start = space.start if isinstance(space, (Discrete, MultiDiscrete)) else 0
+        yield np.ravel(np.asarray(action) - start)

@@ -1,0 +1,302 @@
+"""How observations of any structure lie in rows of an array.
+
+A space that is one Box is a row by itself. Any other one is cut into leaves, in the order of the space, and a row is
+flat:
+
+- where all leaves have one dtype, the row is a Box of that dtype and the leaves follow each other;
+- else it is a Box of bytes (uint8). A leaf begins at a multiple of its itemsize, and the length of a row, at least one
+  byte, is a multiple of the largest one, so that NumPy and torch can look at a leaf in place. The bytes between leaves
+  stay 0.
+
+A Box leaf has the shape and dtype of its space, a Discrete one is an int64 of shape (), and MultiDiscrete and
+MultiBinary have their own. Values are stored as they are, a Discrete's `start` included.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tuple
+
+from pufferlib.errors import APIUsageError
+
+Path = tuple[str | int, ...]
+
+_DTYPES = (
+    *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
+    *("float16", "float32", "float64"),
+)  # those that NumPy and torch share
+
+
+_INT64 = np.dtype(np.int64)
+_INTEGERS = (int, np.int64)
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """A part of an observation that is one array.
+
+    Attributes:
+        path: the keys that lead to it, () where the observation is this leaf.
+        space: Box, Discrete, MultiDiscrete or MultiBinary.
+        shape: of its array, () for Discrete.
+        dtype: of its array.
+        offset: bytes from the beginning of the row.
+    """
+
+    path: Path
+    space: gymnasium.Space
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    offset: int
+
+    @property
+    def stop(self) -> int:
+        """The offset of the first byte after it."""
+        return self.offset + math.prod(self.shape) * self.dtype.itemsize
+
+    @property
+    def name(self) -> str:
+        """How a user would write it: `observation['camera'][0]`."""
+        return path_name(self.path)
+
+    def bounds(self) -> tuple[np.ndarray, np.ndarray]:
+        """The least and the greatest value of every element, flat."""
+        space = self.space
+        if isinstance(space, Box):
+            low, high = space.low, space.high
+        elif isinstance(space, Discrete):
+            low, high = space.start, space.start + space.n - 1
+        elif isinstance(space, MultiDiscrete):
+            low, high = space.start, space.start + space.nvec - 1
+        else:
+            low, high = np.zeros(self.shape), np.ones(self.shape)
+        return np.asarray(low, self.dtype).reshape(-1), np.asarray(high, self.dtype).reshape(-1)
+
+
+Structure = Leaf | dict[str, Any] | tuple[Any, ...]
+"""Leaves, in dicts and tuples nested like the space."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where the leaves of an observation space lie in a row.
+
+    Attributes:
+        structure: the leaves, nested like the space.
+        row_space: of a row: the space itself where it is a Box, else a one-dimensional Box.
+    """
+
+    structure: Structure
+    row_space: Box
+
+    @classmethod
+    def of(cls, space: gymnasium.Space) -> Layout:
+        """Lays out an observation space.
+
+        Raises:
+            APIUsageError: if a part of it is of a kind or a dtype that cannot be packed; the message names the part.
+        """
+        structure, stop = _place(space, (), 0)
+        leaves = list(_leaves(structure))
+        if isinstance(structure, Leaf) and isinstance(space, Box):
+            return cls(structure, space)
+        dtypes = {leaf.dtype for leaf in leaves}
+        if len(dtypes) != 1:
+            length = _round_up(max(stop, 1), max((dtype.itemsize for dtype in dtypes), default=1))
+            return cls(structure, Box(0, 255, (length,), np.uint8))
+        low, high = (np.concatenate(bounds) for bounds in zip(*(leaf.bounds() for leaf in leaves), strict=True))
+        return cls(structure, Box(low, high, dtype=dtypes.pop()))
+
+    @property
+    def leaves(self) -> list[Leaf]:
+        """All leaves, in the order of the row."""
+        return list(_leaves(self.structure))
+
+    @property
+    def is_packed(self) -> bool:
+        """Whether a row is anything else than the observation itself."""
+        return not (isinstance(self.structure, Leaf) and isinstance(self.structure.space, Box))
+
+
+def path_name(path: Path) -> str:
+    """How a user would write it: `observation['camera'][0]`."""
+    return "observation" + "".join(f"[{key!r}]" for key in path)
+
+
+def unpack(rows: np.ndarray, layout: Layout | None) -> Any:
+    """The observations in rows, as dicts and tuples of arrays; `nativize` does the same in torch.
+
+    Args:
+        rows: `(..., *row_shape)`, the last dimension contiguous.
+        layout: `emulated` of the environment; None gives the rows themselves.
+
+    Returns:
+        Nested like the space: arrays `(..., *leaf_shape)` of the leaf's dtype, views of the rows.
+    """
+    if layout is None or not layout.is_packed:
+        return rows
+
+    def view(leaf: Leaf) -> np.ndarray:
+        itemsize = rows.dtype.itemsize
+        elements = rows[..., leaf.offset // itemsize : leaf.stop // itemsize].view(leaf.dtype)
+        return elements.reshape(*rows.shape[:-1], *leaf.shape)
+
+    return map_structure(view, layout.structure)
+
+
+def map_structure(function: Callable[[Leaf], Any], structure: Structure) -> Any:
+    """The same nesting with `function(leaf)` in the place of every leaf."""
+    if isinstance(structure, dict):
+        return {key: map_structure(function, part) for key, part in structure.items()}
+    if isinstance(structure, tuple):
+        return tuple(map_structure(function, part) for part in structure)
+    return function(structure)
+
+
+def row_writer(layout: Layout, row: np.ndarray) -> Callable[[Any], None]:
+    """Makes the function that writes an observation into one row; it is called at every step.
+
+    What an environment returns is cast to the leaf's dtype where nothing but precision is lost: float64 to float32, and
+    integers to smaller ones that hold them. Values outside a space's bounds are not looked for.
+
+    Args:
+        layout: of the observations.
+        row: contiguous, with the shape and dtype of `layout.row_space`; the function keeps views of it.
+
+    Returns:
+        A function of one observation. It raises APIUsageError if a part of it is missing, or has another shape or kind
+        than its space; the message names it.
+    """
+    slots = [
+        (leaf.path, np.ndarray(leaf.shape, leaf.dtype, row, leaf.offset), leaf.shape, leaf.dtype, leaf)
+        for leaf in layout.leaves
+    ]
+    ndarray = np.ndarray
+
+    def write(observation: Any) -> None:
+        try:
+            for path, view, shape, dtype, leaf in slots:
+                value = observation
+                for key in path:
+                    value = value[key]
+                if type(value) is ndarray and value.dtype is dtype and value.shape == shape:
+                    view[...] = value
+                else:
+                    _store(leaf, view, value)
+        except (LookupError, TypeError) as error:
+            raise _explained(layout, observation, error) from error
+
+    def write_array(observation: Any) -> None:
+        if type(observation) is ndarray and observation.dtype is dtype and observation.shape == shape:
+            view[...] = observation
+        else:
+            _store(leaf, view, observation)
+
+    if len(slots) == 1 and not slots[0][0]:
+        _, view, shape, dtype, leaf = slots[0]
+        return write_array
+    return write
+
+
+def _store(leaf: Leaf, view: np.ndarray, value: Any) -> None:
+    """Writes a value that is no array of the leaf's dtype and shape, if it can be made one."""
+    if type(value) in _INTEGERS and leaf.dtype is _INT64 and leaf.shape == ():  # a Discrete one
+        view[()] = value
+        return
+    try:
+        array = np.asarray(value)
+    except ValueError as error:
+        raise _unfit(leaf, f"a {type(value).__name__} that is no array") from error
+    if array.shape != leaf.shape:
+        raise _unfit(leaf, f"{array.dtype} of shape {array.shape}")
+    is_sure, is_possible = _casting(array.dtype, leaf.dtype)
+    if not is_possible:
+        raise _unfit(leaf, f"{array.dtype} of shape {array.shape}")
+    view[...] = array
+    if not is_sure and not np.array_equal(view, array):
+        raise _unfit(leaf, f"{array.dtype} with values that do not fit, between {array.min()} and {array.max()}")
+
+
+@functools.cache
+def _casting(source: np.dtype, target: np.dtype) -> tuple[bool, bool]:
+    """Whether every value can be cast without losing more than precision, and whether some can."""
+    is_sure = np.can_cast(source, target, "safe") or (source.kind == "f" and target.kind == "f")
+    is_float = target.kind == "f"
+    return is_sure or is_float, is_sure or (source.kind in "biu" and target.kind in "biuf")
+
+
+def _unfit(leaf: Leaf, found: str) -> APIUsageError:
+    return APIUsageError(
+        f"{leaf.name} must be {leaf.dtype} of shape {leaf.shape}, got {found}; "
+        "make the environment's observations fit its observation_space"
+    )
+
+
+def _explained(layout: Layout, observation: Any, error: Exception) -> Exception:
+    """Says which path cannot be followed in an observation; the error itself where all can."""
+    for leaf in layout.leaves:
+        value = observation
+        for depth, key in enumerate(leaf.path):
+            try:
+                value = value[key]
+            except (LookupError, TypeError):
+                return APIUsageError(
+                    f"{path_name(leaf.path[:depth])} must have an entry {key!r}, got {_described(value)}; "
+                    "make the environment's observations fit its observation_space"
+                )
+    return error
+
+
+def _described(value: Any) -> str:
+    if isinstance(value, dict):
+        return f"a dict with {', '.join(map(repr, value))}" if value else "an empty dict"
+    return f"a {type(value).__name__}" + (f" of {len(value)}" if isinstance(value, (tuple, list)) else "")
+
+
+# ------------------------------------------------------------------------------------------------------- laying out
+
+
+def _place(space: gymnasium.Space, path: Path, offset: int) -> tuple[Structure, int]:
+    """Places a space at the first fitting offset; returns its leaves and where they stop."""
+    if isinstance(space, (Dict, Tuple)):
+        keys = list(space.spaces) if isinstance(space, Dict) else range(len(space.spaces))
+        parts = []
+        for key in keys:
+            part, offset = _place(space.spaces[key], (*path, key), offset)
+            parts.append(part)
+        return (dict(zip(keys, parts, strict=True)) if isinstance(space, Dict) else tuple(parts)), offset
+    dtype = _dtype(space, path)
+    shape = () if isinstance(space, Discrete) else tuple(space.shape)
+    leaf = Leaf(path, space, shape, dtype, _round_up(offset, dtype.itemsize))
+    return leaf, leaf.stop
+
+
+def _dtype(space: gymnasium.Space, path: Path) -> np.dtype:
+    if not isinstance(space, (Box, Discrete, MultiDiscrete, MultiBinary)):
+        raise APIUsageError(
+            f"the space of {path_name(path)} must be Dict, Tuple, Box, Discrete, MultiDiscrete or MultiBinary, "
+            f"got {type(space).__name__}; leave it out, for example with gymnasium.wrappers.FilterObservation"
+        )
+    dtype = _INT64 if isinstance(space, Discrete) else np.dtype(space.dtype)
+    if dtype.name not in _DTYPES:
+        raise APIUsageError(f"the space of {path_name(path)} must have a dtype of {', '.join(_DTYPES)}, got {dtype}")
+    return dtype
+
+
+def _leaves(structure: Structure) -> Iterator[Leaf]:
+    if isinstance(structure, Leaf):
+        return iter((structure,))
+    parts = structure.values() if isinstance(structure, dict) else structure
+    return itertools.chain.from_iterable(map(_leaves, parts))
+
+
+def _round_up(offset: int, multiple: int) -> int:
+    return -(-offset // multiple) * multiple

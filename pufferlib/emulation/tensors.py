@@ -1,0 +1,84 @@
+"""Structured observations in torch: rows taken apart, and the numbers that a policy sees in them."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import torch
+from gymnasium.spaces import Box, Discrete, MultiDiscrete
+from torch import Tensor
+
+from pufferlib.emulation.layout import Layout, Leaf, map_structure
+
+
+def nativize(observations: Tensor, emulated: Layout | None) -> Any:
+    """The observations in rows, as dicts and tuples of tensors.
+
+    Args:
+        observations: `(..., *row_shape)`, the last dimension contiguous, on any device.
+        emulated: that of the environment or vector; None gives the rows themselves.
+
+    Returns:
+        Nested like the environment's observation space: tensors `(..., *leaf_shape)` of the leaf's dtype, `(...)` for
+        Discrete, which are views of the rows.
+    """
+    if emulated is None or not emulated.is_packed:
+        return observations
+    return map_structure(lambda leaf: _view(observations, leaf), emulated.structure)
+
+
+def num_features(emulated: Layout) -> int:
+    """The width of what `features` returns."""
+    return sum(_width(leaf) for leaf in emulated.leaves)
+
+
+def features(observations: Tensor, emulated: Layout) -> Tensor:
+    """All leaves of structured observations side by side, as numbers for a linear layer.
+
+    A Discrete leaf is one-hot, a MultiDiscrete one is one-hot part by part. A uint8 Box from 0 to 255, such as an
+    image, is divided by 255. Everything else stays as it is.
+
+    Args:
+        observations: `(..., *row_shape)`, as for `nativize`.
+        emulated: that of the environment.
+
+    Returns:
+        `(..., num_features(emulated))` float32.
+    """
+    return torch.cat([_numbers(_view(observations, leaf), leaf) for leaf in emulated.leaves], -1)
+
+
+def _view(rows: Tensor, leaf: Leaf) -> Tensor:
+    itemsize = rows.element_size()
+    elements = rows[..., leaf.offset // itemsize : leaf.stop // itemsize].view(getattr(torch, leaf.dtype.name))
+    return elements.view(*rows.shape[:-1], *leaf.shape)
+
+
+def _width(leaf: Leaf) -> int:
+    if isinstance(leaf.space, Discrete):
+        return int(leaf.space.n)
+    return int(leaf.space.nvec.sum()) if isinstance(leaf.space, MultiDiscrete) else math.prod(leaf.shape)
+
+
+def _numbers(values: Tensor, leaf: Leaf) -> Tensor:
+    """A leaf `(..., *leaf_shape)` as `(..., width)` float32."""
+    space = leaf.space
+    flat = values.reshape(*values.shape[: values.dim() - len(leaf.shape)], math.prod(leaf.shape))
+    if isinstance(space, Discrete):
+        return _one_hot(flat, int(space.start), int(space.n))
+    if isinstance(space, MultiDiscrete):
+        parts = zip(flat.unbind(-1), space.start.flat, space.nvec.flat, strict=True)
+        return torch.cat([_one_hot(part.unsqueeze(-1), int(start), int(count)) for part, start, count in parts], -1)
+    numbers = flat.to(torch.float32)
+    return numbers / 255.0 if _is_image(space) else numbers
+
+
+def _one_hot(values: Tensor, start: int, count: int) -> Tensor:
+    """Zeros for a value outside the space, as in the row of an absent agent."""
+    return (values == torch.arange(start, start + count, device=values.device)).to(torch.float32)
+
+
+def _is_image(space: Box) -> bool:
+    return isinstance(space, Box) and space.dtype == np.uint8 and (space.low == 0).all() and (space.high == 255).all()
