@@ -90,9 +90,9 @@ class Construction(abc.ABC):
         By keyword, `PuffeRL(env, policy=None, logger=None, **settings)`; the first argument tells the two apart:
 
         Args:
-            env: a PufferEnv (or a wrapper that has its methods), a vector, a name for `pufferlib.make`, or a callable
-                that makes a PufferEnv. Closing the trainer closes it. A PufferEnv has one trainer at a time: a second
-                one takes it over, and the first can then only be saved and closed.
+            env: a PufferEnv (or a wrapper that has its methods), a `gymnasium.vector.VectorEnv`, a vector, a name for
+                `pufferlib.make`, or a callable that makes a PufferEnv. Closing the trainer closes it. A PufferEnv has
+                one trainer at a time: a second one takes it over, and the first can then only be saved and closed.
             policy: as above; None makes `pufferlib.models.Default` for the environment's spaces, with the same weights
                 for the same `seed`.
             device: `auto` (CUDA, then MPS, then the CPU), `cpu`, `cuda`, `cuda:N` or `mps`.
@@ -218,6 +218,7 @@ def _from_config(named: dict[str, Any], keywords: dict[str, Any], undo: ExitStac
         if named.get(name) is None:
             raise APIUsageError(f"PuffeRL(config, vecenv, policy) needs {name}, got none")
     config, vecenv, policy = (named[name] for name in _CONFIG_FORM[:3])
+    vecenv = vector.as_puffer_env(vecenv)
     if isinstance(config.get("train"), Mapping):
         raise APIUsageError("config must be the [train] settings, got the whole configuration; pass args['train']")
     if isinstance(vecenv, (Mapping, nn.Module, str)) or _is_creator(vecenv):
@@ -278,6 +279,7 @@ def _check_keyword_call(named: dict[str, Any], keywords: dict[str, Any]) -> None
 
 def _ready_env(env: Any, keywords: dict[str, Any], seed: int, undo: ExitStack) -> Any:
     """The environment or vector that was given, or that a name or callable makes."""
+    env = vector.as_puffer_env(env)
     if not _is_to_be_made(env):
         if not _is_vector(env):
             vector.check_env(env)
