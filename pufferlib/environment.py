@@ -22,7 +22,7 @@ class Buffers:
     """The arrays that an environment writes in place; C-contiguous, one row per agent."""
 
     observations: np.ndarray  # (rows, *observation_shape), the observation space's dtype
-    actions: np.ndarray  # (rows, *action_shape), int32 (discrete) or float32 (box)
+    actions: np.ndarray  # (rows, *action_shape), int32 (discrete) or float32 (box, mixed)
     rewards: np.ndarray  # (rows,) float32
     terminals: np.ndarray  # (rows,) bool
     truncations: np.ndarray  # (rows,) bool
@@ -33,7 +33,7 @@ class Buffers:
         """Allocates zeroed arrays (masks are all True) for `rows` agents with these single-agent spaces."""
         return cls(
             observations=np.zeros((rows, *observation_space.shape), observation_space.dtype),
-            actions=np.zeros((rows, *action_space.shape), spaces.action_dtype(action_space)),
+            actions=np.zeros((rows, *spaces.action_shape(action_space)), spaces.action_dtype(action_space)),
             rewards=np.zeros(rows, np.float32),
             terminals=np.zeros(rows, bool),
             truncations=np.zeros(rows, bool),
@@ -56,7 +56,9 @@ class PufferEnv:
 
     Attributes:
         single_observation_space: a Box, MultiDiscrete, MultiBinary or Discrete, of one agent.
-        single_action_space: a Discrete, MultiDiscrete or Box, of one agent.
+        single_action_space: a Discrete, MultiDiscrete or Box, of one agent; or, for actions that mix choices and
+            numbers, a Tuple of Discrete and one-dimensional float32 Box. A row of the actions is then one float32
+            vector: the parts in their order, one number for each Discrete, counted from 0, and k for a Box of k.
         num_agents: rows in every array.
         observation_space: the joint space of all agents.
         action_space: the joint space of all agents.
@@ -116,7 +118,7 @@ class PufferEnv:
         """Steps every agent.
 
         Args:
-            actions: shape `(num_agents, *single_action_space.shape)`.
+            actions: shape `(num_agents, *action_shape)`, see `single_action_space`.
 
         Returns:
             Observations, rewards, terminals, truncations (the environment's own arrays) and a list of info dicts. A

@@ -76,7 +76,8 @@ class EpisodeTracker:
         self._has_acted = np.ones(num_agents, bool)  # on the observation before the next step
         self._returns = np.zeros(num_agents)  # float64: an episode may have more steps than float32 has digits
         self._lengths = np.zeros(num_agents, np.int64)
-        self._ended: list[tuple[np.ndarray, np.ndarray]] = []  # returns and lengths, not yet taken
+        self._agents = np.arange(num_agents)
+        self._ended: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []  # agents, returns, lengths: not yet taken
 
     def step(self, rows: slice | np.ndarray, rewards: np.ndarray, ended: np.ndarray, masks: np.ndarray) -> None:
         """Takes what one step gave to a batch of agents.
@@ -98,7 +99,7 @@ class EpisodeTracker:
             ended = ended & (lengths > 0)  # nothing ends where nothing has begun
         if np.count_nonzero(ended):
             (which,) = ended.nonzero()
-            self._ended.append((returns[which], lengths[which]))
+            self._ended.append((self._agents[rows][which], returns[which], lengths[which]))
             returns[which] = 0.0
             lengths[which] = 0
         self._has_acted[rows] = masks
@@ -108,9 +109,20 @@ class EpisodeTracker:
     def hand_over(self, totals: EpisodeTotals) -> None:
         """Adds the episodes that ended since the last call to `totals`; apart from `step`, which has no time for it."""
         if self._ended:
-            returns, lengths = (np.concatenate(arrays) for arrays in zip(*self._ended, strict=True))
+            _, returns, lengths = self.take()
             totals.add(returns, lengths)
-            self._ended.clear()
+
+    def take(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The agents, returns and lengths of the episodes that ended and were not taken before: `(episodes,)` each."""
+        if not self._ended:
+            return self._agents[:0], self._returns[:0], self._lengths[:0]
+        agents, returns, lengths = (np.concatenate(arrays) for arrays in zip(*self._ended, strict=True))
+        self._ended.clear()
+        return agents, returns, lengths
+
+    def running(self) -> tuple[np.ndarray, np.ndarray]:
+        """Returns and lengths of the running episodes of all agents, as far as they went: copies."""
+        return self._returns.copy(), self._lengths.copy()
 
     def restart(self) -> None:
         """Forgets what was stepped since the last `hand_over`: every agent begins a new episode."""

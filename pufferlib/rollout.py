@@ -11,6 +11,21 @@ from torch import Tensor
 from pufferlib import spaces
 
 
+@dataclass(frozen=True)
+class FinalValues:
+    """What the policy expected of true final observations, those that came before a reset and were seen by nobody.
+
+    Attributes:
+        segments: `(count,)` int64, with the next one the places of episodes that a limit cut.
+        columns: `(count,)` int64, in 1..T: where the last reward and the truncation lie.
+        values: `(count,)` float32.
+    """
+
+    segments: Tensor
+    columns: Tensor
+    values: Tensor
+
+
 @dataclass
 class Rollout:
     """Preallocated tensors; S segments, T steps of horizon.
@@ -34,6 +49,7 @@ class Rollout:
     masks: Tensor  # (S, T + 1) bool, False where the agent is absent: no action is taken there
     ratios: Tensor  # (S, T + 1) float32, probability now over probability then; 1 until trained on
     states: dict[str, Tensor]  # recurrent state before column 0, each (S, ...)
+    finals: FinalValues | None = None  # where environments told final observations
 
     @classmethod
     def allocate(
@@ -68,7 +84,7 @@ class Rollout:
             actions=torch.zeros(
                 segments,
                 horizon,
-                *action_space.shape,
+                *spaces.action_shape(action_space),
                 dtype=getattr(torch, spaces.action_dtype(action_space).name),
                 device=device,
             ),
@@ -96,6 +112,32 @@ class Rollout:
     def by_column(self) -> Tensor:
         """The observations as `(T, S, *observation_shape)`, contiguous."""
         return self.observations.transpose(0, 1)
+
+    def single_steps(self) -> Rollout:
+        """Every step as a segment of its own, step `t` of segment `s` in row `t * S + s`.
+
+        The observations are the same memory; `take_steps` copies the rest after each time it was filled.
+        """
+        count = self.segments * self.horizon
+        ones = torch.ones(count, 2, device=self.values.device)
+        flags = torch.zeros(count, 2, dtype=torch.bool, device=self.values.device)
+        return Rollout(
+            observations=self.by_column.flatten(0, 1).unsqueeze(1),
+            actions=torch.zeros_like(self.actions).flatten(0, 1).unsqueeze(1),
+            logprobs=torch.zeros(count, 1, device=self.values.device),
+            values=torch.zeros_like(ones),
+            rewards=torch.zeros_like(ones),
+            terminals=flags,
+            truncations=flags,
+            masks=flags,
+            ratios=ones,
+            states={},
+        )
+
+    def take_steps(self, rollout: Rollout) -> None:
+        """Takes the actions and their log-probabilities from the rollout that this one has the `single_steps` of."""
+        self.actions[:, 0] = rollout.actions.transpose(0, 1).flatten(0, 1)
+        self.logprobs[:, 0] = rollout.logprobs.T.flatten()
 
     def gather_observations(self, rows: Tensor, out: Tensor) -> None:
         """Copies the observations of some segments, in time order each.

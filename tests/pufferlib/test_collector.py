@@ -41,7 +41,7 @@ def make_collector(vecenv, policy, groups=1, horizon=HORIZON, reward_clip=0.0, s
 def collected(collector, rollouts):
     """Arrays of several rollouts side by side: `(agents, rollouts * groups, columns, ...)`."""
     agents = collector.vecenv.num_agents
-    names = [field.name for field in fields(Rollout) if field.name != "states"]
+    names = [field.name for field in fields(Rollout) if field.name not in ("states", "finals")]
     parts = {name: [] for name in [*names, *collector.actor.states]}
     for _ in range(rollouts):
         collector.collect()
