@@ -46,6 +46,7 @@ from pufferlib.loggers import Loggers
 from pufferlib.models import find_layers
 from pufferlib.network_actor import NetworkActor
 from pufferlib.normalization import NormalizedObservations, RewardNormalizer, normalized
+from pufferlib.periodic_evaluation import PeriodicEvaluation
 from pufferlib.policy_forms import check_policy
 from pufferlib.rollout import Rollout
 from pufferlib.statistics import EpisodeStatistics
@@ -114,6 +115,9 @@ class PuffeRL(Construction):
         self._learner = Learner(
             self.rollout, self._gradients, self.device, generator, self.profile, self.ranks, self._is_captured
         )
+        acting = self.policy, self.device, self._autocast
+        make_vecenv = self._evaluation_maker(self.config, vecenv)
+        self._evaluation = PeriodicEvaluation(self.config, make_vecenv, *acting, self.profile)
         # The first process keeps the seed that its vector was made with.
         self._collector.reset(None if self.ranks.is_first else self.ranks.seed(vecenv.seed))
 
@@ -217,7 +221,10 @@ class PuffeRL(Construction):
             self.ranks.check_same(list(self.policy.state_dict().values()), "weights")
 
         is_last = self.epoch >= self.total_epochs
-        if self.epoch % self.config.log_interval == 0 or is_last:
+        is_evaluated = self._evaluation.is_due(self.epoch)
+        if is_evaluated and self.ranks.is_first:
+            self._evaluation.run(self.run_folder, self._facts())
+        if is_evaluated or is_last or self.epoch % self.config.log_interval == 0:
             self.mean_and_log()
         if self.epoch % self.config.checkpoint_interval == 0:
             self.save_checkpoint()
@@ -291,9 +298,12 @@ class PuffeRL(Construction):
             - `environment/<name>`: means of what environments report of episodes, `environment/n` of them.
             - `since_start/<metric>`: the two above since the run began, resumes included.
             - `losses/<name>`: of the last update, as `train` returns them.
+            - `eval/return_mean, return_std, return_min, return_max, length_mean`: of the agents' episodes in an
+              evaluation of this epoch, if there was one. Its time counts in `sps`, not in `iteration_seconds`.
             - `performance/<phase>`: shares of the wall time, in all 1: `environment`, `store` and `forward` of the
-              rollout, `advantage` and `learn` of the update, `communicate` with other processes, `other`. Waiting for a
-              GPU to end the update is `learn`, and so is all of the update where minibatches are captured.
+              rollout, `advantage` and `learn` of the update, `evaluation`, `communicate` with other processes, and
+              `other`. Waiting for a GPU to end the update is `learn`, and so is all of the update where minibatches are
+              captured.
             - `device/<phase>`: shares of the same time in which a CUDA device worked on the update's phases. (In the
               rollout every step waits for the device, so that the wall time has it all.)
             - `hardware/cpu, memory, memory_bytes` and, with the extra `gpu`, `hardware/gpu, gpu_memory,
@@ -303,7 +313,7 @@ class PuffeRL(Construction):
             return dict(self._metrics)
         of_all = self.ranks.gather(self._interval.episodes.state_dict())
         self._interval.episodes = EpisodeStatistics.merged(of_all)
-        self._metrics = {**self._gather_metrics(), **self._interval.sample_hardware()}
+        self._metrics = {**self._gather_metrics(), **self._evaluation.take(), **self._interval.sample_hardware()}
         self._interval.end()
         self._logged_epoch, self._logged_step = self.epoch, self.global_step
         self.logger.log(self._metrics, self.global_step)
@@ -386,6 +396,11 @@ class PuffeRL(Construction):
             "metadata": metadata,
         }
         checkpoint.save(self.run_folder / checkpoint.TRAINER_STATE, state)
+        checkpoint.name_last(path, self._facts())
+
+    def _facts(self) -> dict[str, Any]:
+        """What is noted beside weights that have a name of their own."""
+        return {"env": self.env_name, "agent_steps": self.global_step, "epoch": self.epoch}
 
     def _rank_state(self) -> dict[str, Any]:
         """What differs between processes."""
@@ -501,6 +516,7 @@ class PuffeRL(Construction):
         self._interval.close()
         self._gradients.close()
         self._collector.actor.close()
+        self._evaluation.close()
         self.vecenv.close()
 
     def _require_open(self) -> None:

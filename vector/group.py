@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import gymnasium
@@ -74,6 +74,10 @@ class Group:
             _store(env, rows, "masks", getattr(env, "masks", rows.masks))
             infos += _checked_infos(env, env_infos, first)
         return infos
+
+    def actions(self) -> Iterator[tuple[PufferEnv, np.ndarray]]:
+        """Every environment with the actions in its rows."""
+        return ((env, rows.actions) for env, rows in zip(self.envs, self._rows, strict=True))
 
     def snapshot(self) -> list[bytes | None]:
         """The snapshot of every environment, None for one that has none."""

@@ -31,7 +31,9 @@ class BaseConfig(Section):
     env_name: str | None = setting(None, "The environment, such as puffer_squared.")
     policy_name: str = setting("Default", "The policy's class: in the environment's torch.py or in pufferlib.models.")
     rnn_name: str | None = setting(None, "The recurrent layer around the policy, MinGRU or LSTM, or None.")
-    load_model_path: str | None = setting(None, "The weights to start from: a model file, or 'latest'.")
+    load_model_path: str | None = setting(
+        None, "The weights to start from: a model file, or 'latest', 'last' or 'best'."
+    )
     resume: str | None = setting(None, "The run to go on with exactly: its folder, its id, or 'latest'.")
 
 
@@ -41,7 +43,7 @@ class VecConfig(Section):
 
     section: ClassVar[str] = "vec"
 
-    backend: Literal["auto", "Serial", "Native", "Multiprocessing"] | type = setting(
+    backend: Literal["auto", "Serial", "Native", "Multiprocessing", "GymnasiumVector", "Ray"] | type = setting(
         "auto", "What steps the environments; auto takes Native for C environments."
     )
     num_envs: int | Auto = setting(
@@ -193,6 +195,18 @@ class TrainConfig(Section):
     ent_coef: float = setting(0.001, "Weight of the entropy bonus.", "[0, inf)")
     prio_alpha: float = setting(0.8, "How much large advantages are drawn more often; 0 for uniformly.", "[0, inf)")
     prio_beta0: float = setting(0.2, "How much of that the importance weight corrects at the start.", "[0, 1]")
+
+    evaluations: int = setting(
+        0,
+        "Evaluations over the run, evenly spread: the likeliest actions in environments of their own; 0 for none.",
+        "[0, inf)",
+    )
+    evaluation_envs: int = setting(
+        50, "Environments of an evaluation; every agent in them plays one episode.", "[1, inf)"
+    )
+    evaluation_max_steps: int = setting(
+        20_000, "Steps after which an evaluation ends, and episodes that still run count as they are.", "[1, inf)"
+    )
 
     data_dir: str = setting("experiments", "The folder of the runs.")
     checkpoint_interval: int = setting(200, "Epochs between checkpoints.", "[1, inf)")
