@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from pufferlib import pufferl
-from pufferlib.gradients import Drawn
+from pufferlib.drawing import Drawn
 
 MINIBATCH_SEGMENTS = 256
 
@@ -48,7 +48,8 @@ def test_learn(benchmark, threads, kind, tmp_path):
     rows = torch.randperm(trainer.rollout.segments)[:MINIBATCH_SEGMENTS]
     advantages = torch.randn(MINIBATCH_SEGMENTS, horizon)
     resets = torch.rand(trainer.rollout.segments, horizon) < 0.01
-    drawn = Drawn(rows, advantages, advantages, None, resets)
+    old_values = trainer.rollout.values[rows, :-1]
+    drawn = Drawn(rows, old_values, advantages + old_values, advantages, None, resets)
     with trainer._gradients.limit_caller():
         benchmark.extra_info["steps"] = MINIBATCH_SEGMENTS * horizon
         benchmark.pedantic(lambda: trainer._gradients.differentiate(drawn), rounds=20, warmup_rounds=3)

@@ -107,12 +107,27 @@ class Actor:
     @torch.no_grad()
     def bootstrap(self, rows: Rows) -> None:
         """Values the observations after the last action; the state stays as it was before them."""
-        self.rollout.values[self._segments(rows), -1] = self._value(rows).view(-1)
+        observations = self._observations(rows, self.rollout.horizon)
+        self.rollout.values[self._segments(rows), -1] = self._value(rows, observations).view(-1)
 
-    def _value(self, rows: Rows) -> Tensor:
+    @torch.no_grad()
+    def value_final(self, agents: np.ndarray, observations: np.ndarray) -> Tensor:
+        """Values what agents saw last before an end that `see` is yet to be told of.
+
+        Args:
+            agents: `(count,)`.
+            observations: `(count, *observation_shape)`.
+
+        Returns:
+            `(count,)` float32.
+        """
+        return self._value(agents, torch.from_numpy(observations).to(self._device)).view(-1).float()
+
+    def _value(self, rows: Rows, observations: Tensor) -> Tensor:
+        """Values without a step: the state stays as it is."""
         state = {name: value[rows].clone() for name, value in self.states.items()}
         with self._autocast():
-            _, values = self._forward(self._observations(rows, self.rollout.horizon), state)
+            _, values = self._forward(observations, state)
         return values
 
     def finish(self) -> None:

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from pufferlib import ocean
-from pufferlib.config import env_settings, resolve_env_count
+from pufferlib import catalog
+from pufferlib.config import check_env, env_settings, resolve_env_count
 from pufferlib.environment import PufferEnv
 from pufferlib.listing import plain_table
 
@@ -39,10 +39,10 @@ def bench_command(env_name: str, args: dict[str, Any], seconds: float = 2.0) -> 
         args: the nested dict of `load_config`; `env` counts, and `train.seed`.
         seconds: how long to time each row.
     """
-    env_class, arguments, seed = ocean.env_class(env_name), args["env"], args["train"]["seed"]
+    creator, arguments, seed = catalog.find(env_name).creator, check_env(env_name, args["env"]), args["train"]["seed"]
     rows = []
     for size in _sizes(env_name, arguments):
-        env = env_class(**{**arguments, **size}, seed=seed)
+        env = creator(**{**arguments, **size}, seed=seed)
         result = measure(env, seed, seconds)
         env.close()
         rates = (f"{rate:,.0f}" for rate in (result.median, result.low, result.high))
@@ -56,7 +56,7 @@ def _sizes(env_name: str, arguments: dict[str, Any]) -> list[dict[str, int]]:
     setting = env_settings(env_name).get("num_envs")
     if setting is None:
         return [{}]
-    agents = getattr(ocean.env_class(env_name), "agents_per_env", 1)
+    agents = catalog.find(env_name).agents_per_env
     count = resolve_env_count(arguments.get("num_envs", setting.default), "cpu", 1, agents)
     return [{"num_envs": count} for count in sorted({count, MANY})]
 

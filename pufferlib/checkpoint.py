@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pickle
 import re
 import zipfile
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import torch
 from torch import nn
 
+from pufferlib.catalog import slug
 from pufferlib.errors import CheckpointError
 
 TRAINER_STATE = "trainer_state.pt"
+
+NAMED = ("best", "last")
+"""Weights that a run's folder has under names of their own, `best.pt` with a note `best.json`: see `save_named`."""
 
 _DAMAGE = (zipfile.BadZipFile, zlib.error, pickle.UnpicklingError, RuntimeError, EOFError, OSError, ValueError)
 
@@ -107,22 +112,86 @@ def models(data_dir: str | Path, env_name: str) -> list[Path]:
 
     Folders are not enough to go by: `puffer_pong_*` are also the runs of an environment `puffer_pong_hard`.
     """
-    name = re.compile(rf"model_{re.escape(env_name)}_\d+\.pt")
-    found = Path(data_dir).glob(f"{env_name}_*/model_*.pt")
+    name = re.compile(rf"model_{re.escape(slug(env_name))}_\d+\.pt")
+    found = Path(data_dir).glob(f"{slug(env_name)}_*/model_*.pt")
     return [path for path in found if name.fullmatch(path.name)]
 
 
+def save_named(folder: Path, name: str, weights: Mapping[str, torch.Tensor], facts: Mapping[str, Any]) -> None:
+    """Writes weights into a run's folder under one of the names in NAMED, in place of those that had it.
+
+    Args:
+        folder: of the run.
+        name: `best`, those of the evaluation with the highest mean return, or `last`, the newest.
+        weights: of the policy.
+        facts: numbers and text for the note beside them; `env` is the environment's name.
+    """
+    save(folder / f"{name}.pt", dict(weights))
+    _write_note(folder, name, facts)
+
+
+def name_last(model: Path, facts: Mapping[str, Any]) -> None:
+    """Makes `last` the name of weights that were just saved: a second link to the file, or a copy where links fail.
+
+    Args:
+        model: the file, in its run's folder.
+        facts: as for `save_named`.
+    """
+    target, temporary = model.with_name("last.pt"), model.with_name(f".last.pt.{os.getpid()}.tmp")
+    temporary.unlink(missing_ok=True)
+    try:
+        os.link(model, temporary)
+        os.replace(temporary, target)
+    except OSError:  # the file system has no links
+        write_atomically(target, lambda file: file.write(model.read_bytes()))
+    temporary.unlink(missing_ok=True)  # where it was a link to the same file already, nothing was replaced
+    _write_note(model.parent, "last", facts)
+
+
+def read_note(folder: Path, name: str) -> dict[str, Any]:
+    """The facts that were saved with weights of that name; empty where there are none, or none that can be read."""
+    try:
+        note = json.loads((folder / f"{name}.json").read_text())
+    except (OSError, ValueError):
+        return {}
+    return note if isinstance(note, dict) else {}
+
+
+def _write_note(folder: Path, name: str, facts: Mapping[str, Any]) -> None:
+    text = json.dumps(dict(facts), indent=2) + "\n"
+    write_atomically(folder / f"{name}.json", lambda file: file.write(text.encode()))
+
+
 def resolve_model(data_dir: str | Path, env_name: str, model: str | Path) -> Path:
-    """The weights at a path, or the newest ones of an environment when `model` is `latest`.
+    """The weights at a path, or those of an environment that one of three words names.
+
+    Args:
+        data_dir: the folder of the runs.
+        env_name: the environment.
+        model: a path; `latest` or `last` for the newest weights of all its runs; or `best` for the newest of those that
+            evaluations found the best of their run.
 
     Raises:
-        CheckpointError: if `latest` finds none; a path is not looked at.
+        CheckpointError: if there are none of that name; a path is not looked at.
     """
+    if model in NAMED:
+        return _resolve_named(data_dir, env_name, str(model))
     if model != "latest":
         return Path(model)
     found = models(data_dir, env_name)
     if not found:
         raise CheckpointError(f"there is no checkpoint of {env_name} in {data_dir}; train it first or pass a path")
+    return max(found, key=_age_key)
+
+
+def _resolve_named(data_dir: str | Path, env_name: str, name: str) -> Path:
+    """Found by the notes, as the names of folders and files do not tell."""
+    notes = Path(data_dir).glob(f"*/{name}.json")
+    found = [note.with_suffix(".pt") for note in notes if read_note(note.parent, name).get("env") == env_name]
+    found = [path for path in found if path.exists()]
+    if not found:
+        remedy = "train it with --train.evaluations" if name == "best" else "train it first"
+        raise CheckpointError(f"there are no {name} weights of {env_name} in {data_dir}; {remedy} or pass a path")
     return max(found, key=_age_key)
 
 
@@ -138,7 +207,7 @@ def resolve_run(data_dir: str | Path, env_name: str, run: str) -> Path:
         if states:
             return max(states, key=_age_key).parent
         raise CheckpointError(f"there is no run of {env_name} to resume in {data_dir}; train it first")
-    for folder in (Path(run), Path(data_dir) / run, Path(data_dir) / f"{env_name}_{run}"):
+    for folder in (Path(run), Path(data_dir) / run, Path(data_dir) / f"{slug(env_name)}_{run}"):
         if (folder / TRAINER_STATE).exists():
             return folder
     raise CheckpointError(f"there is no run {run!r} of {env_name} with a checkpoint; pass a run folder or 'latest'")

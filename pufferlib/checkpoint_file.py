@@ -112,10 +112,15 @@ def restore(path: Path, found: Mapping[str, Any], policy: nn.Module, parts: Mapp
         CheckpointError: if they were of another policy or optimizer; the policy is then as before.
     """
     checkpoint.check_policy_weights(policy, found["policy"], path)
-    if found["optimizer"] != optimizer or found["parts"].keys() != parts.keys():
+    if found["optimizer"] != optimizer:
         raise CheckpointError(
             f"{path} was saved with the optimizer {found['optimizer']}, this trainer has {optimizer}; "
             f"make it with optimizer={found['optimizer']!r}"
+        )
+    if found["parts"].keys() != parts.keys():
+        raise CheckpointError(
+            f"{path} was saved by a trainer with {', '.join(found['parts'])}, this one has {', '.join(parts)}; "
+            "make it with the same normalize_rewards"
         )
     try:
         for name, part in parts.items():

@@ -131,8 +131,8 @@ def _run_for_environment(name: str, rest: list[str]) -> None:
         )
     from pufferlib.config import flags, load_config
 
-    env_name, options_class = rest[0], _options_class(name)
-    args = load_config(env_name)
+    args, options_class = load_config(rest[0]), _options_class(name)
+    env_name = args["env_name"]
     options = {option: setting.default for option, setting in options_class.settings().items()}
     found = flags.FlagTable(options_class, env_name).parse(rest[1:])
     flags.apply(found, args, options)

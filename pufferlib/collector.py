@@ -12,11 +12,16 @@ from torch import Tensor
 from pufferlib.actor import Actor, Rows
 from pufferlib.episodes import EpisodeTracker
 from pufferlib.errors import APIUsageError
+from pufferlib.normalization import RewardNormalizer
 from pufferlib.profile import Profile
+from pufferlib.rollout import FinalValues
 from pufferlib.statistics import EpisodeStatistics
 
 CARRIED = ("rewards", "terminals", "truncations", "masks")
 """What the last column of a rollout hands to the first one of the next, beside the observations."""
+
+FINAL_OBSERVATION = "final_observation"
+"""In an info: what an agent saw last in an episode that a limit cut; `agent_id` is its index in the vector."""
 
 
 class Collector:
@@ -27,7 +32,14 @@ class Collector:
     by the new policy, as column 0 of the next rollout.
     """
 
-    def __init__(self, vecenv: Any, actor: Actor, reward_clip: float, profile: Profile):
+    def __init__(
+        self,
+        vecenv: Any,
+        actor: Actor,
+        reward_clip: float,
+        profile: Profile,
+        reward_normalizer: RewardNormalizer | None = None,
+    ):
         """Allocates; `reset` comes next.
 
         Args:
@@ -35,6 +47,7 @@ class Collector:
             actor: acts for the agents of `vecenv` and fills its rollout.
             reward_clip: the limit of rewards, 0 for none.
             profile: where the time of each phase is added up.
+            reward_normalizer: scales the rewards before they are clipped.
 
         Raises:
             APIUsageError: if the vector mixes environments of different progress in one batch.
@@ -50,6 +63,8 @@ class Collector:
         self.statistics = EpisodeStatistics()
         self._tracker = EpisodeTracker(vecenv.num_agents)
         self._reward_clip = reward_clip
+        self._reward_normalizer = reward_normalizer
+        self._finals: list[tuple[np.ndarray, int, Tensor]] = []  # segments, column, values of final observations
         self._profile = profile
         self._host = {name: host_memory(getattr(self.rollout, name).T) for name in CARRIED}
         self._arrays = {name: memory.numpy() for name, memory in self._host.items()}  # views: cheaper to write into
@@ -85,13 +100,29 @@ class Collector:
         return int(np.count_nonzero(self._arrays["masks"][:-1]))
 
     def _hand_over(self) -> None:
-        """Clips the rewards; where the rollout is in another memory, copies what was received there, all at once."""
+        """Scales and clips the rewards; where the rollout is in another memory, copies what was received there."""
+        if self._reward_normalizer is not None:
+            rewards, terminals, truncations = (self._arrays[name][1:] for name in CARRIED[:3])
+            # A step's mask comes one column earlier: column t - 1 was acted on, column t has the reward.
+            self._reward_normalizer.normalize(rewards, terminals | truncations, self._arrays["masks"][:-1])
+        self.rollout.finals = self._take_finals()
         if self._reward_clip:
             self._host["rewards"].clamp_(-self._reward_clip, self._reward_clip)
         for name, memory in self._host.items():
             columns = getattr(self.rollout, name).T
             if columns.device != memory.device:
                 columns.copy_(memory, non_blocking=True)
+
+    def _take_finals(self) -> FinalValues | None:
+        """The values of the final observations of this rollout, where there were any."""
+        if not self._finals:
+            return None
+        device = self.rollout.values.device
+        segments = np.concatenate([segments for segments, _, _ in self._finals])
+        columns = np.concatenate([np.full(len(segments), column) for segments, column, _ in self._finals])
+        values = torch.cat([values for _, _, values in self._finals])
+        self._finals.clear()
+        return FinalValues(torch.from_numpy(segments).to(device), torch.from_numpy(columns).to(device), values)
 
     def _carry_over(self, source: slice, group: slice) -> None:
         """Makes the last column of the segments `source` the first one of `group`."""
@@ -136,10 +167,19 @@ class Collector:
                 self._arrays[name][column, segments] = array
             ended = terminals | truncations
             self._tracker.step(rows, rewards, ended, masks)
-            self.actor.see(rows, column, observations, ended)
             if infos:
-                self.statistics.add(infos)
+                self._take_infos(infos, column)
+            self.actor.see(rows, column, observations, ended)
             return rows
+
+    def _take_infos(self, infos: list[dict], column: int) -> None:
+        """Values the final observations among them, with the states that end here; the rest are statistics."""
+        finals = [info for info in infos if FINAL_OBSERVATION in info]
+        if finals:
+            agents = np.array([info["agent_id"] for info in finals])
+            observations = np.stack([info[FINAL_OBSERVATION] for info in finals])
+            self._finals.append((agents + self._offset, column, self.actor.value_final(agents, observations)))
+        self.statistics.add(info for info in infos if FINAL_OBSERVATION not in info)
 
     def _act(self, rows: Rows) -> None:
         """Chooses actions for the current column of a batch and sends them."""
@@ -182,6 +222,7 @@ class Collector:
             "columns": {name: memory[-1, last].clone() for name, memory in self._host.items()},
             "actor": self.actor.state_dict(),
             "tracker": self._tracker.state_dict(),
+            "reward_sums": None if self._reward_normalizer is None else torch.tensor(self._reward_normalizer.sums),
             "statistics": self.statistics.state_dict(),
         }
 
@@ -196,6 +237,8 @@ class Collector:
             self._host[name][-1, last] = column
         self.actor.load_state_dict(state["actor"])
         self._tracker.load_state_dict(state["tracker"])
+        if self._reward_normalizer is not None:
+            self._reward_normalizer.sums[:] = state["reward_sums"].numpy()
         self.statistics.load_state_dict(state["statistics"])
 
 

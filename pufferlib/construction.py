@@ -17,7 +17,7 @@ from torch import nn
 from typing_extensions import overload
 
 from pufferlib import distributed, making, vector
-from pufferlib.config import TrainConfig, env_settings
+from pufferlib.config import ResolvedTrainConfig, TrainConfig, env_settings
 from pufferlib.environment import PufferEnv
 from pufferlib.errors import APIUsageError, nearest
 from pufferlib.keyword_settings import ALIASES, settings_from_keywords
@@ -37,7 +37,15 @@ class Construction(abc.ABC):
     """What may be given to a trainer."""
 
     @overload
-    def __init__(self, config: Mapping[str, Any], vecenv: Any, policy: nn.Module, logger: AnyLogger = None): ...
+    def __init__(
+        self,
+        config: Mapping[str, Any],
+        vecenv: Any,
+        policy: nn.Module,
+        logger: AnyLogger = None,
+        *,
+        eval_env: Any = None,
+    ): ...
 
     @overload
     def __init__(
@@ -60,8 +68,11 @@ class Construction(abc.ABC):
         max_grad_norm: float = 0.5,
         compile: bool = False,
         num_workers: int | str = "auto",
+        eval_env: PufferEnv | vector.Vector | str | Callable[..., PufferEnv] | None = None,
         **settings: Any,
     ): ...
+
+    _eval_env: Any  # what was given to evaluate in; what the training environment was made from; or None
 
     def __init__(self, *arguments: Any, **keywords: Any):  # noqa: D417 - it documents what the overloads name
         """Allocates the rollout and resets the environments; writes nothing to disk.
@@ -74,6 +85,7 @@ class Construction(abc.ABC):
             policy: any module that pufferlib.models describes.
             logger: where `mean_and_log` sends metrics: one, several, or None for nowhere. One that fails is warned
                 about once, and the training goes on.
+            eval_env: what the `evaluations` of the settings play in; see below.
 
         By keyword, `PuffeRL(env, policy=None, logger=None, **settings)`; the first argument tells the two apart:
 
@@ -101,6 +113,9 @@ class Construction(abc.ABC):
                 graphs run with few launches already, gain nothing.
             num_workers: threads that step C environments, or processes where `env` is a callable for Python ones;
                 `auto` follows the cores.
+            eval_env: what the `evaluations` of the settings play in, in any form that `env` may have; closed with the
+                trainer. None makes `evaluation_envs` environments as those of the training were made, of other seeds,
+                which needs an `env` that is a name, a callable, or a vector from `pufferlib.vector.make`.
             settings: every other `[train]` setting. Where nobody sets them, the optimizer is adam (beta 0.9, eps 1e-5),
                 the learning rate stays as it is unless `total_timesteps` or `num_iterations` gives it an end to anneal
                 to, rewards are not clipped, segments are drawn evenly, a minibatch is a quarter of the batch, and
@@ -111,6 +126,10 @@ class Construction(abc.ABC):
             ConfigError: if a setting is wrong, or does not fit the number of agents.
             UnknownEnvironmentError: if `env` is a name that no environment has.
         """
+        self._eval_env = keywords.pop("eval_env", None)
+        if self._eval_env is None:
+            env = arguments[0] if arguments else keywords.get("env")
+            self._eval_env = env if _is_to_be_made(env) else None
         with ExitStack() as undo:
             self._begin(*_resolve(arguments, keywords, undo))
             undo.pop_all()  # it worked: nothing is to be undone
@@ -118,6 +137,46 @@ class Construction(abc.ABC):
     @abc.abstractmethod
     def _begin(self, config: Mapping[str, Any], vecenv: Any, policy: nn.Module, logger: AnyLogger) -> None:
         """Does what a constructor does, with what all forms come to."""
+
+    def _evaluation_maker(self, config: ResolvedTrainConfig, vecenv: Any) -> Callable[[int], Any] | None:
+        """How to make the vector that evaluations play in, from its seed; None where there are none.
+
+        Args:
+            config: says whether there are any, and in how many environments.
+            vecenv: of the training.
+
+        Raises:
+            APIUsageError: if there is nothing to make it from.
+        """
+        given = self._eval_env
+        if not config.evaluations:
+            return None
+        if given is None and not getattr(vecenv, "is_repeatable", False):
+            raise APIUsageError(
+                "evaluations need environments of their own, and none can be made from the ready "
+                f"{type(vecenv.driver_env).__name__} that was given; pass eval_env=, such as its name or its class"
+            )
+        if given is vecenv or given is vecenv.driver_env:
+            raise APIUsageError(
+                "eval_env must be another environment than that of the training, got the same; make two"
+            )
+        return partial(_make_for_evaluation, given, vecenv, config.evaluation_envs)
+
+
+def _make_for_evaluation(given: Any, training: Any, num_envs: int, seed: int) -> Any:
+    """The vector that evaluations play in."""
+    if given is None:
+        return training.again(num_envs, seed)
+    env = _make(given, num_envs, "auto", seed) if _is_to_be_made(given) else given
+    vecenv = env if _is_vector(env) else vector.adopt(env, "auto", seed)
+    for name in ("single_observation_space", "single_action_space"):
+        expected, found = getattr(training, name), getattr(vecenv, name)
+        if expected != found:
+            vecenv.close()
+            raise APIUsageError(
+                f"eval_env must have the {name} of the training, {expected}, got {found}; make it alike"
+            )
+    return vecenv
 
 
 Parts = tuple[Mapping[str, Any], Any, nn.Module, AnyLogger]
@@ -221,8 +280,7 @@ def _check_keyword_call(named: dict[str, Any], keywords: dict[str, Any]) -> None
 def _ready_env(env: Any, keywords: dict[str, Any], seed: int, undo: ExitStack) -> Any:
     """The environment or vector that was given, or that a name or callable makes."""
     env = vector.as_puffer_env(env)
-    is_given = _is_vector(env) or not (isinstance(env, (str, type)) or _is_creator(env))
-    if is_given:
+    if not _is_to_be_made(env):
         if not _is_vector(env):
             vector.check_env(env)
         _check_fits(env, keywords)
@@ -230,6 +288,11 @@ def _ready_env(env: Any, keywords: dict[str, Any], seed: int, undo: ExitStack) -
     made = _make(env, seed=seed, **{**_ENV_KEYWORDS, **keywords})
     undo.callback(made.close)
     return made
+
+
+def _is_to_be_made(env: Any) -> bool:
+    """Whether it is a name or a callable, and no environment."""
+    return not _is_vector(env) and (isinstance(env, (str, type)) or _is_creator(env))
 
 
 def _is_creator(env: Any) -> bool:

@@ -44,6 +44,7 @@ class Dashboard:
         self.title, self.facts, self.total_steps = title, facts, total_steps
         self._stream = sys.stdout if stream is None else stream
         self.is_panel = self._stream.isatty() and os.environ.get("TERM") != "dumb"
+        self._evaluation: dict[str, float] = {}  # the newest, which the panel keeps showing
         self._live = None
         self._stop = None  # stops the live display, once; also called when this object or the interpreter goes
 
@@ -58,7 +59,8 @@ class Dashboard:
             return
         if self._live is None:
             self._start()
-        panel = render(self.title, self.facts, metrics, self.total_steps, self._live.console)
+        self._evaluation.update((name, value) for name, value in metrics.items() if name.startswith("eval/"))
+        panel = render(self.title, self.facts, {**self._evaluation, **metrics}, self.total_steps, self._live.console)
         self._live.update(panel, refresh=True)
 
     def close(self) -> None:
@@ -88,6 +90,8 @@ def plain_line(title: str, metrics: Mapping[str, float], total_steps: int) -> st
     ]
     if "episode/return_mean" in metrics:
         parts.append(f"return {number_text(metrics['episode/return_mean'])}")
+    if "eval/return_mean" in metrics:
+        parts.append(f"evaluation {number_text(metrics['eval/return_mean'])}")
     statistics = list(group(metrics, "environment").items())[:_PLAIN_STATISTICS]
     return "  ".join(parts + [f"{name} {number_text(value)}" for name, value in statistics])
 
@@ -105,7 +109,7 @@ def render(
     lines = [
         _progress(metrics, total_steps, width),
         *(_pairs(pairs, width) for pairs in (_run_facts(metrics), _hardware_facts(metrics), facts)),
-        _pairs(_episode_facts(metrics), width),
+        _pairs({**_episode_facts(metrics), **_evaluation_facts(metrics)}, width),
         Text(""),
         *_columns(metrics, width, rows),
     ]
@@ -210,6 +214,14 @@ def _episode_facts(metrics: Mapping[str, float]) -> dict[str, str]:
         "Length": number_text(seen["length_mean"]),
         "Episodes": count_text(seen["count"]),
     }
+
+
+def _evaluation_facts(metrics: Mapping[str, float]) -> dict[str, str]:
+    """The last evaluation, where there was one."""
+    found = group(metrics, "eval")
+    if not found:
+        return {}
+    return {"Evaluation": f"{number_text(found['return_mean'])} ± {number_text(found['return_std'])}"}
 
 
 def _columns(metrics: Mapping[str, float], width: int, rows: int) -> list[Text]:

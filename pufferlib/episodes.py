@@ -66,15 +66,18 @@ class EpisodeTotals:
 class EpisodeTracker:
     """Follows the return and length of every agent's running episode.
 
-    A step at which an agent is absent adds neither to its return nor to its length. An end that comes while it is
-    absent ends the episode that it had begun.
+    A step counts for the agents that acted on the observation before it. So the reward that comes to an agent together
+    with its absence is its last one, and what comes while it is absent adds neither to its return nor to its length; an
+    end that comes then ends the episode that it had begun.
     """
 
     def __init__(self, num_agents: int):
         """Begins an episode for every agent."""
+        self._has_acted = np.ones(num_agents, bool)  # on the observation before the next step
         self._returns = np.zeros(num_agents)  # float64: an episode may have more steps than float32 has digits
         self._lengths = np.zeros(num_agents, np.int64)
-        self._ended: list[tuple[np.ndarray, np.ndarray]] = []  # returns and lengths, not yet taken
+        self._agents = np.arange(num_agents)
+        self._ended: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []  # agents, returns, lengths: not yet taken
 
     def step(self, rows: slice | np.ndarray, rewards: np.ndarray, ended: np.ndarray, masks: np.ndarray) -> None:
         """Takes what one step gave to a batch of agents.
@@ -83,30 +86,43 @@ class EpisodeTracker:
             rows: the agents.
             rewards: `(rows,)` float32, as the environment gave them; at an end the last one of the old episode.
             ended: `(rows,)` bool, whose episode ended with this step.
-            masks: `(rows,)` bool, False for absent agents.
+            masks: `(rows,)` bool, False for agents that are absent from now on.
         """
         returns, lengths = self._returns[rows], self._lengths[rows]  # views of consecutive agents, copies of others
-        if np.count_nonzero(masks) == len(masks):  # in less than half of the time that all() takes
+        has_acted = self._has_acted[rows]
+        if np.count_nonzero(has_acted) == len(has_acted):  # in less than half of the time that all() takes
             returns += rewards
             lengths += 1
         else:
-            np.add(returns, rewards, out=returns, where=masks)
-            lengths += masks
+            np.add(returns, rewards, out=returns, where=has_acted)
+            lengths += has_acted
             ended = ended & (lengths > 0)  # nothing ends where nothing has begun
         if np.count_nonzero(ended):
             (which,) = ended.nonzero()
-            self._ended.append((returns[which], lengths[which]))
+            self._ended.append((self._agents[rows][which], returns[which], lengths[which]))
             returns[which] = 0.0
             lengths[which] = 0
+        self._has_acted[rows] = masks
         if not isinstance(rows, slice):
             self._returns[rows], self._lengths[rows] = returns, lengths
 
     def hand_over(self, totals: EpisodeTotals) -> None:
         """Adds the episodes that ended since the last call to `totals`; apart from `step`, which has no time for it."""
         if self._ended:
-            returns, lengths = (np.concatenate(arrays) for arrays in zip(*self._ended, strict=True))
+            _, returns, lengths = self.take()
             totals.add(returns, lengths)
-            self._ended.clear()
+
+    def take(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The agents, returns and lengths of the episodes that ended and were not taken before: `(episodes,)` each."""
+        if not self._ended:
+            return self._agents[:0], self._returns[:0], self._lengths[:0]
+        agents, returns, lengths = (np.concatenate(arrays) for arrays in zip(*self._ended, strict=True))
+        self._ended.clear()
+        return agents, returns, lengths
+
+    def running(self) -> tuple[np.ndarray, np.ndarray]:
+        """Returns and lengths of the running episodes of all agents, as far as they went: copies."""
+        return self._returns.copy(), self._lengths.copy()
 
     def restart(self) -> None:
         """Forgets what was stepped since the last `hand_over`: every agent begins a new episode."""
@@ -116,9 +132,11 @@ class EpisodeTracker:
 
     def state_dict(self) -> dict[str, Any]:
         """The running episodes of all agents; those that ended are to be handed over before."""
-        return {"returns": torch.tensor(self._returns), "lengths": torch.tensor(self._lengths)}
+        names = ("returns", "lengths", "has_acted")
+        return {name: torch.tensor(getattr(self, f"_{name}")) for name in names}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Puts back what `state_dict` returned."""
         self._returns[:] = state["returns"].numpy()
         self._lengths[:] = state["lengths"].numpy()
+        self._has_acted[:] = state["has_acted"].numpy()

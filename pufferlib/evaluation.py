@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
 
-from pufferlib import ocean, vector
+from pufferlib import catalog, vector
+from pufferlib.catalog import Entry
 from pufferlib.loaders import load_policy, resolve_device
-from pufferlib.policy_forms import acting_forward
-from pufferlib.sampling import greedy_action, sample_logits
+from pufferlib.player import Episodes, Player
+from pufferlib.statistics import is_number
+from pufferlib.viewer import make_viewer
 
 MAX_ENVIRONMENTS = 256  # played side by side; more episodes are played in turn
+MAX_PYTHON_ENVIRONMENTS = 32  # of those that are not C: each may be slow to make and large
 
 
 @dataclass(frozen=True)
@@ -42,86 +44,76 @@ def evaluate(
 ) -> dict[str, Score]:
     """Plays a number of episodes with the policy that `args['load_model_path']` names.
 
-    Every environment plays the same number of episodes to the end, so long episodes count like short ones. Drawing
-    plays in one environment and ends early when the window is closed.
+    Every environment plays the same number of episodes to the end, so long episodes count like short ones. Where
+    several agents share an environment, each of them adds a return and a length for every episode. Drawing plays in one
+    environment and ends early when the window is closed.
 
     Args:
-        env_name: such as `puffer_breakout`.
+        env_name: any name that `pufferlib.catalog.find` knows.
         args: settings from `load_config`.
         episodes: at least 1.
         is_greedy: take the most likely action; otherwise draw it from the policy.
         is_drawn: show a window.
-        max_steps: steps in each environment after which it ends anyway: a greedy policy can go in circles for ever.
+        max_steps: steps per episode, on average over the episodes of an environment, after which it ends anyway: a
+            greedy policy can go in circles for ever.
 
     Returns:
-        A score for every statistic of the environment, such as `score` and `episode_length`, over the episodes that
-        ended; empty when none did.
+        A score for `episode_return` and `episode_length`, and for every statistic that the environment reports, over
+        the episodes that ended; empty when none did.
     """
-    count = 1 if is_drawn else min(episodes, MAX_ENVIRONMENTS)
-    # One C environment per PufferEnv that reports every step: so each report is one episode of a known environment.
-    env_kwargs = {**args["env"], "num_envs": 1, "report_interval": 1}
-    vecenv = vector.make(
-        ocean.env_class(env_name), env_kwargs=env_kwargs, backend="Serial", num_envs=count, seed=args["train"]["seed"]
-    )
+    scores, _ = _evaluate(env_name, args, episodes, is_greedy, is_drawn, max_steps)
+    return scores
+
+
+def _evaluate(
+    env_name: str, args: dict[str, Any], episodes: int, is_greedy: bool, is_drawn: bool, max_steps: int
+) -> tuple[dict[str, Score], int]:
+    """As `evaluate`; the second result is how many of the episodes did not end."""
+    entry = catalog.find(env_name)
+    viewer = make_viewer(entry) if is_drawn else None
+    most = MAX_ENVIRONMENTS if "num_envs" in entry.settings else MAX_PYTHON_ENVIRONMENTS
+    count = 1 if is_drawn else min(episodes, most)
+    quotas = np.array([episodes // count + (index < episodes % count) for index in range(count)])
+    vecenv = _make_environments(entry, args, count, {} if viewer is None else viewer.env_kwargs)
     try:
         policy = load_policy(args, vecenv, env_name).eval()
-        quotas = [episodes // count + (index < episodes % count) for index in range(count)]
-        return _summary(_play(vecenv, policy, quotas, args, is_greedy, is_drawn, max_steps))
+        device = resolve_device(args["train"]["device"])
+        generator = None if is_greedy else torch.Generator(device).manual_seed(args["train"]["seed"])
+        player = Player(vecenv, policy, device, generator)
+        values: dict[str, list[float]] = {}
+        for ended in player.play(quotas.repeat(vecenv.agents_per_env), max_steps * int(quotas.max())):
+            for episodes_of_env in ended:
+                _add(values, episodes_of_env)
+            if viewer is not None and not viewer.show(vecenv.driver_env):
+                break
+        return _scores(values), int(player.remaining.reshape(count, -1).max(1).sum())
     finally:
         vecenv.close()
 
 
-@torch.no_grad()
-def _play(
-    vecenv: Any,
-    policy: nn.Module,
-    quotas: list[int],
-    args: dict[str, Any],
-    is_greedy: bool,
-    is_drawn: bool,
-    max_steps: int,
-) -> Iterator[dict[str, float]]:
-    """Yields the statistics of each finished episode until every environment has played its quota or its steps."""
-    device = resolve_device(args["train"]["device"])
-    generator = torch.Generator(device).manual_seed(args["train"]["seed"])
-    state = policy.initial_state(vecenv.num_agents, device) if hasattr(policy, "initial_state") else {}
-    forward = acting_forward(policy)
-    remaining = np.array(quotas)
-    rows_per_env = vecenv.num_agents // len(quotas)
-    observations, _ = vecenv.reset()
-    for _ in range(max_steps):
-        if not remaining.any() or (is_drawn and not _draw(vecenv)):
-            return
-        logits, _ = forward(torch.from_numpy(observations).to(device), state)
-        actions = greedy_action(logits) if is_greedy else sample_logits(logits, generator=generator)[0]
-        observations, _, terminals, truncations, infos = vecenv.step(actions.cpu().numpy())
-        ended = terminals | truncations
-        if not ended.any():
-            continue
-        goes_on = torch.from_numpy(~ended).to(device)
-        state = {name: value * goes_on.view(-1, *[1] * (value.dim() - 1)) for name, value in state.items()}
-        finished = [env for env in range(len(quotas)) if ended[env * rows_per_env : (env + 1) * rows_per_env].any()]
-        for env, info in zip(finished, infos, strict=True):
-            if remaining[env]:
-                remaining[env] -= 1
-                yield info
+def _make_environments(entry: Entry, args: dict[str, Any], count: int, extra: Mapping[str, Any]) -> vector.Vector:
+    """As many separate environments, each a batch of its own so that its infos come apart from those of others."""
+    env_kwargs = {**args["env"], **extra}
+    if "num_envs" in entry.settings:  # one C environment per PufferEnv that reports every step, and so every episode
+        env_kwargs |= {"num_envs": 1, "report_interval": 1}
+    seed = args["train"]["seed"]
+    return vector.make(entry.creator, env_kwargs=env_kwargs, backend="Serial", num_envs=count, batch_size=1, seed=seed)
 
 
-def _draw(vecenv: Any) -> bool:
-    """Draws a frame; False when the person closed the window."""
-    from pufferlib.ocean import rendering
+def _add(values: dict[str, list[float]], episodes: Episodes) -> None:
+    """Adds episodes to the numbers of every statistic; those that the environment reports are `reported/<name>`."""
+    values.setdefault("episode_return", []).extend(episodes.returns.tolist())
+    values.setdefault("episode_length", []).extend(episodes.lengths.tolist())
+    for report in episodes.reports:
+        for name, value in report.items():
+            if name != "n" and is_number(value):
+                values.setdefault(f"reported/{name}", []).append(float(value))
 
-    vecenv.driver_env.render()
-    return not rendering.is_closing()
 
-
-def _summary(episodes: Iterator[dict[str, float]]) -> dict[str, Score]:
-    values: dict[str, list[float]] = {}
-    for info in episodes:
-        for name, value in info.items():
-            if name != "n":
-                values.setdefault(name, []).append(value)
-    return {name: _score(numbers) for name, numbers in values.items()}
+def _scores(values: Mapping[str, list[float]]) -> dict[str, Score]:
+    """The scores; what the environment itself reports of a statistic replaces what was counted of it."""
+    reported = {name.removeprefix("reported/") for name in values if name.startswith("reported/")}
+    return {name.removeprefix("reported/"): _score(numbers) for name, numbers in values.items() if name not in reported}
 
 
 def _score(numbers: list[float]) -> Score:
@@ -141,9 +133,8 @@ def evaluate_command(
     from pufferlib.ocean import rendering
 
     is_drawn = not headless and rendering.has_display()
-    scores = evaluate(env_name, args, episodes, is_greedy=not sample, is_drawn=is_drawn, max_steps=max_steps)
+    scores, unfinished = _evaluate(env_name, args, episodes, not sample, is_drawn, max_steps)
     for name, score in scores.items():
         print(f"{name:<16} {score}")
-    ended = max((score.episodes for score in scores.values()), default=0)
-    if ended < episodes:
-        print(f"{episodes - ended} of {episodes} episodes did not end")
+    if unfinished:
+        print(f"{unfinished} of {episodes} episodes did not end")

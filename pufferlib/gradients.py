@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -13,30 +13,14 @@ from torch import Tensor, nn
 
 from pufferlib import losses
 from pufferlib.config import ResolvedTrainConfig
+from pufferlib.drawing import Drawn
 from pufferlib.extensions import Minibatch, Network
 from pufferlib.policy_forms import training_forward
 from pufferlib.rollout import Rollout
 from pufferlib.sampling import sample_logits
 from pufferlib.shards import Shards, one_thread
 
-
-@dataclass(frozen=True)
-class Drawn:
-    """The segments of a minibatch, T steps each.
-
-    Attributes:
-        rows: `(count,)` int64, their places in the rollout.
-        advantages: `(count, T)`, as they are.
-        normalized: `(count, T)`, ready for the loss.
-        weights: `(count, T)` with mean 1 and 0 for absent agents; None when every agent was there.
-        resets: `(segments, T)` bool, of the whole rollout: where an episode begins.
-    """
-
-    rows: Tensor
-    advantages: Tensor
-    normalized: Tensor
-    weights: Tensor | None
-    resets: Tensor
+_LEAST_SHARE = 128  # rows of a minibatch that are worth a thread of their own
 
 
 class TorchGradients:
@@ -65,8 +49,9 @@ class TorchGradients:
         if config.compile:
             called = torch.compile(policy, mode=config.compile_mode, fullgraph=config.compile_fullgraph)
         self._forward = training_forward(policy, called)
-        is_sharded = device.type == "cpu" and not config.compile
-        self._shards = Shards(torch.get_num_threads() if is_sharded else 1)
+        self._is_sharded = device.type == "cpu" and not config.compile
+        most = max(1, config.minibatch_steps // _LEAST_SHARE)
+        self._shards = Shards(min(torch.get_num_threads(), most) if self._is_sharded else 1)
         self._scratch = threading.local()  # of each shard's thread: the observations of its share of a minibatch
 
     def differentiate(self, drawn: Drawn) -> Tensor:
@@ -75,13 +60,12 @@ class TorchGradients:
         Returns:
             The metrics of the minibatch, in the order of losses.METRICS.
         """
-        config, count = self.config, len(drawn.rows)
-        size = config.max_minibatch_size // config.bptt_horizon
+        count, size = len(drawn.rows), self.config.max_minibatch_size // self.rollout.horizon
         return sum(self._accumulate(drawn, range(begin, min(begin + size, count))) for begin in range(0, count, size))
 
     def limit_caller(self) -> AbstractContextManager:
         """Keeps torch operations of the calling thread off the cores of the threads here."""
-        return nullcontext() if self._shards.count == 1 else one_thread()
+        return one_thread() if self._is_sharded else nullcontext()
 
     def close(self) -> None:
         """Ends the threads; calling it twice is harmless."""
@@ -105,9 +89,8 @@ class TorchGradients:
         return sum(metrics)
 
     def _loss(self, drawn: Drawn, chosen: slice) -> losses.PPOLoss:
-        rollout, config, rows = self.rollout, self.config, drawn.rows[chosen]
-        shape = (len(rows), config.bptt_horizon)
-        old_values = rollout.values[rows, :-1]
+        rollout, rows = self.rollout, drawn.rows[chosen]
+        shape = (len(rows), rollout.horizon)
         logits, values, actions = self._forward_segments(rows, drawn.resets)
         _, logprobs, entropy = sample_logits(logits, action=actions)
         values = values.float().view(shape)
@@ -116,11 +99,11 @@ class TorchGradients:
             values,
             entropy.view(shape),
             rollout.logprobs[rows],
-            old_values,
+            drawn.old_values[chosen],
             drawn.normalized[chosen],
-            drawn.advantages[chosen] + old_values,
+            drawn.returns[chosen],
             None if drawn.weights is None else drawn.weights[chosen],
-            **coefficients(config),
+            **coefficients(self.config),
         )
         rollout.ratios[rows, :-1] = loss.ratio
         rollout.values[rows, :-1] = values.detach()
@@ -169,16 +152,15 @@ class NetworkGradients:
     def differentiate(self, drawn: Drawn) -> Tensor:
         """As TorchGradients'."""
         rollout, rows = self.rollout, drawn.rows
-        old_values = rollout.values[rows, :-1]
         minibatch = Minibatch(
             segments=rows,
             actions=rollout.actions.index_select(0, rows),
             resets=drawn.resets.index_select(0, rows),
             states=[state.index_select(0, rows) for state in rollout.states.values()],
             old_logprobs=rollout.logprobs.index_select(0, rows),
-            old_values=old_values,
+            old_values=drawn.old_values,
             advantages=drawn.normalized,
-            returns=drawn.advantages + old_values,
+            returns=drawn.returns,
             weights=drawn.weights,
         )
         learned = self.network.learn(rollout.observations, minibatch, **coefficients(self.config))
@@ -200,7 +182,7 @@ def coefficients(config: ResolvedTrainConfig) -> dict[str, float]:
     """The settings that the loss takes."""
     return {
         "clip_coef": config.clip_coef,
-        "vf_clip_coef": config.vf_clip_coef,
+        "vf_clip_coef": config.vf_clip_coef if config.clip_vloss else math.inf,
         "vf_coef": config.vf_coef,
         "ent_coef": config.ent_coef,
     }

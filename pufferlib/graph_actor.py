@@ -91,6 +91,14 @@ class GraphActor(Actor):
             super().bootstrap(rows)
 
     @override
+    def value_final(self, agents: np.ndarray, observations: np.ndarray) -> Tensor:
+        self.finish()  # the states are those after the last action
+        values = super().value_final(agents, observations)
+        for lane in self._lanes.values():
+            lane.wait()
+        return values
+
+    @override
     def finish(self) -> None:
         for lane in self._lanes.values():
             lane.join()

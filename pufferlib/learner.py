@@ -9,20 +9,20 @@ import torch
 from torch import Tensor, nn
 
 from pufferlib import losses
+from pufferlib.advantages import Advantages
 from pufferlib.cuda_graphs import Capture, CapturedCall
 from pufferlib.distributed import Ranks
-from pufferlib.extensions import compute_puff_advantage
-from pufferlib.gradients import Drawn, NetworkGradients, TorchGradients
+from pufferlib.drawing import Drawing, Drawn, SegmentDrawing, StepDrawing, present_weights
+from pufferlib.gradients import NetworkGradients, TorchGradients
 from pufferlib.optimizers import fit_to_graphs, make_optimizer, set_learning_rate
 from pufferlib.profile import Profile
 from pufferlib.rollout import Rollout
 
+_APPROX_KL = losses.METRICS.index("approx_kl")
+
 
 class Learner:
     """Trains a policy on a rollout that is filled again and again.
-
-    Before each minibatch the advantages of all segments are computed anew from the values and ratios as they are by
-    then; segments are drawn by the size of their advantages, without replacement.
 
     Attributes:
         optimizer: steps the policy's parameters.
@@ -31,6 +31,7 @@ class Learner:
 
     def __init__(
         self,
+        rollout: Rollout,
         gradients: TorchGradients | NetworkGradients,
         device: torch.device,
         generator: torch.Generator,
@@ -42,7 +43,9 @@ class Learner:
         """Makes the optimizer.
 
         Args:
-            gradients: differentiates the policy; has the rollout and the settings.
+            rollout: what the collector fills.
+            gradients: differentiates the policy; has the settings, and a rollout of its own where single steps are
+                trained on.
             device: the policy's.
             generator: draws the minibatches.
             profile: where the time of each phase is added up.
@@ -51,11 +54,17 @@ class Learner:
                 processes are waited for.
             capture: as for CapturedCall.
         """
-        self.rollout = rollout = gradients.rollout
+        self.rollout = rollout
         self.config = config = gradients.config
         self.device = device
         self._gradients = gradients
         self._generator = generator
+        self._advantages = Advantages(rollout, config)
+        self._drawing: Drawing
+        if config.shuffle == "steps":
+            self._drawing = StepDrawing(rollout, gradients.rollout, config, self._advantages, generator)
+        else:
+            self._drawing = SegmentDrawing(rollout, config, self._advantages, generator)
         self._profile = profile
         self._ranks = ranks
         self.optimizer = make_optimizer(
@@ -66,14 +75,17 @@ class Learner:
             config.adam_eps,
             config.weight_decay,
         )
-        can_be_captured = config.optimizer != "sgd" and not config.cpu_offload and ranks.world_size == 1
+        can_be_captured = (
+            config.optimizer != "sgd"
+            and not config.cpu_offload
+            and ranks.world_size == 1
+            and config.shuffle == "segments"  # of single steps the host keeps the order
+        )
         self._is_captured = is_captured and can_be_captured
         self._capture = capture
         self._fit_optimizer()
         self.learning_rate = config.learning_rate
         self._metric_sums = torch.zeros(len(losses.METRICS), device=device)
-        self._beta = torch.zeros((), device=device)  # of the importance weights: (S p)^-beta
-        self._inputs = AdvantageInputs(rollout)
         self._minibatches_due = 0.0
         self._is_full = True  # no agent was absent from the rollout
         self._summary = self._metric_sums[:0]  # of all processes, once it was exchanged
@@ -87,10 +99,12 @@ class Learner:
     def prepare(self) -> None:
         """Takes from a new rollout what does not change while it is trained on."""
         with self._profile.queued_phase("advantage"):
-            self._inputs.take(self.rollout)
+            self._advantages.take()
 
     def learn(self, learning_rate: float, progress: float, is_full: bool) -> dict[str, float]:
         """Trains on the rollout for `update_epochs`; what is left of a minibatch is carried over to the next call.
+
+        After a pass in which the policy went further than `target_kl` there is no other.
 
         Args:
             learning_rate: for all steps of this call.
@@ -103,23 +117,35 @@ class Learner:
         """
         self.learning_rate = learning_rate
         set_learning_rate(self.optimizer, learning_rate)
-        config = self.config
-        self._beta.fill_(config.prio_beta0 + (1.0 - config.prio_beta0) * config.prio_alpha * progress)
         self._metric_sums.zero_()
         self._is_full = is_full
-        self._minibatches_due += config.minibatches_per_epoch
+        self._minibatches_due += self.config.minibatches_per_epoch
         count = math.floor(self._minibatches_due + 1e-6)  # sums of fractions are rounded
         self._minibatches_due -= count
         with self._gradients.limit_caller():
-            for index in range(count):
-                if self._is_captured:
-                    self._replay_minibatch()
-                else:
-                    self.train_minibatch(summary_count=count if index == count - 1 else 0)
-            if count:  # else less than one minibatch was due
+            self._drawing.begin(progress, is_full)
+            trained = self._train_minibatches(count)
+            if trained:  # else less than one minibatch was due
                 with self._profile.queued_phase("learn"):  # here the host waits for the GPU
-                    self._metrics = self._read_metrics(count)
+                    self._metrics = self._read_metrics(trained, trained == count)
         return dict(self._metrics)
+
+    def _train_minibatches(self, count: int) -> int:
+        """Returns how many were trained: all `count`, or those up to where `target_kl` ends it."""
+        per_pass = math.ceil(self.config.minibatches_per_pass)
+        kl_before = self._metric_sums[_APPROX_KL].clone()
+        for index in range(count):
+            if self._is_captured:
+                self._replay_minibatch()
+            else:
+                self.train_minibatch(summary_count=count if index == count - 1 else 0)
+            is_last_of_pass = (index + 1) % per_pass == 0 and index + 1 < count
+            if is_last_of_pass and self.config.target_kl is not None:
+                kl = float(self._metric_sums[_APPROX_KL] - kl_before) / per_pass  # waits for a GPU
+                if self._ranks.start_total(kl).result() > self.config.target_kl * self._ranks.world_size:
+                    return index + 1
+                kl_before = self._metric_sums[_APPROX_KL].clone()
+        return count
 
     def train_minibatch(self, summary_count: int = 0) -> None:
         """One optimizer step; adds its metrics to their sums on the device.
@@ -129,7 +155,7 @@ class Learner:
                 averaged over the processes together with the gradients, as every message is a wait.
         """
         with self._profile.queued_phase("advantage"):
-            drawn = self._draw()
+            drawn = self._drawing.draw()
         with self._profile.queued_phase("learn"):
             self._differentiate(drawn)
         if self._ranks.world_size > 1:
@@ -149,20 +175,8 @@ class Learner:
 
     def _work(self) -> None:
         """What a graph records: it reads and writes tensors alone, and times nothing."""
-        self._differentiate(self._draw())
+        self._differentiate(self._drawing.draw())
         self._step()
-
-    def _draw(self) -> Drawn:
-        """Draws a minibatch by the advantages as they are now."""
-        rollout, config = self.rollout, self.config
-        advantages = self.compute_advantages()
-        probabilities = losses.segment_probabilities(self._present(advantages), config.prio_alpha)
-        rows = losses.draw_segments(probabilities, config.minibatch_segments, self._generator)
-        importance = (rollout.segments * probabilities[rows]).pow(-self._beta).unsqueeze(1)
-        weights = self._weights(rows)
-        chosen = advantages[rows]
-        normalized = importance * losses.normalize(chosen, weights)
-        return Drawn(rows, chosen, normalized, weights, self._inputs.resets)
 
     def _differentiate(self, drawn: Drawn) -> None:
         self.optimizer.zero_grad()
@@ -172,45 +186,21 @@ class Learner:
         nn.utils.clip_grad_norm_(self._gradients.parameters, self.config.max_grad_norm)
         self.optimizer.step()
 
-    def compute_advantages(self) -> Tensor:
-        """Advantages `(segments, horizon)` from the values and ratios as they are now; a view of a reused tensor."""
-        rollout, config, inputs = self.rollout, self.config, self._inputs
-        rewards = losses.bootstrap_truncations(
-            rollout.rewards, rollout.values, inputs.cuts, config.gamma, out=inputs.rewards
-        )
-        compute_puff_advantage(
-            rollout.values,
-            rewards,
-            inputs.ends,
-            rollout.ratios,
-            inputs.advantages,
-            config.gamma,
-            config.gae_lambda,
-            config.vtrace_rho_clip,
-            config.vtrace_c_clip,
-        )
-        return inputs.advantages[:, :-1]
-
-    def _present(self, advantages: Tensor) -> Tensor:
-        """The advantages with 0 for absent agents."""
-        return advantages if self._is_full else advantages * self.rollout.masks[:, :-1]
-
-    def _weights(self, rows: Tensor | slice) -> Tensor | None:
-        """`(rows, horizon)` with mean 1 and 0 for absent agents; None when every agent was there."""
-        if self._is_full:
-            return None
-        present = self.rollout.masks[rows, :-1].float()
-        return present / present.mean().clamp(min=1e-8)
-
     def _summarize(self, count: int) -> Tensor:
         """The means over `count` minibatches, and the explained variance."""
-        advantages, values = self.compute_advantages(), self.rollout.values[:, :-1]
-        explained = losses.explained_variance(values, advantages + values, self._weights(slice(None))).unsqueeze(0)
+        advantages, values = self._advantages.compute(), self.rollout.values[:, :-1]
+        weights = None if self._is_full else present_weights(self.rollout.masks[:, :-1])
+        explained = losses.explained_variance(values, advantages + values, weights).unsqueeze(0)
         return torch.cat([self._metric_sums / count, explained])
 
-    def _read_metrics(self, count: int) -> dict[str, float]:
-        """The summary of all processes: the one device synchronisation of `learn`."""
-        summary = self._summary if self._ranks.world_size > 1 else self._summarize(count)
+    def _read_metrics(self, count: int, is_exchanged: bool) -> dict[str, float]:
+        """The summary of all processes, which the last gradients brought along or not."""
+        if self._ranks.world_size == 1:
+            summary = self._summarize(count)  # the one device synchronisation of `learn`
+        elif is_exchanged:
+            summary = self._summary
+        else:
+            summary = torch.tensor(self._ranks.gather(self._summarize(count).tolist())).mean(0)
         return dict(zip((*losses.METRICS, "explained_variance"), summary.tolist(), strict=True))
 
     def state_dict(self) -> dict[str, Any]:
@@ -228,26 +218,3 @@ class Learner:
         self.learning_rate = float(self.optimizer.param_groups[0]["lr"])
         self._minibatches_due = state["minibatches_due"]
         self._metrics = dict(state["metrics"])
-
-
-class AdvantageInputs:
-    """What the advantages of one rollout are computed from again and again, in the form that the kernel takes.
-
-    Attributes:
-        ends: `(S, T + 1)` float32, 1 where the observation is the first of an episode.
-        resets: `(S, T)` bool, the same for the columns that are trained on.
-        cuts: `(S, T + 1)` float32, 1 where a limit ended the episode and the task did not.
-        rewards: `(S, T + 1)` float32, to be written.
-        advantages: `(S, T + 1)` float32, to be written.
-    """
-
-    def __init__(self, rollout: Rollout):
-        self.ends, self.cuts, self.rewards, self.advantages = (torch.zeros_like(rollout.values) for _ in range(4))
-        self.resets = torch.zeros_like(rollout.logprobs, dtype=torch.bool)
-
-    def take(self, rollout: Rollout) -> None:
-        """Takes the ends of episodes from a rollout that was just filled."""
-        ends = rollout.terminals | rollout.truncations
-        self.ends.copy_(ends)
-        self.resets.copy_(ends[:, :-1])
-        self.cuts.copy_(rollout.truncations & ~rollout.terminals)

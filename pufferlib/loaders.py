@@ -7,9 +7,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from pufferlib import checkpoint, distributed, ocean, vector
+from pufferlib import catalog, checkpoint, distributed, vector
 from pufferlib.config import TrainConfig, VecConfig, check_arguments, check_env, policy_classes, resolve_env_count
 from pufferlib.errors import ConfigError
+from pufferlib.normalization import normalized
 from pufferlib.torch_generator import borrowed_generator
 
 
@@ -50,17 +51,16 @@ def load_env(env_name: str, args: dict[str, Any]) -> Any:
     train = TrainConfig.from_dict(args["train"])
     device_type = resolve_device(train.device).type
     keywords = VecConfig.from_dict(args["vec"]).keywords(device_type, train.seed)
-    env_class, env_kwargs = ocean.env_class(env_name), check_env(env_name, args["env"])
+    entry, env_kwargs = catalog.find(env_name), check_env(env_name, args["env"])
     if "num_envs" in env_kwargs:
-        agents_per_env = getattr(env_class, "agents_per_env", 1)
         env_kwargs["num_envs"] = resolve_env_count(
             env_kwargs["num_envs"],
             device_type,
             keywords["num_envs"],
-            agents_per_env,
+            entry.agents_per_env,
             distributed.connect().world_size,
         )
-    return vector.make(env_class, env_kwargs=env_kwargs, **keywords)
+    return vector.make(entry.creator, env_kwargs=env_kwargs, **keywords)
 
 
 def load_policy(args: dict[str, Any], vecenv: Any, env_name: str) -> nn.Module:
@@ -80,6 +80,9 @@ def load_policy(args: dict[str, Any], vecenv: Any, env_name: str) -> nn.Module:
         if wrapper is not None:
             sizes = {"input_size": policy.hidden_size, "hidden_size": policy.hidden_size}
             policy = wrapper(env, policy, **{**sizes, **check_arguments("rnn", args["rnn"], wrapper)})
+    train = TrainConfig.from_dict(args["train"])
+    if train.normalize_observations:
+        policy = normalized(env, policy, train.normalization_clip)
     model = args.get("load_model_path")
     if model is not None:
         data_dir, ranks = args["train"]["data_dir"], distributed.connect()

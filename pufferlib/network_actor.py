@@ -60,9 +60,8 @@ class NetworkActor(Actor):
         return results[0].numpy()
 
     @override
-    def _value(self, rows: Rows) -> Tensor:
+    def _value(self, rows: Rows, observations: Tensor) -> Tensor:
         states = [state[rows].clone() for state in self.states.values()]
-        observations = self._observations(rows, self.rollout.horizon)
         values = torch.empty(len(observations))
         self._network.value(observations, states, values)
         return values

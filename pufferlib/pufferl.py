@@ -28,12 +28,13 @@ from typing_extensions import override
 
 from pufferlib import checkpoint, checkpoint_file, distributed
 from pufferlib.actor import Actor
+from pufferlib.catalog import slug
 from pufferlib.collector import Collector
 from pufferlib.config import TrainConfig, load_config
 from pufferlib.construction import AnyLogger, Construction
 from pufferlib.dashboard import Dashboard
 from pufferlib.distributed import Total
-from pufferlib.errors import APIUsageError, CheckpointError
+from pufferlib.errors import APIUsageError, CheckpointError, ConfigError
 from pufferlib.extensions import Network, compute_puff_advantage
 from pufferlib.extensions.network import OBSERVATION_DTYPES
 from pufferlib.gradients import NetworkGradients, TorchGradients
@@ -44,12 +45,14 @@ from pufferlib.loaders import load_env, load_policy, resolve_device
 from pufferlib.loggers import Loggers
 from pufferlib.models import find_layers
 from pufferlib.network_actor import NetworkActor
+from pufferlib.normalization import NormalizedObservations, RewardNormalizer, normalized
+from pufferlib.periodic_evaluation import PeriodicEvaluation
 from pufferlib.policy_forms import check_policy
 from pufferlib.rollout import Rollout
 from pufferlib.statistics import EpisodeStatistics
 
 STATE_KEYS = {
-    *("env", "model", "epoch", "global_step", "uptime", "learning_rate", "logged", "losses", "learner", "ranks"),
+    *("env", "model", "epoch", "global_step", "uptime", "learning_rate", "logged", "losses", "learning", "ranks"),
 }
 """What `trainer_state.pt` holds."""
 
@@ -81,11 +84,17 @@ class PuffeRL(Construction):
         self.vecenv = vecenv
         self.policy = policy.to(self.device)
         check_policy(self.policy, vecenv.single_observation_space, vecenv.single_action_space, self.device)
+        if self.config.normalize_observations:
+            self.policy = normalized(vecenv, self.policy, self.config.normalization_clip).to(self.device)
+        if self.config.shuffle == "steps" and hasattr(self.policy, "initial_state"):
+            raise ConfigError(
+                "[train] shuffle must be 'segments' for a recurrent policy, got 'steps'; it needs their order"
+            )
         # Only the first process logs, and names the run for all of them.
         mine = logger if self.ranks.is_first else None
         self.logger = Loggers(mine, {"env_name": self.env_name, "train": asdict(self.config)})
         run_id = self.ranks.from_first(lambda: self.logger.run_id)
-        self.run_folder = Path(self.config.data_dir) / f"{self.env_name}_{run_id}"
+        self.run_folder = Path(self.config.data_dir) / f"{slug(self.env_name)}_{run_id}"
         if self.device.type == "cuda":
             torch.backends.cudnn.deterministic = self.config.torch_deterministic
             torch.set_float32_matmul_precision("high")  # TF32: ten bits of fraction, several times the speed
@@ -98,9 +107,17 @@ class PuffeRL(Construction):
         self.profile = self._interval.profile
         self.rollout = self._allocate_rollout()
         network = self._find_network()
-        self._collector = Collector(vecenv, self._make_actor(network), self.config.reward_clip, self.profile)
+        self._reward_normalizer = self._make_reward_normalizer()
+        self._collector = Collector(
+            vecenv, self._make_actor(network), self.config.reward_clip, self.profile, self._reward_normalizer
+        )
         self._gradients = self._make_gradients(network)
-        self._learner = Learner(self._gradients, self.device, generator, self.profile, self.ranks, self._is_captured)
+        self._learner = Learner(
+            self.rollout, self._gradients, self.device, generator, self.profile, self.ranks, self._is_captured
+        )
+        acting = self.policy, self.device, self._autocast
+        make_vecenv = self._evaluation_maker(self.config, vecenv)
+        self._evaluation = PeriodicEvaluation(self.config, make_vecenv, *acting, self.profile)
         # The first process keeps the seed that its vector was made with.
         self._collector.reset(None if self.ranks.is_first else self.ranks.seed(vecenv.seed))
 
@@ -150,9 +167,15 @@ class PuffeRL(Construction):
         return (GraphActor if self._is_captured else Actor)(*common, self._autocast)
 
     def _make_gradients(self, network: Network | None) -> TorchGradients | NetworkGradients:
+        rollout = self.rollout.single_steps() if self.config.shuffle == "steps" else self.rollout
         if network is not None:
-            return NetworkGradients(network, self.rollout, self.config)
-        return TorchGradients(self.policy, self.rollout, self.config, self.device, self._autocast)
+            return NetworkGradients(network, rollout, self.config)
+        return TorchGradients(self.policy, rollout, self.config, self.device, self._autocast)
+
+    def _make_reward_normalizer(self) -> RewardNormalizer | None:
+        if not self.config.normalize_rewards:
+            return None
+        return RewardNormalizer(self.vecenv.num_agents, self.config.gamma, self.config.normalization_clip, self.ranks)
 
     # ------------------------------------------------------------------------------------------------ the iteration
 
@@ -191,12 +214,17 @@ class PuffeRL(Construction):
         progress = min(self.epoch / self.total_epochs, 1.0)
         with self._interval.iteration:
             self._losses = self._learner.learn(self.learning_rate, progress, self._rollout_is_full)
+            if isinstance(self.policy, NormalizedObservations):
+                self.policy.update(self.rollout, self.ranks)
         self.epoch += 1
         if self.config.weights_check_interval and self.epoch % self.config.weights_check_interval == 0:
             self.ranks.check_same(list(self.policy.state_dict().values()), "weights")
 
         is_last = self.epoch >= self.total_epochs
-        if self.epoch % self.config.log_interval == 0 or is_last:
+        is_evaluated = self._evaluation.is_due(self.epoch)
+        if is_evaluated and self.ranks.is_first:
+            self._evaluation.run(self.run_folder, self._facts())
+        if is_evaluated or is_last or self.epoch % self.config.log_interval == 0:
             self.mean_and_log()
         if self.epoch % self.config.checkpoint_interval == 0:
             self.save_checkpoint()
@@ -220,13 +248,15 @@ class PuffeRL(Construction):
 
     @property
     def learning_rate(self) -> float:
-        """The learning rate of this epoch: the one set, annealed by a cosine to 0 over `total_epochs`.
+        """The learning rate of this epoch: the one set, annealed along `lr_schedule` to 0 over `total_epochs`.
 
-        Assigning to it sets the rate that the cosine starts from, from the next `train` on.
+        Assigning to it sets the rate that the schedule starts from, from the next `train` on.
         """
         if not self.config.anneal_lr:
             return self._learning_rate
         progress = min(self.epoch / self.total_epochs, 1.0)
+        if self.config.lr_schedule == "linear":
+            return self._learning_rate * (1.0 - progress)
         return self._learning_rate * 0.5 * (1.0 + math.cos(math.pi * progress))
 
     @learning_rate.setter
@@ -268,9 +298,12 @@ class PuffeRL(Construction):
             - `environment/<name>`: means of what environments report of episodes, `environment/n` of them.
             - `since_start/<metric>`: the two above since the run began, resumes included.
             - `losses/<name>`: of the last update, as `train` returns them.
+            - `eval/return_mean, return_std, return_min, return_max, length_mean`: of the agents' episodes in an
+              evaluation of this epoch, if there was one. Its time counts in `sps`, not in `iteration_seconds`.
             - `performance/<phase>`: shares of the wall time, in all 1: `environment`, `store` and `forward` of the
-              rollout, `advantage` and `learn` of the update, `communicate` with other processes, `other`. Waiting for a
-              GPU to end the update is `learn`, and so is all of the update where minibatches are captured.
+              rollout, `advantage` and `learn` of the update, `evaluation`, `communicate` with other processes, and
+              `other`. Waiting for a GPU to end the update is `learn`, and so is all of the update where minibatches are
+              captured.
             - `device/<phase>`: shares of the same time in which a CUDA device worked on the update's phases. (In the
               rollout every step waits for the device, so that the wall time has it all.)
             - `hardware/cpu, memory, memory_bytes` and, with the extra `gpu`, `hardware/gpu, gpu_memory,
@@ -280,7 +313,7 @@ class PuffeRL(Construction):
             return dict(self._metrics)
         of_all = self.ranks.gather(self._interval.episodes.state_dict())
         self._interval.episodes = EpisodeStatistics.merged(of_all)
-        self._metrics = {**self._gather_metrics(), **self._interval.sample_hardware()}
+        self._metrics = {**self._gather_metrics(), **self._evaluation.take(), **self._interval.sample_hardware()}
         self._interval.end()
         self._logged_epoch, self._logged_step = self.epoch, self.global_step
         self.logger.log(self._metrics, self.global_step)
@@ -339,7 +372,7 @@ class PuffeRL(Construction):
         metadata = checkpoint_file.plain_metadata(metadata)
         if path is not None:
             return self._save_file(path, metadata)
-        path = self.run_folder / f"model_{self.env_name}_{self.epoch:06d}.pt"
+        path = self.run_folder / f"model_{slug(self.env_name)}_{self.epoch:06d}.pt"
         ranks = self.ranks.gather(self._rank_state())
         if self.ranks.is_first:
             self._write_checkpoint(path, ranks, metadata)
@@ -358,11 +391,16 @@ class PuffeRL(Construction):
             "learning_rate": self._learning_rate,
             "logged": [self._logged_epoch, self._logged_step],
             "losses": self._losses,
-            "learner": self._learner.state_dict(),
+            "learning": {name: part.state_dict() for name, part in self._learning_parts().items()},
             "ranks": ranks,
             "metadata": metadata,
         }
         checkpoint.save(self.run_folder / checkpoint.TRAINER_STATE, state)
+        checkpoint.name_last(path, self._facts())
+
+    def _facts(self) -> dict[str, Any]:
+        """What is noted beside weights that have a name of their own."""
+        return {"env": self.env_name, "agent_steps": self.global_step, "epoch": self.epoch}
 
     def _rank_state(self) -> dict[str, Any]:
         """What differs between processes."""
@@ -401,7 +439,8 @@ class PuffeRL(Construction):
         self.ranks.from_first(lambda: checkpoint.load_policy_weights(self.policy, model))
         self.ranks.broadcast(list(self.policy.state_dict().values()))
         try:
-            self._learner.load_state_dict(state["learner"])
+            for name, part in self._learning_parts().items():
+                part.load_state_dict(state["learning"][name])
             self._load_rank_state(state["ranks"])
         except (KeyError, ValueError, RuntimeError) as error:
             raise CheckpointError(f"{folder} was saved with other settings than these ({error})") from error
@@ -436,8 +475,9 @@ class PuffeRL(Construction):
         return found["metadata"]
 
     def _learning_parts(self) -> dict[str, Any]:
-        """What learns beside the policy, by name: what a checkpoint in one file restores."""
-        return {"learner": self._learner}
+        """What learns beside the policy, by name."""
+        parts = {"learner": self._learner, "reward_normalizer": self._reward_normalizer}
+        return {name: part for name, part in parts.items() if part is not None}
 
     def _load_rank_state(self, states: list[dict[str, Any]]) -> None:
         """Puts back what `_rank_state` of every process returned, as far as there are as many processes again."""
@@ -476,6 +516,7 @@ class PuffeRL(Construction):
         self._interval.close()
         self._gradients.close()
         self._collector.actor.close()
+        self._evaluation.close()
         self.vecenv.close()
 
     def _require_open(self) -> None:

@@ -11,13 +11,29 @@ from torch import Tensor
 from pufferlib import spaces
 
 
+@dataclass(frozen=True)
+class FinalValues:
+    """What the policy expected of true final observations, those that came before a reset and were seen by nobody.
+
+    Attributes:
+        segments: `(count,)` int64, with the next one the places of episodes that a limit cut.
+        columns: `(count,)` int64, in 1..T: where the last reward and the truncation lie.
+        values: `(count,)` float32.
+    """
+
+    segments: Tensor
+    columns: Tensor
+    values: Tensor
+
+
 @dataclass
 class Rollout:
     """Preallocated tensors; S segments, T steps of horizon.
 
-    Rewards, terminals, truncations and masks of column t arrived together with observation t, so they speak of the
-    action of column t - 1. Column T is the bootstrap: the value of the observation after the last action. That
-    observation itself is not trained on here; the collector keeps it for the next rollout.
+    Rewards, terminals and truncations of column t arrived together with observation t, so they speak of the action of
+    column t - 1; the mask says whether the agent acts on observation t. Column T is the bootstrap: the value of the
+    observation after the last action. That observation itself is not trained on here; the collector keeps it for the
+    next rollout.
 
     A step fills a column, a minibatch reads rows. What the environments give lies in memory column after column: a step
     is one copy of each, and the policy acts on a view. What training reads again and again lies row after row.
@@ -30,9 +46,10 @@ class Rollout:
     rewards: Tensor  # (S, T + 1) float32, by column as the next three
     terminals: Tensor  # (S, T + 1) bool
     truncations: Tensor  # (S, T + 1) bool
-    masks: Tensor  # (S, T + 1) bool, False where the agent was absent
+    masks: Tensor  # (S, T + 1) bool, False where the agent is absent: no action is taken there
     ratios: Tensor  # (S, T + 1) float32, probability now over probability then; 1 until trained on
     states: dict[str, Tensor]  # recurrent state before column 0, each (S, ...)
+    finals: FinalValues | None = None  # where environments told final observations
 
     @classmethod
     def allocate(
@@ -67,7 +84,7 @@ class Rollout:
             actions=torch.zeros(
                 segments,
                 horizon,
-                *action_space.shape,
+                *spaces.action_shape(action_space),
                 dtype=getattr(torch, spaces.action_dtype(action_space).name),
                 device=device,
             ),
@@ -95,6 +112,32 @@ class Rollout:
     def by_column(self) -> Tensor:
         """The observations as `(T, S, *observation_shape)`, contiguous."""
         return self.observations.transpose(0, 1)
+
+    def single_steps(self) -> Rollout:
+        """Every step as a segment of its own, step `t` of segment `s` in row `t * S + s`.
+
+        The observations are the same memory; `take_steps` copies the rest after each time it was filled.
+        """
+        count = self.segments * self.horizon
+        ones = torch.ones(count, 2, device=self.values.device)
+        flags = torch.zeros(count, 2, dtype=torch.bool, device=self.values.device)
+        return Rollout(
+            observations=self.by_column.flatten(0, 1).unsqueeze(1),
+            actions=torch.zeros_like(self.actions).flatten(0, 1).unsqueeze(1),
+            logprobs=torch.zeros(count, 1, device=self.values.device),
+            values=torch.zeros_like(ones),
+            rewards=torch.zeros_like(ones),
+            terminals=flags,
+            truncations=flags,
+            masks=flags,
+            ratios=ones,
+            states={},
+        )
+
+    def take_steps(self, rollout: Rollout) -> None:
+        """Takes the actions and their log-probabilities from the rollout that this one has the `single_steps` of."""
+        self.actions[:, 0] = rollout.actions.transpose(0, 1).flatten(0, 1)
+        self.logprobs[:, 0] = rollout.logprobs.T.flatten()
 
     def gather_observations(self, rows: Tensor, out: Tensor) -> None:
         """Copies the observations of some segments, in time order each.

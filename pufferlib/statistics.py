@@ -30,7 +30,7 @@ class EpisodeStatistics:
             if count <= 0.0:
                 continue
             for name, value in info.items():
-                if name == "n" or not _is_number(value):
+                if name == "n" or not is_number(value):
                     continue
                 self._sums[name] = self._sums.get(name, 0.0) + float(value) * count
                 self._counts[name] = self._counts.get(name, 0.0) + count
@@ -83,7 +83,7 @@ class EpisodeStatistics:
         self.episodes.load_state_dict(state["episodes"])
 
 
-def _is_number(value: Any) -> bool:
+def is_number(value: Any) -> bool:
     """Whether it is one number: of Python, of NumPy, or a tensor without dimensions."""
     is_single = getattr(value, "ndim", 0) == 0
     return is_single and hasattr(value, "__float__") and not isinstance(value, (str, bytes))

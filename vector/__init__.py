@@ -86,10 +86,12 @@ def make(
     driver = recipe.make(0, None)
     try:
         chosen = chosen or _fitting_backend(driver, options, num_envs)
-        return chosen(recipe, driver, options)
+        vecenv = chosen(recipe, driver, options)
     except BaseException:
         driver.close()
         raise
+    vecenv.options = options
+    return vecenv
 
 
 def _named_backend(backend: Any) -> type[Vector] | None:

@@ -8,7 +8,7 @@ import os
 import weakref
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -18,7 +18,7 @@ import numpy as np
 from pufferlib import spaces
 from pufferlib.environment import Buffers, PufferEnv, StepResult
 from pufferlib.errors import APIUsageError
-from pufferlib.vector.recipe import EnvSource
+from pufferlib.vector.recipe import AUTO, EnvSource, Options
 
 if TYPE_CHECKING:
     from pufferlib.emulation import Layout
@@ -88,10 +88,12 @@ class Vector(abc.ABC):
         single_action_space: of one agent.
         driver_env: an environment of this process to ask for anything else; to be stepped by nobody.
         mixes_batches: whether environments that have done different numbers of steps may come in one batch.
+        options: how the caller of `make` wanted them to be run.
     """
 
     driver_env: PufferEnv
     mixes_batches: bool = False
+    options: Options = Options()
     _buffers: Buffers  # of all environments, set by the backend
 
     def __init__(self, source: EnvSource, driver: PufferEnv, num_workers: int, batch_size: int):
@@ -175,6 +177,11 @@ class Vector(abc.ABC):
     def is_open(self) -> bool:
         """Whether the environments are still this vector's, in this process."""
         return self._idle_state not in _ENDED
+
+    @property
+    def is_repeatable(self) -> bool:
+        """Whether it is known how the environments were made, so that `again` can make others."""
+        return self._source.is_repeatable
 
     @property
     def state(self) -> State:
@@ -348,6 +355,32 @@ class Vector(abc.ABC):
         self._received = deque(batches)
         self._num_running = 0
         self._idle_state = None
+
+    def again(self, num_envs: int, seed: int) -> Vector:
+        """Makes a separate vector of environments like these, on the same backend.
+
+        Args:
+            num_envs: environments in all. Where the creator is given a `num_envs` of its own, and so makes many behind
+                one PufferEnv, they are one such PufferEnv; otherwise that many PufferEnvs.
+            seed: as for `pufferlib.vector.make`.
+
+        Raises:
+            APIUsageError: if the vector is not repeatable.
+        """
+        if not self.is_repeatable:
+            raise APIUsageError(
+                f"again() needs a vector that make() made, got one of the ready {type(self.driver_env).__name__}; "
+                "make the vector with pufferlib.vector.make"
+            )
+        source = self._source.again(num_envs, seed)
+        driver = source.make(0, None)
+        try:
+            vecenv = type(self)(source, driver, replace(self.options, num_workers=AUTO, batch_size=AUTO))
+        except BaseException:
+            driver.close()
+            raise
+        vecenv.options = self.options
+        return vecenv
 
     def close(self) -> None:
         """Finishes what runs and lets go of everything; calling it twice is harmless."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 import weakref
 from typing import Any
 
@@ -10,6 +11,7 @@ import gymnasium
 from gymnasium.vector import VectorEnv
 from typing_extensions import override
 
+from pufferlib.emulation import GymnasiumPufferEnv, PettingZooPufferEnv
 from pufferlib.environment import Buffers, PufferEnv
 from pufferlib.errors import APIUsageError
 from pufferlib.seeding import mix_seed
@@ -27,7 +29,7 @@ _REQUIRED = ("single_observation_space", "single_action_space", "num_agents", "r
 # All by id(), as an environment may be unhashable; an entry vanishes with its value, and so before an id is reused.
 _vectors: weakref.WeakValueDictionary[int, LocalVector] = weakref.WeakValueDictionary()
 _closed: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
-_wrapped: weakref.WeakValueDictionary[int, GymnasiumVectorPufferEnv] = weakref.WeakValueDictionary()
+_wrapped: weakref.WeakValueDictionary[int, PufferEnv] = weakref.WeakValueDictionary()  # by what each of them wraps
 
 
 def adopt(env: Any, num_workers: int | str = AUTO, seed: int = 0) -> Vector:
@@ -40,8 +42,8 @@ def adopt(env: Any, num_workers: int | str = AUTO, seed: int = 0) -> Vector:
     An environment serves one vector at a time: the vector that had it before can be closed but no longer stepped.
 
     Args:
-        env: a PufferEnv, anything with its spaces, `num_agents`, `reset`, `step` and `close`, such as a wrapper, or a
-            `gymnasium.vector.VectorEnv`.
+        env: a PufferEnv, anything with its spaces, `num_agents`, `reset`, `step` and `close`, such as a wrapper, or
+            what `as_puffer_env` makes one of.
         num_workers: threads of Native.
         seed: the environment is reset with `mix_seed(seed, 0)`.
 
@@ -64,18 +66,37 @@ def adopt(env: Any, num_workers: int | str = AUTO, seed: int = 0) -> Vector:
 
 
 def as_puffer_env(env: Any) -> Any:
-    """A Gymnasium vector environment as a PufferEnv, the same one every time; everything else as it is.
+    """A Gymnasium or PettingZoo environment as a PufferEnv, the same one every time; everything else as it is.
+
+    Args:
+        env: what becomes one is a `gymnasium.Env`, a `gymnasium.vector.VectorEnv`, a `pettingzoo.ParallelEnv` or a
+            `pettingzoo.AECEnv`.
 
     Raises:
-        APIUsageError: if the vector environment was closed, or cannot be stepped as GymnasiumVectorPufferEnv does.
+        APIUsageError: if it is a vector environment that was closed, or cannot be stepped as one of
+            GymnasiumPufferEnv, GymnasiumVectorPufferEnv and PettingZooPufferEnv.
     """
-    if not isinstance(env, VectorEnv):
+    wrapper = _wrapper(env)
+    if wrapper is None:
         return env
-    if env.closed:
+    if isinstance(env, VectorEnv) and env.closed:
         raise APIUsageError(f"the vector environment {type(env).__name__} is closed; make a new one")
-    wrapped = _wrapped.get(id(env)) or GymnasiumVectorPufferEnv(env)
+    wrapped = _wrapped.get(id(env)) or wrapper(env)
     _wrapped[id(env)] = wrapped
     return wrapped
+
+
+def _wrapper(env: Any) -> type[PufferEnv] | None:
+    """The class that makes a PufferEnv of an environment that is none yet."""
+    if isinstance(env, VectorEnv):
+        return GymnasiumVectorPufferEnv
+    if all(hasattr(env, name) for name in _REQUIRED):
+        return None
+    if isinstance(env, gymnasium.Env):
+        return GymnasiumPufferEnv
+    pettingzoo = sys.modules.get("pettingzoo")  # imported by whoever made one of its environments
+    is_pettingzoo = pettingzoo is not None and isinstance(env, (pettingzoo.ParallelEnv, pettingzoo.AECEnv))
+    return PettingZooPufferEnv if is_pettingzoo else None
 
 
 def _fitting_backend(env: Any) -> type[LocalVector]:

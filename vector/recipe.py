@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import gymnasium
 import numpy as np
@@ -40,11 +40,13 @@ class EnvSource(abc.ABC):
         num_envs: environments in all.
         seed: of the vector, unless a reset gives another.
         fills_buf: whether the environments must write into the arrays `buf` that `make` was given.
+        is_repeatable: whether `again` can be called.
     """
 
     num_envs: int
     seed: int
     fills_buf: bool = True
+    is_repeatable: bool = False
 
     @abc.abstractmethod
     def env_seed(self, index: int, seed: int | None = None) -> int:
@@ -62,6 +64,15 @@ class EnvSource(abc.ABC):
     def note_closed(self) -> None:
         """Learns that the environments were closed."""
 
+    def again(self, num_envs: int, seed: int) -> EnvSource:
+        """Where other environments like these come from.
+
+        Args:
+            num_envs: how many.
+            seed: of a vector of them.
+        """
+        raise NotImplementedError
+
 
 @dataclass(frozen=True)
 class Recipe(EnvSource):
@@ -71,6 +82,7 @@ class Recipe(EnvSource):
     args: tuple[tuple, ...]
     kwargs: tuple[dict, ...]
     seed: int
+    is_repeatable: ClassVar[bool] = True
 
     @classmethod
     def build(cls, creators: Any, args: Any, kwargs: Any, num_envs: Any, seed: Any) -> Recipe:
@@ -135,6 +147,15 @@ class Recipe(EnvSource):
     @override
     def note_closed(self) -> None:
         """Nothing: nobody else has the environments."""
+
+    @override
+    def again(self, num_envs: int, seed: int) -> Recipe:
+        """The environments in turn; a creator that is told a `num_envs` itself makes all of them at once."""
+        if "num_envs" in self.kwargs[0]:
+            return Recipe(self.creators[:1], self.args[:1], ({**self.kwargs[0], "num_envs": num_envs},), seed)
+        turns = [index % self.num_envs for index in range(num_envs)]
+        parts = (self.creators, self.args, self.kwargs)
+        return Recipe(*(tuple(part[index] for index in turns) for part in parts), seed)
 
 
 def _deal(name: str, value: Any, num_envs: int, is_list: bool) -> tuple:

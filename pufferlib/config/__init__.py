@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from pufferlib.config.classes import check_env, env_settings, policy_classes
+from pufferlib.config.classes import catalog, check_env, env_settings, policy_classes
 from pufferlib.config.schema import BaseConfig, LogConfig, SolveConfig, TrainConfig, VecConfig
 from pufferlib.config.settings import Setting, check_arguments, require_known
 from pufferlib.config.sizes import ResolvedTrainConfig, resolve, resolve_env_count
@@ -40,12 +40,12 @@ ARGUMENTS = ("env", "policy", "rnn")  # sections whose keys are the keyword argu
 
 
 def load_config(env_name: str) -> dict[str, Any]:
-    """The settings of an environment: default.ini, overridden by the environment's own ini.
+    """The settings of an environment: default.ini, overridden by its family's ini and its own.
 
     The result depends on nothing else: not on the command line, not on the working directory.
 
     Args:
-        env_name: such as `puffer_breakout`.
+        env_name: such as `puffer_breakout` or `CartPole-v1`, any name of `pufferlib.catalog`.
 
     Returns:
         A dict of its own for each call. Keys `package`, `env_name`, `policy_name`, `rnn_name`, `load_model_path`,
@@ -54,16 +54,15 @@ def load_config(env_name: str) -> dict[str, Any]:
 
     Raises:
         UnknownEnvironmentError: if there is no such environment.
+        MissingExtraError: if what it needs is not installed.
         ConfigError: if an ini holds an unknown section or key, or a value of the wrong type.
     """
-    from pufferlib import ocean
-
-    path = ocean.config_path(env_name)
+    entry = catalog().find(env_name)
     args: dict[str, Any] = {name: {} for name in ("vec", *ARGUMENTS, "train", "log")}
-    for source in (DEFAULTS, path):
+    for source in (DEFAULTS, *entry.ini_files):
         for section, texts in _read_ini(source).items():
             _merge(args, section, _parse_section(source, section, texts, env_name))
-    return args
+    return {**args, "package": entry.family, "env_name": entry.name}
 
 
 def check_config(args: Mapping[str, Any]) -> None:

@@ -7,30 +7,26 @@ policy is looked up.
 from __future__ import annotations
 
 import dataclasses
-import functools
 import importlib
-import importlib.util
 from collections.abc import Mapping
 from types import MappingProxyType, ModuleType
 from typing import Any, Literal
 
-from pufferlib.config.settings import Setting, class_settings, require_known
+from pufferlib.config.settings import Setting, require_known
 from pufferlib.config.sizes import AUTO_AGENTS, AUTO_AGENTS_CPU
 from pufferlib.errors import ConfigError, nearest
 
 _WRAPPER = "Wrapper"  # the recurrent layer LSTM is the class LSTMWrapper
 
 
-@functools.cache
 def env_settings(env_name: str) -> Mapping[str, Setting]:
-    """The keyword arguments of an environment's class, by name; `num_envs` may be 'auto' too.
+    """The keyword arguments of an environment, by name; `num_envs` may be 'auto' too.
 
     Raises:
         UnknownEnvironmentError: if there is no such environment.
+        MissingExtraError: if what it needs is not installed.
     """
-    from pufferlib import ocean
-
-    found = class_settings("env", ocean.env_class(env_name))
+    found = dict(catalog().find(env_name).settings)
     if "num_envs" in found:
         count = found["num_envs"]
         help_text = f"{count.help} auto is {AUTO_AGENTS_CPU} agents in all on a CPU and {AUTO_AGENTS['cuda']} on CUDA."
@@ -46,14 +42,20 @@ def check_env(env_name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         UnknownEnvironmentError: if there is no such environment.
     """
     known = env_settings(env_name)
-    require_known("env", arguments, known)
-    return {name: known[name].check(value) for name, value in arguments.items()}
+    if not takes_any_setting(env_name):
+        require_known("env", arguments, known)
+    return {name: known[name].check(value) if name in known else value for name, value in arguments.items()}
+
+
+def takes_any_setting(env_name: str) -> bool:
+    """Whether an environment accepts keywords that `env_settings` does not list."""
+    return catalog().find(env_name).takes_any_setting
 
 
 def policy_classes(args: Mapping[str, Any]) -> tuple[type, type | None]:
     """The policy's class, and that of the recurrent layer around it or None.
 
-    Both are looked for in the environment's own `torch.py`, where it has one, then in `pufferlib.models`.
+    Both are looked for in an Ocean environment's own `torch.py`, where it has one, then in `pufferlib.models`.
 
     Args:
         args: the nested dict of `load_config`; `env_name`, `policy_name` and `rnn_name` count.
@@ -68,9 +70,14 @@ def policy_classes(args: Mapping[str, Any]) -> tuple[type, type | None]:
 
 
 def _policy_modules(env_name: str) -> list[ModuleType]:
-    own = f"pufferlib.ocean.{str(env_name).removeprefix('puffer_')}.torch"
-    has_own = importlib.util.find_spec(own) is not None
-    return [importlib.import_module(name) for name in ([own] if has_own else []) + ["pufferlib.models"]]
+    entry = catalog().lookup(env_name) if isinstance(env_name, str) else None
+    names = ("pufferlib.models",) if entry is None else entry.policy_modules
+    return [importlib.import_module(name) for name in names]
+
+
+def catalog() -> ModuleType:
+    """`pufferlib.catalog`, which reads settings as this package does, so that it is imported after it."""
+    return importlib.import_module("pufferlib.catalog")
 
 
 def _find(modules: list[ModuleType], setting: str, name: str, suffix: str) -> type:

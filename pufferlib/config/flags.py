@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from pufferlib.config import ARGUMENTS, section_settings
+from pufferlib.config.classes import takes_any_setting
 from pufferlib.config.schema import BaseConfig, LogConfig, TrainConfig, VecConfig
 from pufferlib.config.settings import Section, Setting
 from pufferlib.errors import ConfigError, nearest
@@ -30,6 +31,7 @@ class FlagTable:
         Raises:
             UnknownEnvironmentError: if there is no such environment.
         """
+        self._open_sections = set(ARGUMENTS) if takes_any_setting(env_name) else set(ARGUMENTS) - {"env"}
         base = [setting for name, setting in BaseConfig.settings().items() if name not in FIXED]
         sectioned = [
             setting
@@ -63,8 +65,8 @@ class FlagTable:
         section, _, name = key.partition(".")
         if key in self._settings:
             return self._settings[key]
-        if section in ARGUMENTS and section != "env" and name:
-            return Setting(section, name, Any, None)  # checked when the policy's class is loaded
+        if section in self._open_sections and name:
+            return Setting(section, name, Any, None)  # checked when its class is loaded, or by the environment
         known = [f"--{name.replace('_', '-')}" for name in self._settings]
         remedy = nearest(f"--{key.replace('_', '-')}", known, count=1) or "; --help lists them all"
         raise ConfigError(f"there is no flag {flag}{remedy}")

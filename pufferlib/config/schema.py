@@ -31,7 +31,9 @@ class BaseConfig(Section):
     env_name: str | None = setting(None, "The environment, such as puffer_squared.")
     policy_name: str = setting("Default", "The policy's class: in the environment's torch.py or in pufferlib.models.")
     rnn_name: str | None = setting(None, "The recurrent layer around the policy, MinGRU or LSTM, or None.")
-    load_model_path: str | None = setting(None, "The weights to start from: a model file, or 'latest'.")
+    load_model_path: str | None = setting(
+        None, "The weights to start from: a model file, or 'latest', 'last' or 'best'."
+    )
     resume: str | None = setting(None, "The run to go on with exactly: its folder, its id, or 'latest'.")
 
 
@@ -153,10 +155,19 @@ class TrainConfig(Section):
     update_epochs: float = setting(
         1.0, "Passes over each batch; a fraction of a minibatch is carried over to the next batch.", "(0, inf)"
     )
+    shuffle: Literal["segments", "steps"] = setting(
+        "segments",
+        "What minibatches are made of: segments by their priorities, or every single step once in each pass, with the "
+        "advantages of the rollout, for policies without recurrence.",
+    )
+    target_kl: float | None = setting(
+        None, "No further pass over a batch after one whose mean approx_kl is above this; None for all.", "(0, inf)"
+    )
 
     optimizer: Literal["muon", "adam", "sgd"] = setting("muon", "The optimizer; Muon for matrices, AdamW for the rest.")
     learning_rate: float = setting(0.015, "Learning rate at the start.", "[0, inf)")
-    anneal_lr: bool = setting(True, "Take the learning rate to zero along a cosine.")
+    anneal_lr: bool = setting(True, "Take the learning rate to zero over the run.")
+    lr_schedule: Literal["cosine", "linear"] = setting("cosine", "Along which curve.")
     adam_beta1: float = setting(0.95, "Momentum, of every optimizer.", "[0, 1)")
     adam_beta2: float = setting(0.999, "Decay of Adam's second moment.", "[0, 1)")
     adam_eps: float = setting(1e-12, "Adam's epsilon.", "(0, inf)")
@@ -167,13 +178,35 @@ class TrainConfig(Section):
     gae_lambda: float = setting(0.90, "Decay of the advantage's bootstrap.", "[0, 1]")
     vtrace_rho_clip: float = setting(1.0, "Upper limit of the importance ratio of a step's error.", "(0, inf]")
     vtrace_c_clip: float = setting(1.0, "Upper limit of the importance ratio of the trace.", "(0, inf]")
+    truncation_bootstrap: bool = setting(
+        True, "A step that a limit cut counts the value of what would have come after it; False takes it for an end."
+    )
     reward_clip: float = setting(1.0, "Rewards are clipped to plus or minus this; 0 switches it off.", "[0, inf)")
+    normalize_rewards: bool = setting(False, "Divide rewards by the running deviation of their discounted sum.")
+    normalize_observations: bool = setting(
+        False, "Give the policy observations less their running mean, over their running deviation."
+    )
+    normalization_clip: float = setting(10.0, "Both of them are then clipped to plus or minus this.", "(0, inf]")
     clip_coef: float = setting(0.2, "How far the policy ratio may leave 1 before its gradient is cut.", "(0, inf)")
+    norm_adv: bool = setting(True, "Normalise the advantages of each minibatch.")
     vf_coef: float = setting(2.0, "Weight of the value loss.", "[0, inf)")
+    clip_vloss: bool = setting(True, "Clip the value loss.")
     vf_clip_coef: float = setting(0.2, "How far a value may move before its gradient is cut.", "(0, inf)")
     ent_coef: float = setting(0.001, "Weight of the entropy bonus.", "[0, inf)")
     prio_alpha: float = setting(0.8, "How much large advantages are drawn more often; 0 for uniformly.", "[0, inf)")
     prio_beta0: float = setting(0.2, "How much of that the importance weight corrects at the start.", "[0, 1]")
+
+    evaluations: int = setting(
+        0,
+        "Evaluations over the run, evenly spread: the likeliest actions in environments of their own; 0 for none.",
+        "[0, inf)",
+    )
+    evaluation_envs: int = setting(
+        50, "Environments of an evaluation; every agent in them plays one episode.", "[1, inf)"
+    )
+    evaluation_max_steps: int = setting(
+        20_000, "Steps after which an evaluation ends, and episodes that still run count as they are.", "[1, inf)"
+    )
 
     data_dir: str = setting("experiments", "The folder of the runs.")
     checkpoint_interval: int = setting(200, "Epochs between checkpoints.", "[1, inf)")

@@ -163,15 +163,36 @@ def class_settings(section: str, cls: type) -> dict[str, Setting]:
         initialize = vars(owner).get("__init__")
         if initialize is None:
             continue
+        for name, one in signature_settings(section, initialize, documented=owner).items():
+            found.setdefault(name, one)
         parameters = inspect.signature(initialize).parameters.values()
-        hints, help_texts = _hints(initialize), {**_argument_help(owner), **_argument_help(initialize)}
-        for parameter in parameters:
-            if parameter.name not in _NOT_SETTINGS and parameter.default is not parameter.empty:
-                kind, help_text = hints.get(parameter.name, Any), help_texts.get(parameter.name, "")
-                one = Setting(section, parameter.name, kind, parameter.default, help_text)
-                found.setdefault(parameter.name, one)
         if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
             break
+    return found
+
+
+def signature_settings(
+    section: str, function: Any, presets: Mapping[str, Any] | None = None, documented: Any = None
+) -> dict[str, Setting]:
+    """The keyword arguments of one function that a section of the configuration sets; see `class_settings`.
+
+    Args:
+        section: the section's name.
+        function: anything with a signature; one that does not tell its signature has no settings.
+        presets: values that replace the defaults, or that are one.
+        documented: what else has an `Args:` in its docstring, such as the function's class.
+    """
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):  # a builtin that does not tell
+        return {}
+    hints, help_texts = _hints(function), {**_argument_help(documented), **_argument_help(function)}
+    found = {}
+    for parameter in parameters:
+        default = (presets or {}).get(parameter.name, parameter.default)
+        if parameter.name not in _NOT_SETTINGS and default is not parameter.empty:
+            kind, help_text = hints.get(parameter.name, Any), help_texts.get(parameter.name, "")
+            found[parameter.name] = Setting(section, parameter.name, kind, default, help_text)
     return found
 
 
@@ -189,13 +210,13 @@ def check_arguments(section: str, arguments: Mapping[str, Any], cls: type) -> di
 def _hints(function: Any) -> dict[str, Any]:
     try:
         return typing.get_type_hints(function)
-    except NameError:  # a name that only type checkers import: such a class gets no type checks, but keeps its names
-        return {}
+    except (NameError, AttributeError, TypeError):  # a name that only type checkers import, or no type at all
+        return {}  # no type checks, but the names are known
 
 
 def _argument_help(documented: Any) -> dict[str, str]:
     """The `Args:` of a google-style docstring, by name."""
-    lines = (inspect.getdoc(documented) or "").partition("\nArgs:\n")[2].splitlines()
+    lines = ("" if documented is None else inspect.getdoc(documented) or "").partition("\nArgs:\n")[2].splitlines()
     found: dict[str, str] = {}
     name = ""
     for line in lines:

@@ -42,6 +42,16 @@ class ResolvedTrainConfig(TrainConfig):
         return self.minibatch_size // (self.bptt_horizon * self.world_size)
 
     @property
+    def minibatch_steps(self) -> int:
+        """Agent steps of this process in a minibatch."""
+        return self.minibatch_size // self.world_size
+
+    @property
+    def minibatches_per_pass(self) -> float:
+        """Minibatches as large as the batch together."""
+        return self.batch_size / self.minibatch_size
+
+    @property
     def accumulation_steps(self) -> int:
         """Backward passes in one optimizer step."""
         return -(-self.minibatch_size // (self.max_minibatch_size * self.world_size))
@@ -131,14 +141,18 @@ def _require_fitting_sizes(config: ResolvedTrainConfig) -> None:
     processes = _processes_text(config.world_size)
     row, reason = config.bptt_horizon * config.world_size, f"{processes}bptt_horizon"
     _require_multiple("batch_size", config.batch_size, row, reason)
-    _require_multiple("minibatch_size", config.minibatch_size, row, reason)
+    if config.shuffle == "steps":
+        _require_whole_passes(config)
+    else:
+        _require_multiple("minibatch_size", config.minibatch_size, row, reason)
     if config.minibatch_size > config.batch_size:
         raise ConfigError(
             f"[train] minibatch_size must be at most the batch of {config.batch_size} agent steps, "
             f"got {config.minibatch_size}; set it to 'auto' or have more environments"
         )
     if config.minibatch_size > config.max_minibatch_size * config.world_size:
-        _require_multiple("max_minibatch_size", config.max_minibatch_size, config.bptt_horizon, "bptt_horizon")
+        if config.shuffle == "segments":
+            _require_multiple("max_minibatch_size", config.max_minibatch_size, config.bptt_horizon, "bptt_horizon")
         unit, reason = config.max_minibatch_size * config.world_size, f"{processes}max_minibatch_size"
         _require_multiple("minibatch_size", config.minibatch_size, unit, reason)
     if config.total_timesteps < config.batch_size:
@@ -146,3 +160,19 @@ def _require_fitting_sizes(config: ResolvedTrainConfig) -> None:
             f"[train] total_timesteps must be at least one batch of {config.batch_size} agent steps, "
             f"got {config.total_timesteps}; ask for more steps or have fewer environments"
         )
+
+
+def _require_whole_passes(config: ResolvedTrainConfig) -> None:
+    """Checks that minibatches of single steps use every step of the batch once."""
+    if config.prio_alpha:
+        raise ConfigError(
+            f"[train] prio_alpha must be 0 where shuffle is 'steps', got {config.prio_alpha}; only segments are drawn "
+            "by priority"
+        )
+    size, batch = config.minibatch_size, config.batch_size
+    if size <= batch and (batch % size or size % config.world_size):
+        fitting = [n for n in range(config.world_size, batch + 1, config.world_size) if batch % n == 0]
+        near = [*[n for n in fitting if n < size][-1:], *[n for n in fitting if n > size][:1]]
+        nearest = " or ".join(map(str, near))
+        reason = f"{_processes_text(config.world_size)}a divisor of the batch of {batch} agent steps"
+        raise ConfigError(f"[train] minibatch_size must be {reason}, got {size}; the nearest: {nearest}")

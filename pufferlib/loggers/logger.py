@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-import importlib.util
 import json
 import math
 import os
@@ -13,7 +12,7 @@ from typing import Any, Protocol
 
 from typing_extensions import override
 
-from pufferlib.errors import APIUsageError, MissingExtraError
+from pufferlib.errors import APIUsageError
 from pufferlib.loggers.run_id import make_run_id
 
 
@@ -150,14 +149,3 @@ def is_offline(mode: str | None, variable: str) -> bool:
     if mode not in (None, "online", "offline"):
         raise APIUsageError(f"mode must be 'online', 'offline' or None, got {mode!r}")
     return (mode or os.environ.get(variable)) == "offline"
-
-
-def require_extra(package: str, extra: str) -> None:
-    """Checks that an optional package is installed, without importing it.
-
-    Raises:
-        MissingExtraError: naming the extra to install.
-    """
-    spec = importlib.util.find_spec(package)
-    if spec is None or spec.origin is None:  # no origin: a mere folder of that name, such as the one that wandb makes
-        raise MissingExtraError(f"the package {package} is not installed; run `pip install 'pufferlib[{extra}]'`")

@@ -10,7 +10,8 @@ from typing import Any
 from typing_extensions import override
 
 from pufferlib.errors import APIUsageError
-from pufferlib.loggers.logger import LazyLogger, is_finite, is_offline, plain_settings, require_extra
+from pufferlib.extras import require_extra
+from pufferlib.loggers.logger import LazyLogger, is_finite, is_offline, plain_settings
 
 CLOSE_SECONDS = 60.0  # to wait for what is still to be sent: without a limit, forever for a server that is gone
 OFFLINE_WORKSPACE = "offline"  # of a project without one, where no server minds

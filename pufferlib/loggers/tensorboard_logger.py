@@ -10,7 +10,8 @@ from typing import Any
 
 from typing_extensions import override
 
-from pufferlib.loggers.logger import LazyLogger, plain_settings, require_extra
+from pufferlib.extras import require_extra
+from pufferlib.loggers.logger import LazyLogger, plain_settings
 
 
 class TensorBoardLogger(LazyLogger):

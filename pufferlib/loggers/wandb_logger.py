@@ -11,7 +11,8 @@ from typing import Any
 
 from typing_extensions import override
 
-from pufferlib.loggers.logger import LazyLogger, is_offline, plain_settings, require_extra
+from pufferlib.extras import require_extra
+from pufferlib.loggers.logger import LazyLogger, is_offline, plain_settings
 
 
 class WandbLogger(LazyLogger):

@@ -41,7 +41,7 @@ def make_collector(vecenv, policy, groups=1, horizon=HORIZON, reward_clip=0.0, s
 def collected(collector, rollouts):
     """Arrays of several rollouts side by side: `(agents, rollouts * groups, columns, ...)`."""
     agents = collector.vecenv.num_agents
-    names = [field.name for field in fields(Rollout) if field.name != "states"]
+    names = [field.name for field in fields(Rollout) if field.name not in ("states", "finals")]
     parts = {name: [] for name in [*names, *collector.actor.states]}
     for _ in range(rollouts):
         collector.collect()
@@ -253,8 +253,8 @@ def scripted_episodes(arrays):
         total, length = 0.0, 0
         for piece in range(ended.shape[1]):
             for column in range(1, ended.shape[2]):  # column 0 was received before
-                is_present = arrays["masks"][agent, piece, column]
-                total, length = total + arrays["rewards"][agent, piece, column] * is_present, length + is_present
+                has_acted = arrays["masks"][agent, piece, column - 1]
+                total, length = total + arrays["rewards"][agent, piece, column] * has_acted, length + has_acted
                 if ended[agent, piece, column] and length:
                     found.append((float(total), int(length)))
                     total, length = 0.0, 0

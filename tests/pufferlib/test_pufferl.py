@@ -176,7 +176,7 @@ def test_an_update_improves_the_surrogate():
     trainer = guess_trainer(learning_rate=1e-3, ent_coef=0.0, vf_coef=0.0, prio_alpha=0.0)
     trainer.evaluate()
     rollout, rows = trainer.rollout, torch.arange(16)
-    advantages = losses.normalize(trainer._learner.compute_advantages(), None).clone()
+    advantages = losses.normalize(trainer._learner._advantages.compute(), None).clone()
 
     def surrogate():
         logits, _ = trainer.policy(rollout.observations[rows].flatten(0, 1))
@@ -398,7 +398,7 @@ def test_every_step_of_the_horizon_has_the_advantage_of_the_recurrence():
     trainer = scripted_trainer(CountingPolicy(), reward_clip=1.0, gamma=0.9, gae_lambda=0.8)
     trainer.evaluate()
     rollout = trainer.rollout
-    found = trainer._learner.compute_advantages().double().numpy()
+    found = trainer._learner._advantages.compute().double().numpy()
     values, rewards = rollout.values.double().numpy(), rollout.rewards.double().numpy()
     terminals, truncations = rollout.terminals.numpy() > 0, rollout.truncations.numpy() > 0
     assert terminals.any() and truncations.any()
@@ -415,12 +415,12 @@ def test_every_step_of_the_horizon_has_the_advantage_of_the_recurrence():
 def test_where_the_task_ended_too_a_limit_cuts_nothing():
     trainer = guess_trainer()
     trainer.evaluate()
-    rollout, inputs = trainer.rollout, trainer._learner._inputs
+    rollout, taken = trainer.rollout, trainer._learner._advantages
     rollout.terminals[:2, 3], rollout.terminals[2:, 3] = True, False
     rollout.truncations[:, 3] = torch.tensor([True, False]).repeat(8)
     trainer._learner.prepare()
-    assert inputs.ends[:4, 3].tolist() == [1, 1, 1, 0] and inputs.resets[:4, 3].tolist() == [True, True, True, False]
-    assert inputs.cuts[:4, 3].tolist() == [0, 0, 1, 0]
+    assert taken._ends[:4, 3].tolist() == [1, 1, 1, 0] and taken.resets[:4, 3].tolist() == [True, True, True, False]
+    assert taken._cuts[:4, 3].tolist() == [0, 0, 1, 0]
 
 
 def test_training_repeats_the_rollout_until_the_weights_move():
@@ -835,7 +835,7 @@ def test_all_memory_of_breakouts_batch_is_within_a_fifth_of_the_shapes_of_its_ro
     trainer = pufferl.PuffeRL(args["train"], vecenv, pufferl.load_policy(args, vecenv, "puffer_breakout"))
     trainer.evaluate()
     learner = trainer._learner
-    owners = trainer._collector, trainer._collector.actor, learner, learner._inputs, trainer._gradients
+    owners = trainer._collector, trainer._collector.actor, learner, learner._advantages, trainer._gradients
     held = storage_bytes(trainer.rollout, *owners)
     trainer.close()
     assert held < 1.2 * storage_bytes(trainer.rollout)

@@ -1,0 +1,70 @@
+"""The catalog: where every name of an environment leads.
+
+`find` answers for `puffer_squared` and `CartPole-v1`, `ALE/Pong-v5`, `dm_control/cheetah/run`,
+`pettingzoo:butterfly/pistonball_v6`, for other ids of Gymnasium and for callables. Everything that needs an environment
+by its name asks here: the configuration, the trainer's loaders, `pufferlib.make` and the command line.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+
+from pufferlib.environment import PufferEnv
+from pufferlib.errors import UnknownEnvironmentError
+from pufferlib.families.entry import Entry, Family
+from pufferlib.families.names import nearest_names, slug
+
+__all__ = ["Entry", "Family", "families", "find", "lookup", "slug"]
+
+
+@functools.cache
+def families() -> tuple[Family, ...]:
+    """All families, installed or not; the first that owns a name answers for it."""
+    from pufferlib.families.atari import Atari
+    from pufferlib.families.builtin import AnyGymnasium, Box2D, ClassicControl, Mujoco, ToyText
+    from pufferlib.families.dm_control import DmControl
+    from pufferlib.families.minigrid import Minigrid
+    from pufferlib.families.ocean_family import OceanFamily
+    from pufferlib.families.pettingzoo import PettingZoo
+
+    kinds = (OceanFamily, ClassicControl, ToyText, Box2D, Mujoco, Atari, DmControl, Minigrid, PettingZoo, AnyGymnasium)
+    return tuple(kind() for kind in kinds)
+
+
+def find(name: str | Callable[..., PufferEnv]) -> Entry:
+    """The environment that a name leads to.
+
+    Args:
+        name: of an environment, or a callable that makes PufferEnvs as `creator(buf=..., seed=..., **settings)`.
+
+    Raises:
+        UnknownEnvironmentError: if there is no environment of that name; the message lists the nearest.
+        MissingExtraError: if there is, and what it needs is not installed.
+    """
+    found = lookup(name)
+    if found is not None:
+        return found
+    remedy = _nearest(name) or ";"
+    raise UnknownEnvironmentError(f"there is no environment {name!r}{remedy} `puffer envs` tells all names")
+
+
+def _nearest(name: str) -> str:
+    """The nearest names of the family that the name looks like, or else of all that are installed."""
+    owner = _owner(name)
+    near = "" if owner is None else nearest_names(name, owner.names())
+    return near or nearest_names(name, [each for one in families() if one.is_installed for each in one.names()])
+
+
+def lookup(name: str | Callable[..., PufferEnv]) -> Entry | None:
+    """As `find`, but None where there is no environment of that name."""
+    if not isinstance(name, str):
+        from pufferlib.families.callable_entry import CallableEntry
+
+        return CallableEntry(name)
+    owner = _owner(name)
+    return None if owner is None else owner.find(name)
+
+
+def _owner(name: str) -> Family | None:
+    return next((family for family in families() if family.owns(name)), None)

@@ -1,0 +1,144 @@
+"""Which part of a rollout the next minibatch is."""
+
+from __future__ import annotations
+
+import abc
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from typing_extensions import override
+
+from pufferlib import losses
+from pufferlib.advantages import Advantages
+from pufferlib.config import ResolvedTrainConfig
+from pufferlib.rollout import Rollout
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """The rows of a minibatch, each of the steps of a segment; of one step where single steps are drawn.
+
+    Attributes:
+        rows: `(count,)` int64, their places in the rollout that is trained on.
+        old_values: `(count, steps)`, what values are clipped around.
+        returns: `(count, steps)`, what values should be.
+        normalized: `(count, steps)`, advantages ready for the loss.
+        weights: `(count, steps)` with mean 1 and 0 for absent agents; None when every agent was there.
+        resets: `(all rows, steps)` bool, of the whole rollout: where an episode begins.
+    """
+
+    rows: Tensor
+    old_values: Tensor
+    returns: Tensor
+    normalized: Tensor
+    weights: Tensor | None
+    resets: Tensor
+
+
+class Drawing(abc.ABC):
+    """Draws minibatches from one rollout after the other."""
+
+    @abc.abstractmethod
+    def begin(self, progress: float, is_full: bool) -> None:
+        """Turns to a rollout that was just filled.
+
+        Args:
+            progress: of the whole run, 0 to 1.
+            is_full: whether every agent was there at every step.
+        """
+
+    @abc.abstractmethod
+    def draw(self) -> Drawn:
+        """The next minibatch."""
+
+
+class SegmentDrawing(Drawing):
+    """Draws distinct segments by the size of their advantages, which are computed anew for each minibatch."""
+
+    def __init__(
+        self, rollout: Rollout, config: ResolvedTrainConfig, advantages: Advantages, generator: torch.Generator
+    ):
+        self._rollout = rollout
+        self._config = config
+        self._advantages = advantages
+        self._generator = generator
+        self._beta = torch.zeros((), device=rollout.values.device)  # of the importance weights: (S p)^-beta
+        self._is_full = True
+
+    @override
+    def begin(self, progress: float, is_full: bool) -> None:
+        config = self._config
+        self._beta.fill_(config.prio_beta0 + (1.0 - config.prio_beta0) * config.prio_alpha * progress)
+        self._is_full = is_full
+
+    @override
+    def draw(self) -> Drawn:
+        rollout, config = self._rollout, self._config
+        advantages = self._advantages.compute()
+        present = advantages if self._is_full else advantages * rollout.masks[:, :-1]
+        probabilities = losses.segment_probabilities(present, config.prio_alpha)
+        rows = losses.draw_segments(probabilities, config.minibatch_segments, self._generator)
+        importance = (rollout.segments * probabilities[rows]).pow(-self._beta).unsqueeze(1)
+        weights = None if self._is_full else present_weights(rollout.masks[rows, :-1])
+        chosen, old_values = advantages[rows], rollout.values[rows, :-1]
+        normalized = importance * (losses.normalize(chosen, weights) if config.norm_adv else chosen)
+        return Drawn(rows, old_values, chosen + old_values, normalized, weights, self._advantages.resets)
+
+
+class StepDrawing(Drawing):
+    """Goes through all steps in random order, pass after pass; advantages and returns stay what they were at first.
+
+    Those of absent agents come along with weight 0.
+    """
+
+    def __init__(
+        self,
+        rollout: Rollout,
+        steps: Rollout,
+        config: ResolvedTrainConfig,
+        advantages: Advantages,
+        generator: torch.Generator,
+    ):
+        """`steps` are the `single_steps` of `rollout`, which are trained on."""
+        self._rollout = rollout
+        self._steps = steps
+        self._config = config
+        self._advantages = advantages
+        self._generator = generator
+        self._resets = torch.zeros(steps.segments, 1, dtype=torch.bool, device=rollout.values.device)
+
+    @override
+    def begin(self, progress: float, is_full: bool) -> None:
+        rollout = self._rollout
+        self._steps.take_steps(rollout)
+        self._chosen = by_step(self._advantages.compute())
+        self._old_values = by_step(rollout.values[:, :-1])
+        self._returns = self._chosen + self._old_values
+        self._masks = None if is_full else by_step(rollout.masks[:, :-1])
+        self._order = torch.empty(0)
+        self._place = 0
+
+    @override
+    def draw(self) -> Drawn:
+        if self._place >= len(self._order):
+            device = self._rollout.values.device
+            self._order = torch.randperm(self._steps.segments, generator=self._generator, device=device)
+            self._place = 0
+        rows = self._order[self._place : self._place + self._config.minibatch_steps]
+        self._place += len(rows)
+        weights = None if self._masks is None else present_weights(self._masks[rows])
+        chosen = self._chosen[rows]
+        normalized = losses.normalize(chosen, weights) if self._config.norm_adv else chosen
+        return Drawn(rows, self._old_values[rows], self._returns[rows], normalized, weights, self._resets)
+
+
+def present_weights(masks: Tensor) -> Tensor:
+    """1 for agents that were there and 0 for absent ones, times what makes the mean 1."""
+    present = masks.float()
+    return present / present.mean().clamp(min=1e-8)
+
+
+def by_step(x: Tensor) -> Tensor:
+    """`(S, T)` -> `(T * S, 1)`, a copy in the order of `Rollout.single_steps`."""
+    return x.T.reshape(-1, 1)

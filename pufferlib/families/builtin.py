@@ -1,0 +1,120 @@
+"""The environments that Gymnasium itself registers, and those that anybody else did."""
+
+from __future__ import annotations
+
+import importlib
+import warnings
+
+import gymnasium  # noqa: F401 - it fills the registry
+from gymnasium.envs.registration import EnvSpec, registry
+from typing_extensions import override
+
+from pufferlib.errors import APIUsageError
+from pufferlib.families.entry import Entry
+from pufferlib.families.gymnasium_entry import GymnasiumEntry, GymnasiumFamily
+
+
+class BuiltinFamily(GymnasiumFamily):
+    """A folder of gymnasium.envs."""
+
+    @override
+    def owns(self, name: str) -> bool:
+        return name in registry and self.lists(registry[name])
+
+    @override
+    def lists(self, spec: EnvSpec) -> bool:
+        return str(spec.entry_point).startswith(f"gymnasium.envs.{self.name}")
+
+
+class ClassicControl(BuiltinFamily):
+    """Cart poles, pendulums and cars in valleys."""
+
+    name = "classic_control"
+    example = "CartPole-v1"
+
+
+class ToyText(BuiltinFamily):
+    """Games on small grids with a number for an observation."""
+
+    name = "toy_text"
+    example = "FrozenLake-v1"
+    recipe = "discrete"
+
+
+class Box2D(BuiltinFamily):
+    """Landers, walkers and a car in two dimensions."""
+
+    name = "box2d"
+    example = "LunarLander-v3"
+    packages = ("Box2D",)
+    extra = "box2d"
+
+    @override
+    def register(self) -> None:
+        with warnings.catch_warnings():
+            # Its binding warns of how it is made; where warnings are errors, it crashes the process over that.
+            warnings.filterwarnings("ignore", "builtin type .* has no __module__", DeprecationWarning)
+            importlib.import_module("Box2D")
+
+
+class Mujoco(BuiltinFamily):
+    """Robots; versions before 4 needed a package that is gone, and so are no names here."""
+
+    name = "mujoco"
+    example = "HalfCheetah-v5"
+    packages = ("mujoco", "imageio")
+    extra = "mujoco"
+    recipe = "continuous"
+
+
+class AnyGymnasium(GymnasiumFamily):
+    """Every other id, of whoever registered it."""
+
+    name = "gymnasium"
+    example = "module:Id-v0"
+
+    @override
+    def owns(self, name: str) -> bool:
+        return ":" in name or (name in registry and self.lists(registry[name]))
+
+    @override
+    def find(self, name: str) -> Entry | None:
+        """The environment of an id, or of `module:id`, where importing the module registers the id.
+
+        Raises:
+            APIUsageError: if there is no such module.
+        """
+        module, _, env_id = name.rpartition(":")
+        if module:
+            _import(module, name)
+        spec = registry.get(env_id)
+        return None if spec is None else GymnasiumEntry(name, self, spec, spec)
+
+    @override
+    def names(self) -> list[str]:
+        others = ("gymnasium.", "ale_py", "shimmy", "minigrid")
+        return [name for name in super().names() if not _module(registry[name]).startswith(others)]
+
+    @override
+    def lists(self, spec: EnvSpec) -> bool:
+        """Not where Gymnasium keeps an id only to say that it is gone."""
+        return isinstance(spec.entry_point, str) or not _module(spec).startswith("gymnasium.")
+
+
+def _module(spec: EnvSpec) -> str:
+    """The module that makes a registered environment."""
+    if isinstance(spec.entry_point, str):
+        return spec.entry_point.split(":")[0]
+    return getattr(spec.entry_point, "__module__", None) or ""
+
+
+def _import(module: str, name: str) -> None:
+    try:
+        importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
+            raise  # the module is there, and lacks another one
+        raise APIUsageError(
+            f"{name!r} must begin with a module that registers environments, and there is no module {module!r}; "
+            "check its spelling, or install it"
+        ) from error

@@ -1,0 +1,87 @@
+"""What the catalog knows about one environment, and about a family of them."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import ClassVar
+
+from pufferlib.config.settings import Setting
+from pufferlib.environment import PufferEnv
+
+
+class Entry(abc.ABC):
+    """One environment that a name leads to. Making an entry imports and makes as little as tells that it exists.
+
+    Attributes:
+        name: the one name of this environment: what the configuration, runs and their files call it.
+        family: the name of its family, `[base] package` of the configuration.
+        takes_any_setting: whether the environment accepts keywords that `settings` does not list.
+    """
+
+    name: str
+    family: str
+    takes_any_setting: bool = False
+
+    @property
+    @abc.abstractmethod
+    def creator(self) -> Callable[..., PufferEnv]:
+        """Makes it: `creator(buf=Buffers or None, seed=int, **settings)`, for `pufferlib.vector.make`; can be pickled.
+
+        Raises:
+            MissingExtraError: if a package that it needs is not installed.
+        """
+
+    @property
+    @abc.abstractmethod
+    def settings(self) -> Mapping[str, Setting]:
+        """The keyword arguments that `[env]` sets, by name."""
+
+    @property
+    @abc.abstractmethod
+    def ini_files(self) -> tuple[Path, ...]:
+        """The files of its configuration, the more particular the later."""
+
+    @property
+    def policy_modules(self) -> tuple[str, ...]:
+        """The modules where its policy and recurrent classes are looked for, the first first."""
+        return ("pufferlib.models",)
+
+    @property
+    def agents_per_env(self) -> int:
+        """Agents in each of the `[env] num_envs` environments, where there is such a setting."""
+        return 1
+
+
+class Family(abc.ABC):
+    """Environments of one origin, which share a form of names, an extra to install and a configuration.
+
+    Attributes:
+        name: of the family, such as `atari`.
+        example: the name of one of its environments.
+    """
+
+    name: ClassVar[str]
+    example: ClassVar[str]
+
+    @abc.abstractmethod
+    def owns(self, name: str) -> bool:
+        """Whether a name has the form of this family's names; nothing is imported to find out."""
+
+    @abc.abstractmethod
+    def find(self, name: str) -> Entry | None:
+        """The environment of a name that the family owns, None where there is no such environment.
+
+        Raises:
+            MissingExtraError: if the family, or what this environment needs besides, is not installed.
+        """
+
+    @property
+    @abc.abstractmethod
+    def is_installed(self) -> bool:
+        """Whether its packages are there; nothing is imported to find out."""
+
+    @abc.abstractmethod
+    def names(self) -> list[str]:
+        """The names of all its environments, in alphabetical order; imports what is needed to know them."""

@@ -1,0 +1,161 @@
+"""Environments of Gymnasium: what all families of them share."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar
+
+import gymnasium
+import numpy as np
+from gymnasium.envs.registration import EnvSpec, load_env_creator, registry
+from gymnasium.spaces import Box
+from typing_extensions import override
+
+from pufferlib.config.settings import Setting, signature_settings
+from pufferlib.environment import Buffers, PufferEnv
+from pufferlib.errors import MissingExtraError
+from pufferlib.extras import is_installed, require_extra
+from pufferlib.families.entry import Entry, Family
+from pufferlib.families.inis import ini_files
+from pufferlib.families.keywords import keyword_settings
+
+EnvBuilder = Callable[..., gymnasium.Env]
+
+
+def build(
+    target: str | EnvSpec, render_mode: str | None = None, max_episode_steps: int | None = None, **keywords: Any
+) -> gymnasium.Env:
+    """Makes a Gymnasium environment as the trainer wants it.
+
+    Args:
+        target: the id, or the registration itself, which a process needs where nobody registered the id.
+        render_mode: What render() gives: human for a window, rgb_array for frames, None for nothing.
+        max_episode_steps: Steps after which an episode is truncated; None is the environment's own limit.
+        keywords: of the environment's class.
+    """
+    spec = copy.copy(gymnasium.spec(target) if isinstance(target, str) else target)
+    spec.order_enforce = False  # these two wrappers look at every call for mistakes that PufferEnvs cannot make
+    spec.disable_env_checker = True
+    if render_mode is not None:
+        keywords["render_mode"] = render_mode
+    return in_single_precision(gymnasium.make(spec, max_episode_steps=max_episode_steps, **keywords))
+
+
+def in_single_precision(env: gymnasium.Env) -> gymnasium.Env:
+    """Declares observations of double precision as float32, which is what policies compute in.
+
+    Emulation casts each observation when it copies it into its row, so this costs nothing.
+    """
+    space = env.observation_space
+    if isinstance(space, Box) and space.dtype == np.float64:
+        limit = np.finfo(np.float32).max
+        low, high = (np.where(np.isinf(bound), bound, bound.clip(-limit, limit)) for bound in (space.low, space.high))
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", ".*precision lowered by casting", UserWarning)  # it is what is meant
+            env.observation_space = Box(low.astype(np.float32), high.astype(np.float32), dtype=np.float32)
+    return env
+
+
+def make_puffer_env(
+    builder: EnvBuilder, target: str | EnvSpec, buf: Buffers | None = None, seed: int = 0, **settings: Any
+) -> PufferEnv:
+    """Makes one environment as `builder(target, **settings)` and emulates it."""
+    from pufferlib.emulation import GymnasiumPufferEnv
+
+    return GymnasiumPufferEnv(env_creator=builder, env_args=(target,), env_kwargs=settings, buf=buf, seed=seed)
+
+
+class GymnasiumEntry(Entry):
+    """An environment that is registered with Gymnasium."""
+
+    def __init__(self, name: str, family: GymnasiumFamily, spec: EnvSpec, target: str | EnvSpec):
+        """Takes its registration, and what the processes that make it get: that itself, or the id."""
+        self.name = name
+        self.family = family.name
+        self._family = family
+        self._target = target
+        own, takes_any = keyword_settings(_entry_point(name, spec), spec.kwargs)
+        common = signature_settings("env", family.builder, {"max_episode_steps": spec.max_episode_steps})
+        shown = {key: one for key, one in own.items() if key not in common and key not in family.fixed}
+        self._settings = {**common, **shown}
+        self.takes_any_setting = takes_any and not family.is_closed
+
+    @property
+    @override
+    def creator(self) -> Callable[..., PufferEnv]:
+        return partial(make_puffer_env, self._family.builder, self._target)
+
+    @property
+    @override
+    def settings(self) -> Mapping[str, Setting]:
+        return self._settings
+
+    @property
+    @override
+    def ini_files(self) -> tuple[Path, ...]:
+        return ini_files(self, self._family.recipe)
+
+
+def _entry_point(name: str, spec: EnvSpec) -> Callable:
+    """What makes a registered environment.
+
+    Raises:
+        MissingExtraError: if its module needs a package that is not installed.
+    """
+    if not isinstance(spec.entry_point, str):
+        return spec.entry_point
+    try:
+        return load_env_creator(spec.entry_point)
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(
+            f"{name} needs the package {error.name}, which is not installed; run `pip install {error.name}`"
+        ) from error
+
+
+class GymnasiumFamily(Family):
+    """Environments that one package registers with Gymnasium.
+
+    Attributes:
+        packages: that have to be installed, as they are imported.
+        extra: of pufferlib, which installs them.
+        recipe: the ini that the family's own one builds on; None looks at the action space.
+        builder: makes the environment from its id and settings; its own arguments are settings too.
+        fixed: arguments of the environment's class that `builder` decides.
+        is_closed: whether the settings that can be told are all that there are.
+    """
+
+    packages: ClassVar[tuple[str, ...]] = ()
+    extra: ClassVar[str] = ""
+    recipe: ClassVar[str | None] = None
+    builder: ClassVar[EnvBuilder] = staticmethod(build)
+    fixed: ClassVar[frozenset[str]] = frozenset()
+    is_closed: ClassVar[bool] = False
+
+    @override
+    def find(self, name: str) -> Entry | None:
+        for package in self.packages:
+            require_extra(package, self.extra)
+        self.register()
+        spec = registry.get(name)
+        return None if spec is None or not self.lists(spec) else GymnasiumEntry(name, self, spec, name)
+
+    @property
+    @override
+    def is_installed(self) -> bool:
+        return all(map(is_installed, self.packages))
+
+    @override
+    def names(self) -> list[str]:
+        self.register()
+        return sorted(name for name, spec in registry.items() if self.lists(spec))
+
+    def register(self) -> None:
+        """Has the package register its environments."""
+
+    def lists(self, spec: EnvSpec) -> bool:
+        """Whether a registered environment is one of this family, and one that can be made."""
+        return self.owns(spec.id)

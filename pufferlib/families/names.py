@@ -1,0 +1,34 @@
+"""Names of environments as text: how files have them, and which ones are near to another."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable
+
+from pufferlib.errors import nearest
+
+
+def slug(name: str) -> str:
+    """A name as files and folders have it: `ALE/Pong-v5` is `ALE_Pong-v5`."""
+    return re.sub(r"[^\w.-]+", "_", name)
+
+
+def nearest_names(name: str, known: Iterable[str]) -> str:
+    """As `pufferlib.errors.nearest`; `pong` also finds `ALE/Pong-v5`, by the word without the rest."""
+    known = list(known)
+    found = nearest(name, known)
+    if found:
+        return found
+    words: dict[str, list[str]] = {}
+    for each in known:
+        words.setdefault(_word(each), []).append(each)
+    close = difflib.get_close_matches(_word(name), words, n=3, cutoff=0.75)
+    matches = [each for word in close for each in words[word]][:3]
+    return f"; did you mean {' or '.join(map(repr, matches))}?" if matches else ""
+
+
+def _word(name: str) -> str:
+    """The last part of a name without its version, in small letters: `pong` of `ALE/Pong-v5`."""
+    last = re.split(r"[/:]", name)[-1].removeprefix("puffer_")
+    return re.sub(r"[-_]v\d+$", "", last).lower()
