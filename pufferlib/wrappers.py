@@ -196,14 +196,21 @@ class FrameStack(PufferWrapper):
     def step(self, actions: np.ndarray) -> StepResult:
         observations, rewards, terminals, truncations, infos = super().step(actions)
         infos = [self._with_final(info) if "final_observation" in info else info for info in infos]
-        frames = self._frames
-        for index in range(frames.shape[1] - 1):  # one by one: all at once would take memory for a copy
-            frames[:, index] = frames[:, index + 1]
-        frames[:, -1] = observations
-        (began,) = np.logical_or(terminals, truncations).nonzero()
-        if len(began):
-            frames[began] = observations[began][:, None]
+        self._move_on()
+        self._frames[:, -1] = observations
+        began = terminals | truncations
+        if np.count_nonzero(began):  # in less than half of the time that any() takes
+            self._frames[began] = observations[began][:, None]
         return self.observations, rewards, terminals, truncations, infos
+
+    def _move_on(self) -> None:
+        """Puts every frame into the place of the one before it; the newest one's place is to be written."""
+        if self._axis:
+            for index in range(self._frames.shape[1] - 1):
+                self._frames[:, index] = self._frames[:, index + 1]
+        else:  # the frames of a row lie one after the other: all rows move as one
+            numbers, size = self.observations.reshape(-1), self._frames[0, 0].size
+            numbers[:-size] = numbers[size:]
 
     def _with_final(self, info: dict) -> dict:
         """The info with the last frames of the episode that ended; they are still there."""
@@ -316,11 +323,15 @@ class EpisodeStatistics(PufferWrapper):
     def step(self, actions: np.ndarray) -> StepResult:
         observations, rewards, terminals, truncations, infos = super().step(actions)
         masks = self.masks
-        np.add(self._returns, rewards, out=self._returns, where=masks)
-        self._lengths += masks
-        (ended,) = np.logical_or(terminals, truncations).nonzero()
-        if len(ended):
-            infos = [*infos, *map(self._take, ended[self._lengths[ended] > 0])]
+        if np.count_nonzero(masks) == self.num_agents:
+            self._returns += rewards
+            self._lengths += 1
+        else:
+            np.add(self._returns, rewards, out=self._returns, where=masks)
+            self._lengths += masks
+        ended = terminals | truncations
+        if np.count_nonzero(ended):
+            infos = [*infos, *map(self._take, (ended & (self._lengths > 0)).nonzero()[0])]
         return observations, rewards, terminals, truncations, infos
 
     def _take(self, agent: int) -> dict[str, float]:
