@@ -10,6 +10,7 @@ from pufferlib.config import check_env, env_settings, load_config
 from pufferlib.environment import PufferEnv
 from pufferlib.errors import APIUsageError, nearest
 from pufferlib.vector import check_env as check_instance
+from pufferlib.wrappers import PufferWrapper
 
 NUM_ENVS = 256
 """Environments that `make` makes where nobody says how many."""
@@ -41,7 +42,12 @@ def make(name: str | Callable[..., PufferEnv], **kwargs: Any) -> PufferEnv:
 
 
 def environment_name(env: PufferEnv) -> str:
-    """What runs in an environment are called: `puffer_breakout`, or the class in lower case where it is not Ocean's."""
+    """What runs in an environment are called: `puffer_breakout`, or the class in lower case where it is not Ocean's.
+
+    A PufferWrapper is called what the environment inside is.
+    """
+    while isinstance(env, PufferWrapper):
+        env = env.env
     package, _, rest = type(env).__module__.partition("pufferlib.ocean.")
     if rest and not package:
         return ocean.PREFIX + rest.split(".")[0]
