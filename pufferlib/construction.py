@@ -9,6 +9,7 @@ import abc
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from functools import partial
 from typing import Any
 
 import torch
