@@ -16,7 +16,7 @@ from typing_extensions import override
 from pufferlib.config.settings import Setting
 from pufferlib.environment import Buffers, PufferEnv
 from pufferlib.errors import MissingExtraError
-from pufferlib.extras import is_installed, require_extra
+from pufferlib.extras import is_installed
 from pufferlib.families.entry import Entry, Family
 from pufferlib.families.inis import ini_files
 from pufferlib.families.keywords import keyword_settings
@@ -73,6 +73,7 @@ class PettingZoo(Family):
 
     name = "pettingzoo"
     example = "pettingzoo:butterfly/knights_archers_zombies_v10"
+    packages = ("pettingzoo",)
     extra = "pettingzoo"
     is_listed_freely = True
 
@@ -82,17 +83,12 @@ class PettingZoo(Family):
 
     @override
     def find(self, name: str) -> Entry | None:
-        require_extra("pettingzoo", "pettingzoo")
+        self.require()
         if name not in self.names():
             return None
         parts = _NAME.fullmatch(name)
         package = next(package for package in _packages() if _folder_name(package) == parts["folder"])
         return PettingZooEntry(name, f"{package}.{parts['env']}")
-
-    @property
-    @override
-    def is_installed(self) -> bool:
-        return is_installed("pettingzoo")
 
     @override
     def names(self) -> list[str]:
