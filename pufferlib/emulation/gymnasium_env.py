@@ -108,12 +108,13 @@ class GymnasiumPufferEnv(PufferEnv):
     def step(self, actions: np.ndarray) -> StepResult:
         """Steps the environment with `actions[0]`, a row of `single_action_space`; see the class for the infos."""
         result = self.env.step(self._to_action(actions))
-        if len(result) != 5:
+        try:
+            observation, reward, terminated, truncated, info = result
+        except ValueError as error:
             raise APIUsageError(
                 "step() of a Gymnasium environment must return observation, reward, terminated, truncated and info, "
                 f"got {len(result)} values from {self.env}; make it a current one"
-            )
-        observation, reward, terminated, truncated, info = result
+            ) from error
         self._write(observation)
         self._reward[0] = reward
         if terminated or truncated:
