@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import importlib.util
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -18,6 +17,7 @@ from pufferlib.environment import Buffers, PufferEnv
 from pufferlib.errors import MissingExtraError
 from pufferlib.extras import is_installed
 from pufferlib.families.entry import Entry, Family
+from pufferlib.families.greetings import import_quietly
 from pufferlib.families.inis import ini_files
 from pufferlib.families.keywords import keyword_settings
 
@@ -122,7 +122,7 @@ def _path(package: str) -> Path:
 
 def _import(module: str) -> ModuleType:
     try:
-        return importlib.import_module(module)
+        return import_quietly(module)
     except ModuleNotFoundError as error:
         raise MissingExtraError(
             f"{module} needs the package {error.name}, which is not installed; "
