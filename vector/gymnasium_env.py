@@ -63,7 +63,8 @@ class GymnasiumVectorPufferEnv(PufferEnv):
             APIUsageError: if not exactly one of `env` and `env_creator` is given, it resets in another way, or one of
                 its spaces has a part that rows cannot hold.
         """
-        self.env = make_env(env, env_creator, env_args, env_kwargs, _check)
+        self.env = make_env(env, env_creator, env_args, env_kwargs)
+        _check(self.env)
         self._layout = Layout.of(self.env.single_observation_space)
         self._actions = ActionRows(self.env.single_action_space)
         self.single_observation_space = self._layout.row_space

@@ -147,7 +147,7 @@ def unpack(rows: np.ndarray, layout: Layout | None) -> Any:
     def view(leaf: Leaf) -> np.ndarray:
         itemsize = rows.dtype.itemsize
         elements = rows[..., leaf.offset // itemsize : leaf.stop // itemsize].view(leaf.dtype)
-        return elements.reshape(*rows.shape[:-1], *leaf.shape)
+        return elements.reshape((*rows.shape[:-1], *leaf.shape))
 
     return map_structure(view, layout.structure)
 
