@@ -220,9 +220,10 @@ class Continuous(nn.Module):
         inputs = math.prod(env.single_observation_space.shape)
         self.actor = _layers([inputs, *actor_sizes], activation)
         self.critic = _layers([inputs, *critic_sizes], activation)
-        (num_actions,), is_continuous = _action_sizes(env.single_action_space)
-        if not is_continuous:
-            raise APIUsageError(f"Continuous acts in float Box spaces, got {env.single_action_space}; use Default")
+        space = env.single_action_space
+        if not isinstance(space, Box) or space.dtype.kind != "f" or len(space.shape) != 1:
+            raise APIUsageError(f"Continuous acts in one-dimensional float Box spaces, got {space}; use Default")
+        num_actions = int(space.shape[0])
         self.mean = orthogonal_linear(actor_sizes[-1], num_actions, 0.01)
         self.log_std = nn.Parameter(torch.full((num_actions,), float(log_std)))
         self.value = orthogonal_linear(critic_sizes[-1], 1)

@@ -207,7 +207,7 @@ def test_a_recurrent_policy_needs_segments():
     vecenv = vector.make(TrackingEnv, num_envs=1, backend="Serial")
     policy = MinGRUWrapper(vecenv, Default(vecenv, hidden_size=16), 16, 16)
     vecenv.close()
-    with pytest.raises(ConfigError, match="shuffle must be 'segments' for a policy with a state"):
+    with pytest.raises(ConfigError, match="shuffle must be 'segments' for a recurrent policy"):
         make_trainer(policy)
 
 
