@@ -118,8 +118,12 @@ class GymnasiumVectorPufferEnv(PufferEnv):
         self.rewards[:] = rewards
         self.terminals[:] = terminals
         self.truncations[:] = truncations
+        self._follow(infos)
         has_ends = self.terminals.any() or self.truncations.any()
         return self.observations, self.rewards, self.terminals, self.truncations, self._ends(infos) if has_ends else []
+
+    def _follow(self, infos: Mapping[str, Any]) -> None:
+        """For subclasses: called in every step, when the arrays are filled."""
 
     def _write(self, observations: Any) -> None:
         for path, view in self._leaves:
