@@ -63,7 +63,8 @@ class GymnasiumVectorPufferEnv(PufferEnv):
             APIUsageError: if not exactly one of `env` and `env_creator` is given, it resets in another way, or one of
                 its spaces has a part that rows cannot hold.
         """
-        self.env = make_env(env, env_creator, env_args, env_kwargs, _check)
+        self.env = make_env(env, env_creator, env_args, env_kwargs)
+        _check(self.env)
         self._layout = Layout.of(self.env.single_observation_space)
         self._actions = ActionRows(self.env.single_action_space)
         self.single_observation_space = self._layout.row_space
@@ -117,8 +118,12 @@ class GymnasiumVectorPufferEnv(PufferEnv):
         self.rewards[:] = rewards
         self.terminals[:] = terminals
         self.truncations[:] = truncations
+        self._follow(infos)
         has_ends = self.terminals.any() or self.truncations.any()
         return self.observations, self.rewards, self.terminals, self.truncations, self._ends(infos) if has_ends else []
+
+    def _follow(self, infos: Mapping[str, Any]) -> None:
+        """For subclasses: called in every step, when the arrays are filled."""
 
     def _write(self, observations: Any) -> None:
         for path, view in self._leaves:
