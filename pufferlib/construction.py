@@ -16,8 +16,8 @@ import torch
 from torch import nn
 from typing_extensions import overload
 
-from pufferlib import distributed, making, vector
-from pufferlib.config import ResolvedTrainConfig, TrainConfig, env_settings
+from pufferlib import catalog, distributed, making, vector
+from pufferlib.config import ResolvedTrainConfig, TrainConfig, env_settings, load_config, policy_classes
 from pufferlib.environment import PufferEnv
 from pufferlib.errors import APIUsageError, nearest
 from pufferlib.keyword_settings import ALIASES, settings_from_keywords
@@ -90,11 +90,11 @@ class Construction(abc.ABC):
         By keyword, `PuffeRL(env, policy=None, logger=None, **settings)`; the first argument tells the two apart:
 
         Args:
-            env: a PufferEnv (or a wrapper that has its methods), a vector, a name for `pufferlib.make`, or a callable
-                that makes a PufferEnv. Closing the trainer closes it. A PufferEnv has one trainer at a time: a second
-                one takes it over, and the first can then only be saved and closed.
-            policy: as above; None makes `pufferlib.models.Default` for the environment's spaces, with the same weights
-                for the same `seed`.
+            env: a PufferEnv (or a wrapper that has its methods), a `gymnasium.vector.VectorEnv`, a vector, a name for
+                `pufferlib.make`, or a callable that makes a PufferEnv. Closing the trainer closes it. A PufferEnv has
+                one trainer at a time: a second one takes it over, and the first can then only be saved and closed.
+            policy: as above; None makes the class that a name's configuration has, such as `Convolutional` for Atari,
+                or `pufferlib.models.Default`, for the environment's spaces, with the same weights for the same `seed`.
             device: `auto` (CUDA, then MPS, then the CPU), `cpu`, `cuda`, `cuda:N` or `mps`.
             learning_rate: 3e-4.
             batch_size: agent steps in one rollout, 32768; by default rounded up to whole segments of all agents.
@@ -218,6 +218,7 @@ def _from_config(named: dict[str, Any], keywords: dict[str, Any], undo: ExitStac
         if named.get(name) is None:
             raise APIUsageError(f"PuffeRL(config, vecenv, policy) needs {name}, got none")
     config, vecenv, policy = (named[name] for name in _CONFIG_FORM[:3])
+    vecenv = vector.as_puffer_env(vecenv)
     if isinstance(config.get("train"), Mapping):
         raise APIUsageError("config must be the [train] settings, got the whole configuration; pass args['train']")
     if isinstance(vecenv, (Mapping, nn.Module, str)) or _is_creator(vecenv):
@@ -246,8 +247,8 @@ def _from_keywords(named: dict[str, Any], keywords: dict[str, Any], undo: ExitSt
     config = settings_from_keywords(settings, ready.num_agents, distributed.connect().world_size)
     if not _is_vector(ready):
         ready = _adopt(ready, making_keywords.get("num_workers", "auto"), seed, undo)
-    config["env"] = making.environment_name(ready.driver_env)
-    policy = _default_policy(ready, seed) if policy is None else policy
+    config["env"] = catalog.find(env).name if isinstance(env, str) else making.environment_name(ready.driver_env)
+    policy = _default_policy(env, ready, seed) if policy is None else policy
     return config, ready, policy, named.get("logger")
 
 
@@ -278,6 +279,7 @@ def _check_keyword_call(named: dict[str, Any], keywords: dict[str, Any]) -> None
 
 def _ready_env(env: Any, keywords: dict[str, Any], seed: int, undo: ExitStack) -> Any:
     """The environment or vector that was given, or that a name or callable makes."""
+    env = vector.as_puffer_env(env)
     if not _is_to_be_made(env):
         if not _is_vector(env):
             vector.check_env(env)
@@ -299,13 +301,13 @@ def _is_creator(env: Any) -> bool:
 
 
 def _make(env: str | Callable, num_envs: int, num_workers: int | str, seed: int) -> Any:
-    if isinstance(env, str):
-        counts, creator = "num_envs" in env_settings(env), partial(making.make, env)
-    else:
-        counts, creator = _has_parameter(env, "num_envs"), env
+    counts = "num_envs" in env_settings(env) if isinstance(env, str) else _has_parameter(env, "num_envs")
     if counts:
         return making.make(env, num_envs=num_envs)
-    return vector.make(creator, num_envs=num_envs, num_workers=num_workers, seed=seed)
+    creator, env_kwargs = env, {}
+    if isinstance(env, str):
+        creator, env_kwargs = catalog.find(env).creator, making.env_arguments(env, {})
+    return vector.make(creator, env_kwargs=env_kwargs, num_envs=num_envs, num_workers=num_workers, seed=seed)
 
 
 def _has_parameter(creator: Callable, name: str) -> bool:
@@ -329,9 +331,11 @@ def _check_fits(env: Any, keywords: dict[str, Any]) -> None:
             )
 
 
-def _default_policy(vecenv: Any, seed: int) -> nn.Module:
+def _default_policy(env: Any, vecenv: Any, seed: int) -> nn.Module:
+    """The policy class of a name's configuration, Default for everything else."""
+    policy_class = policy_classes(load_config(env))[0] if isinstance(env, str) else Default
     with borrowed_generator(seed):
-        return Default(vecenv)
+        return policy_class(vecenv)
 
 
 # --------------------------------------------------------------------------------------------------------- both of them

@@ -22,18 +22,18 @@ class Buffers:
     """The arrays that an environment writes in place; C-contiguous, one row per agent."""
 
     observations: np.ndarray  # (rows, *observation_shape), the observation space's dtype
-    actions: np.ndarray  # (rows, *action_shape), int32 (discrete) or float32 (box)
+    actions: np.ndarray  # (rows, *action_shape), int32 (discrete) or float32 (box, mixed)
     rewards: np.ndarray  # (rows,) float32
     terminals: np.ndarray  # (rows,) bool
     truncations: np.ndarray  # (rows,) bool
-    masks: np.ndarray  # (rows,) bool, False for an agent that is absent this step
+    masks: np.ndarray  # (rows,) bool, False for an agent that is absent: nobody acts on its observation
 
     @classmethod
     def empty(cls, observation_space: gymnasium.Space, action_space: gymnasium.Space, rows: int) -> Buffers:
         """Allocates zeroed arrays (masks are all True) for `rows` agents with these single-agent spaces."""
         return cls(
             observations=np.zeros((rows, *observation_space.shape), observation_space.dtype),
-            actions=np.zeros((rows, *action_space.shape), spaces.action_dtype(action_space)),
+            actions=np.zeros((rows, *spaces.action_shape(action_space)), spaces.action_dtype(action_space)),
             rewards=np.zeros(rows, np.float32),
             terminals=np.zeros(rows, bool),
             truncations=np.zeros(rows, bool),
@@ -51,11 +51,14 @@ class PufferEnv:
     A subclass sets `single_observation_space`, `single_action_space` and `num_agents`, then calls
     `super().__init__(buf)`, and from then on fills `self.observations`, `self.rewards`, `self.terminals`,
     `self.truncations` and `self.masks` in place. When an episode ends the environment resets at once: the observation
-    returned is the first of the next episode, the reward and the flag are the last of the old one.
+    returned is the first of the next episode, the reward and the flag are the last of the old one. An agent that ends
+    before the others gets its last reward and its flag together with a mask of False, which stays until it is back.
 
     Attributes:
         single_observation_space: a Box, MultiDiscrete, MultiBinary or Discrete, of one agent.
-        single_action_space: a Discrete, MultiDiscrete or Box, of one agent.
+        single_action_space: a Discrete, MultiDiscrete or Box, of one agent; or, for actions that mix choices and
+            numbers, a Tuple of Discrete and one-dimensional float32 Box. A row of the actions is then one float32
+            vector: the parts in their order, one number for each Discrete, counted from 0, and k for a Box of k.
         num_agents: rows in every array.
         observation_space: the joint space of all agents.
         action_space: the joint space of all agents.
@@ -115,7 +118,7 @@ class PufferEnv:
         """Steps every agent.
 
         Args:
-            actions: shape `(num_agents, *single_action_space.shape)`.
+            actions: shape `(num_agents, *action_shape)`, see `single_action_space`.
 
         Returns:
             Observations, rewards, terminals, truncations (the environment's own arrays) and a list of info dicts. A

@@ -66,12 +66,14 @@ class EpisodeTotals:
 class EpisodeTracker:
     """Follows the return and length of every agent's running episode.
 
-    A step at which an agent is absent adds neither to its return nor to its length. An end that comes while it is
-    absent ends the episode that it had begun.
+    A step counts for the agents that acted on the observation before it. So the reward that comes to an agent together
+    with its absence is its last one, and what comes while it is absent adds neither to its return nor to its length; an
+    end that comes then ends the episode that it had begun.
     """
 
     def __init__(self, num_agents: int):
         """Begins an episode for every agent."""
+        self._has_acted = np.ones(num_agents, bool)  # on the observation before the next step
         self._returns = np.zeros(num_agents)  # float64: an episode may have more steps than float32 has digits
         self._lengths = np.zeros(num_agents, np.int64)
         self._agents = np.arange(num_agents)
@@ -84,21 +86,23 @@ class EpisodeTracker:
             rows: the agents.
             rewards: `(rows,)` float32, as the environment gave them; at an end the last one of the old episode.
             ended: `(rows,)` bool, whose episode ended with this step.
-            masks: `(rows,)` bool, False for absent agents.
+            masks: `(rows,)` bool, False for agents that are absent from now on.
         """
         returns, lengths = self._returns[rows], self._lengths[rows]  # views of consecutive agents, copies of others
-        if np.count_nonzero(masks) == len(masks):  # in less than half of the time that all() takes
+        has_acted = self._has_acted[rows]
+        if np.count_nonzero(has_acted) == len(has_acted):  # in less than half of the time that all() takes
             returns += rewards
             lengths += 1
         else:
-            np.add(returns, rewards, out=returns, where=masks)
-            lengths += masks
+            np.add(returns, rewards, out=returns, where=has_acted)
+            lengths += has_acted
             ended = ended & (lengths > 0)  # nothing ends where nothing has begun
         if np.count_nonzero(ended):
             (which,) = ended.nonzero()
             self._ended.append((self._agents[rows][which], returns[which], lengths[which]))
             returns[which] = 0.0
             lengths[which] = 0
+        self._has_acted[rows] = masks
         if not isinstance(rows, slice):
             self._returns[rows], self._lengths[rows] = returns, lengths
 
@@ -128,9 +132,11 @@ class EpisodeTracker:
 
     def state_dict(self) -> dict[str, Any]:
         """The running episodes of all agents; those that ended are to be handed over before."""
-        return {"returns": torch.tensor(self._returns), "lengths": torch.tensor(self._lengths)}
+        names = ("returns", "lengths", "has_acted")
+        return {name: torch.tensor(getattr(self, f"_{name}")) for name in names}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Puts back what `state_dict` returned."""
         self._returns[:] = state["returns"].numpy()
         self._lengths[:] = state["lengths"].numpy()
+        self._has_acted[:] = state["has_acted"].numpy()

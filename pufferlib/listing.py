@@ -52,4 +52,6 @@ def space_text(space: gymnasium.Space) -> str:
         return f"Discrete({space.n})"
     if isinstance(space, gymnasium.spaces.MultiDiscrete):
         return f"MultiDiscrete({', '.join(str(count) for count in space.nvec.flat)})"
+    if isinstance(space, gymnasium.spaces.Tuple):
+        return f"Tuple({', '.join(map(space_text, space.spaces))})"
     return f"{space.dtype}[{' x '.join(str(size) for size in space.shape)}]"

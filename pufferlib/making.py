@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from pufferlib import ocean
+import gymnasium
+
+from pufferlib import catalog, ocean, vector
 from pufferlib.config import check_env, env_settings, load_config
 from pufferlib.environment import PufferEnv
 from pufferlib.errors import APIUsageError, nearest
-from pufferlib.vector import check_env as check_instance
+from pufferlib.wrappers import PufferWrapper
 
 NUM_ENVS = 256
 """Environments that `make` makes where nobody says how many."""
@@ -17,47 +19,75 @@ NUM_ENVS = 256
 _PASSED_ON = ("buf", "seed")  # keywords of every environment that are no settings
 
 
-def make(name: str | Callable[..., PufferEnv], **kwargs: Any) -> PufferEnv:
+def make(name: str | Callable[..., PufferEnv], **kwargs: Any) -> PufferEnv | vector.Vector:
     """Makes an environment, or many of them behind one PufferEnv.
 
     Args:
-        name: an Ocean environment such as `puffer_breakout`, or a callable that returns a PufferEnv.
-        kwargs: for the environment. A callable gets them as they are. An Ocean environment has its ini's `[env]`
-            settings for what is not given, and 256 for `num_envs`; `buf` holds the arrays to fill, `seed` is that of
-            the environment by itself (a trainer resets it with its own).
+        name: any name that `puffer envs` tells, such as `puffer_breakout`, `CartPole-v1`, `ALE/Pong-v5`,
+            `dm_control/cheetah/run` or `pettingzoo:butterfly/pistonball_v6`, or a callable that returns a PufferEnv.
+        kwargs: for the environment. A callable gets them as they are. What is not given are the `[env]` settings of the
+            environment's configuration, and 256 for an Ocean environment's `num_envs`; `buf` holds the arrays to fill,
+            `seed` is that of the environment by itself (a trainer resets it with its own). An environment in Python is
+            one by itself: with `num_envs` it is a vector of so many in this process, and for several processes
+            `PuffeRL(name, num_envs=...)` and `puffer train` make one of theirs.
 
     Raises:
         UnknownEnvironmentError: if there is no environment of that name; the message lists the nearest.
+        MissingExtraError: if a package that it needs is not installed; the message says how to install it.
         APIUsageError: if the environment has no such keyword, or the callable returns no PufferEnv.
         ConfigError: if a keyword has the wrong type.
     """
     if isinstance(name, str):
-        return _make_ocean(name, kwargs)
+        return _make_named(name, kwargs)
     if not callable(name):
         raise APIUsageError(f"make() takes the name of an environment or a callable, got {type(name).__name__}")
     env = name(**kwargs)
-    check_instance(env)
+    vector.check_env(env)
     return env
 
 
 def environment_name(env: PufferEnv) -> str:
-    """What runs in an environment are called: `puffer_breakout`, or the class in lower case where it is not Ocean's."""
+    """What runs in an environment are called: its name, or the class in lower case where it has none.
+
+    A PufferWrapper is called what the environment inside is.
+    """
+    while isinstance(env, PufferWrapper):
+        env = env.env
     package, _, rest = type(env).__module__.partition("pufferlib.ocean.")
     if rest and not package:
         return ocean.PREFIX + rest.split(".")[0]
+    emulated = getattr(env, "env", None)
+    if isinstance(emulated, gymnasium.Env) and emulated.spec is not None:
+        return emulated.spec.id
     return type(env).__name__.lower()
 
 
-def _make_ocean(name: str, kwargs: dict[str, Any]) -> PufferEnv:
+def env_arguments(name: str, given: dict[str, Any]) -> dict[str, Any]:
+    """The keyword arguments of an environment: its configuration's, and in their place those that are given.
+
+    Raises:
+        APIUsageError: if it has no such keyword.
+        ConfigError: if one has the wrong type.
+    """
     known = env_settings(name)
-    given = {keyword: value for keyword, value in kwargs.items() if keyword not in _PASSED_ON}
     for keyword in given:
-        if keyword not in known:
+        if keyword not in known and not catalog.find(name).takes_any_setting:
             remedy = nearest(keyword, known) or f"; it has {', '.join(known)}"
             raise APIUsageError(f"{name} has no keyword {keyword!r}{remedy}")
-    defaults = load_config(name)["env"]
-    if "num_envs" in known and given.get("num_envs", "auto") == "auto":
-        given["num_envs"] = NUM_ENVS
-    arguments = check_env(name, {**defaults, **given})
+    return check_env(name, {**load_config(name)["env"], **given})
+
+
+def _make_named(name: str, kwargs: dict[str, Any]) -> PufferEnv | vector.Vector:
+    creator, counts = catalog.find(name).creator, "num_envs" in env_settings(name)
+    given = {keyword: value for keyword, value in kwargs.items() if keyword not in _PASSED_ON}
     passed_on = {keyword: kwargs[keyword] for keyword in _PASSED_ON if keyword in kwargs}
-    return ocean.env_class(name)(**arguments, **passed_on)
+    if counts and given.get("num_envs", "auto") == "auto":
+        given["num_envs"] = NUM_ENVS
+    if counts or "num_envs" not in given:
+        return creator(**env_arguments(name, given), **passed_on)
+    if "buf" in passed_on:
+        raise APIUsageError(f"buf is for one environment, got it with num_envs={given['num_envs']} of {name}")
+    num_envs = given.pop("num_envs")
+    return vector.make(
+        creator, env_kwargs=env_arguments(name, given), backend="Serial", num_envs=num_envs, seed=kwargs.get("seed", 0)
+    )

@@ -24,10 +24,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from gymnasium.spaces import Box, Discrete, MultiDiscrete
+from gymnasium.spaces import Box, Discrete
 from torch import Tensor, nn
 from torch.distributions import Normal
 
+from pufferlib import spaces
+from pufferlib.emulation.tensors import features, num_features
 from pufferlib.errors import APIUsageError
 from pufferlib.extensions import Layers, mingru_scan, mingru_step
 from pufferlib.sampling import Logits
@@ -49,49 +51,58 @@ def orthogonal_linear(inputs: int, outputs: int, gain: float = 1.0, bias: bool =
 class ActionHead(nn.Module):
     """The last layer: one product for the logits and the value.
 
-    The logits start near zero (gain 0.01), so that a new policy explores evenly; the value starts with gain 1.
+    The logits and means start near zero (gain 0.01), so that a new policy explores evenly; the value starts with gain
+    1. Numbers are drawn with a standard deviation that does not depend on the observation and starts at 1.
     """
 
     def __init__(self, hidden_size: int, action_space):
         super().__init__()
-        self.sizes, self.is_continuous = _action_sizes(action_space)
-        self.is_joint = not isinstance(action_space, Discrete)
+        _check_head_space(action_space)
+        parts = spaces.action_parts(action_space)
+        self.sizes = [part.outputs for part in parts]
+        self._are_numbers = [part.choices is None for part in parts]
+        self.is_continuous = any(self._are_numbers)
+        self.is_joint = not isinstance(action_space, (Discrete, Box))
         num_logits = sum(self.sizes)
         self.linear = orthogonal_linear(hidden_size, num_logits + 1)
         nn.init.orthogonal_(self.linear.weight[:num_logits], 0.01)
         nn.init.orthogonal_(self.linear.weight[num_logits:], 1.0)
         if self.is_continuous:
-            self.log_std = nn.Parameter(torch.zeros(num_logits))
+            self._num_numbers = [part.width for part in parts if part.choices is None]
+            self.log_std = nn.Parameter(torch.zeros(sum(self._num_numbers)))
 
     def forward(self, hidden: Tensor) -> tuple[Logits, Tensor]:
         """Hidden `(..., hidden_size)` -> logits and values `(...)`."""
         output = self.linear(hidden)
-        logits, values = output[..., :-1], output[..., -1]
+        parts = output[..., :-1].split(self.sizes, dim=-1)
         if self.is_continuous:
-            return Normal(logits, self.log_std.exp().expand_as(logits), validate_args=False), values
-        if self.is_joint:
-            return logits.split(self.sizes, dim=-1), values
-        return logits, values
+            parts = self._with_deviations(parts)
+        return parts if self.is_joint else parts[0], output[..., -1]
+
+    def _with_deviations(self, parts: tuple[Tensor, ...]) -> tuple[Tensor | Normal, ...]:
+        deviations = iter(self.log_std.exp().split(self._num_numbers))
+        return tuple(
+            Normal(part, next(deviations).expand_as(part), validate_args=False) if is_numbers else part
+            for part, is_numbers in zip(parts, self._are_numbers, strict=True)
+        )
 
 
-def _action_sizes(space) -> tuple[list[int], bool]:
-    if isinstance(space, Discrete):
-        return [int(space.n)], False
-    if isinstance(space, MultiDiscrete):
-        return [int(n) for n in space.nvec.flatten()], False
-    if isinstance(space, Box) and space.dtype.kind == "f" and len(space.shape) == 1:
-        return [int(space.shape[0])], True
-    raise APIUsageError(
-        f"the default policy acts in Discrete, MultiDiscrete or one-dimensional float Box spaces, got {space}; "
-        "write a policy of your own"
-    )
+def _check_head_space(space) -> None:
+    if isinstance(space, Box) and (space.dtype.kind != "f" or len(space.shape) != 1):
+        raise APIUsageError(
+            "the default policy acts in Discrete, MultiDiscrete or one-dimensional float Box spaces, or in a Tuple of "
+            f"Discrete and Box, got {space}; write a policy of your own"
+        )
 
 
 class Default(nn.Module):
     """Linear layers over the flattened observation, one head for actions and value.
 
+    Observations that were packed from a structure are taken apart first: see `pufferlib.emulation.tensors.features` for
+    the numbers that the first layer gets.
+
     Args:
-        env: anything with `single_observation_space` and `single_action_space`.
+        env: anything with `single_observation_space`, `single_action_space` and, where it packs structures, `emulated`.
         hidden_size: width of every layer, at least 1.
         num_layers: linear layers before the head, at least 1.
         activation: after each layer: gelu, relu, tanh, or linear where a recurrent wrapper is the nonlinearity.
@@ -105,7 +116,8 @@ class Default(nn.Module):
             raise APIUsageError(f"hidden_size and num_layers must be at least 1, got {hidden_size} and {num_layers}")
         self.hidden_size = hidden_size
         self.activation = activation
-        inputs = math.prod(env.single_observation_space.shape)
+        self.emulated = getattr(env, "emulated", None)
+        inputs = num_features(self.emulated) if self.emulated else math.prod(env.single_observation_space.shape)
         gain = 1.0 if activation == "linear" else math.sqrt(2.0)
         layers: list[nn.Module] = []
         for index in range(num_layers):
@@ -123,6 +135,8 @@ class Default(nn.Module):
 
     def encode_observations(self, observations: Tensor) -> Tensor:
         """Observations `(..., *observation_shape)` of any dtype -> hidden `(..., hidden_size)`."""
+        if self.emulated:
+            return self.encoder(features(observations, self.emulated))
         leading = observations.shape[: observations.dim() - self._observation_dims]
         return self.encoder(observations.reshape(*leading, -1).to(torch.float32))
 
@@ -145,6 +159,8 @@ def find_layers(policy: nn.Module) -> Layers | None:
         recurrent = list(policy.layers)
         policy = policy.policy
     if type(policy) is not Default or type(policy.head) is not ActionHead or policy.head.is_continuous:
+        return None
+    if policy.emulated:  # the first layer takes other numbers than the rows
         return None
     encoder, activations = list(policy.encoder)[::2], list(policy.encoder)[1::2]
     linear = [*encoder, *recurrent, policy.head.linear]
@@ -204,9 +220,10 @@ class Continuous(nn.Module):
         inputs = math.prod(env.single_observation_space.shape)
         self.actor = _layers([inputs, *actor_sizes], activation)
         self.critic = _layers([inputs, *critic_sizes], activation)
-        (num_actions,), is_continuous = _action_sizes(env.single_action_space)
-        if not is_continuous:
-            raise APIUsageError(f"Continuous acts in float Box spaces, got {env.single_action_space}; use Default")
+        space = env.single_action_space
+        if not isinstance(space, Box) or space.dtype.kind != "f" or len(space.shape) != 1:
+            raise APIUsageError(f"Continuous acts in one-dimensional float Box spaces, got {space}; use Default")
+        num_actions = int(space.shape[0])
         self.mean = orthogonal_linear(actor_sizes[-1], num_actions, 0.01)
         self.log_std = nn.Parameter(torch.full((num_actions,), float(log_std)))
         self.value = orthogonal_linear(critic_sizes[-1], 1)

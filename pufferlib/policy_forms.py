@@ -8,10 +8,11 @@ from typing import Any
 
 import gymnasium
 import torch
-from gymnasium.spaces import Box, Discrete, MultiDiscrete
+from gymnasium.spaces import Box, Discrete
 from torch import Tensor, nn
 from torch.distributions import Normal
 
+from pufferlib import spaces
 from pufferlib.errors import APIUsageError
 from pufferlib.sampling import Logits
 from pufferlib.torch_generator import borrowed_generator
@@ -118,33 +119,37 @@ def _check_call(
 
 
 def _check_logits(label: str, logits: Any, space: gymnasium.Space, leading: tuple[int, ...], rows: str) -> None:
-    if isinstance(space, Discrete):
-        kind, parts, sizes = "a tensor of", [logits], [int(space.n)]
-        is_right = isinstance(logits, Tensor)
-    elif isinstance(space, MultiDiscrete):
-        sizes = [int(count) for count in space.nvec.flatten()]
-        kind, is_right = "a tuple of tensors of", isinstance(logits, (tuple, list)) and len(logits) == len(sizes)
-        parts = list(logits) if is_right else []
-    elif isinstance(space, Box):
-        sizes = [int(size) for size in space.shape]
-        kind, is_right = "a torch.distributions.Normal of", isinstance(logits, Normal)
-        parts = [logits.mean] if is_right else []
-    else:
+    parts = spaces.action_parts(space)
+    is_alone = isinstance(space, (Discrete, Box))
+    widths = [space.shape] if isinstance(space, Box) else [(part.outputs,) for part in parts]
+    kinds = [Normal if part.choices is None else Tensor for part in parts]
+    found = [logits] if is_alone else list(logits) if isinstance(logits, (tuple, list)) else []
+    expected = [(kind, (*leading, *width)) for kind, width in zip(kinds, widths, strict=True)]
+    if len(found) == len(expected) and all(
+        isinstance(part, kind) and tuple(_shape(part)) == shape
+        for part, (kind, shape) in zip(found, expected, strict=True)
+    ):
         return
-    widths = [tuple(sizes)] if isinstance(space, Box) else [(size,) for size in sizes]
-    if is_right and [getattr(part, "shape", None) for part in parts] == [(*leading, *width) for width in widths]:
-        return
-    shapes = " and ".join(f"({', '.join([rows, *map(str, width)])})" for width in widths)
-    raise APIUsageError(
-        f"{label} must return logits as {kind} shape {shapes} for {space}, got {_found(logits)} for {leading}"
+    names = {Tensor: "a tensor", Normal: "a torch.distributions.Normal"}
+    wanted = " and ".join(
+        f"{names[kind]} of shape ({', '.join([rows, *map(str, width)])})"
+        for kind, width in zip(kinds, widths, strict=True)
     )
+    raise APIUsageError(
+        f"{label} must return logits as {'' if is_alone else 'a tuple of '}{wanted} for {space}, "
+        f"got {_found(logits)} for {leading}"
+    )
+
+
+def _shape(part: Tensor | Normal) -> torch.Size:
+    return part.mean.shape if isinstance(part, Normal) else part.shape
 
 
 def _found(value: Any) -> str:
     if isinstance(value, Tensor):
         return f"a tensor of shape {tuple(value.shape)}"
     if isinstance(value, Normal):
-        return f"a Normal of shape {tuple(value.mean.shape)}"
+        return f"a Normal of shape {tuple(_shape(value))}"
     if isinstance(value, (tuple, list)):
         return f"{len(value)} parts: {', '.join(_found(part) for part in value)}"
     return type(value).__name__

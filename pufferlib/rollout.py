@@ -30,9 +30,10 @@ class FinalValues:
 class Rollout:
     """Preallocated tensors; S segments, T steps of horizon.
 
-    Rewards, terminals, truncations and masks of column t arrived together with observation t, so they speak of the
-    action of column t - 1. Column T is the bootstrap: the value of the observation after the last action. That
-    observation itself is not trained on here; the collector keeps it for the next rollout.
+    Rewards, terminals and truncations of column t arrived together with observation t, so they speak of the action of
+    column t - 1; the mask says whether the agent acts on observation t. Column T is the bootstrap: the value of the
+    observation after the last action. That observation itself is not trained on here; the collector keeps it for the
+    next rollout.
 
     A step fills a column, a minibatch reads rows. What the environments give lies in memory column after column: a step
     is one copy of each, and the policy acts on a view. What training reads again and again lies row after row.
@@ -45,7 +46,7 @@ class Rollout:
     rewards: Tensor  # (S, T + 1) float32, by column as the next three
     terminals: Tensor  # (S, T + 1) bool
     truncations: Tensor  # (S, T + 1) bool
-    masks: Tensor  # (S, T + 1) bool, False where the agent was absent
+    masks: Tensor  # (S, T + 1) bool, False where the agent is absent: no action is taken there
     ratios: Tensor  # (S, T + 1) float32, probability now over probability then; 1 until trained on
     states: dict[str, Tensor]  # recurrent state before column 0, each (S, ...)
     finals: FinalValues | None = None  # where environments told final observations
@@ -83,7 +84,7 @@ class Rollout:
             actions=torch.zeros(
                 segments,
                 horizon,
-                *action_space.shape,
+                *spaces.action_shape(action_space),
                 dtype=getattr(torch, spaces.action_dtype(action_space).name),
                 device=device,
             ),

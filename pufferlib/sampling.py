@@ -6,8 +6,9 @@ import torch
 from torch import Tensor
 from torch.distributions import Normal
 
-Logits = Tensor | tuple[Tensor, ...] | Normal
-"""What a policy returns: a tensor `(..., n)` for Discrete, a tuple of them for MultiDiscrete, a Normal for Box."""
+Logits = Tensor | Normal | tuple[Tensor | Normal, ...]
+"""What a policy returns: a tensor `(..., n)` for Discrete, a Normal `(..., k)` for Box, and a tuple of tensors for
+MultiDiscrete or of both for a Tuple."""
 
 
 def sample_logits(
@@ -17,13 +18,13 @@ def sample_logits(
 
     Args:
         logits: of one decision per leading index, see `Logits`.
-        action: the actions to evaluate: `(...)` for Discrete, `(..., k)` for MultiDiscrete of k parts and for Box of k
-            numbers. None draws them.
+        action: the actions to evaluate: `(...)` for Discrete, `(..., k)` for MultiDiscrete of k parts, for Box of k
+            numbers, and for a Tuple of k of both in all. None draws them.
         generator: the random stream to draw from; None is torch's global one.
 
     Returns:
-        The actions (int64, or the Normal's dtype), their log-probability and the entropy of the distribution, both of
-        shape `(...)`: sums over the parts of a MultiDiscrete or the numbers of a Box, which are independent.
+        The actions (int64; the Normal's dtype; float32 for a Tuple), their log-probability and the entropy of the
+        distribution, both of shape `(...)`: sums over the parts and the numbers, which are independent.
 
     Raises:
         ValueError: if a logit is NaN (on CUDA: a device assertion at the next synchronisation).
@@ -32,6 +33,8 @@ def sample_logits(
         return _normal(logits, action, generator)
     if isinstance(logits, Tensor):
         return _categorical(logits, action, generator)
+    if _is_mixed(logits):
+        return _mixed(logits, action, generator)
     given = [None] * len(logits) if action is None else action.unbind(-1)
     parts = [_categorical(part, chosen, generator) for part, chosen in zip(logits, given, strict=True)]
     actions, logprobs, entropies = zip(*parts, strict=True)
@@ -44,6 +47,9 @@ def greedy_action(logits: Logits) -> Tensor:
         return logits.mean
     if isinstance(logits, Tensor):
         return logits.argmax(-1)
+    if _is_mixed(logits):
+        parts = [part.mean if isinstance(part, Normal) else part.argmax(-1, keepdim=True) for part in logits]
+        return torch.cat([part.float() for part in parts], -1)
     return torch.stack([part.argmax(-1) for part in logits], -1)
 
 
@@ -71,6 +77,29 @@ def _normal(distribution: Normal, action: Tensor | None, generator: torch.Genera
         action = distribution.mean + distribution.stddev * noise
         _refuse_nan(action)
     return action, distribution.log_prob(action).sum(-1), distribution.entropy().sum(-1)
+
+
+def _is_mixed(logits: tuple[Tensor | Normal, ...]) -> bool:
+    return any(isinstance(part, Normal) for part in logits)
+
+
+def _mixed(
+    logits: tuple[Tensor | Normal, ...], action: Tensor | None, generator: torch.Generator | None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Of rows that have one number for every tensor and as many as a Normal has."""
+    widths = [part.mean.shape[-1] if isinstance(part, Normal) else 1 for part in logits]
+    given = [None] * len(widths) if action is None else action.split(widths, -1)
+    columns, logprobs, entropies = [], [], []
+    for part, chosen in zip(logits, given, strict=True):
+        if isinstance(part, Normal):
+            numbers, logprob, entropy = _normal(part, chosen, generator)
+        else:
+            index, logprob, entropy = _categorical(part, None if chosen is None else chosen.squeeze(-1), generator)
+            numbers = index.unsqueeze(-1)
+        columns.append(numbers.float())
+        logprobs.append(logprob)
+        entropies.append(entropy)
+    return torch.cat(columns, -1) if action is None else action, sum(logprobs), sum(entropies)
 
 
 def _refuse_nan(values: Tensor) -> None:

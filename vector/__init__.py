@@ -7,16 +7,39 @@ from typing import Any
 
 from pufferlib.errors import APIUsageError, nearest
 from pufferlib.vector.base import State, Vector
+from pufferlib.vector.gymnasium_env import GymnasiumVectorPufferEnv
+from pufferlib.vector.gymnasium_vector import GymnasiumVector
 from pufferlib.vector.native import Native
 from pufferlib.vector.processes import Multiprocessing
-from pufferlib.vector.ready import adopt, check_env
+from pufferlib.vector.ray import Ray
+from pufferlib.vector.ready import adopt, as_puffer_env, check_env
 from pufferlib.vector.recipe import AUTO, Options, Recipe
 from pufferlib.vector.serial import Serial
 from pufferlib.vector.sizes import count_workers
 
-__all__ = ["BACKENDS", "Multiprocessing", "Native", "Serial", "State", "Vector", "adopt", "check_env", "make"]
+__all__ = [
+    "BACKENDS",
+    "GymnasiumVector",
+    "GymnasiumVectorPufferEnv",
+    "Multiprocessing",
+    "Native",
+    "Ray",
+    "Serial",
+    "State",
+    "Vector",
+    "adopt",
+    "as_puffer_env",
+    "check_env",
+    "make",
+]
 
-BACKENDS: dict[str, type[Vector]] = {"Serial": Serial, "Native": Native, "Multiprocessing": Multiprocessing}
+BACKENDS: dict[str, type[Vector]] = {
+    "Serial": Serial,
+    "Native": Native,
+    "Multiprocessing": Multiprocessing,
+    "GymnasiumVector": GymnasiumVector,
+    "Ray": Ray,
+}
 
 
 def make(
@@ -33,21 +56,23 @@ def make(
 ) -> Vector:
     """Makes `num_envs` PufferEnvs and the backend that steps them.
 
-    A creator is called as `creator(*args, buf=Buffers or None, seed=int, **kwargs)`. The first environment is made once
-    more than the others, to learn its spaces. The same seed gives the same rollout on every backend.
+    A creator is called as `creator(*args, buf=Buffers or None, seed=int, **kwargs)`; one that takes neither `buf` nor
+    `seed` may return a `gymnasium.vector.VectorEnv`, which then is one PufferEnv of many agents. The first environment
+    is made once more than the others, to learn its spaces. The same seed gives the same rollout on every backend.
 
     Args:
         env_creator_or_creators: one callable for all environments, or a list of `num_envs` callables.
         env_args: positional arguments for all environments, or a list of `num_envs` tuples.
         env_kwargs: keyword arguments for all environments, or a list of `num_envs` dicts.
-        backend: a class of this module or its name. 'auto' takes Native for C environments, Multiprocessing for others
-            when there is more than one worker, else Serial.
+        backend: a class of this module or its name. 'auto' takes Native for C environments, GymnasiumVector for vector
+            environments, Multiprocessing for others when there is more than one worker, else Serial.
         num_envs: PufferEnvs, each of one or many agents; all of the same spaces and number of agents.
-        num_workers: threads (Native) or processes (Multiprocessing, a divisor of `num_envs`). 'auto' follows the cores
-            this process may use.
-        batch_size: PufferEnvs per `recv`, a divisor of `num_envs`. 'auto' is 1 for Native, else all.
-        zero_copy: Multiprocessing only: True makes batches of neighbouring environments, which are handed out as views;
-            False lets a batch mix any workers that are ready, at the price of a copy.
+        num_workers: threads (Native), or processes (Multiprocessing) or actors (Ray), a divisor of `num_envs`. 'auto'
+            follows the cores this process, or the cluster, may use.
+        batch_size: PufferEnvs per `recv`, a divisor of `num_envs`. 'auto' is 1 for Native and GymnasiumVector,
+            else all.
+        zero_copy: Multiprocessing and Ray only: True makes batches of neighbouring environments, which are handed out
+            as views; False lets a batch mix any workers that are ready, at the price of a copy.
         seed: environment `i` is made and reset with `mix_seed(seed, i)`.
         context: Multiprocessing only: None starts each worker in a fresh interpreter; 'fork', 'forkserver' and 'spawn'
             are the start methods of the standard library, and the last two need a guarded main program.
@@ -87,4 +112,6 @@ def _named_backend(backend: Any) -> type[Vector] | None:
 def _fitting_backend(driver: Any, options: Options, num_envs: int) -> type[Vector]:
     if Native.can_step(driver):
         return Native
+    if isinstance(driver, GymnasiumVectorPufferEnv):
+        return GymnasiumVector
     return Multiprocessing if count_workers(options, num_envs) > 1 else Serial

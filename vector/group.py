@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import gymnasium
@@ -11,6 +11,7 @@ import numpy as np
 from pufferlib.environment import Buffers, PufferEnv
 from pufferlib.errors import APIUsageError
 from pufferlib.vector.recipe import EnvSource
+from pufferlib.wrappers import PufferWrapper
 
 if TYPE_CHECKING:
     from pufferlib.emulation import Layout
@@ -75,6 +76,10 @@ class Group:
             infos += _checked_infos(env, env_infos, first)
         return infos
 
+    def actions(self) -> Iterator[tuple[PufferEnv, np.ndarray]]:
+        """Every environment with the actions in its rows."""
+        return ((env, rows.actions) for env, rows in zip(self.envs, self._rows, strict=True))
+
     def snapshot(self) -> list[bytes | None]:
         """The snapshot of every environment, None for one that has none."""
         return [env.snapshot() if hasattr(env, "snapshot") else None for env in self.envs]
@@ -127,11 +132,14 @@ class EnvFacts:
 
 
 def _check_rows(env: PufferEnv, rows: Buffers) -> None:
+    if isinstance(env, PufferWrapper):  # what it returns is copied
+        return
     for name in Buffers.__dataclass_fields__:
         array = getattr(env, name)
         if array.ctypes.data != getattr(rows, name).ctypes.data:
             raise APIUsageError(
-                f"{type(env).__name__}.{name} must be the array it was given; pass buf on to PufferEnv.__init__"
+                f"{type(env).__name__}.{name} must be the array it was given; pass buf on to PufferEnv.__init__, "
+                "and make a wrapper a subclass of pufferlib.wrappers.PufferWrapper"
             )
 
 

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 import weakref
 from typing import Any
 
 import gymnasium
+from gymnasium.vector import VectorEnv
 from typing_extensions import override
 
+from pufferlib.emulation import GymnasiumPufferEnv, PettingZooPufferEnv
 from pufferlib.environment import Buffers, PufferEnv
 from pufferlib.errors import APIUsageError
 from pufferlib.seeding import mix_seed
 from pufferlib.vector.arrays import private_buffers
 from pufferlib.vector.base import Vector
+from pufferlib.vector.gymnasium_env import GymnasiumVectorPufferEnv
+from pufferlib.vector.gymnasium_vector import GymnasiumVector
 from pufferlib.vector.local import LocalVector
 from pufferlib.vector.native import Native
 from pufferlib.vector.recipe import AUTO, EnvSource, Options
@@ -21,9 +26,10 @@ from pufferlib.vector.serial import Serial
 
 _REQUIRED = ("single_observation_space", "single_action_space", "num_agents", "reset", "step", "close")
 
-# Both by id(), as an environment may be unhashable; an entry vanishes with its value, and so before an id is reused.
+# All by id(), as an environment may be unhashable; an entry vanishes with its value, and so before an id is reused.
 _vectors: weakref.WeakValueDictionary[int, LocalVector] = weakref.WeakValueDictionary()
 _closed: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
+_wrapped: weakref.WeakValueDictionary[int, PufferEnv] = weakref.WeakValueDictionary()  # by what each of them wraps
 
 
 def adopt(env: Any, num_workers: int | str = AUTO, seed: int = 0) -> Vector:
@@ -36,13 +42,15 @@ def adopt(env: Any, num_workers: int | str = AUTO, seed: int = 0) -> Vector:
     An environment serves one vector at a time: the vector that had it before can be closed but no longer stepped.
 
     Args:
-        env: a PufferEnv, or anything with its spaces, `num_agents`, `reset`, `step` and `close`, such as a wrapper.
+        env: a PufferEnv, anything with its spaces, `num_agents`, `reset`, `step` and `close`, such as a wrapper, or
+            what `as_puffer_env` makes one of.
         num_workers: threads of Native.
         seed: the environment is reset with `mix_seed(seed, 0)`.
 
     Raises:
         APIUsageError: if it is no PufferEnv, or it was closed with an earlier vector.
     """
+    env = as_puffer_env(env)
     check_env(env)
     if id(env) in _closed:
         raise APIUsageError(
@@ -51,10 +59,50 @@ def adopt(env: Any, num_workers: int | str = AUTO, seed: int = 0) -> Vector:
     holder = _vectors.get(id(env))
     if holder is not None:
         holder.hand_over()
-    backend = Native if Native.can_step(env) else Serial
+    backend = _fitting_backend(env)
     vecenv = backend(ReadyEnv(env, seed, backend is Native), env, Options(num_workers))
     _vectors[id(env)] = vecenv
     return vecenv
+
+
+def as_puffer_env(env: Any) -> Any:
+    """A Gymnasium or PettingZoo environment as a PufferEnv, the same one every time; everything else as it is.
+
+    Args:
+        env: what becomes one is a `gymnasium.Env`, a `gymnasium.vector.VectorEnv`, a `pettingzoo.ParallelEnv` or a
+            `pettingzoo.AECEnv`.
+
+    Raises:
+        APIUsageError: if it is a vector environment that was closed, or cannot be stepped as one of
+            GymnasiumPufferEnv, GymnasiumVectorPufferEnv and PettingZooPufferEnv.
+    """
+    wrapper = _wrapper(env)
+    if wrapper is None:
+        return env
+    if isinstance(env, VectorEnv) and env.closed:
+        raise APIUsageError(f"the vector environment {type(env).__name__} is closed; make a new one")
+    wrapped = _wrapped.get(id(env)) or wrapper(env)
+    _wrapped[id(env)] = wrapped
+    return wrapped
+
+
+def _wrapper(env: Any) -> type[PufferEnv] | None:
+    """The class that makes a PufferEnv of an environment that is none yet."""
+    if isinstance(env, VectorEnv):
+        return GymnasiumVectorPufferEnv
+    if all(hasattr(env, name) for name in _REQUIRED):
+        return None
+    if isinstance(env, gymnasium.Env):
+        return GymnasiumPufferEnv
+    pettingzoo = sys.modules.get("pettingzoo")  # imported by whoever made one of its environments
+    is_pettingzoo = pettingzoo is not None and isinstance(env, (pettingzoo.ParallelEnv, pettingzoo.AECEnv))
+    return PettingZooPufferEnv if is_pettingzoo else None
+
+
+def _fitting_backend(env: Any) -> type[LocalVector]:
+    if Native.can_step(env):
+        return Native
+    return GymnasiumVector if isinstance(env, GymnasiumVectorPufferEnv) else Serial
 
 
 def check_env(env: Any) -> None:
@@ -67,7 +115,7 @@ def check_env(env: Any) -> None:
     if not missing and not isinstance(env, type):
         return
     remedy = "wrap it with pufferlib.emulation, or make a vector with pufferlib.vector.make"
-    if isinstance(env, (gymnasium.Env, gymnasium.vector.VectorEnv)):
+    if isinstance(env, gymnasium.Env):
         raise APIUsageError(f"env must be a PufferEnv, got the Gymnasium environment {type(env).__name__}; {remedy}")
     if isinstance(env, type):
         raise APIUsageError(f"env must be a PufferEnv, got the class {env.__name__}; make an instance of it")

@@ -73,8 +73,13 @@ def count_threads(options: Options) -> int:
     return threads
 
 
-def count_workers(options: Options, num_envs: int) -> int:
+def count_workers(options: Options, num_envs: int, cores: int | None = None) -> int:
     """The worker processes: every one has equally many environments, and a batch is made of whole workers.
+
+    Args:
+        options: of the caller of `make`.
+        num_envs: environments in all.
+        cores: what 'auto' follows; None is those that this process may use.
 
     Raises:
         APIUsageError: if that cannot be; the message names the nearest numbers that can.
@@ -86,7 +91,7 @@ def count_workers(options: Options, num_envs: int) -> int:
         if num_envs % workers == 0 and batch_size % (num_envs // workers) == 0
     ]
     if options.num_workers == AUTO:
-        cores = usable_cores()
+        cores = usable_cores() if cores is None else cores
         return max((workers for workers in valid if workers <= cores), default=valid[0])
     rule = f"a divisor of num_envs {num_envs} with whole workers in a batch of {batch_size}"
     _check_choice("num_workers", options.num_workers, valid, rule)
@@ -103,9 +108,9 @@ def _check_choice(name: str, value: Any, valid: Sequence[int], rule: str) -> Non
     raise APIUsageError(f"{name} must be {rule}, got {value}; the nearest is {near}")
 
 
-def warn_above_cores(workers: int) -> None:
-    """Warns whoever called `make`, when a backend's constructor calls this."""
-    cores = usable_cores()
+def warn_above_cores(workers: int, cores: int | None = None) -> None:
+    """Warns whoever called `make`, when a backend's constructor calls this; None is the cores of this process."""
+    cores = usable_cores() if cores is None else cores
     if workers > cores:
         warnings.warn(
             f"num_workers {workers} is more than the {cores} cores this process may use; fewer are likely to be faster",

@@ -43,7 +43,7 @@ class VecConfig(Section):
 
     section: ClassVar[str] = "vec"
 
-    backend: Literal["auto", "Serial", "Native", "Multiprocessing"] | type = setting(
+    backend: Literal["auto", "Serial", "Native", "Multiprocessing", "GymnasiumVector", "Ray"] | type = setting(
         "auto", "What steps the environments; auto takes Native for C environments."
     )
     num_envs: int | Auto = setting(

@@ -1,4 +1,4 @@
-"""Environments of Gymnasium as PufferEnvs."""
+"""Environments of Gymnasium and PettingZoo as PufferEnvs."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from pufferlib.emulation.gymnasium_env import GymnasiumPufferEnv
 from pufferlib.emulation.layout import Layout, unpack
+from pufferlib.emulation.pettingzoo_env import PettingZooPufferEnv
 
 if TYPE_CHECKING:
     from pufferlib.emulation.tensors import nativize
 
-__all__ = ["GymnasiumPufferEnv", "Layout", "nativize", "unpack"]
+__all__ = ["GymnasiumPufferEnv", "Layout", "PettingZooPufferEnv", "nativize", "unpack"]
 
 
 def __getattr__(name: str) -> Any:

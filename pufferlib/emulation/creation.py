@@ -10,13 +10,11 @@ from pufferlib.errors import APIUsageError
 _SEEDS = 2**32  # the seeds that every library takes: NumPy's RandomState has no more
 
 
-def make_env(
-    env: Any, creator: Callable | None, args: Sequence[Any], kwargs: Mapping[str, Any] | None, check: Callable
-) -> Any:
+def make_env(env: Any, creator: Callable | None, args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> Any:
     """The environment that was given or that the creator makes.
 
     Raises:
-        APIUsageError: if not exactly one of them is given, or `check` says so.
+        APIUsageError: if not exactly one of them is given.
     """
     if (env is None) == (creator is None):
         found = "neither" if env is None else "both"
@@ -24,13 +22,10 @@ def make_env(
     if env is not None:
         if args or kwargs:
             raise APIUsageError("env_args and env_kwargs are for env_creator, got them with env; leave them out")
-        check(env)
         return env
     if not callable(creator):
         raise APIUsageError(f"env_creator must be callable, got {type(creator).__name__}; an environment goes to env")
-    made = creator(*args, **({} if kwargs is None else kwargs))
-    check(made)
-    return made
+    return creator(*args, **({} if kwargs is None else kwargs))
 
 
 class SeedOnce:

@@ -66,7 +66,7 @@ class GymnasiumPufferEnv(PufferEnv):
             APIUsageError: if not exactly one of `env` and `env_creator` is given, it is no Gymnasium environment, or
                 one of its spaces has a part that rows cannot hold.
         """
-        self.env = make_env(env, env_creator, env_args, env_kwargs, _check)
+        self.env = _checked(make_env(env, env_creator, env_args, env_kwargs))
         self.options = options
         self._layout = Layout.of(self.env.observation_space)
         actions = ActionLayout(self.env.action_space)
@@ -167,16 +167,14 @@ def _converter(layout: ActionLayout) -> Callable[[np.ndarray], Any]:
     return convert
 
 
-def _check(env: Any) -> None:
+def _checked(env: Any) -> gymnasium.Env:
     if not isinstance(env, gymnasium.Env):
+        found = f"the class {env.__name__}" if isinstance(env, type) else type(env).__name__
         raise APIUsageError(
-            f"GymnasiumPufferEnv takes a gymnasium.Env, got {_described(env)}; "
+            f"GymnasiumPufferEnv takes a gymnasium.Env, got {found}; "
             "a PettingZoo environment goes to PettingZooPufferEnv"
         )
     for name in ("observation_space", "action_space"):
         if not isinstance(getattr(env, name, None), gymnasium.Space):
             raise APIUsageError(f"{type(env).__name__}.{name} must be a gymnasium.Space; set it in __init__")
-
-
-def _described(value: Any) -> str:
-    return f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
+    return env

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from gymnasium import Space
 from gymnasium.spaces import Box, Discrete, MultiDiscrete
 from torch import Tensor
 
@@ -76,9 +77,9 @@ def _numbers(values: Tensor, leaf: Leaf) -> Tensor:
 
 
 def _one_hot(values: Tensor, start: int, count: int) -> Tensor:
-    """Zeros for a value outside the space, as in the row of an absent agent."""
-    return (values == torch.arange(start, start + count, device=values.device)).to(torch.float32)
+    """Integers `(..., 1)` -> `(..., count)`; zeros for one outside the space."""
+    return (values.to(torch.int64) == torch.arange(start, start + count, device=values.device)).to(torch.float32)
 
 
-def _is_image(space: Box) -> bool:
+def _is_image(space: Space) -> bool:
     return isinstance(space, Box) and space.dtype == np.uint8 and (space.low == 0).all() and (space.high == 255).all()

@@ -17,9 +17,15 @@ from pufferlib.families.gymnasium_entry import GymnasiumEntry, GymnasiumFamily
 class BuiltinFamily(GymnasiumFamily):
     """A folder of gymnasium.envs."""
 
+    is_listed_freely = True
+
     @override
     def owns(self, name: str) -> bool:
         return name in registry and self.lists(registry[name])
+
+    @override
+    def names(self) -> list[str]:
+        return sorted(name for name, spec in registry.items() if self.lists(spec))
 
     @override
     def lists(self, spec: EnvSpec) -> bool:
@@ -72,6 +78,7 @@ class AnyGymnasium(GymnasiumFamily):
 
     name = "gymnasium"
     example = "module:Id-v0"
+    is_listed_freely = True
 
     @override
     def owns(self, name: str) -> bool:
@@ -105,7 +112,8 @@ def _module(spec: EnvSpec) -> str:
     """The module that makes a registered environment."""
     if isinstance(spec.entry_point, str):
         return spec.entry_point.split(":")[0]
-    return getattr(spec.entry_point, "__module__", None) or ""
+    function = getattr(spec.entry_point, "func", spec.entry_point)  # that of a functools.partial
+    return getattr(function, "__module__", None) or ""
 
 
 def _import(module: str, name: str) -> None:

@@ -60,10 +60,14 @@ class Family(abc.ABC):
     Attributes:
         name: of the family, such as `atari`.
         example: the name of one of its environments.
+        extra: of pufferlib, which installs what the family needs; empty where that is nothing.
+        is_listed_freely: whether `names` imports none of the family's packages.
     """
 
     name: ClassVar[str]
     example: ClassVar[str]
+    extra: ClassVar[str] = ""
+    is_listed_freely: ClassVar[bool] = False
 
     @abc.abstractmethod
     def owns(self, name: str) -> bool:

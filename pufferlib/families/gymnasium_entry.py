@@ -121,7 +121,6 @@ class GymnasiumFamily(Family):
 
     Attributes:
         packages: that have to be installed, as they are imported.
-        extra: of pufferlib, which installs them.
         recipe: the ini that the family's own one builds on; None looks at the action space.
         builder: makes the environment from its id and settings; its own arguments are settings too.
         fixed: arguments of the environment's class that `builder` decides.
@@ -129,7 +128,6 @@ class GymnasiumFamily(Family):
     """
 
     packages: ClassVar[tuple[str, ...]] = ()
-    extra: ClassVar[str] = ""
     recipe: ClassVar[str | None] = None
     builder: ClassVar[EnvBuilder] = staticmethod(build)
     fixed: ClassVar[frozenset[str]] = frozenset()

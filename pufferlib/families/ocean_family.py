@@ -56,6 +56,7 @@ class OceanFamily(Family):
 
     name = "ocean"
     example = "puffer_squared"
+    is_listed_freely = True
     is_installed = True
 
     @override

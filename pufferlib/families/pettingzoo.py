@@ -73,6 +73,8 @@ class PettingZoo(Family):
 
     name = "pettingzoo"
     example = "pettingzoo:butterfly/knights_archers_zombies_v10"
+    extra = "pettingzoo"
+    is_listed_freely = True
 
     @override
     def owns(self, name: str) -> bool:

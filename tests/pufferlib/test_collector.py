@@ -253,8 +253,8 @@ def scripted_episodes(arrays):
         total, length = 0.0, 0
         for piece in range(ended.shape[1]):
             for column in range(1, ended.shape[2]):  # column 0 was received before
-                is_present = arrays["masks"][agent, piece, column]
-                total, length = total + arrays["rewards"][agent, piece, column] * is_present, length + is_present
+                has_acted = arrays["masks"][agent, piece, column - 1]
+                total, length = total + arrays["rewards"][agent, piece, column] * has_acted, length + has_acted
                 if ended[agent, piece, column] and length:
                     found.append((float(total), int(length)))
                     total, length = 0.0, 0

@@ -302,7 +302,7 @@ MISUSE = {
     "no logger": (lambda env: PuffeRL(env, Default(env), 3e-4), "logger must have log, close and run_id, got float"),
     "gymnasium": (
         lambda env: PuffeRL(gymnasium.Env()),
-        "got the Gymnasium environment Env; wrap it with pufferlib.emulation, or make a vector with pufferlib.vector.m",
+        "Env.observation_space must be a gymnasium.Space; set it in __init__",
     ),
     "a number": (lambda env: PuffeRL(3), "env must be a PufferEnv, got int"),
     "other num_envs": (

@@ -35,11 +35,13 @@ class PlainTracker:
 
     def __init__(self, num_agents):
         self.running = [[] for _ in range(num_agents)]
+        self.has_acted = [True] * num_agents
         self.episodes = []
 
     def step(self, agent, reward, ended, is_present):
-        if is_present:
+        if self.has_acted[agent]:
             self.running[agent].append(float(reward))
+        self.has_acted[agent] = is_present
         if ended and self.running[agent]:
             self.episodes.append((sum(self.running[agent]), len(self.running[agent])))
             self.running[agent] = []
@@ -82,17 +84,27 @@ def test_the_last_reward_belongs_to_the_episode_that_ends_with_it():
 def test_steps_of_absent_agents_do_not_count():
     tracker = EpisodeTracker(2)
     step(tracker, [1, 1], [False, False], masks=[True, False])
-    step(tracker, [100, 1], [False, False], masks=[False, True])
-    step(tracker, [1, 1], [True, True])
+    step(tracker, [1, 100], [False, False], masks=[False, True])
+    step(tracker, [100, 1], [True, True])
     assert handed_over(tracker) == totals_of((2.0, 2), (2.0, 2))
+
+
+def test_the_reward_that_comes_with_an_absence_is_the_last_one():
+    tracker = EpisodeTracker(2)
+    step(tracker, [1, 1], [False, False])
+    step(tracker, [8, 1], [True, False], masks=[False, True])
+    step(tracker, [100, 1], [False, False], masks=[False, True])
+    step(tracker, [100, 1], [False, True])
+    step(tracker, [2, 2], [True, True])
+    assert handed_over(tracker) == totals_of((9.0, 2), (4.0, 4), (2.0, 1), (2.0, 1))
 
 
 def test_an_end_while_an_agent_is_absent_ends_what_it_had_begun():
     tracker = EpisodeTracker(2)
-    step(tracker, [1, 1], [False, False], masks=[True, False])
-    step(tracker, [100, 100], [True, True], masks=[False, False])
+    step(tracker, [1, 100], [False, True], masks=[False, False])
+    step(tracker, [100, 100], [True, True])
     step(tracker, [7, 7], [True, True])
-    assert handed_over(tracker) == totals_of((1.0, 1), (7.0, 1), (7.0, 1))
+    assert handed_over(tracker) == totals_of((100.0, 1), (1.0, 1), (7.0, 1), (7.0, 1))
 
 
 def test_what_was_handed_over_is_not_again():

@@ -66,7 +66,7 @@ def test_action_spaces_give_the_logits_that_sampling_takes():
 
 @pytest.mark.parametrize("space", [Box(0, 3, (2,), np.int32), Box(-1.0, 1.0, (2, 2)), Dict({"a": Discrete(2)})])
 def test_other_action_spaces_are_refused(space):
-    with pytest.raises(APIUsageError, match="Discrete, MultiDiscrete or one-dimensional float Box"):
+    with pytest.raises(APIUsageError, match="Discrete, MultiDiscrete.* one-dimensional float"):
         Default(env(space))
 
 

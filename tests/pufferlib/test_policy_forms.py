@@ -1,9 +1,10 @@
 import functools
 
 import gymnasium
+import numpy as np
 import pytest
 import torch
-from gymnasium.spaces import Box, Discrete, MultiDiscrete
+from gymnasium.spaces import Box, Discrete, MultiBinary, MultiDiscrete, Tuple
 from torch import nn
 from torch.distributions import Normal
 
@@ -13,6 +14,7 @@ from pufferlib.policy_forms import acting_forward, check_policy, training_forwar
 
 OBSERVATIONS = Box(-1, 1, (4,))
 CPU = torch.device("cpu")
+MIXED = Tuple([Discrete(3), Box(-1, 1, (2,))])
 
 
 class Spaces:
@@ -106,6 +108,9 @@ GOOD = {
     "a list": (Policy(lambda h: [h[:, :3], h[:, 3]]), Discrete(3)),
     "multidiscrete": (Policy(lambda h: ((h[:, :3], h[:, :2]), h[:, 3])), MultiDiscrete([3, 2])),
     "normal": (Policy(lambda h: (Normal(h[:, :2], 1.0), h[:, 3])), Box(-1, 1, (2,))),
+    "a Box of float64": (Policy(lambda h: (Normal(h[:, :2], 1.0), h[:, 3])), Box(-1, 1, (2,), np.float64)),
+    "binary": (Policy(lambda h: ((h[:, :2], h[:, 2:4]), h[:, 3])), MultiBinary(2)),
+    "mixed": (Policy(lambda h: ((h[:, :3], Normal(h[:, :2], 1.0)), h[:, 3])), MIXED),
     "recurrent": (Stateful(lambda h: (h[..., :3], h[..., 3])), Discrete(3)),
     "recurrent, values of 1": (Stateful(lambda h: (h[..., :3], h[..., 3:4])), Discrete(3)),
 }
@@ -116,7 +121,7 @@ def test_what_fits_passes(name):
     check(*GOOD[name])
 
 
-@pytest.mark.parametrize("action_space", [Discrete(3), MultiDiscrete([3, 2]), Box(-1, 1, (2,))])
+@pytest.mark.parametrize("action_space", [Discrete(3), MultiDiscrete([3, 2]), Box(-1, 1, (2,)), MIXED])
 @pytest.mark.parametrize("wrapper", [None, LSTMWrapper, MinGRUWrapper])
 def test_the_policies_of_the_library_pass(action_space, wrapper):
     env = Spaces(action_space)
@@ -162,7 +167,8 @@ BAD = {
     "one tensor for two": (
         lambda h: (h[:, :5], h[:, 3]),
         MultiDiscrete([3, 2]),
-        r"a tuple of tensors of shape \(rows, 3\) and \(rows, 2\) for MultiDiscrete.*, got a tensor of shape \(5, 5\)",
+        r"a tuple of a tensor of shape \(rows, 3\) and a tensor of shape \(rows, 2\) for Multi.*, "
+        r"got a tensor of shape \(5, 5\)",
     ),
     "parts in another order": (
         lambda h: ((h[:, :2], h[:, :3]), h[:, 3]),
@@ -179,6 +185,13 @@ BAD = {
         Box(-1, 1, (2,)),
         r"got a Normal of shape \(5, 3\)",
     ),
+    "no normal for numbers": (
+        lambda h: ((h[:, :3], h[:, :2]), h[:, 3]),
+        MIXED,
+        r"a tuple of a tensor of shape \(rows, 3\) and a torch.distributions.Normal of shape \(rows, 2\) for Tuple.*, "
+        r"got 2 parts: a tensor of shape \(5, 3\), a tensor of shape \(5, 2\)",
+    ),
+    "a part is missing": (lambda h: ((h[:, :3],), h[:, 3]), MIXED, r"got 1 parts: a tensor of shape \(5, 3\)"),
     "many values": (
         lambda h: (h[:, :3], h[:, :2]),
         Discrete(3),

@@ -212,11 +212,13 @@ def test_workers_end_when_their_parent_is_killed():
 def test_ctrl_c_is_the_parents_business_and_leaves_nothing():
     process = start_script(
         "try:\n"
+        "    print('stepping', flush=True)\n"
         "    while True: vecenv.step(np.zeros((6, 2), int))\n"
         "except KeyboardInterrupt:\n"
         "    vecenv.close(); print('closed')",
         start_new_session=True,
     )
+    assert process.stdout.readline() == "stepping\n"
     workers = workers_of(process.pid)
     for target in (process, *workers):
         os.kill(target.pid, signal.SIGINT)

@@ -217,7 +217,7 @@ def test_an_environment_nobody_uses_is_forgotten():
 @pytest.mark.parametrize(
     ("env", "message"),
     [
-        (gymnasium.Env(), "got the Gymnasium environment Env; wrap it with pufferlib.emulation, or make a vector"),
+        (gymnasium.Env(), "Env.observation_space must be a gymnasium.Space; set it in __init__"),
         (SQUARED, "env must be a PufferEnv, got the class Squared; make an instance of it"),
         (3, "env must be a PufferEnv, got int without single_observation_space; wrap it"),
     ],

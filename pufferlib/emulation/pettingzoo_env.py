@@ -1,0 +1,225 @@
+"""A PettingZoo environment as a PufferEnv, one row for each of its agents."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from typing_extensions import override
+
+from pufferlib.emulation.agent_spaces import AgentActions, AgentObservations
+from pufferlib.emulation.creation import SeedOnce, make_env
+from pufferlib.emulation.infos import final_observation, plain_numbers
+from pufferlib.emulation.layout import Layout
+from pufferlib.environment import Buffers, PufferEnv, StepResult
+from pufferlib.errors import APIUsageError, MissingExtraError
+
+
+class PettingZooPufferEnv(PufferEnv):
+    """Steps a parallel PettingZoo environment; row `i` is agent `env.possible_agents[i]`.
+
+    An environment of the other kind (AEC) is converted by PettingZoo's own `aec_to_parallel`, if it is parallelizable.
+
+    Agents may come and go. A mask is True where the agent acts on the observation beside it; the row of an agent that
+    is gone is zeros. One that ends before the others has its last reward and its flag at that step, and is masked from
+    that step on. When no agent is left the environment is reset in the same step. The rows then hold the last rewards
+    and the flags of those who were left, and the first observations of everybody; the flags of agents that had ended
+    before stay False.
+
+    Where all agents have the same observation space it is packed as `emulated` describes, unless it is a Box, which
+    stays as it is. Where they differ, every observation is flattened to float32 as `gymnasium.spaces.flatten` does
+    (Discrete parts one-hot), padded with zeros to the longest, and `emulated` is None.
+
+    Actions may differ too: a row is as wide as the widest and every number has the widest range. An agent takes the
+    front of it, clipped to its own space. All must act by choices, or all by numbers, or all in the same way.
+
+    Infos are empty but for
+
+    - an agent truncated and not terminated: `{"final_observation": row, "agent_id": row index}` with its last
+      observation, as `observations` would hold it;
+    - the end of an episode: one dict of the numbers in the last infos of the agents, each the mean over those that
+      have it. What is no single number is left out, and so is a name that means something else here (`n`,
+      `agent_id`, `final_observation`).
+
+    An exception of the environment passes through as it is.
+
+    Attributes:
+        env: the parallel environment.
+        options: passed to every reset of the environment; may be replaced.
+    """
+
+    def __init__(
+        self,
+        env: Any = None,
+        env_creator: Callable[..., Any] | None = None,
+        env_args: Sequence[Any] = (),
+        env_kwargs: Mapping[str, Any] | None = None,
+        buf: Buffers | None = None,
+        seed: int = 0,
+        options: dict[str, Any] | None = None,
+    ):
+        """Takes an environment, or makes one.
+
+        Args:
+            env: a `pettingzoo.ParallelEnv` or `pettingzoo.AECEnv`; it is closed with this one.
+            env_creator: called as `env_creator(*env_args, **env_kwargs)` where `env` is not given.
+            env_args: for `env_creator`.
+            env_kwargs: for `env_creator`.
+            buf: the arrays of the agents to fill.
+            seed: of the first reset, where that gives none.
+            options: for `env.reset`, at every reset.
+
+        Raises:
+            APIUsageError: if not exactly one of `env` and `env_creator` is given, it is no PettingZoo environment, does
+                not list its possible agents, or one of their spaces cannot be a row.
+            MissingExtraError: if PettingZoo is not installed.
+        """
+        self.env = _parallel(make_env(env, env_creator, env_args, env_kwargs))
+        self.options = options
+        agents = _possible_agents(self.env)
+        self._observations = AgentObservations([self.env.observation_space(agent) for agent in agents])
+        actions = AgentActions([self.env.action_space(agent) for agent in agents])
+        self.single_observation_space = self._observations.row_space
+        self.single_action_space = actions.row_space
+        self.num_agents = len(agents)
+        super().__init__(buf)
+        self._row_of = {agent: row for row, agent in enumerate(agents)}
+        self._writers = self._observations.writers(self.observations)
+        self._splits = actions.splits
+        self._seeds = SeedOnce(seed)
+        self._live: dict[Any, int] = {}  # the agents that act next, and their rows
+        self._reports: list[dict[str, float]] = []  # of the agents that ended in this episode
+        self._is_closed = False
+
+    @property
+    @override
+    def emulated(self) -> Layout | None:
+        return self._observations.emulated
+
+    @override
+    def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, list[dict]]:
+        """Begins an episode for all agents.
+
+        Args:
+            seed: for the environment. None goes on with its random streams; at the first reset it stands for the seed
+                given to the constructor.
+            options: for the environment, at this reset alone; None stands for those of the constructor.
+
+        Returns:
+            Observations `(num_agents, *row_shape)` and no infos.
+        """
+        self._clear_step()
+        self._begin_episode(self._seeds.next(seed), self.options if options is None else options)
+        return self.observations, []
+
+    @override
+    def step(self, actions: np.ndarray) -> StepResult:
+        """Steps all agents that are there, each with its row of `actions`; see the class for what comes back."""
+        chosen = {agent: self._splits[row](actions[row]) for agent, row in self._live.items()}
+        result = self.env.step(chosen)
+        if len(result) != 5:
+            raise APIUsageError(
+                "step() of a parallel PettingZoo environment must return observations, rewards, terminations, "
+                f"truncations and infos, got {len(result)} values from {self.env}; make it a current one"
+            )
+        self._clear_step()
+        observations, rewards, terminations, truncations, infos = result
+        remaining = dict.fromkeys(self.env.agents)
+        final_observations = []
+        for agent, row in self._live.items():
+            self.rewards[row] = rewards.get(agent, 0.0)
+            terminated, truncated = bool(terminations.get(agent, False)), bool(truncations.get(agent, False))
+            if not (terminated or truncated) and agent in remaining:
+                continue
+            remaining.pop(agent, None)
+            self.terminals[row] = terminated or not truncated  # one that just vanishes has come to an end as well
+            self.truncations[row] = truncated
+            self._reports.append(plain_numbers(infos.get(agent, {})))
+            if truncated and not terminated and agent in observations:
+                self._writers[row](observations[agent])
+                final_observations.append(final_observation(self.observations, row))
+        if remaining:
+            self._observe(remaining, observations)
+            return self.observations, self.rewards, self.terminals, self.truncations, final_observations
+        numbers = _means(self._reports)
+        self._begin_episode(None, self.options)
+        all_infos = [*final_observations, numbers] if numbers else final_observations
+        return self.observations, self.rewards, self.terminals, self.truncations, all_infos
+
+    def _clear_step(self) -> None:
+        self.rewards[:] = 0.0
+        self.terminals[:] = False
+        self.truncations[:] = False
+
+    def _begin_episode(self, seed: int | None, options: dict[str, Any] | None) -> None:
+        observations, _ = self.env.reset(seed=seed, options=options)
+        self._reports.clear()
+        if not self.env.agents:
+            raise APIUsageError(f"a PettingZoo environment must have agents after reset(), got none from {self.env}")
+        self._observe(self.env.agents, observations)
+
+    def _observe(self, agents: Sequence[Any], observations: Mapping[Any, Any]) -> None:
+        """Writes what those see who act next; the rows of all others are zeros and masked."""
+        self._live = {agent: self._row_of[agent] for agent in agents}
+        if len(self._live) < self.num_agents:
+            gone = [row for agent, row in self._row_of.items() if agent not in self._live]
+            self.observations[gone] = 0
+            self.masks[:] = True
+            self.masks[gone] = False
+        else:
+            self.masks[:] = True
+        for agent, row in self._live.items():
+            if agent not in observations:
+                raise APIUsageError(f"a PettingZoo environment must observe for all its agents, got none for {agent!r}")
+            self._writers[row](observations[agent])
+
+    @override
+    def render(self) -> Any:
+        """What the environment renders in the mode that it was made with."""
+        return self.env.render()
+
+    @override
+    def close(self) -> None:
+        if not self._is_closed:
+            self._is_closed = True
+            self.env.close()
+
+
+def _parallel(env: Any) -> Any:
+    """The environment, converted where agents take turns in it."""
+    try:
+        import pettingzoo
+        from pettingzoo.utils.conversions import aec_to_parallel
+    except ImportError as error:
+        raise MissingExtraError(
+            "the package pettingzoo is not installed; run `pip install 'pufferlib[pettingzoo]'`"
+        ) from error
+    if isinstance(env, pettingzoo.ParallelEnv):
+        return env
+    if not isinstance(env, pettingzoo.AECEnv):
+        found = f"the class {env.__name__}" if isinstance(env, type) else type(env).__name__
+        raise APIUsageError(
+            f"PettingZooPufferEnv takes a pettingzoo.ParallelEnv or AECEnv, got {found}; "
+            "a Gymnasium environment goes to GymnasiumPufferEnv"
+        )
+    if not env.metadata.get("is_parallelizable", False):
+        raise APIUsageError(
+            f"an environment whose agents take turns must be parallelizable, got {env}, whose metadata does not say so"
+        )
+    return aec_to_parallel(env)
+
+
+def _possible_agents(env: Any) -> list[Any]:
+    agents = list(getattr(env, "possible_agents", []))
+    if not agents:
+        raise APIUsageError(
+            f"a PettingZoo environment must list its possible_agents, got none from {env}; set them in its __init__"
+        )
+    return agents
+
+
+def _means(reports: list[dict[str, float]]) -> dict[str, float]:
+    names = dict.fromkeys(name for report in reports for name in report)
+    return {name: statistics.fmean(report[name] for report in reports if name in report) for name in names}

@@ -1,0 +1,124 @@
+import numpy as np
+import pytest
+import torch
+from tracking_env import TrackingEnv
+
+from pufferlib.advantages import Advantages
+from pufferlib.config import TrainConfig
+from pufferlib.drawing import StepDrawing
+from pufferlib.rollout import FinalValues, Rollout
+
+CPU = torch.device("cpu")
+SEGMENTS, HORIZON = 4, 6
+
+
+def filled_rollout(seed=0):
+    env = TrackingEnv()
+    rollout = Rollout.allocate(env.single_observation_space, env.single_action_space, SEGMENTS, HORIZON, {}, CPU, CPU)
+    torch.manual_seed(seed)
+    for name in ("actions", "logprobs", "values", "rewards"):
+        getattr(rollout, name).normal_()
+    rollout.by_column.normal_()
+    return rollout
+
+
+def config(**settings):
+    given = {"shuffle": "steps", "prio_alpha": 0.0, "bptt_horizon": HORIZON, "minibatch_size": 8, **settings}
+    return TrainConfig(**given).resolve(SEGMENTS, "cpu")
+
+
+def make_drawing(rollout, **settings):
+    steps, resolved = rollout.single_steps(), config(**settings)
+    advantages = Advantages(rollout, resolved)
+    advantages.take()
+    drawing = StepDrawing(rollout, steps, resolved, advantages, torch.Generator().manual_seed(1))
+    return drawing, steps, advantages
+
+
+def test_a_step_is_the_same_in_every_array():
+    rollout = filled_rollout()
+    drawing, steps, advantages = make_drawing(rollout, norm_adv=False)
+    drawing.begin(0.0, True)
+    drawn = drawing.draw()
+    found = advantages.compute()
+    for place, row in enumerate(drawn.rows.tolist()):
+        step, segment = divmod(row, SEGMENTS)
+        assert torch.equal(steps.observations[row, 0], rollout.observations[segment, step])
+        assert torch.equal(steps.actions[row, 0], rollout.actions[segment, step])
+        assert steps.logprobs[row, 0] == rollout.logprobs[segment, step]
+        assert drawn.old_values[place, 0] == rollout.values[segment, step]
+        assert drawn.normalized[place, 0] == found[segment, step]
+        assert drawn.returns[place, 0] == found[segment, step] + rollout.values[segment, step]
+
+
+def test_every_pass_goes_through_all_steps_once_in_another_order():
+    drawing, _, _ = make_drawing(filled_rollout())
+    drawing.begin(0.0, True)
+    passes = [torch.cat([drawing.draw().rows for _ in range(3)]).tolist() for _ in range(2)]
+    assert sorted(passes[0]) == sorted(passes[1]) == list(range(SEGMENTS * HORIZON))
+    assert passes[0] != passes[1]
+
+
+def test_what_is_learned_is_fixed_when_the_rollout_is_taken():
+    rollout = filled_rollout()
+    drawing, steps, _ = make_drawing(rollout)
+    drawing.begin(0.0, True)
+    first = {row: value for drawn in [drawing.draw() for _ in range(3)] for row, value in by_row(drawn)}
+    steps.values.fill_(7.0)  # as training does, which writes what it found
+    second = {row: value for drawn in [drawing.draw() for _ in range(3)] for row, value in by_row(drawn)}
+    assert first == second
+
+
+def by_row(drawn):
+    learned = zip(drawn.returns.flatten().tolist(), drawn.old_values.flatten().tolist(), strict=True)
+    return zip(drawn.rows.tolist(), learned, strict=True)
+
+
+@pytest.mark.parametrize("norm_adv", [True, False])
+def test_advantages_are_normalised_within_a_minibatch_where_asked(norm_adv):
+    drawing, _, _ = make_drawing(filled_rollout(), norm_adv=norm_adv)
+    drawing.begin(0.0, True)
+    normalized = drawing.draw().normalized
+    is_normal = abs(normalized.mean()) < 1e-6 and abs(normalized.std(correction=0) - 1) < 1e-4
+    assert is_normal == norm_adv
+
+
+def test_absent_agents_weigh_nothing():
+    rollout = filled_rollout()
+    rollout.masks[1] = False
+    drawing, _, _ = make_drawing(rollout)
+    drawing.begin(0.0, False)
+    drawn = drawing.draw()
+    is_absent = drawn.rows % SEGMENTS == 1
+    assert is_absent.any() and (drawn.weights[is_absent] == 0).all()
+    torch.testing.assert_close(drawn.weights.mean(), torch.tensor(1.0))
+
+
+# --- advantages
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+@pytest.mark.parametrize("truncation_bootstrap", [True, False])
+def test_a_truncated_step_counts_the_value_of_what_came_after_it(is_known, truncation_bootstrap):
+    rollout = filled_rollout()
+    rollout.truncations[2, 4] = True
+    if is_known:
+        rollout.finals = FinalValues(torch.tensor([2]), torch.tensor([4]), torch.tensor([0.7]))
+    advantages = Advantages(rollout, config(truncation_bootstrap=truncation_bootstrap, gamma=0.9))
+    advantages.take()
+    value = 0.7 if is_known else float(rollout.values[2, 3])
+    expected = rollout.rewards[2, 4] + 0.9 * value * truncation_bootstrap - rollout.values[2, 3]
+    np.testing.assert_allclose(float(advantages.compute()[2, 3]), float(expected), rtol=1e-5)
+
+
+def test_a_known_final_value_is_forgotten_with_its_rollout():
+    rollout = filled_rollout()
+    advantages = Advantages(rollout, config())
+    advantages.take()
+    plain = advantages.compute().clone()
+    rollout.finals = FinalValues(torch.tensor([2]), torch.tensor([4]), torch.tensor([0.7]))
+    advantages.take()
+    assert not torch.equal(advantages.compute(), plain)
+    rollout.finals = None
+    advantages.take()
+    assert torch.equal(advantages.compute(), plain)

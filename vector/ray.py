@@ -1,0 +1,152 @@
+"""Python environments in Ray actors, on this machine or on many."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import sys
+import weakref
+from typing import Any
+
+from typing_extensions import override
+
+from pufferlib.environment import PufferEnv
+from pufferlib.errors import WorkerError
+from pufferlib.vector.arrays import buffer_bytes, private_buffers
+from pufferlib.vector.base import RESULT_ARRAYS, split
+from pufferlib.vector.group import EnvFacts
+from pufferlib.vector.launch import CLOSE_SECONDS
+from pufferlib.vector.ray_cluster import import_ray, join_cluster, leave_cluster
+from pufferlib.vector.ray_worker import RayWorker
+from pufferlib.vector.recipe import AUTO, Options, Recipe
+from pufferlib.vector.remote import RemoteVector, pickled_tasks
+from pufferlib.vector.sizes import count_workers, usable_cores, warn_above_cores
+from pufferlib.vector.worker import Command, Reply
+
+
+class RayHandle:
+    """The parent's side of an actor."""
+
+    def __init__(self, index: int, envs: range, actor: Any):
+        """Takes an actor that has yet to make the environments `envs`."""
+        self.index = index
+        self.envs = envs
+        self.actor = actor
+
+    def __str__(self) -> str:
+        actor = self.actor._actor_id.hex()
+        return f"worker {self.index} (actor {actor}, environments {self.envs.start} to {self.envs[-1]})"
+
+
+class Ray(RemoteVector):
+    """Steps its environments in `num_workers` actors of a Ray cluster; what they give is copied into local arrays.
+
+    A cluster that `ray.init` has connected to, or that RAY_ADDRESS names, is used and left as it is; else a local one
+    starts with the first such vector of the process and ends with the last. The machines of a cluster need the same
+    packages. Batches, errors and rollouts are those of Multiprocessing, which is faster on one machine.
+    """
+
+    def __init__(self, recipe: Recipe, driver: PufferEnv, options: Options):
+        """Starts the actors and waits until they have made their environments; see `pufferlib.vector.make`.
+
+        Raises:
+            MissingExtraError: if Ray is not installed.
+            WorkerError: if an environment cannot be made.
+        """
+        self._ray = import_ray()
+        facts = EnvFacts(driver)
+        spaces = (facts.single_observation_space, facts.single_action_space)
+        agents = recipe.num_envs * facts.num_agents
+        num_workers = count_workers(options, recipe.num_envs)  # also where there is no such number, before Ray starts
+        is_ours = join_cluster(max(num_workers, usable_cores()), buffer_bytes(*spaces, agents))
+        self._workers: list[RayHandle] = []
+        self._end = weakref.finalize(self, _end_actors, self._workers, is_ours, os.getpid())
+        try:
+            cores = max(1, int(self._ray.cluster_resources().get("CPU", 1)))
+            if options.num_workers == AUTO and not is_ours:
+                num_workers = count_workers(options, recipe.num_envs, cores)
+            warn_above_cores(num_workers, usable_cores() if is_ours else cores)
+            super().__init__(recipe, driver, options, num_workers)
+            self._buffers = private_buffers(*spaces, agents)
+            self._form_batches(options)
+            self._running: dict[Any, RayHandle] = {}  # by the object that the reply will be
+            self._start_actors(pickled_tasks(recipe, facts, num_workers, "Ray"))
+        except BaseException:
+            self._end()
+            raise
+
+    def _start_actors(self, tasks: list[bytes]) -> None:
+        actor_class = self._ray.remote(RayWorker).options(max_restarts=0, scheduling_strategy="SPREAD")
+        path = [folder or os.getcwd() for folder in sys.path]
+        envs = split(self.num_envs, self.num_workers)
+        self._workers += [RayHandle(index, each, actor_class.remote(path)) for index, each in enumerate(envs)]
+        for worker, task in zip(self._workers, tasks, strict=True):
+            self._await(worker, worker.actor.make.remote(task))
+        self._gather_replies()
+
+    # --------------------------------------------------------------------------------------------------- messages
+
+    def _await(self, worker: RayHandle, reply: Any) -> None:
+        self._running[reply] = worker
+        self._num_awaited += 1
+
+    @override
+    def _command(self, worker: RayHandle, command: Command, argument: Any = None) -> None:
+        if command is Command.STEP:
+            argument = self._rows(worker).actions
+        self._await(worker, worker.actor.obey.remote(command, argument))
+
+    @override
+    def _wait(self) -> list[tuple[RayHandle, Any]]:
+        ready, _ = self._ray.wait(list(self._running))
+        with self._undivided():
+            replies = [(self._running[reply], self._content(reply)) for reply in ready]
+            for reply in ready:
+                del self._running[reply]
+            self._num_awaited -= len(replies)
+            return replies
+
+    def _content(self, answer: Any) -> Any:
+        """What a worker answered; the arrays of a step are put into their rows, and the infos are the rest."""
+        worker = self._running[answer]
+        try:
+            reply, content = self._ray.get(answer)
+        except self._ray.exceptions.RayError as error:
+            self.close()
+            raise WorkerError(f"{worker} is lost, so the vector is closed; Ray says: {error}") from error
+        if reply is Reply.ERROR:
+            self._raise_error(worker, content)
+        if not isinstance(content, tuple):
+            return content
+        arrays, infos = content
+        rows = self._rows(worker)
+        for name, array in zip(RESULT_ARRAYS, arrays, strict=True):
+            getattr(rows, name)[:] = array
+        return pickle.loads(infos) if infos else []
+
+    def _rows(self, worker: RayHandle) -> Any:
+        agents = self.agents_per_env
+        return self._buffers.rows(worker.envs.start * agents, worker.envs.stop * agents)
+
+    @override
+    def _close(self) -> None:
+        self._end()
+        self.driver_env.close()
+
+
+def _end_actors(workers: list[RayHandle], is_ours: bool, owner: int) -> None:
+    """Closes the environments, kills what does not answer; does nothing in a forked child of the `owner` process."""
+    ray = import_ray()
+    if os.getpid() != owner:
+        return
+    if ray.is_initialized():
+        with contextlib.suppress(ray.exceptions.RayError):
+            closed = [worker.actor.close.remote() for worker in workers]
+            ray.wait(closed, num_returns=len(closed), timeout=CLOSE_SECONDS) if closed else None
+        for worker in workers:
+            with contextlib.suppress(ray.exceptions.RayError, ValueError):  # it is gone already
+                ray.kill(worker.actor)
+    workers.clear()
+    if is_ours:
+        leave_cluster()

@@ -1,0 +1,143 @@
+"""What the backends share whose environments live in other processes, driven by commands and replies."""
+
+from __future__ import annotations
+
+import abc
+import contextlib
+from collections.abc import Iterator
+from typing import Any, NoReturn, Protocol
+
+import cloudpickle
+from typing_extensions import override
+
+from pufferlib.environment import PufferEnv
+from pufferlib.errors import APIUsageError, WorkerError
+from pufferlib.vector.base import Batch, Vector, split
+from pufferlib.vector.batching import FixedBatches, MixedBatches
+from pufferlib.vector.group import EnvFacts
+from pufferlib.vector.recipe import Options, Recipe
+from pufferlib.vector.sizes import count_batch
+from pufferlib.vector.worker import Command, Task
+
+
+class Handle(Protocol):
+    """The parent's side of a worker; its `str` says which one it is."""
+
+    index: int
+    envs: range
+
+
+class RemoteVector(Vector):
+    """A vector of `num_workers` workers with equally many environments; a subclass says how to talk to them."""
+
+    _workers: list[Any]  # a Handle each, set by the subclass
+
+    def __init__(self, recipe: Recipe, driver: PufferEnv, options: Options, num_workers: int):
+        """Divides the environments; the subclass then sets `_buffers`, calls `_form_batches` and starts the workers."""
+        super().__init__(recipe, driver, num_workers, count_batch(options, recipe.num_envs, recipe.num_envs))
+        self.driver_env = driver
+        self.mixes_batches = not options.zero_copy and self._num_batches > 1
+        self._envs_per_worker = self.num_envs // num_workers
+        self._num_awaited = 0  # replies
+        self._infos: list[list[dict]] = [[] for _ in range(num_workers)]
+
+    def _form_batches(self, options: Options) -> None:
+        batches = FixedBatches if options.zero_copy else MixedBatches
+        self._batches = batches(self._buffers, self.num_envs, self.batch_size, self._envs_per_worker)
+
+    # ------------------------------------------------------------------------------------------------- for subclasses
+
+    @abc.abstractmethod
+    def _command(self, worker: Handle, command: Command, argument: Any = None) -> None:
+        """Tells a worker what to do; one reply more is awaited."""
+
+    @abc.abstractmethod
+    def _wait(self) -> list[tuple[Handle, Any]]:
+        """Waits for replies, at least one; returns who answered and what, and awaits that many less.
+
+        Raises:
+            WorkerError: if a worker raised or died.
+        """
+
+    @contextlib.contextmanager
+    def _undivided(self) -> Iterator[None]:
+        """Closes the vector if Ctrl-C cuts an exchange in two: a later call would wait forever for the other half."""
+        try:
+            yield
+        except BaseException:
+            self.close()
+            raise
+
+    def _raise_error(self, worker: Handle, traceback: str) -> NoReturn:
+        self.close()
+        raise WorkerError(f"{worker} raised, so the vector is closed:\n{traceback}")
+
+    def _gather_replies(self) -> list[Any]:
+        """Waits for all that run; returns what each worker answered."""
+        contents: list[Any] = [None] * self.num_workers
+        while self._num_awaited > 0:
+            for worker, content in self._wait():
+                contents[worker.index] = content
+        return contents
+
+    # --------------------------------------------------------------------------------------------------- contract
+
+    @override
+    def _drain(self) -> None:
+        self._gather_replies()
+        self._batches.clear()
+
+    @override
+    def _start_reset(self, seeds: list[int | None]) -> None:
+        with self._undivided():
+            for worker in self._workers:
+                self._command(worker, Command.RESET, seeds[worker.envs.start : worker.envs.stop])
+
+    @override
+    def _start(self, batch: Batch) -> None:
+        self._batches.release(batch)
+        with self._undivided():
+            for worker in self._workers_of(batch):
+                self._command(worker, Command.STEP)
+
+    @override
+    def _finish(self) -> tuple[Batch, list[dict]]:
+        while (batch := self._batches.take()) is None:
+            for worker, infos in self._wait():
+                self._infos[worker.index] = infos
+                self._batches.add(worker.index)
+        return batch, [info for worker in self._workers_of(batch) for info in self._infos[worker.index]]
+
+    @override
+    def _snapshot_envs(self) -> list[bytes | None]:
+        for worker in self._workers:
+            self._command(worker, Command.SNAPSHOT)
+        return [snapshot for snapshots in self._gather_replies() for snapshot in snapshots]
+
+    @override
+    def _restore_envs(self, snapshots: list[bytes]) -> None:
+        for worker in self._workers:
+            self._command(worker, Command.RESTORE, snapshots[worker.envs.start : worker.envs.stop])
+        self._gather_replies()
+
+    @override
+    def _batch_of(self, envs: tuple[int, ...]) -> Batch | None:
+        return self._batches.batch_of(envs)
+
+    def _workers_of(self, batch: Batch) -> list[Any]:
+        return [self._workers[env // self._envs_per_worker] for env in batch.envs[:: self._envs_per_worker]]
+
+
+def pickled_tasks(recipe: Recipe, facts: EnvFacts, num_workers: int, backend: str) -> list[bytes]:
+    """The share of every worker.
+
+    Raises:
+        APIUsageError: if a creator or an argument cannot be pickled.
+    """
+    try:
+        return [cloudpickle.dumps(Task(recipe, facts, envs)) for envs in split(recipe.num_envs, num_workers)]
+    except Exception as error:
+        raise APIUsageError(
+            f"{backend} sends the environment creators and their arguments to its workers, but pickling them "
+            f"failed ({error}); make them picklable, or use the Serial backend"
+        ) from error
