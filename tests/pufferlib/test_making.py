@@ -5,6 +5,7 @@ import pufferlib
 from pufferlib import ocean
 from pufferlib.environment import Buffers
 from pufferlib.errors import APIUsageError, ConfigError, UnknownEnvironmentError
+from pufferlib.making import environment_name
 
 
 @pytest.mark.parametrize("name", ocean.names())
