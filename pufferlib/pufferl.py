@@ -414,7 +414,8 @@ class PuffeRL(Construction):
     def load_checkpoint(self, path: str | Path) -> dict[str, Any]:
         """Goes on where a checkpoint was saved.
 
-        By another number of processes than then, the environments begin anew.
+        By another number of processes than then, the environments begin anew, and so do those that have no snapshots:
+        all that are written in Python.
 
         Args:
             path: a run folder: training goes on as if it had not stopped, on a CPU bit for bit, and in that folder. Or

@@ -129,7 +129,8 @@ def test_evaluation_ends_by_itself_unless_told_when(calls):
         ("eval puffer_squared --episodes 0", "episodes must be an integer in [1, inf), got 0"),
         ("bench puffer_squared --env.size 1", "size must be an integer from 2 to 128, got 1"),
         ("bench puffer_squared --env.num-envs 0", "num_envs"),
-        ("envs puffer_squared", "takes no arguments"),
+        ("envs atary", "there is no family of environments 'atary'; did you mean 'atari'"),
+        ("envs atari mujoco", "takes one FAMILY at most"),
         ("train puffer_sqared --help", "did you mean 'puffer_squared'"),
     ],
 )

@@ -5,6 +5,7 @@ import pufferlib
 from pufferlib import ocean
 from pufferlib.environment import Buffers
 from pufferlib.errors import APIUsageError, ConfigError, UnknownEnvironmentError
+from pufferlib.making import environment_name
 
 
 @pytest.mark.parametrize("name", ocean.names())
@@ -74,3 +75,25 @@ def test_a_callable_gets_the_keywords():
 def test_misuse_is_answered_in_one_sentence(call, error, message):
     with pytest.raises(error, match=message):
         call()
+
+
+def test_a_gymnasium_name_makes_one_environment_or_a_vector_of_many():
+    env = pufferlib.make("CartPole-v1", sutton_barto_reward=True, seed=4)
+    assert env.num_agents == 1 and env.env.unwrapped._sutton_barto_reward
+    assert environment_name(env) == "CartPole-v1"
+    env.close()
+    many = pufferlib.make("CartPole-v1", num_envs=3, max_episode_steps=5)
+    observations, _ = many.reset(1)
+    assert observations.shape == (3, 4) and many.num_agents == 3
+    flags = [many.step(np.arange(3) % 2)[3].copy() for _ in range(5)]
+    assert [flag.tolist() for flag in flags] == [[False] * 3] * 4 + [[True] * 3]
+    many.close()
+
+
+def test_misuse_of_a_gymnasium_name_is_answered_in_one_sentence():
+    with pytest.raises(APIUsageError, match="CartPole-v1 has no keyword 'gravty'; it has .*sutton_barto_reward"):
+        pufferlib.make("CartPole-v1", gravty=3)
+    with pytest.raises(ConfigError, match=r"\[env\] max_episode_steps must be an integer or None, got 'x'"):
+        pufferlib.make("CartPole-v1", max_episode_steps="x")
+    with pytest.raises(APIUsageError, match="buf is for one environment"):
+        pufferlib.make("CartPole-v1", num_envs=2, buf=object())
