@@ -1,9 +1,9 @@
 """Environments in Python, by backend: `python -m pytest -n0 bench/python_envs.py --benchmark-enable`.
 
 One round is `STEPS` steps of every environment with random actions. `busy` is an environment of 100 microseconds a
-step; beside it stands how many times as fast as Serial the workers are, in rounds that take turns so that a busy machine
-slows both. `atari` steps Pong with the usual preprocessing: in this process, in workers, and in ale-py's own vector
-environment.
+step; beside it stands how many times as fast as Serial the workers are, in rounds that take turns so that a busy
+machine slows both. `atari` steps Pong with the usual preprocessing: in this process, in workers, and in ale-py's own
+vector environment.
 """
 
 from __future__ import annotations
