@@ -125,7 +125,11 @@ for folder in FOLDERS:
 setup(
     packages=packages,
     package_dir={"pufferlib": "pufferlib", **{f"pufferlib.{folder}": folder for folder in FOLDERS}},
-    package_data={"": ["*.ini", "*.h", "*.cu", "*.md", "py.typed"], "pufferlib.ocean": ["include/*.h"]},
+    package_data={
+        "": ["*.ini", "*.h", "*.cu", "*.md", "py.typed"],
+        "pufferlib.ocean": ["include/*.h"],
+        "pufferlib.families": ["tuned/*.ini"],
+    },
     ext_modules=[
         *environment_modules("binding.c", []),
         *render_modules(),

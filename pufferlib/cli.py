@@ -25,8 +25,9 @@ class Verb:
     """One command."""
 
     summary: str
-    run: Callable[..., Any]  # (env_name, args, **options), or nothing for a verb without an environment
+    run: Callable[..., Any]  # (env_name, args, **options), or up to one word for a verb without an environment
     options: str | None = None  # the class in pufferlib.config.options; None for a verb that takes no environment
+    argument: str = ""  # what that word is; empty for none
 
 
 def train(env_name: str, args: dict[str, Any]) -> None:
@@ -52,18 +53,18 @@ def bench(env_name: str, args: dict[str, Any], **options: Any) -> None:
     bench_command(env_name, args, **options)
 
 
-def envs() -> None:
-    """Prints the table of environments."""
-    from pufferlib.listing import environments_table
+def envs(family: str | None = None) -> None:
+    """Prints the tables of environments, or the names of one family."""
+    from pufferlib.listing import names_of, overview
 
-    print(environments_table())
+    print(overview() if family is None else "\n".join(names_of(family)))
 
 
 VERBS = {
     "train": Verb("train a policy and save it under experiments/", train, "TrainOptions"),
     "eval": Verb("play a policy in a window, or without one, and print how well it does", evaluate, "EvalOptions"),
     "bench": Verb("time an environment: steps per second", bench, "BenchOptions"),
-    "envs": Verb("list the environments", envs),
+    "envs": Verb("list the environments, or the names of one family", envs, argument="FAMILY"),
 }
 
 
@@ -117,9 +118,11 @@ def run(tokens: list[str]) -> None:
 
 
 def _run_alone(name: str, rest: list[str]) -> None:
-    if rest:
-        raise APIUsageError(f"puffer {name} takes no arguments, got {rest[0]!r}")
-    VERBS[name].run()
+    verb = VERBS[name]
+    if len(rest) > bool(verb.argument) or any(token.startswith("-") for token in rest):
+        allowed = f"one {verb.argument} at most" if verb.argument else "no arguments"
+        raise APIUsageError(f"puffer {name} takes {allowed}, got {' '.join(rest)!r}")
+    verb.run(*rest)
 
 
 def _run_for_environment(name: str, rest: list[str]) -> None:
@@ -187,7 +190,8 @@ def _overview() -> str:
 def _verb_help(name: str, rest: list[str]) -> str:
     verb = VERBS[name]
     if verb.options is None:
-        return f"usage: puffer {name}\n\n{verb.summary}"
+        argument = f" [{verb.argument}]" if verb.argument else ""
+        return f"usage: puffer {name}{argument}\n\n{verb.summary}"
     from pufferlib.config import help, load_config
 
     env_name = rest[0] if rest and not rest[0].startswith("-") else None

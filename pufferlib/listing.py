@@ -1,4 +1,4 @@
-"""Plain tables, and the one that lists the environments."""
+"""Plain tables, and those that list the environments."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 import gymnasium
 
-from pufferlib import ocean
+from pufferlib import catalog, ocean
 from pufferlib.config import env_settings, load_config
+from pufferlib.errors import APIUsageError, nearest
 
 
 def plain_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -19,8 +20,43 @@ def plain_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     )
 
 
+def overview() -> str:
+    """The environments of Ocean one by one, and the other families with how to name theirs."""
+    return f"{environments_table()}\n\n{families_table()}\n\n`puffer envs FAMILY` lists the names of a family"
+
+
+def families_table() -> str:
+    """Every family but Ocean: how many environments it has, the name of one, and what to install where it is missing.
+
+    Families that have to be imported to be counted are not.
+    """
+    rows = []
+    for family in catalog.families():
+        if family.name == "ocean":
+            continue
+        count = str(len(family.names())) if family.is_installed and family.is_listed_freely else "-"
+        state = "installed" if family.is_installed else f"pip install 'pufferlib[{family.extra}]'"
+        rows.append((family.name, count, family.example, state))
+    return plain_table(("family", "environments", "named like", "installed"), rows)
+
+
+def names_of(family_name: str) -> list[str]:
+    """The names of all environments of a family.
+
+    Raises:
+        APIUsageError: if there is no such family.
+        MissingExtraError: if it is not installed.
+    """
+    known = {family.name: family for family in catalog.families()}
+    if family_name not in known:
+        remedy = nearest(family_name, known) or f"; there are {', '.join(known)}"
+        raise APIUsageError(f"there is no family of environments {family_name!r}{remedy}")
+    known[family_name].require()
+    return known[family_name].names()
+
+
 def environments_table() -> str:
-    """Every environment: its name, spaces of one agent, agents, and when it counts as solved."""
+    """Every environment of Ocean: its name, spaces of one agent, agents, and when it counts as solved."""
     header = ("environment", "observation", "action", "agents", "solved at")
     return plain_table(header, [environment_row(name) for name in ocean.names()])
 

@@ -155,7 +155,8 @@ class ObservationWrapper(PufferWrapper):
 class FrameStack(PufferWrapper):
     """Shows the last observations together, the newest last.
 
-    At the beginning of an episode the first observation stands for those that were not there.
+    At the beginning of an episode, and when an agent comes back that was absent, its first observation stands for those
+    that were not there.
     """
 
     def __init__(self, env: PufferEnv, num_frames: int, axis: int | None = None):
@@ -180,7 +181,8 @@ class FrameStack(PufferWrapper):
         self._axis = None if axis is None else axis % dimensions
         bounds = (self._joined(np.stack([bound] * num_frames)) for bound in (space.low, space.high))
         super().__init__(env, Box(*bounds, dtype=space.dtype))
-        self.memory = (self.observations,)
+        self._present = np.ones(self.num_agents, bool)
+        self.memory = (self.observations, self._present)
         place = self._axis or 0
         parts = (self.num_agents, *space.shape[:place], num_frames, *space.shape[place:])
         # Every frame of the rows by itself: (num_agents, num_frames, *shape), a view.
@@ -190,6 +192,7 @@ class FrameStack(PufferWrapper):
     def reset(self, seed: int | None = None, **kwargs: Any) -> tuple[np.ndarray, list[dict]]:
         observations, infos = super().reset(seed, **kwargs)
         self._frames[:] = observations[:, None]
+        self._present[:] = self.masks
         return self.observations, infos
 
     @override
@@ -198,7 +201,9 @@ class FrameStack(PufferWrapper):
         infos = [self._with_final(info) if "final_observation" in info else info for info in infos]
         self._move_on()
         self._frames[:, -1] = observations
-        began = terminals | truncations
+        masks = self.masks
+        began = terminals | truncations | (masks > self._present)
+        self._present[:] = masks
         if np.count_nonzero(began):  # in less than half of the time that any() takes
             self._frames[began] = observations[began][:, None]
         return self.observations, rewards, terminals, truncations, infos
@@ -301,9 +306,9 @@ class ClipReward(PufferWrapper):
 class EpisodeStatistics(PufferWrapper):
     """Reports every finished episode in an info: `{"episode_return": ..., "episode_length": ...}` of one agent.
 
-    For loops of one's own; the trainer follows episodes by itself, as `episode/...` in its metrics. A step at which an
-    agent is absent counts for neither. Rewards are those of the environment inside, so wrappers that change them go
-    inside or outside as they should count or not.
+    For loops of one's own; the trainer follows episodes by itself, as `episode/...` in its metrics. A step counts for
+    the agents that were there before it: the reward that comes to an agent with its absence is its last one. Rewards
+    are those of the environment inside, so wrappers that change them go inside or outside as they should count or not.
     """
 
     def __init__(self, env: PufferEnv):
@@ -311,24 +316,27 @@ class EpisodeStatistics(PufferWrapper):
         super().__init__(env)
         self._returns = np.zeros(self.num_agents)  # float64: an episode may have more steps than float32 has digits
         self._lengths = np.zeros(self.num_agents, np.int64)
-        self.memory = (self._returns, self._lengths)
+        self._has_acted = np.ones(self.num_agents, bool)  # on the observation before the next step
+        self.memory = (self._returns, self._lengths, self._has_acted)
 
     @override
     def reset(self, seed: int | None = None, **kwargs: Any) -> tuple[np.ndarray, list[dict]]:
         self._returns[:] = 0.0
         self._lengths[:] = 0
-        return super().reset(seed, **kwargs)
+        results = super().reset(seed, **kwargs)
+        self._has_acted[:] = self.masks
+        return results
 
     @override
     def step(self, actions: np.ndarray) -> StepResult:
         observations, rewards, terminals, truncations, infos = super().step(actions)
-        masks = self.masks
-        if np.count_nonzero(masks) == self.num_agents:
+        if np.count_nonzero(self._has_acted) == self.num_agents:
             self._returns += rewards
             self._lengths += 1
         else:
-            np.add(self._returns, rewards, out=self._returns, where=masks)
-            self._lengths += masks
+            np.add(self._returns, rewards, out=self._returns, where=self._has_acted)
+            self._lengths += self._has_acted
+        self._has_acted[:] = self.masks
         ended = terminals | truncations
         if np.count_nonzero(ended):
             infos = [*infos, *map(self._take, (ended & (self._lengths > 0)).nonzero()[0])]

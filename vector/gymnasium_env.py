@@ -69,7 +69,7 @@ class GymnasiumVectorPufferEnv(PufferEnv):
         self._actions = ActionRows(self.env.single_action_space)
         self.single_observation_space = self._layout.row_space
         self.single_action_space = self._actions.canonical
-        self.num_agents = self.env.num_envs
+        self.num_agents = self.num_envs = self.env.num_envs
         super().__init__(buf)
         views = _as_leaves(self._layout, unpack(self.observations, self._layout))
         self._leaves = [(leaf.path, view) for leaf, view in zip(self._layout.leaves, views, strict=True)]

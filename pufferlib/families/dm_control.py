@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import re
 import warnings
 from typing import Any
@@ -13,6 +12,7 @@ from gymnasium.wrappers import FlattenObservation
 from typing_extensions import override
 
 from pufferlib.families.entry import Entry
+from pufferlib.families.greetings import import_quietly
 from pufferlib.families.gymnasium_entry import GymnasiumFamily, build, in_single_precision
 
 
@@ -76,4 +76,4 @@ def _register() -> None:
     with warnings.catch_warnings():
         # Looking for a display is how dm_control chooses its renderer; without one it takes another.
         warnings.filterwarnings("ignore", r"(?s).*DISPLAY")
-        importlib.import_module("shimmy")
+        import_quietly("shimmy")

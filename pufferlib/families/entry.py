@@ -9,6 +9,7 @@ from typing import ClassVar
 
 from pufferlib.config.settings import Setting
 from pufferlib.environment import PufferEnv
+from pufferlib.extras import is_installed, require_extra
 
 
 class Entry(abc.ABC):
@@ -60,12 +61,14 @@ class Family(abc.ABC):
     Attributes:
         name: of the family, such as `atari`.
         example: the name of one of its environments.
-        extra: of pufferlib, which installs what the family needs; empty where that is nothing.
+        packages: that have to be installed, as they are imported.
+        extra: of pufferlib, which installs them; empty where there are none.
         is_listed_freely: whether `names` imports none of the family's packages.
     """
 
     name: ClassVar[str]
     example: ClassVar[str]
+    packages: ClassVar[tuple[str, ...]] = ()
     extra: ClassVar[str] = ""
     is_listed_freely: ClassVar[bool] = False
 
@@ -81,10 +84,19 @@ class Family(abc.ABC):
             MissingExtraError: if the family, or what this environment needs besides, is not installed.
         """
 
+    def require(self) -> None:
+        """Checks that the family is installed.
+
+        Raises:
+            MissingExtraError: naming the extra to install.
+        """
+        for package in self.packages:
+            require_extra(package, self.extra)
+
     @property
-    @abc.abstractmethod
     def is_installed(self) -> bool:
         """Whether its packages are there; nothing is imported to find out."""
+        return all(map(is_installed, self.packages))
 
     @abc.abstractmethod
     def names(self) -> list[str]:

@@ -18,7 +18,6 @@ from typing_extensions import override
 from pufferlib.config.settings import Setting, signature_settings
 from pufferlib.environment import Buffers, PufferEnv
 from pufferlib.errors import MissingExtraError
-from pufferlib.extras import is_installed, require_extra
 from pufferlib.families.entry import Entry, Family
 from pufferlib.families.inis import ini_files
 from pufferlib.families.keywords import keyword_settings
@@ -120,14 +119,12 @@ class GymnasiumFamily(Family):
     """Environments that one package registers with Gymnasium.
 
     Attributes:
-        packages: that have to be installed, as they are imported.
         recipe: the ini that the family's own one builds on; None looks at the action space.
         builder: makes the environment from its id and settings; its own arguments are settings too.
         fixed: arguments of the environment's class that `builder` decides.
         is_closed: whether the settings that can be told are all that there are.
     """
 
-    packages: ClassVar[tuple[str, ...]] = ()
     recipe: ClassVar[str | None] = None
     builder: ClassVar[EnvBuilder] = staticmethod(build)
     fixed: ClassVar[frozenset[str]] = frozenset()
@@ -135,16 +132,10 @@ class GymnasiumFamily(Family):
 
     @override
     def find(self, name: str) -> Entry | None:
-        for package in self.packages:
-            require_extra(package, self.extra)
+        self.require()
         self.register()
         spec = registry.get(name)
         return None if spec is None or not self.lists(spec) else GymnasiumEntry(name, self, spec, name)
-
-    @property
-    @override
-    def is_installed(self) -> bool:
-        return all(map(is_installed, self.packages))
 
     @override
     def names(self) -> list[str]:

@@ -10,6 +10,7 @@ import numpy as np
 from gymnasium.spaces import Box
 from typing_extensions import override
 
+from pufferlib.families.greetings import import_quietly
 from pufferlib.families.gymnasium_entry import GymnasiumFamily, build
 
 
@@ -79,4 +80,4 @@ class Minigrid(GymnasiumFamily):
 
 
 def _register() -> None:
-    importlib.import_module("minigrid")
+    import_quietly("minigrid")

@@ -57,7 +57,6 @@ class OceanFamily(Family):
     name = "ocean"
     example = "puffer_squared"
     is_listed_freely = True
-    is_installed = True
 
     @override
     def owns(self, name: str) -> bool:

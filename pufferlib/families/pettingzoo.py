@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import importlib.util
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -16,8 +15,9 @@ from typing_extensions import override
 from pufferlib.config.settings import Setting
 from pufferlib.environment import Buffers, PufferEnv
 from pufferlib.errors import MissingExtraError
-from pufferlib.extras import is_installed, require_extra
+from pufferlib.extras import is_installed
 from pufferlib.families.entry import Entry, Family
+from pufferlib.families.greetings import import_quietly
 from pufferlib.families.inis import ini_files
 from pufferlib.families.keywords import keyword_settings
 
@@ -73,6 +73,7 @@ class PettingZoo(Family):
 
     name = "pettingzoo"
     example = "pettingzoo:butterfly/knights_archers_zombies_v10"
+    packages = ("pettingzoo",)
     extra = "pettingzoo"
     is_listed_freely = True
 
@@ -82,17 +83,12 @@ class PettingZoo(Family):
 
     @override
     def find(self, name: str) -> Entry | None:
-        require_extra("pettingzoo", "pettingzoo")
+        self.require()
         if name not in self.names():
             return None
         parts = _NAME.fullmatch(name)
         package = next(package for package in _packages() if _folder_name(package) == parts["folder"])
         return PettingZooEntry(name, f"{package}.{parts['env']}")
-
-    @property
-    @override
-    def is_installed(self) -> bool:
-        return is_installed("pettingzoo")
 
     @override
     def names(self) -> list[str]:
@@ -126,7 +122,7 @@ def _path(package: str) -> Path:
 
 def _import(module: str) -> ModuleType:
     try:
-        return importlib.import_module(module)
+        return import_quietly(module)
     except ModuleNotFoundError as error:
         raise MissingExtraError(
             f"{module} needs the package {error.name}, which is not installed; "

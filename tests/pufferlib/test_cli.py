@@ -242,11 +242,15 @@ def test_the_version_is_the_packages(capsys):
 
 def test_envs_lists_every_environment(capsys):
     assert cli.main(["envs"]) == 0
-    header, *rows = capsys.readouterr().out.splitlines()
+    mine, others, _ = capsys.readouterr().out.split("\n\n")
+    header, *rows = mine.splitlines()
     assert [row.split()[0] for row in rows] == ocean.names()
-    assert "\x1b" not in "".join(rows) and header.split()[0] == "environment"
+    assert "\x1b" not in mine + others and header.split()[0] == "environment"
     squared = next(row for row in rows if row.startswith(SQUARED))
     assert "uint8[121]" in squared and "Discrete(5)" in squared
+    header, *rows = others.splitlines()
+    assert header.split()[:2] == ["family", "environments"]
+    assert {row.split()[0] for row in rows} >= {"classic_control", "atari", "mujoco", "pettingzoo"}
 
 
 def test_an_environment_that_was_not_compiled_does_not_hide_the_others(monkeypatch):

@@ -25,15 +25,15 @@ AGENTS = 3
 class Clock(PufferEnv):
     """Agent `a` shows 100 a + the time in its episode, everywhere; its episodes are a + 2 steps, cut at their end.
 
-    The last agent is absent at odd times of the whole run. Rewards are 10 a + the number of the step.
+    Where told to, the last agent is absent at odd times of the whole run. Rewards are 10 a + the number of the step.
     """
 
-    def __init__(self, shape=(2,), low=0, high=1000, dtype=np.float32, buf=None, seed=0):
+    def __init__(self, shape=(2,), low=0, high=1000, dtype=np.float32, has_absent=False, buf=None, seed=0):
         self.single_observation_space, self.single_action_space = Box(low, high, shape, dtype), Discrete(2)
         self.num_agents = AGENTS
         super().__init__(buf)
         self.start, self.rows = seed % 7, np.arange(AGENTS)
-        self.options = None
+        self.options, self.has_absent = None, has_absent
 
     def reset(self, seed=None, options=None):
         self.times, self.steps, self.options = np.zeros(AGENTS, int), 0, options
@@ -42,7 +42,7 @@ class Clock(PufferEnv):
 
     def show(self):
         self.observations[:] = self.shown().reshape(-1, *[1] * (self.observations.ndim - 1))
-        self.masks[-1] = self.steps % 2 == 0
+        self.masks[-1] = self.steps % 2 == 0 or not self.has_absent
 
     def shown(self):
         return 100 * self.rows + self.times
@@ -179,6 +179,13 @@ def test_frames_are_those_of_the_episode_and_the_first_stands_for_missing_ones()
             assert info["final_observation"].tolist() == [[frame] * 2 for frame in expected]
 
 
+def test_frames_begin_anew_where_an_agent_comes_back():
+    for step, (observations, *_) in enumerate(walk(FrameStack(Clock(has_absent=True), 3), 12)):
+        if step % 2 == 0:
+            assert observations[-1].tolist() == [[200 + step % 4] * 2] * 3
+        assert observations[0, :, 0].tolist() == stacked(0, step % 2, 3)
+
+
 @pytest.mark.parametrize("axis", [0, 1, -1])
 def test_frames_are_joined_along_a_dimension(axis):
     class Patterned(Clock):
@@ -263,10 +270,11 @@ def test_rewards_are_clipped_and_those_inside_are_not():
 
 
 def test_every_finished_episode_is_reported():
-    reports = [info for *_, infos in walk(EpisodeStatistics(Clock()), 12) for info in infos if "episode_return" in info]
-    # Agent 0: 1 + 2 in each of 6 episodes; agent 1: 11 + 12 + 13 in 4; agent 2, there at even steps only: 22 + 24 in 3.
+    env = EpisodeStatistics(Clock(has_absent=True))
+    reports = [info for *_, infos in walk(env, 12) for info in infos if "episode_return" in info]
+    # Agent 0: 1 + 2 in each of 6 episodes; agent 1: 11 + 12 + 13 in 4; agent 2, which acts at even times: 21 + 23 in 3.
     found = sorted((report["episode_return"], report["episode_length"]) for report in reports)
-    assert found == [(3.0, 2)] * 6 + [(36.0, 3)] * 4 + [(46.0, 2)] * 3
+    assert found == [(3.0, 2)] * 6 + [(36.0, 3)] * 4 + [(44.0, 2)] * 3
 
 
 def test_a_reset_begins_new_episodes():
@@ -280,7 +288,7 @@ def test_a_reset_begins_new_episodes():
 
 
 def creator(buf=None, seed=0):
-    return EpisodeStatistics(FrameStack(ClipReward(Clock(seed=seed)), 3))
+    return EpisodeStatistics(FrameStack(ClipReward(Clock(seed=seed, has_absent=True)), 3))
 
 
 @pytest.mark.parametrize("backend", ["Serial", "Multiprocessing"])
