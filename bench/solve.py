@@ -30,19 +30,22 @@ EPISODES = 1_000  # in the mean that decides
 
 
 class RecentEpisodes:
-    """The mean of a metric over at least the last EPISODES episodes, from means over groups of them."""
+    """The mean of a metric over at least the last episodes, from means over groups of them."""
 
-    def __init__(self, metric: str):
+    def __init__(self, metric: str, count: str = "n", least: int = EPISODES):
+        """Takes the names of the metric and of the number of episodes that it is a mean over, and how many to keep."""
         self._metric = metric
+        self._count = count
+        self._least = least
         self._groups: deque[tuple[float, float]] = deque()  # (mean, episodes), oldest first
         self._episodes = 0.0
 
     def add(self, stats: dict[str, float]) -> None:
         if self._metric not in stats:  # the environment may report in another rollout than its episodes end in
             return
-        self._groups.append((stats[self._metric], stats["n"]))
-        self._episodes += stats["n"]
-        while self._episodes - self._groups[0][1] >= EPISODES:
+        self._groups.append((stats[self._metric], stats[self._count]))
+        self._episodes += stats[self._count]
+        while self._episodes - self._groups[0][1] >= self._least:
             self._episodes -= self._groups.popleft()[1]
 
     @property
@@ -51,7 +54,7 @@ class RecentEpisodes:
 
     @property
     def is_full(self) -> bool:
-        return self._episodes >= EPISODES
+        return self._episodes >= self._least
 
 
 @dataclass(frozen=True)

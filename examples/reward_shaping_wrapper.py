@@ -7,19 +7,18 @@ import sys
 
 import pufferlib
 from pufferlib import PuffeRL
+from pufferlib.wrappers import PufferWrapper
 
 
-class TimePenalty:
+class TimePenalty(PufferWrapper):
     """Takes something from the reward of every step; everything else is the environment's inside."""
 
     def __init__(self, env, penalty):
-        self.env, self.penalty = env, penalty
-
-    def __getattr__(self, name):
-        return getattr(self.env, name)
+        super().__init__(env)
+        self.penalty = penalty
 
     def step(self, actions):
-        observations, rewards, terminals, truncations, infos = self.env.step(actions)
+        observations, rewards, terminals, truncations, infos = super().step(actions)
         return observations, rewards - self.penalty, terminals, truncations, infos
 
 

@@ -109,8 +109,8 @@ def render(
     lines = [
         _progress(metrics, total_steps, width),
         *(_pairs(pairs, width) for pairs in (_run_facts(metrics), _hardware_facts(metrics), facts)),
-        _pairs({**_episode_facts(metrics), **_evaluation_facts(metrics)}, width),
-        Text(""),
+        _pairs(_episode_facts(metrics), width),
+        _pairs(_evaluation_facts(metrics), width),
         *_columns(metrics, width, rows),
     ]
     body = Text("\n", no_wrap=True, overflow="crop").join(lines)
@@ -217,11 +217,15 @@ def _episode_facts(metrics: Mapping[str, float]) -> dict[str, str]:
 
 
 def _evaluation_facts(metrics: Mapping[str, float]) -> dict[str, str]:
-    """The last evaluation, where there was one."""
+    """The last evaluation; nothing, and so a blank line, where there was none."""
     found = group(metrics, "eval")
     if not found:
         return {}
-    return {"Evaluation": f"{number_text(found['return_mean'])} ± {number_text(found['return_std'])}"}
+    extremes = " to ".join(number_text(found[f"return_{end}"]) for end in ("min", "max"))
+    return {
+        "Evaluation": f"{number_text(found['return_mean'])} ± {number_text(found['return_std'])} ({extremes})",
+        "Length": number_text(found["length_mean"]),
+    }
 
 
 def _columns(metrics: Mapping[str, float], width: int, rows: int) -> list[Text]:

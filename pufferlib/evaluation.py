@@ -94,8 +94,8 @@ def _evaluate(
 def _make_environments(entry: Entry, args: dict[str, Any], count: int, extra: Mapping[str, Any]) -> vector.Vector:
     """As many separate environments, each a batch of its own so that its infos come apart from those of others."""
     env_kwargs = {**args["env"], **extra}
-    if "num_envs" in entry.settings:  # one C environment per PufferEnv that reports every step, and so every episode
-        env_kwargs |= {"num_envs": 1, "report_interval": 1}
+    single = {"num_envs": 1, "report_interval": 1}  # of many behind one PufferEnv, that one; reporting every episode
+    env_kwargs |= {name: value for name, value in single.items() if name in entry.settings}
     seed = args["train"]["seed"]
     return vector.make(entry.creator, env_kwargs=env_kwargs, backend="Serial", num_envs=count, batch_size=1, seed=seed)
 

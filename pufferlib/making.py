@@ -11,6 +11,7 @@ from pufferlib import catalog, ocean, vector
 from pufferlib.config import check_env, env_settings, load_config
 from pufferlib.environment import PufferEnv
 from pufferlib.errors import APIUsageError, nearest
+from pufferlib.wrappers import PufferWrapper
 
 NUM_ENVS = 256
 """Environments that `make` makes where nobody says how many."""
@@ -46,7 +47,12 @@ def make(name: str | Callable[..., PufferEnv], **kwargs: Any) -> PufferEnv | vec
 
 
 def environment_name(env: PufferEnv) -> str:
-    """What runs in an environment are called: its name, or the class in lower case where it has none."""
+    """What runs in an environment are called: its name, or the class in lower case where it has none.
+
+    A PufferWrapper is called what the environment inside is.
+    """
+    while isinstance(env, PufferWrapper):
+        env = env.env
     package, _, rest = type(env).__module__.partition("pufferlib.ocean.")
     if rest and not package:
         return ocean.PREFIX + rest.split(".")[0]

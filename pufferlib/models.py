@@ -217,7 +217,8 @@ class Continuous(nn.Module):
         for name, sizes in (("actor_sizes", actor_sizes), ("critic_sizes", critic_sizes)):
             if not sizes or min(sizes) < 1:
                 raise APIUsageError(f"{name} must be one or more widths of at least 1, got {sizes}")
-        inputs = math.prod(env.single_observation_space.shape)
+        self.emulated = getattr(env, "emulated", None)
+        inputs = num_features(self.emulated) if self.emulated else math.prod(env.single_observation_space.shape)
         self.actor = _layers([inputs, *actor_sizes], activation)
         self.critic = _layers([inputs, *critic_sizes], activation)
         space = env.single_action_space
@@ -230,7 +231,7 @@ class Continuous(nn.Module):
 
     def forward(self, observations: Tensor, state: State | None = None) -> tuple[Logits, Tensor]:
         """Observations `(rows, *observation_shape)` -> logits and values `(rows,)`."""
-        flat = observations.flatten(1).float()
+        flat = features(observations, self.emulated) if self.emulated else observations.flatten(1).float()
         mean = self.mean(self.actor(flat))
         deviation = self.log_std.exp().expand_as(mean)
         return Normal(mean, deviation, validate_args=False), self.value(self.critic(flat)).squeeze(-1)

@@ -95,6 +95,7 @@ class Player:
         state = self._initial_state()
         vecenv.async_reset(seed)
         batches = [self._receive()[:2] for _ in range(vecenv.num_agents // vecenv.agents_per_batch)]
+        self._tracker.step(slice(None), self._rewards, self._ended, self._masks)  # for who is there from the start
         self._tracker.restart()
         for _ in range(max_steps):
             batches = [(rows, agent_ids) for rows, agent_ids in batches if self.remaining[rows].any()]

@@ -11,6 +11,7 @@ from typing_extensions import override
 
 from pufferlib.catalog import Entry
 from pufferlib.environment import PufferEnv
+from pufferlib.families.ocean_family import OceanFamily
 
 HUMAN = {"render_mode": "human"}
 """What Gymnasium and PettingZoo call a window that the environment itself keeps up to date."""
@@ -56,7 +57,6 @@ class HumanViewer(Viewer):
 
 def make_viewer(entry: Entry) -> Viewer | None:
     """The viewer for an environment; None where it cannot be drawn."""
-    if "num_envs" in entry.settings:
+    if entry.family == OceanFamily.name:
         return OceanViewer()
-    can_draw = "render_mode" in entry.settings or entry.takes_any_setting
-    return HumanViewer() if can_draw else None
+    return HumanViewer() if "render_mode" in entry.settings else None

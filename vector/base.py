@@ -360,8 +360,8 @@ class Vector(abc.ABC):
         """Makes a separate vector of environments like these, on the same backend.
 
         Args:
-            num_envs: environments in all. Where the creator is given a `num_envs` of its own, and so makes many behind
-                one PufferEnv, they are one such PufferEnv; otherwise that many PufferEnvs.
+            num_envs: environments in all, those inside PufferEnvs counted one by one. Where the creator is told how
+                many, by a `num_envs` of its own, they are one PufferEnv; otherwise as many PufferEnvs as hold them.
             seed: as for `pufferlib.vector.make`.
 
         Raises:
@@ -372,7 +372,7 @@ class Vector(abc.ABC):
                 f"again() needs a vector that make() made, got one of the ready {type(self.driver_env).__name__}; "
                 "make the vector with pufferlib.vector.make"
             )
-        source = self._source.again(num_envs, seed)
+        source = self._source.again(num_envs, getattr(self.driver_env, "num_envs", 1), seed)
         driver = source.make(0, None)
         try:
             vecenv = type(self)(source, driver, replace(self.options, num_workers=AUTO, batch_size=AUTO))

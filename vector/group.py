@@ -11,6 +11,7 @@ import numpy as np
 from pufferlib.environment import Buffers, PufferEnv
 from pufferlib.errors import APIUsageError
 from pufferlib.vector.recipe import EnvSource
+from pufferlib.wrappers import PufferWrapper
 
 if TYPE_CHECKING:
     from pufferlib.emulation import Layout
@@ -131,11 +132,14 @@ class EnvFacts:
 
 
 def _check_rows(env: PufferEnv, rows: Buffers) -> None:
+    if isinstance(env, PufferWrapper):  # what it returns is copied
+        return
     for name in Buffers.__dataclass_fields__:
         array = getattr(env, name)
         if array.ctypes.data != getattr(rows, name).ctypes.data:
             raise APIUsageError(
-                f"{type(env).__name__}.{name} must be the array it was given; pass buf on to PufferEnv.__init__"
+                f"{type(env).__name__}.{name} must be the array it was given; pass buf on to PufferEnv.__init__, "
+                "and make a wrapper a subclass of pufferlib.wrappers.PufferWrapper"
             )
 
 

@@ -11,35 +11,40 @@ import gymnasium
 import numpy as np
 from gymnasium.spaces import Box, Discrete, MultiBinary, MultiDiscrete
 from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import concatenate, create_empty_array
 from typing_extensions import override
 
+from pufferlib.emulation.actions import ActionLayout
+from pufferlib.emulation.creation import make_env
+from pufferlib.emulation.infos import plain_numbers
+from pufferlib.emulation.layout import Layout, row_writer, unpack
 from pufferlib.environment import Buffers, PufferEnv, StepResult
 from pufferlib.errors import APIUsageError
 from pufferlib.seeding import mix_seed
 
-_SEED_BITS = 31  # what every generator that an environment may use takes as a seed
-_START_AND_FINISH = (("step_async", "step_wait"), ("send", "recv"))  # of Gymnasium's own and of ale-py's
+_SEEDS = 2**31  # what every generator that an environment may use takes as a seed
+_HALVES = (("step_async", "step_wait"), ("send", "recv"))  # of a step, by Gymnasium's own and by ale-py's
 
 
 class GymnasiumVectorPufferEnv(PufferEnv):
-    """A `gymnasium.vector.VectorEnv` as one PufferEnv: environment `i` of it is agent `i`.
+    """A `gymnasium.vector.VectorEnv` as one PufferEnv: its environment `i` is agent `i`.
 
-    It must reset in the same step (`AutoresetMode.SAME_STEP`), so that no action is swallowed. Its observations are
-    copied once, into the arrays of the PufferEnv. Where it says what it does in two calls, as AsyncVectorEnv and
-    ale-py's AtariVectorEnv do, `start` begins a step that runs while the caller does something else.
-
-    A step whose episode was cut short (truncated and not terminated) adds `{"final_observation": row, "agent_id": i}`
-    to the infos, and the end of every episode a dict of the numbers in Gymnasium's final info, where there are any.
+    It must reset in the same step (`AutoresetMode.SAME_STEP`), so that no action is swallowed. Observations are copied
+    once, into the arrays of the PufferEnv; rows, actions and infos are those of GymnasiumPufferEnv, with an `agent_id`
+    for every environment. Where a step comes in two halves, as of AsyncVectorEnv and ale-py's AtariVectorEnv, `start`
+    begins one that goes on while the caller does something else.
 
     Attributes:
         env: the vector environment.
     """
 
+    env: VectorEnv
+
     def __init__(
         self,
         env: VectorEnv | None = None,
         env_creator: Callable[..., VectorEnv] | None = None,
-        env_args: Sequence = (),
+        env_args: Sequence[Any] = (),
         env_kwargs: Mapping[str, Any] | None = None,
         buf: Buffers | None = None,
         seed: int = 0,
@@ -47,44 +52,45 @@ class GymnasiumVectorPufferEnv(PufferEnv):
         """Takes a vector environment, or makes one as `env_creator(*env_args, **env_kwargs)`.
 
         Args:
-            env: the vector environment; closed with this one.
-            env_creator: makes it, where `env` is None.
+            env: the vector environment; it is closed with this one.
+            env_creator: makes it where `env` is not given.
             env_args: for `env_creator`.
             env_kwargs: for `env_creator`.
-            buf: the arrays to fill, `env.num_envs` rows; None allocates them.
-            seed: of the first reset that is given none; environment `i` gets 31 bits of `mix_seed(seed, i)`.
+            buf: the arrays to fill, `env.num_envs` rows.
+            seed: of the first reset, where that gives none; environment `i` gets 31 bits of `mix_seed(seed, i)`.
 
         Raises:
-            APIUsageError: if not exactly one of `env` and `env_creator` is given, or it cannot be stepped as described.
+            APIUsageError: if not exactly one of `env` and `env_creator` is given, it resets in another way, or one of
+                its spaces has a part that rows cannot hold.
         """
-        if (env is None) == (env_creator is None):
-            raise APIUsageError(
-                f"{type(self).__name__} takes exactly one of env and env_creator, "
-                f"got {'none' if env is None else 'both'}"
-            )
-        self.env = env if env_creator is None else env_creator(*env_args, **(env_kwargs or {}))
-        try:
-            _check_vector_env(self.env)
-            self.single_observation_space = _observation_space(self.env)
-            self._actions = ActionRows(self.env.single_action_space)
-            self.single_action_space = self._actions.space
-            self.num_agents = self.env.num_envs
-            super().__init__(buf)
-        except BaseException:
-            if env is None:
-                self.env.close()
-            raise
-        self._start, self._finish = _start_and_finish(self.env)
+        self.env = make_env(env, env_creator, env_args, env_kwargs)
+        _check(self.env)
+        self._layout = Layout.of(self.env.single_observation_space)
+        self._actions = ActionRows(self.env.single_action_space)
+        self.single_observation_space = self._layout.row_space
+        self.single_action_space = self._actions.canonical
+        self.num_agents = self.num_envs = self.env.num_envs
+        super().__init__(buf)
+        views = _as_leaves(self._layout, unpack(self.observations, self._layout))
+        self._leaves = [(leaf.path, view) for leaf, view in zip(self._layout.leaves, views, strict=True)]
+        self._final_row = np.zeros(self._layout.row_space.shape, self._layout.row_space.dtype)
+        self._write_final = row_writer(self._layout, self._final_row)
+        self._start, self._finish = _halves(self.env)
         self._is_running = False
         self._is_closed = False
-        self._seed: int | None = seed  # None once it was used
+        self._seed: int | None = seed  # until the first reset
+
+    @property
+    @override
+    def emulated(self) -> Layout | None:
+        return self._layout if self._layout.is_packed else None
 
     @override
     def reset(self, seed: int | None = None) -> tuple[np.ndarray, list[dict]]:
         self._drop_running()
         seed, self._seed = self._seed if seed is None else seed, None
         observations, _ = self.env.reset(seed=None if seed is None else self._env_seeds(seed))
-        self.observations[:] = observations
+        self._write(observations)
         self.rewards[:] = 0
         self.terminals[:] = self.truncations[:] = False
         return self.observations, []
@@ -101,47 +107,66 @@ class GymnasiumVectorPufferEnv(PufferEnv):
 
     @override
     def step(self, actions: np.ndarray) -> StepResult:
+        """Steps every environment, or waits for what `start` began; see GymnasiumPufferEnv for the infos."""
         if self._is_running:
             self._is_running = False
             results = self._finish()
         else:
             results = self.env.step(self._actions.for_env(actions))
         observations, rewards, terminals, truncations, infos = results
-        self.observations[:] = observations
+        self._write(observations)
         self.rewards[:] = rewards
         self.terminals[:] = terminals
         self.truncations[:] = truncations
+        self._follow(infos)
         has_ends = self.terminals.any() or self.truncations.any()
         return self.observations, self.rewards, self.terminals, self.truncations, self._ends(infos) if has_ends else []
+
+    def _follow(self, infos: Mapping[str, Any]) -> None:
+        """For subclasses: called in every step, when the arrays are filled."""
+
+    def _write(self, observations: Any) -> None:
+        for path, view in self._leaves:
+            part = observations
+            for key in path:
+                part = part[key]
+            view[...] = part
 
     def _ends(self, infos: Mapping[str, Any]) -> list[dict]:
         """What the agents whose episode has ended report."""
         reports: list[dict] = []
         for agent in np.flatnonzero(self.terminals | self.truncations).tolist():
             if not self.terminals[agent]:
-                reports.append({"final_observation": self._final_row(infos, agent), "agent_id": agent})
-            numbers = _numbers_of(infos.get("final_info", {}), agent)
+                reports.append({"final_observation": self._final_observation(infos, agent), "agent_id": agent})
+            numbers = self._final_numbers(infos, agent)
             if numbers:
                 reports.append(numbers)
         return reports
 
-    def _final_row(self, infos: Mapping[str, Any], agent: int) -> np.ndarray:
+    def _final_observation(self, infos: Mapping[str, Any], agent: int) -> np.ndarray:
         if "final_obs" not in infos:
             raise APIUsageError(
                 f"{type(self.env).__name__} must give 'final_obs' in its infos where an episode is truncated, got "
                 f"{sorted(infos)}; Gymnasium's vector environments do with AutoresetMode.SAME_STEP"
             )
-        return np.array(infos["final_obs"][agent], self.observations.dtype)
+        self._write_final(infos["final_obs"][agent])
+        return self._final_row.copy()
+
+    def _final_numbers(self, infos: Mapping[str, Any], agent: int) -> dict[str, float]:
+        """The numbers in the last info of one environment, which holds those of all that have ended."""
+        final = infos.get("final_info", {})
+        given = {name: values for name, values in final.items() if f"_{name}" in final and final[f"_{name}"][agent]}
+        return plain_numbers({name: v[agent] for name, v in given.items() if isinstance(v, np.ndarray)})
 
     def _env_seeds(self, seed: int) -> list[int] | np.ndarray:
-        seeds = [mix_seed(seed, index) & ((1 << _SEED_BITS) - 1) for index in range(self.num_agents)]
+        seeds = [mix_seed(seed, index) % _SEEDS for index in range(self.num_agents)]
         atari = sys.modules.get("ale_py.vector_env")
-        if atari is not None and isinstance(self.env.unwrapped, atari.AtariVectorEnv):
-            return np.array(seeds)  # it takes no list, the others no array
-        return seeds
+        is_atari = atari is not None and isinstance(self.env.unwrapped, atari.AtariVectorEnv)
+        return np.array(seeds) if is_atari else seeds  # it takes no list, the others no array
 
     @override
     def render(self) -> np.ndarray | None:
+        """The frame of the first environment, None where there is none."""
         frames = self.env.render()
         return frames[0] if frames else None
 
@@ -161,50 +186,69 @@ class GymnasiumVectorPufferEnv(PufferEnv):
 
 
 class ActionRows:
-    """The actions of a vector environment as rows of a PufferEnv: one-dimensional, discrete ones counted from 0.
+    """The actions of all environments: rows of the canonical space, and what a vector environment takes.
 
     Attributes:
-        space: of one row.
+        canonical: the space of one row.
     """
 
     def __init__(self, space: gymnasium.Space):
         """Prepares for the single action space of a vector environment.
 
         Raises:
-            APIUsageError: if it is of another kind.
+            APIUsageError: if a part of the space is of an unsupported kind.
         """
-        self._shape = space.shape
-        self._dtype = space.dtype
-        self._lowest = self._highest = None
-        self._first = 0  # or what to add to each number
-        if isinstance(space, Discrete):
-            self.space, self._first = Discrete(space.n), int(space.start)
-        elif isinstance(space, MultiDiscrete):
-            self.space, self._first = MultiDiscrete(space.nvec.ravel()), space.start
-        elif isinstance(space, MultiBinary):
-            self.space = MultiDiscrete(np.full(space.shape, 2).ravel())
-        elif isinstance(space, Box) and space.dtype.kind == "f":
-            self._lowest, self._highest = space.low, space.high
-            self.space = Box(*(limit.ravel().astype(np.float32) for limit in (space.low, space.high)))
-        else:
-            raise APIUsageError(
-                "the actions of a vector environment must be Discrete, MultiDiscrete, MultiBinary or a Box of floats, "
-                f"got {space}; step its environments one by one with pufferlib.emulation.GymnasiumPufferEnv"
-            )
+        self._layout = ActionLayout(space)
+        self._space = space
+        self.canonical = self._layout.canonical
+        self._bounds = _bounds(space)
 
-    def for_env(self, rows: np.ndarray) -> np.ndarray:
-        """Rows as the vector environment takes them: its shape and dtype, inside the bounds."""
-        actions = rows.reshape(len(rows), *self._shape)
-        if self._lowest is not None:
-            return np.clip(actions, self._lowest, self._highest, dtype=self._dtype)
-        return (actions + self._first).astype(self._dtype, copy=False)
+    def for_env(self, rows: np.ndarray) -> Any:
+        """Rows `(num_envs, *row_shape)` as actions inside the bounds of the environment's own space."""
+        if self._bounds is not None:  # all at once: these are the spaces that fast environments have
+            low, high, start = self._bounds
+            actions = rows.reshape(len(rows), *self._space.shape)
+            return (np.clip(actions, low, high) + start).astype(self._space.dtype, copy=False)
+        actions = [self._layout.split(row) for row in rows]
+        return concatenate(self._space, actions, create_empty_array(self._space, len(actions)))
 
 
-def _check_vector_env(env: Any) -> None:
+def _bounds(space: gymnasium.Space) -> tuple[Any, Any, Any] | None:
+    """Lowest, highest, and what is added; None for structures and boxes of integers."""
+    if isinstance(space, Discrete):
+        return 0, int(space.n) - 1, int(space.start)
+    if isinstance(space, MultiDiscrete):
+        return 0, space.nvec - 1, space.start
+    if isinstance(space, MultiBinary):
+        return 0, 1, 0
+    if isinstance(space, Box) and space.dtype.kind == "f":
+        return space.low, space.high, 0
+    return None
+
+
+def _as_leaves(layout: Layout, unpacked: Any) -> list[np.ndarray]:
+    leaves = []
+    for leaf in layout.leaves:
+        part = unpacked
+        for key in leaf.path:
+            part = part[key]
+        leaves.append(part)
+    return leaves
+
+
+def _halves(env: VectorEnv) -> tuple[Callable | None, Callable | None]:
+    """The two halves of a step; a wrapper has a step of its own, which has no halves."""
+    for start, finish in _HALVES:
+        if hasattr(type(env), start) and hasattr(type(env), finish):
+            return getattr(env, start), getattr(env, finish)
+    return None, None
+
+
+def _check(env: Any) -> None:
     if not isinstance(env, VectorEnv):
         raise APIUsageError(
             f"the environment must be a gymnasium.vector.VectorEnv, got {type(env).__name__}; "
-            "a single one goes into pufferlib.emulation.GymnasiumPufferEnv"
+            "a single one goes to GymnasiumPufferEnv"
         )
     mode = env.metadata.get("autoreset_mode")
     if mode != AutoresetMode.SAME_STEP:
@@ -218,32 +262,3 @@ def _check_vector_env(env: Any) -> None:
             f"{type(env).__name__} must step all of its {env.num_envs} environments at once, got batch_size "
             f"{batch_size}; leave that out, and make several vector environments to overlap them"
         )
-
-
-def _observation_space(env: VectorEnv) -> gymnasium.Space:
-    space = env.single_observation_space
-    if not isinstance(space, Box):
-        raise APIUsageError(
-            f"the observations of a vector environment must be a Box, got {space}; "
-            "step its environments one by one with pufferlib.emulation.GymnasiumPufferEnv"
-        )
-    return space
-
-
-def _start_and_finish(env: VectorEnv) -> tuple[Callable | None, Callable | None]:
-    """The two halves of a step; a wrapper has one of its own and so no halves."""
-    for start, finish in _START_AND_FINISH:
-        if hasattr(type(env), start) and hasattr(type(env), finish):
-            return getattr(env, start), getattr(env, finish)
-    return None, None
-
-
-def _numbers_of(final_info: Mapping[str, Any], agent: int) -> dict[str, float]:
-    """The scalars of one environment among the batched infos of all that have ended."""
-    numbers = {}
-    for name, values in final_info.items():
-        is_number = isinstance(values, np.ndarray) and values.ndim == 1 and values.dtype.kind in "biuf"
-        is_given = final_info.get(f"_{name}")
-        if is_number and not name.startswith("_") and (is_given is None or is_given[agent]):
-            numbers[name] = float(values[agent])
-    return numbers

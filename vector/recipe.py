@@ -64,11 +64,12 @@ class EnvSource(abc.ABC):
     def note_closed(self) -> None:
         """Learns that the environments were closed."""
 
-    def again(self, num_envs: int, seed: int) -> EnvSource:
+    def again(self, num_envs: int, inside: int, seed: int) -> EnvSource:
         """Where other environments like these come from.
 
         Args:
-            num_envs: how many.
+            num_envs: environments in all.
+            inside: environments in each PufferEnv of this source.
             seed: of a vector of them.
         """
         raise NotImplementedError
@@ -149,11 +150,11 @@ class Recipe(EnvSource):
         """Nothing: nobody else has the environments."""
 
     @override
-    def again(self, num_envs: int, seed: int) -> Recipe:
-        """The environments in turn; a creator that is told a `num_envs` itself makes all of them at once."""
+    def again(self, num_envs: int, inside: int, seed: int) -> Recipe:
+        """One PufferEnv where the creator is told how many it holds; else PufferEnvs like these in turn."""
         if "num_envs" in self.kwargs[0]:
             return Recipe(self.creators[:1], self.args[:1], ({**self.kwargs[0], "num_envs": num_envs},), seed)
-        turns = [index % self.num_envs for index in range(num_envs)]
+        turns = [index % self.num_envs for index in range(-(-num_envs // inside))]
         parts = (self.creators, self.args, self.kwargs)
         return Recipe(*(tuple(part[index] for index in turns) for part in parts), seed)
 

@@ -92,7 +92,14 @@ class AgentActions:
         """
         layouts = [ActionLayout(space) for space in agent_spaces]
         self.row_space = _common([layout.canonical for layout in layouts])
-        self.splits: list[Split] = [layout.split for layout in layouts]
+        self.splits: list[Split] = [_split(layout, self.row_space) for layout in layouts]
+
+
+def _split(layout: ActionLayout, row_space: gymnasium.Space) -> Split:
+    """What an agent takes of a row, which may be wider than its own."""
+    split = layout.split
+    is_number = isinstance(layout.canonical, Discrete) and not isinstance(row_space, Discrete)
+    return (lambda row: split(row[0])) if is_number else split
 
 
 def _common(rows: Sequence[gymnasium.Space]) -> gymnasium.Space:

@@ -108,12 +108,13 @@ class GymnasiumPufferEnv(PufferEnv):
     def step(self, actions: np.ndarray) -> StepResult:
         """Steps the environment with `actions[0]`, a row of `single_action_space`; see the class for the infos."""
         result = self.env.step(self._to_action(actions))
-        if len(result) != 5:
+        try:
+            observation, reward, terminated, truncated, info = result
+        except ValueError as error:
             raise APIUsageError(
                 "step() of a Gymnasium environment must return observation, reward, terminated, truncated and info, "
                 f"got {len(result)} values from {self.env}; make it a current one"
-            )
-        observation, reward, terminated, truncated, info = result
+            ) from error
         self._write(observation)
         self._reward[0] = reward
         if terminated or truncated:
@@ -160,7 +161,7 @@ def _converter(layout: ActionLayout) -> Callable[[np.ndarray], Any]:
         return lambda actions: split(actions[0])
     last, start = int(space.n) - 1, int(space.start)
 
-    def convert(actions: np.ndarray) -> int:  # as `split` does, in a quarter of the time
+    def convert(actions: np.ndarray) -> int:  # as `split` does, and faster: this is for every step
         choice = actions.item()
         return start + (choice if 0 <= choice <= last else 0 if choice < 0 else last)
 

@@ -115,7 +115,7 @@ class Layout:
         low, high = (np.concatenate(bounds) for bounds in zip(*(leaf.bounds() for leaf in leaves), strict=True))
         return cls(structure, Box(low, high, dtype=dtypes.pop()))
 
-    @property
+    @functools.cached_property
     def leaves(self) -> list[Leaf]:
         """All leaves, in the order of the row."""
         return list(_leaves(self.structure))
@@ -124,6 +124,16 @@ class Layout:
     def is_packed(self) -> bool:
         """Whether a row is anything else than the observation itself."""
         return not (isinstance(self.structure, Leaf) and isinstance(self.structure.space, Box))
+
+    @functools.cached_property
+    def is_bytes(self) -> bool:
+        """Whether leaves have to be viewed as their own dtype."""
+        return any(leaf.dtype != self.row_space.dtype for leaf in self.leaves)
+
+    def elements(self, leaf: Leaf) -> slice:
+        """Where a leaf lies in a row, in elements of the row's dtype."""
+        itemsize = self.row_space.dtype.itemsize
+        return slice(leaf.offset // itemsize, leaf.stop // itemsize)
 
 
 def path_name(path: Path) -> str:
@@ -145,9 +155,8 @@ def unpack(rows: np.ndarray, layout: Layout | None) -> Any:
         return rows
 
     def view(leaf: Leaf) -> np.ndarray:
-        itemsize = rows.dtype.itemsize
-        elements = rows[..., leaf.offset // itemsize : leaf.stop // itemsize].view(leaf.dtype)
-        return elements.reshape(*rows.shape[:-1], *leaf.shape)
+        elements = rows[..., layout.elements(leaf)].view(leaf.dtype)
+        return elements.reshape((*rows.shape[:-1], *leaf.shape))
 
     return map_structure(view, layout.structure)
 

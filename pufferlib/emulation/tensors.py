@@ -18,7 +18,8 @@ def nativize(observations: Tensor, emulated: Layout | None) -> Any:
     """The observations in rows, as dicts and tuples of tensors.
 
     Args:
-        observations: `(..., *row_shape)`, the last dimension contiguous, on any device.
+        observations: `(..., *row_shape)`, the last dimension contiguous, on any device. Rows that are no bytes may have
+            been converted to another dtype; the leaves then have that.
         emulated: that of the environment or vector; None gives the rows themselves.
 
     Returns:
@@ -27,7 +28,7 @@ def nativize(observations: Tensor, emulated: Layout | None) -> Any:
     """
     if emulated is None or not emulated.is_packed:
         return observations
-    return map_structure(lambda leaf: _view(observations, leaf), emulated.structure)
+    return map_structure(lambda leaf: _view(observations, leaf, emulated), emulated.structure)
 
 
 def num_features(emulated: Layout) -> int:
@@ -48,13 +49,14 @@ def features(observations: Tensor, emulated: Layout) -> Tensor:
     Returns:
         `(..., num_features(emulated))` float32.
     """
-    return torch.cat([_numbers(_view(observations, leaf), leaf) for leaf in emulated.leaves], -1)
+    return torch.cat([_numbers(_view(observations, leaf, emulated), leaf) for leaf in emulated.leaves], -1)
 
 
-def _view(rows: Tensor, leaf: Leaf) -> Tensor:
-    itemsize = rows.element_size()
-    elements = rows[..., leaf.offset // itemsize : leaf.stop // itemsize].view(getattr(torch, leaf.dtype.name))
-    return elements.view(*rows.shape[:-1], *leaf.shape)
+def _view(rows: Tensor, leaf: Leaf, layout: Layout) -> Tensor:
+    elements = rows[..., layout.elements(leaf)]
+    if layout.is_bytes:
+        elements = elements.view(getattr(torch, leaf.dtype.name))
+    return elements.view((*rows.shape[:-1], *leaf.shape))
 
 
 def _width(leaf: Leaf) -> int:
@@ -66,7 +68,7 @@ def _width(leaf: Leaf) -> int:
 def _numbers(values: Tensor, leaf: Leaf) -> Tensor:
     """A leaf `(..., *leaf_shape)` as `(..., width)` float32."""
     space = leaf.space
-    flat = values.reshape(*values.shape[: values.dim() - len(leaf.shape)], math.prod(leaf.shape))
+    flat = values.reshape((*values.shape[: values.dim() - len(leaf.shape)], math.prod(leaf.shape)))
     if isinstance(space, Discrete):
         return _one_hot(flat, int(space.start), int(space.n))
     if isinstance(space, MultiDiscrete):

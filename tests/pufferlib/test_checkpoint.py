@@ -233,3 +233,56 @@ def test_a_run_without_a_checkpoint_is_refused(tmp_path, run):
         resolve_run(tmp_path, "puffer_pong", run)
     with pytest.raises(CheckpointError, match="there is no checkpoint of puffer_pong"):
         resolve_model(tmp_path, "puffer_pong", "latest")
+
+
+# --- weights with a name of their own
+
+
+def test_named_weights_have_a_note(tmp_path):
+    checkpoint.save_named(tmp_path, "best", {"weight": torch.ones(2)}, {"epoch": 3, "eval/return_mean": 1.5})
+    assert checkpoint.load(tmp_path / "best.pt")["weight"].tolist() == [1, 1]
+    assert checkpoint.read_note(tmp_path, "best") == {"epoch": 3, "eval/return_mean": 1.5}
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["best.json", "best.pt"]
+
+
+@pytest.mark.parametrize("content", [None, b"", b"[1]", b"{", b"\xff"])
+def test_a_note_that_cannot_be_read_says_nothing(tmp_path, content):
+    if content is not None:
+        (tmp_path / "best.json").write_bytes(content)
+    assert checkpoint.read_note(tmp_path, "best") == {}
+
+
+@pytest.mark.parametrize("has_links", [True, False])
+def test_the_newest_weights_are_the_last_ones(tmp_path, monkeypatch, has_links):
+    if not has_links:
+        monkeypatch.setattr(os, "link", raise_os_error)
+    for epoch in (1, 2, 2):
+        model = tmp_path / f"model_puffer_pong_{epoch:06d}.pt"
+        save(model, {"weight": torch.full((2,), float(epoch))})
+        checkpoint.name_last(model, {"epoch": epoch})
+        assert checkpoint.load(tmp_path / "last.pt")["weight"].tolist() == [epoch, epoch]
+        assert checkpoint.read_note(tmp_path, "last") == {"epoch": epoch}
+    assert checkpoint.load(tmp_path / "model_puffer_pong_000001.pt")["weight"].tolist() == [1, 1]
+    assert not list(tmp_path.glob(".*"))
+
+
+def raise_os_error(*_):
+    raise OSError("no links here")
+
+
+def test_best_and_last_are_found_by_the_environment_of_their_notes(tmp_path):
+    for age, run, env_name in ((300, "1", "ALE/Pong-v5"), (200, "2", "ALE/Pong-v5"), (100, "3", "CartPole-v1")):
+        folder = tmp_path / f"{env_name.replace('/', '_')}_{run}"
+        for name in checkpoint.NAMED:
+            checkpoint.save_named(folder, name, {}, {"env": env_name})
+            set_age(folder / f"{name}.pt", age)
+    for name in checkpoint.NAMED:
+        assert resolve_model(tmp_path, "ALE/Pong-v5", name) == tmp_path / "ALE_Pong-v5_2" / f"{name}.pt"
+    (tmp_path / "ALE_Pong-v5_2" / "best.pt").unlink()
+    assert resolve_model(tmp_path, "ALE/Pong-v5", "best") == tmp_path / "ALE_Pong-v5_1" / "best.pt"
+    with pytest.raises(
+        CheckpointError, match=r"no best weights of puffer_pong in .*; train it with --train.evaluations"
+    ):
+        resolve_model(tmp_path, "puffer_pong", "best")
+    with pytest.raises(CheckpointError, match="no last weights of puffer_pong"):
+        resolve_model(tmp_path, "puffer_pong", "last")

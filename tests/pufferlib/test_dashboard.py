@@ -98,6 +98,18 @@ def test_a_gpu_has_its_place_where_there_is_one():
     assert "GPU" not in panel_text(METRICS)
 
 
+def test_a_plain_line_speaks_of_an_evaluation_once_and_the_panel_until_the_next_one():
+    numbers = {"return_mean": 1234.5, "return_std": 67.8, "return_min": -2, "return_max": 1300, "length_mean": 99.5}
+    evaluated = {**METRICS, **{f"eval/{name}": value for name, value in numbers.items()}}
+    assert "evaluation 1234" in dashboard.plain_line("puffer_squared", evaluated, 10)
+    assert "evaluation" not in dashboard.plain_line("puffer_squared", METRICS, 10)
+    words = "Evaluation 1234 ± 67.8 (-2 to 1300)   Length 99.5"
+    assert words in panel_text(evaluated)
+    assert len(panel_text(evaluated).splitlines()) == len(panel_text(METRICS).splitlines())
+    code, written = run_on_terminal(SCRIPT.replace("for _ in", f"dashboard.show({evaluated!r})\nfor _ in"))
+    assert code == 0 and "1234 ± 67.8" in written.rsplit("PufferLib", 1)[1]
+
+
 @pytest.mark.parametrize(("width", "height"), [(80, 24), (120, 50), (60, 16)])
 def test_the_panel_fits_the_terminal_whatever_the_environment_reports(width, height):
     many = {f"environment/statistic_number_{index}": float(index) for index in range(100)}

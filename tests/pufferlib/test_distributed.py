@@ -276,10 +276,10 @@ def test_two_ranks_resume_exactly_and_a_lost_one_ends_the_other(tmp_path):
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     for folder in (whole, parts):
         folder.mkdir()
-    length = ["--train.num-iterations", 12]
+    length = ["--train.num-iterations", 12, "--train.evaluations", 3]  # by the first of them
     assert ranks.run(whole, *SQUARED, *length) == [(0, ""), (0, "")]
 
-    processes = ranks.start(parts, *SQUARED, *length[:1], 12, "--train.checkpoint-interval", 1)
+    processes = ranks.start(parts, *SQUARED, *length, "--train.checkpoint-interval", 1)
     wait_for(has_saved(parts), processes)
     victim = processes[1].pid
     begin = time.monotonic()

@@ -139,6 +139,24 @@ def test_a_restored_tracker_goes_on():
     assert handed_over(restored) == totals_of((2.0, 2), (3.0, 2))
 
 
+def test_what_was_taken_names_the_agents_and_is_not_taken_again():
+    tracker = EpisodeTracker(4)
+    step(tracker, [1, 2], [True, False], rows=slice(2, 4))
+    step(tracker, [3, 4], [True, True], rows=np.array([3, 0]))
+    agents, returns, lengths = tracker.take()
+    assert (agents.tolist(), returns.tolist(), lengths.tolist()) == ([2, 3, 0], [1, 5, 4], [1, 2, 1])
+    assert [len(part) for part in tracker.take()] == [0, 0, 0]
+
+
+def test_running_episodes_are_known_as_far_as_they_went():
+    tracker = EpisodeTracker(2)
+    step(tracker, [1, 2], [False, True])
+    step(tracker, [1, 2], [False, False])
+    returns, lengths = tracker.running()
+    step(tracker, [1, 2], [False, False])  # they are copies
+    assert (returns.tolist(), lengths.tolist()) == ([2, 2], [2, 1])
+
+
 # --- totals
 
 EPISODES = st.lists(st.tuples(st.integers(-1000, 1000).map(float), st.integers(1, 1000)), max_size=6)

@@ -2,13 +2,14 @@ import math
 import statistics
 from types import SimpleNamespace
 
+import gymnasium
 import numpy as np
 import psutil
 import pytest
 import torch
 from gymnasium.spaces import Box, Discrete
 
-from pufferlib import checkpoint, evaluation, ocean
+from pufferlib import catalog, checkpoint, evaluation, ocean, vector
 from pufferlib.config import load_config
 from pufferlib.environment import PufferEnv
 from pufferlib.evaluation import Score, evaluate, evaluate_command
@@ -140,6 +141,89 @@ def test_teams_report_once_an_episode(races):
     scores = races(Biased(), 10, env={"agents": 3})
     assert scores["score"].episodes == 10
     assert scores["score"].mean == pytest.approx(6 * scores["episode_length"].mean)
+
+
+# --- environments of Python
+
+
+@pytest.fixture
+def untrained(tmp_path, monkeypatch):
+    """Settings and the path of an untrained policy of any environment."""
+
+    def save(env_name, **env):
+        monkeypatch.chdir(tmp_path)
+        args = load_config(env_name)
+        args["env"].update(env)
+        args["train"]["device"] = "cpu"
+        with vector.make(catalog.find(env_name).creator, env_kwargs=args["env"], backend="Serial") as vecenv:
+            policy = load_policy(args, vecenv, env_name)
+        checkpoint.save(tmp_path / "model.pt", policy.state_dict())
+        return {**args, "load_model_path": "model.pt"}
+
+    return save
+
+
+def test_returns_and_lengths_are_counted_where_the_environment_reports_none(untrained, capsys):
+    evaluate_command("CartPole-v1", untrained("CartPole-v1", max_episode_steps=7), episodes=40, headless=True)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines == ["episode_return   7.000 +- 0.000 (n = 40)", "episode_length   7.000 +- 0.000 (n = 40)"]
+
+
+class Lottery(gymnasium.Env):
+    """One step, which may win; says so at the end."""
+
+    observation_space = Box(-1, 1, (2,), np.float32)
+    action_space = Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return np.zeros(2, np.float32), {"success": 7.0}
+
+    def step(self, action):
+        has_won = self.np_random.random() < 0.5
+        return np.zeros(2, np.float32), 3.0, True, False, {"success": has_won, "episode_length": 1, "where": "here"}
+
+
+@pytest.fixture
+def lottery():
+    gymnasium.register("Lottery-v0", Lottery)
+    yield "Lottery-v0"
+    del gymnasium.registry["Lottery-v0"]
+
+
+def test_what_the_environment_says_at_the_end_is_scored_too(untrained, lottery):
+    scores = evaluate(lottery, untrained(lottery), 50)
+    assert list(scores) == ["episode_return", "success", "episode_length"]
+    assert scores["episode_return"] == Score(3.0, 0.0, 50)
+    assert 0.2 < scores["success"].mean < 0.8 and scores["success"].episodes == 50
+
+
+@pytest.mark.filterwarnings("ignore:The old environment creation API:DeprecationWarning")  # of PettingZoo's modules
+def test_every_agent_adds_a_return_of_its_own(untrained):
+    for package in ("pettingzoo", "pygame", "Box2D"):
+        pytest.importorskip(package)
+    name = "pettingzoo:sisl/multiwalker_v9"
+    scores = evaluate(name, untrained(name, max_cycles=5), 2)
+    assert scores["episode_return"].episodes == scores["episode_length"].episodes == 6
+
+
+def test_a_person_watches_what_draws_by_itself_until_the_window_is_closed(untrained, monkeypatch, capsys):
+    pygame = pytest.importorskip("pygame")
+    frames = []
+    monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
+    monkeypatch.setattr(rendering, "has_display", lambda: True)
+    flip = pygame.display.flip
+
+    def show():
+        frames.append(1)
+        flip()
+        if len(frames) == 4:
+            pygame.event.post(pygame.event.Event(pygame.QUIT))
+
+    monkeypatch.setattr(pygame.display, "flip", show)
+    evaluate_command("CartPole-v1", untrained("CartPole-v1"), episodes=3)
+    assert 4 <= len(frames) <= 6 and not pygame.display.get_init()
+    assert capsys.readouterr().out.splitlines()[-1] == "3 of 3 episodes did not end"
 
 
 # --- scores

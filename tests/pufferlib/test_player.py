@@ -53,9 +53,10 @@ def episodes_of(row, count, has_absent_agents=False, action=1):
     """Return and length of the first episodes of a row."""
     for episode in range(count):
         times = np.arange(1, episode_length(row) + 1) + episode * episode_length(row)
-        _, rewards, _, _, masks = expected(row, times, action)
-        present = masks if has_absent_agents else np.ones_like(masks)
-        yield float(rewards[present].sum()), int(present.sum())
+        _, rewards, _, _, _ = expected(row, times, action)
+        masks = expected(row, times - 1, action)[-1]  # who was there acted, and so the step counts
+        has_acted = masks if has_absent_agents else np.ones_like(masks)
+        yield float(rewards[has_acted].sum()), int(has_acted.sum())
 
 
 def played(steps):

@@ -66,8 +66,9 @@ def wait_for(condition, process, seconds=60):
         (f"{SQUARED} --vec.backend Serial --train.optimizer adam", 24),
         (f"{BREAKOUT} --vec.backend Native --vec.num-envs 2", 16),
         (f"{BREAKOUT} --vec.backend Serial --rnn-name LSTM", 16),
+        (f"{SQUARED} --train.evaluations 6 --train.evaluation-envs 5", 24),
     ],
-    ids=["native", "serial", "native mingru", "serial lstm"],
+    ids=["native", "serial", "native mingru", "serial lstm", "evaluated"],
 )
 def test_a_resumed_run_equals_the_uninterrupted_one(folders, command, epochs):
     whole, parts = folders
@@ -79,6 +80,8 @@ def test_a_resumed_run_equals_the_uninterrupted_one(folders, command, epochs):
     first, second = metrics(only_run(whole)), metrics(only_run(parts))
     assert len(first) == epochs // 2
     assert first == second
+    notes = [checkpoint.read_note(only_run(folder), "best") for folder in folders]
+    assert notes[0] == notes[1] and bool(notes[0]) == ("--train.evaluations" in command)
 
 
 def test_a_finished_run_resumes_to_nothing(tmp_path):

@@ -5,11 +5,12 @@ from __future__ import annotations
 import gymnasium
 import numpy as np
 import pytest
-from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Text, Tuple
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 from rollouts import digest, rollout
 
 from pufferlib import PuffeRL, vector
+from pufferlib.emulation import GymnasiumPufferEnv, unpack
 from pufferlib.errors import APIUsageError
 from pufferlib.seeding import mix_seed
 from pufferlib.vector import GymnasiumVector, GymnasiumVectorPufferEnv
@@ -122,6 +123,43 @@ def test_actions_are_rows_of_numbers_that_the_environment_gets_in_its_own_form(s
         assert [np.asarray(each.unwrapped.taken[0]).tolist() for each in env.envs] == [expected, expected]
 
 
+class Nested(gymnasium.Env):
+    """Observes what it was last told, in a structure of its own; truncated at every second step."""
+
+    observation_space = Dict({"choice": Discrete(3, start=1), "rest": Tuple([Box(-1, 1, (2,)), MultiBinary(3)])})
+    action_space = Dict({"choice": Discrete(3, start=1), "rest": Tuple([Box(-1, 1, (2,)), MultiBinary(3)])})
+
+    def reset(self, seed=None, options=None):
+        super().reset(seed=seed)
+        self.steps = 0
+        return {"choice": 1, "rest": (np.zeros(2, np.float32), np.zeros(3, np.int8))}, {}
+
+    def step(self, action):
+        assert self.action_space.contains(action), action
+        self.steps += 1
+        return action, 0.0, False, self.steps == 2, {}
+
+
+@pytest.mark.parametrize("kind", [SyncVectorEnv, AsyncVectorEnv])
+def test_structures_are_packed_as_those_of_a_single_environment(kind):
+    with vector.adopt(kind([Nested] * 2, **SAME_STEP)) as vecenv:
+        single = GymnasiumPufferEnv(Nested())
+        assert vecenv.single_observation_space == single.single_observation_space
+        assert vecenv.single_action_space == single.single_action_space
+        assert vecenv.emulated == single.emulated
+        vecenv.reset()
+        rows = np.array([[2, 0.5, 9, 0, 1, 1], [0, -0.5, 0, 1, 0, 0]], np.float32)
+        observations = unpack(vecenv.step(rows)[0], vecenv.emulated)
+        assert observations["choice"].tolist() == [3, 1]
+        assert observations["rest"][0].tolist() == [[0.5, 1.0], [-0.5, 0.0]]
+        assert observations["rest"][1].tolist() == [[0, 1, 1], [1, 0, 0]]
+        infos = vecenv.step(rows)[4]
+        assert [info["agent_id"] for info in infos] == [0, 1]
+        final = unpack(infos[0]["final_observation"], vecenv.emulated)
+        assert final["choice"] == 3
+        assert final["rest"][1].tolist() == [0, 1, 1]
+
+
 # --- one seed, one rollout
 
 
@@ -192,12 +230,12 @@ def test_another_autoreset_mode_is_refused_with_the_remedy(mode):
 
 
 def test_what_cannot_be_stepped_is_refused_in_one_sentence():
-    with pytest.raises(APIUsageError, match="exactly one of env and env_creator, got none"):
+    with pytest.raises(APIUsageError, match="exactly one of env and env_creator, got neither"):
         GymnasiumVectorPufferEnv()
     with pytest.raises(APIUsageError, match=r"a gymnasium\.vector\.VectorEnv, got Counter; .*GymnasiumPufferEnv"):
         GymnasiumVectorPufferEnv(env_creator=Counter)
-    with pytest.raises(APIUsageError, match="must be Discrete, .* got Dict"):
-        vector.adopt(counters(action_space=Dict({"a": Discrete(2)})))
+    with pytest.raises(APIUsageError, match="must be Discrete, .* got Text"):
+        vector.adopt(counters(action_space=Dict({"a": Text(2)})))
     with pytest.raises(APIUsageError, match="GymnasiumVector leaves .* num_workers 2; use 'auto'"):
         vector.make(counters, num_workers=2)
     with pytest.raises(APIUsageError, match=r"does not accept that .*pufferlib\.emulation"):

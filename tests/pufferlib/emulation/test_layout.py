@@ -1,7 +1,10 @@
 """Random spaces, packed, unpacked and viewed again."""
 
+import pickle
+
 import gymnasium
 import numpy as np
+import pytest
 import torch
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tuple
 from hypothesis import given, settings
@@ -9,6 +12,7 @@ from hypothesis import strategies as st
 
 from pufferlib.emulation import Layout, nativize, unpack
 from pufferlib.emulation.layout import row_writer
+from pufferlib.errors import APIUsageError
 
 DTYPES = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "float16", "float32", "float64")
 
@@ -87,3 +91,149 @@ def part_of(observations, row):
     if isinstance(observations, tuple):
         return tuple(part_of(value, row) for value in observations)
     return observations[row]
+
+
+MIXED = Dict(
+    {
+        "agent": Dict({"speed": Box(-1, 1, (3,), np.float32), "job": Tuple([Discrete(4, start=2), MultiBinary(3)])}),
+        "camera": Box(0, 255, (2, 5), np.uint8),
+        "map": Box(-9, 9, (3,), np.float64),
+        "nothing": Box(0, 1, (0, 2), np.float32),
+    }
+)
+
+
+def test_leaves_lie_at_multiples_of_their_size_in_rows_of_a_multiple_of_the_largest():
+    layout = Layout.of(MIXED)
+    assert layout.row_space == Box(0, 255, (64,), np.uint8)
+    assert {leaf.name: leaf.offset for leaf in layout.leaves} == {
+        "observation['agent']['job'][0]": 0,
+        "observation['agent']['job'][1]": 8,
+        "observation['agent']['speed']": 12,
+        "observation['camera']": 24,
+        "observation['map']": 40,
+        "observation['nothing']": 64,
+    }
+
+
+def test_leaves_of_one_dtype_make_a_row_of_it_with_their_bounds():
+    layout = Layout.of(Tuple([Discrete(4, start=2), MultiDiscrete([2, 3]), Box(-7, 7, (1, 2), np.int64)]))
+    low, high = [2, 0, 0, -7, -7], [5, 1, 2, 7, 7]
+    assert layout.row_space == Box(np.array(low), np.array(high), dtype=np.int64)
+
+
+def test_a_box_stays_as_it_is():
+    space = Box(-1, 1, (2, 3), np.float64)
+    assert Layout.of(space).row_space is space and not Layout.of(space).is_packed
+    rows = np.ones((4, 2, 3))
+    assert unpack(rows, Layout.of(space)) is rows and unpack(rows, None) is rows
+
+
+def test_a_lone_discrete_observation_has_one_number():
+    layout = Layout.of(Discrete(5, start=-2))
+    assert layout.row_space == Box(-2, 2, (1,), np.int64) and layout.leaves[0].shape == ()
+    row = np.zeros(1, np.int64)
+    row_writer(layout, row)(np.int32(-2))
+    assert unpack(row, layout) == -2
+
+
+def test_numpy_and_torch_see_the_memory_of_the_rows():
+    layout, rows, _ = packed_rows(MIXED, 4)
+    assert nativize(torch.from_numpy(rows[0]), layout)["agent"]["job"][0].shape == ()
+    tensor = torch.from_numpy(rows)
+    in_numpy, in_torch = unpack(rows, layout), nativize(tensor, layout)
+    for leaf in layout.leaves:
+        array, view = in_numpy, in_torch
+        for key in leaf.path:
+            array, view = array[key], view[key]
+        assert view.shape == array.shape == (4, *leaf.shape)
+        if array.size:
+            assert np.shares_memory(array, rows) and view.data_ptr() == tensor.data_ptr() + leaf.offset
+
+
+def test_views_are_views_of_what_the_trainer_makes_of_rows():
+    layout, rows, _ = packed_rows(MIXED, 30)
+    by_column = torch.from_numpy(rows).view(5, 6, -1)
+    for part in (by_column.transpose(0, 1), by_column[1:, 2:4], by_column[::2].transpose(0, 1), by_column[3]):
+        expected = nativize(part.contiguous(), layout)
+        found = nativize(part, layout)
+        for key in ("camera", "map"):
+            assert torch.equal(found[key], expected[key])
+            assert found[key].untyped_storage().data_ptr() == by_column.untyped_storage().data_ptr()
+
+
+def test_a_layout_survives_pickling_and_equals_its_like():
+    layout = pickle.loads(pickle.dumps(Layout.of(MIXED)))
+    assert layout == Layout.of(MIXED)
+    assert layout != Layout.of(Dict({**MIXED.spaces, "camera": Box(0, 255, (5, 2), np.uint8)}))
+
+
+@pytest.mark.parametrize(
+    ("space", "message"),
+    [
+        (Dict({"a": Tuple([gymnasium.spaces.Text(5)])}), r"observation\['a'\]\[0\] must be Dict, .* got Text; leave"),
+        (Tuple([gymnasium.spaces.Sequence(Discrete(2))]), r"observation\[0\] must be Dict.* got Sequence"),
+        (Box(0, 1, (2,), np.longdouble), r"observation must have a dtype of bool, .* got float128"),
+    ],
+)
+def test_what_cannot_be_packed_is_named(space, message):
+    with pytest.raises(APIUsageError, match=message):
+        Layout.of(space)
+
+
+def write(space, observation):
+    layout = Layout.of(space)
+    row = np.zeros(layout.row_space.shape, layout.row_space.dtype)
+    row_writer(layout, row)(observation)
+    return unpack(row, layout)
+
+
+@pytest.mark.parametrize(
+    ("space", "given", "kept"),
+    [
+        (Box(-1, 1, (2,), np.float32), np.array([0.5, -0.5]), [0.5, -0.5]),
+        (Box(-1, 1, (2,), np.float32), [0.5, 1], [0.5, 1]),
+        (Box(0, 255, (2,), np.uint8), np.array([7, 255]), [7, 255]),
+        (Box(0, 9, (2,), np.int64), np.array([True, False]), [1, 0]),
+        (MultiBinary(2), np.array([True, False]), [1, 0]),
+        (Discrete(9), np.array(3, np.uint8), 3),
+        (Discrete(9), True, 1),
+        (Tuple([Box(0, 1, (), np.float32), Discrete(2)]), [0.5, 1], (0.5, 1)),
+    ],
+)
+def test_observations_of_another_dtype_are_cast_where_they_fit(space, given, kept):
+    found = write(space, given)
+    assert (
+        all(np.array_equal(left, right) for left, right in zip(found, kept, strict=True))
+        if np.ndim(kept)
+        else (found == kept)
+    )
+
+
+@pytest.mark.parametrize(
+    ("space", "observation", "message"),
+    [
+        (
+            Box(-1, 1, (2,), np.float32),
+            np.zeros(3),
+            r"observation must be float32 of shape \(2,\), got float64 of shape",
+        ),
+        (Box(-1, 1, (2,), np.float32), np.float32(0), r"must be float32 of shape \(2,\), got float32 of shape \(\)"),
+        (Box(-1, 1, (2,), np.float32), None, r"got object of shape \(\)"),
+        (Box(-1, 1, (2,), np.float32), [[1], [1, 2]], r"got a list that is no array"),
+        (Box(0, 255, (2,), np.uint8), np.array([0, 256]), r"got int64 with values that do not fit, between 0 and 256"),
+        (Box(0, 9, (2,), np.int32), np.array([0.5, 1.0]), r"must be int32 of shape \(2,\), got float64"),
+        (Discrete(3), np.array([1]), r"must be int64 of shape \(\), got int64 of shape \(1,\)"),
+        (Discrete(3), 1.0, r"must be int64 of shape \(\), got float64"),
+        (
+            MIXED,
+            {"agent": {"speed": np.zeros(3)}},
+            r"observation\['agent'\] must have an entry 'job', got a dict with 's",
+        ),
+        (MIXED, {"agent": 3}, r"observation\['agent'\] must have an entry 'job', got a int"),
+        (Tuple([Discrete(2), Discrete(2)]), (1,), r"observation must have an entry 1, got a tuple of 1"),
+    ],
+)
+def test_what_does_not_fit_the_space_is_named(space, observation, message):
+    with pytest.raises(APIUsageError, match=message):
+        write(space, observation)

@@ -1,0 +1,368 @@
+"""Environments inside others that change what they show or pay, all agents at once.
+
+A wrapper takes any PufferEnv, native or emulated, of one agent or of thousands:
+
+    env = FrameStack(pufferlib.make("puffer_pong", num_envs=64), num_frames=4)
+    vecenv = pufferlib.vector.make(lambda buf, seed: FrameStack(make_one(seed=seed), num_frames=4), num_envs=8)
+
+A creator of wrapped environments may pass `buf` on to the environment inside where the shape of its observations stays
+the same, which saves a copy, and leaves it alone otherwise.
+
+What Gymnasium wraps as well before emulation, and in every detail, is left to it: `AtariPreprocessing`, images with
+colours last (`ResizeObservation`, `GrayscaleObservation`), `TransformReward` and the like. And some things need no
+wrapper here: emulation clips actions to their space, and the trainer follows the episodes, clips rewards
+(`reward_clip`) and normalizes by itself, so that its statistics are those of the true rewards.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.spaces import Box
+from typing_extensions import override
+
+from pufferlib import spaces
+from pufferlib.environment import PufferEnv, StepResult
+from pufferlib.errors import APIUsageError
+
+
+class PufferWrapper(PufferEnv):
+    """An environment inside this one, passed on as it is: the base of wrappers.
+
+    A subclass overrides `step` and `reset`, calls those of this class, and returns arrays of its own for what it
+    changes; the ones that it got belong to the environment inside, which may need them as they are.
+
+        class TimePenalty(PufferWrapper):
+            def step(self, actions):
+                observations, rewards, terminals, truncations, infos = super().step(actions)
+                return observations, rewards - 0.05, terminals, truncations, infos
+
+    Everything else, attributes included, is asked of the environment inside. See ObservationWrapper for one that
+    changes what is seen.
+
+    Attributes:
+        env: the environment inside, closed with this one.
+        memory: arrays that the next step depends on, for `snapshot`; a subclass that remembers anything sets them.
+    """
+
+    memory: tuple[np.ndarray, ...] = ()
+
+    def __init__(self, env: PufferEnv, observation_space: gymnasium.Space | None = None):
+        """Takes the environment to wrap.
+
+        Args:
+            env: a PufferEnv, or anything with its spaces, `num_agents`, `reset`, `step` and `close`.
+            observation_space: what one agent sees of it; None leaves observations as they are. Another space has
+                `self.observations` allocated for it, which the subclass fills and returns.
+
+        Raises:
+            APIUsageError: if `env` is no PufferEnv.
+        """
+        _check_env(env)
+        self.env = env
+        self.num_agents = env.num_agents
+        self.single_action_space = env.single_action_space
+        self.single_observation_space = env.single_observation_space
+        self._shows_the_same = observation_space is None
+        if observation_space is not None:
+            self.single_observation_space = observation_space
+            self.observations = np.zeros((self.num_agents, *observation_space.shape), observation_space.dtype)
+            self.observation_space = spaces.joint_space(observation_space, self.num_agents)
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "env":  # not there yet, as in a copy that is being made
+            raise AttributeError(name)
+        return getattr(self.env, name)
+
+    @property
+    @override
+    def emulated(self) -> Any:
+        return getattr(self.env, "emulated", None) if self._shows_the_same else None
+
+    @override
+    def reset(self, seed: int | None = None, **kwargs: Any) -> tuple[np.ndarray, list[dict]]:
+        """As the environment inside, which gets every keyword."""
+        return self.env.reset(seed=seed, **kwargs)
+
+    @override
+    def step(self, actions: np.ndarray) -> StepResult:
+        return self.env.step(actions)
+
+    @override
+    def render(self) -> np.ndarray | None:
+        return self.env.render()
+
+    @override
+    def snapshot(self) -> bytes | None:
+        inside = self.env.snapshot() if hasattr(self.env, "snapshot") else None
+        return None if inside is None else b"".join([*(array.tobytes() for array in self.memory), inside])
+
+    @override
+    def restore(self, snapshot: bytes) -> None:
+        begin = 0
+        for array in self.memory:
+            content = np.frombuffer(snapshot, array.dtype, array.size, begin)
+            array[...] = content.reshape(array.shape)
+            begin += array.nbytes
+        self.env.restore(snapshot[begin:])
+
+    @override
+    def close(self) -> None:
+        self.env.close()
+
+
+class ObservationWrapper(PufferWrapper):
+    """Shows something else, computed from each observation by itself; a subclass has `transform`.
+
+    The true final observations of truncated episodes are changed alike.
+
+        class Positions(ObservationWrapper):
+            def __init__(self, env):
+                super().__init__(env, Box(-np.inf, np.inf, (2,)))
+
+            def transform(self, observations):
+                return observations[:, ::2]
+    """
+
+    def __init__(self, env: PufferEnv, observation_space: gymnasium.Space):
+        """Takes the environment to wrap, and what `transform` makes of an observation."""
+        super().__init__(env, observation_space)
+
+    def transform(self, observations: np.ndarray) -> np.ndarray:
+        """What is shown of some rows: `(rows, *shape inside)` -> `(rows, *observation_space.shape)`."""
+        raise NotImplementedError
+
+    @override
+    def reset(self, seed: int | None = None, **kwargs: Any) -> tuple[np.ndarray, list[dict]]:
+        observations, infos = super().reset(seed, **kwargs)
+        self.observations[...] = self.transform(observations)
+        return self.observations, infos
+
+    @override
+    def step(self, actions: np.ndarray) -> StepResult:
+        observations, rewards, terminals, truncations, infos = super().step(actions)
+        self.observations[...] = self.transform(observations)
+        infos = [self._with_final(info) if "final_observation" in info else info for info in infos]
+        return self.observations, rewards, terminals, truncations, infos
+
+    def _with_final(self, info: dict) -> dict:
+        (final,) = self.transform(info["final_observation"][None])
+        return {**info, "final_observation": final.astype(self.observations.dtype)}
+
+
+class FrameStack(PufferWrapper):
+    """Shows the last observations together, the newest last.
+
+    At the beginning of an episode, and when an agent comes back that was absent, its first observation stands for those
+    that were not there.
+    """
+
+    def __init__(self, env: PufferEnv, num_frames: int, axis: int | None = None):
+        """Takes the environment to wrap.
+
+        Args:
+            env: shows a Box.
+            num_frames: how many, at least 1.
+            axis: None puts them into a first dimension of their own, `(num_frames, *shape)`. A number joins them along
+                that dimension of the observation: 0 makes channels of them where images are `(channels, height,
+                width)`, as the policy Convolutional has them.
+
+        Raises:
+            APIUsageError: if the observations are no Box or have no such dimension, or `num_frames` is below 1.
+        """
+        space = _box_of(env, "FrameStack")
+        if num_frames < 1:
+            raise APIUsageError(f"num_frames must be at least 1, got {num_frames}")
+        dimensions = len(space.shape)
+        if axis is not None and not -dimensions <= axis < dimensions:
+            raise APIUsageError(f"axis must be None or a dimension of the shape {space.shape}, got {axis}")
+        self._axis = None if axis is None else axis % dimensions
+        bounds = (self._joined(np.stack([bound] * num_frames)) for bound in (space.low, space.high))
+        super().__init__(env, Box(*bounds, dtype=space.dtype))
+        self._present = np.ones(self.num_agents, bool)
+        self.memory = (self.observations, self._present)
+        place = self._axis or 0
+        parts = (self.num_agents, *space.shape[:place], num_frames, *space.shape[place:])
+        # Every frame of the rows by itself: (num_agents, num_frames, *shape), a view.
+        self._frames = np.moveaxis(self.observations.reshape(parts), 1 + place, 1)
+
+    @override
+    def reset(self, seed: int | None = None, **kwargs: Any) -> tuple[np.ndarray, list[dict]]:
+        observations, infos = super().reset(seed, **kwargs)
+        self._frames[:] = observations[:, None]
+        self._present[:] = self.masks
+        return self.observations, infos
+
+    @override
+    def step(self, actions: np.ndarray) -> StepResult:
+        observations, rewards, terminals, truncations, infos = super().step(actions)
+        infos = [self._with_final(info) if "final_observation" in info else info for info in infos]
+        self._move_on()
+        self._frames[:, -1] = observations
+        masks = self.masks
+        began = terminals | truncations | (masks > self._present)
+        self._present[:] = masks
+        if np.count_nonzero(began):  # in less than half of the time that any() takes
+            self._frames[began] = observations[began][:, None]
+        return self.observations, rewards, terminals, truncations, infos
+
+    def _move_on(self) -> None:
+        """Puts every frame into the place of the one before it; the newest one's place is to be written."""
+        if self._axis:
+            for index in range(self._frames.shape[1] - 1):
+                self._frames[:, index] = self._frames[:, index + 1]
+        else:  # the frames of a row lie one after the other: all rows move as one
+            numbers, size = self.observations.reshape(-1), self._frames[0, 0].size
+            numbers[:-size] = numbers[size:]
+
+    def _with_final(self, info: dict) -> dict:
+        """The info with the last frames of the episode that ended; they are still there."""
+        frames = [*self._frames[info["agent_id"], 1:], info["final_observation"]]
+        return {**info, "final_observation": self._joined(np.stack(frames))}
+
+    def _joined(self, frames: np.ndarray) -> np.ndarray:
+        """Frames `(num_frames, *shape)` as an observation."""
+        if self._axis is None:
+            return frames
+        shape = list(frames.shape[1:])
+        shape[self._axis] *= len(frames)
+        return np.moveaxis(frames, 0, self._axis).reshape(shape)
+
+
+class ResizeObservation(ObservationWrapper):
+    """Shows images in another size: each new pixel is the mean of the area that it covers.
+
+    Images are `(height, width)` or `(channels, height, width)`; for colours last there is
+    `gymnasium.wrappers.ResizeObservation`, before emulation.
+    """
+
+    def __init__(self, env: PufferEnv, height: int, width: int):
+        """Takes the environment to wrap.
+
+        Args:
+            env: shows a Box of two dimensions or more, of which the last two are the image's.
+            height: pixels, at least 1.
+            width: pixels, at least 1.
+
+        Raises:
+            APIUsageError: if the observations are no such images, or a size is below 1.
+        """
+        space = _box_of(env, "ResizeObservation")
+        if len(space.shape) < 2 or (len(space.shape) > 2 and space.shape[-1] <= 4 < space.shape[0]):
+            raise APIUsageError(
+                "ResizeObservation takes images (channels, height, width) or (height, width), got shape "
+                f"{space.shape}; use gymnasium.wrappers.ResizeObservation before emulation where colours are last"
+            )
+        if height < 1 or width < 1:
+            raise APIUsageError(f"height and width must be at least 1, got {height} and {width}")
+        shape = (*space.shape[:-2], height, width)
+        super().__init__(env, Box(space.low.min(), space.high.max(), shape, space.dtype))
+        self._from_rows = _area_weights(space.shape[-2], height)
+        self._from_columns = _area_weights(space.shape[-1], width).T
+
+    @override
+    def transform(self, observations: np.ndarray) -> np.ndarray:
+        resized = np.empty((len(observations), *self.single_observation_space.shape), self.observations.dtype)
+        for image, target in zip(observations, resized, strict=True):  # one by one: the float images stay in the cache
+            mean = self._from_rows @ (image.astype(np.float32) @ self._from_columns)
+            target[...] = mean if target.dtype.kind == "f" else np.rint(mean)
+        return resized
+
+
+def _area_weights(size: int, new_size: int) -> np.ndarray:
+    """What share of each new pixel every old one covers: `(new_size, size)` float32, rows that sum to 1."""
+    edges = np.arange(new_size + 1) * (size / new_size)
+    pixels = np.arange(size)
+    covered = np.minimum(edges[1:, None], pixels + 1) - np.maximum(edges[:-1, None], pixels)
+    return (covered.clip(0.0) * (new_size / size)).astype(np.float32)
+
+
+class ClipReward(PufferWrapper):
+    """Pays rewards between two limits.
+
+    For training see `reward_clip` of the trainer first, which leaves the episodes' returns as they are.
+    """
+
+    def __init__(self, env: PufferEnv, low: float = -1.0, high: float = 1.0):
+        """Takes the environment to wrap.
+
+        Raises:
+            APIUsageError: if `low` is above `high`.
+        """
+        if not low <= high:
+            raise APIUsageError(f"low must be at most high, got {low} and {high}")
+        super().__init__(env)
+        self._low, self._high = np.float32(low), np.float32(high)
+
+    @override
+    def step(self, actions: np.ndarray) -> StepResult:
+        observations, rewards, terminals, truncations, infos = super().step(actions)
+        clipped = np.minimum(np.maximum(rewards, self._low), self._high)
+        return observations, clipped, terminals, truncations, infos
+
+
+class EpisodeStatistics(PufferWrapper):
+    """Reports every finished episode in an info: `{"episode_return": ..., "episode_length": ...}` of one agent.
+
+    For loops of one's own; the trainer follows episodes by itself, as `episode/...` in its metrics. A step counts for
+    the agents that were there before it: the reward that comes to an agent with its absence is its last one. Rewards
+    are those of the environment inside, so wrappers that change them go inside or outside as they should count or not.
+    """
+
+    def __init__(self, env: PufferEnv):
+        """Takes the environment to wrap."""
+        super().__init__(env)
+        self._returns = np.zeros(self.num_agents)  # float64: an episode may have more steps than float32 has digits
+        self._lengths = np.zeros(self.num_agents, np.int64)
+        self._has_acted = np.ones(self.num_agents, bool)  # on the observation before the next step
+        self.memory = (self._returns, self._lengths, self._has_acted)
+
+    @override
+    def reset(self, seed: int | None = None, **kwargs: Any) -> tuple[np.ndarray, list[dict]]:
+        self._returns[:] = 0.0
+        self._lengths[:] = 0
+        results = super().reset(seed, **kwargs)
+        self._has_acted[:] = self.masks
+        return results
+
+    @override
+    def step(self, actions: np.ndarray) -> StepResult:
+        observations, rewards, terminals, truncations, infos = super().step(actions)
+        if np.count_nonzero(self._has_acted) == self.num_agents:
+            self._returns += rewards
+            self._lengths += 1
+        else:
+            np.add(self._returns, rewards, out=self._returns, where=self._has_acted)
+            self._lengths += self._has_acted
+        self._has_acted[:] = self.masks
+        ended = terminals | truncations
+        if np.count_nonzero(ended):
+            infos = [*infos, *map(self._take, (ended & (self._lengths > 0)).nonzero()[0])]
+        return observations, rewards, terminals, truncations, infos
+
+    def _take(self, agent: int) -> dict[str, float]:
+        report = {"episode_return": float(self._returns[agent]), "episode_length": int(self._lengths[agent])}
+        self._returns[agent] = 0.0
+        self._lengths[agent] = 0
+        return report
+
+
+def _check_env(env: Any) -> None:
+    from pufferlib.vector import check_env  # which knows wrappers itself
+
+    check_env(env)
+
+
+def _box_of(env: PufferEnv, wrapper: str) -> Box:
+    """The observation space of an environment that shows an array which a wrapper can compute with."""
+    _check_env(env)
+    space = env.single_observation_space
+    if isinstance(space, Box) and getattr(env, "emulated", None) is None:
+        return space
+    found = "packed structures" if getattr(env, "emulated", None) is not None else repr(space)
+    raise APIUsageError(
+        f"{wrapper} takes an environment whose observations are one Box, got {found}; "
+        "use Gymnasium's wrappers before emulation for others"
+    )

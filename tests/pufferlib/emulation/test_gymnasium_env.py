@@ -1,0 +1,233 @@
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete, Text, Tuple
+from gymnasium_environments import Nested, Scripted
+
+from pufferlib import vector
+from pufferlib.emulation import GymnasiumPufferEnv, unpack
+from pufferlib.environment import Buffers
+from pufferlib.errors import APIUsageError, WorkerError
+
+
+def act(env, *action):
+    actions = np.array([action[0] if env.single_action_space.shape == () else action], env.actions.dtype)
+    observations, rewards, terminals, truncations, infos = env.step(actions)
+    return observations[0].tolist(), rewards[0], terminals[0], truncations[0], infos
+
+
+# --- episodes
+
+
+def test_every_action_reaches_the_environment_and_none_is_swallowed_by_a_reset():
+    env = GymnasiumPufferEnv(Scripted(length=3))
+    env.reset(seed=1)
+    for step in range(20):
+        act(env, step % 5)
+    assert env.env.actions == [step % 5 for step in range(20)]
+
+
+def test_the_step_that_ends_an_episode_shows_the_first_observation_of_the_next():
+    env = GymnasiumPufferEnv(Scripted(length=2, ends="terminated"))
+    observations, infos = env.reset(seed=1)
+    assert observations.tolist() == [[0, 0, 0]] and infos == []
+    assert act(env, 1) == ([0, 1, 1], 0.5, False, False, [])
+    assert act(env, 2) == ([1, 0, 3], 1.0, True, False, [])
+    assert act(env, 3) == ([1, 1, 6], 0.5, False, False, [])
+    assert env.masks.tolist() == [True]
+
+
+def test_a_truncated_episode_shows_its_final_observation_too():
+    env = GymnasiumPufferEnv(Scripted(length=2))
+    env.reset(seed=1)
+    act(env, 1)
+    observation, reward, terminal, truncation, infos = act(env, 2)
+    assert (observation, reward, terminal, truncation) == ([1, 0, 3], 1.0, False, True)
+    (info,) = infos
+    assert info["agent_id"] == 0 and info["final_observation"].tolist() == [0, 2, 3]
+    act(env, 0), act(env, 0)
+    assert info["final_observation"].tolist() == [0, 2, 3]  # a copy
+
+
+def test_an_episode_that_is_terminated_and_truncated_has_no_final_observation():
+    env = GymnasiumPufferEnv(Scripted(length=1, ends="both"))
+    env.reset()
+    assert act(env, 0)[2:] == (True, True, [])
+
+
+def test_the_numbers_of_the_last_info_are_reported_once():
+    info = {"success": True, "score": np.float32(2.5), "count": np.array(3), "text": "x", "path": [1], "n": 9, "i": {}}
+    env = GymnasiumPufferEnv(Scripted(length=2, ends="terminated", final_info=info))
+    env.reset()
+    assert act(env, 0)[4] == []
+    assert act(env, 0)[4] == [{"success": 1.0, "score": 2.5, "count": 3.0}]
+
+
+def test_final_observations_carry_the_index_among_all_agents_of_a_vector():
+    creators = [lambda length=length, **kwargs: GymnasiumPufferEnv(Scripted(length), **kwargs) for length in (2, 3, 2)]
+    vecenv = vector.make(creators, backend="Serial", num_envs=3)
+    vecenv.reset()
+    found = [[info["agent_id"] for info in vecenv.step(np.zeros(3, int))[4]] for _ in range(6)]
+    vecenv.close()
+    assert found == [[], [0, 2], [1], [0, 2], [], [0, 1, 2]]
+
+
+# --- seeds and options
+
+
+def test_seeds_reach_the_environment_at_resets_alone():
+    env = GymnasiumPufferEnv(Scripted(length=1), seed=2**40 + 5)
+    env.reset()
+    act(env, 0), env.reset(), env.reset(seed=7), act(env, 0)
+    assert [seed for seed, _ in env.env.resets] == [5, None, None, 7, None]
+
+
+def test_a_seed_of_the_first_reset_comes_before_that_of_the_constructor():
+    env = GymnasiumPufferEnv(Scripted(), seed=3)
+    env.reset(seed=4), env.reset()
+    assert [seed for seed, _ in env.env.resets] == [4, None]
+
+
+def test_options_reach_every_reset():
+    env = GymnasiumPufferEnv(Scripted(length=1), options={"level": 1})
+    env.reset(), env.reset(options={"level": 2}), act(env, 0)
+    assert [options for _, options in env.env.resets] == [{"level": 1}, {"level": 2}, {"level": 1}]
+
+
+# --- actions
+
+
+@pytest.mark.parametrize(
+    ("space", "row", "action"),
+    [
+        (Discrete(4, start=-1), (0,), -1),
+        (Discrete(4, start=-1), (9,), 2),
+        (Discrete(4), (-3,), 0),
+        (MultiDiscrete([2, 3]), (1, 7), [1, 2]),
+        (Box(-1, 2, (2,), np.float32), (-5, 5), [-1, 2]),
+        (Box(-1, 2, (1, 2), np.float64), (-5, 0.5), [[-1, 0.5]]),
+    ],
+)
+def test_actions_come_in_the_environments_own_space(space, row, action):
+    env = GymnasiumPufferEnv(Scripted(action_space=space))
+    env.reset()
+    act(env, *row)
+    (found,) = env.env.actions
+    assert space.contains(found)
+    np.testing.assert_array_equal(found, action)
+
+
+def test_nested_actions_and_observations():
+    env = GymnasiumPufferEnv(env_creator=Nested)
+    assert isinstance(env.single_action_space, Tuple) and env.single_observation_space.dtype == np.uint8
+    observations, _ = env.reset(seed=3)
+    own = Nested()
+    expected, _ = own.reset(seed=3)
+    found = unpack(observations, env.emulated)
+    np.testing.assert_array_equal(found["car"]["body"]["speed"][0], expected["car"]["body"]["speed"])
+    assert found["car"]["body"]["gear"][0] == expected["car"]["body"]["gear"]
+    for _ in range(20):
+        actions = env.action_space.sample()
+        observations, rewards, *_ = env.step(actions)
+        assert observations in env.observation_space
+        assert 1 <= rewards[0] <= 4
+
+
+# --- making, rendering, closing
+
+
+def test_the_environment_is_made_with_the_given_arguments():
+    env = GymnasiumPufferEnv(env_creator=Scripted, env_args=(4,), env_kwargs={"ends": "terminated"})
+    assert (env.env.length, env.env.ends) == (4, "terminated")
+
+
+def test_rendering_and_closing_are_passed_on():
+    env = GymnasiumPufferEnv(Scripted())
+    env.reset()
+    assert env.render().shape == (2, 2, 3)
+    env.close(), env.close()
+    assert env.env.closed == 1
+
+
+def test_arrays_that_are_given_are_filled():
+    buf = Buffers.empty(Box(-np.inf, np.inf, (3,), np.float32), Discrete(5), 1)
+    env = GymnasiumPufferEnv(Scripted(length=9), buf=buf)
+    env.reset()
+    act(env, 4)
+    assert buf.observations.tolist() == [[0, 1, 4]] and buf.rewards.tolist() == [0.5]
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: GymnasiumPufferEnv(), "pass exactly one of env and env_creator, got neither"),
+        (lambda: GymnasiumPufferEnv(Scripted(), Scripted), "pass exactly one of env and env_creator, got both"),
+        (lambda: GymnasiumPufferEnv(Scripted(), env_args=(1,)), "env_args and env_kwargs are for env_creator"),
+        (lambda: GymnasiumPufferEnv(env_creator="CartPole-v1"), "env_creator must be callable, got str"),
+        (lambda: GymnasiumPufferEnv(3), "takes a gymnasium.Env, got int"),
+        (lambda: GymnasiumPufferEnv(Scripted), "takes a gymnasium.Env, got the class Scripted"),
+        (lambda: GymnasiumPufferEnv(env_creator=dict), "takes a gymnasium.Env, got dict"),
+        (lambda: GymnasiumPufferEnv(gymnasium.Env()), "Env.observation_space must be a gymnasium.Space; set it"),
+        (lambda: GymnasiumPufferEnv(Scripted(action_space=Text(3))), "action_space must be .*got Text"),
+    ],
+)
+def test_misuse_is_answered_in_one_sentence(make, message):
+    with pytest.raises(APIUsageError, match=message):
+        make()
+
+
+# --- environments that fail
+
+
+class Raising(Scripted):
+    def step(self, action):
+        raise ZeroDivisionError("the wheel came off")
+
+
+class Misshapen(Scripted):
+    def observe(self):
+        return np.zeros(4, np.float32)
+
+
+class Outdated(Scripted):
+    def step(self, action):
+        return super().step(action)[1:]
+
+
+def test_an_exception_of_the_environment_passes_through():
+    env = GymnasiumPufferEnv(Raising())
+    env.reset()
+    with pytest.raises(ZeroDivisionError, match="the wheel came off") as raised:
+        act(env, 0)
+    assert raised.traceback[-1].name == "step" and raised.value.__cause__ is None
+
+
+def test_an_exception_in_a_worker_comes_with_the_environments_traceback():
+    vecenv = vector.make(
+        GymnasiumPufferEnv, env_kwargs={"env_creator": Raising}, backend="Multiprocessing", num_envs=1, num_workers=1
+    )
+    vecenv.reset()
+    with pytest.raises(WorkerError, match="(?s)in step.*the wheel came off"):
+        vecenv.step(np.zeros(1, int))
+
+
+def test_observations_that_do_not_fit_are_named():
+    with pytest.raises(APIUsageError, match=r"observation must be float32 of shape \(3,\), got float32 of shape"):
+        GymnasiumPufferEnv(Misshapen()).reset()
+
+
+def test_a_step_of_four_values_is_told_from_a_current_one():
+    env = GymnasiumPufferEnv(Outdated())
+    env.reset()
+    with pytest.raises(APIUsageError, match="got 4 values from"):
+        act(env, 0)
+
+
+def test_environments_of_different_structures_make_no_vector():
+    def creator(names, buf=None, seed=0):
+        env = Scripted()
+        env.observation_space = Dict({name: Discrete(3) for name in names})
+        return GymnasiumPufferEnv(env, buf=buf, seed=seed)
+
+    with pytest.raises(APIUsageError, match="the same observation structure, environment 0 and environment 1 differ"):
+        vector.make(creator, [("ab",), ("ac",)], num_envs=2, backend="Serial")

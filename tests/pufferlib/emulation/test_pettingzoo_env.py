@@ -1,0 +1,210 @@
+import os
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete, Text
+
+pytest.importorskip("pettingzoo")
+
+from pettingzoo_environments import Different, Leaving  # noqa: E402
+
+from pufferlib import PuffeRL, vector  # noqa: E402
+from pufferlib.emulation import PettingZooPufferEnv, unpack  # noqa: E402
+from pufferlib.errors import APIUsageError, MissingExtraError  # noqa: E402
+
+
+def steps_of(env, count):
+    """What every step gave: copies of the arrays, and the infos."""
+    found = []
+    for step in range(count):
+        *arrays, infos = env.step(np.arange(env.num_agents, dtype=np.int32) + step % 2)
+        found.append([*(array.tolist() for array in arrays), env.masks.tolist(), infos])
+    return found
+
+
+# --- agents that leave
+
+
+def test_an_agent_that_ends_early_is_masked_until_all_begin_again():
+    env = PettingZooPufferEnv(Leaving())
+    env.reset(seed=1)
+    first, leaving, alone, last, again = steps_of(env, 5)
+    assert first == [[[0, 0, 1], [0, 1, 1], [0, 2, 1]], [1, 11, 21], [False] * 3, [False] * 3, [True] * 3, []]
+    assert leaving == [
+        *([[0, 0, 0], [0, 1, 2], [0, 2, 2]], [2, 12, 22], [True, False, False], [False] * 3),
+        *([False, True, True], []),
+    ]
+    assert alone[1:] == [[0, 13, 23], [False] * 3, [False] * 3, [False, True, True], []]
+    assert last[:5] == [
+        *([[1, 0, 0], [1, 1, 0], [1, 2, 0]], [0, 14, 24]),
+        *([False, False, True], [False, True, False], [True] * 3),
+    ]
+    assert again[1:] == [[1, 11, 21], [False] * 3, [False] * 3, [True] * 3, []]
+
+
+def test_agents_that_are_gone_do_not_act_and_every_action_of_the_others_counts():
+    env = PettingZooPufferEnv(Leaving())
+    env.reset(seed=1)
+    steps_of(env, 8)
+    assert [sorted(actions) for actions in env.env.taken[:5]] == [
+        *([["agent_0", "agent_1", "agent_2"]] * 2 + [["agent_1", "agent_2"]] * 2),
+        ["agent_0", "agent_1", "agent_2"],
+    ]
+    assert [actions["agent_2"] for actions in env.env.taken] == [2, 3] * 4
+
+
+def test_infos_hold_final_observations_and_the_means_of_the_agents_last_infos():
+    env = PettingZooPufferEnv(Leaving(ends=("truncated", "truncated", "terminated")))
+    env.reset(seed=1)
+    infos = [step[-1] for step in steps_of(env, 4)]
+    assert infos[0] == infos[2] == []
+    assert [(info["agent_id"], info["final_observation"].tolist()) for info in infos[1]] == [(0, [0, 0, 2])]
+    assert [(info["agent_id"], info["final_observation"].tolist()) for info in infos[3][:-1]] == [(1, [0, 1, 4])]
+    assert infos[3][-1] == {"place": 1.0}
+
+
+def test_the_trainer_counts_what_every_agent_got():
+    vecenv = vector.make(PettingZooPufferEnv, env_kwargs={"env_creator": Leaving}, backend="Serial")
+    trainer = PuffeRL(vecenv, batch_size=3 * 8, num_steps=8, device="cpu")
+    means = trainer.evaluate()
+    masks = trainer.rollout.masks[:, :-1]
+    vecenv.close()
+    assert means["episode/count"] == 6 and means["episode/length_mean"] == pytest.approx((2 + 4 + 4) / 3)
+    assert means["episode/return_mean"] == pytest.approx((3 + 50 + 90) / 3)
+    assert masks.tolist() == [[True, True, False, False] * 2, [True] * 8, [True] * 8]
+    assert trainer.global_step == 20
+
+
+def test_seeds_and_options_reach_the_environment():
+    env = PettingZooPufferEnv(Leaving(lengths=(1,), ends=("terminated",)), seed=5, options={"a": 1})
+    env.reset(), env.step(np.zeros(1, int)), env.reset(seed=7, options={"a": 2})
+    assert env.env.resets == [(5, {"a": 1}), (None, {"a": 1}), (7, {"a": 2})]
+
+
+# --- spaces
+
+
+def test_equal_structures_are_packed():
+    space = Dict({"x": Box(-1, 1, (2,), np.float32), "kind": Discrete(3)})
+    samples = [{"x": np.array([0.5, -1], np.float32), "kind": 2}, {"x": np.zeros(2, np.float32), "kind": 1}]
+    env = PettingZooPufferEnv(Different([space, space], [Discrete(2)] * 2, samples))
+    found = unpack(env.reset(seed=0)[0], env.emulated)
+    assert found["kind"].tolist() == [2, 1] and found["x"].tolist() == [[0.5, -1], [0, 0]]
+
+
+def test_different_observations_are_flattened_and_padded():
+    env = PettingZooPufferEnv(
+        Different([Box(-1, 3, (2, 2), np.float64), Discrete(3, start=1)], [Discrete(2)] * 2, [np.eye(2), 2])
+    )
+    observations, _ = env.reset(seed=0)
+    assert observations.tolist() == [[1, 0, 0, 1], [0, 1, 0, 0]] and observations.dtype == np.float32
+    assert env.emulated is None
+    assert env.single_observation_space == Box(np.array([-1] * 4, np.float32), np.array([3] * 4, np.float32))
+
+
+@pytest.mark.parametrize(
+    ("spaces", "common", "rows", "actions"),
+    [
+        ([Discrete(2), Discrete(5, start=1)], Discrete(5), [4, 4], [1, 5]),
+        ([Discrete(2), MultiDiscrete([3, 4])], MultiDiscrete([3, 4]), [[2, 3], [2, 3]], [1, [2, 3]]),
+        (
+            [Box(-1, 1, (1,), np.float32), Box(0, 2, (2,), np.float32)],
+            Box(np.array([-1, 0], np.float32), np.array([2, 2], np.float32)),
+            [[2, 2], [-1, 2]],
+            [[1], [0, 2]],
+        ),
+    ],
+)
+def test_different_actions_have_the_widest_row_and_are_clipped(spaces, common, rows, actions):
+    env = PettingZooPufferEnv(Different([Discrete(2)] * 2, spaces, [0, 1]))
+    assert env.single_action_space == common
+    env.reset(seed=0)
+    env.step(np.array(rows, env.actions.dtype))
+    (taken,) = env.env.taken
+    for space, found, expected in zip(spaces, taken.values(), actions, strict=True):
+        assert space.contains(found)
+        np.testing.assert_array_equal(found, expected)
+
+
+# --- misuse
+
+
+class Anonymous(Leaving):
+    def __init__(self):
+        super().__init__()
+        del self.possible_agents
+
+
+class Deserted(Leaving):
+    def reset(self, seed=None, options=None):
+        self.agents = []
+        return {}, {}
+
+
+class Blind(Leaving):
+    def observe(self):
+        return {"agent_0": np.zeros(3, np.float32)}
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (
+            lambda: PettingZooPufferEnv(gymnasium.Env()),
+            "takes a pettingzoo.ParallelEnv or AECEnv, got Env; a",
+        ),
+        (lambda: PettingZooPufferEnv(Leaving), "got the class Leaving"),
+        (lambda: PettingZooPufferEnv(Anonymous()), "must list its possible_agents, got none"),
+        (lambda: PettingZooPufferEnv(Deserted()).reset(), "must have agents after reset"),
+        (lambda: PettingZooPufferEnv(Blind()).reset(), "must observe for all its agents, got none for 'agent_1'"),
+        (
+            lambda: PettingZooPufferEnv(Different([Text(3)], [Discrete(2)], ["a"])),
+            "the space of observation must be Dict, Tuple.* got Text",
+        ),
+        (
+            lambda: PettingZooPufferEnv(Different([Discrete(2)] * 2, [Discrete(2), Box(0, 1, (1,))], [0, 0])),
+            "agents must all act by choices, all by numbers, or all in the same way, got Discrete",
+        ),
+    ],
+)
+def test_misuse_is_answered_in_one_sentence(make, message):
+    with pytest.raises(APIUsageError, match=message):
+        make()
+
+
+def test_a_missing_package_names_its_extra(monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "pettingzoo", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'pufferlib\[pettingzoo\]'"):
+        PettingZooPufferEnv(env_creator=object)
+
+
+# --- environments of PettingZoo
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")  # of pygame and of the environments
+@pytest.mark.parametrize(
+    ("family", "name", "kind"),
+    [
+        ("classic", "rps_v2", "parallel_env"),
+        ("classic", "rps_v2", "env"),
+        ("butterfly", "knights_archers_zombies_v11", "parallel_env"),
+        ("sisl", "pursuit_v5", "parallel_env"),
+    ],
+)
+def test_environments_of_pettingzoo_run(family, name, kind, monkeypatch):
+    monkeypatch.setitem(os.environ, "SDL_VIDEODRIVER", "dummy")
+    module = pytest.importorskip(f"pettingzoo.{family}.{name}", exc_type=ImportError)
+    env = PettingZooPufferEnv(env_creator=getattr(module, kind))
+    observations, _ = env.reset(seed=1)
+    env.action_space.seed(2)
+    for _ in range(100):
+        observations, *_ = env.step(env.action_space.sample())
+        assert not observations[~env.masks].any()
+    env.close()
+
+
+def test_an_environment_whose_agents_take_turns_and_cannot_act_at_once_is_refused():
+    tictactoe = pytest.importorskip("pettingzoo.classic.tictactoe_v3", exc_type=ImportError)
+    with pytest.raises(APIUsageError, match="must be parallelizable"):
+        PettingZooPufferEnv(env_creator=tictactoe.env)

@@ -1,0 +1,165 @@
+"""Atari games by ale-py's own vector environment: emulated, preprocessed and stacked by C++ threads."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from types import ModuleType
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.vector import AutoresetMode, VectorEnv
+from typing_extensions import override
+
+from pufferlib.environment import Buffers
+from pufferlib.errors import APIUsageError, MissingExtraError
+from pufferlib.vector.base import Vector
+from pufferlib.vector.gymnasium_env import GymnasiumVectorPufferEnv
+from pufferlib.vector.gymnasium_vector import GymnasiumVector
+from pufferlib.vector.recipe import Options, Recipe
+from pufferlib.vector.sizes import is_count
+
+_MAX_FRAMES = 108_000  # of a game, half an hour: as the ids of Gymnasium have it
+
+
+class AtariVectorPufferEnv(GymnasiumVectorPufferEnv):
+    """Games of one kind as one PufferEnv; observations are `(frame_stack, screen_size, screen_size)` uint8, in grey.
+
+    The pictures are those of Gymnasium's AtariPreprocessing. Three things differ from it and its FrameStackObservation:
+    the frames before the first of a game are black instead of copies of it, the number of frames without action at its
+    beginning is drawn by another generator, and after a lost life the game goes on at once.
+    """
+
+    def __init__(
+        self,
+        env_id: str,
+        num_envs: int = 8,
+        frameskip: int = 4,
+        frame_stack: int = 4,
+        screen_size: int = 84,
+        noop_max: int = 30,
+        episodic_life: bool = True,
+        clip_rewards: bool = True,
+        repeat_action_probability: float = 0.0,
+        full_action_space: bool = False,
+        num_threads: int = 0,
+        buf: Buffers | None = None,
+        seed: int = 0,
+    ):
+        """Makes the games.
+
+        Args:
+            env_id: such as `ALE/Pong-v5`.
+            num_envs: games.
+            frameskip: frames for which an action is repeated; what is seen is the brighter of the last two.
+            frame_stack: pictures in an observation, the newest last.
+            screen_size: width and height of a picture, in pixels.
+            noop_max: a game begins after up to this many frames without action.
+            episodic_life: end an episode with each life instead of with the game.
+            clip_rewards: rewards are -1, 0 or 1; the true score of a whole game is the statistic `score`.
+            repeat_action_probability: how often the game repeats the last action.
+            full_action_space: all 18 actions instead of those that the game has.
+            num_threads: that step the games; 0 leaves it to ale-py.
+            buf: as of every PufferEnv.
+            seed: as of every PufferEnv.
+
+        Raises:
+            MissingExtraError: if ale-py is not installed.
+            APIUsageError: if it is not the id of an Atari game.
+        """
+        game = {
+            "game": _game(env_id),
+            "num_envs": num_envs,
+            "num_threads": num_threads,
+            "max_num_frames_per_episode": _MAX_FRAMES,
+            "repeat_action_probability": repeat_action_probability,
+            "full_action_space": full_action_space,
+        }
+        pictures = {"img_height": screen_size, "img_width": screen_size, "stack_num": frame_stack}
+        course = {
+            "frameskip": frameskip,
+            "noop_max": noop_max,
+            "life_loss_info": episodic_life,  # its own episodic_life would begin a new game with each life
+            "reward_clipping": False,  # done here, where the score is still known
+            "use_fire_reset": False,
+        }
+        self._clips_rewards = clip_rewards
+        super().__init__(env_creator=_make, env_kwargs={**game, **pictures, **course}, buf=buf, seed=seed)
+        self._scores = np.zeros(num_envs)
+        self._frames = np.zeros(num_envs, np.int64)  # of the running games
+
+    @override
+    def reset(self, seed: int | None = None) -> tuple[np.ndarray, list[dict]]:
+        self._scores[:] = 0
+        self._frames[:] = 0
+        return super().reset(seed)
+
+    @override
+    def _follow(self, infos: Mapping[str, Any]) -> None:
+        frames = infos["episode_frame_number"]
+        self._is_over = frames < self._frames  # where only a life was lost it goes on counting
+        self._frames[:] = frames
+        self._scores += self.rewards
+        if self._clips_rewards:
+            np.sign(self.rewards, out=self.rewards)
+
+    @override
+    def _final_numbers(self, infos: Mapping[str, Any], agent: int) -> dict[str, float]:
+        if not self._is_over[agent]:
+            return {}
+        score, self._scores[agent] = float(self._scores[agent]), 0.0
+        return {"score": score}
+
+
+def make_atari_vector(env_id: str, num_envs: int = 8, seed: int = 0, num_vectors: int = 1, **settings: Any) -> Vector:
+    """Makes Atari games in ale-py's own vector environments.
+
+    Args:
+        env_id: such as `ALE/Pong-v5`.
+        num_envs: games in all.
+        seed: as for `pufferlib.vector.make`.
+        num_vectors: vector environments that share the games, each with its own threads. With 2, one steps while the
+            policy works on the other; each is a batch.
+        settings: of AtariVectorPufferEnv.
+
+    Raises:
+        MissingExtraError: if ale-py is not installed.
+        APIUsageError: if it is not the id of an Atari game, or the games cannot be shared equally.
+    """
+    if not is_count(num_vectors) or num_envs % num_vectors:
+        raise APIUsageError(f"num_vectors must be a divisor of num_envs {num_envs}, got {num_vectors!r}")
+    kwargs = {"env_id": env_id, "num_envs": num_envs // num_vectors, **settings}
+    recipe = Recipe.build(AtariVectorPufferEnv, None, kwargs, num_vectors, seed)
+    options = Options()
+    vecenv = GymnasiumVector(recipe, recipe.make(0, None), options)
+    vecenv.options = options
+    return vecenv
+
+
+def _game(env_id: str) -> str:
+    """The name of the ROM."""
+    _import_ale()
+    try:
+        game = gymnasium.spec(env_id).kwargs["game"]
+    except (gymnasium.error.Error, KeyError) as error:
+        raise APIUsageError(f"the id of an Atari game must be like 'ALE/Pong-v5', got {env_id!r}") from error
+    return game
+
+
+def _import_ale() -> ModuleType:
+    try:
+        ale_py = importlib.import_module("ale_py")
+        importlib.import_module("ale_py.vector_env")
+    except ImportError as error:
+        raise MissingExtraError(
+            "Atari games in a vector environment need ale-py of at least 0.11; "
+            "install it with pip install 'pufferlib[atari]'"
+        ) from error
+    ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Warning)  # else every game prints a banner
+    gymnasium.register_envs(ale_py)
+    return ale_py
+
+
+def _make(**settings: Any) -> VectorEnv:
+    return _import_ale().vector_env.AtariVectorEnv(**settings, autoreset_mode=AutoresetMode.SAME_STEP)
