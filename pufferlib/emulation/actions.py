@@ -175,7 +175,9 @@ def _compile_array(space: MultiDiscrete | MultiBinary | Box, place: slice, is_fl
         if is_rounded:
             if np.isnan(numbers).any():
                 raise ValueError(f"an action must be a number, got {row[place]}")
-            numbers = np.rint(numbers)
+            with np.errstate(invalid="ignore"):  # a bound that floats round to beyond the integers
+                integers = np.rint(numbers).astype(dtype).reshape(shape)
+            return minimum(maximum(integers, space.low), space.high)  # floats miss large bounds by some
         return (numbers + start).astype(dtype, copy=False).reshape(shape)
 
     clipped_dtype = np.result_type(np.float32 if is_float else np.int32, low.dtype)

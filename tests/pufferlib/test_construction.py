@@ -94,7 +94,7 @@ def test_the_signature_says_what_the_defaults_are():
     aliases = {"n_epochs": "update_epochs", "num_steps": "bptt_horizon"}
     of_envs = {"num_envs": 256, "num_workers": "auto"}
     assert declared == {name: of_envs.get(name, found.get(aliases.get(name, name))) for name in declared}
-    assert list(inspect.signature(overloads[0]).parameters)[1:] == ["config", "vecenv", "policy", "logger"]
+    assert list(inspect.signature(overloads[0]).parameters)[1:] == ["config", "vecenv", "policy", "logger", "eval_env"]
     for name in declared:
         assert f"    {name}: " in Construction.__init__.__doc__
 

@@ -3,7 +3,7 @@ import pickle
 import numpy as np
 import pytest
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Text, Tuple
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as numbers
 
@@ -75,6 +75,7 @@ def seeded_rows(layout, seed):
 
 
 @given(space=SPACES, seed=st.integers(0, 2**20), scale=st.sampled_from([1, -3, 7]))
+@example(space=Box(2**53 + 1, 2**53 + 1, (1,), np.int64), seed=0, scale=1)
 @settings(deadline=None, max_examples=500)
 def test_every_row_becomes_an_action_of_the_space(space, seed, scale):
     layout = layout_of(space)

@@ -1,0 +1,101 @@
+"""Environments in Python, by backend: `python -m pytest -n0 bench/python_envs.py --benchmark-enable`.
+
+One round is `STEPS` steps of every environment with random actions. `busy` is an environment of 100 microseconds a
+step; beside it stands how many times as fast as Serial the workers are, in rounds that take turns so that a busy
+machine slows both. `atari` steps Pong with the usual preprocessing: in this process, in workers, and in ale-py's own
+vector environment.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+
+import gymnasium
+import numpy as np
+import pytest
+
+from pufferlib import catalog, vector
+from pufferlib.emulation import GymnasiumPufferEnv
+from pufferlib.vector.atari import make_atari_vector
+
+STEPS = 16
+BUSY_SECONDS = 100e-6
+WORKERS = 2
+
+
+class Busy(gymnasium.Env):
+    """Waits for a while in every step and does nothing else; an episode is 200 steps."""
+
+    observation_space = gymnasium.spaces.Box(-1, 1, (8,), np.float32)
+    action_space = gymnasium.spaces.Discrete(4)
+
+    def reset(self, seed=None, options=None):
+        super().reset(seed=seed)
+        self.steps = 0
+        return np.zeros(8, np.float32), {}
+
+    def step(self, action):
+        end = time.perf_counter() + BUSY_SECONDS
+        self.steps += 1
+        while time.perf_counter() < end:
+            pass
+        return np.zeros(8, np.float32), 0.0, False, self.steps == 200, {}
+
+
+def busy(buf, seed):
+    return GymnasiumPufferEnv(Busy(), buf=buf, seed=seed)
+
+
+def stepper(vecenv):
+    """A function that makes `STEPS` steps of all agents."""
+    random = np.random.default_rng(0)
+    actions = random.integers(0, vecenv.single_action_space.n, (STEPS, vecenv.num_agents), dtype=np.int32)
+    vecenv.reset()
+
+    def run():
+        for row in actions:
+            vecenv.step(row)
+
+    return run
+
+
+@pytest.mark.parametrize("num_envs", [8, 64])
+@pytest.mark.parametrize("backend", ["Multiprocessing"])
+def test_busy(benchmark, backend, num_envs):
+    with (
+        vector.make(busy, num_envs=num_envs, backend="Serial") as serial,
+        vector.make(busy, num_envs=num_envs, backend=backend, num_workers=WORKERS) as workers,
+    ):
+        run_serial, run_workers = stepper(serial), stepper(workers)
+        seconds = []
+
+        def serial_before():
+            begin = time.perf_counter()
+            run_serial()
+            seconds.append(time.perf_counter() - begin)
+
+        benchmark.extra_info["steps"] = STEPS * num_envs
+        benchmark.pedantic(run_workers, setup=serial_before, rounds=15, warmup_rounds=2)
+        ratios = np.divide(seconds[2:], benchmark.stats.stats.data)
+        benchmark.extra_info["values"] = {"of Serial's rate": statistics.median(ratios.tolist())}
+
+
+@pytest.mark.parametrize("num_envs", [8, 16, 64])
+@pytest.mark.parametrize("backend", ["Serial", "Multiprocessing", "ale-py"])
+def test_atari(benchmark, backend, num_envs):
+    name = "ALE/Pong-v5"
+    if backend == "ale-py":
+        vecenv = make_atari_vector(name, num_envs)
+    else:
+        entry = catalog.find(name)
+        vecenv = vector.make(
+            entry.creator,
+            num_envs=num_envs,
+            backend=backend,
+            num_workers=WORKERS if backend == "Multiprocessing" else "auto",
+        )
+    with vecenv:
+        run = stepper(vecenv)
+        benchmark.extra_info["steps"] = STEPS * num_envs
+        benchmark.pedantic(run, rounds=5, warmup_rounds=1)
