@@ -2,13 +2,15 @@
 
 from pufferlib.extensions.advantage import compute_puff_advantage, reference_advantage
 from pufferlib.extensions.mingru import mingru_scan, mingru_step, reference_mingru
-from pufferlib.extensions.network import Layers, Minibatch, Network
+from pufferlib.extensions.network import Minibatch, Network
+from pufferlib.extensions.network_layers import Layers, Normalizer
 from pufferlib.extensions.orthogonalize import orthogonalize, reference_orthogonalize
 
 __all__ = [
     "Layers",
     "Minibatch",
     "Network",
+    "Normalizer",
     "compute_puff_advantage",
     "mingru_scan",
     "mingru_step",

@@ -19,6 +19,7 @@ SIGNATURES = {
     "puffer_mingru_backward": [*[POINTER] * 10, *[INT64] * 3, POINTER],
     "puffer_mingru_exp": [POINTER, POINTER, INT64],
     "puffer_orthogonalize": [*[POINTER] * 2, *[INT64] * 5, *[FLOAT] * 3],
+    "puffer_chain_size": [POINTER] * 2,
     "puffer_network_sizes": [POINTER, INT64, INT64, POINTER],
     "puffer_network_structures": [POINTER],
     "puffer_network_pack": [POINTER],

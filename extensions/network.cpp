@@ -10,10 +10,12 @@
 
 namespace {
 
-// Rows of observations, float or bytes, anywhere in memory; strides in elements.
+enum { OBSERVATION_FLOAT, OBSERVATION_BYTE, OBSERVATION_DOUBLE };  // in the order of OBSERVATION_DTYPES
+
+// Rows of observations anywhere in memory; strides in elements.
 struct Observations {
     const void* data;
-    int64_t is_bytes;
+    int64_t kind;
     int64_t segment_stride, step_stride;
 };
 
@@ -24,8 +26,8 @@ struct Act {
     void* stored;               // [rows, inputs] of the observations' type, where a copy is left; or NULL
     int64_t rows, block;        // rows in a block
     float* const* states;       // [recurrent_layers] of [rows, width], overwritten
-    const float* uniforms;      // [rows, num_parts], in [0, 1); NULL when no decision is wanted
-    int32_t* actions;           // [rows, num_parts]; rows of results lie some elements apart
+    const float* noise;  // [rows, num_parts]: of choices uniform in [0, 1), of numbers normal; NULL without a decision
+    void* actions;       // [rows, num_parts] int32 or float; rows of results lie some elements apart
     int64_t action_stride;
     float* logprobs;  // [rows]
     int64_t logprob_stride;
@@ -33,27 +35,30 @@ struct Act {
     int64_t value_stride;
     float* scratch;  // [slots, scratch_size]
     int64_t slots, scratch_size;
-    int32_t* has_nan;  // set to 1 when a logit is NaN
+    int32_t* has_nan;  // set to 1 when a logit or a number is NaN
 };
 
 struct Learn {
     const Network* network;
     Observations observations;
-    const int64_t* segments;  // [count], rows of the observations
+    const int64_t* segments;  // [count], rows of the observations, of which there are so many:
+    int64_t all_segments;
     int64_t count, steps;
     int64_t block, chunks;        // segments in a block; groups of segments with gradients of their own
-    const int32_t* actions;       // [count, steps, num_parts]
+    const void* actions;          // [count, steps, num_parts] int32 or float
     const uint8_t* reset;         // [count, steps]
     const float* const* initial;  // [recurrent_layers] of [count, width]
     const float *old_logprobs, *old_values, *advantages, *returns;  // [count, steps]
     const float* weights;                                           // [count, steps] with mean 1, or NULL
     PpoCoefficients coefficients;
     float *ratios, *values;  // [count, steps], results
-    double* metrics;         // [chunks, PPO_METRICS], 0 at first
-    float* gradients;        // [chunks, gradient_size], 0 at first
+    float* metrics;          // [PPO_METRICS], results
+    double* chunk_metrics;   // [chunks, PPO_METRICS], to work in, as is the next one
+    float* chunk_gradients;  // [chunks, gradient_size]
     int64_t gradient_size;
     float* scratch;  // [slots, scratch_size]
     int64_t slots, scratch_size;
+    int32_t* is_outside;  // set to 1 when a segment is no such row, and nothing else is done
 };
 
 template <class Call>
@@ -68,47 +73,72 @@ void run_slots(void* context, int begin, int end, int) {
     ((const Shared<Call>*)context)->run(begin, end, context);
 }
 
-KERNEL_FN void read_observations(const Observations& source, int64_t segment, int64_t step, int64_t inputs,
-                                 float* target) {
-    int64_t offset = segment * source.segment_stride + step * source.step_stride;
-    if (source.is_bytes) {
-        const uint8_t* row = (const uint8_t*)source.data + offset;
-        INDEPENDENT_LANES
-        for (int64_t i = 0; i < inputs; i++) target[i] = (float)row[i];
-    } else {
-        memcpy(target, (const float*)source.data + offset, inputs * sizeof(float));
+template <class Element>
+KERNEL_FN void read_row(const Element* row, const float* mean, int64_t inputs, float* target) {
+    INDEPENDENT_LANES
+    for (int64_t i = 0; i < inputs; i++) target[i] = (float)(mean == nullptr ? row[i] : row[i] - mean[i]);
+}
+
+// An observation as the layers see it; NaN stays NaN.
+KERNEL_FN void read_observation(const Network& network, const Observations& source, int64_t segment, int64_t step,
+                                float* target) {
+    int64_t offset = segment * source.segment_stride + step * source.step_stride, inputs = network_inputs(network);
+    const float *mean = network.mean == nullptr ? nullptr : network.seen, *scale = network.seen + inputs;
+    if (source.kind == OBSERVATION_BYTE) read_row((const uint8_t*)source.data + offset, mean, inputs, target);
+    if (source.kind == OBSERVATION_FLOAT) read_row((const float*)source.data + offset, mean, inputs, target);
+    if (source.kind == OBSERVATION_DOUBLE) read_row((const double*)source.data + offset, mean, inputs, target);
+    if (mean == nullptr) return;
+    float clip = network.clip;
+    INDEPENDENT_LANES
+    for (int64_t i = 0; i < inputs; i++) {
+        float scaled = target[i] * scale[i];
+        target[i] = scaled < -clip ? -clip : scaled > clip ? clip : scaled;
     }
 }
 
-KERNEL_FN void clear_padding(const Network& network, const NetworkScratch& scratch) {
-    for (int64_t row = 0; row < scratch.sequences * scratch.steps; row++) {
-        float* observation = scratch.observations + row * network.padded_inputs;
-        for (int64_t i = network.inputs; i < network.padded_inputs; i++) observation[i] = 0.0f;
+KERNEL_FN void clear_padding(const Network& network, const NetworkScratch& scratch, int64_t rows) {
+    for (int64_t row = 0; row < rows; row++) {
+        float* observation = scratch.observations + row * network_observation_row(network);
+        for (int64_t i = network_inputs(network); i < network_observation_row(network); i++) observation[i] = 0.0f;
     }
 }
 
 // ---------------------------------------------------------------------------------------------------------- acting
 
-KERNEL_FN void decide_row(const Act& call, int64_t row, float* output) {
-    const Network& network = *call.network;
-    call.values[row * call.value_stride] = output[network.outputs - 1];
-    if (call.uniforms == nullptr) return;
-    const float* uniforms = call.uniforms + row * network.num_parts;
-    int32_t* actions = call.actions + row * call.action_stride;
+// Returns the log-probability.
+KERNEL_FN float choose(const Network& network, const float* uniforms, float* logits, int32_t* actions) {
     float logprob = 0.0f;
     for (int64_t part = 0; part < network.num_parts; part++) {
         int64_t size = network.part_sizes[part];
-        ppo_log_softmax(output, size);
-        actions[part] = ppo_draw(output, size, uniforms[part]);
-        logprob += output[actions[part]];
-        output += size;
+        ppo_log_softmax(logits, size);
+        actions[part] = ppo_draw(logits, size, uniforms[part]);
+        logprob += logits[actions[part]];
+        logits += size;
     }
+    return logprob;
+}
+
+KERNEL_FN float draw_numbers(const Network& network, const float* noise, const float* means, float* actions) {
+    PpoNormal normal = network_normal(network);
+    for (int64_t i = 0; i < normal.size; i++) actions[i] = means[i] + normal.deviations[i] * noise[i];
+    return ppo_evaluate_normal(normal, actions, means).logprob;
+}
+
+KERNEL_FN void decide_row(const Act& call, int64_t row, NetworkOutput output) {
+    const Network& network = *call.network;
+    call.values[row * call.value_stride] = *output.value;
+    if (call.noise == nullptr) return;
+    const float* noise = call.noise + row * network.num_parts;
+    int64_t place = row * call.action_stride;
+    float logprob = network.log_std == nullptr ? choose(network, noise, output.decision, (int32_t*)call.actions + place)
+                                               : draw_numbers(network, noise, output.decision, (float*)call.actions + place);
     call.logprobs[row * call.logprob_stride] = logprob;
     if (logprob != logprob) __atomic_store_n(call.has_nan, 1, __ATOMIC_RELAXED);  // any thread may
 }
 
 KERNEL_FN void store_observations(const Act& call, int64_t row) {
-    int64_t size = call.observations.is_bytes ? 1 : sizeof(float), row_bytes = call.network->inputs * size;
+    static const int64_t SIZES[] = {sizeof(float), sizeof(uint8_t), sizeof(double)};  // by kind
+    int64_t size = SIZES[call.observations.kind], row_bytes = network_inputs(*call.network) * size;
     const char* source = (const char*)call.observations.data + row * call.observations.segment_stride * size;
     memcpy((char*)call.stored + row * row_bytes, source, row_bytes);
 }
@@ -117,28 +147,25 @@ template <class Set>
 KERNEL_FN void act_block(const Act& call, const NetworkPacked& packed, int64_t first, float* memory) {
     const Network& network = *call.network;
     int64_t rows = call.rows - first < call.block ? call.rows - first : call.block;
-    NetworkMemory pieces = {memory, 0};
+    ChainMemory pieces = {memory, 0};
     NetworkScratch scratch = network_scratch(network, rows, 1, pieces);
     for (int64_t row = 0; row < rows; row++) {
-        float* target = scratch.observations + row * network.padded_inputs;
-        read_observations(call.observations, first + row, 0, network.inputs, target);
+        float* target = scratch.observations + row * network_observation_row(network);
+        read_observation(network, call.observations, first + row, 0, target);
         if (call.stored != nullptr) store_observations(call, first + row);
     }
-    scratch.reset = nullptr;
-    for (int64_t i = 0; i < network.recurrent_layers; i++) {
-        scratch.initial[i] = scratch.states[i] = call.states[i] + first * network.width;
+    scratch.chains[0].reset = nullptr;
+    for (int64_t i = 0; i < network.chains[0].recurrent_layers; i++) {
+        scratch.chains[0].initial[i] = scratch.chains[0].states[i] = call.states[i] + first * network.chains[0].width;
     }
     network_forward<Set>(network, packed, scratch);
-    for (int64_t row = 0; row < rows; row++) {
-        decide_row(call, first + row, scratch.output + row * network.padded_outputs);
-    }
+    for (int64_t row = 0; row < rows; row++) decide_row(call, first + row, network_output(network, scratch, row));
 }
 
 template <class Set>
 KERNEL_FN void act(const Shared<Act>& shared, int64_t begin, int64_t end) {
     const Act& call = *shared.call;
-    NetworkMemory weights = {call.network->packed, 0};
-    NetworkPacked packed = network_packed(*call.network, weights);
+    NetworkPacked packed = network_packed(*call.network);
     int64_t blocks = (call.rows - 1) / call.block + 1;
     for (int64_t slot = begin; slot < end; slot++) {
         float* scratch = call.scratch + slot * call.scratch_size;
@@ -154,24 +181,41 @@ KERNEL_FN void act(const Shared<Act>& shared, int64_t begin, int64_t end) {
 KERNEL_FN void read_segment(const Learn& call, int64_t index, int64_t sequence, const NetworkScratch& scratch) {
     const Network& network = *call.network;
     for (int64_t step = 0; step < call.steps; step++) {
-        float* target = scratch.observations + (sequence * call.steps + step) * network.padded_inputs;
-        read_observations(call.observations, call.segments[index], step, network.inputs, target);
+        float* target = scratch.observations + (sequence * call.steps + step) * network_observation_row(network);
+        read_observation(network, call.observations, call.segments[index], step, target);
     }
 }
 
-KERNEL_FN void differentiate_loss(const Learn& call, int64_t row, float* output, double* metrics) {
+// Replaces the output by the gradient of the loss.
+KERNEL_FN void differentiate_loss(const Learn& call, int64_t row, NetworkOutput output, float* grad_log_std,
+                                  double* metrics) {
     const Network& network = *call.network;
+    bool are_choices = network.log_std == nullptr;
+    const int32_t* choices = (const int32_t*)call.actions + row * network.num_parts;
+    const float* numbers = (const float*)call.actions + row * network.num_parts;
+    PpoNormal normal = network_normal(network);
+    PpoDecision decision = are_choices
+                               ? ppo_evaluate_choices(network.part_sizes, network.num_parts, choices, output.decision)
+                               : ppo_evaluate_normal(normal, numbers, output.decision);
     float share = 1.0f / (float)(call.count * call.steps);
     PpoStep step = {};
-    step.actions = call.actions + row * network.num_parts;
+    step.logprob = decision.logprob;
+    step.entropy = decision.entropy;
+    step.value = *output.value;
     step.old_logprob = call.old_logprobs[row];
     step.old_value = call.old_values[row];
     step.advantage = call.advantages[row];
     step.ret = call.returns[row];
     step.weight = call.weights == nullptr ? share : share * call.weights[row];
-    ppo_differentiate(call.coefficients, network.part_sizes, network.num_parts, output, &step, metrics);
+    PpoGradient gradient = ppo_differentiate(call.coefficients, &step, metrics);
     call.ratios[row] = step.ratio;
     call.values[row] = step.value;
+    *output.value = gradient.value;
+    if (are_choices) {
+        ppo_differentiate_choices(network.part_sizes, network.num_parts, choices, gradient.decision, output.decision);
+    } else {
+        ppo_differentiate_normal(normal, numbers, gradient.decision, output.decision, grad_log_std);
+    }
 }
 
 template <class Set>
@@ -179,38 +223,40 @@ KERNEL_FN void learn_block(const Learn& call, const NetworkPacked& packed, const
                            int64_t first, int64_t end, double* metrics, float* memory) {
     const Network& network = *call.network;
     int64_t sequences = end - first, rows = sequences * call.steps, first_row = first * call.steps;
-    NetworkMemory pieces = {memory, 0};
+    ChainMemory pieces = {memory, 0};
     NetworkScratch scratch = network_scratch(network, sequences, call.steps, pieces);
     for (int64_t i = 0; i < sequences; i++) read_segment(call, first + i, i, scratch);
-    clear_padding(network, scratch);
-    memcpy(scratch.reset, call.reset + first_row, rows);
-    for (int64_t i = 0; i < network.recurrent_layers; i++) {
-        const float* initial = call.initial[i] + first * network.width;
-        memcpy(scratch.initial[i], initial, sequences * network.width * sizeof(float));
+    clear_padding(network, scratch, rows);
+    memcpy(scratch.chains[0].reset, call.reset + first_row, rows);
+    for (int64_t i = 0; i < network.chains[0].recurrent_layers; i++) {
+        const float* initial = call.initial[i] + first * network.chains[0].width;
+        memcpy(scratch.chains[0].initial[i], initial, sequences * network.chains[0].width * sizeof(float));
     }
     network_forward<Set>(network, packed, scratch);
     for (int64_t row = 0; row < rows; row++) {
-        differentiate_loss(call, first_row + row, scratch.output + row * network.padded_outputs, metrics);
+        differentiate_loss(call, first_row + row, network_output(network, scratch, row), gradients.log_std, metrics);
     }
     network_backward<Set>(network, scratch, gradients);
 }
 
 template <class Set>
 KERNEL_FN void learn_chunk(const Learn& call, const NetworkPacked& packed, int64_t chunk, float* scratch) {
-    NetworkMemory memory = {call.gradients + chunk * call.gradient_size, 0};
+    ChainMemory memory = {call.chunk_gradients + chunk * call.gradient_size, 0};
     NetworkGradients gradients = network_gradients(*call.network, memory);
+    double* metrics = call.chunk_metrics + chunk * PPO_METRICS;
+    memset(memory.base, 0, call.gradient_size * sizeof(float));
+    memset(metrics, 0, PPO_METRICS * sizeof(double));
     int64_t end = call.count * (chunk + 1) / call.chunks;
     for (int64_t first = call.count * chunk / call.chunks; first < end; first += call.block) {
         int64_t last = end - first < call.block ? end : first + call.block;
-        learn_block<Set>(call, packed, gradients, first, last, call.metrics + chunk * PPO_METRICS, scratch);
+        learn_block<Set>(call, packed, gradients, first, last, metrics, scratch);
     }
 }
 
 template <class Set>
 KERNEL_FN void learn(const Shared<Learn>& shared, int64_t begin, int64_t end) {
     const Learn& call = *shared.call;
-    NetworkMemory weights = {call.network->packed, 0};
-    NetworkPacked packed = network_packed(*call.network, weights);
+    NetworkPacked packed = network_packed(*call.network);
     for (int64_t slot = begin; slot < end; slot++) {
         float* scratch = call.scratch + slot * call.scratch_size;
         int64_t chunk;
@@ -223,53 +269,45 @@ KERNEL_FN void learn(const Shared<Learn>& shared, int64_t begin, int64_t end) {
 KERNEL_VARIANTS(act, Shared<Act>)
 KERNEL_VARIANTS(learn, Shared<Learn>)
 
-void pack(float* target, float* target_bias, const float* weights, const float* bias, int64_t inputs, int64_t outputs,
-          int64_t padded) {
-    for (int64_t input = 0; input < inputs; input++) {
-        for (int64_t i = 0; i < padded; i++) {
-            target[input * padded + i] = i < outputs ? weights[i * inputs + input] : 0.0f;
-        }
+// Sums what the chunks gave, in their order.
+void sum_results(const Learn& call) {
+    ChainMemory first = {call.chunk_gradients, 0};
+    network_sum(*call.network, network_gradients(*call.network, first), {call.chunks, call.gradient_size});
+    for (int64_t i = 0; i < PPO_METRICS; i++) {
+        double sum = 0.0;
+        for (int64_t chunk = 0; chunk < call.chunks; chunk++) sum += call.chunk_metrics[chunk * PPO_METRICS + i];
+        call.metrics[i] = (float)sum;
     }
-    if (target_bias == nullptr) return;
-    for (int64_t i = 0; i < padded; i++) target_bias[i] = bias != nullptr && i < outputs ? bias[i] : 0.0f;
 }
 
 }  // namespace
 
 // Bytes of the structures that network.py makes.
 extern "C" void puffer_network_structures(int64_t* sizes) {
-    sizes[0] = sizeof(Network);
-    sizes[1] = sizeof(Act);
-    sizes[2] = sizeof(Learn);
+    sizes[0] = sizeof(Chain);
+    sizes[1] = sizeof(Network);
+    sizes[2] = sizeof(Act);
+    sizes[3] = sizeof(Learn);
 }
 
-// Floats that `packed`, the gradients of a chunk, and the scratch memory of a slot take.
+// Floats that `packed` of a chain takes.
+extern "C" void puffer_chain_size(const Chain* chain, int64_t* size) {
+    ChainMemory memory = {};
+    chain_packed(*chain, memory);
+    *size = memory.used;
+}
+
+// Floats that the gradients of a chunk and the scratch memory of a slot take.
 extern "C" void puffer_network_sizes(const Network* network, int64_t sequences, int64_t steps, int64_t* sizes) {
-    NetworkMemory packed = {}, gradients = {}, scratch = {};
-    network_packed(*network, packed);
+    ChainMemory gradients = {}, scratch = {};
     network_gradients(*network, gradients);
     network_scratch(*network, sequences, steps, scratch);
-    sizes[0] = packed.used;
-    sizes[1] = gradients.used;
-    sizes[2] = scratch.used;
+    sizes[0] = gradients.used;
+    sizes[1] = scratch.used;
 }
 
 // Copies the parameters as they are now; the calls below use the copy for forward.
-extern "C" void puffer_network_pack(const Network* network) {
-    NetworkMemory memory = {network->packed, 0};
-    NetworkPacked packed = network_packed(*network, memory);
-    int64_t width = network->width, encoder = network->encoder_layers, recurrent = network->recurrent_layers;
-    for (int64_t i = 0; i < encoder; i++) {
-        int64_t inputs = network_encoder_inputs(*network, i);
-        pack(packed.encoder[i], packed.encoder_bias[i], network->weights[i], network->biases[i], inputs, width, width);
-    }
-    for (int64_t i = 0; i < recurrent; i++) {
-        const float* weights = network->weights[encoder + i];
-        pack(packed.recurrent[i], nullptr, weights, nullptr, width, 3 * width, 3 * width);
-    }
-    pack(packed.head, packed.head_bias, network->weights[encoder + recurrent], network->biases[encoder], width,
-         network->outputs, network->padded_outputs);
-}
+extern "C" void puffer_network_pack(const Network* network) { network_pack(*network); }
 
 // Every item is a slot: a thread's scratch memory, with which it works until nothing is left.
 extern "C" void puffer_network_act(const Act* call, const KernelThreads* threads) {
@@ -279,7 +317,13 @@ extern "C" void puffer_network_act(const Act* call, const KernelThreads* threads
 }
 
 extern "C" void puffer_network_learn(const Learn* call, const KernelThreads* threads) {
+    for (int64_t i = 0; i < call->count; i++) {
+        int64_t segment = call->segments[i];
+        if (segment < 0 || segment >= call->all_segments) *call->is_outside = 1;
+    }
+    if (*call->is_outside) return;
     std::atomic<int64_t> next(0);
     Shared<Learn> shared = {call, &next, learn_variant()};
     threads->run(threads->pool, run_slots<Learn>, &shared, (int)call->slots);
+    sum_results(*call);
 }

@@ -1,4 +1,4 @@
-"""Small policies as one kernel on a CPU: linear layers, MinGRU layers, and a linear head for logits and value.
+"""Small policies as one kernel on a CPU: linear layers, MinGRU layers, and linear heads for actions and value.
 
 Small layers are bound by memory and by the calls themselves, not by arithmetic. `Network` takes some rows at a time
 through all layers while they lie in the cache: acting is one call per step of a rollout, and learning, from the
@@ -18,60 +18,17 @@ from torch import Tensor
 from pufferlib.errors import APIUsageError
 from pufferlib.extensions import cpu_library
 from pufferlib.extensions.checks import check_tensor
-from pufferlib.extensions.matmul import LANES, padded
+from pufferlib.extensions.network_layers import Chain, ChainStructure, Layers, check_layers
 from pufferlib.extensions.threads import ThreadPool
 
-MAX_LAYERS = 8  # NETWORK_MAX_LAYERS
+MAX_CHAINS = 2  # NETWORK_MAX_CHAINS: the actor's and the critic's
 NUM_METRICS = 7  # PPO_METRICS
-ACTIVATIONS = ("linear", "relu", "tanh", "gelu")  # in the order of activation_row.h
 BLOCK_ROWS = 64  # rows that go through the layers together
+CHUNK_ROWS = 32  # rows that are worth a chunk, where a minibatch has few
 MAX_CHUNKS = 16  # parts of a minibatch, so also the most threads; each costs a copy of the gradients
-OBSERVATION_DTYPES = (torch.float32, torch.uint8)
+OBSERVATION_DTYPES = (torch.float32, torch.uint8, torch.float64)  # in the order of network.cpp
 
 _POINTER, _INT64, _FLOAT = ctypes.c_void_p, ctypes.c_int64, ctypes.c_float
-
-
-@dataclass(frozen=True)
-class Layers:
-    """What a policy is made of, its parameters as torch has them: float32, contiguous, on a CPU.
-
-    Attributes:
-        encoder: weight `(width, inputs)` and bias `(width,)` of every linear layer, at least one.
-        activation: after each of them, one of ACTIVATIONS.
-        recurrent: weights `(3 * width, width)` of every MinGRU layer: candidates, gates, highways.
-        head: weight `(sum(parts) + 1, width)` and bias; the value is the last row.
-        parts: logits of every part of a decision.
-    """
-
-    encoder: Sequence[tuple[Tensor, Tensor | None]]
-    activation: str
-    recurrent: Sequence[Tensor]
-    head: tuple[Tensor, Tensor | None]
-    parts: Sequence[int]
-
-    def weights(self) -> list[Tensor]:
-        """Of all layers in their order."""
-        return [*(weight for weight, _ in self.encoder), *self.recurrent, self.head[0]]
-
-    def biases(self) -> list[Tensor | None]:
-        """Of the encoder's layers and the head."""
-        return [*(bias for _, bias in self.encoder), self.head[1]]
-
-    def fit(self) -> bool:
-        """Whether the kernel can compute them."""
-        tensors = [tensor for tensor in (*self.weights(), *self.biases()) if tensor is not None]
-        width = self.encoder[0][0].shape[0] if self.encoder else 0
-        return (
-            all(tensor.dtype == torch.float32 and tensor.device.type == "cpu" for tensor in tensors)
-            and all(tensor.is_contiguous() for tensor in tensors)
-            and self.activation in ACTIVATIONS
-            and width > 0
-            and width % LANES == 0
-            and all(weight.shape == (width, width) for weight, _ in self.encoder[1:])
-            and all(weight.shape == (3 * width, width) for weight in self.recurrent)
-            and self.head[0].shape == (sum(self.parts) + 1, width)
-            and max(len(self.encoder), len(self.recurrent)) <= MAX_LAYERS
-        )
 
 
 @dataclass(frozen=True)
@@ -80,7 +37,7 @@ class Minibatch:
 
     Attributes:
         segments: `(count,)` int64, their rows in the rollout's observations.
-        actions: `(count, T)` or `(count, T, parts)` int32.
+        actions: `(count, T)` or `(count, T, parts)`, int32 choices or float32 numbers.
         resets: `(count, T)` bool, set where an episode begins.
         states: of every MinGRU layer the state before the first step, `(count, width)`.
         old_logprobs: `(count, T)` float32, as are the next ones.
@@ -106,7 +63,7 @@ class Learned:
     """What a minibatch gives.
 
     Attributes:
-        gradients: of `Network.parameters`.
+        gradients: of `Network.parameters`, in memory that the next minibatch overwrites.
         metrics: `(7,)`, in the order of losses.METRICS.
         ratios: `(count, T)`, probability of the actions now over probability then.
         values: `(count, T)`, of the observations now.
@@ -120,14 +77,14 @@ class Learned:
 
 class _Network(ctypes.Structure):
     _fields_ = [
-        *((name, _INT64) for name in ("inputs", "padded_inputs", "width", "encoder_layers", "activation")),
-        *((name, _INT64) for name in ("recurrent_layers", "outputs", "padded_outputs", "num_parts")),
-        *((name, _POINTER) for name in ("part_sizes", "weights", "biases", "packed")),
+        *(("chains", ChainStructure * MAX_CHAINS), ("num_chains", _INT64), ("num_parts", _INT64)),
+        *((name, _POINTER) for name in ("part_sizes", "log_std", "normal", "log_std_results", "mean", "variance")),
+        *(("epsilon", ctypes.c_double), ("clip", _FLOAT), ("seen", _POINTER)),
     ]
 
 
 class _Observations(ctypes.Structure):
-    _fields_ = [("data", _POINTER), ("is_bytes", _INT64), ("segment_stride", _INT64), ("step_stride", _INT64)]
+    _fields_ = [("data", _POINTER), ("kind", _INT64), ("segment_stride", _INT64), ("step_stride", _INT64)]
 
 
 class _Act(ctypes.Structure):
@@ -137,7 +94,7 @@ class _Act(ctypes.Structure):
         ("stored", _POINTER),
         ("rows", _INT64),
         ("block", _INT64),
-        *((name, _POINTER) for name in ("states", "uniforms")),
+        *((name, _POINTER) for name in ("states", "noise")),
         *(("actions", _POINTER), ("action_stride", _INT64)),
         *(("logprobs", _POINTER), ("logprob_stride", _INT64)),
         *(("values", _POINTER), ("value_stride", _INT64)),
@@ -153,15 +110,16 @@ class _Learn(ctypes.Structure):
         ("network", _POINTER),
         ("observations", _Observations),
         ("segments", _POINTER),
-        *((name, _INT64) for name in ("count", "steps", "block", "chunks")),
+        *((name, _INT64) for name in ("all_segments", "count", "steps", "block", "chunks")),
         *((name, _POINTER) for name in ("actions", "reset", "initial", "old_logprobs", "old_values")),
         *((name, _POINTER) for name in ("advantages", "returns", "weights")),
         *((name, _FLOAT) for name in ("clip_coef", "vf_clip_coef", "vf_coef", "ent_coef")),
-        *((name, _POINTER) for name in ("ratios", "values", "metrics", "gradients")),
+        *((name, _POINTER) for name in ("ratios", "values", "metrics", "chunk_metrics", "chunk_gradients")),
         ("gradient_size", _INT64),
         ("scratch", _POINTER),
         ("slots", _INT64),
         ("scratch_size", _INT64),
+        ("is_outside", _POINTER),
     ]
 
 
@@ -172,8 +130,9 @@ class Network:
 
     Attributes:
         layers: what it was made from.
-        parameters: the weights of all layers, then the biases.
+        parameters: the weights of all layers, then the biases; after them the critic's; then `log_std`.
         num_parts: of a decision.
+        action_dtype: int32 for choices, float32 for numbers.
 
     Raises:
         APIUsageError: if the layers do not fit the kernel; see `Layers.fit`.
@@ -182,32 +141,47 @@ class Network:
 
     def __init__(self, layers: Layers, num_threads: int = 1):
         """Makes the kernel's view of the parameters, and threads of its own, the caller included."""
+        check_layers(layers)
         self.layers = layers
-        self._check_layers()
         self.width, self.inputs = layers.encoder[0][0].shape
         self.num_parts = len(layers.parts)
-        self._weights, self._biases = layers.weights(), layers.biases()
-        self.parameters = self._weights + [bias for bias in self._biases if bias is not None]
-        self._part_sizes = (_INT64 * self.num_parts)(*layers.parts)
+        self.action_dtype = torch.int32 if layers.log_std is None else torch.float32
+        self._chains = [Chain(chain) for chain in (layers, layers.critic) if chain is not None]
+        self.parameters = [parameter for chain in self._chains for parameter in chain.parameters]
+        self._results = [result for chain in self._chains for result in chain.gradients]
+        self._log_std_result = torch.zeros(self.num_parts)
+        if layers.log_std is not None:
+            self.parameters.append(layers.log_std)
+            self._results.append(self._log_std_result)
         self._library = cpu_library.library()
         self._threads = ThreadPool(num_threads)
-        self._weight_pointers = (_POINTER * len(self._weights))()
-        self._bias_pointers = (_POINTER * len(self._biases))()
-        outputs = sum(layers.parts) + 1
-        self._network = _Network(
-            *(self.inputs, padded(self.inputs), self.width, len(layers.encoder)),
-            *(ACTIVATIONS.index(layers.activation), len(layers.recurrent)),
-            *(outputs, padded(outputs), self.num_parts),
-            *(ctypes.addressof(self._part_sizes), ctypes.addressof(self._weight_pointers)),
-            *(ctypes.addressof(self._bias_pointers), None),
-        )
-        packed_size, self._gradient_size, _ = self._sizes(1, 1)
-        self._packed = torch.empty(packed_size)
-        self._network.packed = self._packed.data_ptr()
+        self._network = self._describe_layers()
+        self._address = ctypes.addressof(self._network)
+        self._gradient_size, _ = self._sizes(1, 1)
         self._scratch = torch.empty(0)
         self._scratch_sizes: dict[tuple[int, int], int] = {}  # by sequences and steps of a block
-        self._gradients = torch.empty(0)
+        self._gradients = torch.empty(0)  # of chunks, padded
+        self._metrics = torch.empty(MAX_CHUNKS, NUM_METRICS, dtype=torch.float64)  # of chunks
         self.refresh()
+
+    def _describe_layers(self) -> _Network:
+        layers = self.layers
+        self._part_sizes = (_INT64 * self.num_parts)(*layers.parts)
+        self._normal = torch.zeros(2, self.num_parts)  # memory for the kernel, as is the next one
+        self._seen = torch.zeros(2, self.inputs)
+        chains = (ChainStructure * MAX_CHAINS)(*(chain.structure for chain in self._chains))
+        normalizer = layers.normalizer
+        return _Network(
+            *(chains, len(self._chains), self.num_parts),
+            None if layers.log_std is not None else ctypes.addressof(self._part_sizes),
+            *(_address(tensor) for tensor in (layers.log_std, self._normal, self._log_std_result)),
+            *((None, None, 0.0, 0.0) if normalizer is None else self._describe_normalizer()),
+            self._seen.data_ptr(),
+        )
+
+    def _describe_normalizer(self) -> tuple[int, int, float, float]:
+        normalizer = self.layers.normalizer
+        return normalizer.mean.data_ptr(), normalizer.variance.data_ptr(), normalizer.epsilon, normalizer.clip
 
     def refresh(self) -> None:
         """Takes over the parameters as they are now; `act` works with those until the next call.
@@ -215,18 +189,26 @@ class Network:
         Raises:
             APIUsageError: if they do not fit the kernel any more.
         """
-        self._check_layers()
-        for index, weight in enumerate(self._weights):
-            self._weight_pointers[index] = weight.data_ptr()
-        for index, bias in enumerate(self._biases):
-            self._bias_pointers[index] = None if bias is None else bias.data_ptr()
-        self._library.puffer_network_pack(ctypes.addressof(self._network))
+        check_layers(self.layers)
+        self._pack()
+
+    def _pack(self) -> None:
+        """As `refresh`; parameters that lie where they lay are taken to fit still."""
+        log_std = _address(self.layers.log_std)
+        if log_std != self._network.log_std or any(chain.has_moved() for chain in self._chains):
+            check_layers(self.layers)
+            self._network.log_std = log_std
+            for chain in self._chains:
+                chain.find_parameters()
+        if self.layers.normalizer is not None:
+            self._network.mean, self._network.variance, *_ = self._describe_normalizer()
+        self._library.puffer_network_pack(self._address)
 
     def act(
         self,
         observations: Tensor,
         states: Sequence[Tensor],
-        uniforms: Tensor,
+        noise: Tensor,
         actions: Tensor,
         logprobs: Tensor,
         values: Tensor,
@@ -237,21 +219,22 @@ class Network:
         Args:
             observations: `(rows, ...)` of OBSERVATION_DTYPES, each row contiguous.
             states: of every MinGRU layer `(rows, width)`, contiguous, overwritten with the state after the step.
-            uniforms: `(rows, parts)` uniform in [0, 1), from which actions are drawn; contiguous.
-            actions: `(rows,)` or `(rows, parts)` int32, to be written; the parts of a row lie side by side.
+            noise: `(rows, parts)`, from which actions are drawn: uniform in [0, 1) for choices, of the standard normal
+                distribution for numbers; contiguous.
+            actions: `(rows,)` or `(rows, parts)` of `action_dtype`, to be written; the parts of a row lie side by side.
             logprobs: `(rows,)` float32, to be written: of the actions.
             values: `(rows,)` float32, to be written.
             stored: contiguous, of the observations' shape and dtype, to be written: a copy of them; None leaves none.
 
         Raises:
             APIUsageError: if a tensor differs from the above.
-            ValueError: if a logit is NaN.
+            ValueError: if a logit or a number is NaN.
         """
-        self._check_uniforms(uniforms, observations.shape[0])
+        self._check_input("noise", noise, observations.shape[0] * self.num_parts)
         self._check_results(observations.shape[0], actions=actions, logprobs=logprobs, values=values)
         if stored is not None:
             check_tensor("stored", stored, observations.shape, observations.device, observations.dtype)
-        if self._act(observations, states, uniforms, actions, logprobs, values, stored):
+        if self._act(observations, states, noise, actions, logprobs, values, stored):
             raise ValueError("the policy's logits contain NaN; lower the learning rate or check the observations")
 
     def value(self, observations: Tensor, states: Sequence[Tensor], values: Tensor) -> None:
@@ -259,8 +242,8 @@ class Network:
         self._check_results(observations.shape[0], values=values)
         self._act(observations, states, None, None, None, values, None)
 
-    def _act(self, observations, states, uniforms, actions, logprobs, values, stored) -> bool:
-        """Returns whether a logit was NaN."""
+    def _act(self, observations, states, noise, actions, logprobs, values, stored) -> bool:
+        """Returns whether a logit or a number was NaN."""
         rows = observations.shape[0]
         self._check_states(states, rows)
         if rows == 0:
@@ -269,8 +252,8 @@ class Network:
         scratch, scratch_size = self._take_scratch(slots, BLOCK_ROWS, 1)
         has_nan, state_pointers = ctypes.c_int32(), _pointers(states)
         call = _Act(
-            *(ctypes.addressof(self._network), self._describe(observations, 1), _address(stored)),
-            *(rows, BLOCK_ROWS, ctypes.addressof(state_pointers), _address(uniforms)),
+            *(self._address, self._describe(observations, 1), _address(stored)),
+            *(rows, BLOCK_ROWS, ctypes.addressof(state_pointers), _address(noise)),
             *(*_rows(actions), *_rows(logprobs), *_rows(values)),
             *(scratch, slots, scratch_size, ctypes.addressof(has_nan)),
         )
@@ -302,58 +285,44 @@ class Network:
         """
         count, steps = minibatch.old_logprobs.shape
         self._check_minibatch(minibatch, count, steps)
-        self._check_segments(minibatch.segments, steps, observations)
-        self.refresh()
+        self._pack()
         block = max(1, BLOCK_ROWS // steps)
-        chunks = min(MAX_CHUNKS, count)
+        chunks = min(MAX_CHUNKS, count, -(-count * steps // CHUNK_ROWS))
         slots = min(self._threads.size, chunks)
         scratch, scratch_size = self._take_scratch(slots, block, steps)
         if self._gradients.shape[0] != chunks:
             self._gradients = torch.empty(chunks, self._gradient_size)
-        self._gradients.zero_()
-        metrics = torch.zeros(chunks, NUM_METRICS, dtype=torch.float64)
+        metrics, is_outside = torch.empty(NUM_METRICS), ctypes.c_int32()
         ratios, values = torch.empty(count, steps), torch.empty(count, steps)
         states = _pointers(minibatch.states)
         call = _Learn(
-            *(ctypes.addressof(self._network), self._describe(observations, 2), _address(minibatch.segments)),
-            *(count, steps, block, chunks, _address(minibatch.actions), _address(minibatch.resets)),
+            *(self._address, self._describe(observations, 2), _address(minibatch.segments)),
+            *(observations.shape[0] if steps <= observations.shape[1] else 0, count, steps, block, chunks),
+            *(_address(minibatch.actions), _address(minibatch.resets)),
             *(ctypes.addressof(states), _address(minibatch.old_logprobs), _address(minibatch.old_values)),
             *(_address(minibatch.advantages), _address(minibatch.returns), _address(minibatch.weights)),
             *(clip_coef, vf_clip_coef, vf_coef, ent_coef, _address(ratios), _address(values), _address(metrics)),
-            *(_address(self._gradients), self._gradient_size, scratch, slots, scratch_size),
+            *(_address(self._metrics), _address(self._gradients), self._gradient_size),
+            *(scratch, slots, scratch_size, ctypes.addressof(is_outside)),
         )
         self._library.puffer_network_learn(ctypes.addressof(call), self._threads.address)
-        return Learned(self._split(self._gradients.sum(0)), metrics.sum(0).float(), ratios, values)
+        if is_outside.value:
+            raise APIUsageError(
+                f"segments must be rows of observations {tuple(observations.shape)} with at least {steps} steps, got "
+                f"{minibatch.segments.tolist()}"
+            )
+        return Learned(self._results, metrics, ratios, values)
 
-    def _split(self, gradients: Tensor) -> list[Tensor]:
-        """The gradients of the weights, then of the biases, as views; each begins on a register's boundary."""
-        weights, biases, offset = [], [], 0
-
-        def take(rows: int, columns: int) -> Tensor:
-            nonlocal offset
-            piece = gradients[offset : offset + rows * columns].view(rows, columns)
-            offset += padded(rows * columns)
-            return piece
-
-        for weight, _ in self.layers.encoder:
-            outputs, inputs = weight.shape
-            weights.append(take(outputs, padded(inputs))[:, :inputs])
-            biases.append(take(1, outputs)[0])
-        weights.extend(take(*weight.shape) for weight in self.layers.recurrent)
-        weights.append(take(*self.layers.head[0].shape))
-        biases.append(take(1, len(self.layers.head[0]))[0])
-        return weights + [gradient for gradient, bias in zip(biases, self._biases, strict=True) if bias is not None]
-
-    def _sizes(self, sequences: int, steps: int) -> tuple[int, int, int]:
-        """Floats of packed parameters, of gradients, and of scratch memory for a block."""
-        sizes = (_INT64 * 3)()
-        self._library.puffer_network_sizes(ctypes.addressof(self._network), sequences, steps, sizes)
+    def _sizes(self, sequences: int, steps: int) -> tuple[int, int]:
+        """Floats of the gradients of a chunk, and of scratch memory for a block."""
+        sizes = (_INT64 * 2)()
+        self._library.puffer_network_sizes(self._address, sequences, steps, sizes)
         return tuple(sizes)
 
     def _take_scratch(self, slots: int, sequences: int, steps: int) -> tuple[int, int]:
         """The address of memory for every thread, and floats for each."""
         if (sequences, steps) not in self._scratch_sizes:
-            self._scratch_sizes[sequences, steps] = self._sizes(sequences, steps)[2]
+            self._scratch_sizes[sequences, steps] = self._sizes(sequences, steps)[1]
         size = self._scratch_sizes[sequences, steps]
         if self._scratch.numel() < slots * size:
             self._scratch = torch.empty(slots * size)
@@ -364,34 +333,21 @@ class Network:
         row = observations[(0,) * leading] if 0 not in observations.shape[:leading] else observations
         if observations.dtype not in OBSERVATION_DTYPES or not row.is_contiguous() or row.numel() != self.inputs:
             raise APIUsageError(
-                f"observations must be contiguous rows of {self.inputs} numbers in float32 or uint8, got "
+                f"observations must be contiguous rows of {self.inputs} numbers in float32, float64 or uint8, got "
                 f"{_describe(observations)}"
             )
-        step_stride = observations.stride(1) if leading == 2 else 0
-        return _Observations(
-            observations.data_ptr(), observations.dtype == torch.uint8, observations.stride(0), step_stride
-        )
-
-    def _check_layers(self) -> None:
-        if not self.layers.fit():
-            raise APIUsageError(
-                f"a network needs float32 layers on a CPU of one width, a multiple of {LANES}, at most {MAX_LAYERS} "
-                f"of a kind, and an activation of {', '.join(ACTIVATIONS)}, got {self.layers.activation!r} and weights "
-                f"{[tuple(weight.shape) for weight in self.layers.weights()]}; use the torch modules instead"
-            )
+        kind, step_stride = OBSERVATION_DTYPES.index(observations.dtype), observations.stride(1) if leading == 2 else 0
+        return _Observations(observations.data_ptr(), kind, observations.stride(0), step_stride)
 
     def _check_results(self, rows: int, **tensors: Tensor) -> None:
         for name, tensor in tensors.items():
-            dtype = torch.int32 if name == "actions" else torch.float32
+            dtype = self.action_dtype if name == "actions" else torch.float32
             shapes = [(rows, self.num_parts), (rows,)] if name == "actions" else [(rows,)]
             is_joint = self.num_parts > 1 and name == "actions"
             if tensor.dtype != dtype or tensor.shape not in shapes[: 1 if is_joint else 2]:
                 raise APIUsageError(f"{name} must be {shapes[0]} in {dtype}, got {_describe(tensor)}")
             if tensor.dim() == 2 and tensor.stride(1) != 1:
                 raise APIUsageError(f"the parts of {name} must lie side by side, got {_describe(tensor)}")
-
-    def _check_uniforms(self, uniforms: Tensor, rows: int) -> None:
-        self._check_input("uniforms", uniforms, rows * self.num_parts)
 
     def _check_input(self, name: str, tensor: Tensor, size: int, dtype: torch.dtype = torch.float32) -> None:
         if tensor.dtype == dtype and tensor.numel() == size and tensor.is_contiguous():
@@ -404,21 +360,12 @@ class Network:
         for state in states:
             check_tensor("state", state, (rows, self.width), state.device)
 
-    def _check_segments(self, segments: Tensor, steps: int, observations: Tensor) -> None:
-        low, high = (int(bound) for bound in segments.aminmax())
-        if low >= 0 and high < observations.shape[0] and steps <= observations.shape[1]:
-            return
-        raise APIUsageError(
-            f"segments must be rows of observations {tuple(observations.shape)} with at least {steps} steps, got "
-            f"{low} to {high}"
-        )
-
     def _check_minibatch(self, minibatch: Minibatch, count: int, steps: int) -> None:
         if 0 in (count, steps):
             raise APIUsageError(f"a minibatch must have at least one segment and one step, got {count} and {steps}")
         self._check_states(minibatch.states, count)
         self._check_input("segments", minibatch.segments, count, torch.int64)
-        self._check_input("actions", minibatch.actions, count * steps * self.num_parts, torch.int32)
+        self._check_input("actions", minibatch.actions, count * steps * self.num_parts, self.action_dtype)
         self._check_input("resets", minibatch.resets, count * steps, torch.bool)
         for name in ("old_logprobs", "old_values", "advantages", "returns", "weights"):
             tensor = getattr(minibatch, name)

@@ -1,6 +1,7 @@
 // ppo_row.h - what PPO needs of one decision: drawing it, and the gradient of its loss. See pufferlib/losses.py.
 //
-// A decision has one or more independent parts, each a choice among the next `size` logits.
+// A decision has one or more independent parts: all choices, each among the next `size` logits, or all numbers, each
+// from a normal distribution.
 #pragma once
 
 #include <math.h>
@@ -44,71 +45,115 @@ KERNEL_FN float ppo_entropy(const float* logprobs, int64_t size) {
 }
 
 typedef struct {
-    float clip_coef, vf_clip_coef, vf_coef, ent_coef;
-} PpoCoefficients;
-
-// One step of an agent; `weight` is its share of the mean over the minibatch, the same for all but for absent agents.
-typedef struct {
-    const int32_t* actions;                                // [parts]
-    float old_logprob, old_value, advantage, ret, weight;  // the advantage normalised
-    float ratio, value;                                    // results: probability now over then, the value now
-} PpoStep;
+    float logprob, entropy;
+} PpoDecision;
 
 KERNEL_FN int64_t ppo_action(int64_t action, int64_t size) {
     return action < 0 ? 0 : action < size ? action : size - 1;
 }
 
-enum { PPO_METRICS = 7 };  // in the order of losses.METRICS
-
-// Replaces the policy's output [logits and value] by the gradient of the loss, adds the step to the metrics, and fills
-// in the results of the step. An action outside of its part counts as the nearest one.
-KERNEL_FN void ppo_differentiate(const PpoCoefficients& coefficients, const int64_t* part_sizes, int64_t num_parts,
-                                 float* output, PpoStep* step, double* metrics) {
-    float logprob = 0.0f, entropy = 0.0f, weight = step->weight;
-    float* logits = output;
+// Of given choices; replaces logits by log-probabilities. An action outside of its part counts as the nearest one.
+KERNEL_FN PpoDecision ppo_evaluate_choices(const int64_t* part_sizes, int64_t num_parts, const int32_t* actions,
+                                           float* logits) {
+    PpoDecision decision = {0.0f, 0.0f};
     for (int64_t part = 0; part < num_parts; part++) {
         int64_t size = part_sizes[part];
         ppo_log_softmax(logits, size);
-        logprob += logits[ppo_action(step->actions[part], size)];
-        entropy += ppo_entropy(logits, size);
+        decision.logprob += logits[ppo_action(actions[part], size)];
+        decision.entropy += ppo_entropy(logits, size);
         logits += size;
     }
-    float value = *logits, logratio = logprob - step->old_logprob, ratio = expf(logratio);
+    return decision;
+}
+
+// Replaces the log-probabilities by the gradient of the logits; `gradient` is that of the two results above.
+KERNEL_FN void ppo_differentiate_choices(const int64_t* part_sizes, int64_t num_parts, const int32_t* actions,
+                                         PpoDecision gradient, float* logprobs) {
+    for (int64_t part = 0; part < num_parts; part++) {
+        int64_t size = part_sizes[part], action = ppo_action(actions[part], size);
+        float entropy = ppo_entropy(logprobs, size);
+        for (int64_t i = 0; i < size; i++) {
+            float chosen = i == action ? 1.0f : 0.0f, probability = ppo_probability(logprobs[i]);
+            float grad_entropy = probability > 0.0f ? -probability * (logprobs[i] + entropy) : 0.0f;
+            logprobs[i] = gradient.logprob * (chosen - probability) + gradient.entropy * grad_entropy;
+        }
+        logprobs += size;
+    }
+}
+
+// Independent numbers whose means the network gives.
+typedef struct {
+    int64_t size;
+    const float *log_deviations, *deviations;  // [size]
+} PpoNormal;
+
+// log N(a; m, s) = -((a - m) / s)^2 / 2 - log s - log(2 pi) / 2, and entropy log s + log(2 pi e) / 2, summed.
+KERNEL_FN PpoDecision ppo_evaluate_normal(const PpoNormal& normal, const float* actions, const float* means) {
+    PpoDecision decision = {0.0f, 0.0f};
+    for (int64_t i = 0; i < normal.size; i++) {
+        float distance = (actions[i] - means[i]) / normal.deviations[i];
+        decision.logprob -= 0.5f * distance * distance + normal.log_deviations[i] + 0.918938533f;
+        decision.entropy += normal.log_deviations[i] + 1.418938533f;
+    }
+    return decision;
+}
+
+// Replaces the means by their gradient and adds that of log s; `gradient` is that of the two results above.
+KERNEL_FN void ppo_differentiate_normal(const PpoNormal& normal, const float* actions, PpoDecision gradient,
+                                        float* means, float* grad_log_deviations) {
+    for (int64_t i = 0; i < normal.size; i++) {
+        float distance = (actions[i] - means[i]) / normal.deviations[i];
+        means[i] = gradient.logprob * distance / normal.deviations[i];
+        grad_log_deviations[i] += gradient.logprob * (distance * distance - 1.0f) + gradient.entropy;
+    }
+}
+
+typedef struct {
+    float clip_coef, vf_clip_coef, vf_coef, ent_coef;
+} PpoCoefficients;
+
+// One step of an agent; `weight` is its share of the mean over the minibatch, the same for all but for absent agents.
+typedef struct {
+    float logprob, entropy, value;                         // now
+    float old_logprob, old_value, advantage, ret, weight;  // the advantage normalised
+    float ratio;                                           // result: probability now over then
+} PpoStep;
+
+typedef struct {
+    PpoDecision decision;
+    float value;
+} PpoGradient;
+
+enum { PPO_METRICS = 7 };  // in the order of losses.METRICS
+
+// The gradient of the loss of a step, which it adds to the metrics.
+KERNEL_FN PpoGradient ppo_differentiate(const PpoCoefficients& coefficients, PpoStep* step, double* metrics) {
+    float weight = step->weight, logratio = step->logprob - step->old_logprob, ratio = expf(logratio);
     step->ratio = ratio;
-    step->value = value;
+    PpoGradient gradient;
 
     // The policy: max(-A r, -A clip(r)). Within the clip both are the same; outside, a clipped ratio has no gradient.
     float advantage = step->advantage, clip = coefficients.clip_coef;
     float clipped_ratio = ratio < 1.0f - clip ? 1.0f - clip : ratio > 1.0f + clip ? 1.0f + clip : ratio;
     bool is_free = -advantage * ratio >= -advantage * clipped_ratio;
     float policy_loss = is_free ? -advantage * ratio : -advantage * clipped_ratio;
-    float grad_logprob = is_free ? -advantage * ratio * weight : 0.0f;
+    gradient.decision.logprob = is_free ? -advantage * ratio * weight : 0.0f;
+    gradient.decision.entropy = -coefficients.ent_coef * weight;
 
     // The value: half of the larger of two squares, that of a value clipped around the old one and that of the value.
-    float limit = coefficients.vf_clip_coef, change = value - step->old_value;
+    float limit = coefficients.vf_clip_coef, change = step->value - step->old_value;
     float clipped_change = change < -limit ? -limit : change > limit ? limit : change;
-    float error = value - step->ret, clipped_error = step->old_value + clipped_change - step->ret;
+    float error = step->value - step->ret, clipped_error = step->old_value + clipped_change - step->ret;
     bool is_value_free = error * error >= clipped_error * clipped_error || clipped_change == change;
     float value_loss = 0.5f * (is_value_free ? error * error : clipped_error * clipped_error);
-    *logits = is_value_free ? coefficients.vf_coef * error * weight : 0.0f;
-
-    logits = output;
-    for (int64_t part = 0; part < num_parts; part++) {
-        int64_t size = part_sizes[part], action = ppo_action(step->actions[part], size);
-        float part_entropy = ppo_entropy(logits, size);
-        for (int64_t i = 0; i < size; i++) {
-            float chosen = i == action ? 1.0f : 0.0f, probability = ppo_probability(logits[i]);
-            float grad_entropy = probability > 0.0f ? -probability * (logits[i] + part_entropy) : 0.0f;
-            logits[i] = grad_logprob * (chosen - probability) - coefficients.ent_coef * weight * grad_entropy;
-        }
-        logits += size;
-    }
+    gradient.value = is_value_free ? coefficients.vf_coef * error * weight : 0.0f;
 
     metrics[0] += weight * policy_loss;
     metrics[1] += weight * value_loss;
-    metrics[2] += weight * entropy;
+    metrics[2] += weight * step->entropy;
     metrics[3] -= weight * logratio;
     metrics[4] += weight * (ratio - 1.0f - logratio);
     metrics[5] += fabsf(ratio - 1.0f) > clip ? weight : 0.0f;
     metrics[6] += weight * ratio;
+    return gradient;
 }

@@ -55,11 +55,13 @@ class TorchGradients:
         self._scratch = threading.local()  # of each shard's thread: the observations of its share of a minibatch
 
     def differentiate(self, drawn: Drawn) -> Tensor:
-        """Adds to the parameters' gradients those of a minibatch; writes its new ratios and values into the rollout.
+        """Sets the parameters' gradients to those of a minibatch; writes its new ratios and values into the rollout.
 
         Returns:
             The metrics of the minibatch, in the order of losses.METRICS.
         """
+        for parameter in self.parameters:
+            parameter.grad = None
         count, size = len(drawn.rows), self.config.max_minibatch_size // self.rollout.horizon
         return sum(self._accumulate(drawn, range(begin, min(begin + size, count))) for begin in range(0, count, size))
 
@@ -142,15 +144,17 @@ class TorchGradients:
 class NetworkGradients:
     """Differentiates a policy that is a Network, all of a minibatch in one call; the interface is TorchGradients'."""
 
-    def __init__(self, network: Network, rollout: Rollout, config: ResolvedTrainConfig):
-        """`network` computes the policy that acts in the rollout."""
+    def __init__(self, network: Network, policy: nn.Module, rollout: Rollout, config: ResolvedTrainConfig):
+        """`network` computes `policy`, which acts in the rollout."""
         self.network = network
         self.rollout = rollout
         self.config = config
-        self.parameters = network.parameters
+        self.parameters = list(policy.parameters())  # those of the network in another order, which optimizers keep
+        # Single steps are trained on with the values they had at first: nobody asks for those of this minibatch.
+        self._refreshes = config.shuffle == "segments"
 
     def differentiate(self, drawn: Drawn) -> Tensor:
-        """As TorchGradients'."""
+        """As TorchGradients', but that ratios and values of single steps, which nobody reads, stay as they are."""
         rollout, rows = self.rollout, drawn.rows
         minibatch = Minibatch(
             segments=rows,
@@ -164,10 +168,11 @@ class NetworkGradients:
             weights=drawn.weights,
         )
         learned = self.network.learn(rollout.observations, minibatch, **coefficients(self.config))
-        for parameter, gradient in zip(self.parameters, learned.gradients, strict=True):
-            parameter.grad = gradient if parameter.grad is None else parameter.grad + gradient
-        rollout.ratios[rows, :-1] = learned.ratios
-        rollout.values[rows, :-1] = learned.values
+        for parameter, gradient in zip(self.network.parameters, learned.gradients, strict=True):
+            parameter.grad = gradient
+        if self._refreshes:
+            rollout.ratios[rows, :-1] = learned.ratios
+            rollout.values[rows, :-1] = learned.values
         return learned.metrics
 
     def limit_caller(self) -> AbstractContextManager:

@@ -179,7 +179,6 @@ class Learner:
         self._step()
 
     def _differentiate(self, drawn: Drawn) -> None:
-        self.optimizer.zero_grad()
         self._metric_sums += self._gradients.differentiate(drawn)
 
     def _step(self) -> None:

@@ -31,7 +31,7 @@ from torch.distributions import Normal
 from pufferlib import spaces
 from pufferlib.emulation.tensors import features, num_features
 from pufferlib.errors import APIUsageError
-from pufferlib.extensions import Layers, mingru_scan, mingru_step
+from pufferlib.extensions import mingru_scan, mingru_step
 from pufferlib.sampling import Logits
 
 State = dict[str, Tensor]
@@ -145,49 +145,6 @@ class Default(nn.Module):
         return self.head(hidden)
 
 
-def find_layers(policy: nn.Module) -> Layers | None:
-    """The layers of a Default policy, in a MinGRUWrapper or by itself, for kernels that compute all of them at once.
-
-    Returns:
-        None for every other policy: subclasses, modules with hooks or other parts in them and frozen parameters are
-        left to torch, for they may compute something else.
-    """
-    if any(_is_special(module) for module in policy.modules()) or _is_frozen(policy):
-        return None
-    recurrent: list[nn.Module] = []
-    if type(policy) is MinGRUWrapper:
-        recurrent = list(policy.layers)
-        policy = policy.policy
-    if type(policy) is not Default or type(policy.head) is not ActionHead or policy.head.is_continuous:
-        return None
-    if policy.emulated:  # the first layer takes other numbers than the rows
-        return None
-    encoder, activations = list(policy.encoder)[::2], list(policy.encoder)[1::2]
-    linear = [*encoder, *recurrent, policy.head.linear]
-    if any(type(layer) is not nn.Linear for layer in linear) or any(layer.bias is not None for layer in recurrent):
-        return None
-    if [type(layer) for layer in activations] != [ACTIVATIONS[policy.activation]] * len(encoder):
-        return None
-    return Layers(
-        encoder=[(layer.weight, layer.bias) for layer in encoder],
-        activation=policy.activation,
-        recurrent=[layer.weight for layer in recurrent],
-        head=(policy.head.linear.weight, policy.head.linear.bias),
-        parts=policy.head.sizes,
-    )
-
-
-def _is_special(module: nn.Module) -> bool:
-    """Whether more happens in the module's call than its `forward` says."""
-    return bool(module._forward_hooks or module._forward_pre_hooks or module._backward_hooks) or (
-        "forward" in vars(module)
-    )
-
-
-def _is_frozen(policy: nn.Module) -> bool:
-    return not all(parameter.requires_grad for parameter in policy.parameters())
-
-
 class Continuous(nn.Module):
     """Two networks of linear layers over the flattened observation: the actor's apart from the critic's.
 
@@ -217,6 +174,7 @@ class Continuous(nn.Module):
         for name, sizes in (("actor_sizes", actor_sizes), ("critic_sizes", critic_sizes)):
             if not sizes or min(sizes) < 1:
                 raise APIUsageError(f"{name} must be one or more widths of at least 1, got {sizes}")
+        self.activation = activation
         self.emulated = getattr(env, "emulated", None)
         inputs = num_features(self.emulated) if self.emulated else math.prod(env.single_observation_space.shape)
         self.actor = _layers([inputs, *actor_sizes], activation)

@@ -45,13 +45,14 @@ class NetworkActor(Actor):
         states = [state[rows] for state in self.states.values()]
         stored = rollout.by_column[column, segments]
         seen = self._seen.pop(rows.start, None) if isinstance(rows, slice) else None
-        uniforms = torch.rand(len(stored), self._network.num_parts, generator=self._generator)
+        draw = torch.rand if self._network.action_dtype == torch.int32 else torch.randn
+        noise = draw(len(stored), self._network.num_parts, generator=self._generator)
         targets = rollout.actions, rollout.logprobs, rollout.values
         results = [target[segments, column] for target in targets]
         if seen is None:
-            self._network.act(stored, states, uniforms, *results)
+            self._network.act(stored, states, noise, *results)
         else:
-            self._network.act(seen, states, uniforms, *results, stored=stored)
+            self._network.act(seen, states, noise, *results, stored=stored)
         if not isinstance(rows, slice):  # copies, not views
             for target, result in zip(targets, results, strict=True):
                 target[segments, column] = result

@@ -18,7 +18,8 @@ from pufferlib.policy_forms import acting_forward, training_forward
 from pufferlib.rollout import Rollout
 from pufferlib.sampling import Logits
 
-_EPSILON = 1e-8  # added to variances
+EPSILON = 1e-8
+"""Added to variances."""
 
 
 class NormalizedObservations(nn.Module):
@@ -65,7 +66,7 @@ class NormalizedObservations(nn.Module):
 
     def normalize(self, observations: Tensor) -> Tensor:
         """Observations `(..., *observation_shape)` of any dtype -> what the policy sees, float32."""
-        scale = (self.variance + _EPSILON).rsqrt().float()
+        scale = (self.variance + EPSILON).rsqrt().float()
         return ((observations - self.mean.float()).float() * scale).clamp(-self.clip, self.clip)
 
     @torch.no_grad()
@@ -158,7 +159,7 @@ class RewardNormalizer:
         moments = Moments(len(sums), float(sums.mean()), float(sums.var())) if len(sums) else None
         for part in self._ranks.gather(moments):
             self._moments = self._moments.merged(part)
-        rewards /= math.sqrt(self._moments.variance + _EPSILON)
+        rewards /= math.sqrt(self._moments.variance + EPSILON)
         np.clip(rewards, -self._clip, self._clip, out=rewards)
 
     def _add_up(self, rewards: np.ndarray, ended: np.ndarray) -> np.ndarray:

@@ -43,11 +43,11 @@ from pufferlib.interval import Interval, prefixed
 from pufferlib.learner import Learner
 from pufferlib.loaders import load_env, load_policy, resolve_device
 from pufferlib.loggers import Loggers
-from pufferlib.models import find_layers
 from pufferlib.network_actor import NetworkActor
 from pufferlib.normalization import NormalizedObservations, RewardNormalizer, normalized
 from pufferlib.periodic_evaluation import PeriodicEvaluation
 from pufferlib.policy_forms import check_policy
+from pufferlib.policy_layers import find_layers
 from pufferlib.rollout import Rollout
 from pufferlib.statistics import EpisodeStatistics
 
@@ -169,7 +169,7 @@ class PuffeRL(Construction):
     def _make_gradients(self, network: Network | None) -> TorchGradients | NetworkGradients:
         rollout = self.rollout.single_steps() if self.config.shuffle == "steps" else self.rollout
         if network is not None:
-            return NetworkGradients(network, rollout, self.config)
+            return NetworkGradients(network, self.policy, rollout, self.config)
         return TorchGradients(self.policy, rollout, self.config, self.device, self._autocast)
 
     def _make_reward_normalizer(self) -> RewardNormalizer | None:

@@ -1,16 +1,27 @@
 import ctypes
 import dataclasses
+import math
 
 import pytest
 import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from torch import nn
+from torch.distributions import Normal
 from torch.nn import functional
 
 from pufferlib import losses
 from pufferlib.errors import APIUsageError
-from pufferlib.extensions import Layers, Minibatch, Network, cpu_library, network, reference_mingru
+from pufferlib.extensions import (
+    Layers,
+    Minibatch,
+    Network,
+    Normalizer,
+    cpu_library,
+    network,
+    network_layers,
+    reference_mingru,
+)
 
 COEFFICIENTS = {"clip_coef": 0.2, "vf_clip_coef": 0.3, "vf_coef": 1.2, "ent_coef": 0.01}
 FUNCTIONS = {"linear": nn.Identity(), "relu": nn.ReLU(), "tanh": nn.Tanh(), "gelu": nn.GELU()}
@@ -22,37 +33,69 @@ CASES = {
     "deep": {"inputs": 16, "width": 48, "encoder": 3, "recurrent": 3, "activation": "relu"},
     "multi_discrete": {"inputs": 7, "width": 16, "encoder": 2, "parts": (3, 1, 20), "activation": "gelu"},
     "no_bias": {"inputs": 33, "width": 80, "recurrent": 1, "has_bias": False},
+    "numbers": {"inputs": 9, "width": 32, "numbers": 5, "activation": "relu"},
+    "recurrent_numbers": {"inputs": 3, "width": 16, "recurrent": 2, "numbers": 1},
+    "critic": {"inputs": 17, "width": 64, "encoder": 2, "numbers": 6, "critic": (64, 64), "activation": "tanh"},
+    "small_critic": {"inputs": 2, "width": 48, "numbers": 17, "critic": (16,), "activation": "gelu"},
+    "choices_and_critic": {"inputs": 20, "width": 16, "recurrent": 1, "parts": (2, 4), "critic": (32, 32, 32)},
+    "normalised": {"inputs": 17, "width": 32, "numbers": 3, "critic": (32,), "is_normalized": True},
 }
 
 
-def random_layers(inputs=7, width=16, encoder=1, recurrent=0, activation="linear", parts=(3,), has_bias=True):
-    def matrix(outputs, columns):
-        return torch.randn(outputs, columns) / columns**0.5
+def random_layers(
+    inputs=7,
+    width=16,
+    encoder=1,
+    recurrent=0,
+    activation="linear",
+    parts=(3,),
+    has_bias=True,
+    numbers=0,
+    critic=(),
+    is_normalized=False,
+):
+    def layer(outputs, columns):
+        return torch.randn(outputs, columns) / columns**0.5, 0.3 * torch.randn(outputs) if has_bias else None
 
-    def bias(outputs):
-        return 0.3 * torch.randn(outputs) if has_bias else None
+    def chain(sizes, outputs):
+        pairs = zip([inputs, *sizes], sizes, strict=False)
+        return {
+            "encoder": [layer(rows, columns) for columns, rows in pairs],
+            "activation": activation,
+            "head": layer(outputs, sizes[-1]),
+        }
 
-    sizes = [inputs, *[width] * (encoder - 1)]
+    parts = (1,) * numbers if numbers else parts
     return Layers(
-        encoder=[(matrix(width, columns), bias(width)) for columns in sizes],
-        activation=activation,
-        recurrent=[1.5 * matrix(3 * width, width) for _ in range(recurrent)],
-        head=(matrix(sum(parts) + 1, width), bias(sum(parts) + 1)),
+        **chain([width] * encoder, sum(parts) + (not critic)),
+        recurrent=[1.5 * layer(3 * width, width)[0] for _ in range(recurrent)],
         parts=parts,
+        log_std=0.3 * torch.randn(numbers) if numbers else None,
+        critic=Layers(**chain(critic, 1), recurrent=[], parts=()) if critic else None,
+        normalizer=random_normalizer(inputs) if is_normalized else None,
     )
+
+
+def random_normalizer(inputs):
+    mean, variance = torch.randn(inputs, dtype=torch.float64), torch.rand(inputs, dtype=torch.float64)
+    return Normalizer(mean, variance, 0.01, 1.5)
 
 
 def random_minibatch(layers, segments, count, steps, has_weights=True):
     def numbers():
         return torch.randn(count, steps)
 
-    choices = [torch.randint(0, size, (count, steps)) for size in layers.parts]
+    if layers.log_std is None:
+        choices = [torch.randint(0, size, (count, steps)) for size in layers.parts]
+        actions = torch.stack(choices, -1).int() if len(choices) > 1 else choices[0].int()
+    else:
+        actions = torch.randn(count, steps, len(layers.parts))
     return Minibatch(
         segments=torch.randperm(segments)[:count],
-        actions=torch.stack(choices, -1).int() if len(choices) > 1 else choices[0].int(),
+        actions=actions,
         resets=torch.rand(count, steps) < 0.2,
         states=[torch.randn(count, len(layers.head[0][0])) for _ in layers.recurrent],
-        old_logprobs=0.3 * numbers() - 1,
+        old_logprobs=0.3 * numbers() - len(layers.parts),
         old_values=numbers(),
         advantages=numbers(),
         returns=numbers(),
@@ -65,57 +108,87 @@ class Truth:
 
     def __init__(self, layers):
         self.layers = layers
-        self.weights = [weight.double().requires_grad_() for weight in layers.weights()]
-        self.biases = [None if bias is None else bias.double().requires_grad_() for bias in layers.biases()]
-        self.parameters = self.weights + [bias for bias in self.biases if bias is not None]
+        self.parameters = []
+        self.actor = self.take(layers)
+        self.critic = self.take(layers.critic) if layers.critic else None
+        self.log_std = None
+        if layers.log_std is not None:
+            self.log_std = layers.log_std.double().requires_grad_()
+            self.parameters.append(self.log_std)
         self.kinks = []  # what has another slope on the other side of 0
 
+    def take(self, layers):
+        weights = [weight.double().requires_grad_() for weight in layers.weights()]
+        biases = [None if bias is None else bias.double().requires_grad_() for bias in layers.biases()]
+        self.parameters += weights + [bias for bias in biases if bias is not None]
+        return layers, weights, biases
+
     def forward(self, observations, states, resets):
-        """Logits of every part, values, and the state after every layer's last step."""
-        hidden, finals, encoder = observations.double(), [], len(self.layers.encoder)
-        for weight, bias in zip(self.weights[:encoder], self.biases, strict=False):
+        """Logits of every part or means, values, and the state after every layer's last step."""
+        seen, normalizer = observations.double(), self.layers.normalizer
+        if normalizer is not None:
+            scaled = (seen - normalizer.mean) * (normalizer.variance + normalizer.epsilon).rsqrt()
+            self.kinks.append(scaled.abs() - normalizer.clip)
+            seen = scaled.clamp(-normalizer.clip, normalizer.clip)
+        output, finals = self.follow(self.actor, seen, states, resets)
+        values = output[..., -1]
+        if self.critic is not None:
+            values = self.follow(self.critic, seen, [], resets)[0].squeeze(-1)
+        decision = output[..., : sum(self.layers.parts)]
+        return decision if self.log_std is not None else decision.split(tuple(self.layers.parts), -1), values, finals
+
+    def follow(self, chain, hidden, states, resets):
+        (layers, weights, biases), finals = chain, []
+        encoder = len(layers.encoder)
+        for weight, bias in zip(weights[:encoder], biases, strict=False):
             hidden = functional.linear(hidden, weight, bias)
-            if self.layers.activation == "relu":
+            if layers.activation == "relu":
                 self.kinks.append(hidden)
-            hidden = FUNCTIONS[self.layers.activation](hidden)
-        for weight, state in zip(self.weights[encoder:-1], states, strict=True):
+            hidden = FUNCTIONS[layers.activation](hidden)
+        for weight, state in zip(weights[encoder:-1], states, strict=True):
             gates = functional.linear(hidden, weight)
             self.kinks.append(gates.chunk(3, -1)[0])
             hidden, final = reference_mingru(gates, hidden, state.double(), resets)
             finals.append(final)
-        output = functional.linear(hidden, self.weights[-1], self.biases[-1])
-        return output[..., :-1].split(tuple(self.layers.parts), -1), output[..., -1], finals
+        return functional.linear(hidden, weights[-1], biases[-1]), finals
 
-    def loss(self, observations, minibatch):
-        logits, values, _ = self.forward(
-            observations[minibatch.segments].flatten(2), minibatch.states, minibatch.resets
-        )
-        actions = minibatch.actions.view(*values.shape, -1).long()
+    def evaluate(self, decision, actions):
+        """Log-probabilities and entropies."""
+        if self.log_std is not None:
+            normal = Normal(decision, self.log_std.exp())
+            return normal.log_prob(actions.double()).sum(-1), normal.entropy().sum(-1)
         logprobs, entropy = 0.0, 0.0
-        for part, chosen in zip(logits, actions.unbind(-1), strict=True):
+        for part, chosen in zip(decision, actions.long().unbind(-1), strict=True):
             logs = part.log_softmax(-1)
             logprobs = logprobs + logs.gather(-1, chosen.unsqueeze(-1)).squeeze(-1)
             entropy = entropy - (logs.exp() * logs).sum(-1)
+        return logprobs, entropy
+
+    def loss(self, observations, minibatch, coefficients=COEFFICIENTS):
+        decision, values, _ = self.forward(
+            observations[minibatch.segments].flatten(2), minibatch.states, minibatch.resets
+        )
+        logprobs, entropy = self.evaluate(decision, minibatch.actions.view(*values.shape, -1))
         names = ("old_logprobs", "old_values", "advantages", "returns", "weights")
         others = [getattr(minibatch, name) for name in names]
         others = [None if tensor is None else tensor.double() for tensor in others]
         old_logprobs, old_values, _, returns, _ = others
         change = values - old_values
-        clipped = change.clamp(-COEFFICIENTS["vf_clip_coef"], COEFFICIENTS["vf_clip_coef"])
+        clipped = change.clamp(-coefficients["vf_clip_coef"], coefficients["vf_clip_coef"])
         is_clipped = change != clipped
         squares = (values - returns).square() - (old_values + clipped - returns).square()
-        self.kinks += [(logprobs - old_logprobs).expm1().abs() - COEFFICIENTS["clip_coef"], squares[is_clipped]]
-        return losses.ppo_loss(logprobs, values, entropy, *others, **COEFFICIENTS), values
+        self.kinks += [(logprobs - old_logprobs).expm1().abs() - coefficients["clip_coef"], squares[is_clipped]]
+        return losses.ppo_loss(logprobs, values, entropy, *others, **coefficients), values
 
     def is_smooth(self):
         """Whether every kink is further away than float32 rounds: at a kink two gradients are right."""
         return all((kink.abs() > 1e-5).all() for kink in self.kinks)
 
 
-def assert_learns_like_the_truth(layers, observations, minibatch):
-    learned = Network(layers).learn(observations, minibatch, **COEFFICIENTS)
+def assert_learns_like_the_truth(layers, observations, minibatch, coefficients=COEFFICIENTS):
+    learned = Network(layers).learn(observations, minibatch, **coefficients)
     truth = Truth(layers)
-    loss, expected_values = truth.loss(observations, minibatch)
+    loss, expected_values = truth.loss(observations, minibatch, coefficients)
     for gradient, expected in zip(learned.gradients, torch.autograd.grad(loss.total, truth.parameters), strict=True):
         scale = expected.abs().max().clamp(min=1e-3).item()
         torch.testing.assert_close(gradient.double(), expected, rtol=1e-5, atol=1e-5 * scale)
@@ -139,18 +212,33 @@ def test_the_gradients_of_the_loss_match_float64(case, steps):
     width=st.sampled_from([16, 32, 80]),
     encoder=st.integers(1, 3),
     recurrent=st.integers(0, 3),
-    activation=st.sampled_from(network.ACTIVATIONS),
+    activation=st.sampled_from(network_layers.ACTIVATIONS),
     parts=st.lists(st.integers(1, 9), min_size=1, max_size=3),
+    numbers=st.integers(0, 4),
+    critic=st.lists(st.just(48), max_size=3),
+    is_normalized=st.booleans(),
     segments=st.integers(1, 40),
     steps=st.integers(1, 20),
     has_weights=st.booleans(),
     seed=st.integers(0, 2**31),
 )
 def test_the_gradients_match_for_any_shape(
-    inputs, width, encoder, recurrent, activation, parts, segments, steps, has_weights, seed
+    inputs,
+    width,
+    encoder,
+    recurrent,
+    activation,
+    parts,
+    numbers,
+    critic,
+    is_normalized,
+    segments,
+    steps,
+    has_weights,
+    seed,
 ):
     torch.manual_seed(seed)
-    layers = random_layers(inputs, width, encoder, recurrent, activation, parts)
+    layers = random_layers(inputs, width, encoder, recurrent, activation, parts, True, numbers, critic, is_normalized)
     minibatch = random_minibatch(layers, segments, segments, steps, has_weights)
     observations = torch.randn(segments, steps, inputs)
     truth = Truth(layers)
@@ -171,10 +259,44 @@ def test_observations_of_bytes_in_any_layout():
     assert all(torch.equal(left, right) for left, right in zip(found.gradients, expected.gradients, strict=True))
 
 
-def test_the_number_of_threads_does_not_change_the_gradients():
+def test_values_that_are_not_clipped():
+    torch.manual_seed(9)
+    layers = random_layers(**CASES["critic"])
+    minibatch = random_minibatch(layers, 64, 64, 1)
+    coefficients = {**COEFFICIENTS, "vf_clip_coef": math.inf, "ent_coef": 0.0}
+    assert_learns_like_the_truth(layers, torch.randn(64, 1, 17), minibatch, coefficients)
+
+
+@pytest.mark.parametrize("is_normalized", [False, True])
+def test_observations_of_double_precision_lose_it_after_the_mean_is_subtracted(is_normalized):
+    torch.manual_seed(10)
+    layers = random_layers(inputs=11, numbers=2, critic=(16,), is_normalized=is_normalized)
+    observations = torch.randn(9, 4, 11, dtype=torch.float64)
+    if is_normalized:
+        layers.normalizer.mean.copy_((1e4 * layers.normalizer.mean).float())
+        observations += layers.normalizer.mean
+    assert_learns_like_the_truth(layers, observations, random_minibatch(layers, 9, 6, 4))
+
+
+def test_the_normalizer_is_taken_as_it_is_at_the_last_refresh():
+    layers = random_layers(is_normalized=True)
+    net, observations = Network(layers), torch.randn(2, 7)
+    first, second, third = torch.empty(2), torch.empty(2), torch.empty(2)
+    net.value(observations, [], first)
+    layers.normalizer.mean.add_(0.5)
+    net.value(observations, [], second)
+    net.refresh()
+    net.value(observations, [], third)
+    assert torch.equal(first, second) and not torch.equal(first, third)
+
+
+@pytest.mark.parametrize(
+    "case", [{"inputs": 20, "width": 32, "recurrent": 2}, {"inputs": 20, "numbers": 3, "critic": (16, 16)}]
+)
+def test_the_number_of_threads_does_not_change_the_gradients(case):
     torch.manual_seed(2)
-    layers = random_layers(inputs=20, width=32, recurrent=2)
-    observations, minibatch = torch.randn(50, 8, 20), random_minibatch(layers, 50, 50, 8)
+    layers = random_layers(**case)
+    observations, minibatch = torch.randn(150, 8, 20), random_minibatch(layers, 150, 150, 8)
     results = [Network(layers, threads).learn(observations, minibatch, **COEFFICIENTS) for threads in (1, 2, 3, 7)]
     first = results[0]
     for other in results[1:]:
@@ -198,12 +320,12 @@ def test_learning_works_with_the_parameters_as_they_are():
 # ---------------------------------------------------------------------------------------------------------- acting
 
 
-def act(layers, observations, states, uniforms):
+def act(layers, observations, states, noise):
     """Into poisoned results that lie as a column of a rollout does."""
     rows, parts = len(observations), len(layers.parts)
-    actions = torch.full((rows, 5, parts), -1, dtype=torch.int32)
+    actions = torch.full((rows, 5, parts), -1, dtype=torch.int32 if layers.log_std is None else torch.float32)
     logprobs, values = (torch.full((rows, 3), torch.nan) for _ in range(2))
-    Network(layers).act(observations, states, uniforms, actions[:, 2], logprobs[:, 1], values[:, 2])
+    Network(layers).act(observations, states, noise, actions[:, 2], logprobs[:, 1], values[:, 2])
     assert (actions[:, [0, 1, 3, 4]] == -1).all() and logprobs[:, [0, 2]].isnan().all() and values[:, :2].isnan().all()
     return actions[:, 2], logprobs[:, 1], values[:, 2]
 
@@ -216,17 +338,21 @@ def test_a_step_matches_float64(case, rows):
     observations = torch.randn(rows, CASES[case]["inputs"])
     states = [torch.randn(rows, CASES[case]["width"]) for _ in layers.recurrent]
     before = [state.clone()[:, None] for state in states]
-    actions, logprobs, values = act(layers, observations, states, torch.rand(rows, len(layers.parts)))
+    noise = (torch.rand if layers.log_std is None else torch.randn)(rows, len(layers.parts))
+    actions, logprobs, values = act(layers, observations, states, noise)
 
-    logits, expected_values, finals = Truth(layers).forward(
+    truth = Truth(layers)
+    decision, expected_values, finals = truth.forward(
         observations[:, None], [state[:, 0] for state in before], torch.zeros(rows, 1, dtype=torch.bool)
     )
     torch.testing.assert_close(values.double(), expected_values[:, 0], rtol=1e-5, atol=1e-5)
     for state, final in zip(states, finals, strict=True):
         torch.testing.assert_close(state.double(), final, rtol=1e-5, atol=1e-5)
-    parts = zip(logits, actions.long().unbind(-1), strict=True)
-    chosen = [part[:, 0].log_softmax(-1).gather(1, action[:, None])[:, 0] for part, action in parts]
-    torch.testing.assert_close(logprobs.double(), sum(chosen), rtol=1e-5, atol=1e-5)
+    expected, _ = truth.evaluate(decision, actions[:, None])
+    torch.testing.assert_close(logprobs.double(), expected[:, 0], rtol=1e-5, atol=1e-5)
+    if layers.log_std is not None:
+        drawn = decision[:, 0] + layers.log_std.double().exp() * noise
+        torch.testing.assert_close(actions.double(), drawn, rtol=1e-5, atol=1e-5)
 
 
 def test_actions_are_drawn_as_often_as_the_policy_says():
@@ -255,7 +381,7 @@ def test_the_edges_of_the_uniform_numbers_never_draw_the_impossible(uniform, exp
 
 def test_a_copy_of_the_observations_is_left_where_it_is_wanted():
     layers = random_layers(inputs=12)
-    for dtype in (torch.float32, torch.uint8):
+    for dtype in (torch.float32, torch.float64, torch.uint8):
         observations = torch.randint(0, 200, (70, 3, 4)).to(dtype)
         stored = torch.full_like(observations, 201)
         results = torch.empty(70, dtype=torch.int32), torch.empty(70), torch.empty(70)
@@ -296,6 +422,15 @@ def test_nan_logits_raise():
         act(layers, torch.randn(4, 7), [], torch.rand(4, 1))
 
 
+@pytest.mark.parametrize("broken", ["head", "log_std", "observation"])
+def test_nan_numbers_raise(broken):
+    layers, observations = random_layers(numbers=2, critic=(16,), is_normalized=True), torch.randn(4, 7)
+    broken = {"head": layers.head[0], "log_std": layers.log_std, "observation": observations}[broken]
+    broken.view(-1)[1] = torch.nan
+    with pytest.raises(ValueError, match="NaN"):
+        act(layers, observations, [], torch.randn(4, 2))
+
+
 # -------------------------------------------------------------------------------------------------------- mistakes
 
 
@@ -309,6 +444,9 @@ def test_nan_logits_raise():
         {"recurrent": [torch.zeros(48, 16)] * 9},
         {"recurrent": [torch.zeros(48, 16, dtype=torch.float64)]},
         {"head": (torch.zeros(16, 4).T, None)},
+        {"log_std": torch.zeros(3)},
+        {"critic": random_layers(parts=())},  # the head has a row for the value already
+        {"normalizer": random_normalizer(8)},
     ],
 )
 def test_layers_that_do_not_fit_are_refused(change):
@@ -318,12 +456,35 @@ def test_layers_that_do_not_fit_are_refused(change):
         Network(layers)
 
 
-def test_parameters_that_were_converted_since_are_refused():
-    layers = random_layers()
-    net = Network(layers)
-    layers.head[0].data = layers.head[0].double()
-    with pytest.raises(APIUsageError, match="float32"):
-        net.refresh()
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"inputs": 8},
+        {"width": 20},
+        {"recurrent": 1},
+        {"parts": (1,)},
+        {"is_normalized": True},
+        {"critic": (16,)},
+    ],
+)
+def test_critics_that_do_not_fit_are_refused(change):
+    layers = random_layers(numbers=2, critic=(16,))
+    assert layers.fit()
+    critic = random_layers(**{"parts": (), **change})
+    assert not dataclasses.replace(layers, critic=critic).fit()
+
+
+@pytest.mark.parametrize("name", ["head", "log_std"])
+def test_parameters_that_were_converted_since_are_refused(name):
+    layers = random_layers(numbers=2, critic=(16,))
+    net, minibatch = Network(layers), random_minibatch(layers, 4, 2, 3)
+    converted = {"head": layers.head[0], "log_std": layers.log_std}[name]
+    converted.data = converted.double()
+    for _ in range(2):
+        with pytest.raises(APIUsageError, match="float32"):
+            net.learn(torch.randn(4, 3, 7), minibatch, **COEFFICIENTS)
+        with pytest.raises(APIUsageError, match="float32"):
+            net.refresh()
 
 
 def test_a_width_must_fill_registers():
@@ -338,6 +499,7 @@ def test_a_width_must_fill_registers():
         ("segments", torch.tensor([0, 1], dtype=torch.int32)),
         ("actions", torch.zeros(2, 3)),
         ("actions", torch.zeros(2, 2, dtype=torch.int32)),
+        ("segments", torch.tensor([2**40, 0])),
         ("resets", torch.zeros(2, 3)),
         ("states", []),
         ("states", [torch.zeros(2, 17)]),
@@ -355,7 +517,7 @@ def test_a_minibatch_of_another_form_is_refused(name, wrong):
 
 @pytest.mark.parametrize(
     "observations",
-    [torch.randn(4, 3, 8), torch.randn(4, 3, 7).double(), torch.randn(4, 7, 3).mT, torch.randn(4, 2, 7)],
+    [torch.randn(4, 3, 8), torch.randn(4, 3, 7).half(), torch.randn(4, 7, 3).mT, torch.randn(4, 2, 7)],
 )
 def test_observations_of_another_form_are_refused(observations):
     layers = random_layers()
@@ -376,11 +538,12 @@ def test_results_of_another_form_are_refused():
     for name, tensor in wrong:
         with pytest.raises(APIUsageError, match=name):
             net.act(observations, [], torch.rand(4, 2), **{**good, name: tensor})
-    with pytest.raises(APIUsageError, match="uniforms"):
+    with pytest.raises(APIUsageError, match="noise"):
         net.act(observations, [], torch.rand(4, 1), **good)
 
 
 def test_the_structures_of_python_and_c_have_one_size():
-    sizes = (ctypes.c_int64 * 3)()
+    sizes = (ctypes.c_int64 * 4)()
     cpu_library.library().puffer_network_structures(sizes)
-    assert [ctypes.sizeof(kind) for kind in (network._Network, network._Act, network._Learn)] == list(sizes)
+    structures = network_layers.ChainStructure, network._Network, network._Act, network._Learn
+    assert [ctypes.sizeof(structure) for structure in structures] == list(sizes)

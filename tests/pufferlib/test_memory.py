@@ -44,13 +44,15 @@ def in_fresh_process(function, *arguments):
 def measure_tensors(name, folder):
     """Bytes of the rollout, and of all other tensors of a trainer but the kernel's workspace.
 
-    The workspace has the size of the policy, whatever the rollout's: 16 copies of the gradients.
+    The workspace has the size of the policy, whatever the rollout's: 18 copies of its parameters.
     """
     before = tensor_bytes()
     trainer = make_trainer(name, folder)
     rollout = [value for value in vars(trainer.rollout).values() if isinstance(value, torch.Tensor)]
     rollout += trainer.rollout.states.values()
-    workspace = [value for value in vars(trainer._gradients.network).values() if isinstance(value, torch.Tensor)]
+    network = trainer._gradients.network
+    workspace = [value for value in vars(network).values() if isinstance(value, torch.Tensor)]
+    workspace += [tensor for chain in network._chains for tensor in (chain._packed, *chain.gradients)]
     in_rollout, in_workspace = (sum(t.untyped_storage().nbytes() for t in some) for some in (rollout, workspace))
     return in_rollout, tensor_bytes() - before - in_workspace
 

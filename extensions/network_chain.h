@@ -1,0 +1,279 @@
+// network_chain.h - layers one after the other, forward and backward, and the memory they compute in.
+//
+// Linear layers, then MinGRU layers, then a linear head. Every layer is `width` wide, a multiple of MATMUL_LANES; the
+// columns of observations and outputs are padded to one with zeros. A block of rows goes through all layers, forward
+// and backward, in scratch memory that stays in a core's cache.
+#pragma once
+
+#include "linear_layer.h"
+#include "mingru_layer.h"
+
+enum { CHAIN_MAX_LAYERS = 8 };  // of each kind
+
+// Made by network_layers.py; all pointers are borrowed.
+struct Chain {
+    int64_t inputs, padded_inputs;
+    int64_t width;
+    int64_t encoder_layers;  // at least 1
+    int64_t activation;      // of the encoder
+    int64_t recurrent_layers;
+    int64_t outputs, padded_outputs;
+    const float* const* weights;   // encoder, recurrent, head: as torch has them, [outputs, inputs]
+    const float* const* biases;    // encoder, head; NULL for zeros
+    float* const* weight_results;  // gradients, of the shapes of weights
+    float* const* bias_results;    // of biases; NULL where there is none
+    float* packed;                 // filled by chain_pack
+};
+
+// Hands out pieces of memory one after the other, on register boundaries; without memory it only counts.
+struct ChainMemory {
+    float* base;
+    int64_t used;
+
+    float* take(int64_t count) {
+        float* piece = base == nullptr ? nullptr : base + used;
+        used += (count + MATMUL_LANES - 1) / MATMUL_LANES * MATMUL_LANES;
+        return piece;
+    }
+};
+
+KERNEL_FN int64_t chain_encoder_inputs(const Chain& chain, int64_t layer) {
+    return layer == 0 ? chain.inputs : chain.width;
+}
+
+KERNEL_FN int64_t chain_encoder_row(const Chain& chain, int64_t layer) {
+    return layer == 0 ? chain.padded_inputs : chain.width;
+}
+
+// The weights transposed, for forward.
+struct ChainPacked {
+    float *encoder[CHAIN_MAX_LAYERS], *encoder_bias[CHAIN_MAX_LAYERS];  // [inputs, width], [width]
+    float* recurrent[CHAIN_MAX_LAYERS];                                   // [width, 3 * width]
+    float *head, *head_bias;                                                // [width, padded_outputs], [padded_outputs]
+};
+
+KERNEL_FN ChainPacked chain_packed(const Chain& chain, ChainMemory& memory) {
+    int64_t width = chain.width;
+    ChainPacked packed = {};
+    for (int64_t i = 0; i < chain.encoder_layers; i++) {
+        packed.encoder[i] = memory.take(chain_encoder_inputs(chain, i) * width);
+        packed.encoder_bias[i] = memory.take(width);
+    }
+    for (int64_t i = 0; i < chain.recurrent_layers; i++) packed.recurrent[i] = memory.take(3 * width * width);
+    packed.head = memory.take(width * chain.padded_outputs);
+    packed.head_bias = memory.take(chain.padded_outputs);
+    return packed;
+}
+
+// The gradients of the parameters, in the order and shape of torch's but for padded columns of the first layer.
+struct ChainGradients {
+    float *encoder[CHAIN_MAX_LAYERS], *encoder_bias[CHAIN_MAX_LAYERS];
+    float* recurrent[CHAIN_MAX_LAYERS];
+    float *head, *head_bias;
+};
+
+KERNEL_FN ChainGradients chain_gradients(const Chain& chain, ChainMemory& memory) {
+    int64_t width = chain.width;
+    ChainGradients gradients = {};
+    for (int64_t i = 0; i < chain.encoder_layers; i++) {
+        gradients.encoder[i] = memory.take(width * chain_encoder_row(chain, i));
+        gradients.encoder_bias[i] = memory.take(width);
+    }
+    for (int64_t i = 0; i < chain.recurrent_layers; i++) gradients.recurrent[i] = memory.take(3 * width * width);
+    gradients.head = memory.take(chain.outputs * width);
+    gradients.head_bias = memory.take(chain.outputs);
+    return gradients;
+}
+
+// What a block of rows needs, `sequences` of `steps` each.
+struct ChainScratch {
+    int64_t sequences, steps;
+    const float* observations;                                        // [rows, padded_inputs], borrowed
+    float *encoded[CHAIN_MAX_LAYERS], *slopes[CHAIN_MAX_LAYERS];  // [rows, width]
+    uint8_t* reset;                                                   // [rows]
+    float* initial[CHAIN_MAX_LAYERS];                               // [sequences, width]
+    float *gates[CHAIN_MAX_LAYERS], *states[CHAIN_MAX_LAYERS], *hidden[CHAIN_MAX_LAYERS];
+    float* output;  // [rows, padded_outputs], and its gradient
+    // For backward alone:
+    float *grad_gates, *grad_hidden[2], *carry;
+};
+
+KERNEL_FN ChainScratch chain_scratch(const Chain& chain, int64_t sequences, int64_t steps, const float* observations,
+                                     ChainMemory& memory) {
+    int64_t width = chain.width, rows = sequences * steps;
+    ChainScratch scratch = {};
+    scratch.sequences = sequences;
+    scratch.steps = steps;
+    scratch.observations = observations;
+    for (int64_t i = 0; i < chain.encoder_layers; i++) {
+        scratch.encoded[i] = memory.take(rows * width);
+        scratch.slopes[i] = memory.take(chain.activation == ACTIVATION_LINEAR ? 0 : rows * width);
+    }
+    scratch.reset = (uint8_t*)memory.take((rows + 3) / 4);
+    for (int64_t i = 0; i < chain.recurrent_layers; i++) {
+        scratch.initial[i] = memory.take(sequences * width);
+        scratch.gates[i] = memory.take(rows * 3 * width);
+        scratch.states[i] = memory.take(rows * width);
+        scratch.hidden[i] = memory.take(rows * width);
+    }
+    scratch.output = memory.take(rows * chain.padded_outputs);
+    scratch.grad_gates = memory.take(rows * 3 * width);
+    scratch.grad_hidden[0] = memory.take(rows * width);
+    scratch.grad_hidden[1] = memory.take(rows * width);
+    scratch.carry = memory.take(width);
+    return scratch;
+}
+
+// What the head reads.
+KERNEL_FN const float* chain_last_hidden(const Chain& chain, const ChainScratch& scratch) {
+    if (chain.recurrent_layers > 0) return scratch.hidden[chain.recurrent_layers - 1];
+    return scratch.encoded[chain.encoder_layers - 1];
+}
+
+// From scratch.observations to scratch.output. The states of a single step may be written where they were read:
+// `states` are then the scratch's `initial`.
+template <class Set>
+KERNEL_FN void chain_forward(const Chain& chain, const ChainPacked& packed, const ChainScratch& scratch) {
+    int64_t width = chain.width, rows = scratch.sequences * scratch.steps;
+    const float* hidden = scratch.observations;
+    for (int64_t i = 0; i < chain.encoder_layers; i++) {
+        LinearLayer layer = {};
+        layer.input = hidden;
+        layer.input_row = chain_encoder_row(chain, i);
+        layer.transposed = packed.encoder[i];
+        layer.bias = packed.encoder_bias[i];
+        layer.output = scratch.encoded[i];
+        layer.slopes = scratch.slopes[i];
+        linear_forward<Set>(layer, chain.activation, rows, chain_encoder_inputs(chain, i), width);
+        hidden = scratch.encoded[i];
+    }
+    for (int64_t i = 0; i < chain.recurrent_layers; i++) {
+        MingruLayer layer = {};
+        layer.input = hidden;
+        layer.transposed = packed.recurrent[i];
+        layer.reset = scratch.reset;
+        layer.initial = scratch.initial[i];
+        layer.gates = scratch.gates[i];
+        layer.states = scratch.states[i];
+        layer.output = scratch.hidden[i];
+        mingru_forward<Set>(layer, scratch.sequences, scratch.steps, width);
+        hidden = scratch.hidden[i];
+    }
+    LinearLayer head = {hidden, width, packed.head, packed.head_bias, scratch.output, nullptr};
+    linear_forward<Set>(head, ACTIVATION_LINEAR, rows, width, chain.padded_outputs);
+}
+
+// From the gradient in scratch.output to the sums of `gradients`.
+template <class Set>
+KERNEL_FN void chain_backward(const Chain& chain, const ChainScratch& scratch,
+                                const ChainGradients& gradients) {
+    int64_t width = chain.width, rows = scratch.sequences * scratch.steps;
+    const float* const* recurrent_weights = chain.weights + chain.encoder_layers;
+    float *gradient = scratch.grad_hidden[0], *spare = scratch.grad_hidden[1];
+    LinearGradient head = {};
+    head.input = chain_last_hidden(chain, scratch);
+    head.input_row = width;
+    head.weights = recurrent_weights[chain.recurrent_layers];
+    head.grad_output = scratch.output;
+    head.grad_row = chain.padded_outputs;
+    head.grad_input = gradient;
+    head.grad_weights = gradients.head;
+    head.grad_bias = gradients.head_bias;
+    linear_backward<Set>(head, rows, chain.outputs);
+    for (int64_t i = chain.recurrent_layers - 1; i >= 0; i--) {
+        MingruLayerGradient layer = {};
+        layer.input = i > 0 ? scratch.hidden[i - 1] : scratch.encoded[chain.encoder_layers - 1];
+        layer.weights = recurrent_weights[i];
+        layer.reset = scratch.reset;
+        layer.initial = scratch.initial[i];
+        layer.gates = scratch.gates[i];
+        layer.states = scratch.states[i];
+        layer.grad_output = gradient;
+        layer.grad_gates = scratch.grad_gates;
+        layer.grad_input = spare;
+        layer.carry = scratch.carry;
+        layer.grad_weights = gradients.recurrent[i];
+        mingru_backward<Set>(layer, scratch.sequences, scratch.steps, width);
+        spare = gradient;
+        gradient = layer.grad_input;
+    }
+    for (int64_t i = chain.encoder_layers - 1; i >= 0; i--) {
+        if (chain.activation != ACTIVATION_LINEAR) {
+            INDEPENDENT_LANES
+            for (int64_t j = 0; j < rows * width; j++) gradient[j] *= scratch.slopes[i][j];
+        }
+        LinearGradient layer = {};
+        layer.input = i > 0 ? scratch.encoded[i - 1] : scratch.observations;
+        layer.input_row = chain_encoder_row(chain, i);
+        layer.weights = chain.weights[i];
+        layer.grad_output = gradient;
+        layer.grad_row = width;
+        layer.grad_input = i > 0 ? spare : nullptr;
+        layer.grad_weights = gradients.encoder[i];
+        layer.grad_bias = gradients.encoder_bias[i];
+        linear_backward<Set>(layer, rows, width);
+        spare = gradient;
+        gradient = layer.grad_input;
+    }
+}
+
+KERNEL_FN void pack(float* target, float* target_bias, const float* weights, const float* bias, int64_t inputs,
+                    int64_t outputs, int64_t padded) {
+    for (int64_t input = 0; input < inputs; input++) {
+        for (int64_t i = 0; i < padded; i++) {
+            target[input * padded + i] = i < outputs ? weights[i * inputs + input] : 0.0f;
+        }
+    }
+    if (target_bias == nullptr) return;
+    for (int64_t i = 0; i < padded; i++) target_bias[i] = bias != nullptr && i < outputs ? bias[i] : 0.0f;
+}
+
+// Copies the parameters as they are now.
+KERNEL_FN void chain_pack(const Chain& chain) {
+    ChainMemory memory = {chain.packed, 0};
+    ChainPacked packed = chain_packed(chain, memory);
+    int64_t width = chain.width, encoder = chain.encoder_layers, recurrent = chain.recurrent_layers;
+    for (int64_t i = 0; i < encoder; i++) {
+        int64_t inputs = chain_encoder_inputs(chain, i);
+        pack(packed.encoder[i], packed.encoder_bias[i], chain.weights[i], chain.biases[i], inputs, width, width);
+    }
+    for (int64_t i = 0; i < recurrent; i++) {
+        pack(packed.recurrent[i], nullptr, chain.weights[encoder + i], nullptr, width, 3 * width, 3 * width);
+    }
+    pack(packed.head, packed.head_bias, chain.weights[encoder + recurrent], chain.biases[encoder], width,
+         chain.outputs, chain.padded_outputs);
+}
+
+// The gradients of chunks, each `stride` floats after the one before.
+struct GradientChunks {
+    int64_t count, stride;
+};
+
+// Sums rows of `columns` numbers, `row` floats apart, over all chunks.
+KERNEL_FN void sum_chunks(const GradientChunks& chunks, const float* first, int64_t rows, int64_t columns, int64_t row,
+                          float* result) {
+    for (int64_t i = 0; i < rows; i++) {
+        memcpy(result + i * columns, first + i * row, columns * sizeof(float));
+        for (int64_t chunk = 1; chunk < chunks.count; chunk++) {
+            const float* source = first + chunk * chunks.stride + i * row;
+            INDEPENDENT_LANES
+            for (int64_t j = 0; j < columns; j++) result[i * columns + j] += source[j];
+        }
+    }
+}
+
+// Writes the results from `gradients`, which are those of the first chunk.
+KERNEL_FN void chain_sum(const Chain& chain, const ChainGradients& gradients, const GradientChunks& chunks) {
+    int64_t width = chain.width, encoder = chain.encoder_layers, recurrent = chain.recurrent_layers;
+    float* const *weights = chain.weight_results, *const *biases = chain.bias_results;
+    for (int64_t i = 0; i < encoder; i++) {
+        int64_t inputs = chain_encoder_inputs(chain, i), row = chain_encoder_row(chain, i);
+        sum_chunks(chunks, gradients.encoder[i], width, inputs, row, weights[i]);
+        if (biases[i] != nullptr) sum_chunks(chunks, gradients.encoder_bias[i], 1, width, width, biases[i]);
+    }
+    for (int64_t i = 0; i < recurrent; i++) {
+        sum_chunks(chunks, gradients.recurrent[i], 1, 3 * width * width, 0, weights[encoder + i]);
+    }
+    sum_chunks(chunks, gradients.head, 1, chain.outputs * width, 0, weights[encoder + recurrent]);
+    if (biases[encoder] != nullptr) sum_chunks(chunks, gradients.head_bias, 1, chain.outputs, 0, biases[encoder]);
+}

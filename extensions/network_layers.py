@@ -1,0 +1,175 @@
+"""What a policy is made of, and how a kernel sees its layers."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from pufferlib.errors import APIUsageError
+from pufferlib.extensions import cpu_library
+from pufferlib.extensions.matmul import LANES, padded
+
+MAX_LAYERS = 8  # CHAIN_MAX_LAYERS
+ACTIVATIONS = ("linear", "relu", "tanh", "gelu")  # in the order of activation_row.h
+
+_POINTER, _INT64 = ctypes.c_void_p, ctypes.c_int64
+
+
+@dataclass(frozen=True)
+class Normalizer:
+    """What observations go through before the first layer: (x - mean) / sqrt(variance + epsilon), clipped.
+
+    Attributes:
+        mean: one for each number of an observation, float64.
+        variance: likewise.
+        epsilon: added to the variance.
+        clip: the limit of what the layers see.
+    """
+
+    mean: Tensor
+    variance: Tensor
+    epsilon: float
+    clip: float
+
+    def fit(self, inputs: int) -> bool:
+        """Whether the kernel can apply it to observations of so many numbers."""
+        return all(
+            tensor.dtype == torch.float64
+            and tensor.device.type == "cpu"
+            and tensor.is_contiguous()
+            and tensor.numel() == inputs
+            for tensor in (self.mean, self.variance)
+        )
+
+
+@dataclass(frozen=True)
+class Layers:
+    """What a policy is made of, its parameters as torch has them: float32, contiguous, on a CPU.
+
+    Attributes:
+        encoder: weight `(width, inputs)` and bias `(width,)` of every linear layer, at least one.
+        activation: after each of them, one of ACTIVATIONS.
+        recurrent: weights `(3 * width, width)` of every MinGRU layer: candidates, gates, highways.
+        head: weight `(sum(parts) + 1, width)` and bias; the value is the last row, which is missing where there is a
+            critic.
+        parts: logits of every part of a decision; 1 for each number of a normal distribution.
+        log_std: `(len(parts),)`, the logarithms of the deviations of numbers, whose means the head gives; None where
+            the parts are choices.
+        critic: layers of the value's own, without parts and without recurrence; None where it is the head's last row.
+        normalizer: of the observations; None where the layers see them as they are.
+    """
+
+    encoder: Sequence[tuple[Tensor, Tensor | None]]
+    activation: str
+    recurrent: Sequence[Tensor]
+    head: tuple[Tensor, Tensor | None]
+    parts: Sequence[int]
+    log_std: Tensor | None = None
+    critic: Layers | None = None
+    normalizer: Normalizer | None = None
+
+    def weights(self) -> list[Tensor]:
+        """Of all layers in their order, without the critic's."""
+        return [*(weight for weight, _ in self.encoder), *self.recurrent, self.head[0]]
+
+    def biases(self) -> list[Tensor | None]:
+        """Of the encoder's layers and the head."""
+        return [*(bias for _, bias in self.encoder), self.head[1]]
+
+    def fit(self) -> bool:
+        """Whether the kernel can compute them."""
+        tensors = [tensor for tensor in (*self.weights(), *self.biases(), self.log_std) if tensor is not None]
+        width, inputs = self.encoder[0][0].shape if self.encoder else (0, 0)
+        return (
+            all(tensor.dtype == torch.float32 and tensor.device.type == "cpu" for tensor in tensors)
+            and all(tensor.is_contiguous() for tensor in tensors)
+            and self.activation in ACTIVATIONS
+            and width > 0
+            and width % LANES == 0
+            and all(weight.shape == (width, width) for weight, _ in self.encoder[1:])
+            and all(weight.shape == (3 * width, width) for weight in self.recurrent)
+            and self.head[0].shape == (sum(self.parts) + (self.critic is None), width)
+            and max(len(self.encoder), len(self.recurrent)) <= MAX_LAYERS
+            and (self.log_std is None or self.log_std.shape == (len(self.parts),) == (sum(self.parts),))
+            and (self.normalizer is None or self.normalizer.fit(inputs))
+            and (self.critic is None or self.critic._fit_as_critic(inputs))
+        )
+
+    def _fit_as_critic(self, inputs: int) -> bool:
+        is_plain = self.log_std is None and self.critic is None and self.normalizer is None
+        is_value = not self.recurrent and not self.parts
+        return is_plain and is_value and self.fit() and self.encoder[0][0].shape[1] == inputs
+
+
+class ChainStructure(ctypes.Structure):
+    """Chain in network_chain.h; zeros for no layers."""
+
+    _fields_ = [
+        *((name, _INT64) for name in ("inputs", "padded_inputs", "width", "encoder_layers", "activation")),
+        *((name, _INT64) for name in ("recurrent_layers", "outputs", "padded_outputs")),
+        *((name, _POINTER) for name in ("weights", "biases", "weight_results", "bias_results", "packed")),
+    ]
+
+
+class Chain:
+    """The kernel's view of layers that follow each other, and memory for what it makes of them.
+
+    Attributes:
+        structure: what the kernel takes.
+        parameters: the weights of all layers, then the biases.
+        gradients: of the parameters, written by the kernel.
+    """
+
+    def __init__(self, layers: Layers):
+        """`layers.fit()` must hold; their critic is a chain of its own."""
+        self._weights, self._biases = layers.weights(), layers.biases()
+        weight_results = [torch.zeros_like(weight, requires_grad=False) for weight in self._weights]
+        bias_results = [None if bias is None else torch.zeros_like(bias) for bias in self._biases]
+        self.parameters = self._weights + [bias for bias in self._biases if bias is not None]
+        self.gradients = weight_results + [bias for bias in bias_results if bias is not None]
+        self._addresses: list[int] = []
+        self._pointers = [_pointers(tensors) for tensors in (self._weights, self._biases, weight_results, bias_results)]
+        width, inputs = layers.encoder[0][0].shape
+        outputs = len(layers.head[0])
+        self.structure = ChainStructure(
+            *(inputs, padded(inputs), width, len(layers.encoder), ACTIVATIONS.index(layers.activation)),
+            *(len(layers.recurrent), outputs, padded(outputs)),
+            *(ctypes.addressof(pointers) for pointers in self._pointers),
+        )
+        size = _INT64()
+        cpu_library.library().puffer_chain_size(ctypes.addressof(self.structure), ctypes.addressof(size))
+        self._packed = torch.empty(size.value)
+        self.structure.packed = self._packed.data_ptr()
+
+    def has_moved(self) -> bool:
+        """Whether a parameter lies elsewhere than at the last `find_parameters`."""
+        return [tensor.data_ptr() for tensor in self.parameters] != self._addresses
+
+    def find_parameters(self) -> None:
+        """Takes over where the parameters lie now."""
+        self._addresses = [tensor.data_ptr() for tensor in self.parameters]
+        for pointers, tensors in zip(self._pointers[:2], (self._weights, self._biases), strict=True):
+            for index, tensor in enumerate(tensors):
+                pointers[index] = None if tensor is None else tensor.data_ptr()
+
+
+def check_layers(layers: Layers) -> None:
+    """Lets layers pass that fit the kernel.
+
+    Raises:
+        APIUsageError: if they do not.
+    """
+    if not layers.fit():
+        raise APIUsageError(
+            f"a network needs float32 layers on a CPU of one width, a multiple of {LANES}, at most {MAX_LAYERS} "
+            f"of a kind, and an activation of {', '.join(ACTIVATIONS)}, got {layers.activation!r} and weights "
+            f"{[tuple(weight.shape) for weight in layers.weights()]}; use the torch modules instead"
+        )
+
+
+def _pointers(tensors: Sequence[Tensor | None]) -> ctypes.Array:
+    return (_POINTER * len(tensors))(*(None if tensor is None else tensor.data_ptr() for tensor in tensors))
