@@ -2,9 +2,9 @@
 
 A round of `act` is one step of a rollout for breakout's 1,024 agents, actions drawn; of `learn` the gradients of PPO's
 loss over a minibatch of 256 segments of 64 steps. A round of `minibatches` is one pass over 2,048 single steps, 64 at a
-time, as policies of continuous control learn: drawn, differentiated, clipped and stepped by Adam; observations are those
-of a half cheetah, 17 numbers in float64 that are normalised, actions 6 numbers. `plain` is what the trainer does with `[train] fused = False`: on two threads its
-`learn` is shared out by segments. `steps` are agent steps.
+time, as policies of continuous control learn: drawn, differentiated, clipped and stepped by Adam. Its observations are
+those of a half cheetah, 17 numbers in float64 that are normalised, its actions 6 numbers. `plain` is what the trainer
+does with `[train] fused = False`: on two threads its `learn` is shared out by segments. `steps` are agent steps.
 """
 
 from __future__ import annotations
