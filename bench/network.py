@@ -1,19 +1,24 @@
-"""Breakout's policy as one kernel and in torch: `python -m pytest -n0 bench/network.py --benchmark-enable`.
+"""Small policies as one kernel and in torch: `python -m pytest -n0 bench/network.py --benchmark-enable`.
 
-A round of `act` is one step of a rollout for 1,024 agents, actions drawn; of `learn` the gradients of PPO's loss over a
-minibatch of 256 segments of 64 steps. `plain` is what the trainer does with `[train] fused = False`: on two threads its
-`learn` is shared out by segments. `steps` are agent steps.
+A round of `act` is one step of a rollout for breakout's 1,024 agents, actions drawn; of `learn` the gradients of PPO's
+loss over a minibatch of 256 segments of 64 steps. A round of `minibatches` is one pass over 2,048 single steps, 64 at a
+time, as policies of continuous control learn: drawn, differentiated, clipped and stepped by Adam. Its observations are
+those of a half cheetah, 17 numbers in float64 that are normalised, its actions 6 numbers. `plain` is what the trainer
+does with `[train] fused = False`: on two threads its `learn` is shared out by segments. `steps` are agent steps.
 """
 
 from __future__ import annotations
 
 import contextlib
 
+import numpy as np
 import pytest
 import torch
+from gymnasium.spaces import Box
 
-from pufferlib import pufferl
+from pufferlib import PufferEnv, pufferl, vector
 from pufferlib.drawing import Drawn
+from pufferlib.models import Continuous
 
 MINIBATCH_SEGMENTS = 256
 
@@ -53,4 +58,40 @@ def test_learn(benchmark, threads, kind, tmp_path):
     with trainer._gradients.limit_caller():
         benchmark.extra_info["steps"] = MINIBATCH_SEGMENTS * horizon
         benchmark.pedantic(lambda: trainer._gradients.differentiate(drawn), rounds=20, warmup_rounds=3)
+    trainer.release()
+
+
+class Cheetah(PufferEnv):
+    """Observations and actions of the shapes of a half cheetah's, without the cheetah."""
+
+    def __init__(self, buf=None, seed=0):
+        self.single_observation_space = Box(-np.inf, np.inf, (17,), np.float64)
+        self.single_action_space = Box(-1.0, 1.0, (6,), np.float32)
+        self.num_agents = 8
+        super().__init__(buf)
+        self.random = np.random.default_rng(seed)
+
+    def reset(self, seed=None):
+        return self.observations, []
+
+    def step(self, actions):
+        self.observations[:] = self.random.normal(size=self.observations.shape)
+        self.rewards[:] = self.observations[:, 0]
+        return self.observations, self.rewards, self.terminals, self.truncations, []
+
+
+@pytest.mark.parametrize("kind", ["fused", "plain"])
+def test_minibatches(benchmark, threads, kind, tmp_path):
+    vecenv = vector.make(Cheetah, backend="Serial")
+    config = {
+        **{"device": "cpu", "fused": kind == "fused", "data_dir": str(tmp_path), "total_timesteps": 10**6},
+        **{"batch_size": 2048, "bptt_horizon": 256, "minibatch_size": 64, "shuffle": "steps", "prio_alpha": 0.0},
+        **{"optimizer": "adam", "learning_rate": 3e-4, "normalize_observations": True, "update_epochs": 1},
+    }
+    trainer = pufferl.PuffeRL(config, vecenv, Continuous(vecenv.driver_env))
+    trainer.evaluate()
+    trainer.train()
+    trainer.evaluate()
+    benchmark.extra_info["steps"] = 2048
+    benchmark.pedantic(lambda: trainer._learner.learn(3e-4, 0.0, True), rounds=15, warmup_rounds=2)
     trainer.release()

@@ -1,5 +1,6 @@
 """Kernels: the advantage, recurrences, whole small policies, Muon's iteration, and the torch code that defines each."""
 
+from pufferlib.extensions.adam import AdamBatch, AdamSettings, can_step, clip_gradients
 from pufferlib.extensions.advantage import compute_puff_advantage, reference_advantage
 from pufferlib.extensions.mingru import mingru_scan, mingru_step, reference_mingru
 from pufferlib.extensions.network import Minibatch, Network
@@ -7,10 +8,14 @@ from pufferlib.extensions.network_layers import Layers, Normalizer
 from pufferlib.extensions.orthogonalize import orthogonalize, reference_orthogonalize
 
 __all__ = [
+    "AdamBatch",
+    "AdamSettings",
     "Layers",
     "Minibatch",
     "Network",
     "Normalizer",
+    "can_step",
+    "clip_gradients",
     "compute_puff_advantage",
     "mingru_scan",
     "mingru_step",

@@ -11,7 +11,7 @@ import torch
 
 from pufferlib.errors import PufferError
 
-POINTER, INT64, FLOAT = ctypes.c_void_p, ctypes.c_int64, ctypes.c_float
+POINTER, INT64, FLOAT, DOUBLE = ctypes.c_void_p, ctypes.c_int64, ctypes.c_float, ctypes.c_double
 
 SIGNATURES = {
     "puffer_advantage": [*[POINTER] * 5, *[INT64] * 2, *[FLOAT] * 4, POINTER],
@@ -19,6 +19,8 @@ SIGNATURES = {
     "puffer_mingru_backward": [*[POINTER] * 10, *[INT64] * 3, POINTER],
     "puffer_mingru_exp": [POINTER, POINTER, INT64],
     "puffer_orthogonalize": [*[POINTER] * 2, *[INT64] * 5, *[FLOAT] * 3],
+    "puffer_adam_step": [POINTER, INT64, POINTER],
+    "puffer_clip_gradients": [POINTER, INT64, DOUBLE],
     "puffer_chain_size": [POINTER] * 2,
     "puffer_network_sizes": [POINTER, INT64, INT64, POINTER],
     "puffer_network_structures": [POINTER],

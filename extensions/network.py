@@ -63,7 +63,7 @@ class Learned:
     """What a minibatch gives.
 
     Attributes:
-        gradients: of `Network.parameters`, in memory that the next minibatch overwrites.
+        gradients: of `Network.parameters`, views of `Network.gradient`, which the next minibatch overwrites.
         metrics: `(7,)`, in the order of losses.METRICS.
         ratios: `(count, T)`, probability of the actions now over probability then.
         values: `(count, T)`, of the observations now.
@@ -131,6 +131,7 @@ class Network:
     Attributes:
         layers: what it was made from.
         parameters: the weights of all layers, then the biases; after them the critic's; then `log_std`.
+        gradient: of all parameters one after the other, as the last `learn` left them.
         num_parts: of a decision.
         action_dtype: int32 for choices, float32 for numbers.
 
@@ -146,13 +147,16 @@ class Network:
         self.width, self.inputs = layers.encoder[0][0].shape
         self.num_parts = len(layers.parts)
         self.action_dtype = torch.int32 if layers.log_std is None else torch.float32
-        self._chains = [Chain(chain) for chain in (layers, layers.critic) if chain is not None]
-        self.parameters = [parameter for chain in self._chains for parameter in chain.parameters]
-        self._results = [result for chain in self._chains for result in chain.gradients]
-        self._log_std_result = torch.zeros(self.num_parts)
+        chains = [chain for chain in (layers, layers.critic) if chain is not None]
+        self.parameters = [parameter for chain in chains for parameter in chain.parameters()]
         if layers.log_std is not None:
             self.parameters.append(layers.log_std)
-            self._results.append(self._log_std_result)
+        sizes = [parameter.numel() for parameter in self.parameters]
+        self.gradient = torch.zeros(sum(sizes))
+        pieces = zip(self.gradient.split(sizes), self.parameters, strict=True)
+        self._results = [piece.view(parameter.shape) for piece, parameter in pieces]
+        results = iter(self._results)
+        self._chains = [Chain(chain, [next(results) for _ in chain.parameters()]) for chain in chains]
         self._library = cpu_library.library()
         self._threads = ThreadPool(num_threads)
         self._network = self._describe_layers()
@@ -165,7 +169,7 @@ class Network:
         self.refresh()
 
     def _describe_layers(self) -> _Network:
-        layers = self.layers
+        layers = self.layers  # the last result is that of log_std, where there is one
         self._part_sizes = (_INT64 * self.num_parts)(*layers.parts)
         self._normal = torch.zeros(2, self.num_parts)  # memory for the kernel, as is the next one
         self._seen = torch.zeros(2, self.inputs)
@@ -174,7 +178,10 @@ class Network:
         return _Network(
             *(chains, len(self._chains), self.num_parts),
             None if layers.log_std is not None else ctypes.addressof(self._part_sizes),
-            *(_address(tensor) for tensor in (layers.log_std, self._normal, self._log_std_result)),
+            *(
+                _address(tensor)
+                for tensor in (layers.log_std, self._normal, None if layers.log_std is None else self._results[-1])
+            ),
             *((None, None, 0.0, 0.0) if normalizer is None else self._describe_normalizer()),
             self._seen.data_ptr(),
         )

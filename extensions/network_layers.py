@@ -80,6 +80,10 @@ class Layers:
         """Of the encoder's layers and the head."""
         return [*(bias for _, bias in self.encoder), self.head[1]]
 
+    def parameters(self) -> list[Tensor]:
+        """The weights of all layers, then the biases that there are, without the critic's."""
+        return self.weights() + [bias for bias in self.biases() if bias is not None]
+
     def fit(self) -> bool:
         """Whether the kernel can compute them."""
         tensors = [tensor for tensor in (*self.weights(), *self.biases(), self.log_std) if tensor is not None]
@@ -120,17 +124,19 @@ class Chain:
 
     Attributes:
         structure: what the kernel takes.
-        parameters: the weights of all layers, then the biases.
-        gradients: of the parameters, written by the kernel.
     """
 
-    def __init__(self, layers: Layers):
-        """`layers.fit()` must hold; their critic is a chain of its own."""
-        self._weights, self._biases = layers.weights(), layers.biases()
-        weight_results = [torch.zeros_like(weight, requires_grad=False) for weight in self._weights]
-        bias_results = [None if bias is None else torch.zeros_like(bias) for bias in self._biases]
-        self.parameters = self._weights + [bias for bias in self._biases if bias is not None]
-        self.gradients = weight_results + [bias for bias in bias_results if bias is not None]
+    def __init__(self, layers: Layers, gradients: Sequence[Tensor]):
+        """`layers.fit()` must hold; their critic is a chain of its own.
+
+        Args:
+            layers: of this chain.
+            gradients: of `layers.parameters()`, to be written by the kernel; contiguous.
+        """
+        self._weights, self._biases, self._parameters = layers.weights(), layers.biases(), layers.parameters()
+        weight_results = gradients[: len(self._weights)]
+        others = iter(gradients[len(self._weights) :])
+        bias_results = [None if bias is None else next(others) for bias in self._biases]
         self._addresses: list[int] = []
         self._pointers = [_pointers(tensors) for tensors in (self._weights, self._biases, weight_results, bias_results)]
         width, inputs = layers.encoder[0][0].shape
@@ -147,11 +153,11 @@ class Chain:
 
     def has_moved(self) -> bool:
         """Whether a parameter lies elsewhere than at the last `find_parameters`."""
-        return [tensor.data_ptr() for tensor in self.parameters] != self._addresses
+        return [tensor.data_ptr() for tensor in self._parameters] != self._addresses
 
     def find_parameters(self) -> None:
         """Takes over where the parameters lie now."""
-        self._addresses = [tensor.data_ptr() for tensor in self.parameters]
+        self._addresses = [tensor.data_ptr() for tensor in self._parameters]
         for pointers, tensors in zip(self._pointers[:2], (self._weights, self._biases), strict=True):
             for index, tensor in enumerate(tensors):
                 pointers[index] = None if tensor is None else tensor.data_ptr()

@@ -112,9 +112,8 @@ class StepDrawing(Drawing):
     def begin(self, progress: float, is_full: bool) -> None:
         rollout = self._rollout
         self._steps.take_steps(rollout)
-        self._chosen = by_step(self._advantages.compute())
-        self._old_values = by_step(rollout.values[:, :-1])
-        self._returns = self._chosen + self._old_values
+        advantages, values = by_step(self._advantages.compute()), by_step(rollout.values[:, :-1])
+        self._numbers = torch.stack([advantages, values, advantages + values])  # gathered together: one call, not three
         self._masks = None if is_full else by_step(rollout.masks[:, :-1])
         self._order = torch.empty(0)
         self._place = 0
@@ -128,9 +127,9 @@ class StepDrawing(Drawing):
         rows = self._order[self._place : self._place + self._config.minibatch_steps]
         self._place += len(rows)
         weights = None if self._masks is None else present_weights(self._masks[rows])
-        chosen = self._chosen[rows]
+        chosen, old_values, returns = self._numbers.index_select(1, rows).unbind()
         normalized = losses.normalize(chosen, weights) if self._config.norm_adv else chosen
-        return Drawn(rows, self._old_values[rows], self._returns[rows], normalized, weights, self._resets)
+        return Drawn(rows, old_values, returns, normalized, weights, self._resets)
 
 
 def present_weights(masks: Tensor) -> Tensor:

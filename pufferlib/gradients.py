@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from pufferlib import losses
 from pufferlib.config import ResolvedTrainConfig
 from pufferlib.drawing import Drawn
-from pufferlib.extensions import Minibatch, Network
+from pufferlib.extensions import Minibatch, Network, clip_gradients
 from pufferlib.policy_forms import training_forward
 from pufferlib.rollout import Rollout
 from pufferlib.sampling import sample_logits
@@ -64,6 +64,10 @@ class TorchGradients:
             parameter.grad = None
         count, size = len(drawn.rows), self.config.max_minibatch_size // self.rollout.horizon
         return sum(self._accumulate(drawn, range(begin, min(begin + size, count))) for begin in range(0, count, size))
+
+    def clip(self, limit: float) -> None:
+        """Scales the parameters' gradients so that the norm of all together is at most `limit`."""
+        nn.utils.clip_grad_norm_(self.parameters, limit)
 
     def limit_caller(self) -> AbstractContextManager:
         """Keeps torch operations of the calling thread off the cores of the threads here."""
@@ -174,6 +178,13 @@ class NetworkGradients:
             rollout.ratios[rows, :-1] = learned.ratios
             rollout.values[rows, :-1] = learned.values
         return learned.metrics
+
+    def clip(self, limit: float) -> None:
+        """As TorchGradients'."""
+        gradients = [parameter.grad for parameter in self.parameters]
+        own = self.network.gradient
+        are_own = gradients[0].untyped_storage().data_ptr() == own.data_ptr()  # not averaged over processes since
+        clip_gradients([own] if are_own else gradients, limit)
 
     def limit_caller(self) -> AbstractContextManager:
         """As TorchGradients'."""

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from pufferlib import losses
 from pufferlib.advantages import Advantages
@@ -182,7 +182,7 @@ class Learner:
         self._metric_sums += self._gradients.differentiate(drawn)
 
     def _step(self) -> None:
-        nn.utils.clip_grad_norm_(self._gradients.parameters, self.config.max_grad_norm)
+        self._gradients.clip(self.config.max_grad_norm)
         self.optimizer.step()
 
     def _summarize(self, count: int) -> Tensor:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.optim import SGD, AdamW, Optimizer
 from typing_extensions import override
 
-from pufferlib.extensions import orthogonalize
+from pufferlib.extensions import AdamBatch, AdamSettings, can_step, orthogonalize
 
 ADAMW_SHARE = 0.1
 """Learning rate of the vectors (biases, log-std) as a share of Muon's.
@@ -18,6 +18,56 @@ ADAMW_SHARE = 0.1
 Muon changes a matrix by an orthogonal one, whose elements are far below 1; AdamW changes every element by about the
 learning rate. The share brings the two to one scale.
 """
+
+
+class Adam(AdamW):
+    """torch's AdamW, its settings and its state; on a CPU one kernel steps all parameters at once.
+
+    Where the kernel does not fit (other devices and types, a learning rate that is a tensor) torch steps.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any):
+        super().__init__(*args, **kwargs)
+        self._batches: dict[int, AdamBatch] = {}  # by group, what the kernel stepped last
+
+    @override
+    @torch.no_grad()
+    def step(self, closure: None = None) -> None:
+        batches = [self._find_batch(index, group) for index, group in enumerate(self.param_groups)]
+        if closure is not None or None in batches:
+            super().step(closure)
+            return
+        for group, batch in zip(self.param_groups, batches, strict=True):
+            beta1, beta2 = group["betas"]
+            batch.step(AdamSettings(group["lr"], beta1, beta2, group["eps"], group["weight_decay"]))
+
+    def _find_batch(self, index: int, group: dict[str, Any]) -> AdamBatch | None:
+        """What the kernel steps of a group; None where it does not fit."""
+        if isinstance(group["lr"], Tensor) or group["capturable"] or group["amsgrad"] or group["maximize"]:
+            return None
+        parameters = [parameter for parameter in group["params"] if parameter.grad is not None]
+        batch = self._batches.get(index)
+        if batch is None or not batch.holds(parameters):
+            if not can_step(parameters) or not can_step([parameter.grad for parameter in parameters]):
+                return None
+            states = [self._state_of(parameter) for parameter in parameters]
+            columns = [[state[name] for state in states] for name in ("exp_avg", "exp_avg_sq", "step")]
+            batch = self._batches[index] = AdamBatch(parameters, *columns)
+        return batch
+
+    def _state_of(self, parameter: nn.Parameter) -> dict[str, Tensor]:
+        """As torch has it, made where there is none yet."""
+        state = self.state[parameter]
+        if not state:
+            state["step"] = torch.tensor(0.0, dtype=torch.float32)
+            state["exp_avg"] = torch.zeros_like(parameter)
+            state["exp_avg_sq"] = torch.zeros_like(parameter)
+        return state
+
+    @override
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        super().load_state_dict(state_dict)
+        self._batches.clear()  # it brought other tensors
 
 
 class Muon(Optimizer):
@@ -51,7 +101,7 @@ class Muon(Optimizer):
         vectors = [parameter for parameter in parameters if parameter.dim() != 2]
         super().__init__(matrices or vectors, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay})
         self._has_matrices = bool(matrices)
-        self._adamw = AdamW(vectors, lr=lr, betas=betas, eps=eps, weight_decay=weight_decay) if vectors else None
+        self._adamw = Adam(vectors, lr=lr, betas=betas, eps=eps, weight_decay=weight_decay) if vectors else None
 
     @override
     @torch.no_grad()
@@ -118,7 +168,7 @@ def make_optimizer(
     if name == "muon":
         return Muon(parameters, learning_rate, betas[0], betas, eps, weight_decay)
     if name == "adam":
-        return AdamW(parameters, lr=learning_rate, betas=betas, eps=eps, weight_decay=weight_decay)
+        return Adam(parameters, lr=learning_rate, betas=betas, eps=eps, weight_decay=weight_decay)
     return SGD(parameters, lr=learning_rate, momentum=betas[0], weight_decay=weight_decay)
 
 

@@ -52,7 +52,7 @@ def measure_tensors(name, folder):
     rollout += trainer.rollout.states.values()
     network = trainer._gradients.network
     workspace = [value for value in vars(network).values() if isinstance(value, torch.Tensor)]
-    workspace += [tensor for chain in network._chains for tensor in (chain._packed, *chain.gradients)]
+    workspace += [chain._packed for chain in network._chains]
     in_rollout, in_workspace = (sum(t.untyped_storage().nbytes() for t in some) for some in (rollout, workspace))
     return in_rollout, tensor_bytes() - before - in_workspace
 

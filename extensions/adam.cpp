@@ -1,0 +1,63 @@
+// adam.cpp - what an optimizer does with all parameters of a small policy, each in one call: clip their gradients, and
+// a step of Adam with decoupled weight decay (Loshchilov and Hutter 2017).
+#include <math.h>
+
+#include "kernel.h"
+
+// Made by adam.py, as are the numbers of a step; all pointers are borrowed.
+struct AdamParameter {
+    float* parameter;  // [size], as are the next three
+    float* gradient;
+    float *average, *square;  // running means of the gradient and of its square
+    float* steps;             // taken so far, a whole number
+    int64_t size;
+};
+
+struct AdamSettings {
+    double learning_rate, beta1, beta2, epsilon, weight_decay;
+};
+
+static_assert(sizeof(AdamParameter) == 6 * sizeof(int64_t), "adam.py makes rows of six numbers");
+
+extern "C" void puffer_adam_step(const AdamParameter* parameters, int64_t count, const AdamSettings* settings) {
+    double beta1 = settings->beta1, beta2 = settings->beta2;
+    float keep = (float)(1.0 - settings->learning_rate * settings->weight_decay), epsilon = (float)settings->epsilon;
+    float share1 = (float)(1.0 - beta1), keep2 = (float)beta2, share2 = (float)(1.0 - beta2);
+    for (int64_t i = 0; i < count; i++) {
+        const AdamParameter& each = parameters[i];
+        double steps = *each.steps += 1.0f;
+        float size = (float)(settings->learning_rate / (1.0 - pow(beta1, steps)));
+        float root = (float)sqrt(1.0 - pow(beta2, steps));
+        INDEPENDENT_LANES
+        for (int64_t j = 0; j < each.size; j++) {
+            float gradient = each.gradient[j], average = each.average[j];
+            float square = keep2 * each.square[j] + share2 * gradient * gradient;
+            average += share1 * (gradient - average);
+            each.average[j] = average;
+            each.square[j] = square;
+            each.parameter[j] = keep * each.parameter[j] - size * average / (sqrtf(square) / root + epsilon);
+        }
+    }
+}
+
+// Scales the gradients so that the norm of all together is at most `limit`; where it is NaN, so are they.
+extern "C" void puffer_clip_gradients(const AdamParameter* parameters, int64_t count, double limit) {
+    enum { LANES = 16 };  // sums that do not wait for each other
+    double total = 0.0;
+    for (int64_t i = 0; i < count; i++) {
+        const float* gradient = parameters[i].gradient;
+        double sums[LANES] = {};
+        int64_t j = 0, size = parameters[i].size;
+        for (; j + LANES <= size; j += LANES) {
+            for (int64_t k = 0; k < LANES; k++) sums[k] += (double)gradient[j + k] * gradient[j + k];
+        }
+        for (; j < size; j++) sums[0] += (double)gradient[j] * gradient[j];
+        for (int64_t k = 0; k < LANES; k++) total += sums[k];
+    }
+    double scale = limit / (sqrt(total) + 1e-6);
+    if (scale >= 1.0) return;
+    for (int64_t i = 0; i < count; i++) {
+        INDEPENDENT_LANES
+        for (int64_t j = 0; j < parameters[i].size; j++) parameters[i].gradient[j] *= (float)scale;
+    }
+}

@@ -1,0 +1,88 @@
+"""Adam's step and the clipping of gradients for all parameters of a small policy in one call each.
+
+Torch makes several calls for every parameter, which take far longer than the arithmetic where parameters are small.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from pufferlib.extensions import cpu_library
+
+_INT64, _DOUBLE = ctypes.c_int64, ctypes.c_double
+
+
+@dataclass(frozen=True)
+class AdamSettings:
+    """The numbers of a step."""
+
+    learning_rate: float
+    beta1: float
+    beta2: float
+    epsilon: float
+    weight_decay: float
+
+
+def can_step(tensors: Sequence[Tensor]) -> bool:
+    """Whether the kernels take these: float32, contiguous, in a CPU's memory."""
+    return all(
+        tensor.dtype == torch.float32 and tensor.is_cpu and tensor.layout == torch.strided and tensor.is_contiguous()
+        for tensor in tensors
+    )
+
+
+class AdamBatch:
+    """Parameters that are stepped together as long as they and their gradients lie where they lay."""
+
+    def __init__(
+        self,
+        parameters: Sequence[Tensor],
+        averages: Sequence[Tensor],
+        squares: Sequence[Tensor],
+        steps: Sequence[Tensor],
+    ):
+        """Takes over where everything lies.
+
+        Args:
+            parameters: with gradients; `can_step` must hold for both and for the next ones.
+            averages: of the parameters' shapes, the running means of the gradients, updated in place.
+            squares: likewise, of the squared gradients.
+            steps: one number each, the steps taken so far, counted up.
+        """
+        self._kept = averages, squares, steps
+        self._addresses = _addresses(parameters)
+        rows: list[int] = []
+        for parameter, average, square, step in zip(parameters, averages, squares, steps, strict=True):
+            rows += parameter.data_ptr(), parameter.grad.data_ptr(), average.data_ptr(), square.data_ptr()
+            rows += step.data_ptr(), parameter.numel()
+        self._count = len(parameters)
+        self._table = (_INT64 * len(rows))(*rows)
+        self._library = cpu_library.library()
+
+    def holds(self, parameters: Sequence[Tensor]) -> bool:
+        """Whether these are the parameters, they and their gradients where they lay."""
+        return _addresses(parameters) == self._addresses
+
+    def step(self, settings: AdamSettings) -> None:
+        """Steps the parameters by their gradients, in place."""
+        numbers = (_DOUBLE * 5)(
+            *(settings.learning_rate, settings.beta1, settings.beta2, settings.epsilon, settings.weight_decay)
+        )
+        self._library.puffer_adam_step(self._table, self._count, numbers)
+
+
+def _addresses(parameters: Sequence[Tensor]) -> list[int]:
+    return [tensor.data_ptr() for parameter in parameters for tensor in (parameter, parameter.grad)]
+
+
+def clip_gradients(gradients: Sequence[Tensor], limit: float) -> None:
+    """Scales gradients for which `can_step` holds so that the norm of all together is at most `limit`, in place."""
+    rows: list[int] = []
+    for gradient in gradients:
+        rows += 0, gradient.data_ptr(), 0, 0, 0, gradient.numel()
+    cpu_library.library().puffer_clip_gradients((_INT64 * len(rows))(*rows), len(gradients), limit)
