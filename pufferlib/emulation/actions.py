@@ -166,6 +166,7 @@ def _compile_array(space: MultiDiscrete | MultiBinary | Box, place: slice, is_fl
     low, high, start = _box_bounds(space) if isinstance(space, Box) else _choice_bounds(space)
     maximum, minimum = np.maximum, np.minimum
     is_rounded = is_float and dtype.kind != "f"
+    is_integer_box = isinstance(space, Box) and dtype.kind != "f"
 
     def clip(row: np.ndarray) -> np.ndarray:
         return minimum(maximum(row[place], low), high)
@@ -175,10 +176,13 @@ def _compile_array(space: MultiDiscrete | MultiBinary | Box, place: slice, is_fl
         if is_rounded:
             if np.isnan(numbers).any():
                 raise ValueError(f"an action must be a number, got {row[place]}")
-            with np.errstate(invalid="ignore"):  # a bound that floats round to beyond the integers
-                integers = np.rint(numbers).astype(dtype).reshape(shape)
-            return minimum(maximum(integers, space.low), space.high)  # floats miss large bounds by some
-        return (numbers + start).astype(dtype, copy=False).reshape(shape)
+            numbers = np.rint(numbers)
+        if not is_integer_box:
+            return (numbers + start).astype(dtype, copy=False).reshape(shape)
+        with np.errstate(invalid="ignore"):  # floats miss large bounds by some, and the largest integer by one
+            integers = numbers.astype(dtype).reshape(shape)
+        maximum(integers, space.low, out=integers)
+        return minimum(integers, space.high, out=integers)
 
     clipped_dtype = np.result_type(np.float32 if is_float else np.int32, low.dtype)
     return clip if len(shape) == 1 and dtype == clipped_dtype and not start.any() else convert
@@ -192,22 +196,14 @@ def _choice_bounds(space: MultiDiscrete | MultiBinary) -> tuple[np.ndarray, np.n
 
 
 def _box_bounds(space: Box) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Lowest, highest and 0; the bounds are cut down to what the dtype holds, those of integers are float64."""
+    """Lowest, highest and 0; floats are cut down to what the dtype holds, integers are float64."""
     low, high = space.low.ravel(), space.high.ravel()
     if space.dtype.kind == "f":
         largest = np.finfo(space.dtype).max
         low, high = np.maximum(low, -largest), np.minimum(high, largest)
     else:
-        low, high = _inside(low, np.inf), _inside(high, -np.inf)
+        low, high = low.astype(np.float64), high.astype(np.float64)
     return low, high, np.zeros_like(low)
-
-
-def _inside(bounds: np.ndarray, direction: float) -> np.ndarray:
-    """Integer bounds in float64, those that it cannot hold moved in a direction."""
-    rounded = bounds.astype(np.float64)
-    sign = np.sign(direction)
-    is_outside = [int(sign) * int(found) < int(sign) * int(bound) for found, bound in zip(rounded, bounds, strict=True)]
-    return np.where(is_outside, np.nextafter(rounded, direction), rounded)
 
 
 def _numbers(space: gymnasium.Space, action: Any) -> Iterator[np.ndarray]:

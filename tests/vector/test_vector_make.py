@@ -20,7 +20,7 @@ from pufferlib.vector import sizes
         ({"num_envs": True}, "num_envs must be an integer of at least 1, got True"),
         ({"seed": -1}, "seed must be an integer of at least 0, got -1"),
         ({"backend": "serial"}, "'auto', 'Serial', 'Native', 'Multiprocessing'.* got 'serial'; did you mean 'Serial'"),
-        ({"backend": "Threads"}, "must be one of 'auto', 'Serial', .*'GymnasiumVector', 'Ray' .* got 'Threads'"),
+        ({"backend": "Threads"}, "backend must be one of 'auto', 'Serial', .*'Ray' .* got 'Threads'"),
         ({"backend": int}, "a class of pufferlib.vector, got <class 'int'>"),
         ({"backend": "Serial", "num_workers": 2}, "Serial has one worker, got num_workers 2"),
         ({"num_envs": 6, "batch_size": 4}, "batch_size must be a divisor of num_envs 6, got 4; the nearest is 3 or 6"),
