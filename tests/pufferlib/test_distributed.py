@@ -13,14 +13,16 @@ import ranks
 import torch
 from command import metrics, only_run
 from gymnasium.spaces import Box, Discrete
+from test_continuous_control import RECIPE
 from torch import nn
+from tracking_env import TrackingEnv
 
 from pufferlib import checkpoint, distributed, vector
 from pufferlib.distributed import Ranks
 from pufferlib.environment import PufferEnv
 from pufferlib.errors import ConfigError, RankError
 from pufferlib.loggers import NoLogger
-from pufferlib.models import Default, LSTMWrapper
+from pufferlib.models import Continuous, Default, LSTMWrapper
 from pufferlib.pufferl import PuffeRL
 
 SQUARED = [
@@ -411,3 +413,29 @@ def test_two_nodes_train_as_one(tmp_path):
             node.kill()
     assert metrics(only_run(folders[0]))[-1]["agent_steps"] == 4 * 2 * 8 * 16
     assert not (folders[1] / "experiments").exists()
+
+
+# --- continuous control
+
+
+def train_continuously(target_kl):
+    own = distributed.connect()
+    vecenv = vector.make(TrackingEnv, num_envs=2, backend="Serial", seed=own.rank)
+    torch.manual_seed(0)
+    settings = {**RECIPE, "minibatch_size": 128, "target_kl": target_kl, "total_timesteps": 512 * 4}
+    trainer = PuffeRL({**settings, "update_epochs": 3.0}, vecenv, Continuous(vecenv, [16], [16]))
+    for _ in range(4):
+        trainer.evaluate()
+        losses = trainer.train()
+    trainer.ranks.check_same(list(trainer.policy.state_dict().values()), "weights and statistics")
+    trainer.release()
+    scales = trainer._reward_normalizer.state_dict()
+    return int(trainer.policy.count), scales, {name: losses[name] for name in ("policy_loss", "approx_kl")}
+
+
+@pytest.mark.parametrize("target_kl", [None, 1e-9])
+def test_normalisers_and_early_stops_are_those_of_all_ranks(target_kl):
+    first, second = ranks.call(train_continuously, target_kl)
+    assert first == second
+    count, scales, losses = first
+    assert count == scales["count"] == 4 * 512 and np.isfinite(list(losses.values())).all()

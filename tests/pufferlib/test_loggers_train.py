@@ -84,7 +84,8 @@ def test_by_default_there_are_only_lines_of_json(args, tmp_path, capsys):
     del args["log"]  # settings that an earlier version saved
     pufferl.train("puffer_squared", args)
     found = {path.name for path in only_run(tmp_path).iterdir()}
-    assert found == {"config.json", "metrics.jsonl", "model_puffer_squared_000003.pt", "trainer_state.pt"}
+    weights = {"model_puffer_squared_000003.pt", "last.pt", "last.json"}
+    assert found == {"config.json", "metrics.jsonl", "trainer_state.pt", *weights}
 
 
 def test_loggers_of_ones_own_replace_those_of_the_settings(args, tmp_path, capsys):

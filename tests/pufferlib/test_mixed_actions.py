@@ -12,7 +12,8 @@ from torch.distributions import Categorical, Normal
 from pufferlib import PuffeRL, spaces, vector
 from pufferlib.environment import PufferEnv
 from pufferlib.listing import space_text
-from pufferlib.models import Default, LSTMWrapper, MinGRUWrapper, find_layers
+from pufferlib.models import Default, LSTMWrapper, MinGRUWrapper
+from pufferlib.policy_layers import find_layers
 from pufferlib.sampling import greedy_action, sample_logits
 
 STEERING = Tuple([Discrete(3), Box(-1, 1, (1,)), Discrete(2, start=5)])
