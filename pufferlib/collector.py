@@ -80,6 +80,7 @@ class Collector:
         Args:
             seed: as for the vector's `async_reset`; None takes the seed that the vector was made with.
         """
+        self._held.clear()
         self.vecenv.async_reset(seed)
         self._receive_all()
 

@@ -86,7 +86,8 @@ class PufferEnv:
             if array.shape != wanted.shape or array.dtype != wanted.dtype:
                 raise APIUsageError(
                     f"buf.{name} must be {wanted.dtype} of shape {wanted.shape}, "
-                    f"got {array.dtype} of shape {array.shape}"
+                    f"got {array.dtype} of shape {array.shape}; all environments of a vector must have the same spaces "
+                    "and number of agents"
                 )
             setattr(self, name, array)
         self.observation_space = spaces.joint_space(self.single_observation_space, self.num_agents)

@@ -49,6 +49,7 @@ from pufferlib.periodic_evaluation import PeriodicEvaluation
 from pufferlib.policy_forms import check_policy
 from pufferlib.policy_layers import find_layers
 from pufferlib.rollout import Rollout
+from pufferlib.seeding import mix_seed
 from pufferlib.statistics import EpisodeStatistics
 
 STATE_KEYS = {
@@ -414,8 +415,8 @@ class PuffeRL(Construction):
     def load_checkpoint(self, path: str | Path) -> dict[str, Any]:
         """Goes on where a checkpoint was saved.
 
-        By another number of processes than then, the environments begin anew, and so do those that have no snapshots:
-        all that are written in Python.
+        By another number of processes than then, and where environments have no snapshots, as those in Python, other
+        episodes are begun.
 
         Args:
             path: a run folder: training goes on as if it had not stopped, on a CPU bit for bit, and in that folder. Or
@@ -442,7 +443,7 @@ class PuffeRL(Construction):
         try:
             for name, part in self._learning_parts().items():
                 part.load_state_dict(state["learning"][name])
-            self._load_rank_state(state["ranks"])
+            self._load_rank_state(state["ranks"], state["epoch"])
         except (KeyError, ValueError, RuntimeError) as error:
             raise CheckpointError(f"{folder} was saved with other settings than these ({error})") from error
         if self.ranks.is_first:
@@ -480,19 +481,26 @@ class PuffeRL(Construction):
         parts = {"learner": self._learner, "reward_normalizer": self._reward_normalizer}
         return {name: part for name, part in parts.items() if part is not None}
 
-    def _load_rank_state(self, states: list[dict[str, Any]]) -> None:
+    def _load_rank_state(self, states: list[dict[str, Any]], epoch: int) -> None:
         """Puts back what `_rank_state` of every process returned, as far as there are as many processes again."""
         if len(states) != self.ranks.world_size:
             self._interval.load_state_dict(states[0]["interval"])
             if not self.ranks.is_first:
                 self._interval.episodes.take()  # they are the first one's
+            self._begin_anew(epoch)
             return
         state = states[self.ranks.rank]
-        if state["collector"] is not None:
+        if state["collector"] is None:
+            self._begin_anew(epoch)
+        else:
             self._collector.load_state_dict(state["collector"])
         self._generator.set_state(state["generator"])
         torch.set_rng_state(state["torch_generator"])
         self._interval.load_state_dict(state["interval"])
+
+    def _begin_anew(self, epoch: int) -> None:
+        """Begins other episodes than those that the run began with, where environments cannot go on as they were."""
+        self._collector.reset(mix_seed(self.ranks.seed(self.vecenv.seed), epoch))
 
     def close(self) -> str:
         """Saves the last checkpoint and lets go of environments, dashboard and logger; twice is harmless.

@@ -175,7 +175,9 @@ class TrainConfig(Section):
     max_grad_norm: float = setting(1.5, "Gradients are scaled down to this norm; inf for never.", "(0, inf]")
 
     gamma: float = setting(0.995, "Discount per step.", "[0, 1]")
-    gae_lambda: float = setting(0.90, "Decay of the advantage's bootstrap.", "[0, 1]")
+    gae_lambda: float = setting(
+        0.90, "Decay of the advantage's bootstrap; 1 is none, so that returns are plain discounted sums.", "[0, 1]"
+    )
     vtrace_rho_clip: float = setting(1.0, "Upper limit of the importance ratio of a step's error.", "(0, inf]")
     vtrace_c_clip: float = setting(1.0, "Upper limit of the importance ratio of the trace.", "(0, inf]")
     truncation_bootstrap: bool = setting(

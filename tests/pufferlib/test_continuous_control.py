@@ -317,3 +317,29 @@ def test_the_collector_takes_final_observations_from_any_backend():
         found.append(weights(trainer))
         trainer.release()
     assert torch.equal(*found)
+
+
+class Forgetful(TrackingEnv):
+    """As a Python environment mostly is: it cannot tell its state."""
+
+    def snapshot(self):
+        return None
+
+
+def test_a_resumed_run_of_environments_without_snapshots_begins_other_episodes():
+    def make():
+        vecenv = vector.make(Forgetful, num_envs=2, backend="Serial", seed=5)
+        torch.manual_seed(0)
+        return PuffeRL(RECIPE, vecenv, Continuous(vecenv, [16], [16]))
+
+    first, second = make(), make()
+    begun = first._collector.actor.last_observations.clone()
+    iterate(first, 2)
+    first.save_checkpoint()
+    second.load_checkpoint(first.run_folder)
+    assert not torch.equal(second._collector.actor.last_observations, begun)
+    assert torch.equal(weights(first), weights(second)) and second.epoch == 2
+    assert second._reward_normalizer.state_dict() == first._reward_normalizer.state_dict()
+    iterate(second, 1)
+    assert second.global_step == 3 * 256
+    first.release(), second.release()
