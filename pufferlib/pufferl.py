@@ -2,7 +2,7 @@
 
 One iteration is `evaluate()`, which collects a rollout, and `train()`, which learns from it. collector.py steps the
 environments, learner.py steps the optimizer, losses.py has the formulas; this file puts them in order, and keeps the
-books: counts, logs, checkpoints.
+books: counts and logs. construction.py says how a trainer may be called, saving.py has its checkpoints.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ import torch
 from torch import nn
 from typing_extensions import override
 
-from pufferlib import checkpoint, checkpoint_file, distributed
+from pufferlib import distributed
 from pufferlib.actor import Actor
 from pufferlib.catalog import slug
 from pufferlib.collector import Collector
@@ -34,7 +34,7 @@ from pufferlib.config import TrainConfig, load_config
 from pufferlib.construction import AnyLogger, Construction
 from pufferlib.dashboard import Dashboard
 from pufferlib.distributed import Total
-from pufferlib.errors import APIUsageError, CheckpointError, ConfigError
+from pufferlib.errors import APIUsageError, ConfigError
 from pufferlib.extensions import Network, compute_puff_advantage
 from pufferlib.extensions.network import OBSERVATION_DTYPES
 from pufferlib.gradients import NetworkGradients, TorchGradients
@@ -49,18 +49,13 @@ from pufferlib.periodic_evaluation import PeriodicEvaluation
 from pufferlib.policy_forms import check_policy
 from pufferlib.policy_layers import find_layers
 from pufferlib.rollout import Rollout
-from pufferlib.seeding import mix_seed
+from pufferlib.saving import Saving
 from pufferlib.statistics import EpisodeStatistics
-
-STATE_KEYS = {
-    *("env", "model", "epoch", "global_step", "uptime", "learning_rate", "logged", "losses", "learning", "ranks"),
-}
-"""What `trainer_state.pt` holds."""
 
 __all__ = ["PuffeRL", "compute_puff_advantage", "load_config", "load_env", "load_policy", "train"]
 
 
-class PuffeRL(Construction):
+class PuffeRL(Construction, Saving):
     """Trains a policy in a vector of environments.
 
     Made as `PuffeRL(config, vecenv, policy)` or `PuffeRL(env, policy, learning_rate=3e-4, ...)`; see Construction.
@@ -359,148 +354,6 @@ class PuffeRL(Construction):
             self._shown_epoch, self._shown_time = self._logged_epoch, now
 
     # ------------------------------------------------------------------------------------------------ what outlives it
-
-    def save_checkpoint(self, path: str | Path | None = None, metadata: Mapping[str, Any] | None = None) -> str:
-        """Writes the weights, then everything else that a resume needs; a kill leaves the checkpoint before it whole.
-
-        Args:
-            path: one file for all but the environments, as for a next stage in other ones; None is the run folder.
-            metadata: numbers, text, lists and dicts to keep with it; for anything else APIUsageError names the key.
-
-        Returns:
-            The path, or that of the weights in the run folder: `<run folder>/model_<env>_<epoch>.pt`.
-        """
-        metadata = checkpoint_file.plain_metadata(metadata)
-        if path is not None:
-            return self._save_file(path, metadata)
-        path = self.run_folder / f"model_{slug(self.env_name)}_{self.epoch:06d}.pt"
-        ranks = self.ranks.gather(self._rank_state())
-        if self.ranks.is_first:
-            self._write_checkpoint(path, ranks, metadata)
-        self._model_path = path
-        return str(path)
-
-    def _write_checkpoint(self, path: Path, ranks: list[dict[str, Any]], metadata: dict[str, Any]) -> None:
-        """Writes the weights and the state that all processes share, with the state of each of them."""
-        checkpoint.save(path, self.policy.state_dict())
-        state = {
-            "env": self.env_name,
-            "model": path.name,
-            "epoch": self.epoch,
-            "global_step": self.global_step,
-            "uptime": self.uptime,
-            "learning_rate": self._learning_rate,
-            "logged": [self._logged_epoch, self._logged_step],
-            "losses": self._losses,
-            "learning": {name: part.state_dict() for name, part in self._learning_parts().items()},
-            "ranks": ranks,
-            "metadata": metadata,
-        }
-        checkpoint.save(self.run_folder / checkpoint.TRAINER_STATE, state)
-        checkpoint.name_last(path, self._facts())
-
-    def _facts(self) -> dict[str, Any]:
-        """What is noted beside weights that have a name of their own."""
-        return {"env": self.env_name, "agent_steps": self.global_step, "epoch": self.epoch}
-
-    def _rank_state(self) -> dict[str, Any]:
-        """What differs between processes."""
-        return {
-            "interval": self._interval.state_dict(),
-            "generator": self._generator.get_state(),
-            "torch_generator": torch.get_rng_state(),
-            "collector": self._collector.state_dict(),
-        }
-
-    def load_checkpoint(self, path: str | Path) -> dict[str, Any]:
-        """Goes on where a checkpoint was saved.
-
-        By another number of processes than then, and where environments have no snapshots, as those in Python, other
-        episodes are begun.
-
-        Args:
-            path: a run folder: training goes on as if it had not stopped, on a CPU bit for bit, and in that folder. Or
-                a file of `save_checkpoint(path)`: the environments stay as they are, and `evaluate` comes next.
-
-        Returns:
-            The metadata that was saved with it.
-
-        Raises:
-            CheckpointError: if there is no checkpoint, it is damaged, or it was made with other settings.
-        """
-        folder = Path(path)
-        if not self.ranks.from_first(folder.is_dir):
-            return self._load_file(folder)
-        path = folder / checkpoint.TRAINER_STATE
-        state = self.ranks.from_first(lambda: checkpoint.load(path))
-        if not isinstance(state, dict) or not state.keys() >= STATE_KEYS:
-            raise CheckpointError(f"{path} does not hold the state of this version's trainer; pass a run folder")
-        if state["env"] != self.env_name:
-            raise CheckpointError(f"{path} must be of a run of {self.env_name}, got one of {state['env']}")
-        model = folder / state["model"]
-        self.ranks.from_first(lambda: checkpoint.load_policy_weights(self.policy, model))
-        self.ranks.broadcast(list(self.policy.state_dict().values()))
-        try:
-            for name, part in self._learning_parts().items():
-                part.load_state_dict(state["learning"][name])
-            self._load_rank_state(state["ranks"], state["epoch"])
-        except (KeyError, ValueError, RuntimeError) as error:
-            raise CheckpointError(f"{folder} was saved with other settings than these ({error})") from error
-        if self.ranks.is_first:
-            checkpoint.remove_unfinished(folder)
-        self.epoch, self._steps, self._steps_underway = state["epoch"], state["global_step"], None
-        self._logged_epoch, self._logged_step = state["logged"]
-        self._learning_rate = state["learning_rate"]
-        self._losses = state["losses"]
-        self._start_time = time.perf_counter() - state["uptime"]
-        self.run_folder, self._model_path = folder, model
-        return dict(state.get("metadata", {}))
-
-    def _save_file(self, path: str | Path, metadata: dict[str, Any]) -> str:
-        progress = {name: getattr(self, name) for name in ("epoch", "global_step", "uptime")}
-        progress["learning_rate"] = self._learning_rate
-        learnt = self.policy, self._learning_parts(), self.config.optimizer
-        return self.ranks.from_first(lambda: checkpoint_file.save(path, *learnt, progress, metadata))
-
-    def _load_file(self, path: Path) -> dict[str, Any]:
-        found = self.ranks.from_first(lambda: checkpoint_file.read(path))
-        checkpoint_file.restore(path, found, self.policy, self._learning_parts(), self.config.optimizer)
-        progress = found["progress"]
-        self.epoch, self._steps, self._steps_underway = progress["epoch"], progress["global_step"], None
-        self._learning_rate = progress["learning_rate"]
-        self._start_time = time.perf_counter() - progress["uptime"]
-        self._has_rollout, self._model_path = False, None  # what was collected and saved is of another policy
-        self._interval.end()  # and what was measured
-        self._losses, self._metrics = {}, {}
-        self._logged_epoch = self._shown_epoch = self.epoch
-        self._logged_step = self.global_step
-        return found["metadata"]
-
-    def _learning_parts(self) -> dict[str, Any]:
-        """What learns beside the policy, by name."""
-        parts = {"learner": self._learner, "reward_normalizer": self._reward_normalizer}
-        return {name: part for name, part in parts.items() if part is not None}
-
-    def _load_rank_state(self, states: list[dict[str, Any]], epoch: int) -> None:
-        """Puts back what `_rank_state` of every process returned, as far as there are as many processes again."""
-        if len(states) != self.ranks.world_size:
-            self._interval.load_state_dict(states[0]["interval"])
-            if not self.ranks.is_first:
-                self._interval.episodes.take()  # they are the first one's
-            self._begin_anew(epoch)
-            return
-        state = states[self.ranks.rank]
-        if state["collector"] is None:
-            self._begin_anew(epoch)
-        else:
-            self._collector.load_state_dict(state["collector"])
-        self._generator.set_state(state["generator"])
-        torch.set_rng_state(state["torch_generator"])
-        self._interval.load_state_dict(state["interval"])
-
-    def _begin_anew(self, epoch: int) -> None:
-        """Begins other episodes than those that the run began with, where environments cannot go on as they were."""
-        self._collector.reset(mix_seed(self.ranks.seed(self.vecenv.seed), epoch))
 
     def close(self) -> str:
         """Saves the last checkpoint and lets go of environments, dashboard and logger; twice is harmless.
