@@ -1,4 +1,4 @@
-"""What the emulated environments share when they are made and reset."""
+"""Making the environments that are emulated, and seeding their resets."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import gymnasium
@@ -11,14 +11,14 @@ from gymnasium.spaces import Discrete
 from typing_extensions import override
 
 from pufferlib.emulation.actions import ActionLayout
-from pufferlib.emulation.creation import SeedOnce, make_env
+from pufferlib.emulation.emulated_env import EmulatedEnv
 from pufferlib.emulation.infos import final_observation, plain_numbers
 from pufferlib.emulation.layout import Layout, row_writer
-from pufferlib.environment import Buffers, PufferEnv, StepResult
+from pufferlib.environment import StepResult
 from pufferlib.errors import APIUsageError
 
 
-class GymnasiumPufferEnv(PufferEnv):
+class GymnasiumPufferEnv(EmulatedEnv):
     """Steps a `gymnasium.Env` whose observations and actions may have any structure.
 
     Observations are packed into rows as `emulated` describes (see pufferlib.emulation.layout), unless their space is a
@@ -33,76 +33,30 @@ class GymnasiumPufferEnv(PufferEnv):
       and so is a name that means something else here (`n`, `agent_id`, `final_observation`).
 
     An exception of the environment passes through as it is.
-
-    Attributes:
-        env: the environment.
-        options: passed to every reset of the environment; may be replaced.
     """
 
     env: gymnasium.Env
 
-    def __init__(
-        self,
-        env: gymnasium.Env | None = None,
-        env_creator: Callable[..., gymnasium.Env] | None = None,
-        env_args: Sequence[Any] = (),
-        env_kwargs: Mapping[str, Any] | None = None,
-        buf: Buffers | None = None,
-        seed: int = 0,
-        options: dict[str, Any] | None = None,
-    ):
-        """Takes an environment, or makes one.
-
-        Args:
-            env: the environment; it is closed with this one.
-            env_creator: called as `env_creator(*env_args, **env_kwargs)` where `env` is not given.
-            env_args: for `env_creator`.
-            env_kwargs: for `env_creator`.
-            buf: the arrays of one agent to fill.
-            seed: of the first reset, where that gives none.
-            options: for `env.reset`, at every reset.
-
-        Raises:
-            APIUsageError: if not exactly one of `env` and `env_creator` is given, it is no Gymnasium environment, or
-                one of its spaces has a part that rows cannot hold.
-        """
-        self.env = _checked(make_env(env, env_creator, env_args, env_kwargs))
-        self.options = options
+    @override
+    def _describe(self, env: Any) -> None:
+        self.env = _checked(env)
         self._layout = Layout.of(self.env.observation_space)
-        actions = ActionLayout(self.env.action_space)
+        self._actions = ActionLayout(self.env.action_space)
         self.single_observation_space = self._layout.row_space
-        self.single_action_space = actions.canonical
+        self.single_action_space = self._actions.canonical
         self.num_agents = 1
-        super().__init__(buf)
-        self._seeds = SeedOnce(seed)
+
+    @override
+    def _connect(self) -> None:
         self._write = row_writer(self._layout, self.observations[0, ...])
-        self._to_action = _converter(actions)
+        self._to_action = _converter(self._actions)
         self._reward = memoryview(self.rewards)  # takes a number in half the time that the array does
         self._has_ended = False  # in the last step
-        self._is_closed = False
 
     @property
     @override
     def emulated(self) -> Layout | None:
         return self._layout if self._layout.is_packed else None
-
-    @override
-    def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, list[dict]]:
-        """Begins an episode.
-
-        Args:
-            seed: for the environment. None goes on with its random streams; at the first reset it stands for the seed
-                given to the constructor.
-            options: for the environment, at this reset alone; None stands for those of the constructor.
-
-        Returns:
-            Observations `(1, *row_shape)` and no infos.
-        """
-        self.rewards[0] = 0.0
-        self.masks[0] = True
-        self._clear_flags()
-        self._begin_episode(self._seeds.next(seed), self.options if options is None else options)
-        return self.observations, []
 
     @override
     def step(self, actions: np.ndarray) -> StepResult:
@@ -138,20 +92,16 @@ class GymnasiumPufferEnv(PufferEnv):
         self._has_ended = False
         self.terminals[0] = self.truncations[0] = False
 
+    @override
+    def _clear_step(self) -> None:
+        self.rewards[0] = 0.0
+        self.masks[0] = True
+        self._clear_flags()
+
+    @override
     def _begin_episode(self, seed: int | None, options: dict[str, Any] | None) -> None:
         observation, _ = self.env.reset(seed=seed, options=options)
         self._write(observation)
-
-    @override
-    def render(self) -> Any:
-        """What the environment renders in the mode that it was made with."""
-        return self.env.render()
-
-    @override
-    def close(self) -> None:
-        if not self._is_closed:
-            self._is_closed = True
-            self.env.close()
 
 
 def _converter(layout: ActionLayout) -> Callable[[np.ndarray], Any]:

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from typing_extensions import override
 
 from pufferlib.emulation.agent_spaces import AgentActions, AgentObservations
-from pufferlib.emulation.creation import SeedOnce, make_env
+from pufferlib.emulation.emulated_env import EmulatedEnv
 from pufferlib.emulation.infos import final_observation, plain_numbers
 from pufferlib.emulation.layout import Layout
-from pufferlib.environment import Buffers, PufferEnv, StepResult
+from pufferlib.environment import StepResult
 from pufferlib.errors import APIUsageError, MissingExtraError
 
 
-class PettingZooPufferEnv(PufferEnv):
+class PettingZooPufferEnv(EmulatedEnv):
     """Steps a parallel PettingZoo environment; row `i` is agent `env.possible_agents[i]`.
 
     An environment of the other kind (AEC) is converted by PettingZoo's own `aec_to_parallel`, if it is parallelizable.
@@ -44,75 +44,30 @@ class PettingZooPufferEnv(PufferEnv):
       `agent_id`, `final_observation`).
 
     An exception of the environment passes through as it is.
-
-    Attributes:
-        env: the parallel environment.
-        options: passed to every reset of the environment; may be replaced.
     """
 
-    def __init__(
-        self,
-        env: Any = None,
-        env_creator: Callable[..., Any] | None = None,
-        env_args: Sequence[Any] = (),
-        env_kwargs: Mapping[str, Any] | None = None,
-        buf: Buffers | None = None,
-        seed: int = 0,
-        options: dict[str, Any] | None = None,
-    ):
-        """Takes an environment, or makes one.
-
-        Args:
-            env: a `pettingzoo.ParallelEnv` or `pettingzoo.AECEnv`; it is closed with this one.
-            env_creator: called as `env_creator(*env_args, **env_kwargs)` where `env` is not given.
-            env_args: for `env_creator`.
-            env_kwargs: for `env_creator`.
-            buf: the arrays of the agents to fill.
-            seed: of the first reset, where that gives none.
-            options: for `env.reset`, at every reset.
-
-        Raises:
-            APIUsageError: if not exactly one of `env` and `env_creator` is given, it is no PettingZoo environment, does
-                not list its possible agents, or one of their spaces cannot be a row.
-            MissingExtraError: if PettingZoo is not installed.
-        """
-        self.env = _parallel(make_env(env, env_creator, env_args, env_kwargs))
-        self.options = options
+    @override
+    def _describe(self, env: Any) -> None:
+        self.env = _parallel(env)
         agents = _possible_agents(self.env)
         self._observations = AgentObservations([self.env.observation_space(agent) for agent in agents])
         actions = AgentActions([self.env.action_space(agent) for agent in agents])
+        self._splits = actions.splits
         self.single_observation_space = self._observations.row_space
         self.single_action_space = actions.row_space
         self.num_agents = len(agents)
-        super().__init__(buf)
         self._row_of = {agent: row for row, agent in enumerate(agents)}
+
+    @override
+    def _connect(self) -> None:
         self._writers = self._observations.writers(self.observations)
-        self._splits = actions.splits
-        self._seeds = SeedOnce(seed)
         self._live: dict[Any, int] = {}  # the agents that act next, and their rows
         self._reports: list[dict[str, float]] = []  # of the agents that ended in this episode
-        self._is_closed = False
 
     @property
     @override
     def emulated(self) -> Layout | None:
         return self._observations.emulated
-
-    @override
-    def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, list[dict]]:
-        """Begins an episode for all agents.
-
-        Args:
-            seed: for the environment. None goes on with its random streams; at the first reset it stands for the seed
-                given to the constructor.
-            options: for the environment, at this reset alone; None stands for those of the constructor.
-
-        Returns:
-            Observations `(num_agents, *row_shape)` and no infos.
-        """
-        self._clear_step()
-        self._begin_episode(self._seeds.next(seed), self.options if options is None else options)
-        return self.observations, []
 
     @override
     def step(self, actions: np.ndarray) -> StepResult:
@@ -148,11 +103,13 @@ class PettingZooPufferEnv(PufferEnv):
         all_infos = [*final_observations, numbers] if numbers else final_observations
         return self.observations, self.rewards, self.terminals, self.truncations, all_infos
 
+    @override
     def _clear_step(self) -> None:
         self.rewards[:] = 0.0
         self.terminals[:] = False
         self.truncations[:] = False
 
+    @override
     def _begin_episode(self, seed: int | None, options: dict[str, Any] | None) -> None:
         observations, _ = self.env.reset(seed=seed, options=options)
         self._reports.clear()
@@ -174,17 +131,6 @@ class PettingZooPufferEnv(PufferEnv):
             if agent not in observations:
                 raise APIUsageError(f"a PettingZoo environment must observe for all its agents, got none for {agent!r}")
             self._writers[row](observations[agent])
-
-    @override
-    def render(self) -> Any:
-        """What the environment renders in the mode that it was made with."""
-        return self.env.render()
-
-    @override
-    def close(self) -> None:
-        if not self._is_closed:
-            self._is_closed = True
-            self.env.close()
 
 
 def _parallel(env: Any) -> Any:

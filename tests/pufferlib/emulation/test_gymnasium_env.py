@@ -2,6 +2,7 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete, Text, Tuple
+from gymnasium.utils.env_checker import check_env
 from gymnasium_environments import Nested, Scripted
 
 from pufferlib import vector
@@ -231,3 +232,33 @@ def test_environments_of_different_structures_make_no_vector():
 
     with pytest.raises(APIUsageError, match="the same observation structure, environment 0 and environment 1 differ"):
         vector.make(creator, [("ab",), ("ac",)], num_envs=2, backend="Serial")
+
+
+# --- what Gymnasium says
+
+
+class Unpacked(gymnasium.Env):
+    """The rows of an emulated environment as an environment of one agent again."""
+
+    def __init__(self, creator):
+        self.emulated = GymnasiumPufferEnv(env_creator=creator)
+        self.observation_space = self.emulated.single_observation_space
+        self.action_space = self.emulated.single_action_space
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        observations, _ = self.emulated.reset(seed=seed, options=options)
+        return observations[0].copy(), {}
+
+    def step(self, action):
+        row = np.asarray(action, self.emulated.actions.dtype)[None]
+        observations, rewards, terminals, truncations, _ = self.emulated.step(row)
+        return observations[0].copy(), float(rewards[0]), bool(terminals[0]), bool(truncations[0]), {}
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")  # advice on bounds and scales, which are those of the environments
+@pytest.mark.parametrize(
+    "name", ["CartPole-v1", "Pendulum-v1", "FrozenLake-v1", "Blackjack-v1", "MountainCarContinuous-v0"]
+)
+def test_gymnasium_finds_nothing_wrong_with_emulated_rows(name):
+    check_env(Unpacked(lambda: gymnasium.make(name)), skip_render_check=True)

@@ -7,6 +7,7 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete, Text
 
 pytest.importorskip("pettingzoo")
 
+from pettingzoo.test import parallel_api_test  # noqa: E402
 from pettingzoo_environments import Different, Leaving  # noqa: E402
 
 from pufferlib import PuffeRL, vector  # noqa: E402
@@ -188,13 +189,16 @@ def test_a_missing_package_names_its_extra(monkeypatch):
     [
         ("classic", "rps_v2", "parallel_env"),
         ("classic", "rps_v2", "env"),
-        ("butterfly", "knights_archers_zombies_v11", "parallel_env"),
-        ("sisl", "pursuit_v5", "parallel_env"),
+        ("butterfly", "knights_archers_zombies_v10", "parallel_env"),
+        ("butterfly", "knights_archers_zombies_v10", "env"),
+        ("butterfly", "cooperative_pong_v6", "parallel_env"),
     ],
 )
 def test_environments_of_pettingzoo_run(family, name, kind, monkeypatch):
     monkeypatch.setitem(os.environ, "SDL_VIDEODRIVER", "dummy")
     module = pytest.importorskip(f"pettingzoo.{family}.{name}", exc_type=ImportError)
+    if kind == "parallel_env":
+        parallel_api_test(module.parallel_env(), num_cycles=20)
     env = PettingZooPufferEnv(env_creator=getattr(module, kind))
     observations, _ = env.reset(seed=1)
     env.action_space.seed(2)
