@@ -130,8 +130,9 @@ KERNEL_FN void decide_row(const Act& call, int64_t row, NetworkOutput output) {
     if (call.noise == nullptr) return;
     const float* noise = call.noise + row * network.num_parts;
     int64_t place = row * call.action_stride;
-    float logprob = network.log_std == nullptr ? choose(network, noise, output.decision, (int32_t*)call.actions + place)
-                                               : draw_numbers(network, noise, output.decision, (float*)call.actions + place);
+    float logprob = network.log_std == nullptr
+                        ? choose(network, noise, output.decision, (int32_t*)call.actions + place)
+                        : draw_numbers(network, noise, output.decision, (float*)call.actions + place);
     call.logprobs[row * call.logprob_stride] = logprob;
     if (logprob != logprob) __atomic_store_n(call.has_nan, 1, __ATOMIC_RELAXED);  // any thread may
 }

@@ -48,8 +48,8 @@ KERNEL_FN int64_t chain_encoder_row(const Chain& chain, int64_t layer) {
 // The weights transposed, for forward.
 struct ChainPacked {
     float *encoder[CHAIN_MAX_LAYERS], *encoder_bias[CHAIN_MAX_LAYERS];  // [inputs, width], [width]
-    float* recurrent[CHAIN_MAX_LAYERS];                                   // [width, 3 * width]
-    float *head, *head_bias;                                                // [width, padded_outputs], [padded_outputs]
+    float* recurrent[CHAIN_MAX_LAYERS];                                 // [width, 3 * width]
+    float *head, *head_bias;                                            // [width, padded_outputs], [padded_outputs]
 };
 
 KERNEL_FN ChainPacked chain_packed(const Chain& chain, ChainMemory& memory) {
@@ -88,10 +88,10 @@ KERNEL_FN ChainGradients chain_gradients(const Chain& chain, ChainMemory& memory
 // What a block of rows needs, `sequences` of `steps` each.
 struct ChainScratch {
     int64_t sequences, steps;
-    const float* observations;                                        // [rows, padded_inputs], borrowed
+    const float* observations;                                    // [rows, padded_inputs], borrowed
     float *encoded[CHAIN_MAX_LAYERS], *slopes[CHAIN_MAX_LAYERS];  // [rows, width]
-    uint8_t* reset;                                                   // [rows]
-    float* initial[CHAIN_MAX_LAYERS];                               // [sequences, width]
+    uint8_t* reset;                                               // [rows]
+    float* initial[CHAIN_MAX_LAYERS];                             // [sequences, width]
     float *gates[CHAIN_MAX_LAYERS], *states[CHAIN_MAX_LAYERS], *hidden[CHAIN_MAX_LAYERS];
     float* output;  // [rows, padded_outputs], and its gradient
     // For backward alone:
@@ -165,8 +165,7 @@ KERNEL_FN void chain_forward(const Chain& chain, const ChainPacked& packed, cons
 
 // From the gradient in scratch.output to the sums of `gradients`.
 template <class Set>
-KERNEL_FN void chain_backward(const Chain& chain, const ChainScratch& scratch,
-                                const ChainGradients& gradients) {
+KERNEL_FN void chain_backward(const Chain& chain, const ChainScratch& scratch, const ChainGradients& gradients) {
     int64_t width = chain.width, rows = scratch.sequences * scratch.steps;
     const float* const* recurrent_weights = chain.weights + chain.encoder_layers;
     float *gradient = scratch.grad_hidden[0], *spare = scratch.grad_hidden[1];
@@ -240,8 +239,8 @@ KERNEL_FN void chain_pack(const Chain& chain) {
     for (int64_t i = 0; i < recurrent; i++) {
         pack(packed.recurrent[i], nullptr, chain.weights[encoder + i], nullptr, width, 3 * width, 3 * width);
     }
-    pack(packed.head, packed.head_bias, chain.weights[encoder + recurrent], chain.biases[encoder], width,
-         chain.outputs, chain.padded_outputs);
+    pack(packed.head, packed.head_bias, chain.weights[encoder + recurrent], chain.biases[encoder], width, chain.outputs,
+         chain.padded_outputs);
 }
 
 // The gradients of chunks, each `stride` floats after the one before.
@@ -265,7 +264,7 @@ KERNEL_FN void sum_chunks(const GradientChunks& chunks, const float* first, int6
 // Writes the results from `gradients`, which are those of the first chunk.
 KERNEL_FN void chain_sum(const Chain& chain, const ChainGradients& gradients, const GradientChunks& chunks) {
     int64_t width = chain.width, encoder = chain.encoder_layers, recurrent = chain.recurrent_layers;
-    float* const *weights = chain.weight_results, *const *biases = chain.bias_results;
+    float *const *weights = chain.weight_results, *const *biases = chain.bias_results;
     for (int64_t i = 0; i < encoder; i++) {
         int64_t inputs = chain_encoder_inputs(chain, i), row = chain_encoder_row(chain, i);
         sum_chunks(chunks, gradients.encoder[i], width, inputs, row, weights[i]);
