@@ -74,9 +74,9 @@ class NormalizedObservations(nn.Module):
         """Adds the observations of a rollout, but for those of absent agents, and those of all other processes."""
         observations, masks = rollout.by_column, rollout.masks.T[:-1]
         seen = observations[masks.to(observations.device)].double()
-        moments = Moments(len(seen), seen.mean(0), seen.var(0, correction=0)) if len(seen) else None
+        own = Moments(len(seen), seen.mean(0).cpu(), seen.var(0, correction=0).cpu()) if len(seen) else None
         whole = Moments(float(self.count), self.mean.cpu(), self.variance.cpu())
-        for part in ranks.gather(moments and Moments(moments.count, moments.mean.cpu(), moments.variance.cpu())):
+        for part in ranks.gather(own):
             whole = whole.merged(part)
         self.count.fill_(whole.count)
         self.mean.copy_(whole.mean)

@@ -49,7 +49,7 @@ class TrackingEnv(PufferEnv):
         return self.observations, self.rewards, self.terminals, self.truncations, infos
 
     def snapshot(self):
-        state = [self.time.astype(float), self.points.ravel(), np.array([])]
+        state = [self.time.astype(float), self.points.ravel()]
         return np.concatenate(state).tobytes() + repr(self.random.bit_generator.state).encode()
 
     def restore(self, snapshot):
