@@ -25,9 +25,10 @@ from pufferlib.vector.worker import Command, Reply
 class Multiprocessing(RemoteVector):
     """Steps its environments in `num_workers` processes that write straight into shared arrays.
 
-    Idle workers sleep. `recv` gives the first batch whose workers are all done, so a slow environment holds up its own
-    batch alone. A worker that raises or dies ends the vector with a WorkerError at once. Workers end when the vector is
-    closed or collected and when this process ends, however it ends; nothing is left behind.
+    Workers that have nothing to do for longer than a moment sleep. `recv` gives the first batch whose workers are all
+    done, so a slow environment holds up its own batch alone. A worker that raises or dies ends the vector with a
+    WorkerError at once. Workers end when the vector is closed or collected and when this process ends, however it ends;
+    nothing is left behind.
 
     The creators are pickled by cloudpickle, so functions of the main program and lambdas are welcome. `driver_env` is
     one more environment, in this process.

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import enum
+import os
 import pickle
+import select
 import signal
+import time
 import traceback
 from collections.abc import Iterable
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
-from typing import Any
 
 from pufferlib.vector.arrays import SharedMemory, buffers_in
 from pufferlib.vector.group import EnvFacts, Group
 from pufferlib.vector.recipe import Recipe
+
+ALERT_SECONDS = 500e-6  # for which a worker that is done looks out for its next command before it sleeps
 
 
 class Command(enum.IntEnum):
@@ -76,8 +80,9 @@ def serve(connection: Connection, shared: SharedMemory, inherited: Iterable[Conn
 
 def _obey(connection: Connection, shared: SharedMemory) -> None:
     group = None
+    inbox = Inbox(connection)
     try:
-        message = _receive(connection)
+        message = inbox.receive()
         if message is None:
             return
         group = pickle.loads(message).make(shared)
@@ -88,7 +93,7 @@ def _obey(connection: Connection, shared: SharedMemory) -> None:
             Command.RESTORE: group.restore,
         }
         connection.send((Reply.DONE, None))
-        while (message := _receive(connection)) is not None:
+        while (message := inbox.receive()) is not None:
             command, argument = pickle.loads(message)
             connection.send((Reply.DONE, actions[command](argument)))
     except (BrokenPipeError, ConnectionResetError):
@@ -100,9 +105,25 @@ def _obey(connection: Connection, shared: SharedMemory) -> None:
             group.close()
 
 
-def _receive(connection: Connection) -> Any:
-    """The bytes of the next message, None when the parent has closed its end."""
-    try:
-        return connection.recv_bytes()
-    except (EOFError, ConnectionResetError):
-        return None
+class Inbox:
+    """What the parent sends.
+
+    A worker that is done stays awake for a moment, and offers its core to others meanwhile: short steps follow each
+    other faster than a kernel wakes a process, and kernels tend to wake all workers on the core of the parent.
+    """
+
+    def __init__(self, connection: Connection):
+        """Receives from `connection`."""
+        self._connection = connection
+        self._poll = select.poll()
+        self._poll.register(connection.fileno(), select.POLLIN)
+
+    def receive(self) -> bytes | None:
+        """The next message, None when the parent has closed its end."""
+        deadline = time.perf_counter() + ALERT_SECONDS
+        while not self._poll.poll(0) and time.perf_counter() < deadline:
+            os.sched_yield()
+        try:
+            return self._connection.recv_bytes()
+        except (EOFError, ConnectionResetError):
+            return None
