@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from pufferlib import catalog, checkpoint, distributed, vector
+from pufferlib import catalog, checkpoint, distributed
 from pufferlib.config import TrainConfig, VecConfig, check_arguments, check_env, policy_classes, resolve_env_count
 from pufferlib.errors import ConfigError
 from pufferlib.normalization import normalized
@@ -60,7 +60,7 @@ def load_env(env_name: str, args: dict[str, Any]) -> Any:
             entry.agents_per_env,
             distributed.connect().world_size,
         )
-    return vector.make(entry.creator, env_kwargs=env_kwargs, **keywords)
+    return entry.make_vector(env_kwargs, **keywords)
 
 
 def load_policy(args: dict[str, Any], vecenv: Any, env_name: str) -> nn.Module:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 from collections.abc import Mapping
 from types import ModuleType
 from typing import Any
@@ -17,8 +18,8 @@ from pufferlib.errors import APIUsageError, MissingExtraError
 from pufferlib.vector.base import Vector
 from pufferlib.vector.gymnasium_env import GymnasiumVectorPufferEnv
 from pufferlib.vector.gymnasium_vector import GymnasiumVector
-from pufferlib.vector.recipe import Options, Recipe
-from pufferlib.vector.sizes import is_count
+from pufferlib.vector.recipe import AUTO, Options, Recipe
+from pufferlib.vector.sizes import count_batch, count_threads, is_count
 
 _MAX_FRAMES = 108_000  # of a game, half an hour: as the ids of Gymnasium have it
 
@@ -112,28 +113,41 @@ class AtariVectorPufferEnv(GymnasiumVectorPufferEnv):
         return {"score": score}
 
 
-def make_atari_vector(env_id: str, num_envs: int = 8, seed: int = 0, num_vectors: int = 1, **settings: Any) -> Vector:
+_GIVEN = ("env_id", "num_envs", "num_threads", "buf", "seed")  # by make_atari_vector
+SETTINGS = frozenset(inspect.signature(AtariVectorPufferEnv).parameters).difference(_GIVEN)
+
+
+def make_atari_vector(
+    env_id: str,
+    num_envs: int = 8,
+    num_workers: int | str = AUTO,
+    batch_size: int | str = AUTO,
+    seed: int = 0,
+    **settings: Any,
+) -> Vector:
     """Makes Atari games in ale-py's own vector environments.
 
     Args:
         env_id: such as `ALE/Pong-v5`.
         num_envs: games in all.
+        num_workers: threads that step a batch; 'auto' is the cores this process may use.
+        batch_size: games in each vector environment, a divisor of `num_envs`: all others step while the policy works on
+            one. 'auto' is all games in one.
         seed: as for `pufferlib.vector.make`.
-        num_vectors: vector environments that share the games, each with its own threads. With 2, one steps while the
-            policy works on the other; each is a batch.
-        settings: of AtariVectorPufferEnv.
+        settings: those of AtariVectorPufferEnv in `SETTINGS`.
 
     Raises:
         MissingExtraError: if ale-py is not installed.
         APIUsageError: if it is not the id of an Atari game, or the games cannot be shared equally.
     """
-    if not is_count(num_vectors) or num_envs % num_vectors:
-        raise APIUsageError(f"num_vectors must be a divisor of num_envs {num_envs}, got {num_vectors!r}")
-    kwargs = {"env_id": env_id, "num_envs": num_envs // num_vectors, **settings}
-    recipe = Recipe.build(AtariVectorPufferEnv, None, kwargs, num_vectors, seed)
-    options = Options()
-    vecenv = GymnasiumVector(recipe, recipe.make(0, None), options)
-    vecenv.options = options
+    if not is_count(num_envs):
+        raise APIUsageError(f"num_envs must be an integer of at least 1, got {num_envs!r}")
+    options = Options(num_workers, batch_size)
+    size = count_batch(options, num_envs, num_envs)
+    kwargs = {"env_id": env_id, "num_envs": size, "num_threads": count_threads(options), **settings}
+    recipe = Recipe.build(AtariVectorPufferEnv, None, kwargs, num_envs // size, seed)
+    vecenv = GymnasiumVector(recipe, recipe.make(0, None), Options())
+    vecenv.options = Options()
     return vecenv
 
 

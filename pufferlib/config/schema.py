@@ -44,7 +44,7 @@ class VecConfig(Section):
     section: ClassVar[str] = "vec"
 
     backend: Literal["auto", "Serial", "Native", "Multiprocessing", "GymnasiumVector", "Ray"] | type = setting(
-        "auto", "What steps the environments; auto takes Native for C environments."
+        "auto", "What steps the environments; auto takes Native for C environments, and for Atari games ale-py's own."
     )
     num_envs: int | Auto = setting(
         "auto", "PufferEnvs, each holding [env] num_envs environments; auto is 1 on a CPU and 2 on CUDA.", "[1, inf)"

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import importlib
 import re
-from typing import Any, SupportsFloat
+from typing import TYPE_CHECKING, Any, SupportsFloat
 
 import gymnasium
 from gymnasium.wrappers import AtariPreprocessing, FrameStackObservation
 from typing_extensions import override
 
-from pufferlib.families.gymnasium_entry import GymnasiumFamily, build
+from pufferlib.errors import APIUsageError
+from pufferlib.families.gymnasium_entry import GymnasiumEntry, GymnasiumFamily, build
+
+if TYPE_CHECKING:
+    from pufferlib.vector import Vector
+
+_SHARED = {"num_envs", "num_workers", "batch_size", "seed"}  # keywords of all vectors
 
 
 class AtariGame(gymnasium.Wrapper):
@@ -94,6 +100,28 @@ def build_atari(
     return AtariGame(FrameStackObservation(env, frame_stack), episodic_life, clip_rewards)
 
 
+class AtariEntry(GymnasiumEntry):
+    """A game; it trains in ale-py's own vector environment, unless another backend or a setting of others is given."""
+
+    @override
+    def make_vector(self, env_kwargs: dict[str, Any], **keywords: Any) -> Vector:
+        from pufferlib.vector import GymnasiumVector
+        from pufferlib.vector.atari import SETTINGS, make_atari_vector
+
+        backend = keywords.get("backend", "auto")
+        is_asked_for = backend in (GymnasiumVector, GymnasiumVector.__name__)
+        others = sorted(env_kwargs.keys() - SETTINGS)
+        if is_asked_for and others:
+            raise APIUsageError(
+                f"ale-py's vector environment takes the settings {', '.join(sorted(SETTINGS))}, got {others[0]}; "
+                "use the backend 'auto'"
+            )
+        if is_asked_for or (backend == "auto" and not others):
+            shared = {name: keywords[name] for name in _SHARED & keywords.keys()}
+            return make_atari_vector(self.name, **shared, **env_kwargs)
+        return super().make_vector(env_kwargs, **keywords)
+
+
 class Atari(GymnasiumFamily):
     """Games by their ids `ALE/<Game>-v5`, or `<Game>NoFrameskip-v4`."""
 
@@ -104,6 +132,7 @@ class Atari(GymnasiumFamily):
     recipe = "atari"
     builder = staticmethod(build_atari)
     fixed = frozenset({"game", "obs_type", "sound_obs"})
+    entry_class = AtariEntry
 
     @override
     def owns(self, name: str) -> bool:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import abc
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pufferlib.config.settings import Setting
 from pufferlib.environment import PufferEnv
 from pufferlib.extras import is_installed, require_extra
+
+if TYPE_CHECKING:
+    from pufferlib.vector import Vector
 
 
 class Entry(abc.ABC):
@@ -53,6 +56,20 @@ class Entry(abc.ABC):
     def agents_per_env(self) -> int:
         """Agents in each of the `[env] num_envs` environments, where there is such a setting."""
         return 1
+
+    def make_vector(self, env_kwargs: dict[str, Any], **keywords: Any) -> Vector:
+        """Makes the vector to train in.
+
+        Args:
+            env_kwargs: values of some of the settings.
+            keywords: further ones of `pufferlib.vector.make`.
+
+        Raises:
+            APIUsageError: if they do not fit together.
+        """
+        from pufferlib import vector
+
+        return vector.make(self.creator, env_kwargs=env_kwargs, **keywords)
 
 
 class Family(abc.ABC):

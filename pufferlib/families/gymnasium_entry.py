@@ -123,19 +123,21 @@ class GymnasiumFamily(Family):
         builder: makes the environment from its id and settings; its own arguments are settings too.
         fixed: arguments of the environment's class that `builder` decides.
         is_closed: whether the settings that can be told are all that there are.
+        entry_class: what its environments are.
     """
 
     recipe: ClassVar[str | None] = None
     builder: ClassVar[EnvBuilder] = staticmethod(build)
     fixed: ClassVar[frozenset[str]] = frozenset()
     is_closed: ClassVar[bool] = False
+    entry_class: ClassVar[type[GymnasiumEntry]] = GymnasiumEntry
 
     @override
     def find(self, name: str) -> Entry | None:
         self.require()
         self.register()
         spec = registry.get(name)
-        return None if spec is None or not self.lists(spec) else GymnasiumEntry(name, self, spec, name)
+        return None if spec is None or not self.lists(spec) else self.entry_class(name, self, spec, name)
 
     @override
     def names(self) -> list[str]:

@@ -4,7 +4,10 @@ import pytest
 from gymnasium.spaces import Box, Discrete
 
 from pufferlib import catalog
+from pufferlib.emulation import GymnasiumPufferEnv
+from pufferlib.errors import APIUsageError
 from pufferlib.families.atari import AtariGame
+from pufferlib.vector.atari import AtariVectorPufferEnv
 
 
 class Game(gymnasium.Env):
@@ -85,6 +88,24 @@ def test_atari_observations_are_stacked_grey_pictures():
     assert not (observations[0, 0] == observations[0, 2]).all()  # the ball moves
     assert env.env.unwrapped.ale.getFloat("repeat_action_probability") == 0.0
     env.close()
+
+
+def test_atari_trains_in_ale_pys_own_vector_where_that_has_the_settings():
+    if not next(family for family in catalog.families() if family.name == "atari").is_installed:
+        pytest.skip("needs ale_py and cv2")
+    entry = catalog.find("ALE/Breakout-v5")
+    small = {"screen_size": 20, "frame_stack": 2}
+    with entry.make_vector(small, num_envs=4, batch_size=2, num_workers=1, seed=3) as vecenv:
+        assert isinstance(vecenv.driver_env, AtariVectorPufferEnv)
+        assert (vecenv.num_agents, vecenv.agents_per_batch) == (4, 2)
+        assert vecenv.single_observation_space.shape == (2, 20, 20)
+        with vecenv.again(3, seed=1) as other:
+            assert other.num_agents == 3
+    for setting, backend in (({}, "Serial"), ({"mode": 4}, "auto")):
+        with entry.make_vector({**small, **setting}, backend=backend, num_workers=1) as vecenv:
+            assert isinstance(vecenv.driver_env, GymnasiumPufferEnv) and vecenv.num_agents == 1
+    with pytest.raises(APIUsageError, match="takes the settings clip_rewards, .*, got mode; use the backend 'auto'"):
+        entry.make_vector({"mode": 4}, backend="GymnasiumVector")
 
 
 def test_minigrid_observations_are_one_hot_and_know_the_direction():

@@ -64,14 +64,14 @@ def test_a_lost_life_ends_an_episode_and_the_score_belongs_to_the_whole_game():
 
 def test_one_seed_gives_one_rollout_however_the_games_are_stepped():
     def run(seed, **settings):
-        return digest(rollout(make_atari_vector("ALE/Pong-v5", 2, seed, noop_max=8, **settings), steps=8))
+        return digest(rollout(make_atari_vector("ALE/Pong-v5", 2, seed=seed, noop_max=8, **settings), steps=8))
 
-    assert run(3, num_threads=1) == run(3, num_threads=2)
+    assert run(3, num_workers=1) == run(3, num_workers=2)
     assert run(3) != run(4)
 
 
 def test_two_vector_environments_share_the_games():
-    with make_atari_vector("ALE/Pong-v5", 4, num_vectors=2) as vecenv:
+    with make_atari_vector("ALE/Pong-v5", 4, batch_size=2) as vecenv:
         assert (vecenv.num_agents, vecenv.agents_per_batch) == (4, 2)
         vecenv.async_reset()
         received = [vecenv.recv()[5].tolist() for _ in range(2)]
@@ -84,8 +84,12 @@ def test_what_is_no_atari_game_is_refused(monkeypatch):
     for name in ("CartPole-v1", "ALE/Pog-v5"):
         with pytest.raises(APIUsageError, match=f"like 'ALE/Pong-v5', got '{name}'"):
             make_atari_vector(name)
-    with pytest.raises(APIUsageError, match="num_vectors must be a divisor of num_envs 8, got 3"):
-        make_atari_vector("ALE/Pong-v5", num_vectors=3)
+    with pytest.raises(APIUsageError, match="batch_size must be a divisor of num_envs 8, got 3"):
+        make_atari_vector("ALE/Pong-v5", batch_size=3)
+    with pytest.raises(APIUsageError, match="num_envs must be an integer of at least 1, got 0"):
+        make_atari_vector("ALE/Pong-v5", num_envs=0)
+    with pytest.raises(APIUsageError, match="num_workers must be 'auto' or an integer of at least 1, got -1"):
+        make_atari_vector("ALE/Pong-v5", num_workers=-1)
     monkeypatch.setitem(sys.modules, "ale_py", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'pufferlib\[atari\]'"):
         make_atari_vector("ALE/Pong-v5")
