@@ -304,10 +304,10 @@ def _make(env: str | Callable, num_envs: int, num_workers: int | str, seed: int)
     counts = "num_envs" in env_settings(env) if isinstance(env, str) else _has_parameter(env, "num_envs")
     if counts:
         return making.make(env, num_envs=num_envs)
-    creator, env_kwargs = env, {}
+    sizes = {"num_envs": num_envs, "num_workers": num_workers, "seed": seed}
     if isinstance(env, str):
-        creator, env_kwargs = catalog.find(env).creator, making.env_arguments(env, {})
-    return vector.make(creator, env_kwargs=env_kwargs, num_envs=num_envs, num_workers=num_workers, seed=seed)
+        return catalog.find(env).make_vector(making.env_arguments(env, {}), **sizes)
+    return vector.make(env, **sizes)
 
 
 def _has_parameter(creator: Callable, name: str) -> bool:
