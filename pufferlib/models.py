@@ -41,9 +41,17 @@ ACTIVATIONS = {"gelu": nn.GELU, "relu": nn.ReLU, "tanh": nn.Tanh, "linear": nn.I
 
 def orthogonal_linear(inputs: int, outputs: int, gain: float = 1.0, bias: bool = True) -> nn.Linear:
     """A linear layer with orthogonal weights times `gain` and, where there is one, a zero bias."""
-    layer = nn.Linear(inputs, outputs, bias=bias)
+    return _orthogonal(nn.Linear(inputs, outputs, bias=bias), gain)
+
+
+def orthogonal_convolution(inputs: int, outputs: int, size: int, stride: int, gain: float = 1.0) -> nn.Conv2d:
+    """A layer of square filters with orthogonal weights times `gain` and a zero bias."""
+    return _orthogonal(nn.Conv2d(inputs, outputs, size, stride), gain)
+
+
+def _orthogonal(layer: Any, gain: float) -> Any:
     nn.init.orthogonal_(layer.weight, gain)
-    if bias:
+    if layer.bias is not None:
         nn.init.zeros_(layer.bias)
     return layer
 
@@ -216,18 +224,19 @@ class Convolutional(nn.Module):
         if len(shape) != 3 or min(shape[1:]) < 36:
             raise APIUsageError(f"Convolutional needs images (channels, height >= 36, width >= 36), got shape {shape}")
         self.hidden_size = hidden_size
+        gain = math.sqrt(2.0)  # keeps the size of what passes a ReLU
         convolutions = nn.Sequential(
-            nn.Conv2d(shape[0], 32, 8, stride=4),
+            orthogonal_convolution(shape[0], 32, 8, 4, gain),
             nn.ReLU(),
-            nn.Conv2d(32, 64, 4, stride=2),
+            orthogonal_convolution(32, 64, 4, 2, gain),
             nn.ReLU(),
-            nn.Conv2d(64, 64, 3, stride=1),
+            orthogonal_convolution(64, 64, 3, 1, gain),
             nn.ReLU(),
             nn.Flatten(),
         )
         with torch.no_grad():
             features = convolutions(torch.zeros(1, *shape)).shape[1]
-        self.encoder = nn.Sequential(convolutions, orthogonal_linear(features, hidden_size, math.sqrt(2.0)), nn.ReLU())
+        self.encoder = nn.Sequential(convolutions, orthogonal_linear(features, hidden_size, gain), nn.ReLU())
         self.head = ActionHead(hidden_size, env.single_action_space)
 
     def forward(self, observations: Tensor, state: State | None = None) -> tuple[Logits, Tensor]:
