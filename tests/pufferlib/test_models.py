@@ -91,6 +91,13 @@ def test_images_too_small_are_refused(shape):
 # --- the start
 
 
+def test_new_convolutions_keep_the_size_of_what_passes_them():
+    policy = Convolutional(env(observation_space=PIXELS), 256)
+    observations = random_observations(PIXELS, 64)
+    size = (observations.float() / 255).square().mean()
+    assert size / 3 < policy.encode_observations(observations).square().mean() < size * 3
+
+
 @pytest.mark.parametrize("action_space", [Discrete(6), MultiDiscrete([3, 4]), Box(-1.0, 1.0, (4,))])
 def test_a_new_policy_explores_evenly_and_values_at_gain_one(action_space):
     policy = Default(env(action_space), 64)
