@@ -211,10 +211,12 @@ def _layers(sizes: Sequence[int], activation: str) -> nn.Sequential:
 
 
 class Convolutional(nn.Module):
-    """The convolutional network of Mnih et al. 2015 ("Nature CNN") over images `(channels, height, width)` in 0..255.
+    """The convolutional network of Mnih et al. 2015 ("Nature CNN") over images `(channels, height, width)`.
+
+    Integers are in 0..255 and are brought to 0..1; floats are seen as they are.
 
     Args:
-        env: anything with `single_observation_space` (uint8, at least 36 x 36 pixels) and `single_action_space`.
+        env: anything with `single_observation_space` (at least 36 x 36 pixels) and `single_action_space`.
         hidden_size: width of the layer after the convolutions.
     """
 
@@ -246,7 +248,8 @@ class Convolutional(nn.Module):
     def encode_observations(self, observations: Tensor) -> Tensor:
         """Observations `(..., channels, height, width)` -> hidden `(..., hidden_size)`."""
         leading = observations.shape[:-3]
-        images = observations.reshape(-1, *observations.shape[-3:]).to(torch.float32) / 255.0
+        scale = 1.0 if observations.is_floating_point() else 255.0
+        images = observations.reshape(-1, *observations.shape[-3:]).to(torch.float32) / scale
         return self.encoder(images).reshape(*leading, -1)
 
     def decode_actions(self, hidden: Tensor) -> tuple[Logits, Tensor]:

@@ -21,6 +21,8 @@ from pufferlib.sampling import Logits
 EPSILON = 1e-8
 """Added to variances."""
 
+_CHUNK = 1 << 20  # numbers that are summed up in double precision at once; a rollout of images is gigabytes of them
+
 
 class NormalizedObservations(nn.Module):
     """A policy that sees observations less their mean, over their deviation, clipped.
@@ -73,8 +75,13 @@ class NormalizedObservations(nn.Module):
     def update(self, rollout: Rollout, ranks: Ranks) -> None:
         """Adds the observations of a rollout, but for those of absent agents, and those of all other processes."""
         observations, masks = rollout.by_column, rollout.masks.T[:-1]
-        seen = observations[masks.to(observations.device)].double()
-        own = Moments(len(seen), seen.mean(0).cpu(), seen.var(0, correction=0).cpu()) if len(seen) else None
+        seen = observations[masks.to(observations.device)]
+        own, size = Moments(), max(1, _CHUNK // self.mean.numel())
+        for begin in range(0, len(seen), size):
+            part = seen[begin : begin + size].double()
+            variance, mean = torch.var_mean(part, 0, correction=0)
+            own = own.merged(Moments(len(part), mean, variance))
+        own = Moments(own.count, own.mean.cpu(), own.variance.cpu()) if len(seen) else None
         whole = Moments(float(self.count), self.mean.cpu(), self.variance.cpu())
         for part in ranks.gather(own):
             whole = whole.merged(part)
