@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tracking_env import TrackingEnv
 
+from pufferlib import normalization
 from pufferlib.distributed import Ranks
 from pufferlib.errors import APIUsageError
 from pufferlib.models import Continuous, Default, MinGRUWrapper
@@ -59,6 +60,18 @@ def test_after_updates_what_was_seen_has_mean_0_and_variance_1():
     torch.testing.assert_close(seen.mean(0), torch.zeros(2).double(), atol=1e-6, rtol=0.0)
     torch.testing.assert_close(seen.var(0, correction=0), torch.ones(2).double(), atol=1e-5, rtol=0.0)
     assert policy.count == 3 * 6 * 5
+
+
+@pytest.mark.parametrize("numbers", [1, 7, 58])
+def test_a_large_rollout_is_summed_up_in_parts(monkeypatch, numbers):
+    whole, in_parts = (normalized(TrackingEnv(), Continuous(TrackingEnv()), clip=10.0) for _ in range(2))
+    rollout = make_rollout()
+    whole.update(rollout, Ranks())
+    monkeypatch.setattr(normalization, "_CHUNK", numbers)
+    in_parts.update(rollout, Ranks())
+    assert in_parts.count == whole.count
+    torch.testing.assert_close(in_parts.mean, whole.mean)
+    torch.testing.assert_close(in_parts.variance, whole.variance)
 
 
 def test_absent_agents_are_not_counted():
