@@ -17,7 +17,7 @@ from pufferlib.vector.arrays import SharedMemory, buffers_in
 from pufferlib.vector.group import EnvFacts, Group
 from pufferlib.vector.recipe import Recipe
 
-ALERT_SECONDS = 2e-3  # for which a worker that is done looks out for its next command before it sleeps
+ALERT_SECONDS = 500e-6  # for which a worker that is done looks out for its next command; why so long: bench/NOTES.md
 
 
 class Command(enum.IntEnum):
