@@ -15,10 +15,7 @@ from typing_extensions import override
 
 from pufferlib.environment import Buffers
 from pufferlib.errors import APIUsageError, MissingExtraError
-from pufferlib.vector.base import Vector
-from pufferlib.vector.gymnasium_env import GymnasiumVectorPufferEnv
-from pufferlib.vector.gymnasium_vector import GymnasiumVector
-from pufferlib.vector.recipe import AUTO, Options, Recipe
+from pufferlib.vector import AUTO, GymnasiumVectorPufferEnv, Options, Vector, make
 from pufferlib.vector.sizes import count_batch, count_threads, is_count
 
 _MAX_FRAMES = 108_000  # of a game, half an hour: as the ids of Gymnasium have it
@@ -145,10 +142,7 @@ def make_atari_vector(
     options = Options(num_workers, batch_size)
     size = count_batch(options, num_envs, num_envs)
     kwargs = {"env_id": env_id, "num_envs": size, "num_threads": count_threads(options), **settings}
-    recipe = Recipe.build(AtariVectorPufferEnv, None, kwargs, num_envs // size, seed)
-    vecenv = GymnasiumVector(recipe, recipe.make(0, None), Options())
-    vecenv.options = Options()
-    return vecenv
+    return make(AtariVectorPufferEnv, env_kwargs=kwargs, num_envs=num_envs // size, seed=seed)
 
 
 def _game(env_id: str) -> str:
