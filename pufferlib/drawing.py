@@ -63,7 +63,9 @@ class SegmentDrawing(Drawing):
         self._config = config
         self._advantages = advantages
         self._generator = generator
-        self._beta = torch.zeros((), device=rollout.values.device)  # of the importance weights: (S p)^-beta
+        self._beta = torch.zeros((), device=rollout.values.device)  # of the importance weights
+        # Whether some segments are drawn more often than others, and importance weights are not all 1.
+        self._is_uneven = config.prio_alpha > 0 and config.minibatch_segments < rollout.segments
         self._is_full = True
 
     @override
@@ -79,10 +81,12 @@ class SegmentDrawing(Drawing):
         present = advantages if self._is_full else advantages * rollout.masks[:, :-1]
         probabilities = losses.segment_probabilities(present, config.prio_alpha)
         rows = losses.draw_segments(probabilities, config.minibatch_segments, self._generator)
-        importance = (rollout.segments * probabilities[rows]).pow(-self._beta).unsqueeze(1)
         weights = None if self._is_full else present_weights(rollout.masks[rows, :-1])
         chosen, old_values = advantages[rows], rollout.values[rows, :-1]
-        normalized = importance * (losses.normalize(chosen, weights) if config.norm_adv else chosen)
+        normalized = losses.normalize(chosen, weights) if config.norm_adv else chosen
+        if self._is_uneven:
+            inclusion = losses.inclusion_probabilities(probabilities, len(rows))
+            normalized = normalized * losses.importance_weights(inclusion, rows, self._beta).unsqueeze(1)
         return Drawn(rows, old_values, chosen + old_values, normalized, weights, self._advantages.resets)
 
 

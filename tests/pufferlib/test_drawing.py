@@ -5,7 +5,7 @@ from tracking_env import TrackingEnv
 
 from pufferlib.advantages import Advantages
 from pufferlib.config import TrainConfig
-from pufferlib.drawing import StepDrawing
+from pufferlib.drawing import SegmentDrawing, StepDrawing
 from pufferlib.rollout import FinalValues, Rollout
 
 CPU = torch.device("cpu")
@@ -92,6 +92,40 @@ def test_absent_agents_weigh_nothing():
     is_absent = drawn.rows % SEGMENTS == 1
     assert is_absent.any() and (drawn.weights[is_absent] == 0).all()
     torch.testing.assert_close(drawn.weights.mean(), torch.tensor(1.0))
+
+
+# --- segments
+
+
+def segment_drawing(advantages, minibatch, **settings):
+    """Draws segments of one step that have these advantages, with beta 1."""
+    env, count = TrackingEnv(), len(advantages)
+    rollout = Rollout.allocate(env.single_observation_space, env.single_action_space, count, 1, {}, CPU, CPU)
+    rollout.rewards[:, 1] = advantages
+    rollout.terminals[:, 1] = True
+    given = {"prio_beta0": 1.0, "norm_adv": False, **settings}
+    resolved = TrainConfig(bptt_horizon=1, minibatch_size=minibatch, total_timesteps=10**6, **given).resolve(
+        count, "cpu"
+    )
+    drawing = SegmentDrawing(rollout, resolved, Advantages(rollout, resolved), torch.Generator().manual_seed(2))
+    drawing._advantages.take()
+    drawing.begin(0.5, True)
+    return drawing
+
+
+@pytest.mark.parametrize("share", [1 / 16, 1 / 2, 15 / 16, 1])
+def test_a_mean_that_goes_with_the_priorities_is_unbiased_however_many_are_drawn(share):
+    advantages = torch.from_numpy(np.random.default_rng(0).lognormal(size=128)).float()
+    drawing = segment_drawing(advantages, int(128 * share), prio_alpha=0.8)
+    means = [drawing.draw().normalized.mean() / advantages.mean() for _ in range(1500)]
+    assert np.mean(means) == pytest.approx(1, abs=0.02)
+
+
+@pytest.mark.parametrize(("prio_alpha", "minibatch"), [(0.8, 16), (0.0, 4)])
+def test_segments_weigh_the_same_where_all_are_drawn_or_all_as_likely(prio_alpha, minibatch):
+    advantages = torch.from_numpy(np.random.default_rng(0).lognormal(size=16)).float()
+    drawn = segment_drawing(advantages, minibatch, prio_alpha=prio_alpha).draw()
+    assert torch.equal(drawn.normalized[:, 0], advantages[drawn.rows])
 
 
 # --- advantages

@@ -221,3 +221,59 @@ def test_no_segment_is_drawn_twice(segments, data):
     generator = torch.Generator().manual_seed(count)
     rows = losses.draw_segments(torch.full((segments,), 1 / segments), count, generator)
     assert len(rows.unique()) == count and rows.min() >= 0 and rows.max() < segments
+
+
+# --- importance weights
+
+
+def spread_probabilities(seed, segments, decades):
+    """Of segments whose priorities lie evenly over some orders of magnitude, in random order."""
+    exponents = torch.from_numpy(np.random.default_rng(seed).uniform(0, decades, segments))
+    weights = 10**exponents
+    return (weights / weights.sum()).float()
+
+
+@given(seed=st.integers(0, 1000), segments=st.integers(1, 300), decades=st.floats(0, 6), data=st.data())
+@settings(deadline=None, max_examples=60)
+def test_inclusion_probabilities_grow_with_the_priority_and_sum_to_the_count(seed, segments, decades, data):
+    count = data.draw(st.integers(1, segments))
+    probabilities = spread_probabilities(seed, segments, decades)
+    found = losses.inclusion_probabilities(probabilities, count)
+    assert found.dtype == torch.float32 and (found > 0).all() and (found <= 1).all()
+    assert found.double().sum().item() == pytest.approx(count, rel=1e-3)
+    assert (found[probabilities.argsort()].diff() >= 0).all()
+
+
+@pytest.mark.parametrize("count", [1, 30, 32, 33, 63])
+@pytest.mark.parametrize(
+    "weights",
+    [
+        torch.tensor([1.0, *[1e-9] * 63]),  # one that is always drawn
+        torch.tensor([*[1.0] * 32, *[1e-6] * 32]),
+        torch.tensor([1e9, *[1.0] * 31, *[1e-9] * 32]),
+        torch.logspace(-12, 0, 64),
+    ],
+    ids=["one", "half", "three sizes", "twelve decades"],
+)
+def test_extreme_priorities_keep_inclusion_probabilities_finite(weights, count):
+    found = losses.inclusion_probabilities(weights / weights.sum(), count)
+    assert (found > 0).all() and (found <= 1).all()
+    assert found.double().sum().item() == pytest.approx(count, rel=0.02)
+    assert losses.importance_weights(found, torch.arange(count), 0.2).isfinite().all()
+
+
+def test_inclusion_probabilities_are_the_shares_of_draws():
+    probabilities = spread_probabilities(0, 48, 1.5)
+    generator = torch.Generator().manual_seed(0)
+    drawn = torch.zeros(48)
+    for _ in range(4000):
+        drawn[losses.draw_segments(probabilities, 16, generator)] += 1
+    torch.testing.assert_close(drawn / 4000, losses.inclusion_probabilities(probabilities, 16), atol=0.03, rtol=0)
+
+
+def test_importance_weights_are_one_where_all_segments_are_drawn_or_all_are_alike():
+    uneven = spread_probabilities(0, 40, 3.0)
+    weights = losses.importance_weights(losses.inclusion_probabilities(uneven, 40), torch.arange(40), 0.7)
+    assert torch.equal(weights, torch.ones(40))
+    alike = losses.inclusion_probabilities(torch.full((40,), 1 / 40), 7)
+    torch.testing.assert_close(losses.importance_weights(alike, torch.arange(7), 0.7), torch.ones(7))
