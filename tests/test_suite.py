@@ -1,0 +1,43 @@
+"""The tests themselves: they are found however pytest is called, and so are the modules that they share."""
+
+import importlib.util
+import os
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+SCRIPT = Path(sysconfig.get_path("scripts"), "pytest")
+FOLDERS = sorted({path.parent for path in HERE.rglob("test_*.py")} - {HERE})
+SHARED = [path for folder in FOLDERS for path in sorted(folder.glob("*.py")) if not path.name.startswith("test_")]
+
+
+@pytest.mark.parametrize("command", [[SCRIPT], [sys.executable, "-m", "pytest"]], ids=["pytest", "python -m pytest"])
+def test_both_forms_of_the_command_find_the_tests_of_every_folder(command):
+    if not Path(command[0]).exists():
+        pytest.skip("pytest was installed without its console script")
+    # One file each, as collecting all takes ten seconds.
+    smallest = [min(folder.glob("test_*.py"), key=lambda path: path.stat().st_size) for folder in FOLDERS]
+    variables = {key: value for key, value in os.environ.items() if not key.startswith(("PYTEST_", "PYTHONPATH"))}
+    done = subprocess.run(
+        [str(word) for word in (*command, "-n0", "-q", "--collect-only", "-m", "slow or not slow", *smallest)],
+        **dict(cwd=HERE.parent, env=variables, capture_output=True, text=True, timeout=600),
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    for path in smallest:
+        assert f"{path.relative_to(HERE.parent).as_posix()}::" in done.stdout
+
+
+@pytest.mark.parametrize("path", SHARED, ids=lambda path: path.stem)
+def test_a_shared_module_is_found_by_its_name_alone(path):
+    """Its folder stands in pyproject.toml's `pythonpath`, and nothing else is called what it is called."""
+    assert Path(importlib.util.find_spec(path.stem).origin) == path
+
+
+def test_a_function_of_a_test_can_be_sent_to_another_process():
+    code = f"import sys, importlib; sys.path[:] = {sys.path!r}; importlib.import_module({__name__!r})"
+    done = subprocess.run([sys.executable, "-c", code], cwd="/", capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
