@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pufferlib.errors import APIUsageError
+from pufferlib.errors import APIUsageError, DivergedError
 from pufferlib.extensions import cpu_library
 from pufferlib.extensions.checks import check_tensor
 from pufferlib.extensions.network_layers import Chain, ChainStructure, Layers, check_layers
@@ -235,14 +235,14 @@ class Network:
 
         Raises:
             APIUsageError: if a tensor differs from the above.
-            ValueError: if a logit or a number is NaN.
+            DivergedError: if a logit or a number is NaN.
         """
         self._check_input("noise", noise, observations.shape[0] * self.num_parts)
         self._check_results(observations.shape[0], actions=actions, logprobs=logprobs, values=values)
         if stored is not None:
             check_tensor("stored", stored, observations.shape, observations.device, observations.dtype)
         if self._act(observations, states, noise, actions, logprobs, values, stored):
-            raise ValueError("the policy's logits contain NaN; lower the learning rate or check the observations")
+            raise DivergedError("the policy's logits contain NaN; lower the learning rate or check the observations")
 
     def value(self, observations: Tensor, states: Sequence[Tensor], values: Tensor) -> None:
         """As `act`, without a decision."""

@@ -24,6 +24,7 @@ class Actor:
     `inputs`, which the observations are copied to.
 
     Attributes:
+        policy: what acts.
         states: the recurrent state of every agent, by name.
         last_observations: those of column T, which the next rollout begins with.
     """
@@ -37,6 +38,7 @@ class Actor:
         autocast: Callable[[], AbstractContextManager],
     ):
         """Allocates zeros; `generator` draws the actions."""
+        self.policy = policy
         self.rollout = rollout
         self.states = {name: torch.zeros_like(state[:num_agents]) for name, state in rollout.states.items()}
         self.last_observations = torch.zeros_like(rollout.by_column[0, :num_agents])
@@ -129,6 +131,11 @@ class Actor:
         with self._autocast():
             _, values = self._forward(observations, state)
         return values
+
+    @property
+    def newest_observations(self) -> Tensor:
+        """Of every agent, those that came last once a rollout is full: of column T."""
+        return self.last_observations if self._inputs is None else self._inputs
 
     def finish(self) -> None:
         """Puts what the calling stream does next after everything written so far."""

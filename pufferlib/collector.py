@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -11,7 +13,8 @@ from torch import Tensor
 
 from pufferlib.actor import Actor, Rows
 from pufferlib.episodes import EpisodeTracker
-from pufferlib.errors import APIUsageError
+from pufferlib.errors import APIUsageError, DivergedError
+from pufferlib.finite import find_in_rollout, find_weight, is_finite, largest_weight
 from pufferlib.normalization import RewardNormalizer
 from pufferlib.profile import Profile
 from pufferlib.rollout import FinalValues
@@ -73,6 +76,9 @@ class Collector:
         self._columns = np.zeros(vecenv.num_agents, np.int64)  # the next column of every agent
         self._agents = np.arange(vecenv.num_agents)
         self._offset = 0  # first segment of the group of agents that is being filled
+        self._agent_steps = 0  # before this rollout
+        # On a CPU the policy's distribution has looked at its numbers already.
+        self._checks_actions = self.rollout.values.device.type != "cpu" and self.rollout.actions.is_floating_point()
 
     def reset(self, seed: int | None) -> None:
         """Begins an episode in every environment and receives the first observations.
@@ -84,8 +90,19 @@ class Collector:
         self.vecenv.async_reset(seed)
         self._receive_all()
 
-    def collect(self) -> int:
-        """Fills the rollout; returns the number of agent steps that count (absent agents do not)."""
+    def collect(self, agent_steps: int = 0) -> int:
+        """Fills the rollout.
+
+        Args:
+            agent_steps: of the run before this rollout, which tell where an error happened.
+
+        Returns:
+            The number of agent steps that count: those of absent agents do not.
+
+        Raises:
+            DivergedError: if a reward is not finite, or the policy cannot act because of what it was given.
+        """
+        self._agent_steps = agent_steps
         agents, segments = self.vecenv.num_agents, self.rollout.segments
         self.rollout.ratios.fill_(1.0)
         source = slice(segments - agents, segments)  # where the previous rollout ended
@@ -96,12 +113,16 @@ class Collector:
             self._collect_group()
             source = group
         self.actor.finish()
+        if self.rollout.values.device.type == "cpu":  # a GPU would be waited for; learning looks at its numbers
+            self._check_decisions()
         self._tracker.hand_over(self.statistics.episodes)
         self._hand_over()
         return int(np.count_nonzero(self._arrays["masks"][:-1]))
 
     def _hand_over(self) -> None:
         """Scales and clips the rewards; where the rollout is in another memory, copies what was received there."""
+        if not is_finite(self._host["rewards"][1:]):  # before they change what other rewards are scaled by
+            raise DivergedError(self.find_not_finite())
         if self._reward_normalizer is not None:
             rewards, terminals, truncations = (self._arrays[name][1:] for name in CARRIED[:3])
             # A step's mask comes one column earlier: column t - 1 was acted on, column t has the reward.
@@ -179,19 +200,72 @@ class Collector:
         if finals:
             agents = np.array([info["agent_id"] for info in finals])
             observations = np.stack([info[FINAL_OBSERVATION] for info in finals])
-            self._finals.append((agents + self._offset, column, self.actor.value_final(agents, observations)))
+            with self.explaining():
+                values = self.actor.value_final(agents, observations)
+            self._finals.append((agents + self._offset, column, values))
         self.statistics.add(info for info in infos if FINAL_OBSERVATION not in info)
 
     def _act(self, rows: Rows) -> None:
         """Chooses actions for the current column of a batch and sends them."""
-        with self._profile.phase("forward"):
+        with self._profile.phase("forward"), self.explaining():
             actions = self.actor.act(rows, int(self._columns[rows][0]))
+            if self._checks_actions and not np.isfinite(actions).all():
+                raise DivergedError("the policy's actions are not finite")
         with self._profile.phase("environment"):
             self.vecenv.send(actions, self._agents[rows])
 
+    def _check_decisions(self) -> None:
+        """Refuses to learn from values and log-probabilities that are not finite."""
+        if not is_finite(self.rollout.values) or not is_finite(self.rollout.logprobs):
+            with self.explaining():
+                raise DivergedError("the policy's values or log-probabilities are not finite")
+
+    @contextmanager
+    def explaining(self) -> Iterator[None]:
+        """Replaces an error of the policy by what led to it, where that is a number which is not finite.
+
+        Raises:
+            DivergedError: names the first of them: a reward, an observation, or a weight; or says that these are not
+                to blame for an error of this kind.
+        """
+        try:
+            yield
+        except Exception as error:  # NaN has policies of users raise anything
+            self._explain(error)
+            raise
+
+    def _explain(self, error: Exception) -> None:
+        self.actor.finish()
+        finding = self.find_not_finite() or find_weight(self.actor.policy)
+        if finding is not None:
+            raise DivergedError(finding) from error
+        if isinstance(error, DivergedError):
+            raise DivergedError(
+                f"{str(error).partition(';')[0]}, from finite observations and weights, the largest of them "
+                f"{largest_weight(self.actor.policy):g}; lower [train] learning_rate, or look at the policy's forward()"
+            ) from error
+
+    def find_not_finite(self) -> str | None:
+        """The first reward or observation of the rollout so far that is not finite; the earlier of the two."""
+        agents, horizon, rollout = self.vecenv.num_agents, self.rollout.horizon, self.rollout
+        last_step = horizon * (rollout.segments // agents)
+        given = [
+            ("reward", find_in_rollout(self._host["rewards"][1:], agents, 1)),
+            ("observation", find_in_rollout(rollout.by_column, agents, 0)),
+            ("observation", find_in_rollout(self.actor.newest_observations.unsqueeze(0), agents, last_step)),
+        ]
+        found = [(what, finding) for what, finding in given if finding is not None]
+        if not found:
+            return None
+        what, finding = min(found, key=lambda pair: pair[1].step)
+        return (
+            f"{finding.describe(what)}, which began after {self._agent_steps:,} agent steps of the run; look at what "
+            "the environment's step() returns"
+        )
+
     def _bootstrap(self, rows: Rows) -> None:
         """Values the observations after the last action of a batch."""
-        with self._profile.phase("forward"):
+        with self._profile.phase("forward"), self.explaining():
             self.actor.bootstrap(rows)
 
     def _segments(self, rows: Rows) -> Rows:

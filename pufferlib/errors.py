@@ -30,6 +30,10 @@ class CheckpointError(PufferError, ValueError):
     """A checkpoint that is missing, damaged, or made for another policy."""
 
 
+class DivergedError(PufferError, ValueError):
+    """A reward, an observation, a loss or a weight became infinite or NaN: training cannot go on from it."""
+
+
 class MissingExtraError(PufferError, ImportError):
     """An optional package is not installed."""
 

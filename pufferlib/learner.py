@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from pufferlib import losses
 from pufferlib.advantages import Advantages
@@ -27,6 +27,7 @@ class Learner:
     Attributes:
         optimizer: steps the policy's parameters.
         learning_rate: that of the last step.
+        weight_norm: of all parameters after the last `learn`, or on several processes before its last step.
     """
 
     def __init__(
@@ -90,6 +91,7 @@ class Learner:
         self._is_full = True  # no agent was absent from the rollout
         self._summary = self._metric_sums[:0]  # of all processes, once it was exchanged
         self._metrics: dict[str, float] = {}
+        self.weight_norm = 0.0
 
     def _fit_optimizer(self) -> None:
         """Readies the optimizer for capture, or for none; captures begin anew."""
@@ -186,11 +188,12 @@ class Learner:
         self.optimizer.step()
 
     def _summarize(self, count: int) -> Tensor:
-        """The means over `count` minibatches, and the explained variance."""
+        """The means over `count` minibatches, the explained variance, and the norm of all weights."""
         advantages, values = self._advantages.compute(), self.rollout.values[:, :-1]
         weights = None if self._is_full else present_weights(self.rollout.masks[:, :-1])
-        explained = losses.explained_variance(values, advantages + values, weights).unsqueeze(0)
-        return torch.cat([self._metric_sums / count, explained])
+        explained = losses.explained_variance(values, advantages + values, weights)
+        norm = nn.utils.get_total_norm([parameter.detach() for parameter in self._gradients.parameters])
+        return torch.cat([self._metric_sums / count, torch.stack([explained, norm.float()])])
 
     def _read_metrics(self, count: int, is_exchanged: bool) -> dict[str, float]:
         """The summary of all processes, which the last gradients brought along or not."""
@@ -200,7 +203,8 @@ class Learner:
             summary = self._summary
         else:
             summary = torch.tensor(self._ranks.gather(self._summarize(count).tolist())).mean(0)
-        return dict(zip((*losses.METRICS, "explained_variance"), summary.tolist(), strict=True))
+        *metrics, self.weight_norm = summary.tolist()
+        return dict(zip((*losses.METRICS, "explained_variance"), metrics, strict=True))
 
     def state_dict(self) -> dict[str, Any]:
         """What a later process needs beside the policy's weights."""

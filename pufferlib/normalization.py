@@ -13,7 +13,8 @@ from gymnasium.spaces import Box
 from torch import Tensor, nn
 
 from pufferlib.distributed import Ranks
-from pufferlib.errors import APIUsageError
+from pufferlib.errors import APIUsageError, DivergedError
+from pufferlib.finite import is_finite
 from pufferlib.policy_forms import acting_forward, training_forward
 from pufferlib.rollout import Rollout
 from pufferlib.sampling import Logits
@@ -73,7 +74,11 @@ class NormalizedObservations(nn.Module):
 
     @torch.no_grad()
     def update(self, rollout: Rollout, ranks: Ranks) -> None:
-        """Adds the observations of a rollout, but for those of absent agents, and those of all other processes."""
+        """Adds the observations of a rollout, but for those of absent agents, and those of all other processes.
+
+        Raises:
+            DivergedError: if they are not finite, or too large to have a variance; then nothing was added.
+        """
         observations, masks = rollout.by_column, rollout.masks.T[:-1]
         seen = observations[masks.to(observations.device)]
         own, size = Moments(), max(1, _CHUNK // self.mean.numel())
@@ -82,6 +87,8 @@ class NormalizedObservations(nn.Module):
             variance, mean = torch.var_mean(part, 0, correction=0)
             own = own.merged(Moments(len(part), mean, variance))
         own = Moments(own.count, own.mean.cpu(), own.variance.cpu()) if len(seen) else None
+        if own is not None and not (is_finite(own.mean) and is_finite(own.variance)):
+            raise DivergedError("observations must have a finite mean and variance to be normalized")
         whole = Moments(float(self.count), self.mean.cpu(), self.variance.cpu())
         for part in ranks.gather(own):
             whole = whole.merged(part)

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from pufferlib.episodes import EpisodeTracker
+from pufferlib.errors import DivergedError
 from pufferlib.policy_forms import acting_forward
 from pufferlib.sampling import greedy_action, sample_logits
 
@@ -128,7 +129,10 @@ class Player:
             logits, _ = self._forward(torch.from_numpy(self._observations).to(self._device), state)
         if self._generator is None:
             return greedy_action(logits).cpu().numpy()
-        return sample_logits(logits, generator=self._generator)[0].cpu().numpy()
+        actions, logprobs, _ = sample_logits(logits, generator=self._generator)
+        if logprobs.isnan().any():  # as it is found out on a GPU
+            raise DivergedError("the policy's logits contain NaN; check its weights and the observations")
+        return actions.cpu().numpy()
 
     def _receive(self) -> tuple[Rows, np.ndarray, list[dict]]:
         """Waits for a batch; its rows, their numbers as the vector gave them, and its infos."""

@@ -34,9 +34,10 @@ from pufferlib.config import TrainConfig, load_config
 from pufferlib.construction import AnyLogger, Construction
 from pufferlib.dashboard import Dashboard
 from pufferlib.distributed import Total
-from pufferlib.errors import APIUsageError, ConfigError
+from pufferlib.errors import APIUsageError, ConfigError, DivergedError
 from pufferlib.extensions import Network, compute_puff_advantage
 from pufferlib.extensions.network import OBSERVATION_DTYPES
+from pufferlib.finite import describe_update
 from pufferlib.gradients import NetworkGradients, TorchGradients
 from pufferlib.graph_actor import GraphActor
 from pufferlib.interval import Interval, prefixed
@@ -182,10 +183,14 @@ class PuffeRL(Construction, Saving):
             Of the episodes that ended: means of what the environments report of them, and their number `n`; and the
             trainer's own `episode/...` of `mean_and_log`. Empty when none ended. Environments may report later than the
             episodes end, or never.
+
+        Raises:
+            DivergedError: if a reward is infinite or NaN, or an observation is and the policy cannot act on it; it
+                names agent and step.
         """
         self._require_open()
         with self._interval.iteration, self._gradients.limit_caller():
-            steps = self._collector.collect()
+            steps = self._collector.collect(self.global_step)
             self._learner.prepare()
         self._steps, self._steps_underway = self.global_step, self.ranks.start_total(steps)
         self._rollout_is_full = steps == self.rollout.segments * self.rollout.horizon
@@ -202,6 +207,7 @@ class PuffeRL(Construction, Saving):
 
         Raises:
             APIUsageError: if `evaluate` was not called since the last `train`.
+            DivergedError: if a loss or a weight is not finite any more; nothing was logged or saved since.
         """
         self._require_open()
         if not self._has_rollout:
@@ -209,9 +215,7 @@ class PuffeRL(Construction, Saving):
         self._has_rollout = False
         progress = min(self.epoch / self.total_epochs, 1.0)
         with self._interval.iteration:
-            self._losses = self._learner.learn(self.learning_rate, progress, self._rollout_is_full)
-            if isinstance(self.policy, NormalizedObservations):
-                self.policy.update(self.rollout, self.ranks)
+            self._losses = self._learn(progress)
         self.epoch += 1
         if self.config.weights_check_interval and self.epoch % self.config.weights_check_interval == 0:
             self.ranks.check_same(list(self.policy.state_dict().values()), "weights")
@@ -225,6 +229,19 @@ class PuffeRL(Construction, Saving):
         if self.epoch % self.config.checkpoint_interval == 0:
             self.save_checkpoint()
         return dict(self._losses)
+
+    def _learn(self, progress: float) -> dict[str, float]:
+        """Trains on the rollout; raises DivergedError where that leaves anything not finite."""
+        learning_rate = self.learning_rate
+        with self._collector.explaining():
+            losses = self._learner.learn(learning_rate, progress, self._rollout_is_full)
+        found = describe_update(losses, self._learner.weight_norm, self.policy, learning_rate)
+        if found is not None:  # an observation may be to blame: nobody has waited for a GPU to say so
+            raise DivergedError(self._collector.find_not_finite() or found)
+        if isinstance(self.policy, NormalizedObservations):
+            with self._collector.explaining():
+                self.policy.update(self.rollout, self.ranks)
+        return losses
 
     @property
     def _is_captured(self) -> bool:

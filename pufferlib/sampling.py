@@ -6,6 +6,8 @@ import torch
 from torch import Tensor
 from torch.distributions import Normal
 
+from pufferlib.errors import DivergedError
+
 Logits = Tensor | Normal | tuple[Tensor | Normal, ...]
 """What a policy returns: a tensor `(..., n)` for Discrete, a Normal `(..., k)` for Box, and a tuple of tensors for
 MultiDiscrete or of both for a Tuple."""
@@ -27,7 +29,7 @@ def sample_logits(
         distribution, both of shape `(...)`: sums over the parts and the numbers, which are independent.
 
     Raises:
-        ValueError: if a logit is NaN (on CUDA: a device assertion at the next synchronisation).
+        DivergedError: if a logit is NaN. On CUDA nobody waits for the answer: the log-probability is NaN.
     """
     if isinstance(logits, Normal):
         return _normal(logits, action, generator)
@@ -103,7 +105,5 @@ def _mixed(
 
 
 def _refuse_nan(values: Tensor) -> None:
-    if values.is_cuda:
-        torch._assert_async(~values.isnan().any())  # no synchronisation
-    elif values.isnan().any():
-        raise ValueError("the policy's logits contain NaN; lower the learning rate or check the observations")
+    if not values.is_cuda and values.isnan().any():
+        raise DivergedError("the policy's logits contain NaN; lower the learning rate or check the observations")

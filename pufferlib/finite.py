@@ -1,0 +1,101 @@
+"""What became infinite or NaN first, of all that training depends on: a reward, an observation, a loss or a weight.
+
+A sum tells whether all of many numbers are finite at the price of reading them once; only where it is not itself finite
+is anything looked for, from what came first to what came of it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+
+VITAL = ("policy_loss", "value_loss", "entropy", "explained_variance")
+"""Metrics that nothing recovers from once they are infinite; a ratio may be for one step, where the loss clips it."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The first of many numbers that is not finite.
+
+    Attributes:
+        step: of the rollout, 1 for the first one that it took; 0 for what was there before.
+        agent: its index in the vector.
+        value: the number.
+    """
+
+    step: int
+    agent: int
+    value: float
+
+    def describe(self, what: str) -> str:
+        """Names it: `the reward of agent 12 at step 34 of the rollout is nan`."""
+        return f"the {what} of agent {self.agent} at step {self.step} of the rollout is {self.value}"
+
+
+def is_finite(numbers: Tensor) -> bool:
+    """Whether all numbers of a tensor are finite; on a GPU it waits for the answer."""
+    if not numbers.is_floating_point() or math.isfinite(numbers.sum()):
+        return True
+    return bool(numbers.isfinite().all())  # the sum of large ones may overflow
+
+
+def find_in_rollout(columns: Tensor, num_agents: int, first_step: int) -> Finding | None:
+    """The earliest number of a rollout that is not finite.
+
+    Args:
+        columns: `(T, segments, ...)`; the segments of all agents follow those of all agents at earlier steps.
+        num_agents: of the vector.
+        first_step: of the rollout, that the first column belongs to.
+    """
+    if is_finite(columns):
+        return None
+    rows = columns.flatten(2) if columns.dim() > 2 else columns.unsqueeze(2)
+    by_time = rows.unflatten(1, (-1, num_agents)).transpose(0, 1)  # (groups, T, agents, numbers)
+    group, column, agent = by_time.isfinite().all(3).logical_not_().nonzero()[0].tolist()
+    row = by_time[group, column, agent]
+    return Finding(group * len(columns) + column + first_step, agent, row[~row.isfinite()][0].item())
+
+
+def find_weight(policy: nn.Module) -> str | None:
+    """Names the first parameter of a policy that is not finite, or the first buffer that is NaN: masks may be -inf."""
+    for name, parameter in policy.named_parameters():
+        if not is_finite(parameter.detach()):
+            broken = parameter.detach()[~parameter.detach().isfinite()]
+            return f"the weight {name!r} is {broken[0].item()}"
+    for name, buffer in policy.named_buffers():
+        if buffer.is_floating_point() and buffer.isnan().any():
+            return f"the buffer {name!r} is nan"
+    return None
+
+
+def largest_weight(policy: nn.Module) -> float:
+    """The largest absolute value of all parameters."""
+    return max((float(p.detach().abs().max()) for p in policy.parameters() if p.numel()), default=0.0)
+
+
+def describe_update(
+    losses: Mapping[str, float], weight_norm: float, policy: nn.Module, learning_rate: float
+) -> str | None:
+    """Says what is not finite after an update, None where all is.
+
+    Args:
+        losses: its metrics.
+        weight_norm: of all trained parameters together.
+        policy: that was trained; looked at only where one of the numbers before is not finite.
+        learning_rate: of the update.
+    """
+    broken = [name for name, value in losses.items() if not math.isfinite(value)]
+    broken = [name for name in broken if name in VITAL or math.isnan(losses[name])]
+    if not broken and math.isfinite(weight_norm):
+        return None
+    weight = find_weight(policy)
+    found = [f"{name} is {losses[name]}" for name in broken[:1]] + ([weight] if weight else [])
+    if not found:
+        return None  # the norm of large weights may overflow
+    return (
+        f"{' and '.join(found)} after an update from finite rewards and observations; lower [train] learning_rate, "
+        f"which was {learning_rate:g}"
+    )
