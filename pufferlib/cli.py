@@ -80,6 +80,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         The exit code: 0, 2 for a mistake, 130 after Ctrl-C, 141 when the reader of the output went away.
     """
     try:
+        if argv is None:
+            _find_modules_here()
         _require_install()
         run(sys.argv[1:] if argv is None else list(argv))
         if sys.stdout is not None:
@@ -220,6 +222,12 @@ def _require_install() -> None:
     """
     if importlib.util.find_spec("pufferlib.ocean") is None:
         raise APIUsageError("pufferlib is not installed for this Python; run `pip install -e .` in the checkout")
+
+
+def _find_modules_here() -> None:
+    """Lets `my_module:MyEnv-v0` lie in the working directory, where `python -m` finds it and a console script not."""
+    if not getattr(sys.flags, "safe_path", False) and not {"", os.getcwd()} & {*sys.path}:
+        sys.path.insert(0, os.getcwd())
 
 
 def _is_output_closed() -> bool:

@@ -4,6 +4,7 @@ import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 import types
 from importlib.util import find_spec
 from pathlib import Path
@@ -193,6 +194,30 @@ def test_a_checkout_that_was_not_installed_says_so(tmp_path, module):
 def test_the_console_script_is_this_command():
     text = (Path(__file__).parents[2] / "pyproject.toml").read_text()
     assert pkgutil.resolve_name(re.search(r'^puffer = "(.+)"$', text, re.MULTILINE)[1]) is cli.main
+
+
+OWN_MODULE = """
+import gymnasium
+from gymnasium.envs.classic_control import CartPoleEnv
+
+gymnasium.register("Own-v0", CartPoleEnv)
+"""
+
+
+@pytest.mark.parametrize("flags", [[], ["-P"]], ids=["", "safe path"])
+def test_the_console_script_finds_modules_of_the_folder_that_it_is_run_in(tmp_path, flags):
+    script = Path(sysconfig.get_path("scripts"), "puffer")
+    if not script.exists():
+        pytest.skip("pufferlib was installed without its console script")
+    if flags and sys.version_info < (3, 11):
+        pytest.skip("Python 3.10 knows no safe path")
+    (tmp_path / "own_module.py").write_text(OWN_MODULE)
+    done = run_python(*flags, script, "bench", "own_module:Own-v0", "--seconds", "0.01", cwd=tmp_path)
+    if flags:
+        assert done.returncode == 2 and "there is no module 'own_module'" in done.stderr
+    else:
+        assert (done.returncode, done.stderr) == (0, "")
+        assert "own_module:Own-v0: agent steps per second" in done.stdout
 
 
 # --- what is printed
