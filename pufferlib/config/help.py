@@ -46,5 +46,5 @@ def _section_text(section: str, env_name: str | None, args: Mapping[str, Any]) -
 def _setting_text(setting: Setting, value: Any) -> str:
     meaning = setting.help if setting.kind is Any else f"{setting.help} Takes {setting.allowed}.".strip()
     width = min(shutil.get_terminal_size((100, 24)).columns, 120)
-    wrapped = textwrap.fill(meaning, width, initial_indent=_INDENT, subsequent_indent=_INDENT)
+    wrapped = textwrap.fill(meaning, width, initial_indent=_INDENT, subsequent_indent=_INDENT, break_on_hyphens=False)
     return f"  {setting.flag} {format_value(value)}\n" + (f"{wrapped}\n" if meaning else "")
