@@ -141,6 +141,8 @@ def _run_for_environment(name: str, rest: list[str]) -> None:
     options = {option: setting.default for option, setting in options_class.settings().items()}
     found = flags.FlagTable(options_class, env_name).parse(rest[1:])
     flags.apply(found, args, options)
+    if name == "train" and os.environ.get("RANK", "0") == "0":  # of several processes the first
+        print(_beginning(env_name, args), flush=True)  # at once: importing torch takes seconds
     if name == "train" and args["resume"] is not None:
         args = _settings_of_run(env_name, args)
         flags.apply([pair for pair in found if pair[0].name != "resume"], args, options)
@@ -148,6 +150,16 @@ def _run_for_environment(name: str, rest: list[str]) -> None:
         args = _settings_of_model(env_name, args)
         flags.apply([pair for pair in found if pair[0].name != "load_model_path"], args, options)
     VERBS[name].run(env_name, args, **options)
+
+
+def _beginning(env_name: str, args: dict[str, Any]) -> str:
+    """What `puffer train` is about to do."""
+    train = args["train"]
+    if args["resume"] is not None:
+        return f"going on with the run {args['resume']} of {env_name}"
+    iterations = train["num_iterations"]
+    length = f"{train['total_timesteps']:,} steps" if iterations is None else f"{iterations:,} iterations"
+    return f"training {env_name} for {length}, in {train['data_dir']}"
 
 
 def _settings_of_run(env_name: str, args: dict[str, Any]) -> dict[str, Any]:

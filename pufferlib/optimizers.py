@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterable
 from typing import Any
 
@@ -20,7 +21,25 @@ learning rate. The share brings the two to one scale.
 """
 
 
-class Adam(AdamW):
+class EagerOptimizer(Optimizer):
+    """torch's Optimizer without the wrappers that hide it from torch.compile.
+
+    The first call of a wrapped method imports all of torch.compile, which is two seconds of every start.
+    """
+
+    add_param_group = inspect.unwrap(Optimizer.add_param_group)
+    zero_grad = inspect.unwrap(Optimizer.zero_grad)
+    state_dict = inspect.unwrap(Optimizer.state_dict)
+    load_state_dict = inspect.unwrap(Optimizer.load_state_dict)
+
+
+class Sgd(EagerOptimizer, SGD):
+    """torch's SGD."""
+
+    step = torch.no_grad()(inspect.unwrap(SGD.step))
+
+
+class Adam(EagerOptimizer, AdamW):
     """torch's AdamW, its settings and its state; on a CPU one kernel steps all parameters at once.
 
     Where the kernel does not fit (other devices and types, a learning rate that is a tensor) torch steps.
@@ -35,7 +54,7 @@ class Adam(AdamW):
     def step(self, closure: None = None) -> None:
         batches = [self._find_batch(index, group) for index, group in enumerate(self.param_groups)]
         if closure is not None or None in batches:
-            super().step(closure)
+            _torch_adamw_step(self, closure)
             return
         for group, batch in zip(self.param_groups, batches, strict=True):
             beta1, beta2 = group["betas"]
@@ -70,7 +89,10 @@ class Adam(AdamW):
         self._batches.clear()  # it brought other tensors
 
 
-class Muon(Optimizer):
+_torch_adamw_step = inspect.unwrap(AdamW.step)  # without wrappers too; the caller switches gradients off
+
+
+class Muon(EagerOptimizer):
     """Muon for matrices, AdamW for all other parameters, behind one optimizer's interface.
 
     Muon steps along the orthogonalised Nesterov momentum, scaled by sqrt(max(1, rows / columns)). torch.optim.Muon does
@@ -169,7 +191,7 @@ def make_optimizer(
         return Muon(parameters, learning_rate, betas[0], betas, eps, weight_decay)
     if name == "adam":
         return Adam(parameters, lr=learning_rate, betas=betas, eps=eps, weight_decay=weight_decay)
-    return SGD(parameters, lr=learning_rate, momentum=betas[0], weight_decay=weight_decay)
+    return Sgd(parameters, lr=learning_rate, momentum=betas[0], weight_decay=weight_decay)
 
 
 def set_learning_rate(optimizer: Optimizer, learning_rate: float | Tensor) -> None:

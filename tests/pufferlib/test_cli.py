@@ -223,6 +223,37 @@ def test_the_console_script_finds_modules_of_the_folder_that_it_is_run_in(tmp_pa
 # --- what is printed
 
 
+@pytest.mark.parametrize(
+    ("flags", "line"),
+    [
+        ("", "training puffer_squared for 10,000,000 steps, in experiments"),
+        ("--train.num-iterations 30 --train.data-dir runs", "training puffer_squared for 30 iterations, in runs"),
+        ("--resume latest", "going on with the run latest of puffer_squared"),
+    ],
+)
+def test_training_says_at_once_what_it_begins(tmp_path, flags, line):
+    code = f"""
+import sys
+from pufferlib import cli
+
+class NoTorch:
+    def find_spec(self, name, path, target=None):
+        if name == "torch":
+            sys.exit(0)
+
+sys.meta_path.insert(0, NoTorch())
+cli.main({["train", SQUARED, *flags.split()]!r})
+"""
+    done = run_python("-c", code, cwd=tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"{line}\n", "")
+
+
+def test_of_several_processes_one_says_what_it_begins(calls, capsys, monkeypatch):
+    monkeypatch.setenv("RANK", "1")
+    trained(calls)
+    assert capsys.readouterr().out == ""
+
+
 @pytest.mark.parametrize("command", [["--help"], ["envs"], ["train", "--help"], ["train", SQUARED, "--help"]])
 def test_help_and_lists_do_not_wait_for_torch(tmp_path, command):
     code = f"import sys; from pufferlib.cli import main; sys.exit(main({command!r}) or 'torch' in sys.modules)"

@@ -1,5 +1,7 @@
 import copy
 import math
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -205,3 +207,42 @@ def test_a_learning_rate_on_a_device_steps_as_a_number_does(name):
     fit_to_graphs(optimizers[1], None)
     assert optimizers[1].param_groups[0]["lr"] == pytest.approx(0.01)
     assert isinstance(optimizers[1].param_groups[0]["lr"], float)
+
+
+# --- torch.compile
+
+
+def test_no_optimizer_imports_torch_compile(tmp_path):
+    """It takes two seconds, and was half of the wait for a first dashboard."""
+    program = """
+import sys
+import pufferlib
+from pufferlib import PuffeRL
+from pufferlib.models import Default, LSTMWrapper
+
+for optimizer in ("muon", "adam", "sgd"):
+    for fused in (True, False):
+        env = pufferlib.make("puffer_squared", num_envs=8)
+        policy = LSTMWrapper(env, Default(env, hidden_size=8), 8, 8)
+        trainer = PuffeRL(env, policy, optimizer=optimizer, fused=fused, num_steps=8, batch_size=64, device="cpu")
+        trainer.evaluate(), trainer.train(), trainer.save_checkpoint("checkpoint.pt")
+        trainer.load_checkpoint("checkpoint.pt"), trainer.evaluate(), trainer.train(), trainer.close()
+assert "torch._dynamo" not in sys.modules
+"""
+    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(("name", "torchs"), [("adam", torch.optim.AdamW), ("sgd", torch.optim.SGD)])
+def test_a_step_that_no_kernel_takes_is_torchs(name, torchs):
+    models = [network(), network()]
+    settings = {"betas": (0.9, 0.99), "eps": 1e-8} if name == "adam" else {"momentum": 0.9}
+    optimizers = [
+        make_optimizer(name, models[0].parameters(), **SETTINGS),
+        torchs(models[1].parameters(), lr=0.05, weight_decay=0.1, **settings),
+    ]
+    for model, optimizer in zip(models, optimizers, strict=True):
+        optimizer.param_groups[0]["lr"] = torch.tensor(0.05)  # which the kernel of Adam leaves to torch
+        train(model, optimizer, range(4))
+    assert torch.equal(weights(models[0]), weights(models[1]))
+    assert all(parameter.is_leaf for parameter in models[0].parameters())
