@@ -6,7 +6,6 @@ Both forms end in the same four things: a configuration, a vector, a policy and 
 from __future__ import annotations
 
 import abc
-import inspect
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
@@ -18,7 +17,6 @@ from typing_extensions import overload
 
 from pufferlib import catalog, distributed, making, vector
 from pufferlib.config import ResolvedTrainConfig, TrainConfig, env_settings, load_config, policy_classes
-from pufferlib.environment import PufferEnv
 from pufferlib.errors import APIUsageError, nearest
 from pufferlib.keyword_settings import ALIASES, settings_from_keywords
 from pufferlib.loggers import Logger
@@ -50,7 +48,7 @@ class Construction(abc.ABC):
     @overload
     def __init__(
         self,
-        env: PufferEnv | vector.Vector | str | Callable[..., PufferEnv],
+        env: Any,
         policy: nn.Module | None = None,
         logger: AnyLogger = None,
         *,
@@ -68,7 +66,7 @@ class Construction(abc.ABC):
         max_grad_norm: float = 0.5,
         compile: bool = False,
         num_workers: int | str = "auto",
-        eval_env: PufferEnv | vector.Vector | str | Callable[..., PufferEnv] | None = None,
+        eval_env: Any | None = None,
         **settings: Any,
     ): ...
 
@@ -81,7 +79,8 @@ class Construction(abc.ABC):
 
         Args:
             config: the `[train]` settings, as in `load_config(name)['train']`; an `env` key names the run.
-            vecenv: a vector from `load_env` or `pufferlib.vector.make`, or one PufferEnv.
+            vecenv: a vector from `load_env` or `pufferlib.vector.make`, or one environment, or its class or a function
+                that makes it, called without arguments.
             policy: any module that pufferlib.models describes.
             logger: where `mean_and_log` sends metrics: one, several, or None for nowhere. One that fails is warned
                 about once, and the training goes on.
@@ -90,17 +89,19 @@ class Construction(abc.ABC):
         By keyword, `PuffeRL(env, policy=None, logger=None, **settings)`; the first argument tells the two apart:
 
         Args:
-            env: a PufferEnv (or a wrapper that has its methods), a `gymnasium.vector.VectorEnv`, a vector, a name for
-                `pufferlib.make`, or a callable that makes a PufferEnv. Closing the trainer closes it. A PufferEnv has
-                one trainer at a time: a second one takes it over, and the first can then only be saved and closed.
+            env: a PufferEnv (or a wrapper that has its methods), an environment of Gymnasium or PettingZoo, a
+                `gymnasium.vector.VectorEnv`, a vector, a name for `pufferlib.make`, or a class or function that makes
+                one of these. Closing the trainer closes it. A PufferEnv has one trainer at a time: a second one takes
+                it over, and the first can then only be saved and closed.
             policy: as above; None makes the class that a name's configuration has, such as `Convolutional` for Atari,
                 or `pufferlib.models.Default`, for the environment's spaces, with the same weights for the same `seed`.
             device: `auto` (CUDA, then MPS, then the CPU), `cpu`, `cuda`, `cuda:N` or `mps`.
             learning_rate: 3e-4.
             batch_size: agent steps in one rollout, 32768; by default rounded up to whole segments of all agents.
             n_epochs: passes over each rollout, 4; `[train] update_epochs` by another name.
-            num_envs: 256; environments to make where `env` is a name or a callable. A callable that has `num_envs`
-                itself is called once with it, any other once for each environment.
+            num_envs: 256; environments to make where `env` is a name, a class or a function. One that has `num_envs`
+                itself is called once with it, any other once for each environment; a `functools.partial` that fixes
+                `num_envs` keeps it.
             num_steps: steps in one segment, 128; `[train] bptt_horizon` by another name. With `batch_size` alone it is
                 the largest number up to 128 that divides it for all agents.
             gamma: discount, 0.99.
@@ -111,11 +112,11 @@ class Construction(abc.ABC):
             max_grad_norm: 0.5.
             compile: False, because the first call then compiles for long, and small policies, which kernels and CUDA
                 graphs run with few launches already, gain nothing.
-            num_workers: threads that step C environments, or processes where `env` is a callable for Python ones;
-                `auto` follows the cores.
+            num_workers: threads that step C environments, or processes where `env` is a class or function for Python
+                ones; `auto` follows the cores.
             eval_env: what the `evaluations` of the settings play in, in any form that `env` may have; closed with the
                 trainer. None makes `evaluation_envs` environments as those of the training were made, of other seeds,
-                which needs an `env` that is a name, a callable, or a vector from `pufferlib.vector.make`.
+                which needs an `env` that is a name, a class, a function, or a vector from `pufferlib.vector.make`.
             settings: every other `[train]` setting. Where nobody sets them, the optimizer is adam (beta 0.9, eps 1e-5),
                 the learning rate stays as it is unless `total_timesteps` or `num_iterations` gives it an end to anneal
                 to, rewards are not clipped, segments are drawn evenly, a minibatch is a quarter of the batch, and
@@ -128,7 +129,7 @@ class Construction(abc.ABC):
         """
         self._eval_env = keywords.pop("eval_env", None)
         if self._eval_env is None:
-            env = arguments[0] if arguments else keywords.get("env")
+            env = _given_env(arguments, keywords)
             self._eval_env = env if _is_to_be_made(env) else None
         with ExitStack() as undo:
             self._begin(*_resolve(arguments, keywords, undo))
@@ -195,6 +196,13 @@ def _resolve(arguments: Sequence[Any], keywords: dict[str, Any], undo: ExitStack
     return (_from_config if is_config_form else _from_keywords)(named, keywords, undo)
 
 
+def _given_env(arguments: Sequence[Any], keywords: Mapping[str, Any]) -> Any:
+    """What a call of either form says the environment is; None where it says nothing."""
+    names = _CONFIG_FORM if _is_config_form(arguments, keywords) else _ENV_FORM
+    named = {**dict(zip(names, arguments, strict=False)), **keywords}
+    return named.get("vecenv", named.get("env"))
+
+
 def _is_config_form(arguments: Sequence[Any], keywords: Mapping[str, Any]) -> bool:
     if arguments:
         return isinstance(arguments[0], Mapping)
@@ -221,7 +229,7 @@ def _from_config(named: dict[str, Any], keywords: dict[str, Any], undo: ExitStac
     vecenv = vector.as_puffer_env(vecenv)
     if isinstance(config.get("train"), Mapping):
         raise APIUsageError("config must be the [train] settings, got the whole configuration; pass args['train']")
-    if isinstance(vecenv, (Mapping, nn.Module, str)) or _is_creator(vecenv):
+    if isinstance(vecenv, (Mapping, nn.Module, str)):
         raise APIUsageError(
             f"vecenv must be a vector from load_env or pufferlib.vector.make, got {_described(vecenv)}; "
             "the order is PuffeRL(config, vecenv, policy)"
@@ -230,7 +238,11 @@ def _from_config(named: dict[str, Any], keywords: dict[str, Any], undo: ExitStac
     _check_logger(named.get("logger"))
     if not _is_vector(vecenv):
         settings = TrainConfig.from_dict(config)
-        vecenv = _adopt(vecenv, "auto", settings.seed, undo)
+        if _is_to_be_made(vecenv):
+            vecenv = making.make(vecenv)
+            undo.callback(vecenv.close)
+        if not _is_vector(vecenv):
+            vecenv = _adopt(vecenv, "auto", settings.seed, undo)
     return config, vecenv, policy, named.get("logger")
 
 
@@ -285,7 +297,9 @@ def _ready_env(env: Any, keywords: dict[str, Any], seed: int, undo: ExitStack) -
             vector.check_env(env)
         _check_fits(env, keywords)
         return env
-    made = _make(env, seed=seed, **{**_ENV_KEYWORDS, **keywords})
+    fixed = env.keywords if isinstance(env, partial) else {}
+    fixed = {name: value for name, value in fixed.items() if name == "num_envs"}
+    made = _make(env, seed=seed, **{**_ENV_KEYWORDS, **fixed, **keywords})
     undo.callback(made.close)
     return made
 
@@ -301,20 +315,13 @@ def _is_creator(env: Any) -> bool:
 
 
 def _make(env: str | Callable, num_envs: int, num_workers: int | str, seed: int) -> Any:
-    counts = "num_envs" in env_settings(env) if isinstance(env, str) else _has_parameter(env, "num_envs")
+    counts = "num_envs" in env_settings(env) if isinstance(env, str) else making.has_num_envs(env)
     if counts:
         return making.make(env, num_envs=num_envs)
     sizes = {"num_envs": num_envs, "num_workers": num_workers, "seed": seed}
     if isinstance(env, str):
         return catalog.find(env).make_vector(making.env_arguments(env, {}), **sizes)
     return vector.make(env, **sizes)
-
-
-def _has_parameter(creator: Callable, name: str) -> bool:
-    try:
-        return name in inspect.signature(creator).parameters
-    except (TypeError, ValueError):  # a builtin that does not tell
-        return False
 
 
 def _check_fits(env: Any, keywords: dict[str, Any]) -> None:

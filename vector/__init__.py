@@ -56,9 +56,10 @@ def make(
 ) -> Vector:
     """Makes `num_envs` PufferEnvs and the backend that steps them.
 
-    A creator is called as `creator(*args, buf=Buffers or None, seed=int, **kwargs)`; one that takes neither `buf` nor
-    `seed` may return a `gymnasium.vector.VectorEnv`, which then is one PufferEnv of many agents. The first environment
-    is made once more than the others, to learn its spaces. The same seed gives the same rollout on every backend.
+    A creator, a class or a function, is called as `creator(*args, buf=Buffers or None, seed=int, **kwargs)`. One that
+    takes neither `buf` nor `seed` may return an environment of Gymnasium or PettingZoo, which is emulated, or a
+    `gymnasium.vector.VectorEnv`, which then is one PufferEnv of many agents. The first environment is made once more
+    than the others, to learn its spaces. The same seed gives the same rollout on every backend.
 
     Args:
         env_creator_or_creators: one callable for all environments, or a list of `num_envs` callables.

@@ -42,7 +42,7 @@ class GymnasiumVectorPufferEnv(PufferEnv):
 
     def __init__(
         self,
-        env: VectorEnv | None = None,
+        env: VectorEnv | Callable[..., VectorEnv] | None = None,
         env_creator: Callable[..., VectorEnv] | None = None,
         env_args: Sequence[Any] = (),
         env_kwargs: Mapping[str, Any] | None = None,
@@ -52,7 +52,7 @@ class GymnasiumVectorPufferEnv(PufferEnv):
         """Takes a vector environment, or makes one as `env_creator(*env_args, **env_kwargs)`.
 
         Args:
-            env: the vector environment; it is closed with this one.
+            env: the vector environment, closed with this one, or a function in the place of `env_creator`.
             env_creator: makes it where `env` is not given.
             env_args: for `env_creator`.
             env_kwargs: for `env_creator`.
@@ -254,7 +254,7 @@ def _check(env: Any) -> None:
     if mode != AutoresetMode.SAME_STEP:
         raise APIUsageError(
             f"{type(env).__name__} must reset in the same step, got autoreset_mode {getattr(mode, 'name', mode)}; make "
-            'it with gymnasium.make_vec(id, vector_kwargs={"autoreset_mode": AutoresetMode.SAME_STEP})'
+            f"it with {_remedy(env)}"
         )
     batch_size = getattr(env, "batch_size", env.num_envs)
     if batch_size != env.num_envs:
@@ -262,3 +262,12 @@ def _check(env: Any) -> None:
             f"{type(env).__name__} must step all of its {env.num_envs} environments at once, got batch_size "
             f"{batch_size}; leave that out, and make several vector environments to overlap them"
         )
+
+
+def _remedy(env: VectorEnv) -> str:
+    """How to make an environment like it that resets in the same step."""
+    mode = "gymnasium.vector.AutoresetMode.SAME_STEP"
+    if env.spec is None:
+        return f"autoreset_mode={mode}"
+    # Without "sync" the id may make a vector environment of its own, which takes no mode.
+    return f'gymnasium.make_vec("{env.spec.id}", vectorization_mode="sync", vector_kwargs={{"autoreset_mode": {mode}}})'

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 import weakref
 from typing import Any
 
@@ -11,7 +10,6 @@ import gymnasium
 from gymnasium.vector import VectorEnv
 from typing_extensions import override
 
-from pufferlib.emulation import GymnasiumPufferEnv, PettingZooPufferEnv
 from pufferlib.environment import Buffers, PufferEnv
 from pufferlib.errors import APIUsageError
 from pufferlib.seeding import mix_seed
@@ -23,8 +21,7 @@ from pufferlib.vector.local import LocalVector
 from pufferlib.vector.native import Native
 from pufferlib.vector.recipe import AUTO, EnvSource, Options
 from pufferlib.vector.serial import Serial
-
-_REQUIRED = ("single_observation_space", "single_action_space", "num_agents", "reset", "step", "close")
+from pufferlib.vector.wrapping import REQUIRED, wrapper_of
 
 # All by id(), as an environment may be unhashable; an entry vanishes with its value, and so before an id is reused.
 _vectors: weakref.WeakValueDictionary[int, LocalVector] = weakref.WeakValueDictionary()
@@ -76,7 +73,7 @@ def as_puffer_env(env: Any) -> Any:
         APIUsageError: if it is a vector environment that was closed, or cannot be stepped as one of
             GymnasiumPufferEnv, GymnasiumVectorPufferEnv and PettingZooPufferEnv.
     """
-    wrapper = _wrapper(env)
+    wrapper = wrapper_of(env)
     if wrapper is None:
         return env
     if isinstance(env, VectorEnv) and env.closed:
@@ -84,19 +81,6 @@ def as_puffer_env(env: Any) -> Any:
     wrapped = _wrapped.get(id(env)) or wrapper(env)
     _wrapped[id(env)] = wrapped
     return wrapped
-
-
-def _wrapper(env: Any) -> type[PufferEnv] | None:
-    """The class that makes a PufferEnv of an environment that is none yet."""
-    if isinstance(env, VectorEnv):
-        return GymnasiumVectorPufferEnv
-    if all(hasattr(env, name) for name in _REQUIRED):
-        return None
-    if isinstance(env, gymnasium.Env):
-        return GymnasiumPufferEnv
-    pettingzoo = sys.modules.get("pettingzoo")  # imported by whoever made one of its environments
-    is_pettingzoo = pettingzoo is not None and isinstance(env, (pettingzoo.ParallelEnv, pettingzoo.AECEnv))
-    return PettingZooPufferEnv if is_pettingzoo else None
 
 
 def _fitting_backend(env: Any) -> type[LocalVector]:
@@ -111,7 +95,7 @@ def check_env(env: Any) -> None:
     Raises:
         APIUsageError: if it cannot.
     """
-    missing = [name for name in _REQUIRED if not hasattr(env, name)]
+    missing = [name for name in REQUIRED if not hasattr(env, name)]
     if not missing and not isinstance(env, type):
         return
     remedy = "wrap it with pufferlib.emulation, or make a vector with pufferlib.vector.make"

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import abc
-import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, ClassVar
 
-import gymnasium
 import numpy as np
-from gymnasium.vector import VectorEnv
 from typing_extensions import override
 
 from pufferlib.environment import Buffers, PufferEnv
 from pufferlib.errors import APIUsageError
 from pufferlib.seeding import mix_seed
 from pufferlib.vector.arrays import private_buffers
-from pufferlib.vector.gymnasium_env import GymnasiumVectorPufferEnv
+from pufferlib.vector.wrapping import make_puffer_env
 
 AUTO = "auto"
 
@@ -124,16 +120,15 @@ class Recipe(EnvSource):
         """Makes environment `index` on the arrays `buf`, or on its own.
 
         Raises:
-            APIUsageError: if the creator does not give a PufferEnv, or does not take `buf` and `seed` (which one of
-                Gymnasium's vector environments, to be wrapped, does not need).
+            APIUsageError: if the creator gives no environment, or a PufferEnv without taking `buf` and `seed`.
         """
         creator, args, kwargs = self.creators[index], self.args[index], self.kwargs[index]
-        env = _made(creator, args, kwargs, {"buf": buf, "seed": self.env_seed(index)})
+        env = make_puffer_env(creator, args, kwargs, {"buf": buf, "seed": self.env_seed(index)})
         for name in ("single_observation_space", "single_action_space", "num_agents", *Buffers.__dataclass_fields__):
             if not hasattr(env, name):
                 raise APIUsageError(
                     f"an environment creator must return a PufferEnv, got {type(env).__name__} without {name}; "
-                    "wrap Gymnasium and PettingZoo environments with pufferlib.emulation"
+                    "return one, or an environment of Gymnasium or PettingZoo"
                 )
         return env
 
@@ -166,44 +161,3 @@ def _deal(name: str, value: Any, num_envs: int, is_list: bool) -> tuple:
     if len(value) != num_envs:
         raise APIUsageError(f"a list of {name} must have num_envs {num_envs} entries, got {len(value)}")
     return tuple(value)
-
-
-def _made(creator: Callable, args: Sequence, kwargs: dict, given: dict[str, Any]) -> Any:
-    """What a creator makes, a vector environment of Gymnasium's wrapped; `given` is for those that are PufferEnvs."""
-    mismatch = _mismatch(creator, args, {**kwargs, **given})
-    if mismatch is None and not _is_gymnasiums(creator):
-        return creator(*args, **kwargs, **given)
-    if mismatch is not None and _mismatch(creator, args, kwargs) is not None:
-        raise mismatch
-    env = creator(*args, **kwargs)
-    if isinstance(env, VectorEnv):
-        return GymnasiumVectorPufferEnv(env, **given)
-    if mismatch is not None:
-        raise mismatch
-    return env
-
-
-def _is_gymnasiums(creator: Callable) -> bool:
-    """Whether it is a function of Gymnasium that passes every keyword on to an environment."""
-    while isinstance(creator, partial):
-        creator = creator.func
-    return creator in (gymnasium.make, gymnasium.make_vec)
-
-
-def _mismatch(creator: Callable, args: Sequence, kwargs: dict) -> APIUsageError | None:
-    """What is wrong with calling a creator like that, None if nothing is."""
-    try:
-        signature = inspect.signature(creator)
-    except (TypeError, ValueError):  # a builtin that does not tell
-        return None
-    try:
-        signature.bind(*args, **kwargs)
-    except TypeError as error:
-        mismatch = APIUsageError(
-            f"an environment creator is called as creator(*env_args, buf=..., seed=..., **env_kwargs), but "
-            f"{getattr(creator, '__name__', creator)!s}{signature} does not accept that ({error}); "
-            "wrap Gymnasium and PettingZoo environments with pufferlib.emulation"
-        )
-        mismatch.__cause__ = error
-        return mismatch
-    return None

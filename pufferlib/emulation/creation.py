@@ -13,9 +13,13 @@ _SEEDS = 2**32  # the seeds that every library takes: NumPy's RandomState has no
 def make_env(env: Any, creator: Callable | None, args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> Any:
     """The environment that was given or that the creator makes.
 
+    A class or a function given as the environment is its creator.
+
     Raises:
         APIUsageError: if not exactly one of them is given.
     """
+    if creator is None and (isinstance(env, type) or (callable(env) and not hasattr(env, "step"))):
+        env, creator = None, env
     if (env is None) == (creator is None):
         found = "neither" if env is None else "both"
         raise APIUsageError(f"pass exactly one of env and env_creator, got {found}")

@@ -36,7 +36,7 @@ class EmulatedEnv(PufferEnv):
         """Takes an environment, or makes one.
 
         Args:
-            env: the environment; it is closed with this one.
+            env: the environment, closed with this one, or a class or function in the place of `env_creator`.
             env_creator: called as `env_creator(*env_args, **env_kwargs)` where `env` is not given.
             env_args: for `env_creator`.
             env_kwargs: for `env_creator`.

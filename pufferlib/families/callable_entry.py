@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 from typing_extensions import override
@@ -20,7 +21,10 @@ class CallableEntry(Entry):
 
     def __init__(self, creator: Callable[..., PufferEnv]):
         """Takes a function or a class."""
-        self.name = getattr(creator, "__name__", type(creator).__name__).lower()
+        named = creator
+        while isinstance(named, partial):
+            named = named.func
+        self.name = getattr(named, "__name__", type(named).__name__).lower()
         self._creator = creator
         self._settings, self.takes_any_setting = keyword_settings(creator)
 

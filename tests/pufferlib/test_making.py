@@ -69,7 +69,7 @@ def test_a_callable_gets_the_keywords():
         ),
         (lambda: pufferlib.make("xyzzy"), UnknownEnvironmentError, "no environment 'xyzzy'; `puffer envs` tells"),
         (lambda: pufferlib.make(lambda: 3), APIUsageError, "env must be a PufferEnv, got int"),
-        (lambda: pufferlib.make(3), APIUsageError, "takes the name of an environment or a callable, got int"),
+        (lambda: pufferlib.make(3), APIUsageError, "takes the name of an environment, a class or a function, got int"),
     ],
 )
 def test_misuse_is_answered_in_one_sentence(call, error, message):

@@ -229,6 +229,17 @@ def test_another_autoreset_mode_is_refused_with_the_remedy(mode):
         vector.adopt(env)
 
 
+@pytest.mark.parametrize("name", ["CartPole-v1", "Acrobot-v1"])  # one with a vector environment of its own, one without
+def test_the_remedy_for_another_autoreset_mode_works(name):
+    env = gymnasium.make_vec(name, num_envs=2)
+    with pytest.raises(APIUsageError, match="NEXT_STEP; make it with gymnasium.make_vec") as caught:
+        vector.adopt(env)
+    made = eval(str(caught.value).partition("make it with ")[2], {"gymnasium": gymnasium})
+    with vector.adopt(made) as vecenv:
+        assert vecenv.reset()[0].shape == (1, *made.single_observation_space.shape)
+    env.close()
+
+
 def test_what_cannot_be_stepped_is_refused_in_one_sentence():
     with pytest.raises(APIUsageError, match="exactly one of env and env_creator, got neither"):
         GymnasiumVectorPufferEnv()
@@ -238,8 +249,8 @@ def test_what_cannot_be_stepped_is_refused_in_one_sentence():
         vector.adopt(counters(action_space=Dict({"a": Text(2)})))
     with pytest.raises(APIUsageError, match="GymnasiumVector leaves .* num_workers 2; use 'auto'"):
         vector.make(counters, num_workers=2)
-    with pytest.raises(APIUsageError, match=r"does not accept that .*pufferlib\.emulation"):
-        vector.make(Counter)
+    with pytest.raises(APIUsageError, match=r"Counter\(.*\) does not accept the arguments .*'colour'"):
+        vector.make(Counter, env_kwargs={"colour": 3})
 
 
 def test_an_environment_that_raises_keeps_its_traceback():

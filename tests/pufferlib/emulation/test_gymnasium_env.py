@@ -158,6 +158,12 @@ def test_arrays_that_are_given_are_filled():
     assert buf.observations.tolist() == [[0, 1, 4]] and buf.rewards.tolist() == [0.5]
 
 
+@pytest.mark.parametrize("creator", [Scripted, lambda length=3: Scripted(length)], ids=["class", "function"])
+def test_a_class_or_function_makes_the_environment_that_is_emulated(creator):
+    env = GymnasiumPufferEnv(creator, env_kwargs={"length": 7})
+    assert isinstance(env.env, Scripted) and env.env.length == 7
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
@@ -166,7 +172,8 @@ def test_arrays_that_are_given_are_filled():
         (lambda: GymnasiumPufferEnv(Scripted(), env_args=(1,)), "env_args and env_kwargs are for env_creator"),
         (lambda: GymnasiumPufferEnv(env_creator="CartPole-v1"), "env_creator must be callable, got str"),
         (lambda: GymnasiumPufferEnv(3), "takes a gymnasium.Env, got int"),
-        (lambda: GymnasiumPufferEnv(Scripted), "takes a gymnasium.Env, got the class Scripted"),
+        (lambda: GymnasiumPufferEnv(Scripted, Scripted), "pass exactly one of env and env_creator, got both"),
+        (lambda: GymnasiumPufferEnv(lambda: Scripted), "takes a gymnasium.Env, got the class Scripted"),
         (lambda: GymnasiumPufferEnv(env_creator=dict), "takes a gymnasium.Env, got dict"),
         (lambda: GymnasiumPufferEnv(gymnasium.Env()), "Env.observation_space must be a gymnasium.Space; set it"),
         (lambda: GymnasiumPufferEnv(Scripted(action_space=Text(3))), "action_space must be .*got Text"),

@@ -155,7 +155,7 @@ class Blind(Leaving):
             lambda: PettingZooPufferEnv(gymnasium.Env()),
             "takes a pettingzoo.ParallelEnv or AECEnv, got Env; a",
         ),
-        (lambda: PettingZooPufferEnv(Leaving), "got the class Leaving"),
+        (lambda: PettingZooPufferEnv(lambda: Leaving), "got the class Leaving"),
         (lambda: PettingZooPufferEnv(Anonymous()), "must list its possible_agents, got none"),
         (lambda: PettingZooPufferEnv(Deserted()).reset(), "must have agents after reset"),
         (lambda: PettingZooPufferEnv(Blind()).reset(), "must observe for all its agents, got none for 'agent_1'"),
