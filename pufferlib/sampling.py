@@ -37,10 +37,7 @@ def sample_logits(
         return _categorical(logits, action, generator)
     if _is_mixed(logits):
         return _mixed(logits, action, generator)
-    given = [None] * len(logits) if action is None else action.unbind(-1)
-    parts = [_categorical(part, chosen, generator) for part, chosen in zip(logits, given, strict=True)]
-    actions, logprobs, entropies = zip(*parts, strict=True)
-    return torch.stack(actions, -1), sum(logprobs), sum(entropies)
+    return _choices(logits, action, generator)
 
 
 def greedy_action(logits: Logits) -> Tensor:
@@ -55,9 +52,34 @@ def greedy_action(logits: Logits) -> Tensor:
     return torch.stack([part.argmax(-1) for part in logits], -1)
 
 
+def _choices(
+    parts: tuple[Tensor, ...], action: Tensor | None, generator: torch.Generator | None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Of rows with one choice for every part; the random numbers of a row follow each other, as in network.cpp."""
+    given: list[Tensor | None] = [None] * len(parts)
+    uniforms: list[Tensor | None] = [None] * len(parts)
+    if action is None:
+        uniforms = list(_uniform(parts[0], len(parts), generator).split(1, -1))
+    else:
+        given = list(action.unbind(-1))
+    results = [_choice(*of_part) for of_part in zip(parts, given, uniforms, strict=True)]
+    actions, logprobs, entropies = zip(*results, strict=True)
+    return torch.stack(actions, -1), sum(logprobs), sum(entropies)
+
+
 def _categorical(
     logits: Tensor, action: Tensor | None, generator: torch.Generator | None
 ) -> tuple[Tensor, Tensor, Tensor]:
+    return _choice(logits, action, None if action is not None else _uniform(logits, 1, generator))
+
+
+def _uniform(logits: Tensor, count: int, generator: torch.Generator | None) -> Tensor:
+    """So many numbers for every row of logits."""
+    return torch.rand(*logits.shape[:-1], count, device=logits.device, generator=generator)
+
+
+def _choice(logits: Tensor, action: Tensor | None, uniform: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+    """Evaluates an action, or draws one by a number of each row."""
     logprobs = logits.float().log_softmax(-1)
     probs = logprobs.exp()
     if action is None:
@@ -65,7 +87,6 @@ def _categorical(
         # Inverse transform: the number of cumulative probabilities that lie at or below one uniform number. Their last
         # is rounded, seldom 1: a number below that last one never leads past the last possible action.
         cumulative = probs.cumsum(-1)
-        uniform = torch.rand(*probs.shape[:-1], 1, device=probs.device, generator=generator)
         action = (cumulative <= uniform * cumulative[..., -1:]).sum(-1).clamp_(max=probs.shape[-1] - 1)
     chosen = logprobs.gather(-1, action.long().unsqueeze(-1)).squeeze(-1)
     # An impossible action has log-probability -inf and adds nothing to the entropy.

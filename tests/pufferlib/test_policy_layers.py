@@ -3,14 +3,18 @@
 import numpy as np
 import pytest
 import torch
-from gymnasium.spaces import Box, Discrete
+from gymnasium.spaces import Box, Discrete, MultiDiscrete
 from torch import nn
 
 from pufferlib import PufferEnv, pufferl, vector
+from pufferlib.actor import Actor
+from pufferlib.extensions import Network
 from pufferlib.gradients import NetworkGradients, TorchGradients
 from pufferlib.models import Continuous, Default, LSTMWrapper, MinGRUWrapper
+from pufferlib.network_actor import NetworkActor
 from pufferlib.normalization import normalized
 from pufferlib.policy_layers import find_layers
+from pufferlib.rollout import Rollout
 
 
 class DriftEnv(PufferEnv):
@@ -142,6 +146,31 @@ class Spaces:
 
 class ChoiceSpaces(Spaces):
     single_action_space = Discrete(4)
+
+
+@pytest.mark.parametrize("rows", [slice(0, 40), np.array([31, 0, 5, 38, 2])], ids=["consecutive", "scattered"])
+@pytest.mark.parametrize("space", [Discrete(4), MultiDiscrete([3, 2, 5]), Box(-1, 1, (3,), np.float32)], ids=str)
+def test_from_one_state_of_the_generator_the_kernel_draws_the_actions_that_torch_draws(space, rows):
+    class TheseSpaces(Spaces):
+        single_action_space = space
+
+    policy = recurrent(TheseSpaces)
+    with torch.no_grad():
+        policy.policy.head.linear.weight *= 20.0  # so that some choices are likelier than others
+    observations = np.random.default_rng(0).normal(size=(5, 40, 5)).astype(np.float32)
+    drawn = []
+    for actor_class, computation in ((Actor, torch.no_grad), (NetworkActor, Network(find_layers(policy)))):
+        state, device = policy.initial_state(40), torch.device("cpu")
+        rollout = Rollout.allocate(Spaces.single_observation_space, space, 40, 5, state, device, device)
+        actor = actor_class(policy, rollout, 40, torch.Generator().manual_seed(3), computation)
+        actor.begin(0)
+        for column in range(5):
+            actor.see(rows, column, observations[column, rows], np.zeros(len(observations[column, rows]), bool))
+            actor.act(rows, column)
+        drawn.append(rollout)
+    expected, found = drawn
+    torch.testing.assert_close(found.actions, expected.actions, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(found.logprobs, expected.logprobs, rtol=1e-4, atol=1e-4)
 
 
 class OwnContinuous(Continuous):
