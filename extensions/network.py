@@ -148,9 +148,8 @@ class Network:
         self.num_parts = len(layers.parts)
         self.action_dtype = torch.int32 if layers.log_std is None else torch.float32
         chains = [chain for chain in (layers, layers.critic) if chain is not None]
-        self.parameters = [parameter for chain in chains for parameter in chain.parameters()]
-        if layers.log_std is not None:
-            self.parameters.append(layers.log_std)
+        self.parameters = layers.all_parameters()
+        self._shapes = [parameter.shape for parameter in self.parameters]
         sizes = [parameter.numel() for parameter in self.parameters]
         self.gradient = torch.zeros(sum(sizes))
         pieces = zip(self.gradient.split(sizes), self.parameters, strict=True)
@@ -196,14 +195,23 @@ class Network:
         Raises:
             APIUsageError: if they do not fit the kernel any more.
         """
-        check_layers(self.layers)
+        self._check_parameters()
         self._pack()
+
+    def _check_parameters(self) -> None:
+        check_layers(self.layers)
+        shapes = [parameter.shape for parameter in self.parameters]
+        if shapes != self._shapes:
+            raise APIUsageError(
+                f"the parameters must have the shapes that the network was made for, {_listed(self._shapes)}, got "
+                f"{_listed(shapes)}; make another network"
+            )
 
     def _pack(self) -> None:
         """As `refresh`; parameters that lie where they lay are taken to fit still."""
         log_std = _address(self.layers.log_std)
         if log_std != self._network.log_std or any(chain.has_moved() for chain in self._chains):
-            check_layers(self.layers)
+            self._check_parameters()
             self._network.log_std = log_std
             for chain in self._chains:
                 chain.find_parameters()
@@ -387,6 +395,10 @@ def _address(tensor: Tensor | None) -> int | None:
 def _rows(tensor: Tensor | None) -> tuple[int | None, int]:
     """Where the first row lies, and how many elements further the next one."""
     return (None, 0) if tensor is None else (tensor.data_ptr(), tensor.stride(0))
+
+
+def _listed(shapes: Sequence[torch.Size]) -> str:
+    return ", ".join(str(tuple(shape)) for shape in shapes)
 
 
 def _describe(tensor: Tensor) -> str:

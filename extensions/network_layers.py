@@ -48,7 +48,7 @@ class Normalizer:
 
 @dataclass(frozen=True)
 class Layers:
-    """What a policy is made of, its parameters as torch has them: float32, contiguous, on a CPU.
+    """What a policy is made of, its parameters as torch has them; those that `fit` may be handed to the kernel.
 
     Attributes:
         encoder: weight `(width, inputs)` and bias `(width,)` of every linear layer, at least one.
@@ -84,29 +84,56 @@ class Layers:
         """The weights of all layers, then the biases that there are, without the critic's."""
         return self.weights() + [bias for bias in self.biases() if bias is not None]
 
+    def all_parameters(self) -> list[Tensor]:
+        """Those of `parameters`, then the critic's, then `log_std`: in the order of Network.parameters."""
+        critic = [] if self.critic is None else self.critic.parameters()
+        return [*self.parameters(), *critic, *([] if self.log_std is None else [self.log_std])]
+
     def fit(self) -> bool:
-        """Whether the kernel can compute them."""
-        tensors = [tensor for tensor in (*self.weights(), *self.biases(), self.log_std) if tensor is not None]
-        width, inputs = self.encoder[0][0].shape if self.encoder else (0, 0)
+        """Whether the kernel can compute them: it reads and writes every parameter at exactly the size it should have.
+
+        Torch is more generous: it stretches a bias of one number over a whole layer.
+        """
+        tensors = [*self.parameters(), *([] if self.log_std is None else [self.log_std])]
         return (
-            all(tensor.dtype == torch.float32 and tensor.device.type == "cpu" for tensor in tensors)
-            and all(tensor.is_contiguous() for tensor in tensors)
+            all(_is_plain(tensor) for tensor in tensors)
             and self.activation in ACTIVATIONS
-            and width > 0
-            and width % LANES == 0
-            and all(weight.shape == (width, width) for weight, _ in self.encoder[1:])
-            and all(weight.shape == (3 * width, width) for weight in self.recurrent)
-            and self.head[0].shape == (sum(self.parts) + (self.critic is None), width)
             and max(len(self.encoder), len(self.recurrent)) <= MAX_LAYERS
+            and self._are_shaped()
             and (self.log_std is None or self.log_std.shape == (len(self.parts),) == (sum(self.parts),))
-            and (self.normalizer is None or self.normalizer.fit(inputs))
-            and (self.critic is None or self.critic._fit_as_critic(inputs))
+            and (self.normalizer is None or self.normalizer.fit(self.encoder[0][0].shape[1]))
+            and (self.critic is None or self.critic._fit_as_critic(self.encoder[0][0].shape[1]))
+        )
+
+    def _are_shaped(self) -> bool:
+        """Whether all weights and biases have the shapes that follow from those of the first layer."""
+        if not self.encoder or self.encoder[0][0].dim() != 2:
+            return False
+        width, inputs = self.encoder[0][0].shape
+        outputs, layers = sum(self.parts) + (self.critic is None), len(self.encoder)
+        weights = [(width, inputs), *[(width, width)] * (layers - 1), *[(3 * width, width)] * len(self.recurrent)]
+        biases = [*[(width,)] * layers, (outputs,)]
+        return (
+            width > 0
+            and width % LANES == 0
+            and [weight.shape for weight in self.weights()] == [*weights, (outputs, width)]
+            and all(bias is None or bias.shape == shape for bias, shape in zip(self.biases(), biases, strict=True))
         )
 
     def _fit_as_critic(self, inputs: int) -> bool:
         is_plain = self.log_std is None and self.critic is None and self.normalizer is None
         is_value = not self.recurrent and not self.parts
         return is_plain and is_value and self.fit() and self.encoder[0][0].shape[1] == inputs
+
+
+def _is_plain(tensor: Tensor) -> bool:
+    """Whether it is float32 in one piece of a CPU's memory."""
+    return (
+        tensor.dtype == torch.float32
+        and tensor.device.type == "cpu"
+        and tensor.layout == torch.strided
+        and tensor.is_contiguous()
+    )
 
 
 class ChainStructure(ctypes.Structure):

@@ -16,15 +16,26 @@ def find_layers(policy: nn.Module) -> Layers | None:
     """The layers of a Default policy, in a MinGRUWrapper or by itself, or of a Continuous one; normalised or not.
 
     Returns:
-        None for every other policy: subclasses, modules with hooks or other parts in them and frozen parameters are
-        left to torch, for they may compute something else.
+        None for every other policy: subclasses, modules with hooks, methods or other parts of their own, frozen, shared
+        and further parameters are left to torch, for they may compute something else.
     """
-    if any(_is_special(module) for module in policy.modules()) or _is_frozen(policy):
+    if any(is_special(part) for part in (*policy.modules(), *policy.parameters())) or _is_frozen(policy):
         return None
+    layers = _find_normalized_layers(policy)
+    return layers if layers is not None and _are_all(layers, policy) else None
+
+
+def _find_normalized_layers(policy: nn.Module) -> Layers | None:
     if type(policy) in (NormalizedObservations, NormalizedRecurrent):
         layers = _find_layers(policy.policy)
         return layers and replace(layers, normalizer=Normalizer(policy.mean, policy.variance, EPSILON, policy.clip))
     return _find_layers(policy)
+
+
+def _are_all(layers: Layers, policy: nn.Module) -> bool:
+    """Whether the layers have every parameter of the policy once, and nothing else."""
+    found = [id(parameter) for parameter in layers.all_parameters()]
+    return len(found) == len(set(found)) and set(found) == {id(parameter) for parameter in policy.parameters()}
 
 
 def _find_layers(policy: nn.Module) -> Layers | None:
@@ -70,6 +81,8 @@ def _as_layers(
         return None
     if [type(layer) for layer in activations] != [ACTIVATIONS[activation]] * len(linear):
         return None
+    if any(getattr(layer, "approximate", "none") != "none" for layer in activations):  # GELU's other formula
+        return None
     return Layers(
         encoder=[(layer.weight, layer.bias) for layer in linear],
         activation=activation,
@@ -80,11 +93,13 @@ def _as_layers(
     )
 
 
-def _is_special(module: nn.Module) -> bool:
-    """Whether more happens in the module's call than its `forward` says."""
-    return bool(module._forward_hooks or module._forward_pre_hooks or module._backward_hooks) or (
-        "forward" in vars(module)
-    )
+_METHODS = ("forward", "forward_eval", "encode_observations", "decode_actions", "initial_state")
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")  # of modules or parameters
+
+
+def is_special(part: nn.Module | nn.Parameter) -> bool:
+    """Whether more happens in a module's call than its class says, or to a parameter's gradient."""
+    return any(getattr(part, name, None) for name in _HOOKS) or not vars(part).keys().isdisjoint(_METHODS)
 
 
 def _is_frozen(policy: nn.Module) -> bool:

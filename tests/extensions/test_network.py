@@ -444,6 +444,14 @@ def test_nan_numbers_raise(broken):
         {"recurrent": [torch.zeros(48, 16)] * 9},
         {"recurrent": [torch.zeros(48, 16, dtype=torch.float64)]},
         {"head": (torch.zeros(16, 4).T, None)},
+        {"head": (torch.zeros(4, 16), torch.zeros(1))},  # torch adds one number to all
+        {"head": (torch.zeros(4, 16), torch.zeros(4, 1))},
+        {"encoder": [(torch.zeros(16, 7), torch.zeros(1))]},
+        {"encoder": [(torch.zeros(16, 7), torch.zeros(1).expand(16))]},
+        {"encoder": [(torch.zeros(16, 7), torch.zeros(16, 1))]},
+        {"encoder": [(torch.zeros(16, 7), torch.zeros(16)), (torch.zeros(16, 16), torch.zeros(15))]},
+        {"encoder": [(torch.zeros(16), torch.zeros(16))]},
+        {"log_std": torch.zeros(1), "parts": (1, 1, 1)},
         {"log_std": torch.zeros(3)},
         {"critic": random_layers(parts=())},  # the head has a row for the value already
         {"normalizer": random_normalizer(8)},
@@ -472,6 +480,25 @@ def test_critics_that_do_not_fit_are_refused(change):
     assert layers.fit()
     critic = random_layers(**{"parts": (), **change})
     assert not dataclasses.replace(layers, critic=critic).fit()
+
+
+def test_a_critic_whose_bias_is_one_number_for_all_is_refused():
+    layers = random_layers(numbers=2, critic=(16,))
+    (weight, _), *_ = layers.critic.encoder
+    critic = dataclasses.replace(layers.critic, encoder=[(weight, torch.zeros(1))])
+    assert not dataclasses.replace(layers, critic=critic).fit()
+
+
+def test_parameters_that_grew_since_are_refused():
+    layers, wider = random_layers(recurrent=1), random_layers(width=32, recurrent=1)
+    net, minibatch = Network(layers), random_minibatch(layers, 4, 2, 3)
+    for tensor, other in zip(layers.parameters(), wider.parameters(), strict=True):
+        tensor.data = other
+    assert layers.fit()
+    with pytest.raises(APIUsageError, match="make another network"):
+        net.learn(torch.randn(4, 3, 7), minibatch, **COEFFICIENTS)
+    with pytest.raises(APIUsageError, match="make another network"):
+        net.refresh()
 
 
 @pytest.mark.parametrize("name", ["head", "log_std"])

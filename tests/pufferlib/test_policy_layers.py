@@ -182,8 +182,50 @@ def with_other_activation(policy):
     return policy
 
 
+def with_approximate_gelu(module):
+    if isinstance(module, nn.GELU):
+        module.approximate = "tanh"
+
+
 def with_hook(policy):
     policy.value.register_forward_hook(lambda module, inputs, output: output)
+    return policy
+
+
+def with_bias_of_one_number(policy):
+    policy.critic[0].bias = nn.Parameter(torch.zeros(1))
+    return policy
+
+
+def with_shared_bias(policy):
+    policy.critic[0].bias = policy.actor[0].bias
+    return policy
+
+
+def with_unused_parameter(policy):
+    policy.scale = nn.Parameter(torch.ones(1))
+    return policy
+
+
+def with_gradient_hook(policy):
+    policy.log_std.register_hook(lambda gradient: 0 * gradient)
+    return policy
+
+
+def with_backward_hook(policy):
+    policy.actor.register_full_backward_pre_hook(lambda module, gradients: None)
+    return policy
+
+
+def with_own_method(policy):
+    policy.policy.decode_actions = lambda hidden: policy.policy.head(0.5 * hidden)
+    return policy
+
+
+def with_tensor_for_a_weight(policy):
+    weight = policy.mean.weight.detach()
+    del policy.mean.weight
+    policy.mean.weight = weight
     return policy
 
 
@@ -220,13 +262,31 @@ def test_the_layers_hold_every_parameter_of_a_policy(policy):
         with_other_activation(Continuous(Spaces)),
         with_hook(Continuous(Spaces)),
         frozen(Continuous(Spaces)),
+        with_shared_bias(Continuous(Spaces)),
+        with_unused_parameter(Continuous(Spaces)),
+        with_gradient_hook(Continuous(Spaces)),
+        with_backward_hook(Continuous(Spaces)),
+        with_own_method(MinGRUWrapper(Spaces, Default(Spaces, 16), 16, 16)),
+        with_tensor_for_a_weight(Continuous(Spaces)),
+        Default(Spaces, 16, activation="gelu", num_layers=1).apply(with_approximate_gelu),
         normalized(Spaces, OwnContinuous(Spaces), 5.0),
         normalized(Spaces, LSTMWrapper(Spaces, Default(Spaces, 16), 16, 16), 5.0),
     ],
-    ids=["subclass", "own part", "hook", "frozen", "normalised subclass", "LSTM"],
+    ids=[
+        *("subclass", "own part", "hook", "frozen", "shared", "unused", "hook of a gradient", "backward hook"),
+        *("own method", "no parameter", "other GELU", "normalised subclass", "LSTM"),
+    ],
 )
 def test_other_policies_have_no_layers_for_a_kernel(policy):
     assert find_layers(policy) is None
+
+
+def test_a_bias_that_is_one_number_for_all_is_left_to_torch():
+    trainer = make_trainer(lambda env: with_bias_of_one_number(Continuous(env, [16], [16])))
+    assert isinstance(trainer._gradients, TorchGradients)
+    trainer.evaluate(), trainer.train()
+    assert trainer.policy.critic[0].bias.shape == (1,) and trainer.policy.critic[0].bias != 0
+    trainer.release()
 
 
 @pytest.mark.parametrize("sizes", [([20], [16]), ([16, 32], [16]), ([16], [16, 8]), ([16] * 9, [16])], ids=str)
