@@ -28,6 +28,7 @@ class TorchGradients:
 
     Attributes:
         parameters: what is trained.
+        all_parameters: what an optimizer keeps: of the policy, in its order, those that are frozen for now included.
     """
 
     def __init__(
@@ -41,7 +42,8 @@ class TorchGradients:
         """Compiles the policy where the settings say so; `autocast` is the precision that it computes in."""
         self.rollout = rollout
         self.config = config
-        self.parameters = [parameter for parameter in policy.parameters() if parameter.requires_grad]
+        self.all_parameters = list(policy.parameters())
+        self.parameters = [parameter for parameter in self.all_parameters if parameter.requires_grad]
         self._device = device
         self._autocast = autocast
         self._is_recurrent = hasattr(policy, "initial_state")
@@ -60,7 +62,7 @@ class TorchGradients:
         Returns:
             The metrics of the minibatch, in the order of losses.METRICS.
         """
-        for parameter in self.parameters:
+        for parameter in self.all_parameters:  # a frozen one may have one from before, and would be stepped by it
             parameter.grad = None
         count, size = len(drawn.rows), self.config.max_minibatch_size // self.rollout.horizon
         return sum(self._accumulate(drawn, range(begin, min(begin + size, count))) for begin in range(0, count, size))
@@ -153,7 +155,7 @@ class NetworkGradients:
         self.network = network
         self.rollout = rollout
         self.config = config
-        self.parameters = list(policy.parameters())  # those of the network in another order, which optimizers keep
+        self.parameters = self.all_parameters = list(policy.parameters())  # the network's, in another order
         # Single steps are trained on with the values they had at first: nobody asks for those of this minibatch.
         self._refreshes = config.shuffle == "segments"
 

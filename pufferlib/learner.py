@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.optim import Optimizer
 
 from pufferlib import losses
 from pufferlib.advantages import Advantages
@@ -14,7 +15,7 @@ from pufferlib.cuda_graphs import Capture, CapturedCall
 from pufferlib.distributed import Ranks
 from pufferlib.drawing import Drawing, Drawn, SegmentDrawing, StepDrawing, present_weights
 from pufferlib.gradients import NetworkGradients, TorchGradients
-from pufferlib.optimizers import fit_to_graphs, make_optimizer, set_learning_rate
+from pufferlib.optimizers import fit_to_graphs, make_optimizer, set_learning_rate, take_over
 from pufferlib.profile import Profile
 from pufferlib.rollout import Rollout
 
@@ -68,14 +69,7 @@ class Learner:
             self._drawing = SegmentDrawing(rollout, config, self._advantages, generator)
         self._profile = profile
         self._ranks = ranks
-        self.optimizer = make_optimizer(
-            config.optimizer,
-            gradients.parameters,
-            config.learning_rate,
-            (config.adam_beta1, config.adam_beta2),
-            config.adam_eps,
-            config.weight_decay,
-        )
+        self.optimizer = self._make_optimizer()
         can_be_captured = (
             config.optimizer != "sgd"
             and not config.cpu_offload
@@ -92,6 +86,28 @@ class Learner:
         self._summary = self._metric_sums[:0]  # of all processes, once it was exchanged
         self._metrics: dict[str, float] = {}
         self.weight_norm = 0.0
+
+    def _make_optimizer(self) -> Optimizer:
+        config = self.config
+        return make_optimizer(
+            config.optimizer,
+            self._gradients.all_parameters,
+            config.learning_rate,
+            (config.adam_beta1, config.adam_beta2),
+            config.adam_eps,
+            config.weight_decay,
+        )
+
+    def follow(self, gradients: TorchGradients | NetworkGradients) -> None:
+        """Goes on with the gradients of a policy that was changed; of parameters that stayed the optimizer knows all.
+
+        Args:
+            gradients: of the same rollout and settings.
+        """
+        self._gradients = gradients
+        earlier, self.optimizer = self.optimizer, self._make_optimizer()
+        take_over(self.optimizer, earlier)
+        self._fit_optimizer()
 
     def _fit_optimizer(self) -> None:
         """Readies the optimizer for capture, or for none; captures begin anew."""

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from gymnasium.spaces import Box
 from torch import Tensor, nn
+from typing_extensions import override
 
 from pufferlib.distributed import Ranks
 from pufferlib.errors import APIUsageError, DivergedError
@@ -61,7 +62,11 @@ class NormalizedObservations(nn.Module):
         self.register_buffer("count", torch.zeros((), dtype=torch.float64))
         self.register_buffer("mean", torch.zeros(space.shape, dtype=torch.float64))
         self.register_buffer("variance", torch.ones(space.shape, dtype=torch.float64))
-        self._train_forward = training_forward(policy, policy)
+        self.find_forms()
+
+    def find_forms(self) -> None:
+        """Looks how `policy` is to be called; after it was replaced by another, look again."""
+        self._train_forward = training_forward(self.policy, self.policy)
 
     def forward(self, observations: Tensor, state: dict[str, Tensor] | None = None) -> tuple[Logits, Tensor]:
         """As the policy's."""
@@ -100,9 +105,10 @@ class NormalizedObservations(nn.Module):
 class NormalizedRecurrent(NormalizedObservations):
     """The same for a policy with a state."""
 
-    def __init__(self, env: Any, policy: nn.Module, clip: float = 10.0):
-        super().__init__(env, policy, clip)
-        self._act_forward = acting_forward(policy)
+    @override
+    def find_forms(self) -> None:
+        super().find_forms()
+        self._act_forward = acting_forward(self.policy)
 
     def initial_state(self, batch: int, device: torch.device | str = "cpu") -> dict[str, Tensor]:
         """The policy's."""

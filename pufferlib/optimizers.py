@@ -194,6 +194,27 @@ def make_optimizer(
     return Sgd(parameters, lr=learning_rate, momentum=betas[0], weight_decay=weight_decay)
 
 
+def take_over(optimizer: Optimizer, earlier: Optimizer) -> None:
+    """Gives an optimizer what an earlier one knows of parameters that both have and whose shapes did not change.
+
+    Args:
+        optimizer: that has not stepped yet.
+        earlier: of the same kind, which is not used any more.
+    """
+    own = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
+    for parameter, state in earlier.state.items():
+        if id(parameter) in own and all(_fits(name, value, parameter) for name, value in state.items()):
+            optimizer.state[parameter] = state
+    if isinstance(optimizer, Muon) and optimizer._adamw is not None and earlier._adamw is not None:
+        take_over(optimizer._adamw, earlier._adamw)
+
+
+def _fits(name: str, value: Tensor | None, parameter: nn.Parameter) -> bool:
+    if name == "step" or value is None:
+        return True
+    return (value.shape, value.dtype, value.device) == (parameter.shape, parameter.dtype, parameter.device)
+
+
 def set_learning_rate(optimizer: Optimizer, learning_rate: float | Tensor) -> None:
     """Sets the learning rate of every parameter group; in place where it is a tensor."""
     for group in optimizer.param_groups:

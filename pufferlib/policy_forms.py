@@ -88,6 +88,26 @@ def check_policy(
             buffer.copy_(buffers.get(name, buffer))
 
 
+def check_state(policy: nn.Module, expected: dict[str, Tensor], device: torch.device) -> None:
+    """Checks that a policy's recurrent state is of a given form.
+
+    Args:
+        policy: with or without `initial_state`.
+        expected: tensors by name, of any number of rows; empty for none.
+        device: of the policy.
+
+    Raises:
+        APIUsageError: if it is not.
+    """
+    found = dict(policy.initial_state(_ROWS, device)) if hasattr(policy, "initial_state") else {}
+    shapes = [{name: tuple(tensor.shape[1:]) for name, tensor in state.items()} for state in (expected, found)]
+    if shapes[0] != shapes[1]:
+        raise APIUsageError(
+            f"the policy's state must stay of the shapes that the trainer was made for, {shapes[0]}, got {shapes[1]}; "
+            "make a new PuffeRL for it"
+        )
+
+
 def _check_call(
     policy: nn.Module,
     name: str,

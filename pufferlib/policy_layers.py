@@ -11,6 +11,12 @@ from pufferlib.extensions import Layers, Normalizer
 from pufferlib.models import ACTIVATIONS, ActionHead, Continuous, Default, MinGRUWrapper
 from pufferlib.normalization import EPSILON, NormalizedObservations, NormalizedRecurrent
 
+METHODS = ("forward", "forward_eval", "encode_observations", "decode_actions", "initial_state")
+"""What a module may have of its own beside its class's, and then computes something else."""
+
+HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+"""Where a module or a parameter has its hooks."""
+
 
 def find_layers(policy: nn.Module) -> Layers | None:
     """The layers of a Default policy, in a MinGRUWrapper or by itself, or of a Continuous one; normalised or not.
@@ -19,7 +25,7 @@ def find_layers(policy: nn.Module) -> Layers | None:
         None for every other policy: subclasses, modules with hooks, methods or other parts of their own, frozen, shared
         and further parameters are left to torch, for they may compute something else.
     """
-    if any(is_special(part) for part in (*policy.modules(), *policy.parameters())) or _is_frozen(policy):
+    if any(_is_special(part) for part in (*policy.modules(), *policy.parameters())) or _is_frozen(policy):
         return None
     layers = _find_normalized_layers(policy)
     return layers if layers is not None and _are_all(layers, policy) else None
@@ -93,13 +99,9 @@ def _as_layers(
     )
 
 
-_METHODS = ("forward", "forward_eval", "encode_observations", "decode_actions", "initial_state")
-_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")  # of modules or parameters
-
-
-def is_special(part: nn.Module | nn.Parameter) -> bool:
+def _is_special(part: nn.Module | nn.Parameter) -> bool:
     """Whether more happens in a module's call than its class says, or to a parameter's gradient."""
-    return any(getattr(part, name, None) for name in _HOOKS) or not vars(part).keys().isdisjoint(_METHODS)
+    return any(getattr(part, name, None) for name in HOOKS) or not vars(part).keys().isdisjoint(METHODS)
 
 
 def _is_frozen(policy: nn.Module) -> bool:

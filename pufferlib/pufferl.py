@@ -47,8 +47,9 @@ from pufferlib.loggers import Loggers
 from pufferlib.network_actor import NetworkActor
 from pufferlib.normalization import NormalizedObservations, RewardNormalizer, normalized
 from pufferlib.periodic_evaluation import PeriodicEvaluation
-from pufferlib.policy_forms import check_policy
+from pufferlib.policy_forms import check_policy, check_state
 from pufferlib.policy_layers import find_layers
+from pufferlib.policy_watch import PolicyWatch
 from pufferlib.rollout import Rollout
 from pufferlib.saving import Saving
 from pufferlib.statistics import EpisodeStatistics
@@ -108,7 +109,9 @@ class PuffeRL(Construction, Saving):
         self._collector = Collector(
             vecenv, self._make_actor(network), self.config.reward_clip, self.profile, self._reward_normalizer
         )
-        self._gradients = self._make_gradients(network)
+        learned = self.rollout.single_steps() if self.config.shuffle == "steps" else self.rollout
+        self._gradients = self._make_gradients(network, learned)
+        self._policy_watch = PolicyWatch(self.policy)
         self._learner = Learner(
             self.rollout, self._gradients, self.device, generator, self.profile, self.ranks, self._is_captured
         )
@@ -163,8 +166,7 @@ class PuffeRL(Construction, Saving):
             return NetworkActor(*common, network)
         return (GraphActor if self._is_captured else Actor)(*common, self._autocast)
 
-    def _make_gradients(self, network: Network | None) -> TorchGradients | NetworkGradients:
-        rollout = self.rollout.single_steps() if self.config.shuffle == "steps" else self.rollout
+    def _make_gradients(self, network: Network | None, rollout: Rollout) -> TorchGradients | NetworkGradients:
         if network is not None:
             return NetworkGradients(network, self.policy, rollout, self.config)
         return TorchGradients(self.policy, rollout, self.config, self.device, self._autocast)
@@ -174,10 +176,41 @@ class PuffeRL(Construction, Saving):
             return None
         return RewardNormalizer(self.vecenv.num_agents, self.config.gamma, self.config.normalization_clip, self.ranks)
 
+    def _follow_policy(self) -> None:
+        """Chooses anew what computes and trains the policy where it was changed: parts replaced, frozen, or hooked.
+
+        Raises:
+            APIUsageError: if it does not fit the environment any more, has another state, or is another module.
+        """
+        if self.policy is not self._policy_watch.policy:
+            raise APIUsageError(
+                "the policy must stay the module that the trainer was made with, got another "
+                f"{type(self.policy).__name__}; replace parts of it, or make a new PuffeRL"
+            )
+        if not self._policy_watch.has_changed():
+            return
+        if isinstance(self.policy, NormalizedObservations):
+            self.policy.find_forms()
+        self.policy.to(self.device)
+        check_policy(self.policy, self.vecenv.single_observation_space, self.vecenv.single_action_space, self.device)
+        check_state(self.policy, self.rollout.states, self.device)
+        self.ranks.broadcast(list(self.policy.state_dict().values()))
+        network, actor = self._find_network(), self._collector.actor
+        self._collector.actor = self._make_actor(network)
+        self._collector.actor.load_state_dict(actor.state_dict())
+        actor.close()
+        self._gradients.close()
+        self._gradients = self._make_gradients(network, self._gradients.rollout)
+        self._learner.follow(self._gradients)
+        self._policy_watch = PolicyWatch(self.policy)
+
     # ------------------------------------------------------------------------------------------------ the iteration
 
     def evaluate(self) -> dict[str, float]:
         """Collects one rollout with the current policy.
+
+        Between iterations the policy may be changed: parameters frozen (`requires_grad_(False)`) and freed, layers
+        replaced.
 
         Returns:
             Of the episodes that ended: means of what the environments report of them, and their number `n`; and the
@@ -189,6 +222,7 @@ class PuffeRL(Construction, Saving):
                 names agent and step.
         """
         self._require_open()
+        self._follow_policy()
         with self._interval.iteration, self._gradients.limit_caller():
             steps = self._collector.collect(self.global_step)
             self._learner.prepare()
@@ -212,6 +246,7 @@ class PuffeRL(Construction, Saving):
         self._require_open()
         if not self._has_rollout:
             raise APIUsageError("train() needs a new rollout; call evaluate() first")
+        self._follow_policy()
         self._has_rollout = False
         progress = min(self.epoch / self.total_epochs, 1.0)
         with self._interval.iteration:

@@ -91,6 +91,7 @@ class Saving:
         Raises:
             CheckpointError: if there is no checkpoint, it is damaged, or it was made with other settings.
         """
+        self._follow_policy()  # the optimizer gets what belongs to the parts of now
         folder = Path(path)
         if not self.ranks.from_first(folder.is_dir):
             return self._load_file(folder)

@@ -310,6 +310,23 @@ def test_a_loaded_state_is_captured_anew(tmp_path):
     assert trainer._learner.learning_rate == pytest.approx(0.02)
 
 
+def test_a_policy_that_was_changed_is_captured_anew(tmp_path):
+    capture, changed = FakeCapture(), FakeCapture()
+    settings = {"optimizer": "adam", "learning_rate": 0.01, "num_iterations": 6}
+    trainers = make_trainer(tmp_path, **settings), make_captured_trainer(tmp_path, capture, **settings)
+    for trainer in trainers:
+        trainer.evaluate(), trainer.train()
+    trainers[1]._learner._capture = changed
+    for trainer in trainers:
+        trainer.policy.policy.encoder.requires_grad_(False)
+        for _ in range(3):
+            trainer.evaluate(), trainer.train()
+    assert len(capture.captured) == len(changed.captured) == 1
+    assert isinstance(trainers[1]._learner.optimizer.param_groups[0]["lr"], torch.Tensor)
+    for parameter, other in zip(*(trainer.policy.parameters() for trainer in trainers), strict=True):
+        torch.testing.assert_close(parameter, other, atol=1e-5, rtol=1e-4)
+
+
 def test_a_state_saved_with_captures_is_one_without_after_loading(tmp_path):
     saved = make_captured_trainer(tmp_path, FakeCapture(), learning_rate=0.02)
     saved.evaluate(), saved.train()
