@@ -107,24 +107,35 @@ class Ranks:
 
         Args:
             parameters: on one device and of one dtype.
-            numbers: `(count,)` on that device, to go with the message: each message waits for the slowest process.
+            numbers: `(count,)` float32 on that device, to go with the message: each one waits for the slowest process.
 
         Returns:
-            The means of the numbers.
+            `(world_size, count)`, the numbers of all processes by rank.
         """
         if self.world_size == 1:
-            return numbers
+            return numbers.unsqueeze(0)
         own = [parameter.grad is not None for parameter in parameters]
         parts = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
-        flags = torch.tensor(own, dtype=parts[0].dtype, device=parts[0].device)
-        message = torch.cat([*(part.flatten() for part in parts), flags, numbers.to(parts[0].dtype)])
+        flags = numbers.new_tensor(own)
+        places = numbers.new_zeros(self.world_size, len(numbers))  # one for each process: the sum then holds them all
+        places[self.rank] = numbers
+        message = torch.cat([*(part.flatten() for part in parts), flags, places.flatten()])
         with self.noticing_losses():
             dist.all_reduce(message)
-        *averages, counts, sums = message.split([*(part.numel() for part in parts), len(own), len(numbers)])
+        *averages, counts, places = message.split([*(part.numel() for part in parts), len(own), places.numel()])
         for index, (parameter, average) in enumerate(zip(parameters, averages, strict=True)):
             if own[index] or counts[index] > 0:
-                parameter.grad = average.view_as(parameter).div_(self.world_size)
-        return sums / self.world_size
+                parameter.grad = average.view_as(parameter).div_(self.world_size).to(parameter.dtype)
+        return places.view(self.world_size, -1).to(numbers.dtype)
+
+    def gather_numbers(self, numbers: Tensor) -> Tensor:
+        """`(world_size, count)`, the numbers of all processes by rank, of which each has `(count,)` on its device."""
+        if self.world_size == 1 or not len(numbers):
+            return numbers.expand(self.world_size, -1)
+        of_all = [torch.empty_like(numbers) for _ in range(self.world_size)]
+        with self.noticing_losses():
+            dist.all_gather(of_all, numbers)
+        return torch.stack(of_all)
 
     def broadcast(self, tensors: Sequence[Tensor]) -> None:
         """Overwrites the tensors with those of the first process."""

@@ -24,7 +24,7 @@ class Drawn:
         old_values: `(count, steps)`, what values are clipped around.
         returns: `(count, steps)`, what values should be.
         normalized: `(count, steps)`, advantages ready for the loss.
-        weights: `(count, steps)` with mean 1 and 0 for absent agents; None when every agent was there.
+        weights: `(count, steps)` with mean 1 over all processes, 0 for absent agents; None when every agent was there.
         resets: `(all rows, steps)` bool, of the whole rollout: where an episode begins.
     """
 
@@ -36,6 +36,67 @@ class Drawn:
     resets: Tensor
 
 
+@dataclass(frozen=True)
+class Share:
+    """What one process drew of a minibatch, whose moments are those of all processes together.
+
+    Attributes:
+        rows: as in Drawn, as are the next two and `resets`.
+        old_values: what values are clipped around.
+        returns: what values should be.
+        advantages: `(count, steps)`.
+        importance: `(count, 1)`, the weights that make up for uneven draws; None for none.
+        weights: `(count, steps)` with mean 1 in this share; None when every agent was there, in all processes.
+        resets: where an episode begins.
+        norm_adv: whether advantages are normalised.
+    """
+
+    rows: Tensor
+    old_values: Tensor
+    returns: Tensor
+    advantages: Tensor
+    importance: Tensor | None
+    weights: Tensor | None
+    resets: Tensor
+    norm_adv: bool
+
+    def moments(self) -> Tensor:
+        """What the other processes have to know: losses.moments of the advantages, or nothing, `(0,)`."""
+        if not self.norm_adv and self.weights is None:
+            return self.advantages.new_empty(0)
+        return losses.moments(self.advantages, self.weights)
+
+    def alone(self) -> Drawn:
+        """The minibatch, where this share is all of it."""
+        return self._drawn(
+            losses.normalize(self.advantages, self.weights) if self.norm_adv else self.advantages, self.weights
+        )
+
+    def among(self, of_all: Tensor, rank: int) -> Drawn:
+        """This share of a minibatch, ready for gradients that are averaged over all processes.
+
+        Each present step then counts the same, whichever process it belongs to, however few there are.
+
+        Args:
+            of_all: `(processes, 3)` or `(processes, 0)`, the `moments` of all.
+            rank: of this process.
+        """
+        if not of_all.numel():
+            return self.alone()
+        count, mean, variance = losses.pooled(of_all).unbind()
+        weights = self.weights
+        if weights is not None:
+            weights = weights * (of_all[rank, 0] * len(of_all) / count.clamp(min=1.0))
+        return self._drawn(
+            losses.standardize(self.advantages, mean, variance) if self.norm_adv else self.advantages, weights
+        )
+
+    def _drawn(self, advantages: Tensor, weights: Tensor | None) -> Drawn:
+        if self.importance is not None:
+            advantages = advantages * self.importance
+        return Drawn(self.rows, self.old_values, self.returns, advantages, weights, self.resets)
+
+
 class Drawing(abc.ABC):
     """Draws minibatches from one rollout after the other."""
 
@@ -45,12 +106,16 @@ class Drawing(abc.ABC):
 
         Args:
             progress: of the whole run, 0 to 1.
-            is_full: whether every agent was there at every step.
+            is_full: whether every agent of every process was there at every step.
         """
 
     @abc.abstractmethod
+    def draw_share(self) -> Share:
+        """This process's share of the next minibatch."""
+
     def draw(self) -> Drawn:
-        """The next minibatch."""
+        """The next minibatch of a process that trains alone."""
+        return self.draw_share().alone()
 
 
 class SegmentDrawing(Drawing):
@@ -75,7 +140,7 @@ class SegmentDrawing(Drawing):
         self._is_full = is_full
 
     @override
-    def draw(self) -> Drawn:
+    def draw_share(self) -> Share:
         rollout, config = self._rollout, self._config
         advantages = self._advantages.compute()
         present = advantages if self._is_full else advantages * rollout.masks[:, :-1]
@@ -83,11 +148,12 @@ class SegmentDrawing(Drawing):
         rows = losses.draw_segments(probabilities, config.minibatch_segments, self._generator)
         weights = None if self._is_full else present_weights(rollout.masks[rows, :-1])
         chosen, old_values = advantages[rows], rollout.values[rows, :-1]
-        normalized = losses.normalize(chosen, weights) if config.norm_adv else chosen
+        importance = None
         if self._is_uneven:
             inclusion = losses.inclusion_probabilities(probabilities, len(rows))
-            normalized = normalized * losses.importance_weights(inclusion, rows, self._beta).unsqueeze(1)
-        return Drawn(rows, old_values, chosen + old_values, normalized, weights, self._advantages.resets)
+            importance = losses.importance_weights(inclusion, rows, self._beta).unsqueeze(1)
+        returns, resets = chosen + old_values, self._advantages.resets
+        return Share(rows, old_values, returns, chosen, importance, weights, resets, config.norm_adv)
 
 
 class StepDrawing(Drawing):
@@ -123,7 +189,7 @@ class StepDrawing(Drawing):
         self._place = 0
 
     @override
-    def draw(self) -> Drawn:
+    def draw_share(self) -> Share:
         if self._place >= len(self._order):
             device = self._rollout.values.device
             self._order = torch.randperm(self._steps.segments, generator=self._generator, device=device)
@@ -132,8 +198,7 @@ class StepDrawing(Drawing):
         self._place += len(rows)
         weights = None if self._masks is None else present_weights(self._masks[rows])
         chosen, old_values, returns = self._numbers.index_select(1, rows).unbind()
-        normalized = losses.normalize(chosen, weights) if self._config.norm_adv else chosen
-        return Drawn(rows, old_values, returns, normalized, weights, self._resets)
+        return Share(rows, old_values, returns, chosen, None, weights, self._resets, self._config.norm_adv)
 
 
 def present_weights(masks: Tensor) -> Tensor:

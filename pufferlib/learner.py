@@ -13,7 +13,7 @@ from pufferlib import losses
 from pufferlib.advantages import Advantages
 from pufferlib.cuda_graphs import Capture, CapturedCall
 from pufferlib.distributed import Ranks
-from pufferlib.drawing import Drawing, Drawn, SegmentDrawing, StepDrawing, present_weights
+from pufferlib.drawing import Drawing, Drawn, SegmentDrawing, Share, StepDrawing, present_weights
 from pufferlib.gradients import NetworkGradients, TorchGradients
 from pufferlib.optimizers import fit_to_graphs, make_optimizer, set_learning_rate, take_over
 from pufferlib.profile import Profile
@@ -82,8 +82,9 @@ class Learner:
         self.learning_rate = config.learning_rate
         self._metric_sums = torch.zeros(len(losses.METRICS), device=device)
         self._minibatches_due = 0.0
-        self._is_full = True  # no agent was absent from the rollout
-        self._summary = self._metric_sums[:0]  # of all processes, once it was exchanged
+        self._is_full = True  # no agent was absent from any process's rollout
+        self._ahead: tuple[Share, Tensor] | None = None  # the next minibatch, and the moments of all processes' shares
+        self._summaries = self._metric_sums[:0]  # of all processes, once they were exchanged
         self._metrics: dict[str, float] = {}
         self.weight_norm = 0.0
 
@@ -127,7 +128,7 @@ class Learner:
         Args:
             learning_rate: for all steps of this call.
             progress: of the whole run, 0 to 1.
-            is_full: whether every agent was there at every step.
+            is_full: whether every agent of every process was there at every step.
 
         Returns:
             The means of losses.METRICS over the minibatches and `explained_variance`, both over all processes; those
@@ -142,6 +143,7 @@ class Learner:
         self._minibatches_due -= count
         with self._gradients.limit_caller():
             self._drawing.begin(progress, is_full)
+            self._ahead = None
             trained = self._train_minibatches(count)
             if trained:  # else less than one minibatch was due
                 with self._profile.queued_phase("learn"):  # here the host waits for the GPU
@@ -172,16 +174,48 @@ class Learner:
             summary_count: minibatches in the sums by then, where this is the last one: what is to be reported is
                 averaged over the processes together with the gradients, as every message is a wait.
         """
-        with self._profile.queued_phase("advantage"):
-            drawn = self._drawing.draw()
+        drawn = self._draw_with_others() if self._ranks.world_size > 1 else self._draw()
         with self._profile.queued_phase("learn"):
             self._differentiate(drawn)
         if self._ranks.world_size > 1:
-            with self._profile.queued_phase("communicate"):
-                own = self._summarize(summary_count) if summary_count else self._metric_sums[:0]
-                self._summary = self._ranks.average_gradients(self._gradients.parameters, own)
+            self._average_gradients(summary_count)
         with self._profile.queued_phase("learn"):
             self._step()
+
+    def _draw(self) -> Drawn:
+        with self._profile.queued_phase("advantage"):
+            return self._drawing.draw()
+
+    def _draw_with_others(self) -> Drawn:
+        """This process's share of the next minibatch, with the moments of all of it."""
+        if self._ahead is None:
+            with self._profile.queued_phase("advantage"):
+                share = self._drawing.draw_share()
+                own = share.moments()
+            with self._profile.queued_phase("communicate"):
+                self._ahead = share, self._ranks.gather_numbers(own)
+        (share, of_all), self._ahead = self._ahead, None
+        with self._profile.queued_phase("advantage"):
+            return share.among(of_all, self._ranks.rank)
+
+    def _average_gradients(self, summary_count: int) -> None:
+        """Averages them over all processes; with them goes what to report, or the moments of the next minibatch.
+
+        That can be drawn before the optimizer steps: of the policy it needs what was just found of this minibatch.
+        """
+        share = None
+        with self._profile.queued_phase("advantage"):
+            if summary_count:
+                told = self._summarize(summary_count)
+            else:
+                share = self._drawing.draw_share()
+                told = share.moments()
+        with self._profile.queued_phase("communicate"):
+            of_all = self._ranks.average_gradients(self._gradients.parameters, told)
+        if share is None:
+            self._summaries = of_all
+        else:
+            self._ahead = share, of_all
 
     def _replay_minibatch(self) -> None:
         """As `train_minibatch`, by a graph, which hides its parts: the time of all of them is that of `learn`."""
@@ -204,23 +238,27 @@ class Learner:
         self.optimizer.step()
 
     def _summarize(self, count: int) -> Tensor:
-        """The means over `count` minibatches, the explained variance, and the norm of all weights."""
+        """Of this process: the means over `count` minibatches; the moments of returns - values, and of returns.
+
+        The last of the means is the norm of all weights.
+        """
         advantages, values = self._advantages.compute(), self.rollout.values[:, :-1]
         weights = None if self._is_full else present_weights(self.rollout.masks[:, :-1])
-        explained = losses.explained_variance(values, advantages + values, weights)
+        returns = advantages + values
+        moments = losses.moments(returns - values, weights), losses.moments(returns, weights)
         norm = nn.utils.get_total_norm([parameter.detach() for parameter in self._gradients.parameters])
-        return torch.cat([self._metric_sums / count, torch.stack([explained, norm.float()])])
+        return torch.cat([self._metric_sums / count, norm.float().unsqueeze(0), *moments])
 
     def _read_metrics(self, count: int, is_exchanged: bool) -> dict[str, float]:
         """The summary of all processes, which the last gradients brought along or not."""
-        if self._ranks.world_size == 1:
-            summary = self._summarize(count)  # the one device synchronisation of `learn`
-        elif is_exchanged:
-            summary = self._summary
-        else:
-            summary = torch.tensor(self._ranks.gather(self._summarize(count).tolist())).mean(0)
-        *metrics, self.weight_norm = summary.tolist()
-        return dict(zip((*losses.METRICS, "explained_variance"), metrics, strict=True))
+        if not is_exchanged or self._ranks.world_size == 1:
+            self._summaries = self._ranks.gather_numbers(self._summarize(count))
+        means, *moments = self._summaries.split([len(losses.METRICS) + 1, 3, 3], 1)
+        unexplained, spread = (losses.pooled(parts)[2] for parts in moments)
+        explained = losses.explained_variance(unexplained, spread)
+        # Reading this is the one device synchronisation of `learn`.
+        *metrics, self.weight_norm, explained = torch.cat([means.mean(0), explained.unsqueeze(0)]).tolist()
+        return dict(zip((*losses.METRICS, "explained_variance"), (*metrics, explained), strict=True))
 
     def state_dict(self) -> dict[str, Any]:
         """What a later process needs beside the policy's weights."""

@@ -189,27 +189,51 @@ def ppo_loss(
         return PPOLoss(total, torch.stack([metric.detach().float() for metric in metrics]), ratio.detach())
 
 
-def explained_variance(values: Tensor, returns: Tensor, weights: Tensor | None = None) -> Tensor:
+def explained_variance(unexplained: Tensor, spread: Tensor) -> Tensor:
     """1 - Var(returns - values) / Var(returns): 1 is a perfect value function, 0 no better than a constant.
 
     Args:
-        values: any shape.
-        returns: of that shape.
-        weights: of that shape with mean 1, 0 for steps that must not count; None counts all alike.
+        unexplained: the variance of returns - values.
+        spread: the variance of returns.
 
     Returns:
         A scalar.
     """
-    return 1.0 - variance(returns - values, weights) / variance(returns, weights).clamp(min=1e-8)
+    return 1.0 - unexplained / spread.clamp(min=1e-8)
 
 
 def normalize(advantages: Tensor, weights: Tensor | None) -> Tensor:
-    """Advantages with mean 0 and standard deviation 1; arguments as in `explained_variance`."""
+    """Advantages with mean 0 and standard deviation 1.
+
+    Args:
+        advantages: any shape.
+        weights: of that shape with mean 1, 0 for steps that must not count; None counts all alike.
+    """
     if weights is None:
         spread, mean = torch.var_mean(advantages, correction=0)
     else:
         spread, mean = variance(advantages, weights), _mean(advantages, weights)
-    return (advantages - mean) / (spread.sqrt() + 1e-8)
+    return standardize(advantages, mean, spread)
+
+
+def standardize(x: Tensor, mean: Tensor, spread: Tensor) -> Tensor:
+    """Less the mean, over the standard deviation."""
+    return (x - mean) / (spread.sqrt() + 1e-8)
+
+
+def moments(x: Tensor, weights: Tensor | None) -> Tensor:
+    """`(3,)` count, mean and variance of what counts; arguments as in `normalize`. All 0 where nothing does."""
+    count = torch.full((), x.numel(), device=x.device) if weights is None else weights.count_nonzero()
+    return torch.stack([count.float(), _mean(x, weights), variance(x, weights)])
+
+
+def pooled(parts: Tensor) -> Tensor:
+    """`(3,)`, the `moments` of several sets of numbers taken together, from `(sets, 3)`, those of each."""
+    counts, means, variances = parts.unbind(1)
+    count = counts.sum()
+    shares = counts / count.clamp(min=1.0)
+    mean = (shares * means).sum()
+    return torch.stack([count, mean, (shares * (variances + (means - mean).square())).sum()])
 
 
 def variance(x: Tensor, weights: Tensor | None) -> Tensor:

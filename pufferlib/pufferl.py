@@ -126,7 +126,7 @@ class PuffeRL(Construction, Saving):
         self.epoch = 0
         self.total_epochs = self.config.total_epochs
         self._has_rollout = False
-        self._rollout_is_full = True  # no agent was absent
+        self._rollout_steps: Total | None = None  # of all processes, in the rollout that is trained on
         self._losses: dict[str, float] = {}
         self._metrics: dict[str, float] = {}
         self._model_path: Path | None = None
@@ -226,8 +226,8 @@ class PuffeRL(Construction, Saving):
         with self._interval.iteration, self._gradients.limit_caller():
             steps = self._collector.collect(self.global_step)
             self._learner.prepare()
-        self._steps, self._steps_underway = self.global_step, self.ranks.start_total(steps)
-        self._rollout_is_full = steps == self.rollout.segments * self.rollout.horizon
+        self._steps = self.global_step
+        self._steps_underway = self._rollout_steps = self.ranks.start_total(steps)
         self._has_rollout = True
         self._interval.episodes.merge(self._collector.statistics)
         return self._collector.statistics.take()
@@ -268,8 +268,9 @@ class PuffeRL(Construction, Saving):
     def _learn(self, progress: float) -> dict[str, float]:
         """Trains on the rollout; raises DivergedError where that leaves anything not finite."""
         learning_rate = self.learning_rate
+        is_full = self._rollout_steps.result() == self.config.batch_size  # no agent was absent, in any process
         with self._collector.explaining():
-            losses = self._learner.learn(learning_rate, progress, self._rollout_is_full)
+            losses = self._learner.learn(learning_rate, progress, is_full)
         found = describe_update(losses, self._learner.weight_norm, self.policy, learning_rate)
         if found is not None:  # an observation may be to blame: nobody has waited for a GPU to say so
             raise DivergedError(self._collector.find_not_finite() or found)

@@ -51,7 +51,8 @@ def test_a_process_by_itself_waits_for_nobody():
     parameter.grad = torch.ones(2)
     numbers = alone.average_gradients([parameter], torch.arange(2.0))
     assert (alone.rank, alone.world_size, alone.is_first, alone.seed(7)) == (0, 1, True, 7)
-    assert (alone.start_total(3).result(), numbers.tolist(), alone.gather("x")) == (3, [0.0, 1.0], ["x"])
+    assert (alone.start_total(3).result(), numbers.tolist(), alone.gather("x")) == (3, [[0.0, 1.0]], ["x"])
+    assert alone.gather_numbers(torch.arange(2.0)).tolist() == [[0.0, 1.0]]
     assert alone.from_first(lambda: 5) == 5
     assert parameter.grad.tolist() == [1.0, 1.0]
 
@@ -100,6 +101,7 @@ def say_everything():
         "broadcast": [tensor.tolist() for tensor in tensors],
         "from_first": own.from_first(lambda: os.getpid()) == os.getpid(),
         "sums": ([total.result() for total in totals], numbers.tolist(), own.gather(own.rank)),
+        "numbers": own.gather_numbers(torch.tensor([own.rank, 7.0])).tolist(),
         "errors": errors,
         "threads": torch.get_num_threads(),
         "again": distributed.connect() is own,
@@ -113,7 +115,8 @@ def test_ranks_agree_on_what_they_tell_each_other():
         first, second, third = one["gradients"]
         assert first == [2.0] * 6 and second == pytest.approx([20 / 3] * 4) and third is None
         assert one["broadcast"] == [[0.0, 0.0, 0.0], 0]
-        assert one["sums"] == ([6, 1], [1.0, 10.0], [0, 1, 2])
+        assert one["sums"] == ([6, 1], [[0.0, 0.0], [1.0, 10.0], [2.0, 20.0]], [0, 1, 2])
+        assert one["numbers"] == [[0, 7], [1, 7], [2, 7]]
         assert one["errors"][0] == "decided by 0"
         assert "numbers of all ranks must be the same, those of rank 1, 2 differ from rank 0's" in one["errors"][1]
         assert one["threads"] == max(1, len(os.sched_getaffinity(0)) // 3)
@@ -225,50 +228,80 @@ def test_ranks_learn_the_same_from_different_environments(tmp_path, monkeypatch,
     assert [log["environment/score"] for _, log in first["logs"]] == [6, 14, 22, 30]
 
 
-def gradients_of(num_ranks_in_one):
-    """The first update of a plain policy by SGD, whose step shows the gradient."""
+STEPS = 8
+HALVES = {"unequal": (602, 32), "full": (640, 640), "one full": (640, 50), "one empty": (300, 0)}  # steps with an agent
+WAYS = {
+    "network": {},
+    "torch": {"fused": False, "max_minibatch_size": 160},
+    "steps": {"shuffle": "steps"},
+    "not normalised": {"norm_adv": False},
+}
+
+
+class UnevenEnv(CountingEnv):
+    """One half of a batch: pays more in the second half, and its agents are there for the first steps only."""
+
+    def __init__(self, half=0, present=0, buf=None, seed=0):
+        self.half, self.present = half, present
+        super().__init__(80, buf, seed)
+
+    def reset(self, seed=None):
+        self.time = 0
+        self._mask()
+        return super().reset(seed=self.half)
+
+    def step(self, actions):
+        results = super().step(actions)
+        self.rewards[:] = self.observations[:, 0] + 3 * self.half
+        self._mask()
+        return results
+
+    def _mask(self):
+        self.masks[:] = np.arange(80) + 80 * self.time < self.present
+
+
+def updates_of(halves):
+    """Two updates of a plain policy on some halves of each batch by SGD, whose steps show the gradients."""
+    return {(way, case): update_of(WAYS[way], HALVES[case], halves) for way in WAYS for case in HALVES}
+
+
+def update_of(way, presents, halves):
     own = distributed.connect()
     config = {
-        **{"device": "cpu", "bptt_horizon": 8, "optimizer": "sgd", "adam_beta1": 0.0, "learning_rate": 1.0},
-        **{"anneal_lr": False, "prio_alpha": 0.0, "max_grad_norm": float("inf"), "minibatch_size": "auto"},
-        **{"total_timesteps": 1_000_000, "fused": num_ranks_in_one == 1},
+        **{"device": "cpu", "bptt_horizon": STEPS, "optimizer": "sgd", "adam_beta1": 0.0, "learning_rate": 1.0},
+        **{"anneal_lr": False, "prio_alpha": 0.0, "max_grad_norm": float("inf"), "update_epochs": 2.0},
+        **{"minibatch_size": 2 * 80 * STEPS, "total_timesteps": 1_000_000, "reward_clip": 0.0, **way},
     }
-    kwargs = [{"agents": 4} for _ in range(num_ranks_in_one)]
-    vecenv = vector.make(FixedEnv, env_kwargs=kwargs, num_envs=num_ranks_in_one, backend="Serial")
+    mine = [own.rank] if len(halves) < own.world_size else halves
+    kwargs = [{"half": half, "present": presents[half]} for half in mine]
+    vecenv = vector.make(UnevenEnv, env_kwargs=kwargs, num_envs=len(mine), backend="Serial")
     torch.manual_seed(0)
     policy = Default(vecenv.driver_env, 8)
     before = torch.cat([parameter.detach().flatten() for parameter in policy.parameters()])
     trainer = PuffeRL(config, vecenv, policy)
-    if own.world_size > 1:  # the same actions as one process draws for all agents
-        trainer._generator.manual_seed(42)
+    messages = []
+    own.gather_numbers = lambda numbers: messages.append(len(numbers)) or Ranks.gather_numbers(own, numbers)
     trainer.evaluate()
-    trainer.rollout.actions.zero_()
+    trainer.rollout.actions.zero_()  # whoever draws them
     trainer.rollout.logprobs.fill_(-0.6931472)
-    trainer.train()
+    losses = trainer.train()
     after = torch.cat([parameter.detach().flatten() for parameter in policy.parameters()])
     trainer.release()
-    return (after - before).tolist()
+    return (after - before).tolist(), losses, messages
 
 
-class FixedEnv(CountingEnv):
-    """Every environment shows and pays the same, so that halves of a batch have the moments of the whole."""
-
-    def reset(self, seed=None):
-        return super().reset(seed=1)
-
-    def step(self, actions):
-        results = super().step(actions)
-        self.rewards[:] = self.observations[:, 0]
-        return results
-
-
-def test_two_halves_of_a_batch_give_the_update_of_the_whole(tmp_path, monkeypatch):
+def test_two_halves_of_a_batch_give_the_update_of_the_whole_however_uneven(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    whole = gradients_of(2)
-    first, second = ranks.call(gradients_of, 1)
-    assert first == second
-    assert np.abs(whole).max() > 1e-3
-    np.testing.assert_allclose(first, whole, rtol=1e-4, atol=1e-6)
+    whole = updates_of([0, 1])
+    halves = ranks.call(updates_of, [0])
+    for key, (update, losses, _) in whole.items():
+        assert np.abs(update).max() > 1e-3
+        for half in halves:
+            np.testing.assert_allclose(half[key][0], update, rtol=1e-3, atol=2e-5, err_msg=str(key))
+            assert half[key][1] == pytest.approx(losses, rel=1e-3, abs=1e-5), key
+    # The moments of the second minibatch travel with the gradients of the first.
+    assert {len(messages) for _, _, messages in halves[0].values()} == {1}
+    assert halves[0]["network", "full"][2] == [3] and halves[0]["not normalised", "full"][2] == [0]
 
 
 # --- runs

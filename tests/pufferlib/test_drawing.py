@@ -5,7 +5,7 @@ from tracking_env import TrackingEnv
 
 from pufferlib.advantages import Advantages
 from pufferlib.config import TrainConfig
-from pufferlib.drawing import SegmentDrawing, StepDrawing
+from pufferlib.drawing import SegmentDrawing, Share, StepDrawing, present_weights
 from pufferlib.rollout import FinalValues, Rollout
 
 CPU = torch.device("cpu")
@@ -126,6 +126,33 @@ def test_segments_weigh_the_same_where_all_are_drawn_or_all_as_likely(prio_alpha
     advantages = torch.from_numpy(np.random.default_rng(0).lognormal(size=16)).float()
     drawn = segment_drawing(advantages, minibatch, prio_alpha=prio_alpha).draw()
     assert torch.equal(drawn.normalized[:, 0], advantages[drawn.rows])
+
+
+# --- shares of a minibatch
+
+
+@pytest.mark.parametrize("norm_adv", [True, False])
+@pytest.mark.parametrize("is_full", [True, False])
+def test_eight_shares_of_a_minibatch_are_the_whole(is_full, norm_adv):
+    random = torch.Generator().manual_seed(3)
+    advantages = torch.randn(8, 8, generator=random) * torch.arange(8).exp2().unsqueeze(1)
+    masks = torch.rand(8, 8, generator=random) < torch.linspace(0, 1, 8).unsqueeze(1)  # nobody in the first one
+    importance = torch.rand(8, 1, generator=random)
+
+    def share(rows):
+        weights = None if is_full else present_weights(masks[rows])
+        fields = torch.arange(len(rows)), advantages[rows], advantages[rows], advantages[rows], importance[rows]
+        return Share(*fields, weights, torch.zeros(0), norm_adv)
+
+    whole = share(torch.arange(8)).alone()
+    shares = [share(torch.tensor([row])) for row in range(8)]
+    of_all = torch.stack([one.moments() for one in shares])
+    found = [one.among(of_all, rank) for rank, one in enumerate(shares)]
+    torch.testing.assert_close(torch.cat([one.normalized for one in found]), whole.normalized)
+    if is_full:
+        assert all(one.weights is None for one in found)
+    else:
+        torch.testing.assert_close(torch.cat([one.weights for one in found]), whole.weights)
 
 
 # --- advantages

@@ -146,29 +146,54 @@ def test_a_segment_that_overflowed_is_seldom_drawn_and_hurts_no_other(bad):
     assert found[2] < 1e-6 and found[0] == found[1] == found[3]
 
 
-# --- explained variance
+# --- moments
+
+
+def explained_variance(values, returns, weights=None):
+    unexplained, spread = losses.moments(returns - values, weights)[2], losses.moments(returns, weights)[2]
+    return losses.explained_variance(unexplained, spread)
 
 
 def test_explained_variance_is_the_formula():
     values, returns = torch.randn(50, 8), torch.randn(50, 8)
     truth = 1 - np.var((returns - values).double().numpy()) / np.var(returns.double().numpy())
-    assert losses.explained_variance(values, returns).item() == pytest.approx(truth, rel=1e-4)
+    assert explained_variance(values, returns).item() == pytest.approx(truth, rel=1e-4)
 
 
 def test_explained_variance_tells_perfect_from_useless():
     returns = torch.randn(50, 8)
-    assert losses.explained_variance(returns, returns) == 1
-    assert losses.explained_variance(torch.full_like(returns, 3.0), returns) == pytest.approx(0, abs=1e-6)
-    assert losses.explained_variance(-returns, returns) < -1
-    assert losses.explained_variance(torch.ones(1, 1), torch.ones(1, 1)).isfinite()
+    assert explained_variance(returns, returns) == 1
+    assert explained_variance(torch.full_like(returns, 3.0), returns) == pytest.approx(0, abs=1e-6)
+    assert explained_variance(-returns, returns) < -1
+    assert explained_variance(torch.ones(1, 1), torch.ones(1, 1)).isfinite()
 
 
 def test_explained_variance_leaves_absent_agents_out():
     values, returns = torch.randn(6, 8), torch.randn(6, 8)
     weights = torch.ones(6, 8)
     weights[2:] = 0
-    kept = losses.explained_variance(values[:2], returns[:2])
-    torch.testing.assert_close(losses.explained_variance(values, returns, weights / weights.mean()), kept)
+    kept = explained_variance(values[:2], returns[:2])
+    torch.testing.assert_close(explained_variance(values, returns, weights / weights.mean()), kept)
+
+
+@given(sizes=st.lists(st.integers(0, 50), min_size=1, max_size=8), offset=st.floats(-1000, 1000))
+@settings(deadline=None, max_examples=40)
+def test_moments_of_parts_are_those_of_the_whole(sizes, offset):
+    random = torch.Generator().manual_seed(sum(sizes))
+    parts = [offset * (index + 1) + torch.randn(50, generator=random) for index in range(len(sizes))]
+    weights = [(torch.arange(50) < size) * (50 / max(size, 1)) for size in sizes]
+    found = losses.pooled(torch.stack([losses.moments(*part) for part in zip(parts, weights, strict=True)]))
+    whole = torch.cat([part[:size] for part, size in zip(parts, sizes, strict=True)]).double()
+    if not len(whole):
+        assert found.tolist() == [0, 0, 0]
+        return
+    expected = [len(whole), whole.mean(), whole.var(correction=0)]
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6 * (1 + offset**2))
+
+
+def test_moments_of_a_single_part_are_its_own():
+    own = losses.moments(3 + torch.randn(7, 9), None)
+    assert torch.equal(losses.pooled(own.unsqueeze(0)), own)
 
 
 # --- normalisation
