@@ -207,7 +207,7 @@ def resolve_run(data_dir: str | Path, env_name: str, run: str) -> Path:
         if states:
             return max(states, key=_age_key).parent
         raise CheckpointError(f"there is no run of {env_name} to resume in {data_dir}; train it first")
-    for folder in (Path(run), Path(data_dir) / run, Path(data_dir) / f"{slug(env_name)}_{run}"):
+    for folder in (Path(run), Path(data_dir) / run, Path(data_dir) / slug(f"{env_name}_{run}")):
         if (folder / TRAINER_STATE).exists():
             return folder
     raise CheckpointError(f"there is no run {run!r} of {env_name} with a checkpoint; pass a run folder or 'latest'")

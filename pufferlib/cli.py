@@ -12,9 +12,10 @@ import select
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from pufferlib.errors import APIUsageError, PufferError, nearest
+from pufferlib.errors import APIUsageError, CheckpointError, PufferError, nearest
 
 # Exit codes; 130 and 141 are what a shell reports for a program that SIGINT or SIGPIPE ended.
 OK, MISTAKE, INTERRUPTED, PIPE_CLOSED = 0, 2, 130, 141
@@ -147,7 +148,7 @@ def _run_for_environment(name: str, rest: list[str]) -> None:
         args = _settings_of_run(env_name, args)
         flags.apply([pair for pair in found if pair[0].name != "resume"], args, options)
     elif name == "eval" and args["load_model_path"] is not None:
-        args = _settings_of_model(env_name, args)
+        args = _settings_of_model(env_name, args, is_policy_named=any(pair[0].name == "policy_name" for pair in found))
         flags.apply([pair for pair in found if pair[0].name != "load_model_path"], args, options)
     VERBS[name].run(env_name, args, **options)
 
@@ -168,12 +169,13 @@ def _settings_of_run(env_name: str, args: dict[str, Any]) -> dict[str, Any]:
 
     def find() -> dict[str, Any]:
         folder = checkpoint.resolve_run(args["train"]["data_dir"], env_name, args["resume"])
+        _require_named_policy(folder, "call trainer.load_checkpoint(folder) there to go on with it")
         return {**run.saved_settings(folder, env_name), "resume": str(folder)}
 
     return distributed.connect().from_first(find)
 
 
-def _settings_of_model(env_name: str, args: dict[str, Any]) -> dict[str, Any]:
+def _settings_of_model(env_name: str, args: dict[str, Any], is_policy_named: bool) -> dict[str, Any]:
     """The settings that the model was trained with where its run's folder tells, on any device; else `args`."""
     from pufferlib import checkpoint, run
 
@@ -181,9 +183,19 @@ def _settings_of_model(env_name: str, args: dict[str, Any]) -> dict[str, Any]:
     args = {**args, "load_model_path": str(path)}
     if not (path.parent / run.CONFIG_FILE).exists():
         return args
+    if not is_policy_named:
+        _require_named_policy(path.parent, "load the weights into it there, or name a class by --policy-name")
     saved = run.saved_settings(path.parent, env_name)
     train = {**saved["train"], "device": args["train"]["device"]}
     return {**saved, "train": train, "resume": None, "load_model_path": str(path)}
+
+
+def _require_named_policy(folder: Path, remedy: str) -> None:
+    from pufferlib import run
+
+    found = run.own_policy_class(folder)
+    if found is not None:
+        raise CheckpointError(f"{folder} was trained with the policy {found} of your own program; {remedy}")
 
 
 def _options_class(name: str) -> Any:

@@ -17,10 +17,12 @@ from typing_extensions import overload
 
 from pufferlib import catalog, distributed, making, vector
 from pufferlib.config import ResolvedTrainConfig, TrainConfig, env_settings, load_config, policy_classes
+from pufferlib.environment import Origin
 from pufferlib.errors import APIUsageError, nearest
 from pufferlib.keyword_settings import ALIASES, settings_from_keywords
 from pufferlib.loggers import Logger
 from pufferlib.models import Default
+from pufferlib.policy_settings import make_module
 from pufferlib.torch_generator import borrowed_generator
 
 _CONFIG_FORM = ("config", "vecenv", "policy", "logger")
@@ -73,17 +75,19 @@ class Construction(abc.ABC):
     _eval_env: Any  # what was given to evaluate in; what the training environment was made from; or None
 
     def __init__(self, *arguments: Any, **keywords: Any):  # noqa: D417 - it documents what the overloads name
-        """Allocates the rollout and resets the environments; writes nothing to disk.
+        """Allocates the rollout and resets the environments; the run's folder is made with the first log or checkpoint.
 
         By configuration, `PuffeRL(config, vecenv, policy, logger=None)`:
 
         Args:
-            config: the `[train]` settings, as in `load_config(name)['train']`; an `env` key names the run.
+            config: the `[train]` settings, as in `load_config(name)['train']`; an `env` key names the run, which
+                otherwise has the environment's name.
             vecenv: a vector from `load_env` or `pufferlib.vector.make`, or one environment, or its class or a function
                 that makes it, called without arguments.
             policy: any module that pufferlib.models describes.
-            logger: where `mean_and_log` sends metrics: one, several, or None for nowhere. One that fails is warned
-                about once, and the training goes on.
+            logger: where `mean_and_log` sends metrics beside `metrics.jsonl` in the run's folder: one, several, or
+                None; a NoLogger alone for nowhere at all. One that fails is warned about once, and the training goes
+                on.
             eval_env: what the `evaluations` of the settings play in; see below.
 
         By keyword, `PuffeRL(env, policy=None, logger=None, **settings)`; the first argument tells the two apart:
@@ -259,7 +263,7 @@ def _from_keywords(named: dict[str, Any], keywords: dict[str, Any], undo: ExitSt
     config = settings_from_keywords(settings, ready.num_agents, distributed.connect().world_size)
     if not _is_vector(ready):
         ready = _adopt(ready, making_keywords.get("num_workers", "auto"), seed, undo)
-    config["env"] = catalog.find(env).name if isinstance(env, str) else making.environment_name(ready.driver_env)
+    config["env"] = catalog.find(env).name if isinstance(env, str) else making.environment_name(ready)
     policy = _default_policy(env, ready, seed) if policy is None else policy
     return config, ready, policy, named.get("logger")
 
@@ -320,7 +324,10 @@ def _make(env: str | Callable, num_envs: int, num_workers: int | str, seed: int)
         return making.make(env, num_envs=num_envs)
     sizes = {"num_envs": num_envs, "num_workers": num_workers, "seed": seed}
     if isinstance(env, str):
-        return catalog.find(env).make_vector(making.env_arguments(env, {}), **sizes)
+        entry, arguments = catalog.find(env), making.env_arguments(env, {})
+        vecenv = entry.make_vector(arguments, **sizes)
+        vecenv.made_from = Origin(entry.name, arguments, {"num_envs": num_envs, "num_workers": num_workers})
+        return vecenv
     return vector.make(env, **sizes)
 
 
@@ -342,7 +349,7 @@ def _default_policy(env: Any, vecenv: Any, seed: int) -> nn.Module:
     """The policy class of a name's configuration, Default for everything else."""
     policy_class = policy_classes(load_config(env))[0] if isinstance(env, str) else Default
     with borrowed_generator(seed):
-        return policy_class(vecenv)
+        return make_module(policy_class, vecenv)
 
 
 # --------------------------------------------------------------------------------------------------------- both of them

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import gymnasium
 import numpy as np
@@ -45,6 +45,15 @@ class Buffers:
         return Buffers(*(getattr(self, name)[begin:end] for name in self.__dataclass_fields__))
 
 
+@dataclass(frozen=True)
+class Origin:
+    """How an environment, or a vector of them, was made by its name, so that a run's folder can tell it."""
+
+    env_name: str
+    env: dict[str, Any]  # the settings of [env]
+    vec: dict[str, Any]  # and of [vec]
+
+
 class PufferEnv:
     """An environment, or many of them, whose agents are rows of shared arrays.
 
@@ -62,8 +71,10 @@ class PufferEnv:
         num_agents: rows in every array.
         observation_space: the joint space of all agents.
         action_space: the joint space of all agents.
+        made_from: how it was made, where that was by its name.
     """
 
+    made_from: Origin | None = None
     single_observation_space: gymnasium.Space
     single_action_space: gymnasium.Space
     num_agents: int

@@ -34,6 +34,10 @@ class DivergedError(PufferError, ValueError):
     """A reward, an observation, a loss or a weight became infinite or NaN: training cannot go on from it."""
 
 
+class StorageError(PufferError, OSError):
+    """A file of a run that cannot be written, as on a full disk."""
+
+
 class MissingExtraError(PufferError, ImportError):
     """An optional package is not installed."""
 

@@ -9,8 +9,10 @@ from torch import nn
 
 from pufferlib import catalog, checkpoint, distributed
 from pufferlib.config import TrainConfig, VecConfig, check_arguments, check_env, policy_classes, resolve_env_count
+from pufferlib.environment import Origin
 from pufferlib.errors import ConfigError
 from pufferlib.normalization import normalized
+from pufferlib.policy_settings import make_module
 from pufferlib.torch_generator import borrowed_generator
 
 
@@ -60,7 +62,9 @@ def load_env(env_name: str, args: dict[str, Any]) -> Any:
             entry.agents_per_env,
             distributed.connect().world_size,
         )
-    return entry.make_vector(env_kwargs, **keywords)
+    vecenv = entry.make_vector(env_kwargs, **keywords)
+    vecenv.made_from = Origin(entry.name, dict(args["env"]), dict(args["vec"]))
+    return vecenv
 
 
 def load_policy(args: dict[str, Any], vecenv: Any, env_name: str) -> nn.Module:
@@ -76,10 +80,11 @@ def load_policy(args: dict[str, Any], vecenv: Any, env_name: str) -> nn.Module:
     env = vecenv.driver_env
     policy_class, wrapper = policy_classes({**args, "env_name": env_name})
     with borrowed_generator(args["train"]["seed"]):
-        policy = policy_class(env, **check_arguments("policy", args["policy"], policy_class))
+        settings = check_arguments("policy", args["policy"], policy_class)
+        policy = make_module(policy_class, env, **settings)
         if wrapper is not None:
             sizes = {"input_size": policy.hidden_size, "hidden_size": policy.hidden_size}
-            policy = wrapper(env, policy, **{**sizes, **check_arguments("rnn", args["rnn"], wrapper)})
+            policy = make_module(wrapper, env, policy, **{**sizes, **check_arguments("rnn", args["rnn"], wrapper)})
     train = TrainConfig.from_dict(args["train"])
     if train.normalize_observations:
         policy = normalized(env, policy, train.normalization_clip)

@@ -10,7 +10,7 @@ from typing import Any
 from pufferlib import catalog, ocean, vector
 from pufferlib.config import check_env, env_settings, load_config
 from pufferlib.emulation.emulated_env import EmulatedEnv
-from pufferlib.environment import PufferEnv
+from pufferlib.environment import Origin, PufferEnv
 from pufferlib.errors import APIUsageError, nearest
 from pufferlib.families.keywords import keyword_settings
 from pufferlib.vector.wrapping import is_refusal, make_puffer_env, makes_others
@@ -62,11 +62,26 @@ def has_num_envs(creator: Callable) -> bool:
     return "num_envs" in keyword_settings(creator)[0]
 
 
-def environment_name(env: PufferEnv) -> str:
-    """What runs in an environment are called: its name, or the class in lower case where it has none.
+def origin(env: PufferEnv | vector.Vector) -> Origin | None:
+    """How an environment or a vector was made, where that was by a name; that inside a PufferWrapper counts."""
+    found = getattr(env, "made_from", None)
+    if found is None and not isinstance(env, PufferEnv):
+        driver = getattr(env, "driver_env", env)
+        return None if driver is env else origin(driver)
+    if found is None and isinstance(env, PufferWrapper):
+        return origin(env.env)
+    return found if isinstance(found, Origin) else None
+
+
+def environment_name(env: PufferEnv | vector.Vector) -> str:
+    """What runs in an environment or vector are called: its name, or its class in lower case where it has none.
 
     A wrapper is called what the environment inside is.
     """
+    made_from = origin(env)
+    if made_from is not None:
+        return made_from.env_name
+    env = getattr(env, "driver_env", env)
     while isinstance(env, PufferWrapper):
         env = env.env
     package, _, rest = type(env).__module__.partition("pufferlib.ocean.")
@@ -101,15 +116,22 @@ def env_arguments(name: str, given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _make_named(name: str, kwargs: dict[str, Any]) -> PufferEnv | vector.Vector:
-    creator, counts = catalog.find(name).creator, "num_envs" in env_settings(name)
+    entry = catalog.find(name)
+    creator, counts = entry.creator, "num_envs" in env_settings(name)
     given = {keyword: value for keyword, value in kwargs.items() if keyword not in _PASSED_ON}
     passed_on = {keyword: kwargs[keyword] for keyword in _PASSED_ON if keyword in kwargs}
     if counts and given.get("num_envs", "auto") == "auto":
         given["num_envs"] = NUM_ENVS
     if counts or "num_envs" not in given:
-        return creator(**env_arguments(name, given), **passed_on)
+        arguments = env_arguments(name, given)
+        env = creator(**arguments, **passed_on)
+        env.made_from = Origin(entry.name, arguments, {"num_envs": 1})
+        return env
     num_envs = given.pop("num_envs")
-    return _make_many(name, creator, env_arguments(name, given), num_envs, passed_on)
+    arguments = env_arguments(name, given)
+    vecenv = _make_many(name, creator, arguments, num_envs, passed_on)
+    vecenv.made_from = Origin(entry.name, arguments, {"num_envs": num_envs, "backend": "Serial"})
+    return vecenv
 
 
 def _make_called(creator: Callable, kwargs: dict[str, Any]) -> PufferEnv | vector.Vector:

@@ -32,6 +32,7 @@ from pufferlib import spaces
 from pufferlib.emulation.tensors import features, num_features
 from pufferlib.errors import APIUsageError
 from pufferlib.extensions import mingru_scan, mingru_step
+from pufferlib.policy_settings import Remembering
 from pufferlib.sampling import Logits
 
 State = dict[str, Tensor]
@@ -103,7 +104,7 @@ def _check_head_space(space) -> None:
         )
 
 
-class Default(nn.Module):
+class Default(Remembering):
     """Linear layers over the flattened observation, one head for actions and value.
 
     Observations that were packed from a structure are taken apart first: see `pufferlib.emulation.tensors.features` for
@@ -153,7 +154,7 @@ class Default(nn.Module):
         return self.head(hidden)
 
 
-class Continuous(nn.Module):
+class Continuous(Remembering):
     """Two networks of linear layers over the flattened observation: the actor's apart from the critic's.
 
     The policy of the published PPO results in continuous control (Andrychowicz et al. 2021, "What Matters for On-Policy
@@ -210,7 +211,7 @@ def _layers(sizes: Sequence[int], activation: str) -> nn.Sequential:
     return nn.Sequential(*layers)
 
 
-class Convolutional(nn.Module):
+class Convolutional(Remembering):
     """The convolutional network of Mnih et al. 2015 ("Nature CNN") over images `(channels, height, width)`.
 
     Integers are in 0..255 and are brought to 0..1; floats are seen as they are.
@@ -257,7 +258,7 @@ class Convolutional(nn.Module):
         return self.head(hidden)
 
 
-class LSTMWrapper(nn.Module):
+class LSTMWrapper(Remembering):
     """Layers of an LSTM between a policy's encoder and its head.
 
     Args:
@@ -311,7 +312,7 @@ def _scan_cell(cell: nn.LSTMCell, inputs: Tensor, hidden: Tensor, memory: Tensor
     return torch.stack(outputs, 1)
 
 
-class MinGRUWrapper(nn.Module):
+class MinGRUWrapper(Remembering):
     """Layers of a minimal gated recurrent unit with a highway output, between a policy's encoder and its head.
 
     Each layer is one product x -> (candidate c, gate g, highway p), then with z = sigmoid(g)

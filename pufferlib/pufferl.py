@@ -18,7 +18,6 @@ import math
 import time
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +25,8 @@ import torch
 from torch import nn
 from typing_extensions import override
 
-from pufferlib import distributed
+from pufferlib import distributed, making
 from pufferlib.actor import Actor
-from pufferlib.catalog import slug
 from pufferlib.collector import Collector
 from pufferlib.config import TrainConfig, load_config
 from pufferlib.construction import AnyLogger, Construction
@@ -43,7 +41,6 @@ from pufferlib.graph_actor import GraphActor
 from pufferlib.interval import Interval, prefixed
 from pufferlib.learner import Learner
 from pufferlib.loaders import load_env, load_policy, resolve_device
-from pufferlib.loggers import Loggers
 from pufferlib.network_actor import NetworkActor
 from pufferlib.normalization import NormalizedObservations, RewardNormalizer, normalized
 from pufferlib.periodic_evaluation import PeriodicEvaluation
@@ -78,7 +75,7 @@ class PuffeRL(Construction, Saving):
         self.ranks = distributed.connect()
         self.device = resolve_device(settings.device)
         self.config = settings.resolve(vecenv.num_agents, self.device.type, self.ranks.world_size)
-        self.env_name = config.get("env") or "environment"
+        self.env_name = config.get("env") or making.environment_name(vecenv)
         self.vecenv = vecenv
         self.policy = policy.to(self.device)
         check_policy(self.policy, vecenv.single_observation_space, vecenv.single_action_space, self.device)
@@ -88,11 +85,7 @@ class PuffeRL(Construction, Saving):
             raise ConfigError(
                 "[train] shuffle must be 'segments' for a recurrent policy, got 'steps'; it needs their order"
             )
-        # Only the first process logs, and names the run for all of them.
-        mine = logger if self.ranks.is_first else None
-        self.logger = Loggers(mine, {"env_name": self.env_name, "train": asdict(self.config)})
-        run_id = self.ranks.from_first(lambda: self.logger.run_id)
-        self.run_folder = Path(self.config.data_dir) / f"{slug(self.env_name)}_{run_id}"
+        self._begin_run(config, logger)
         if self.device.type == "cuda":
             torch.backends.cudnn.deterministic = self.config.torch_deterministic
             torch.set_float32_matmul_precision("high")  # TF32: ten bits of fraction, several times the speed
@@ -258,6 +251,7 @@ class PuffeRL(Construction, Saving):
         is_last = self.epoch >= self.total_epochs
         is_evaluated = self._evaluation.is_due(self.epoch)
         if is_evaluated and self.ranks.is_first:
+            self.open_run()
             self._evaluation.run(self.run_folder, self._facts())
         if is_evaluated or is_last or self.epoch % self.config.log_interval == 0:
             self.mean_and_log()
@@ -365,6 +359,7 @@ class PuffeRL(Construction, Saving):
         self._metrics = {**self._gather_metrics(), **self._evaluation.take(), **self._interval.sample_hardware()}
         self._interval.end()
         self._logged_epoch, self._logged_step = self.epoch, self.global_step
+        self.open_run()
         self.logger.log(self._metrics, self.global_step)
         return dict(self._metrics)
 
@@ -433,6 +428,7 @@ class PuffeRL(Construction, Saving):
         self._collector.actor.close()
         self._evaluation.close()
         self.vecenv.close()
+        self._run.close()
 
     def _require_open(self) -> None:
         if self._is_closed:
@@ -455,7 +451,7 @@ def train(
         args: settings from `load_config`, which is also the default. `args['resume']` goes on with an earlier run.
         vecenv: default `load_env(env_name, args)`.
         policy: default `load_policy(args, vecenv, env_name)`.
-        logger: default `metrics.jsonl` in the run's folder and what the `[log]` settings ask for.
+        logger: beside `metrics.jsonl` in the run's folder; default what the `[log]` settings ask for.
 
     Returns:
         The metrics of every log in the last 80% of the steps.

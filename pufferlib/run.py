@@ -21,11 +21,17 @@ from pufferlib.errors import CheckpointError, RankError
 CONFIG_FILE = "config.json"
 
 
-def describe_run(args: dict[str, Any]) -> dict[str, Any]:
-    """All settings, the versions that they ran with, and what launched the run."""
+def describe_run(args: dict[str, Any], policy_class: str | None = None) -> dict[str, Any]:
+    """All settings, the versions that they ran with, and what launched the run.
+
+    Args:
+        args: the nested dict of `load_config`.
+        policy_class: the policy's class where it is the user's own, which the settings cannot name.
+    """
     packages = ("pufferlib", "torch", "numpy", "gymnasium")
     return {
         "settings": args,
+        "policy_class": policy_class,
         "versions": {"python": platform.python_version(), **{name: metadata.version(name) for name in packages}},
         "git_commit": _git_commit(),
         "seed": args["train"]["seed"],
@@ -54,6 +60,15 @@ def saved_settings(folder: Path, env_name: str) -> dict[str, Any]:
     if found != env_name:
         raise CheckpointError(f"{folder} must be of a run of {env_name}, got one of {found}")
     return settings
+
+
+def own_policy_class(folder: Path) -> str | None:
+    """The class of the policy of the run in `folder` where it is one of the user's own, which no setting names."""
+    try:
+        found = json.loads((folder / CONFIG_FILE).read_text())["policy_class"]
+    except (OSError, ValueError, KeyError, TypeError):  # a run of an earlier version
+        return None
+    return found if isinstance(found, str) else None
 
 
 def restarted_run(data_dir: str | Path, env_name: str) -> Path | None:

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from pufferlib import checkpoint, checkpoint_file
+from pufferlib import checkpoint, checkpoint_file, run
 from pufferlib.catalog import slug
 from pufferlib.errors import CheckpointError
+from pufferlib.loggers import METRICS_FILE, JsonLogger, Logger, Loggers, NoLogger
+from pufferlib.policy_settings import class_text, policy_settings
+from pufferlib.run_folder import RunFolder
+from pufferlib.run_settings import settings_of
 from pufferlib.seeding import mix_seed
 
 STATE_KEYS = {
@@ -22,6 +27,49 @@ STATE_KEYS = {
 
 class Saving:
     """The part of PuffeRL that saves and loads it; the attributes are PuffeRL's."""
+
+    def _begin_run(self, config: Mapping[str, Any], logger: Logger | Sequence[Logger] | None) -> None:
+        """Names the run and prepares its folder and loggers; nothing is written yet.
+
+        Only the first process logs, and names the run for all of them.
+        """
+        given = Loggers(logger if self.ranks.is_first else None)
+        run_id = self.ranks.from_first(lambda: given.run_id)
+        self._settings = dict(config)
+        self._args: dict[str, Any] | None = None
+        folder = Path(self.config.data_dir) / slug(f"{self.env_name}_{run_id}")  # of a user's logger, too
+        self._run = RunFolder(folder, self.describe_run)
+        self._metrics_file = JsonLogger(folder / METRICS_FILE, run_id=run_id)
+        wants_file = not given.loggers or any(type(each) is not NoLogger for each in given.loggers)
+        files = [self._metrics_file] if wants_file and self.ranks.is_first else []
+        self.logger = Loggers([*files, given], {"env_name": self.env_name, "train": asdict(self.config)})
+
+    @property
+    def run_folder(self) -> Path:
+        """Where checkpoints and metrics go; made with the first of them."""
+        return self._run.path
+
+    def describe_by(self, args: dict[str, Any]) -> None:
+        """Has the run's `config.json` hold these settings, instead of what can be told of the trainer's parts."""
+        self._args = args
+
+    def open_run(self) -> None:
+        """Makes and describes the run's folder; needed only to have it before the first log or checkpoint.
+
+        Raises:
+            CheckpointError: if another process is writing to it.
+            OSError: if it cannot be written.
+        """
+        if self.ranks.is_first:
+            self._run.open()
+
+    def describe_run(self) -> dict[str, Any]:
+        """What `config.json` holds: see `pufferlib.run.describe_run`."""
+        settings = self._args
+        if settings is None:
+            settings = settings_of(self.env_name, self._settings, self.vecenv, self.policy)
+        is_known = policy_settings(self.policy, settings["env_name"]) is not None
+        return run.describe_run(settings, None if is_known else class_text(self.policy))
 
     def save_checkpoint(self, path: str | Path | None = None, metadata: Mapping[str, Any] | None = None) -> str:
         """Writes the weights, then everything else that a resume needs; a kill leaves the checkpoint before it whole.
@@ -45,6 +93,7 @@ class Saving:
 
     def _write_checkpoint(self, path: Path, ranks: list[dict[str, Any]], metadata: dict[str, Any]) -> None:
         """Writes the weights and the state that all processes share, with the state of each of them."""
+        self.open_run()
         checkpoint.save(path, self.policy.state_dict())
         state = {
             "env": self.env_name,
@@ -101,6 +150,8 @@ class Saving:
             raise CheckpointError(f"{path} does not hold the state of this version's trainer; pass a run folder")
         if state["env"] != self.env_name:
             raise CheckpointError(f"{path} must be of a run of {self.env_name}, got one of {state['env']}")
+        run_folder = RunFolder(folder, self.describe_run)
+        self.ranks.from_first(run_folder.lock)
         model = folder / state["model"]
         self.ranks.from_first(lambda: checkpoint.load_policy_weights(self.policy, model))
         self.ranks.broadcast(list(self.policy.state_dict().values()))
@@ -117,7 +168,9 @@ class Saving:
         self._learning_rate = state["learning_rate"]
         self._losses = state["losses"]
         self._start_time = time.perf_counter() - state["uptime"]
-        self.run_folder, self._model_path = folder, model
+        self._run.close()
+        self._run, self._model_path = run_folder, model
+        self._metrics_file.go_on(folder / METRICS_FILE, self.global_step)
         return dict(state.get("metadata", {}))
 
     def _save_file(self, path: str | Path, metadata: dict[str, Any]) -> str:

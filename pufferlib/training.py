@@ -18,7 +18,8 @@ from pufferlib.errors import ConfigError
 from pufferlib.loaders import load_env, load_policy
 from pufferlib.loggers import Loggers, make_loggers
 from pufferlib.pufferl import PuffeRL
-from pufferlib.run import StopRequest, describe_run, restarted_run, write_description
+from pufferlib.run import StopRequest, restarted_run
+from pufferlib.run_settings import settings_of
 
 _DEAF_SECONDS = 20.0  # less than torchrun gives its processes to end
 
@@ -30,11 +31,13 @@ def train(
     args = load_config(env_name) if args is None else args
     ranks = distributed.connect()
     folder = ranks.from_first(lambda: _find_run(env_name, args))
+    is_from_settings = vecenv is None and policy is None
     vecenv = load_env(env_name, args) if vecenv is None else vecenv
     trainer = None
     try:
         policy = load_policy(args, vecenv, env_name) if policy is None else policy
         trainer = PuffeRL({**args["train"], "env": env_name}, vecenv, policy, logger)
+        trainer.describe_by(args if is_from_settings else settings_of(env_name, args["train"], vecenv, policy, args))
         if folder is not None:
             trainer.load_checkpoint(folder)
         # From the first file on, so that what is there can be resumed.
@@ -59,16 +62,17 @@ def _find_run(env_name: str, args: dict[str, Any]) -> Path | None:
     return restarted_run(data_dir, env_name)
 
 
-def _open_files(trainer: PuffeRL, args: dict[str, Any], has_own_loggers: bool, is_resumed: bool) -> None:
-    folder, description = trainer.run_folder, describe_run(args)
-    if has_own_loggers:
+def _open_files(trainer: PuffeRL, args: dict[str, Any], logs_by_settings: bool, is_resumed: bool) -> None:
+    folder = trainer.run_folder
+    if logs_by_settings:
         resume_step = trainer.global_step if is_resumed else None
         trainer.logger = Loggers(make_loggers(args.get("log", {}), folder, folder.absolute().name, resume_step))
     try:
-        write_description(folder, description)
+        trainer.open_run()
     except OSError as error:
         found = f"{trainer.config.data_dir!r} ({error.strerror})"
         raise ConfigError(f"[train] data_dir must be a folder that can be written, got {found}") from error
+    description = trainer.describe_run()
     description |= {**description.pop("settings"), "train": asdict(trainer.config)}  # with every size that was 'auto'
     with trainer._interval.paused():  # a service may take seconds to open its run
         trainer.logger.describe(description)

@@ -16,7 +16,7 @@ import gymnasium
 import numpy as np
 
 from pufferlib import spaces
-from pufferlib.environment import Buffers, PufferEnv, StepResult
+from pufferlib.environment import Buffers, Origin, PufferEnv, StepResult
 from pufferlib.errors import APIUsageError
 from pufferlib.vector.recipe import AUTO, EnvSource, Options
 
@@ -89,11 +89,13 @@ class Vector(abc.ABC):
         driver_env: an environment of this process to ask for anything else; to be stepped by nobody.
         mixes_batches: whether environments that have done different numbers of steps may come in one batch.
         options: how the caller of `make` wanted them to be run.
+        made_from: how it was made, where that was by the environment's name.
     """
 
     driver_env: PufferEnv
     mixes_batches: bool = False
     options: Options = Options()
+    made_from: Origin | None = None
     _buffers: Buffers  # of all environments, set by the backend
 
     def __init__(self, source: EnvSource, driver: PufferEnv, num_workers: int, batch_size: int):

@@ -69,6 +69,21 @@ def policy_classes(args: Mapping[str, Any]) -> tuple[type, type | None]:
     return _find(modules, "policy_name", args["policy_name"], ""), rnn_class
 
 
+def policy_class_name(env_name: str, kind: type) -> str | None:
+    """The `policy_name` by which `policy_classes` finds a class, None where it finds none or another one."""
+    for module in _policy_modules(env_name):
+        found = vars(module).get(kind.__name__)
+        if isinstance(found, type):
+            return kind.__name__ if found is kind else None
+    return None
+
+
+def recurrent_name(env_name: str, kind: type) -> str | None:
+    """The `rnn_name` by which `policy_classes` finds a class, None where it finds none or another one."""
+    is_found = kind.__name__.endswith(_WRAPPER) and policy_class_name(env_name, kind) is not None
+    return kind.__name__.removesuffix(_WRAPPER) if is_found else None
+
+
 def _policy_modules(env_name: str) -> list[ModuleType]:
     entry = catalog().lookup(env_name) if isinstance(env_name, str) else None
     names = ("pufferlib.models",) if entry is None else entry.policy_modules

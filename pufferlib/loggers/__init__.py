@@ -4,7 +4,7 @@ None of the packages behind them is imported before something is logged.
 """
 
 from pufferlib.loggers.factory import make_loggers
-from pufferlib.loggers.json_logger import JsonLogger
+from pufferlib.loggers.json_logger import METRICS_FILE, JsonLogger
 from pufferlib.loggers.logger import Logger, NoLogger
 from pufferlib.loggers.neptune_logger import NeptuneLogger
 from pufferlib.loggers.run_id import make_run_id
@@ -13,6 +13,7 @@ from pufferlib.loggers.tensorboard_logger import TensorBoardLogger
 from pufferlib.loggers.wandb_logger import WandbLogger
 
 __all__ = [
+    "METRICS_FILE",
     "JsonLogger",
     "Logger",
     "Loggers",

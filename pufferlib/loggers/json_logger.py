@@ -11,14 +11,18 @@ from typing import Any
 
 from typing_extensions import override
 
-from pufferlib.loggers.logger import LazyLogger
+from pufferlib.loggers.logger import LazyLogger, State
+
+METRICS_FILE = "metrics.jsonl"
+"""Its name in the folder of a run."""
 
 
 class JsonLogger(LazyLogger):
     """Appends one JSON object per `log` to a file: `{"step": 65536, "losses/entropy": 1.2, ...}`.
 
-    Each line is whole and on its way to the disk when `log` returns. A number that is not finite becomes null, as JSON
-    has no other word for it. Opening makes the file's folder and drops what a killed run left of a line.
+    Each line is whole and on its way to the disk when `log` returns; one that finds the disk full is left out. A number
+    that is not finite becomes null, as JSON has no other word for it. Opening makes the file's folder and drops what a
+    killed run left of a line; between two lines the file is closed, so that one that was removed comes back.
 
     Attributes:
         path: the file.
@@ -37,26 +41,48 @@ class JsonLogger(LazyLogger):
         super().__init__(run_id or self.path.absolute().parent.name)
         self._resume_step = resume_step
 
+    def go_on(self, path: str | os.PathLike, resume_step: int) -> None:
+        """Writes to another file from now on, that of a run which is resumed.
+
+        Args:
+            path: of the file.
+            resume_step: as for a new one.
+        """
+        self.close()
+        self.path, self._resume_step = Path(path), resume_step
+        self._state = State.NEW
+
     @override
     def _open(self) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         if self.path.exists():
             _rewrite(self.path, math.inf if self._resume_step is None else self._resume_step)
-        self._file = self.path.open("a", encoding="utf-8")
 
     @override
     def _log(self, metrics: Mapping[str, Any], step: int) -> None:
         line = {"step": step, **{name: _finite(value) for name, value in metrics.items()}}
-        self._file.write(json.dumps(line, allow_nan=False) + "\n")
-        self._file.flush()
+        _append(self.path, f"{json.dumps(line, allow_nan=False)}\n".encode())
 
     @override
     def _close(self, model_path: str | None) -> None:
-        self._file.close()
+        """Nothing: the file is closed already."""
 
 
 def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _append(path: Path, line: bytes) -> None:
+    """Writes the whole line or nothing of it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("ab", buffering=0) as file:
+        size = file.seek(0, os.SEEK_END)
+        try:
+            while line:
+                line = line[file.write(line) :]  # a disk that becomes full takes a part before it refuses the rest
+        except OSError:
+            file.truncate(size)
+            raise
 
 
 def _rewrite(path: Path, last_step: float) -> None:

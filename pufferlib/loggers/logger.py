@@ -50,7 +50,9 @@ class NoLogger(Logger):
         pass
 
 
-class _State(enum.Enum):
+class State(enum.Enum):
+    """What a lazy logger has done so far."""
+
     NEW = enum.auto()
     OPEN = enum.auto()
     GIVEN_UP = enum.auto()  # opening failed; a second attempt would keep the training waiting again
@@ -68,7 +70,7 @@ class LazyLogger(Logger):
 
     def __init__(self, run_id: str | None = None):
         self.run_id = run_id or make_run_id()
-        self._state = _State.NEW
+        self._state = State.NEW
 
     @override
     def describe(self, settings: Mapping[str, Any]) -> None:
@@ -87,21 +89,21 @@ class LazyLogger(Logger):
 
     @override
     def close(self, model_path: str | os.PathLike | None = None) -> None:
-        was_open = self._state is _State.OPEN
-        self._state = _State.CLOSED
+        was_open = self._state is State.OPEN
+        self._state = State.CLOSED
         if was_open:
             self._close(None if model_path is None else os.fspath(model_path))
 
     def _is_open(self) -> bool:
         """Opens if this is the first call; False when that failed before."""
-        if self._state is _State.CLOSED:
+        if self._state is State.CLOSED:
             name = type(self).__name__
             raise APIUsageError(f"the logger of run {self.run_id} is closed; make a new {name} to go on")
-        if self._state is _State.NEW:
-            self._state = _State.GIVEN_UP
+        if self._state is State.NEW:
+            self._state = State.GIVEN_UP
             self._open()
-            self._state = _State.OPEN
-        return self._state is _State.OPEN
+            self._state = State.OPEN
+        return self._state is State.OPEN
 
     @abstractmethod
     def _open(self) -> None:

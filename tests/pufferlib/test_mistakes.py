@@ -161,7 +161,7 @@ def test_a_failure_in_the_middle_of_training_closes_everything(folder, monkeypat
     from pufferlib import JsonLogger, pufferl
 
     closed = []
-    monkeypatch.setattr(JsonLogger, "close", lambda self, path=None: closed.append(self._file.close()))
+    monkeypatch.setattr(JsonLogger, "close", lambda self, path=None: closed.append(path))
     monkeypatch.setattr(pufferl.PuffeRL, "train", lambda self: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         cli.main(f"{SQUARED} --train.device cpu".split())

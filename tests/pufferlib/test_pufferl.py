@@ -116,7 +116,7 @@ def run(trainer, epochs):
 def test_the_train_section_alone_is_a_configuration():
     trainer = guess_trainer()
     run(trainer, 1)
-    assert trainer.close().startswith("experiments/environment_")
+    assert trainer.close().startswith("experiments/guessenv_")
 
 
 @pytest.mark.parametrize("settings", [{}, {"rnn_name": None}], ids=["recurrent", "not recurrent"])
@@ -536,7 +536,7 @@ def test_a_closed_trainer_says_so_and_closes_again():
     run(trainer, 2)
     path = trainer.close()
     assert trainer.close() == path
-    assert path == "experiments/environment_recorded/model_environment_000002.pt"
+    assert path == "experiments/guessenv_recorded/model_guessenv_000002.pt"
     assert logger.closed_with == [path]
     for call in (trainer.evaluate, trainer.train):
         with pytest.raises(APIUsageError, match="closed; make a new PuffeRL"):
