@@ -195,8 +195,11 @@ class Collector:
             return rows
 
     def _take_infos(self, infos: list[dict], column: int) -> None:
-        """Values the final observations among them, with the states that end here; the rest are statistics."""
-        finals = [info for info in infos if FINAL_OBSERVATION in info]
+        """Values the final observations among them, with the states that end here; the rest are statistics.
+
+        Only where a limit cut the episode: after a terminal there is nothing to come.
+        """
+        finals = [info for info in infos if FINAL_OBSERVATION in info and self._is_cut(info["agent_id"], column)]
         if finals:
             agents = np.array([info["agent_id"] for info in finals])
             observations = np.stack([info[FINAL_OBSERVATION] for info in finals])
@@ -204,6 +207,11 @@ class Collector:
                 values = self.actor.value_final(agents, observations)
             self._finals.append((agents + self._offset, column, values))
         self.statistics.add(info for info in infos if FINAL_OBSERVATION not in info)
+
+    def _is_cut(self, agent: int, column: int) -> bool:
+        """Whether a limit ended the episode of an agent, and nothing else did."""
+        segment = agent + self._offset
+        return bool(self._arrays["truncations"][column, segment] and not self._arrays["terminals"][column, segment])
 
     def _act(self, rows: Rows) -> None:
         """Chooses actions for the current column of a batch and sends them."""

@@ -281,6 +281,33 @@ def test_tracked_returns_are_those_before_rewards_are_clipped():
     assert clipped.statistics.episodes.return_max > 100
 
 
+# --- final observations
+
+
+class Telling(ScriptedEnv):
+    """Tells what agents saw last at every end; agent 1's limit comes together with its terminal."""
+
+    def step(self, actions):
+        result = super().step(actions)
+        self.truncations[1] |= self.terminals[1]
+        ended = np.flatnonzero(self.terminals | self.truncations)
+        finals = [{"final_observation": self.observations[row], "agent_id": int(row)} for row in ended]
+        return *result[:4], finals
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+def test_only_what_a_limit_cut_off_has_a_value(groups):
+    vecenv = vector.make(Telling, env_kwargs=[{"index": index} for index in range(3)], num_envs=3, backend="Serial")
+    collector = make_collector(vecenv, CountingPolicy(), groups, horizon=20)
+    collector.collect()
+    rollout, finals = collector.rollout, collector.rollout.finals
+    is_cut = rollout.truncations & ~rollout.terminals
+    is_cut[:, 0] = False  # of the rollout before
+    assert (rollout.truncations & rollout.terminals).any() and (rollout.terminals & ~rollout.truncations).any()
+    found = sorted(zip(finals.segments.tolist(), finals.columns.tolist(), strict=True))
+    assert found == [tuple(place) for place in is_cut.nonzero().tolist()] != []
+
+
 # --- seeds and resuming
 
 
