@@ -59,14 +59,14 @@ class Actor:
         for name, state in self.states.items():
             self.rollout.states[name][group] = state
 
-    def see(self, rows: Rows, column: int, observations: np.ndarray, ended: np.ndarray) -> None:
+    def see(self, rows: Rows, column: int, observations: np.ndarray, begins: np.ndarray) -> None:
         """Takes what a batch sees at a column.
 
         Args:
             rows: the agents.
             column: of the rollout; its horizon for the observations after the last action.
             observations: `(rows, *observation_shape)`; may be read until the batch acts, so it must stay as it is.
-            ended: `(rows,)` bool, whose episode ended and whose recurrent state begins anew.
+            begins: `(rows,)` bool, whose recurrent state begins anew with this observation.
         """
         received = torch.from_numpy(observations)
         if self._is_stored_at_once:
@@ -76,12 +76,12 @@ class Actor:
                 self.last_observations[rows] = received
         if self._inputs is not None:
             self._inputs[rows] = received.to(self._device)
-        self._clear_states(rows, ended)
+        self._clear_states(rows, begins)
 
-    def _clear_states(self, rows: Rows, ended: np.ndarray) -> None:
-        """Zeroes the recurrent state of those of a batch whose episode ended."""
-        if self.states and ended.any():
-            agents = torch.from_numpy(self._agents[rows][ended]).to(self._device)
+    def _clear_states(self, rows: Rows, begins: np.ndarray) -> None:
+        """Zeroes the recurrent state of those of a batch whose episode begins."""
+        if self.states and begins.any():
+            agents = torch.from_numpy(self._agents[rows][begins]).to(self._device)
             for state in self.states.values():
                 state.index_fill_(0, agents, 0)
 

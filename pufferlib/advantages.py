@@ -15,7 +15,7 @@ class Advantages:
     """Keeps what does not change while a rollout is trained on in the form that the kernel takes.
 
     Attributes:
-        resets: `(S, T)` bool, set where an episode begins.
+        resets: `(S, T)` bool, set where an episode begins, and where an absent agent waits for its next one.
     """
 
     def __init__(self, rollout: Rollout, config: ResolvedTrainConfig):
@@ -23,8 +23,9 @@ class Advantages:
         self._rollout = rollout
         self._config = config
         self.resets = torch.zeros_like(rollout.logprobs, dtype=torch.bool)
-        # All (S, T + 1) float32: 1 where the observation is the first of an episode; 1 where a limit ended the episode
-        # and no value of its final observation is known; rewards; rewards with all bootstraps; the result.
+        # All (S, T + 1) float32: 1 where the observation is not of the same episode as the one before; 1 where a limit
+        # ended the episode and no value of its final observation is known; rewards; rewards with all bootstraps; the
+        # result.
         self._ends, self._cuts, self._rewards, self._bootstrapped, self._result = (
             torch.zeros_like(rollout.values) for _ in range(5)
         )
@@ -32,7 +33,7 @@ class Advantages:
     def take(self) -> None:
         """Takes the rewards and the ends of episodes from the rollout, which was just filled."""
         rollout, finals = self._rollout, self._rollout.finals
-        ends = rollout.terminals | rollout.truncations
+        ends = rollout.terminals | rollout.truncations | rollout.pending
         self._ends.copy_(ends)
         self.resets.copy_(ends[:, :-1])
         self._rewards.copy_(rollout.rewards)

@@ -20,7 +20,7 @@ from pufferlib.profile import Profile
 from pufferlib.rollout import FinalValues
 from pufferlib.statistics import EpisodeStatistics
 
-CARRIED = ("rewards", "terminals", "truncations", "masks")
+CARRIED = ("rewards", "terminals", "truncations", "masks", "pending")
 """What the last column of a rollout hands to the first one of the next, beside the observations."""
 
 FINAL_OBSERVATION = "final_observation"
@@ -74,6 +74,7 @@ class Collector:
         self._held: deque[Rows] = deque()  # batches that were received and not sent, oldest first
         self._slices: dict[int, tuple[np.ndarray, Rows]] = {}  # agent_ids seen, by their id(), and what they are
         self._columns = np.zeros(vecenv.num_agents, np.int64)  # the next column of every agent
+        self._is_pending = np.ones(vecenv.num_agents, bool)  # episode ended, not yet present in another one
         self._agents = np.arange(vecenv.num_agents)
         self._offset = 0  # first segment of the group of agents that is being filled
         self._agent_steps = 0  # before this rollout
@@ -87,6 +88,7 @@ class Collector:
             seed: as for the vector's `async_reset`; None takes the seed that the vector was made with.
         """
         self._held.clear()
+        self._is_pending[:] = True
         self.vecenv.async_reset(seed)
         self._receive_all()
 
@@ -126,7 +128,8 @@ class Collector:
         if self._reward_normalizer is not None:
             rewards, terminals, truncations = (self._arrays[name][1:] for name in CARRIED[:3])
             # A step's mask comes one column earlier: column t - 1 was acted on, column t has the reward.
-            self._reward_normalizer.normalize(rewards, terminals | truncations, self._arrays["masks"][:-1])
+            ended = terminals | truncations | self._arrays["pending"][1:]
+            self._reward_normalizer.normalize(rewards, ended, self._arrays["masks"][:-1])
         self.rollout.finals = self._take_finals()
         if self._reward_clip:
             self._host["rewards"].clamp_(-self._reward_clip, self._reward_clip)
@@ -185,13 +188,16 @@ class Collector:
             segments = self._segments(rows)
             self._columns[rows] += 1
             column = int(self._columns[rows][0])
-            for name, array in zip(CARRIED, (rewards, terminals, truncations, masks), strict=True):
+            pending = self._is_pending[rows]
+            for name, array in zip(CARRIED, (rewards, terminals, truncations, masks, pending), strict=True):
                 self._arrays[name][column, segments] = array
             ended = terminals | truncations
+            begins = ended | pending  # an agent that is absent begins at every step, and so when it is there again
+            self._is_pending[rows] = begins > masks
             self._tracker.step(rows, rewards, ended, masks)
             if infos:
                 self._take_infos(infos, column)
-            self.actor.see(rows, column, observations, ended)
+            self.actor.see(rows, column, observations, begins)
             return rows
 
     def _take_infos(self, infos: list[dict], column: int) -> None:
@@ -318,6 +324,8 @@ class Collector:
         last = slice(self.rollout.segments - self.vecenv.num_agents, None)
         for name, column in state["columns"].items():
             self._host[name][-1, last] = column
+        _, terminals, truncations, masks, pending = (self._arrays[name][-1, last] for name in CARRIED)
+        self._is_pending[:] = (terminals | truncations | pending) > masks
         self.actor.load_state_dict(state["actor"])
         self._tracker.load_state_dict(state["tracker"])
         if self._reward_normalizer is not None:

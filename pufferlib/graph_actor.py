@@ -50,10 +50,10 @@ class GraphActor(Actor):
             lane.wait()
 
     @override
-    def see(self, rows: Rows, column: int, observations: np.ndarray, ended: np.ndarray) -> None:
+    def see(self, rows: Rows, column: int, observations: np.ndarray, begins: np.ndarray) -> None:
         lane = self._lane(rows)
         if lane is None:
-            super().see(rows, column, observations, ended)
+            super().see(rows, column, observations, begins)
             return
         if lane.stream is not None:
             self._pinned.pin(observations)
@@ -62,10 +62,10 @@ class GraphActor(Actor):
             is_last = column == self.rollout.horizon
             stored = self.last_observations[rows] if is_last else self.rollout.by_column[column, self._segments(rows)]
             source = stored.copy_(source)
-        lane.host_ended.numpy()[:] = ended
+        lane.host_begins.numpy()[:] = begins
         with torch.cuda.stream(lane.stream):
             lane.step.observations.copy_(source, non_blocking=True)
-            lane.step.ended.copy_(lane.host_ended, non_blocking=True)
+            lane.step.begins.copy_(lane.host_begins, non_blocking=True)
 
     @override
     @torch.no_grad()
@@ -141,7 +141,7 @@ class Lane:
         self.step = step
         self.stream = torch.cuda.Stream(step.actions.device) if is_cuda else None
         self.host_actions = torch.zeros(step.actions.shape, dtype=step.actions.dtype, pin_memory=is_cuda)
-        self.host_ended = torch.zeros(step.ended.shape, dtype=torch.bool, pin_memory=is_cuda)
+        self.host_begins = torch.zeros(step.begins.shape, dtype=torch.bool, pin_memory=is_cuda)
         self.run = CapturedCall(lambda: step.run(choose), generator, self.stream, capture)
         self._event = torch.cuda.Event() if is_cuda else None
         self.wait()
@@ -171,7 +171,7 @@ class BatchStep:
 
     Attributes:
         observations: what the agents see, to be filled.
-        ended: `(rows,)` bool, whose recurrent state begins anew, to be filled.
+        begins: `(rows,)` bool, whose recurrent state begins anew, to be filled.
         actions: what they do, in the rollout's dtype.
     """
 
@@ -181,7 +181,7 @@ class BatchStep:
         """Makes views of `inputs` and `states`, which have a row for every agent."""
         count, device = rows.stop - rows.start, rollout.values.device
         self.observations = inputs[rows]
-        self.ended = torch.zeros(count, dtype=torch.bool, device=device)
+        self.begins = torch.zeros(count, dtype=torch.bool, device=device)
         self.actions = torch.zeros(count, *rollout.actions.shape[2:], dtype=rollout.actions.dtype, device=device)
         self._states = {name: state[rows] for name, state in states.items()}
         self._rollout = rollout
@@ -200,10 +200,10 @@ class BatchStep:
         self._wide_cell.copy_(segments * (horizon + 1))
 
     def clear_states(self) -> None:
-        """Zeroes the recurrent state of the agents whose episode ended."""
+        """Zeroes the recurrent state of the agents whose episode begins."""
         for state in self._states.values():
-            state.masked_fill_(self.ended.view(-1, *[1] * (state.dim() - 1)), 0)
-        self.ended.zero_()
+            state.masked_fill_(self.begins.view(-1, *[1] * (state.dim() - 1)), 0)
+        self.begins.zero_()
 
     def run(self, choose: Callable[[Tensor, dict[str, Tensor]], tuple[Tensor, Tensor, Tensor]]) -> None:
         """Acts on `observations`, writes the column and goes on to the next; `choose` is the policy."""

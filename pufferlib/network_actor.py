@@ -32,12 +32,12 @@ class NetworkActor(Actor):
         self._network.refresh()
 
     @override
-    def see(self, rows: Rows, column: int, observations: np.ndarray, ended: np.ndarray) -> None:
+    def see(self, rows: Rows, column: int, observations: np.ndarray, begins: np.ndarray) -> None:
         if column < self.rollout.horizon and isinstance(rows, slice):
             self._seen[rows.start] = torch.from_numpy(observations)
-            self._clear_states(rows, ended)
+            self._clear_states(rows, begins)
         else:
-            super().see(rows, column, observations, ended)
+            super().see(rows, column, observations, begins)
 
     @override
     def act(self, rows: Rows, column: int) -> np.ndarray:

@@ -77,6 +77,8 @@ class Player:
         self._rewards = np.zeros(agents, np.float32)
         self._ended = np.zeros(agents, bool)
         self._masks = np.ones(agents, bool)
+        self._is_pending = np.ones(agents, bool)  # episode ended, not yet present in another one
+        self._begins = np.ones(agents, bool)  # recurrent state begins anew with the last observation
         self._has_owners = vecenv.agents_per_batch == vecenv.driver_env.num_agents
         self._tracker = EpisodeTracker(agents)
 
@@ -93,6 +95,7 @@ class Player:
         """
         vecenv = self.vecenv
         self.remaining[:] = quotas
+        self._is_pending[:] = True
         state = self._initial_state()
         vecenv.async_reset(seed)
         batches = [self._receive()[:2] for _ in range(vecenv.num_agents // vecenv.agents_per_batch)]
@@ -106,7 +109,7 @@ class Player:
             for rows, agent_ids in batches:
                 vecenv.send(actions[rows], agent_ids)
             received = [self._receive() for _ in batches]
-            self._clear_ended(state)
+            self._clear_states(state)
             batches = [(rows, agent_ids) for rows, agent_ids, _ in received]
             counted = [self._count(rows, infos) for rows, _, infos in received]
             yield [episodes for episodes in counted if len(episodes.returns)]
@@ -143,14 +146,16 @@ class Player:
         self._rewards[rows] = rewards
         self._ended[rows] = terminals | truncations
         self._masks[rows] = masks
+        self._begins[rows] = self._ended[rows] | self._is_pending[rows]
+        self._is_pending[rows] = self._begins[rows] > masks
         return rows, agent_ids, infos
 
-    def _clear_ended(self, state: dict[str, torch.Tensor]) -> None:
-        """Zeroes the state of agents whose episode ended."""
-        if state and self._ended.any():
-            ended = torch.from_numpy(self._ended).to(self._device)
+    def _clear_states(self, state: dict[str, torch.Tensor]) -> None:
+        """Zeroes the state of agents whose episode begins."""
+        if state and self._begins.any():
+            begins = torch.from_numpy(self._begins).to(self._device)
             for name, value in state.items():  # in no tensor of the policy's, which may be a view of something else
-                state[name] = value.masked_fill(ended.view(-1, *[1] * (value.dim() - 1)), 0)
+                state[name] = value.masked_fill(begins.view(-1, *[1] * (value.dim() - 1)), 0)
 
     def _count(self, rows: Rows, infos: list[dict]) -> Episodes:
         """Takes the step of a batch; the episodes that ended with it and are within their agents' quotas."""

@@ -31,9 +31,12 @@ class Rollout:
     """Preallocated tensors; S segments, T steps of horizon.
 
     Rewards, terminals and truncations of column t arrived together with observation t, so they speak of the action of
-    column t - 1; the mask says whether the agent acts on observation t. Column T is the bootstrap: the value of the
-    observation after the last action. That observation itself is not trained on here; the collector keeps it for the
-    next rollout.
+    column t - 1; the mask says whether the agent acts on observation t. An episode begins at an observation that came
+    with the end of the one before, or that is the first which an agent sees while an end is pending: of the last
+    episode it was told when it left, of the next it sees nothing until it is back.
+
+    Column T is the bootstrap: the value of the observation after the last action. That observation itself is not
+    trained on here; the collector keeps it for the next rollout.
 
     A step fills a column, a minibatch reads rows. What the environments give lies in memory column after column: a step
     is one copy of each, and the policy acts on a view. What training reads again and again lies row after row.
@@ -43,10 +46,11 @@ class Rollout:
     actions: Tensor  # (S, T, *action_shape) int32 or float32
     logprobs: Tensor  # (S, T) float32, of the actions when they were taken
     values: Tensor  # (S, T + 1) float32, refreshed by training
-    rewards: Tensor  # (S, T + 1) float32, by column as the next three
+    rewards: Tensor  # (S, T + 1) float32, by column as the next four
     terminals: Tensor  # (S, T + 1) bool
     truncations: Tensor  # (S, T + 1) bool
     masks: Tensor  # (S, T + 1) bool, False where the agent is absent: no action is taken there
+    pending: Tensor  # (S, T + 1) bool, True where the agent's episode ended, or all began, and it was absent since
     ratios: Tensor  # (S, T + 1) float32, probability now over probability then; 1 until trained on
     states: dict[str, Tensor]  # recurrent state before column 0, each (S, ...)
     finals: FinalValues | None = None  # where environments told final observations
@@ -94,6 +98,7 @@ class Rollout:
             terminals=by_column(torch.bool),
             truncations=by_column(torch.bool),
             masks=by_column(torch.bool).fill_(True),
+            pending=by_column(torch.bool),
             ratios=torch.ones(segments, columns, device=device),
             states={name: torch.zeros_like(state, device=device) for name, state in states.items()},
         )
@@ -130,6 +135,7 @@ class Rollout:
             terminals=flags,
             truncations=flags,
             masks=flags,
+            pending=flags,
             ratios=ones,
             states={},
         )
