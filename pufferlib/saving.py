@@ -150,7 +150,8 @@ class Saving:
             raise CheckpointError(f"{path} does not hold the state of this version's trainer; pass a run folder")
         if state["env"] != self.env_name:
             raise CheckpointError(f"{path} must be of a run of {self.env_name}, got one of {state['env']}")
-        run_folder = RunFolder(folder, self.describe_run)
+        is_own = self.run_folder.resolve() == folder.resolve()
+        run_folder = self._run if is_own else RunFolder(folder, self.describe_run)
         self.ranks.from_first(run_folder.lock)
         model = folder / state["model"]
         self.ranks.from_first(lambda: checkpoint.load_policy_weights(self.policy, model))
@@ -168,7 +169,8 @@ class Saving:
         self._learning_rate = state["learning_rate"]
         self._losses = state["losses"]
         self._start_time = time.perf_counter() - state["uptime"]
-        self._run.close()
+        if not is_own:
+            self._run.close()
         self._run, self._model_path = run_folder, model
         self._metrics_file.go_on(folder / METRICS_FILE, self.global_step)
         return dict(state.get("metadata", {}))

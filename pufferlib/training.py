@@ -18,7 +18,8 @@ from pufferlib.errors import ConfigError
 from pufferlib.loaders import load_env, load_policy
 from pufferlib.loggers import Loggers, make_loggers
 from pufferlib.pufferl import PuffeRL
-from pufferlib.run import StopRequest, restarted_run
+from pufferlib.resuming import Change, allowed_changes, with_new_length
+from pufferlib.run import CONFIG_FILE, StopRequest, restarted_run, saved_settings
 from pufferlib.run_settings import settings_of
 
 _DEAF_SECONDS = 20.0  # less than torchrun gives its processes to end
@@ -30,7 +31,8 @@ def train(
     """As `pufferlib.pufferl.train`, which is this function's name for users."""
     args = load_config(env_name) if args is None else args
     ranks = distributed.connect()
-    folder = ranks.from_first(lambda: _find_run(env_name, args))
+    folder, changes = ranks.from_first(lambda: _find_run(env_name, args))
+    args = with_new_length(args, changes)
     is_from_settings = vecenv is None and policy is None
     vecenv = load_env(env_name, args) if vecenv is None else vecenv
     trainer = None
@@ -40,10 +42,13 @@ def train(
         trainer.describe_by(args if is_from_settings else settings_of(env_name, args["train"], vecenv, policy, args))
         if folder is not None:
             trainer.load_checkpoint(folder)
+            _apply(changes, trainer)
         # From the first file on, so that what is there can be resumed.
         with StopRequest(_DEAF_SECONDS if ranks.world_size > 1 else 0.0) as stop:
             if ranks.is_first:
                 _open_files(trainer, args, logger is None, folder is not None)
+                if folder is not None:
+                    print(_resumed_text(trainer, changes))
             return _run(trainer, stop)
     except BaseException as error:
         ranks.announce(error)
@@ -54,12 +59,32 @@ def train(
         raise
 
 
-def _find_run(env_name: str, args: dict[str, Any]) -> Path | None:
-    """The folder of the run to go on with: the one asked for, or that which torchrun is restarting."""
+def _find_run(env_name: str, args: dict[str, Any]) -> tuple[Path | None, list[Change]]:
+    """The folder of the run to go on with: the one asked for, or that which torchrun is restarting; and what changes.
+
+    Raises:
+        CheckpointError: if there is no such run.
+        ConfigError: if it was begun with settings that may not change.
+    """
     data_dir, resume = args["train"]["data_dir"], args.get("resume")
-    if resume:
-        return checkpoint.resolve_run(data_dir, env_name, resume)
-    return restarted_run(data_dir, env_name)
+    folder = checkpoint.resolve_run(data_dir, env_name, resume) if resume else restarted_run(data_dir, env_name)
+    if folder is None or not (folder / CONFIG_FILE).exists():
+        return folder, []
+    return folder, allowed_changes(saved_settings(folder, env_name), args, str(folder))
+
+
+def _apply(changes: list[Change], trainer: PuffeRL) -> None:
+    """Has what a checkpoint brought back give way to what was changed; the trainer was made with the rest."""
+    if any(change.name == "learning_rate" for change in changes):
+        trainer.learning_rate = trainer.config.learning_rate
+
+
+def _resumed_text(trainer: PuffeRL, changes: list[Change]) -> str:
+    what = f"{trainer.run_folder} after {trainer.epoch} of {trainer.total_epochs} epochs, {trainer.global_step} steps"
+    if trainer.epoch >= trainer.total_epochs:
+        return f"finished: {what}; --train.total-timesteps N goes on until N"
+    changed = [f"{change.flag} {change.now} (was {change.before})" for change in changes]
+    return f"resumes {what}" + (f", with {', '.join(changed)}" if changed else "")
 
 
 def _open_files(trainer: PuffeRL, args: dict[str, Any], logs_by_settings: bool, is_resumed: bool) -> None:
@@ -80,7 +105,7 @@ def _open_files(trainer: PuffeRL, args: dict[str, Any], logs_by_settings: bool, 
 
 def _run(trainer: PuffeRL, stop: StopRequest) -> list[dict[str, float]]:
     logs = []
-    is_stopped = False
+    is_stopped, first_epoch = False, trainer.epoch
     while trainer.epoch < trainer.total_epochs and not is_stopped:
         trainer.evaluate()
         votes = trainer.ranks.start_total(stop.requested)  # to stop in the same epoch everywhere; counted meanwhile
@@ -89,8 +114,9 @@ def _run(trainer: PuffeRL, stop: StopRequest) -> list[dict[str, float]]:
             logs.append(trainer.mean_and_log())
         trainer.print_dashboard()
         is_stopped = votes.result() > 0 or (trainer.ranks.world_size == 1 and stop.requested)
+    has_trained = trainer.epoch > first_epoch
     path = trainer.close()
-    if trainer.ranks.is_first:
+    if trainer.ranks.is_first and has_trained:
         print(f"saved {path}")
     if is_stopped:
         raise KeyboardInterrupt

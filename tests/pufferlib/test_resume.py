@@ -1,3 +1,4 @@
+import json
 import os
 import random
 import signal
@@ -185,19 +186,44 @@ def test_a_resume_may_change_settings(tmp_path):
     assert metrics(only_run(tmp_path))[-1]["epoch"] == 6
 
 
+def test_a_changed_learning_rate_is_the_one_that_is_used(tmp_path):
+    command = [*SQUARED.split(), "--train.num-iterations", 4, "--train.anneal-lr", "False"]
+    assert run(tmp_path, *command) == (0, "")
+    changes = ["--train.learning-rate", "0.5", "--train.log-interval", 1, "--train.total-timesteps", 6 * 256]
+    assert run(tmp_path, *command[:2], "--resume", "latest", *changes) == (0, "")
+    assert [line["learning_rate"] for line in metrics(only_run(tmp_path))] == [0.02, 0.02, 0.5, 0.5]
+    said = (tmp_path / "stdout").read_text()
+    assert "resumes experiments/puffer_squared_" in said and "after 4 of 6 epochs, 1024 steps, with " in said
+    for change in ("learning-rate 0.5 (was 0.02)", "log-interval 1 (was 2)", "total-timesteps 1536 (was "):
+        assert f"--train.{change}" in said
+    saved = json.loads((only_run(tmp_path) / "config.json").read_text())["settings"]["train"]
+    assert saved["learning_rate"] == 0.5 and saved["num_iterations"] is None
+
+
+def test_a_finished_run_says_so(tmp_path):
+    command = [*SQUARED.split(), "--train.num-iterations", 2]
+    assert run(tmp_path, *command) == (0, "")
+    assert run(tmp_path, *command[:2], "--resume", "latest") == (0, "")
+    said = (tmp_path / "stdout").read_text()
+    assert "finished: experiments/puffer_squared_" in said and "saved" not in said
+    assert "after 2 of 2 epochs, 512 steps; --train.total-timesteps N goes on until N" in said
+
+
 @pytest.mark.parametrize(
-    ("change", "words"),
+    "change",
     [
-        (["--train.optimizer", "sgd"], "was saved with other settings"),
-        (["--env.num-envs", "8"], "was saved with other settings"),
-        (["--policy.hidden-size", "8"], "must have shape"),
-        (["--train.bptt-horizon", "17"], "minibatch_size must be a multiple of 17"),
+        ["--train.optimizer", "sgd"],
+        ["--env.num-envs", "8"],
+        ["--policy.hidden-size", "8"],
+        ["--train.bptt-horizon", "17"],
     ],
+    ids=lambda change: change[0],
 )
-def test_a_resume_with_settings_that_do_not_fit_is_refused(tmp_path, change, words):
+def test_a_resume_with_settings_that_do_not_fit_is_refused(tmp_path, change):
     command = [*SQUARED.split(), "--train.num-iterations", 2]
     assert run(tmp_path, *command) == (0, "")
     before = final_weights(tmp_path, 2)
     code, stderr = run(tmp_path, *command[:2], "--resume", "latest", *change)
-    assert code == 2 and words in stderr and stderr.count("\n") == 1
+    assert code == 2 and f"was begun with {change[0]} " in stderr and stderr.count("\n") == 1
+    assert f"and cannot go on with {change[1]}; leave it as it was" in stderr
     assert torch.equal(final_weights(tmp_path, 2), before)
