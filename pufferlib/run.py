@@ -16,7 +16,7 @@ from typing import Any
 import psutil
 
 from pufferlib import checkpoint
-from pufferlib.errors import CheckpointError, RankError
+from pufferlib.errors import CheckpointError, ConfigError, RankError
 
 CONFIG_FILE = "config.json"
 
@@ -76,8 +76,14 @@ def restarted_run(data_dir: str | Path, env_name: str) -> Path | None:
 
     Returns:
         Its folder; None where this is no restart, or the run had not saved a checkpoint yet.
+
+    Raises:
+        ConfigError: if the environment variable that says so is no number.
     """
-    if int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) == 0:
+    count = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    if not count.isdecimal():
+        raise ConfigError(f"TORCHELASTIC_RESTART_COUNT must be a number of restarts, got {count!r}; torchrun sets it")
+    if int(count) == 0:
         return None
     folders = {path.parent for path in checkpoint.models(data_dir, env_name)}
     launch = _launch()
