@@ -1,16 +1,15 @@
-"""Train with an environment's own tuned settings, and change some of them.
+"""Train with an environment's own tuned settings, and change some of them, here or by the flags of `puffer train`.
 
-Usage: python examples/training_by_config.py [agent steps]
+Usage: python examples/training_by_config.py [--train.learning-rate 0.02 --env.num-envs 512 ...]
+On many processes: torchrun --nproc-per-node=2 examples/training_by_config.py [flags]
 """
 
 import sys
 
 from pufferlib import pufferl
 
-args = pufferl.load_config("puffer_breakout")  # a nested dict to edit
-args["env"]["num_envs"] = 1024
-args["train"]["total_timesteps"] = int(float(sys.argv[1])) if len(sys.argv) > 1 else 2_000_000
-args["train"]["learning_rate"] = 0.03
+args = pufferl.load_config("puffer_breakout", argv=["--train.total-timesteps", "2e6", *sys.argv[1:]])  # a nested dict
+args["train"]["checkpoint_interval"] = 50  # to edit
 
 vecenv = pufferl.load_env("puffer_breakout", args)
 policy = pufferl.load_policy(args, vecenv, "puffer_breakout")

@@ -44,6 +44,7 @@ def evaluate(env_name: str, args: dict[str, Any], **options: Any) -> None:
     from pufferlib.config import check_config
 
     check_config(args)
+    print(_playing(env_name, args), flush=True)
     importlib.import_module("pufferlib.evaluation").evaluate_command(env_name, args, **options)
 
 
@@ -161,6 +162,13 @@ def _beginning(env_name: str, args: dict[str, Any]) -> str:
     iterations = train["num_iterations"]
     length = f"{train['total_timesteps']:,} steps" if iterations is None else f"{iterations:,} iterations"
     return f"training {env_name} for {length}, in {train['data_dir']}"
+
+
+def _playing(env_name: str, args: dict[str, Any]) -> str:
+    """What `puffer eval` is about to play."""
+    if args["load_model_path"] is None:
+        return f"playing {env_name} by an untrained policy; --load-model-path latest takes the last that was trained"
+    return f"playing {env_name} by {args['load_model_path']}"
 
 
 def _settings_of_run(env_name: str, args: dict[str, Any]) -> dict[str, Any]:

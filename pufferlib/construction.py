@@ -16,9 +16,9 @@ from torch import nn
 from typing_extensions import overload
 
 from pufferlib import catalog, distributed, making, vector
-from pufferlib.config import ResolvedTrainConfig, TrainConfig, env_settings, load_config, policy_classes
+from pufferlib.config import ResolvedTrainConfig, TrainConfig, env_settings, hints, load_config, policy_classes
 from pufferlib.environment import Origin
-from pufferlib.errors import APIUsageError, nearest
+from pufferlib.errors import APIUsageError
 from pufferlib.keyword_settings import ALIASES, settings_from_keywords
 from pufferlib.loggers import Logger
 from pufferlib.models import Default
@@ -273,7 +273,10 @@ def _check_keyword_call(named: dict[str, Any], keywords: dict[str, Any]) -> None
     known = [*TrainConfig.settings(), *ALIASES, *_ENV_KEYWORDS]
     for name in keywords:
         if name not in known:
-            remedy = nearest(name, [*known, *_ENV_FORM]) or "; keywords of the environment go to pufferlib.make"
+            remedy = (
+                hints.remedy("train", name, [*known, *_ENV_FORM])
+                or "; keywords of the environment go to pufferlib.make"
+            )
             raise APIUsageError(f"PuffeRL has no keyword {name!r}{remedy}")
     if env is None:
         raise APIUsageError(

@@ -8,7 +8,15 @@ import torch
 from torch import nn
 
 from pufferlib import catalog, checkpoint, distributed
-from pufferlib.config import TrainConfig, VecConfig, check_arguments, check_env, policy_classes, resolve_env_count
+from pufferlib.config import (
+    TrainConfig,
+    VecConfig,
+    check_env,
+    policy_arguments,
+    policy_classes,
+    require_sections,
+    resolve_env_count,
+)
 from pufferlib.environment import Origin
 from pufferlib.errors import ConfigError
 from pufferlib.normalization import normalized
@@ -50,6 +58,7 @@ def load_env(env_name: str, args: dict[str, Any]) -> Any:
 
     Of several processes that train together each makes that many; `[env] num_envs = auto` on CPUs is shared by them.
     """
+    require_sections(args)
     train = TrainConfig.from_dict(args["train"])
     device_type = resolve_device(train.device).type
     keywords = VecConfig.from_dict(args["vec"]).keywords(device_type, train.seed)
@@ -76,16 +85,17 @@ def load_policy(args: dict[str, Any], vecenv: Any, env_name: str) -> nn.Module:
         ConfigError: if there is no policy or recurrent layer of that name, or a setting does not fit it.
         CheckpointError: if the weights cannot be loaded or do not fit.
     """
+    require_sections(args)
     device = resolve_device(args["train"]["device"])
     env = vecenv.driver_env
-    policy_class, wrapper = policy_classes({**args, "env_name": env_name})
-    with borrowed_generator(args["train"]["seed"]):
-        settings = check_arguments("policy", args["policy"], policy_class)
-        policy = make_module(policy_class, env, **settings)
+    named = {**args, "env_name": env_name}
+    policy_class, wrapper = policy_classes(named)
+    train = TrainConfig.from_dict(args["train"])
+    with borrowed_generator(train.seed):
+        policy = make_module(policy_class, env, **policy_arguments(named, "policy", policy_class))
         if wrapper is not None:
             sizes = {"input_size": policy.hidden_size, "hidden_size": policy.hidden_size}
-            policy = make_module(wrapper, env, policy, **{**sizes, **check_arguments("rnn", args["rnn"], wrapper)})
-    train = TrainConfig.from_dict(args["train"])
+            policy = make_module(wrapper, env, policy, **{**sizes, **policy_arguments(named, "rnn", wrapper)})
     if train.normalize_observations:
         policy = normalized(env, policy, train.normalization_clip)
     model = args.get("load_model_path")

@@ -12,7 +12,7 @@ from typing import Any
 from torch import nn
 
 from pufferlib import checkpoint, distributed
-from pufferlib.config import load_config
+from pufferlib.config import load_config, require_sections
 from pufferlib.construction import AnyLogger
 from pufferlib.errors import ConfigError
 from pufferlib.loaders import load_env, load_policy
@@ -30,6 +30,7 @@ def train(
 ) -> list[dict[str, float]]:
     """As `pufferlib.pufferl.train`, which is this function's name for users."""
     args = load_config(env_name) if args is None else args
+    require_sections(args)
     ranks = distributed.connect()
     folder, changes = ranks.from_first(lambda: _find_run(env_name, args))
     args = with_new_length(args, changes)

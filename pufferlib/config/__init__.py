@@ -6,16 +6,17 @@
 from __future__ import annotations
 
 import configparser
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pufferlib.config.classes import catalog, check_env, env_settings, policy_classes
+from pufferlib.config import hints
+from pufferlib.config.classes import catalog, check_env, env_settings, policy_arguments, policy_classes
 from pufferlib.config.schema import BaseConfig, LogConfig, SolveConfig, TrainConfig, VecConfig
-from pufferlib.config.settings import Setting, check_arguments, require_known
+from pufferlib.config.settings import Section, Setting, check_arguments, require_known
 from pufferlib.config.sizes import ResolvedTrainConfig, resolve, resolve_env_count
 from pufferlib.config.values import parse_value
-from pufferlib.errors import ConfigError, nearest
+from pufferlib.errors import APIUsageError, ConfigError, nearest
 
 __all__ = [
     "BaseConfig",
@@ -29,7 +30,9 @@ __all__ = [
     "check_env",
     "env_settings",
     "load_config",
+    "policy_arguments",
     "policy_classes",
+    "require_sections",
     "resolve",
     "resolve_env_count",
 ]
@@ -39,13 +42,15 @@ SECTIONS = {"base": BaseConfig, "vec": VecConfig, "train": TrainConfig, "log": L
 ARGUMENTS = ("env", "policy", "rnn")  # sections whose keys are the keyword arguments of a class
 
 
-def load_config(env_name: str) -> dict[str, Any]:
-    """The settings of an environment: default.ini, overridden by its family's ini and its own.
+def load_config(env_name: str, argv: Sequence[str] | None = None) -> dict[str, Any]:
+    """The settings of an environment: default.ini, overridden by its family's ini and its own, and by flags if given.
 
-    The result depends on nothing else: not on the command line, not on the working directory.
+    The result depends on nothing else: not on the program's command line, not on the working directory.
 
     Args:
         env_name: such as `puffer_breakout` or `CartPole-v1`, any name of `pufferlib.catalog`.
+        argv: flags as `puffer train` takes them after the name, such as `["--train.seed", "3"]`, or `sys.argv[1:]` for
+            those of a script of one's own; None for none.
 
     Returns:
         A dict of its own for each call. Keys `package`, `env_name`, `policy_name`, `rnn_name`, `load_model_path`,
@@ -55,14 +60,26 @@ def load_config(env_name: str) -> dict[str, Any]:
     Raises:
         UnknownEnvironmentError: if there is no such environment.
         MissingExtraError: if what it needs is not installed.
-        ConfigError: if an ini holds an unknown section or key, or a value of the wrong type.
+        ConfigError: if an ini or a flag holds an unknown section or key, or a value of the wrong type.
+        APIUsageError: if `argv` is no list of texts.
     """
     entry = catalog().find(env_name)
     args: dict[str, Any] = {name: {} for name in ("vec", *ARGUMENTS, "train", "log")}
     for source in (DEFAULTS, *entry.ini_files):
         for section, texts in _read_ini(source).items():
             _merge(args, section, _parse_section(source, section, texts, env_name))
-    return {**args, "package": entry.family, "env_name": entry.name}
+    args |= {"package": entry.family, "env_name": entry.name}
+    if argv is not None:
+        _apply_flags(args, argv)
+    return args
+
+
+def _apply_flags(args: dict[str, Any], argv: Sequence[str]) -> None:
+    from pufferlib.config import flags  # which needs this module
+
+    if isinstance(argv, str) or not all(isinstance(token, str) for token in argv):
+        raise APIUsageError(f"argv must be a list of texts, such as sys.argv[1:], got {argv!r}")
+    flags.apply(flags.FlagTable(Section, args["env_name"]).parse(argv), args, {})
 
 
 def check_config(args: Mapping[str, Any]) -> None:
@@ -75,16 +92,29 @@ def check_config(args: Mapping[str, Any]) -> None:
         UnknownEnvironmentError: if there is no such environment.
     """
     base = {name: value for name, value in args.items() if not isinstance(value, Mapping)}
-    require_known("base", args, [*BaseConfig.settings(), *SECTIONS, *ARGUMENTS])
+    require_sections(args)
     BaseConfig.from_dict(base)
     VecConfig.from_dict(args["vec"])
     TrainConfig.from_dict(args["train"])
     LogConfig.from_dict(args.get("log", {}))  # runs of earlier versions have none
     check_env(args["env_name"], args["env"])
     policy_class, rnn_class = policy_classes(args)
-    check_arguments("policy", args["policy"], policy_class)
+    policy_arguments(args, "policy", policy_class)
     if rnn_class is not None:
-        check_arguments("rnn", args["rnn"], rnn_class)
+        policy_arguments(args, "rnn", rnn_class)
+
+
+def require_sections(args: Mapping[str, Any]) -> None:
+    """Checks that every key at the top of a configuration is one that counts.
+
+    Raises:
+        ConfigError: naming the first that does not, and the nearest that do.
+    """
+    known = [*BaseConfig.settings(), *SECTIONS, *ARGUMENTS]
+    for name in args:
+        if name not in known:
+            found = hints.remedy(BaseConfig.section, str(name), known) or f"; it has {', '.join(known)}"
+            raise ConfigError(f"there is no {name!r} in the configuration{found}")
 
 
 def section_settings(section: str, env_name: str | None) -> Mapping[str, Setting] | None:

@@ -12,9 +12,10 @@ from collections.abc import Mapping
 from types import MappingProxyType, ModuleType
 from typing import Any, Literal
 
-from pufferlib.config.settings import Setting, require_known
+from pufferlib.config import hints
+from pufferlib.config.settings import Setting, check_arguments, class_settings, require_known
 from pufferlib.config.sizes import AUTO_AGENTS, AUTO_AGENTS_CPU
-from pufferlib.errors import ConfigError, nearest
+from pufferlib.errors import ConfigError
 
 _WRAPPER = "Wrapper"  # the recurrent layer LSTM is the class LSTMWrapper
 
@@ -84,6 +85,29 @@ def recurrent_name(env_name: str, kind: type) -> str | None:
     return kind.__name__.removesuffix(_WRAPPER) if is_found else None
 
 
+def policy_arguments(args: Mapping[str, Any], section: str, cls: type) -> dict[str, Any]:
+    """The keyword arguments of the policy's class, or of the recurrent layer's, converted to the types it declares.
+
+    The environment's inis speak of the class that they name: where another one was chosen, what they say and it does
+    not have is left out.
+
+    Args:
+        args: the nested dict of `load_config`.
+        section: `policy` or `rnn`.
+        cls: the class that `<section>_name` chose.
+
+    Raises:
+        ConfigError: if a name is unknown or a value has the wrong type.
+    """
+    given, known = dict(args[section]), class_settings(section, cls)
+    if any(name not in known for name in given):
+        preset = importlib.import_module("pufferlib.config").load_config(args["env_name"])
+        if preset[f"{section}_name"] != args[f"{section}_name"]:
+            strange = [name for name in given if name not in known and name in preset[section]]
+            given = {name: given[name] for name in given if name not in strange or given[name] != preset[section][name]}
+    return check_arguments(section, given, cls)
+
+
 def _policy_modules(env_name: str) -> list[ModuleType]:
     entry = catalog().lookup(env_name) if isinstance(env_name, str) else None
     names = ("pufferlib.models",) if entry is None else entry.policy_modules
@@ -101,7 +125,7 @@ def _find(modules: list[ModuleType], setting: str, name: str, suffix: str) -> ty
             if isinstance(vars(module).get(candidate), type):
                 return vars(module)[candidate]
     names = [name for module in modules for name in _class_names(module, suffix)]
-    remedy = nearest(name, names) or f"; there are {', '.join(names)}"
+    remedy = hints.value_remedy(setting, name, names) or f"; there are {', '.join(names)}"
     raise ConfigError(f"[base] {setting} must name a class, found no {name!r}{remedy}")
 
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterable
 from typing import Any
 
-from pufferlib.config import ARGUMENTS, section_settings
+from pufferlib.config import ARGUMENTS, hints, section_settings
 from pufferlib.config.classes import takes_any_setting
 from pufferlib.config.schema import BaseConfig, LogConfig, TrainConfig, VecConfig
 from pufferlib.config.settings import Section, Setting
-from pufferlib.errors import ConfigError, nearest
+from pufferlib.errors import ConfigError
 
 FIXED = frozenset({"package", "env_name"})  # the environment's name on the command line says both
 
@@ -38,6 +39,8 @@ class FlagTable:
             for section in (VecConfig.section, TrainConfig.section, LogConfig.section, "env")
             for setting in (section_settings(section, env_name) or {}).values()
         ]
+        self._env_name = env_name
+        self._known = [*options.settings().values(), *base, *sectioned]
         self._settings = {_key(setting.flag): setting for setting in [*options.settings().values(), *sectioned]}
         self._settings |= {name: setting for setting in base for name in (setting.name, f"base.{setting.name}")}
 
@@ -67,9 +70,22 @@ class FlagTable:
             return self._settings[key]
         if section in self._open_sections and name:
             return Setting(section, name, Any, None)  # checked when its class is loaded, or by the environment
-        known = [f"--{name.replace('_', '-')}" for name in self._settings]
-        remedy = nearest(f"--{key.replace('_', '-')}", known, count=1) or "; --help lists them all"
-        raise ConfigError(f"there is no flag {flag}{remedy}")
+        raise ConfigError(f"there is no flag {flag}{self._remedy(key)}")
+
+    def _remedy(self, key: str) -> str:
+        """Ends the message about an unknown flag: its hint, else the same name, else the nearest, of any section."""
+        section, _, name = key.rpartition(".")
+        found = hints.hint(section, name)
+        if found:
+            return f"; {hints.with_flags(found)}"
+        near = [one for one in self._known if one.name == name]
+        for group in ([one for one in self._known if section and one.section == section], self._known):
+            names = [one.name for one in group]
+            near = near or [group[names.index(close)] for close in difflib.get_close_matches(name, names, n=1)]
+        flags = sorted({one.flag for one in near}, key=lambda flag: not flag.startswith("--train."))
+        if not flags:
+            return f"; `puffer train {self._env_name} --help` lists them all"
+        return f"; did you mean {' or '.join(map(repr, flags))}?"
 
 
 def apply(found: Iterable[tuple[Setting, Any]], args: dict[str, Any], options: dict[str, Any]) -> None:

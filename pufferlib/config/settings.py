@@ -15,8 +15,8 @@ from typing import Any, ClassVar
 
 from typing_extensions import Self
 
-from pufferlib.config import values
-from pufferlib.errors import ConfigError, nearest
+from pufferlib.config import hints, values
+from pufferlib.errors import ConfigError
 
 _NOT_SETTINGS = {"self", "buf", "seed", "env", "policy"}  # arguments that the vectorization and the trainer fill in
 
@@ -79,12 +79,17 @@ class Setting:
         try:
             converted = values.convert(value, self.kind)
         except ValueError as error:
-            hint = nearest(value, values.choices(self.kind)) if isinstance(value, str) else ""
-            raise ConfigError(f"{self.label} must be {self.allowed}, got {value!r}{hint}") from error
+            raise ConfigError(f"{self.label} must be {self.allowed}, got {value!r}{self._remedy(value)}") from error
         is_number = isinstance(converted, numbers.Real) and not isinstance(converted, bool)
         if is_number and converted not in self.within:
             raise ConfigError(f"{self.label} must be {self.allowed}, got {value!r}")
         return converted
+
+    def _remedy(self, value: Any) -> str:
+        """Ends the message about a value of another type."""
+        if isinstance(value, (str, int, float)) and values.fits(values.parse_value(f"[{value}]"), self.kind):
+            return f"; write {f'[{value}]'!r}"
+        return hints.value_remedy(self.name, value, values.choices(self.kind)) if isinstance(value, str) else ""
 
 
 def setting(default: Any, help: str, within: str = "(-inf, inf)") -> Any:
@@ -144,7 +149,7 @@ def require_known(section: str, names: Iterable[str], known: Iterable[str]) -> N
     known = list(known)
     for name in names:
         if name not in known:
-            remedy = nearest(str(name), known) or f"; it has {', '.join(known) or 'no settings'}"
+            remedy = hints.remedy(section, str(name), known) or f"; it has {', '.join(known) or 'no settings'}"
             raise ConfigError(f"there is no setting {name!r} in [{section}]{remedy}")
 
 

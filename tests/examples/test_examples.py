@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-SMALL = {"training_by_config.py": "70000"}  # agent steps; the others count iterations
+FLAGS = "--train.total-timesteps 70000 --env.num-envs 256 --train.minibatch-size auto"
+SMALL = {"training_by_config.py": FLAGS.split()}  # the others count iterations
 
 
 @pytest.fixture
@@ -21,7 +22,7 @@ def in_tmp_path(tmp_path, monkeypatch):
 @pytest.mark.usefixtures("in_tmp_path")
 @pytest.mark.parametrize("name", sorted(path.name for path in EXAMPLES.glob("*.py")))
 def test_it_runs(name, monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", [name, SMALL.get(name, "2")])
+    monkeypatch.setattr(sys, "argv", [name, *SMALL.get(name, ["2"])])
     runpy.run_path(str(EXAMPLES / name), run_name="__main__")
     captured = capsys.readouterr()
     assert captured.out and not captured.err

@@ -117,6 +117,13 @@ def test_evaluation_ends_by_itself_unless_told_when(calls):
         ("train puffer_sqared", "did you mean 'puffer_squared'"),
         ("train puffer_squared --train.learing-rate 1", "did you mean '--train.learning-rate'"),
         ("train puffer_squared --learning-rate 1", "there is no flag --learning-rate"),
+        ("train puffer_squared --seed 1", "did you mean '--train.seed' or '--vec.seed'"),
+        ("train puffer_squared --learnin-rate 1", "did you mean '--train.learning-rate'"),
+        ("train puffer_squared --trian.gamma 1", "did you mean '--train.gamma'"),
+        ("train puffer_squared --train.lr 1", "there is no flag --train.lr; it is --train.learning-rate"),
+        ("train puffer_squared --use-rnn", "there is no flag --use-rnn; the recurrent layer is --rnn-name: MinGRU"),
+        ("train puffer_squared --mode train", "the command comes first, as in `puffer train"),
+        ("train puffer_squared --env.mode 3", "there is no flag --env.mode; `puffer train puffer_squared --help`"),
         ("train puffer_squared --env.sise 3", "did you mean '--env.size'"),
         ("train puffer_squared --rnn-nam LSTM", "did you mean '--rnn-name'"),
         ("train puffer_squared --env-name puffer_pong", "there is no flag --env-name"),
@@ -246,6 +253,16 @@ cli.main({["train", SQUARED, *flags.split()]!r})
 """
     done = run_python("-c", code, cwd=tmp_path)
     assert (done.returncode, done.stdout, done.stderr) == (0, f"{line}\n", "")
+
+
+@pytest.mark.parametrize(
+    ("path", "line"),
+    [("model.pt", "playing puffer_squared by model.pt\n"), (None, "playing .* untrained .*latest")],
+)
+def test_evaluation_says_what_it_plays(calls, capsys, monkeypatch, path, line):
+    monkeypatch.setattr(cli, "_settings_of_model", lambda env_name, args, **keywords: args)
+    assert cli.main(["eval", SQUARED, *(["--load-model-path", path] if path else [])]) == 0
+    assert re.match(line, capsys.readouterr().out)
 
 
 def test_of_several_processes_one_says_what_it_begins(calls, capsys, monkeypatch):

@@ -1,5 +1,7 @@
 import dataclasses
+import importlib
 import math
+import re
 import subprocess
 import sys
 import types
@@ -13,6 +15,7 @@ from hypothesis import strategies as st
 from pufferlib import ocean
 from pufferlib.config import (
     DEFAULTS,
+    SECTIONS,
     TrainConfig,
     VecConfig,
     check_arguments,
@@ -21,13 +24,15 @@ from pufferlib.config import (
     classes,
     defaults,
     env_settings,
+    hints,
     load_config,
+    policy_arguments,
     policy_classes,
     resolve_env_count,
 )
-from pufferlib.config.settings import Interval, class_settings
+from pufferlib.config.settings import Interval, Setting, class_settings
 from pufferlib.config.values import convert, describe, fits, parse_as, parse_value
-from pufferlib.errors import ConfigError, PufferError, UnknownEnvironmentError
+from pufferlib.errors import APIUsageError, ConfigError, PufferError, UnknownEnvironmentError
 
 SQUARED = "puffer_squared"
 
@@ -441,6 +446,9 @@ def test_an_environment_may_bring_its_own_policy(models, monkeypatch):
     ("edit", "message"),
     [
         (lambda args: args.update(policy_name="Defualt"), "policy_name must name a class.*'Default'"),
+        (lambda args: args.update(rnn_name="Recurrent"), "rnn_name must name a class, found no 'Recurrent'; .*'LSTM'"),
+        (lambda args: args.update(policy_name="Policy"), "found no 'Policy'; did you mean 'Default'"),
+        (lambda args: args["vec"].update(backend="PufferEnv"), "got 'PufferEnv'; did you mean 'auto'"),
         (lambda args: args.update(rnn_name="LTSM"), "rnn_name must name a class.*'LSTM'"),
         (lambda args: args.update(polcy_name="Default"), "did you mean 'policy_name'"),
         (lambda args: args["policy"].update(hiden_size=3), r"'hiden_size' in \[policy\]"),
@@ -465,3 +473,116 @@ def test_loading_a_configuration_needs_no_torch():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert (done.stdout, done.stderr) == ("False\n", "")
+
+
+# --- names of other libraries
+
+
+def test_hints_name_settings_that_there_are():
+    known = {f"[{section}] {name}" for section, config in SECTIONS.items() for name in config.settings()}
+    known.add("[env] num_envs")
+    for text in hints.NAMES.values():
+        assert set(re.findall(r"\[\w+\] \w+", text)) <= known, text
+    for section, config in SECTIONS.items():
+        assert not [name for name in config.settings() if name in hints.NAMES and section in ("base", "vec", "train")]
+
+
+@pytest.mark.parametrize(
+    ("section", "name", "words"),
+    [
+        ("train", "use_rnn", r"\[base\] rnn_name: MinGRU, LSTM or None"),
+        ("train", "lr", r"it is \[train\] learning_rate"),
+        ("train", "name", r"\[log\] name"),
+        ("vec", "num_threads", r"\[vec\] num_workers"),
+    ],
+)
+def test_a_setting_of_another_library_is_answered_with_what_it_is_called_here(section, name, words):
+    args = load_config(SQUARED)
+    args[section][name] = 1
+    with pytest.raises(ConfigError, match=rf"no setting '{name}' in \[{section}\]; .*{words}"):
+        SECTIONS[section].from_dict(args[section])
+
+
+def test_a_hint_is_no_answer_to_a_keyword_of_an_environment():
+    with pytest.raises(ConfigError, match=r"no setting 'mode' in \[env\]; it has"):
+        check_env(SQUARED, {"mode": 1})
+
+
+@pytest.mark.parametrize("value", ["128,128", "128, 64", 128])
+def test_a_list_without_brackets_is_shown_with_them(value):
+    setting = Setting("policy", "sizes", list[int], [64])
+    with pytest.raises(ConfigError, match=rf"sizes must be a list .* got {value!r}; write '\[{value}\]'"):
+        setting.check(value)
+
+
+# --- the whole configuration
+
+
+@pytest.mark.parametrize(
+    ("name", "remedy"),
+    [("trian", "; did you mean 'train'?"), ("sweeep", "; it has package, "), ("wandb", "; metrics go to services by")],
+)
+@pytest.mark.parametrize("use", ["load_env", "load_policy", "train"])
+def test_an_unknown_key_at_the_top_is_refused_wherever_the_configuration_goes(use, name, remedy):
+    loaders = importlib.import_module("pufferlib.pufferl")
+    args = {**load_config(SQUARED), name: {"gamma": 0.5}}
+    calls = {
+        "load_env": lambda: loaders.load_env(SQUARED, args),
+        "load_policy": lambda: loaders.load_policy(args, None, SQUARED),
+        "train": lambda: loaders.train(SQUARED, args, vecenv=object(), policy=object()),
+    }
+    with pytest.raises(ConfigError, match=re.escape(f"there is no {name!r} in the configuration{remedy}")):
+        calls[use]()
+
+
+# --- flags of a script of one's own
+
+
+def test_flags_come_after_the_inis(monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["train.py", "--train.gamma", "0.1"])
+    flags = "--train.gamma 0.5 --rnn-name=LSTM --env.size 5 --policy.hidden-size 8 --resume latest"
+    args = load_config(SQUARED, argv=flags.split())
+    assert (args["train"]["gamma"], args["rnn_name"], args["resume"]) == (0.5, "LSTM", "latest")
+    assert (args["env"]["size"], args["policy"]["hidden_size"]) == (5, 8)
+    assert load_config(SQUARED, argv=[]) == load_config(SQUARED)
+
+
+@pytest.mark.parametrize(
+    ("argv", "error", "message"),
+    [
+        (["--train.gama", "1"], ConfigError, "there is no flag --train.gama; did you mean '--train.gamma'"),
+        (["--train.gamma", "2"], ConfigError, r"gamma must be a number in \[0, 1\], got 2"),
+        (["--zzz"], ConfigError, "`puffer train puffer_squared --help` lists them all"),
+        (["train"], ConfigError, "expected a flag such as --train.seed 1, got 'train'"),
+        ("--train.gamma 1", APIUsageError, r"argv must be a list of texts, such as sys.argv\[1:\], got '--train"),
+        ([1], APIUsageError, r"argv must be a list of texts"),
+    ],
+)
+def test_a_wrong_flag_is_one_sentence(argv, error, message):
+    with pytest.raises(error, match=message):
+        load_config(SQUARED, argv=argv)
+
+
+# --- another policy than that of the ini
+
+
+class Narrow:
+    def __init__(self, env, actor_sizes: list[int] = [64]):  # noqa: B006 - read, never written
+        pass
+
+
+def test_what_the_ini_says_of_its_own_policy_is_not_asked_of_another():
+    args = load_config("CartPole-v1")
+    assert "hidden_size" in args["policy"]
+    args["policy_name"] = "Continuous"
+    assert "hidden_size" not in policy_arguments(args, "policy", Narrow)
+    args["policy"]["actor_sizes"] = [8]
+    assert policy_arguments(args, "policy", Narrow) == {"actor_sizes": [8]}
+    args["policy"]["hidden_size"] = 3  # the user's own
+    with pytest.raises(ConfigError, match=r"no setting 'hidden_size' in \[policy\]"):
+        policy_arguments(args, "policy", Narrow)
+
+
+def test_what_both_policies_have_is_kept():
+    args = {**load_config("puffer_breakout"), "rnn_name": "LSTM"}
+    assert policy_arguments(args, "rnn", LSTMWrapper) == {"hidden_size": args["rnn"]["hidden_size"]}

@@ -1,0 +1,91 @@
+"""What an unknown name probably means: settings of PufferLib 3.0 and other trainers, and what they are called here."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from pufferlib.errors import nearest
+
+_ARGUMENTS = ("env", "policy", "rnn")  # whose keys mean what the class behind them says
+
+_RECURRENT = "the recurrent layer is [base] rnn_name: MinGRU, LSTM or None"
+_ENVIRONMENTS = "environments are counted by [env] num_envs, and the PufferEnvs that hold them by [vec] num_envs"
+_PROJECT = "the project at W&B and Neptune is [log] project"
+_SERVICE = "metrics go to services by [log] wandb, [log] neptune and [log] tensorboard"
+_RESUME = "[base] resume goes on with a run, [base] load_model_path starts from its weights"
+
+NAMES = {  # every setting with its section, for `with_flags`
+    # PufferLib 3.0 and before
+    "use_rnn": _RECURRENT,
+    "rnn": _RECURRENT,
+    "policy": "the policy's class is [base] policy_name",
+    "name": "the run's name at W&B and Neptune is [log] name",
+    "project": _PROJECT,
+    "wandb": _SERVICE,
+    "neptune": _SERVICE,
+    "track": _SERVICE,
+    "wandb_project": _PROJECT,
+    "neptune_project": _PROJECT,
+    "neptune_name": _PROJECT,
+    "wandb_group": "a run's groups are [log] tags",
+    "tag": "a run's tags are [log] tags",
+    "no_model_upload": "the final model goes to W&B and Neptune with the run",
+    "load_id": _RESUME,
+    "exp_id": _RESUME,
+    "mode": "the command comes first, as in `puffer train puffer_breakout`",
+    "render_mode": "`puffer eval` opens a window where there is a display, and none with --headless",
+    "local_rank": "torchrun tells each process its rank",
+    "num_threads": "threads and processes that step environments are [vec] num_workers",
+    "env_batch_size": "PufferEnvs in a batch of observations are [vec] batch_size",
+    "total_agents": _ENVIRONMENTS,
+    "num_buffers": "PufferEnvs that are stepped in turn are [vec] num_envs",
+    "horizon": "steps in a segment are [train] bptt_horizon",
+    "replay_ratio": "passes over each batch are [train] update_epochs",
+    "use_p3o": "there is PPO alone",
+    # Other trainers
+    "lr": "it is [train] learning_rate",
+    "n_steps": "steps in a segment are [train] bptt_horizon",
+    "num_steps": "steps in a segment are [train] bptt_horizon",
+    "n_epochs": "passes over each batch are [train] update_epochs",
+    "num_minibatches": "agent steps in a minibatch are [train] minibatch_size",
+    "n_envs": _ENVIRONMENTS,
+    "entropy_coef": "it is [train] ent_coef",
+    "value_coef": "it is [train] vf_coef",
+    "clip_range": "it is [train] clip_coef",
+    "total_steps": "it is [train] total_timesteps",
+}
+
+VALUES = {
+    "policy_name": {"Policy": "Default", "Recurrent": "Default"},
+    "rnn_name": {"Recurrent": "LSTM"},
+    "backend": {"PufferEnv": "auto"},
+}
+"""Values of 3.0 by setting, and those that come nearest to them."""
+
+
+def hint(section: str, name: str) -> str:
+    """What has come in the place of a setting, empty where nobody knows."""
+    return "" if section in _ARGUMENTS else NAMES.get(name, "")
+
+
+def remedy(section: str, name: str, known: Iterable[str]) -> str:
+    """Ends an error message about an unknown setting: with its hint, the nearest settings, or nothing."""
+    found = hint(section, name)
+    return f"; {found}" if found else nearest(name, known)
+
+
+def value_remedy(name: str, value: str, known: Iterable[str]) -> str:
+    """Ends an error message about a value that a setting does not take: with the nearest that it does, or nothing."""
+    successor = VALUES.get(name, {}).get(value)
+    return f"; did you mean {successor!r}?" if successor else nearest(value, known)
+
+
+def with_flags(text: str) -> str:
+    """A hint as the command line has it: `--train.gamma` in place of `[train] gamma`."""
+
+    def flag(match: re.Match) -> str:
+        prefix = "" if match[1] == "base" else f"{match[1]}."
+        return f"--{prefix}{match[2]}".replace("_", "-")
+
+    return re.sub(r"\[(\w+)\] (\w+)", flag, text)
