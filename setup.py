@@ -111,7 +111,9 @@ class ParallelBuild(build_ext):
         self.parallel = self.parallel or os.cpu_count()
 
     def run(self):
-        super().run()
+        # Past setuptools' own run, which builds elsewhere and copies: in place, what lies there is compared with its
+        # sources, whoever built it. An editable install would build in a folder that is then removed.
+        super(build_ext, self).run()
         package = "pufferlib.extensions"
         folder = self.get_finalized_command("build_py").get_package_dir(package)
         build_cuda_kernels(folder if self.inplace else Path(self.build_lib, *package.split(".")))

@@ -119,6 +119,7 @@ def built(tree, tmp_path_factory):
     return Built(folder, next(out.glob("*.whl")), log)
 
 
+@pytest.mark.slow
 def test_a_wheel_holds_all_that_is_read_at_run_time(built, tree):
     names = set(zipfile.ZipFile(built.wheel).namelist())
     kept = {".py", ".ini", ".h", ".cu", ".md", ".typed"}
@@ -136,11 +137,13 @@ def test_a_wheel_holds_all_that_is_read_at_run_time(built, tree):
     assert not [name for name in names if name.endswith((".c", ".cpp", ".pyx")) or name.startswith("tests/")]
 
 
+@pytest.mark.slow
 def test_a_portable_build_asks_for_no_special_machine(built):
     assert "-std=c11" in built.log
     assert "-march=native" not in built.log
 
 
+@pytest.mark.slow
 def test_a_wheel_works_where_it_is_unpacked(built, tmp_path):
     zipfile.ZipFile(built.wheel).extractall(tmp_path)
     code = f"""
@@ -158,18 +161,39 @@ env.step(env.actions)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
-def test_only_what_changed_is_rebuilt(built):
-    def modules():
-        paths = (built.folder / "build").rglob("*.so")
-        return {f"{path.parent.name}/{path.name.split('.')[0]}": path.stat().st_mtime_ns for path in paths}
+def modules(folder):
+    """When each native module under a folder was built."""
+    return {f"{path.parent.name}/{path.name.split('.')[0]}": path.stat().st_mtime_ns for path in folder.rglob("*.so")}
 
-    first = modules()
-    assert {"squared/binding", "twin/binding"} <= set(first)
-    setup(built.folder, "build_ext")
-    assert modules() == first
-    header = built.folder / "ocean" / "twin" / "twin.h"
-    os.utime(header, ns=(max(first.values()) + 10**9,) * 2)
-    log = setup(built.folder, "build_ext")
-    rebuilt = {module for module, time in modules().items() if time != first[module]}
+
+def assert_only_what_changed_is_rebuilt(folder, products, *command):
+    first = modules(products)
+    assert {"squared/binding", "twin/binding", "vector/_native", "extensions/cpu_kernels"} <= set(first)
+    setup(folder, *command)
+    assert modules(products) == first
+    os.utime(folder / "ocean" / "twin" / "twin.h", ns=(max(first.values()) + 10**9,) * 2)
+    log = setup(folder, *command)
+    rebuilt = {module for module, time in modules(products).items() if time != first[module]}
     assert rebuilt == {module for module in first if module.startswith("twin/")}
     assert "-march=native" in log  # the default is the machine at hand
+
+
+@pytest.mark.slow
+def test_only_what_changed_is_rebuilt(built):
+    assert_only_what_changed_is_rebuilt(built.folder, built.folder / "build", "build_ext")
+
+
+@pytest.fixture(scope="module")
+def editable(tree, tmp_path_factory):
+    """A copy of the sources after what `pip install -e .` does to it, and the wheel that it installs."""
+    folder = tmp_path_factory.mktemp("editable")
+    shutil.copytree(tree, folder / "tree", symlinks=True)
+    code = f"from setuptools.build_meta import build_editable; build_editable({str(folder)!r})"
+    done = run(sys.executable, "-c", code, cwd=folder / "tree", env=os.environ | {"PUFFER_CUDA": "0"})
+    assert done.returncode == 0, done.stdout + done.stderr
+    return Built(folder / "tree", next(folder.glob("*.whl")), done.stdout)
+
+
+@pytest.mark.slow
+def test_a_build_in_place_begins_with_what_an_editable_install_built(editable):
+    assert_only_what_changed_is_rebuilt(editable.folder, editable.folder, "build_ext", "--inplace")
