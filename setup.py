@@ -14,6 +14,7 @@ from pathlib import Path
 
 from setuptools import Extension, find_packages, setup
 from setuptools.command.build_ext import build_ext
+from setuptools.command.editable_wheel import editable_wheel
 from setuptools.modified import newer_group
 
 ROOT = Path(__file__).parent
@@ -119,8 +120,34 @@ class ParallelBuild(build_ext):
         build_cuda_kernels(folder if self.inplace else Path(self.build_lib, *package.split(".")))
 
 
+class LinkedInstall(editable_wheel):
+    """`pip install -e .` as one folder on the path: type checkers follow that, where they run no import hook.
+
+    For this the mapped folders are linked into pufferlib/. Where a file system has no links, it is the hook.
+    """
+
+    def finalize_options(self):
+        super().finalize_options()
+        if self.mode is None and link_folders():
+            self.distribution.package_dir = self.package_dir = {"": "."}
+
+
+def link_folders():
+    """Makes pufferlib/<folder> a link to each mapped folder; whether that was possible."""
+    try:
+        for folder in FOLDERS:
+            link = Path("pufferlib", folder)
+            if not link.is_symlink():
+                link.symlink_to(Path("..", folder), target_is_directory=True)
+    except OSError as error:
+        print(f"type checkers will not find {', '.join(FOLDERS)}: {error}", file=sys.stderr)
+        return False
+    return True
+
+
 os.chdir(ROOT)
-packages = find_packages(include=["pufferlib", "pufferlib.*"])
+links = [name for folder in FOLDERS for name in (f"pufferlib.{folder}", f"pufferlib.{folder}.*")]
+packages = find_packages(include=["pufferlib", "pufferlib.*"], exclude=links)
 for folder in FOLDERS:
     packages += [f"pufferlib.{folder}", *(f"pufferlib.{folder}.{name}" for name in find_packages(folder))]
 
@@ -137,5 +164,5 @@ setup(
         *render_modules(),
         *(cpu_kernels(), kernel_threads(), vector_module()),
     ],
-    cmdclass={"build_ext": ParallelBuild},
+    cmdclass={"build_ext": ParallelBuild, "editable_wheel": LinkedInstall},
 )

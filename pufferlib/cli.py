@@ -252,7 +252,8 @@ def _require_install() -> None:
     Raises:
         APIUsageError: if pufferlib is run from a checkout that was never installed.
     """
-    if importlib.util.find_spec("pufferlib.ocean") is None:
+    needed = ("pufferlib.ocean", "numpy", "gymnasium", "torch")  # an install for another Python leaves the first here
+    if any(importlib.util.find_spec(name) is None for name in needed):
         raise APIUsageError("pufferlib is not installed for this Python; run `pip install -e .` in the checkout")
 
 

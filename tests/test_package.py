@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import venv
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,8 +67,10 @@ def test_the_version_is_written_once():
 
 def test_the_folders_are_mapped_into_the_package():
     for folder in MAPPED:
-        assert Path(importlib.import_module(f"pufferlib.{folder}").__file__) == ROOT / folder / "__init__.py"
-        assert not (ROOT / "pufferlib" / folder).exists(), f"pufferlib/{folder} would hide {folder}/"
+        module = importlib.import_module(f"pufferlib.{folder}")
+        assert Path(module.__file__).resolve() == (ROOT / folder / "__init__.py").resolve()
+        inside = ROOT / "pufferlib" / folder  # an editable install links it
+        assert inside.is_symlink() or not inside.exists(), f"pufferlib/{folder} would hide {folder}/"
     wrong = re.compile(rf"^\s*(from|import) ({'|'.join(MAPPED)})\b", re.MULTILINE)
     sources = [path for folder in ("pufferlib", "tests", "bench", *MAPPED) for path in (ROOT / folder).rglob("*.py")]
     assert [path for path in sources if wrong.search(path.read_text())] == []
@@ -79,7 +82,10 @@ def tree(tmp_path_factory):
     for module in ("setuptools", "Cython"):
         pytest.importorskip(module, reason="building needs it; pip install -e '.[test]'")
     copy = tmp_path_factory.mktemp("build") / "tree"
-    shutil.copytree(ROOT, copy, ignore=BUILD_PRODUCTS)
+    shutil.copytree(ROOT, copy, ignore=BUILD_PRODUCTS, symlinks=True)
+    for name in MAPPED:
+        (copy / "pufferlib" / name).unlink(missing_ok=True)  # links of an editable install of ROOT
+    shutil.copy(ROOT / ".gitignore", copy)
     for folder in (copy / "ocean").iterdir():
         if folder.is_dir() and folder.name not in ("squared", "include"):
             shutil.rmtree(folder)
@@ -192,6 +198,53 @@ def editable(tree, tmp_path_factory):
     done = run(sys.executable, "-c", code, cwd=folder / "tree", env=os.environ | {"PUFFER_CUDA": "0"})
     assert done.returncode == 0, done.stdout + done.stderr
     return Built(folder / "tree", next(folder.glob("*.whl")), done.stdout)
+
+
+@pytest.fixture(scope="module")
+def python(editable, tmp_path_factory):
+    """An interpreter with nothing but that wheel."""
+    folder = tmp_path_factory.mktemp("venv")
+    venv.create(folder, symlinks=True)
+    path = folder / "bin" / "python"
+    site = run(path, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").stdout.strip()
+    zipfile.ZipFile(editable.wheel).extractall(site)
+    return path
+
+
+@pytest.mark.slow
+def test_an_editable_install_is_found_past_folders_of_its_name(editable, python, tmp_path):
+    (tmp_path / "pufferlib" / "ocean").mkdir(parents=True)  # such as a clone, seen from its parent
+    code = "from importlib.util import find_spec; print(find_spec('pufferlib.ocean').origin)"
+    for folder in (tmp_path, editable.folder):
+        done = run(python, "-c", code, cwd=folder)
+        assert done.returncode == 0, done.stderr
+        assert Path(done.stdout.strip()).resolve() == editable.folder / "ocean" / "__init__.py"
+
+
+@pytest.mark.slow
+def test_a_type_checker_finds_an_editable_install(python, tmp_path):
+    pytest.importorskip("mypy", reason="the type checker; pip install -e '.[test]'")
+    types = {
+        "PufferEnv.close": "def (self: pufferlib.environment.PufferEnv)",
+        "ocean.names": "def () -> list[str]",
+        "vector.Serial.close": "def (self: pufferlib.vector.base.Vector)",
+        "extensions.AdamSettings.beta1": "float",
+    }
+    program = tmp_path / "program.py"
+    shown = "\n".join(f"reveal_type({name})" for name in types)
+    program.write_text(f"from pufferlib import PufferEnv, extensions, ocean, vector\n{shown}\n")
+    done = run(sys.executable, "-m", "mypy", "--python-executable", python, program, cwd=tmp_path)
+    assert re.findall('Revealed type is "(.+)"', done.stdout) == [*types.values()], done.stdout + done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
+def test_an_editable_install_leaves_nothing_for_git_to_add(editable, tree):
+    def files(folder):
+        run("git", "init", "-q", cwd=folder)
+        return run("git", "ls-files", "--others", "--exclude-standard", cwd=folder).stdout.splitlines()
+
+    assert files(editable.folder) == files(tree)
 
 
 @pytest.mark.slow

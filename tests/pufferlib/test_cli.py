@@ -189,10 +189,12 @@ def test_a_reader_that_goes_away_is_no_error(command):
 
 
 @pytest.mark.parametrize("module", [name for name in ("pufferlib", "pufferlib.pufferl") if find_spec(name)])
-def test_a_checkout_that_was_not_installed_says_so(tmp_path, module):
-    shutil.copytree(
-        Path(pufferlib.__file__).parent, tmp_path / "pufferlib", ignore=shutil.ignore_patterns("__pycache__")
-    )
+@pytest.mark.parametrize("is_linked", [False, True], ids=["", "installed for another Python"])
+def test_a_checkout_that_was_not_installed_says_so(tmp_path, module, is_linked):
+    kept = shutil.ignore_patterns("__pycache__", "ocean", "vector", "extensions")
+    shutil.copytree(Path(pufferlib.__file__).parent, tmp_path / "pufferlib", ignore=kept)
+    if is_linked:
+        (tmp_path / "pufferlib" / "ocean").symlink_to(Path(pufferlib.ocean.__file__).parent)
     done = run_python("-S", "-E", "-B", "-m", module, "train", SQUARED, cwd=tmp_path)
     assert done.returncode == 2 and done.stderr.count("\n") == 1
     assert "pip install -e ." in done.stderr
