@@ -294,9 +294,16 @@ def connect() -> Ranks:
     return _connected() if dist.is_initialized() or _is_started_with_others() else Ranks()
 
 
-def local_rank() -> int:
-    """Which process of this machine this is: the number of its GPU."""
-    return int(os.environ.get("LOCAL_RANK", "0"))
+def take_gpu() -> int:
+    """The number of this process's GPU, which torch takes from then on where none is named.
+
+    That is its number among the processes of this machine; where it sees a single GPU, as a scheduler may have each of
+    them see another one, it is that.
+    """
+    index = int(os.environ.get("LOCAL_RANK", "0")) if torch.cuda.device_count() > 1 else 0
+    if index < torch.cuda.device_count():  # who names it is told otherwise
+        torch.cuda.set_device(index)
+    return index
 
 
 def _is_started_with_others() -> bool:
@@ -324,8 +331,6 @@ def _connected() -> Ranks:
         found = ", ".join(f"{name}={os.environ.get(name)}" for name in _VARIABLES)
         raise RankError(f"the processes must reach each other, got {error} with {found}; check them") from error
     atexit.register(_disconnect)
-    if has_nccl:
-        torch.cuda.set_device(local_rank())
     if os.environ.get("OMP_NUM_THREADS", "1") == "1":
         torch.set_num_threads(usable_cores())
     return Ranks(rank, world_size, dist.PrefixStore("ranks", store))

@@ -50,7 +50,7 @@ def resolve_device(name: str) -> torch.device:
 def _own_gpu(name: str) -> str:
     """The device with the number of the GPU that this process should take, where it is not the only one to want one."""
     is_shared = name == "cuda" and distributed.connect().world_size > 1
-    return f"cuda:{distributed.local_rank()}" if is_shared else name
+    return f"cuda:{distributed.take_gpu()}" if is_shared else name
 
 
 def load_env(env_name: str, args: dict[str, Any]) -> Any:

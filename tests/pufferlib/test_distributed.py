@@ -68,6 +68,20 @@ def test_seeds_of_ranks_differ():
     assert len({Ranks(rank, 64).seed(seed) for rank in range(64) for seed in range(64)}) == 64 * 64
 
 
+def test_connecting_touches_no_gpu(monkeypatch):
+    for name, value in {**ranks.variables(2)[1], "OMP_NUM_THREADS": "2"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(distributed, "rendezvous", lambda *_, **__: iter([(torch.distributed.HashStore(), 1, 2)]))
+    backends, touched = [], []
+    monkeypatch.setattr(torch.distributed, "init_process_group", lambda backend, **_: backends.append(backend))
+    monkeypatch.setattr(torch.distributed, "is_nccl_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    for name in ("set_device", "current_device", "init", "_lazy_init"):
+        monkeypatch.setattr(torch.cuda, name, lambda *_, name=name: touched.append(name))
+    own = distributed._connected.__wrapped__()
+    assert (own.rank, own.world_size, backends, touched) == (1, 2, ["cpu:gloo,cuda:nccl"], [])
+
+
 # --- what they tell each other
 
 

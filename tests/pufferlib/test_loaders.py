@@ -1,8 +1,9 @@
 import pytest
 import torch
 
-from pufferlib import checkpoint, vector
+from pufferlib import checkpoint, distributed, vector
 from pufferlib.config import load_config
+from pufferlib.distributed import Ranks
 from pufferlib.errors import CheckpointError, ConfigError
 from pufferlib.loaders import load_env, load_policy, resolve_device
 from pufferlib.models import Default, LSTMWrapper, MinGRUWrapper
@@ -55,6 +56,28 @@ def test_a_gpu_beyond_the_last_is_refused(monkeypatch):
     assert resolve_device("cuda:1") == torch.device("cuda", 1)
     with pytest.raises(ConfigError, match="torch sees no such device"):
         resolve_device("cuda:2")
+
+
+@pytest.mark.parametrize(("visible", "local_rank", "taken"), [(8, 3, 3), (4, 0, 0), (1, 3, 0), (1, 0, 0)])
+def test_of_several_processes_each_takes_its_own_gpu_or_the_only_one_it_sees(monkeypatch, visible, local_rank, taken):
+    current = []
+    monkeypatch.setenv("LOCAL_RANK", str(local_rank))
+    monkeypatch.setattr(distributed, "connect", lambda: Ranks(local_rank, 8))
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: visible)
+    monkeypatch.setattr(torch.cuda, "set_device", current.append)
+    assert resolve_device("cpu") == torch.device("cpu") and current == []
+    assert resolve_device("cuda") == resolve_device("auto") == torch.device("cuda", taken)
+    assert current == [taken, taken]
+
+
+def test_a_process_without_a_gpu_of_its_own_is_told(monkeypatch):
+    monkeypatch.setenv("LOCAL_RANK", "3")
+    monkeypatch.setattr(distributed, "connect", lambda: Ranks(3, 4))
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    with pytest.raises(ConfigError, match="torch sees no such device"):
+        resolve_device("cuda")
 
 
 def test_a_name_that_is_no_device_is_refused():
