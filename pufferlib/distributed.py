@@ -13,6 +13,7 @@ import functools
 import hashlib
 import os
 import socket
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
@@ -32,6 +33,9 @@ T = TypeVar("T")
 
 TIMEOUT = timedelta(minutes=10)
 """How long to wait for a process that neither answers nor ends; torch.compile may take some minutes of it."""
+
+BEAT_SECONDS = 5.0
+"""How often the first process says that it is still at work while the others wait for it: sooner than any timeout."""
 
 ROLL_CALL_SECONDS = 10.0
 """How long those that noticed a loss wait for the others to notice it too, before they name who is missing."""
@@ -157,18 +161,69 @@ class Ranks:
             dist.all_gather_object(values, value, group=self.messages)
         return values
 
+    def wait_for_first(self, work: Callable[[], object]) -> None:
+        """Has the first process alone do something, and the others wait for it however long that takes.
+
+        They wait while it says that it is still at work, and no longer than TIMEOUT after it last did. An error leaves
+        the first process, and the others wait on until it has ended.
+        """
+        if self.world_size == 1:
+            work()
+        elif self.is_first:
+            with self._beating():
+                work()
+            self._send_beat(False)
+        else:
+            while self._receive_beat():
+                pass
+
+    @contextlib.contextmanager
+    def _beating(self) -> Iterator[None]:
+        """Sends beats from a thread of their own."""
+        is_over = threading.Event()
+
+        def beat() -> None:
+            with contextlib.suppress(RankError):  # which the next message of the process itself runs into as well
+                while not is_over.wait(BEAT_SECONDS):
+                    self._send_beat(True)
+
+        thread = threading.Thread(target=beat, name="puffer-beat", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            is_over.set()
+            thread.join()
+
+    def _send_beat(self, is_at_work: bool) -> None:
+        with self.noticing_losses():
+            dist.broadcast(torch.tensor([is_at_work]), 0, group=self.messages)
+
+    def _receive_beat(self) -> bool:
+        """Whether the first process is still at work."""
+        is_at_work = torch.zeros(1, dtype=torch.bool)
+        with self.noticing_losses():
+            dist.broadcast(is_at_work, 0, group=self.messages)
+        return bool(is_at_work)
+
     def from_first(self, decide: Callable[[], T]) -> T:
-        """What `decide` returns in the first process, which alone calls it; its error is raised in all of them."""
+        """What `decide` returns in the first process, which alone calls it; its error is raised in all of them.
+
+        It may take its time, see `wait_for_first`.
+        """
         if self.world_size == 1:
             return decide()
         outcome: list[Any] = [None, None]
         error = None
-        if self.is_first:
+
+        def try_to_decide() -> None:
+            nonlocal error
             try:
                 outcome[0] = decide()
             except Exception as raised:
-                error = raised
-                outcome[1] = raised
+                error = outcome[1] = raised
+
+        self.wait_for_first(try_to_decide)
         with self.noticing_losses():
             dist.broadcast_object_list(outcome, 0, group=self.messages)
         if error is not None:

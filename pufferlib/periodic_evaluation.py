@@ -31,7 +31,8 @@ class PeriodicEvaluation:
     from one to the next, so that a resumed run evaluates like one that never stopped. The training does not notice: no
     random number of its own or of torch's is drawn, and the policy's modules and buffers are put back as they were.
 
-    Of several processes the first evaluates, and the others wait for it where they talk to it next.
+    Of several processes the first evaluates while the others wait: by `Ranks.wait_for_first`, as it may take longer
+    than messages may.
     """
 
     def __init__(

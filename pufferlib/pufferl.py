@@ -250,9 +250,9 @@ class PuffeRL(Construction, Saving):
 
         is_last = self.epoch >= self.total_epochs
         is_evaluated = self._evaluation.is_due(self.epoch)
-        if is_evaluated and self.ranks.is_first:
+        if is_evaluated:
             self.open_run()
-            self._evaluation.run(self.run_folder, self._facts())
+            self.ranks.wait_for_first(lambda: self._evaluation.run(self.run_folder, self._facts()))
         if is_evaluated or is_last or self.epoch % self.config.log_interval == 0:
             self.mean_and_log()
         if self.epoch % self.config.checkpoint_interval == 0:

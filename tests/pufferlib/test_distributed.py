@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from datetime import timedelta
 from pathlib import Path
 
 import numpy as np
@@ -87,6 +88,7 @@ def test_connecting_touches_no_gpu(monkeypatch):
 
 def say_everything():
     own = distributed.connect()
+    distributed.BEAT_SECONDS = 0.05
     gradients = [torch.full((2, 3), float(own.rank + 1)), torch.full((4,), 10.0) if own.rank else None, None]
     parameters = [nn.Parameter(torch.zeros(2, 3)), nn.Parameter(torch.zeros(4)), nn.Parameter(torch.zeros(1))]
     for parameter, gradient in zip(parameters, gradients, strict=True):
@@ -113,7 +115,7 @@ def say_everything():
         "rank": own.rank,
         "gradients": [None if p.grad is None else p.grad.flatten().tolist() for p in parameters],
         "broadcast": [tensor.tolist() for tensor in tensors],
-        "from_first": own.from_first(lambda: os.getpid()) == os.getpid(),
+        "from_first": own.from_first(lambda: time.sleep(0.5) or os.getpid()) == os.getpid(),  # after several beats
         "sums": ([total.result() for total in totals], numbers.tolist(), own.gather(own.rank)),
         "numbers": own.gather_numbers(torch.tensor([own.rank, 7.0])).tolist(),
         "errors": errors,
@@ -316,6 +318,60 @@ def test_two_halves_of_a_batch_give_the_update_of_the_whole_however_uneven(tmp_p
     # The moments of the second minibatch travel with the gradients of the first.
     assert {len(messages) for _, _, messages in halves[0].values()} == {1}
     assert halves[0]["network", "full"][2] == [3] and halves[0]["not normalised", "full"][2] == [0]
+
+
+# --- evaluations
+
+
+class SlowEnv(CountingEnv):
+    """Takes its time where it is told to."""
+
+    seconds_of_a_step = 0.0
+
+    def step(self, actions):
+        time.sleep(SlowEnv.seconds_of_a_step)
+        return super().step(actions)
+
+
+def evaluate_slowly():
+    own = distributed.connect()
+    vecenv = vector.make(SlowEnv, num_envs=2, backend="Serial")
+    settings = {"device": "cpu", "bptt_horizon": 8, "num_iterations": 1, "evaluations": 1, "evaluation_envs": 1}
+    logger = KeepingLogger()
+    trainer = PuffeRL({**settings, "minibatch_size": 64}, vecenv, Default(vecenv.driver_env, 8), logger)
+    trainer.evaluate()
+    own.messages = torch.distributed.new_group(backend="gloo", timeout=timedelta(seconds=5))
+    distributed.BEAT_SECONDS = 0.5
+    SlowEnv.seconds_of_a_step = 2.5
+    trainer.train()
+    trainer.close()
+    return [sorted(name for name in log if name.startswith("eval/return")) for _, log in logger.logs]
+
+
+@pytest.mark.slow
+def test_an_evaluation_may_take_longer_than_a_message(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    first, second = ranks.call(evaluate_slowly)  # 4 steps of 2.5 s, where a message has 5 s
+    assert first == [["eval/return_max", "eval/return_mean", "eval/return_min", "eval/return_std"]]
+    assert second == []
+
+
+def fail_to_evaluate():
+    own = distributed.connect()
+    try:
+        own.wait_for_first(lambda: 1 / 0)
+    except ZeroDivisionError as error:
+        own.announce(error)
+        torch.distributed.destroy_process_group()
+        own._store.wait(["heard/1"], timedelta(seconds=60))  # which is gone with this process
+        return "first"
+    except RankError as error:
+        return str(error)
+
+
+def test_who_waits_for_an_evaluation_that_fails_says_why(tmp_path):
+    first, second = ranks.call(fail_to_evaluate)
+    assert first == "first" and second.startswith("rank 0 failed with ZeroDivisionError: division by zero; ")
 
 
 # --- runs
