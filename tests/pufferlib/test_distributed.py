@@ -419,7 +419,7 @@ def test_a_signal_to_one_rank_stops_all_of_them_after_saving(tmp_path):
     assert state["epoch"] > 0 and len(state["ranks"]) == 2
     settings = ["--resume", "latest", "--env.num-envs", 4]
     for code, words in ranks.run(tmp_path, *SQUARED[:2], *settings):
-        assert code == 2 and "was saved with other settings" in words
+        assert code == 2 and "was begun with --env.num-envs 8 and cannot go on with 4" in words
 
 
 def test_sizes_that_ranks_cannot_share_name_possible_ones(tmp_path):
