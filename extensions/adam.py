@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from pufferlib.errors import APIUsageError
 from pufferlib.extensions import cpu_library
 
 _INT64, _DOUBLE = ctypes.c_int64, ctypes.c_double
@@ -53,7 +54,12 @@ class AdamBatch:
             averages: of the parameters' shapes, the running means of the gradients, updated in place.
             squares: likewise, of the squared gradients.
             steps: one number each, the steps taken so far, counted up.
+
+        Raises:
+            APIUsageError: if what is kept of a parameter has another shape than the parameter, or is nothing that the
+                kernel takes: it goes by the parameter's.
         """
+        _check_kept(parameters, averages, squares, steps)
         self._kept = averages, squares, steps
         self._addresses = _addresses(parameters)
         rows: list[int] = []
@@ -74,6 +80,20 @@ class AdamBatch:
             *(settings.learning_rate, settings.beta1, settings.beta2, settings.epsilon, settings.weight_decay)
         )
         self._library.puffer_adam_step(self._table, self._count, numbers)
+
+
+def _check_kept(
+    parameters: Sequence[Tensor], averages: Sequence[Tensor], squares: Sequence[Tensor], steps: Sequence[Tensor]
+) -> None:
+    are_whole = can_step(averages) and can_step(squares) and can_step(steps)
+    for index, (parameter, *kept, step) in enumerate(zip(parameters, averages, squares, steps, strict=True)):
+        shapes = [tuple(each.shape) for each in kept]
+        if shapes != [tuple(parameter.shape)] * 2 or step.numel() != 1 or not are_whole:
+            raise APIUsageError(
+                f"the optimizer's state of parameter {index} must be contiguous float32 of shape "
+                f"{tuple(parameter.shape)} on a CPU with one step count, got {shapes} and {tuple(step.shape)}; "
+                "load the state of an optimizer of the same parameters"
+            )
 
 
 def _addresses(parameters: Sequence[Tensor]) -> list[int]:

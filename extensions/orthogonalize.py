@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from pufferlib.errors import APIUsageError
 from pufferlib.extensions import cpu_library
 from pufferlib.extensions.matmul import padded
 
@@ -23,8 +24,11 @@ def orthogonalize(matrices: Tensor) -> Tensor:
         matrices: `(count, rows, columns)`.
 
     Raises:
+        APIUsageError: if they are not that.
         PufferError: if the kernel was not built.
     """
+    if matrices.dim() != 3:
+        raise APIUsageError(f"matrices must be of shape (count, rows, columns), got {tuple(matrices.shape)}")
     is_tall = matrices.shape[1] > matrices.shape[2]
     wide = matrices.mT if is_tall else matrices
     has_kernel = wide.device.type == "cpu" and wide.dtype == torch.float32

@@ -143,6 +143,11 @@ class Actor:
     def close(self) -> None:
         """Lets go of what the environments own; calling it twice is harmless."""
 
+    def restart(self) -> None:
+        """Forgets what agents did and saw: all of them begin an episode."""
+        for state in self.states.values():
+            state.zero_()
+
     def state_dict(self) -> dict[str, Any]:
         """What a later process needs."""
         return {
@@ -152,6 +157,7 @@ class Actor:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Puts back what `state_dict` returned."""
+        self.restart()
         self.last_observations.copy_(state["last_observations"])
         if self._inputs is not None:
             self._inputs.copy_(self.last_observations)

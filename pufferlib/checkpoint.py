@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import pickle
 import re
 import zipfile
-import zlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -15,15 +13,17 @@ from typing import Any, BinaryIO
 import torch
 from torch import nn
 
+from pufferlib import checkpoint_pattern as pattern
 from pufferlib.catalog import slug
 from pufferlib.errors import CheckpointError
 
 TRAINER_STATE = "trainer_state.pt"
 
+FORMAT = 2
+"""Of what a trainer saves beside weights; it grows when an older file can no longer be read."""
+
 NAMED = ("best", "last")
 """Weights that a run's folder has under names of their own, `best.pt` with a note `best.json`: see `save_named`."""
-
-_DAMAGE = (zipfile.BadZipFile, zlib.error, pickle.UnpicklingError, RuntimeError, EOFError, OSError, ValueError)
 
 
 def write_atomically(path: Path, write: Callable[[BinaryIO], None]) -> None:
@@ -69,7 +69,7 @@ def load(path: Path, device: torch.device | str = "cpu") -> Any:
             return torch.load(path, map_location=device, weights_only=True)
     except FileNotFoundError as error:
         raise CheckpointError(f"there is no checkpoint {path}; check the path or pass 'latest'") from error
-    except _DAMAGE as error:
+    except Exception as error:  # a file made to do harm can fail in unpickling in any way
         raise CheckpointError(f"{path} is damaged or no checkpoint; use an earlier one") from error
     raise CheckpointError(f"{path} is damaged (its part {damaged} fails the checksum); use an earlier one")
 
@@ -80,9 +80,18 @@ def load_policy_weights(policy: nn.Module, path: Path) -> None:
     Raises:
         CheckpointError: if the file cannot be read, or names a tensor that the policy lacks or shapes otherwise.
     """
+    policy.load_state_dict(read_policy_weights(policy, path))
+
+
+def read_policy_weights(policy: nn.Module, path: Path) -> dict[str, torch.Tensor]:
+    """Loads weights that fit a policy, which stays as it is.
+
+    Raises:
+        CheckpointError: as for `load_policy_weights`.
+    """
     found = load(path)
     check_policy_weights(policy, found, path)
-    policy.load_state_dict(found)
+    return found
 
 
 def check_policy_weights(policy: nn.Module, found: Any, path: Path) -> None:
@@ -102,9 +111,36 @@ def check_policy_weights(policy: nn.Module, found: Any, path: Path) -> None:
                 f"{path}: tensor {name!r} must have shape {tuple(tensor.shape)}, got {tuple(found[name].shape)}; "
                 "use the policy and environment settings that it was trained with"
             )
+        if not _can_be_copied(found[name], tensor):
+            raise CheckpointError(
+                f"{path}: tensor {name!r} must be {pattern.describe(tensor)}, got {pattern.describe(found[name])}; "
+                "use an earlier checkpoint"
+            )
     for name in found:
         if name not in expected:
             raise CheckpointError(f"{path} has a tensor {name!r} that the policy lacks; check policy_name and rnn_name")
+
+
+def _can_be_copied(found: torch.Tensor, target: torch.Tensor) -> bool:
+    """Whether it has numbers, in memory, of a type that the target's holds."""
+    is_dense = found.layout is torch.strided and found.device.type == "cpu" and not found.is_quantized
+    return is_dense and torch.can_cast(found.dtype, target.dtype)
+
+
+def require_format(path: Path, found: Any) -> None:
+    """Refuses what another version of a trainer saved.
+
+    Raises:
+        CheckpointError: if it is of another format, or no state of a trainer at all.
+    """
+    saved = found.get("format", 1) if isinstance(found, dict) else None
+    if type(saved) is not int or saved < 1:
+        raise CheckpointError(f"{path} holds no state of a trainer; pass a run folder or a file of save_checkpoint")
+    if saved != FORMAT:
+        raise CheckpointError(
+            f"{path} was saved by {'an older' if saved < FORMAT else 'a newer'} version of PufferLib (format {saved}, "
+            f"this one has {FORMAT}) and cannot be gone on from; load its weights alone by [base] load_model_path"
+        )
 
 
 def models(data_dir: str | Path, env_name: str) -> list[Path]:

@@ -11,10 +11,14 @@ import torch
 from torch import nn
 
 from pufferlib import checkpoint
+from pufferlib.checkpoint_pattern import Mismatch, Pattern, check, count, demand, describe, number, seconds
 from pufferlib.errors import APIUsageError, CheckpointError
 
-KEYS = {"policy", "parts", "optimizer", "progress", "metadata"}
+KEYS = {"format", "policy", "parts", "optimizer", "progress", "metadata"}
 """What a file holds."""
+
+PROGRESS: Pattern = {"epoch": count, "global_step": count, "uptime": seconds, "learning_rate": number(0.0)}
+"""How far a trainer was."""
 
 
 def plain_metadata(metadata: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -53,6 +57,15 @@ def _plain(value: Any, place: str) -> Any:
     )
 
 
+def check_metadata(found: Any, place: str) -> None:
+    """Compares what was loaded with what `plain_metadata` returns; see `checkpoint_pattern`."""
+    demand(type(found) is dict, place, "a dict", found)
+    try:
+        plain_metadata(found)
+    except (APIUsageError, RecursionError) as error:
+        raise Mismatch(f"{place} must be plain numbers, text, lists and dicts ({error})") from error
+
+
 def save(
     path: str | Path,
     policy: nn.Module,
@@ -80,6 +93,7 @@ def save(
     if Path(path).is_dir():
         raise CheckpointError(f"a checkpoint must be a file, and {path} is a folder; name one in it")
     content = {
+        "format": checkpoint.FORMAT,
         "policy": policy.state_dict(),
         "parts": {name: part.state_dict() for name, part in parts.items()},
         "optimizer": optimizer,
@@ -100,8 +114,9 @@ def read(path: str | Path) -> dict[str, Any]:
     if not path.exists():
         raise CheckpointError(f"there is no checkpoint {path}; pass a file of save_checkpoint(path), or a run folder")
     found = checkpoint.load(path)
-    if not isinstance(found, dict) or found.keys() != KEYS:
+    if not isinstance(found, dict) or not found.keys() >= KEYS - {"format"}:
         raise CheckpointError(_describe_other(path, found))
+    checkpoint.require_format(path, found)
     return found
 
 
@@ -109,24 +124,30 @@ def restore(path: Path, found: Mapping[str, Any], policy: nn.Module, parts: Mapp
     """Puts what was read from a path back into a policy and parts like those that were saved.
 
     Raises:
-        CheckpointError: if they were of another policy or optimizer; the policy is then as before.
+        CheckpointError: if they were of another policy or optimizer, or the file is damaged; all is then as before.
     """
     checkpoint.check_policy_weights(policy, found["policy"], path)
-    if found["optimizer"] != optimizer:
+    saved = describe(found["optimizer"])
+    if saved != repr(optimizer):
         raise CheckpointError(
-            f"{path} was saved with the optimizer {found['optimizer']}, this trainer has {optimizer}; "
-            f"make it with optimizer={found['optimizer']!r}"
+            f"{path} was saved with the optimizer {saved}, this trainer has {optimizer!r}; make it with "
+            f"optimizer={saved}"
         )
-    if found["parts"].keys() != parts.keys():
+    if isinstance(found["parts"], dict) and found["parts"].keys() != parts.keys():
         raise CheckpointError(
-            f"{path} was saved by a trainer with {', '.join(found['parts'])}, this one has {', '.join(parts)}; "
-            "make it with the same normalize_rewards"
+            f"{path} was saved by a trainer with {', '.join(map(str, found['parts']))}, this one has "
+            f"{', '.join(parts)}; make it with the same normalize_rewards"
         )
     try:
-        for name, part in parts.items():
-            part.load_state_dict(found["parts"][name])
-    except (KeyError, ValueError, RuntimeError) as error:
-        raise CheckpointError(f"{path} was saved with other settings than these ({error})") from error
+        check(found["parts"], {name: part.state_pattern() for name, part in parts.items()}, "parts")
+        check(found["progress"], PROGRESS, "progress")
+        check_metadata(found["metadata"], "metadata")
+    except Mismatch as error:
+        raise CheckpointError(
+            f"{path} was saved with other settings than these, or is damaged: {error}; make the trainer as it was then"
+        ) from error
+    for name, part in parts.items():
+        part.load_state_dict(found["parts"][name])
     policy.load_state_dict(found["policy"])
 
 

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from pufferlib import checkpoint_pattern
 from pufferlib.actor import Actor, Rows
+from pufferlib.checkpoint_pattern import Pattern, count, like, maybe
 from pufferlib.episodes import EpisodeTracker
-from pufferlib.errors import APIUsageError, DivergedError
+from pufferlib.errors import APIUsageError, DivergedError, PufferError
 from pufferlib.finite import find_in_rollout, find_weight, is_finite, largest_weight
 from pufferlib.normalization import RewardNormalizer
 from pufferlib.profile import Profile
 from pufferlib.rollout import FinalValues
 from pufferlib.statistics import EpisodeStatistics
+from pufferlib.vector.base import RESULT_ARRAYS, State
 
 CARRIED = ("rewards", "terminals", "truncations", "masks", "pending")
 """What the last column of a rollout hands to the first one of the next, beside the observations."""
@@ -87,10 +90,19 @@ class Collector:
         Args:
             seed: as for the vector's `async_reset`; None takes the seed that the vector was made with.
         """
-        self._held.clear()
+        self._forget()
         self._is_pending[:] = True
         self.vecenv.async_reset(seed)
         self._receive_all()
+
+    def _forget(self) -> None:
+        """Nothing of the episodes that ran until now counts for those that come."""
+        self._held.clear()
+        self._finals.clear()
+        self.statistics.take()
+        self.actor.restart()
+        if self._reward_normalizer is not None:
+            self._reward_normalizer.sums[:] = 0.0
 
     def collect(self, agent_steps: int = 0) -> int:
         """Fills the rollout.
@@ -307,26 +319,58 @@ class Collector:
             "environments": [as_tensor(env) for env in environments["envs"]],
             "arrays": {name: as_tensor(array) for name, array in environments["arrays"].items()},
             "order": environments["order"],
-            "held": [self._agents[rows].tolist() for rows in self._held],
             "columns": {name: memory[-1, last].clone() for name, memory in self._host.items()},
             "actor": self.actor.state_dict(),
             "tracker": self._tracker.state_dict(),
-            "reward_sums": None if self._reward_normalizer is None else torch.tensor(self._reward_normalizer.sums),
+            "reward_sums": self._reward_sums(),
             "statistics": self.statistics.state_dict(),
         }
 
+    def _reward_sums(self) -> Tensor | None:
+        return None if self._reward_normalizer is None else torch.tensor(self._reward_normalizer.sums)
+
+    def state_pattern(self) -> Pattern:
+        """What `state_dict` may return; see `checkpoint_pattern`. Sizes of snapshots are the vector's to check."""
+        agents, vecenv = self.vecenv.num_agents, self.vecenv
+        pattern = {
+            "environments": [_check_bytes] * vecenv.num_envs,
+            "arrays": dict.fromkeys(RESULT_ARRAYS, _check_bytes),
+            "order": [[count] * vecenv.batch_size] * (vecenv.num_envs // vecenv.batch_size),
+            "columns": {name: memory[-1, :agents] for name, memory in self._host.items()},
+            "actor": like(self.actor.state_dict()),
+            "tracker": like(self._tracker.state_dict()),
+            "reward_sums": like(self._reward_sums()),
+            "statistics": EpisodeStatistics.check_state,
+        }
+        return maybe(pattern)
+
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Puts back what `state_dict` returned."""
+        """Puts back what `state_dict` returned and `state_pattern` describes.
+
+        What the environments refuse leaves all as it was, unless they were in the middle of a step.
+        """
+        before = self.vecenv.snapshot() if self.vecenv.state is State.READY else None
         envs = [env.numpy().tobytes() for env in state["environments"]]
         arrays = {name: array.numpy().tobytes() for name, array in state["arrays"].items()}
-        self.vecenv.restore({"envs": envs, "order": state["order"], "arrays": arrays})
-        self._held = deque(as_slice(np.array(rows)) for rows in state["held"])
+        try:
+            self.vecenv.restore({"envs": envs, "order": state["order"], "arrays": arrays})
+        except Exception:
+            if before is not None:
+                with suppress(PufferError):  # of a worker that is gone: the first error says it
+                    self.vecenv.restore(before)
+            raise
+        self._forget()
+        first_agents = np.arange(self.vecenv.agents_per_env)
+        for batch in state["order"]:
+            rows = [env * self.vecenv.agents_per_env + first_agents for env in batch]
+            self._held.append(as_slice(np.concatenate(rows)))
         last = slice(self.rollout.segments - self.vecenv.num_agents, None)
         for name, column in state["columns"].items():
             self._host[name][-1, last] = column
         _, terminals, truncations, masks, pending = (self._arrays[name][-1, last] for name in CARRIED)
         self._is_pending[:] = (terminals | truncations | pending) > masks
         self.actor.load_state_dict(state["actor"])
+        self._tracker.restart()
         self._tracker.load_state_dict(state["tracker"])
         if self._reward_normalizer is not None:
             self._reward_normalizer.sums[:] = state["reward_sums"].numpy()
@@ -350,3 +394,8 @@ def as_slice(rows: np.ndarray) -> Rows:
 def as_tensor(content: bytes) -> Tensor:
     """Bytes in a form that a checkpoint holds without pickling objects."""
     return torch.frombuffer(bytearray(content), dtype=torch.uint8)
+
+
+def _check_bytes(found: Any, place: str) -> None:
+    size = found.numel() if isinstance(found, Tensor) else 0
+    checkpoint_pattern.check(found, torch.empty(size, dtype=torch.uint8), place)

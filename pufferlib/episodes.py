@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
+
+from pufferlib import checkpoint_pattern
 
 
 @dataclass
@@ -20,6 +22,12 @@ class EpisodeTotals:
     return_min: float = math.inf
     return_max: float = -math.inf
     length_sum: int = 0
+
+    STATE: ClassVar[checkpoint_pattern.Pattern] = {
+        **dict.fromkeys(("count", "length_sum"), checkpoint_pattern.count),
+        **dict.fromkeys(("return_sum", "return_min", "return_max"), checkpoint_pattern.any_number),
+    }
+    """What `state_dict` may return."""
 
     def add(self, returns: np.ndarray, lengths: np.ndarray) -> None:
         """Adds episodes, at least one: `(episodes,)` each."""

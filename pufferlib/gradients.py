@@ -27,6 +27,7 @@ class TorchGradients:
     """Differentiates any policy; on a CPU, threads share the segments.
 
     Attributes:
+        policy: whose parameters are differentiated.
         parameters: what is trained.
         all_parameters: what an optimizer keeps: of the policy, in its order, those that are frozen for now included.
     """
@@ -40,6 +41,7 @@ class TorchGradients:
         autocast: Callable[[], AbstractContextManager],
     ):
         """Compiles the policy where the settings say so; `autocast` is the precision that it computes in."""
+        self.policy = policy
         self.rollout = rollout
         self.config = config
         self.all_parameters = list(policy.parameters())
@@ -153,6 +155,7 @@ class NetworkGradients:
     def __init__(self, network: Network, policy: nn.Module, rollout: Rollout, config: ResolvedTrainConfig):
         """`network` computes `policy`, which acts in the rollout."""
         self.network = network
+        self.policy = policy
         self.rollout = rollout
         self.config = config
         self.parameters = self.all_parameters = list(policy.parameters())  # the network's, in another order

@@ -104,6 +104,14 @@ class GraphActor(Actor):
             lane.join()
 
     @override
+    def restart(self) -> None:
+        self.finish()
+        super().restart()
+        for lane in self._lanes.values():
+            lane.step.ended.zero_()
+            lane.wait()
+
+    @override
     def close(self) -> None:
         if self._lanes and self._device.type == "cuda":
             torch.cuda.synchronize(self._device)  # nothing may read memory that is let go

@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
+from pufferlib import checkpoint_pattern
 from pufferlib.hardware import HardwareMeter
 from pufferlib.profile import DeviceClock, Phase, Profile
 from pufferlib.statistics import EpisodeStatistics
@@ -86,6 +87,12 @@ class Interval:
             "episodes": self.episodes.state_dict(),
             "before": self._before.state_dict(),
         }
+
+    STATE: ClassVar[checkpoint_pattern.Pattern] = {
+        **dict.fromkeys(("seconds", "iteration_seconds"), checkpoint_pattern.seconds),
+        **dict.fromkeys(("episodes", "before"), EpisodeStatistics.check_state),
+    }
+    """What `state_dict` may return."""
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Puts back what `state_dict` returned."""

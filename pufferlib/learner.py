@@ -11,11 +11,20 @@ from torch.optim import Optimizer
 
 from pufferlib import losses
 from pufferlib.advantages import Advantages
+from pufferlib.checkpoint_pattern import Pattern, exactly, number, numbers_by_name
 from pufferlib.cuda_graphs import Capture, CapturedCall
 from pufferlib.distributed import Ranks
 from pufferlib.drawing import Drawing, Drawn, SegmentDrawing, Share, StepDrawing, present_weights
 from pufferlib.gradients import NetworkGradients, TorchGradients
-from pufferlib.optimizers import fit_to_graphs, make_optimizer, set_learning_rate, take_over
+from pufferlib.optimizers import (
+    fit_to_graphs,
+    load_state_by_name,
+    make_optimizer,
+    set_learning_rate,
+    state_by_name,
+    state_pattern,
+    take_over,
+)
 from pufferlib.profile import Profile
 from pufferlib.rollout import Rollout
 
@@ -263,15 +272,31 @@ class Learner:
     def state_dict(self) -> dict[str, Any]:
         """What a later process needs beside the policy's weights."""
         return {
-            "optimizer": self.optimizer.state_dict(),
+            "optimizer": self.config.optimizer,
+            "optimizer_state": state_by_name(self.optimizer, self._named_parameters()),
+            "learning_rate": float(self.learning_rate),
             "minibatches_due": self._minibatches_due,
             "metrics": dict(self._metrics),
         }
 
+    def state_pattern(self) -> Pattern:
+        """What `state_dict` of such a learner may return; see `checkpoint_pattern`."""
+        return {
+            "optimizer": exactly(self.config.optimizer),
+            "optimizer_state": state_pattern(self.optimizer, self._named_parameters()),
+            "learning_rate": number(0.0),
+            "minibatches_due": number(-1.0, 1.0),
+            "metrics": numbers_by_name,
+        }
+
+    def _named_parameters(self) -> dict[str, nn.Parameter]:
+        return dict(self._gradients.policy.named_parameters())
+
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Puts back what `state_dict` returned."""
-        self.optimizer.load_state_dict(state["optimizer"])
+        """Puts back what `state_dict` returned and `state_pattern` describes."""
+        load_state_by_name(self.optimizer, self._named_parameters(), state["optimizer_state"])
         self._fit_optimizer()
-        self.learning_rate = float(self.optimizer.param_groups[0]["lr"])
+        self.learning_rate = state["learning_rate"]
+        set_learning_rate(self.optimizer, self.learning_rate)
         self._minibatches_due = state["minibatches_due"]
         self._metrics = dict(state["metrics"])

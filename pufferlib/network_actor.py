@@ -40,6 +40,11 @@ class NetworkActor(Actor):
             super().see(rows, column, observations, begins)
 
     @override
+    def restart(self) -> None:
+        super().restart()
+        self._seen.clear()
+
+    @override
     def act(self, rows: Rows, column: int) -> np.ndarray:
         rollout, segments = self.rollout, self._segments(rows)
         states = [state[rows] for state in self.states.values()]

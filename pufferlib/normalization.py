@@ -13,6 +13,7 @@ from gymnasium.spaces import Box
 from torch import Tensor, nn
 from typing_extensions import override
 
+from pufferlib.checkpoint_pattern import Pattern, number
 from pufferlib.distributed import Ranks
 from pufferlib.errors import APIUsageError, DivergedError
 from pufferlib.finite import is_finite
@@ -195,6 +196,10 @@ class RewardNormalizer:
     def state_dict(self) -> dict[str, Any]:
         """What all processes share: count, mean and variance."""
         return asdict(self._moments)
+
+    def state_pattern(self) -> Pattern:
+        """What `state_dict` may return."""
+        return {"count": number(0.0), "mean": number(), "variance": number(0.0)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Puts back what `state_dict` returned."""

@@ -120,6 +120,8 @@ class PuffeRL(Construction, Saving):
         self.total_epochs = self.config.total_epochs
         self._has_rollout = False
         self._rollout_steps: Total | None = None  # of all processes, in the rollout that is trained on
+        self._is_collected_before = False  # a loaded checkpoint brought the rollout that evaluate() is to return
+        self._statistics: dict[str, float] = {}  # of the last rollout
         self._losses: dict[str, float] = {}
         self._metrics: dict[str, float] = {}
         self._model_path: Path | None = None
@@ -203,7 +205,7 @@ class PuffeRL(Construction, Saving):
         """Collects one rollout with the current policy.
 
         Between iterations the policy may be changed: parameters frozen (`requires_grad_(False)`) and freed, layers
-        replaced.
+        replaced. Where `load_checkpoint` has just brought a rollout that `train` had not learned from, this is taken.
 
         Returns:
             Of the episodes that ended: means of what the environments report of them, and their number `n`; and the
@@ -216,6 +218,10 @@ class PuffeRL(Construction, Saving):
         """
         self._require_open()
         self._follow_policy()
+        if self._is_collected_before:
+            self._is_collected_before = False
+            return dict(self._statistics)
+        self._has_rollout = False
         with self._interval.iteration, self._gradients.limit_caller():
             steps = self._collector.collect(self.global_step)
             self._learner.prepare()
@@ -223,7 +229,8 @@ class PuffeRL(Construction, Saving):
         self._steps_underway = self._rollout_steps = self.ranks.start_total(steps)
         self._has_rollout = True
         self._interval.episodes.merge(self._collector.statistics)
-        return self._collector.statistics.take()
+        self._statistics = self._collector.statistics.take()
+        return dict(self._statistics)
 
     def train(self) -> dict[str, float]:
         """Learns from the rollout that `evaluate` collected, logs and saves where the intervals say so.
@@ -240,7 +247,7 @@ class PuffeRL(Construction, Saving):
         if not self._has_rollout:
             raise APIUsageError("train() needs a new rollout; call evaluate() first")
         self._follow_policy()
-        self._has_rollout = False
+        self._has_rollout = self._is_collected_before = False
         progress = min(self.epoch / self.total_epochs, 1.0)
         with self._interval.iteration:
             self._losses = self._learn(progress)

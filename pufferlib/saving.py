@@ -12,17 +12,28 @@ import torch
 
 from pufferlib import checkpoint, checkpoint_file, run
 from pufferlib.catalog import slug
+from pufferlib.checkpoint_pattern import (
+    Check,
+    Mismatch,
+    Pattern,
+    check,
+    count,
+    demand,
+    describe,
+    each,
+    maybe,
+    number,
+    numbers_by_name,
+    seconds,
+    text,
+)
 from pufferlib.errors import CheckpointError
+from pufferlib.interval import Interval
 from pufferlib.loggers import METRICS_FILE, JsonLogger, Logger, Loggers, NoLogger
 from pufferlib.policy_settings import class_text, policy_settings
 from pufferlib.run_folder import RunFolder
 from pufferlib.run_settings import settings_of
 from pufferlib.seeding import mix_seed
-
-STATE_KEYS = {
-    *("env", "model", "epoch", "global_step", "uptime", "learning_rate", "logged", "losses", "learning", "ranks"),
-}
-"""What `trainer_state.pt` holds."""
 
 
 class Saving:
@@ -74,6 +85,10 @@ class Saving:
     def save_checkpoint(self, path: str | Path | None = None, metadata: Mapping[str, Any] | None = None) -> str:
         """Writes the weights, then everything else that a resume needs; a kill leaves the checkpoint before it whole.
 
+        Between `evaluate` and `train` the rollout is saved as well, so that nothing of it is lost: see
+        `load_checkpoint`. A single file, and environments that have no snapshots, go on without it, and its steps do
+        not count then.
+
         Args:
             path: one file for all but the environments, as for a next stage in other ones; None is the run folder.
             metadata: numbers, text, lists and dicts to keep with it; for anything else APIUsageError names the key.
@@ -96,12 +111,14 @@ class Saving:
         self.open_run()
         checkpoint.save(path, self.policy.state_dict())
         state = {
+            "format": checkpoint.FORMAT,
             "env": self.env_name,
             "model": path.name,
             "epoch": self.epoch,
             "global_step": self.global_step,
+            "untrained_steps": self._untrained_steps,
             "uptime": self.uptime,
-            "learning_rate": self._learning_rate,
+            "learning_rate": float(self._learning_rate),
             "logged": [self._logged_epoch, self._logged_step],
             "losses": self._losses,
             "learning": {name: part.state_dict() for name, part in self._learning_parts().items()},
@@ -115,30 +132,44 @@ class Saving:
         """What is noted beside weights that have a name of their own."""
         return {"env": self.env_name, "agent_steps": self.global_step, "epoch": self.epoch}
 
+    @property
+    def _untrained_steps(self) -> int:
+        """Those of a rollout that `train` did not learn from yet."""
+        return int(self._rollout_steps.result()) if self._has_rollout else 0
+
     def _rank_state(self) -> dict[str, Any]:
         """What differs between processes."""
+        collector = self._collector.state_dict()
         return {
             "interval": self._interval.state_dict(),
             "generator": self._generator.get_state(),
             "torch_generator": torch.get_rng_state(),
-            "collector": self._collector.state_dict(),
+            "collector": collector,
+            "rollout": self._rollout_state() if self._has_rollout and collector is not None else None,
         }
 
+    def _rollout_state(self) -> dict[str, Any]:
+        """A rollout that is yet to be learned from, and what `evaluate` returned of it."""
+        return {"content": self.rollout.state_dict(), "statistics": self._statistics}
+
     def load_checkpoint(self, path: str | Path) -> dict[str, Any]:
-        """Goes on where a checkpoint was saved.
+        """Goes on where a checkpoint was saved; one that is refused leaves the trainer as it was.
 
         By another number of processes than then, and where environments have no snapshots, as those in Python, other
         episodes are begun.
 
         Args:
-            path: a run folder: training goes on as if it had not stopped, on a CPU bit for bit, and in that folder. Or
-                a file of `save_checkpoint(path)`: the environments stay as they are, and `evaluate` comes next.
+            path: a run folder: training goes on as if it had not stopped, on a CPU bit for bit, and in that folder.
+                After one that was saved between `evaluate` and `train` either may be called: `evaluate` then returns
+                what it had returned, and collects nothing. Or a file of `save_checkpoint(path)`: the environments stay
+                as they are, and `evaluate` comes next.
 
         Returns:
             The metadata that was saved with it.
 
         Raises:
-            CheckpointError: if there is no checkpoint, it is damaged, or it was made with other settings.
+            CheckpointError: if there is no checkpoint, it is damaged, or it was made with other settings or by an older
+                version.
         """
         self._follow_policy()  # the optimizer gets what belongs to the parts of now
         folder = Path(path)
@@ -146,26 +177,22 @@ class Saving:
             return self._load_file(folder)
         path = folder / checkpoint.TRAINER_STATE
         state = self.ranks.from_first(lambda: checkpoint.load(path))
-        if not isinstance(state, dict) or not state.keys() >= STATE_KEYS:
-            raise CheckpointError(f"{path} does not hold the state of this version's trainer; pass a run folder")
-        if state["env"] != self.env_name:
-            raise CheckpointError(f"{path} must be of a run of {self.env_name}, got one of {state['env']}")
+        checkpoint.require_format(path, state)
+        saved_env = describe(state.get("env")).strip("'")
+        if saved_env != self.env_name:
+            raise CheckpointError(f"{path} must be of a run of {self.env_name}, got one of {saved_env}")
+        model = folder / _file_name(state.get("model"), path)
+        weights = self.ranks.from_first(lambda: checkpoint.read_policy_weights(self.policy, model))
+        self._check_state(path, state)
         is_own = self.run_folder.resolve() == folder.resolve()
         run_folder = self._run if is_own else RunFolder(folder, self.describe_run)
         self.ranks.from_first(run_folder.lock)
-        model = folder / state["model"]
-        self.ranks.from_first(lambda: checkpoint.load_policy_weights(self.policy, model))
-        self.ranks.broadcast(list(self.policy.state_dict().values()))
-        try:
-            for name, part in self._learning_parts().items():
-                part.load_state_dict(state["learning"][name])
-            self._load_rank_state(state["ranks"], state["epoch"])
-        except (KeyError, ValueError, RuntimeError) as error:
-            raise CheckpointError(f"{folder} was saved with other settings than these ({error})") from error
+        self._load_rank_state(path, state)
+        self.policy.load_state_dict(weights)
+        for name, part in self._learning_parts().items():
+            part.load_state_dict(state["learning"][name])
         if self.ranks.is_first:
             checkpoint.remove_unfinished(folder)
-        self.epoch, self._steps, self._steps_underway = state["epoch"], state["global_step"], None
-        self._logged_epoch, self._logged_step = state["logged"]
         self._learning_rate = state["learning_rate"]
         self._losses = state["losses"]
         self._start_time = time.perf_counter() - state["uptime"]
@@ -173,11 +200,69 @@ class Saving:
             self._run.close()
         self._run, self._model_path = run_folder, model
         self._metrics_file.go_on(folder / METRICS_FILE, self.global_step)
-        return dict(state.get("metadata", {}))
+        return dict(state["metadata"])
+
+    def _check_state(self, path: Path, state: Any) -> None:
+        """Compares all that was loaded with what this trainer would have saved."""
+        try:
+            check(state, self._state_pattern(), "trainer_state")
+            if len(state["ranks"]) == self.ranks.world_size:
+                check(state["ranks"], each(self._rank_pattern()), "ranks")
+            else:  # of which no more is used
+                check(state["ranks"][0].get("interval"), Interval.STATE, "ranks[0]['interval']")
+        except Mismatch as error:
+            raise CheckpointError(
+                f"{path} was saved with other settings than these, or is damaged: {error}; "
+                "use the settings of the run, or another checkpoint"
+            ) from error
+
+    def _state_pattern(self) -> Pattern:
+        """What `trainer_state.pt` holds; `_rank_pattern` has the rest."""
+
+        def check_whole(found: Any, place: str) -> None:
+            check(found, pattern, place)
+            epoch, step = found["logged"]
+            demand(epoch <= found["epoch"] and step <= found["global_step"], f"{place}['logged']", "the past", found)
+            demand(found["untrained_steps"] <= found["global_step"], place, "of more steps", found["untrained_steps"])
+
+        pattern = {
+            "format": count,
+            "env": text,
+            "model": text,
+            "epoch": count,
+            "global_step": count,
+            "untrained_steps": count,
+            "uptime": seconds,
+            "learning_rate": number(0.0),
+            "logged": [count, count],
+            "losses": numbers_by_name,
+            "learning": {name: part.state_pattern() for name, part in self._learning_parts().items()},
+            "ranks": each(lambda found, place: demand(type(found) is dict, place, "a dict", found), least=1),
+            "metadata": checkpoint_file.check_metadata,
+        }
+        return check_whole
+
+    def _rank_pattern(self) -> Pattern:
+        """What `_rank_state` may return."""
+        rollout = {
+            "content": self.rollout.state_pattern(self.vecenv.single_action_space),
+            "statistics": numbers_by_name,
+        }
+        return {
+            "interval": Interval.STATE,
+            "generator": _generator_check(self.device),
+            "torch_generator": _generator_check(torch.device("cpu")),
+            "collector": self._collector.state_pattern(),
+            "rollout": maybe(rollout),
+        }
 
     def _save_file(self, path: str | Path, metadata: dict[str, Any]) -> str:
-        progress = {name: getattr(self, name) for name in ("epoch", "global_step", "uptime")}
-        progress["learning_rate"] = self._learning_rate
+        progress = {
+            "epoch": self.epoch,
+            "global_step": self.global_step - self._untrained_steps,
+            "uptime": self.uptime,
+            "learning_rate": float(self._learning_rate),
+        }
         learnt = self.policy, self._learning_parts(), self.config.optimizer
         return self.ranks.from_first(lambda: checkpoint_file.save(path, *learnt, progress, metadata))
 
@@ -188,7 +273,8 @@ class Saving:
         self.epoch, self._steps, self._steps_underway = progress["epoch"], progress["global_step"], None
         self._learning_rate = progress["learning_rate"]
         self._start_time = time.perf_counter() - progress["uptime"]
-        self._has_rollout, self._model_path = False, None  # what was collected and saved is of another policy
+        self._drop_rollout()  # what was collected and saved is of another policy
+        self._model_path = None
         self._interval.end()  # and what was measured
         self._losses, self._metrics = {}, {}
         self._logged_epoch = self._shown_epoch = self.epoch
@@ -200,23 +286,71 @@ class Saving:
         parts = {"learner": self._learner, "reward_normalizer": self._reward_normalizer}
         return {name: part for name, part in parts.items() if part is not None}
 
-    def _load_rank_state(self, states: list[dict[str, Any]], epoch: int) -> None:
-        """Puts back what `_rank_state` of every process returned, as far as there are as many processes again."""
-        if len(states) != self.ranks.world_size:
-            self._interval.load_state_dict(states[0]["interval"])
+    def _load_rank_state(self, path: Path, state: dict[str, Any]) -> None:
+        """Puts back steps, environments and random streams, as far as there are as many processes again."""
+        states = state["ranks"]
+        own = states[self.ranks.rank] if len(states) == self.ranks.world_size else None
+        if own is not None and own["collector"] is not None:
+            self._load_environments(path, own["collector"])
+        self._drop_rollout()
+        self.epoch, self._steps, self._steps_underway = state["epoch"], state["global_step"], None
+        self._logged_epoch, self._logged_step = state["logged"]
+        self._interval.load_state_dict((own or states[0])["interval"])
+        if own is None:
             if not self.ranks.is_first:
                 self._interval.episodes.take()  # they are the first one's
-            self._begin_anew(epoch)
-            return
-        state = states[self.ranks.rank]
-        if state["collector"] is None:
-            self._begin_anew(epoch)
+            self._generator.manual_seed(mix_seed(self.ranks.seed(self.config.seed), self.epoch))
         else:
-            self._collector.load_state_dict(state["collector"])
-        self._generator.set_state(state["generator"])
-        torch.set_rng_state(state["torch_generator"])
-        self._interval.load_state_dict(state["interval"])
+            self._generator.set_state(own["generator"])
+            torch.set_rng_state(own["torch_generator"])
+        if own is None or own["collector"] is None:
+            self._begin_anew(state["untrained_steps"])
+        elif own["rollout"] is not None:
+            self._load_rollout(own["rollout"], state["untrained_steps"])
 
-    def _begin_anew(self, epoch: int) -> None:
+    def _load_environments(self, path: Path, state: dict[str, Any]) -> None:
+        try:
+            self._collector.load_state_dict(state)
+        except Exception as error:  # environments may raise what they like
+            raise CheckpointError(
+                f"{path}: the environments refused their snapshots ({error}); "
+                "use the settings of the run, or another checkpoint"
+            ) from error
+
+    def _load_rollout(self, state: dict[str, Any], steps: int) -> None:
+        """Brings back a rollout that `train` did not learn from."""
+        self.rollout.load_state_dict(state["content"])
+        self._learner.prepare()
+        self._statistics = state["statistics"]
+        self._rollout_steps = self.ranks.start_total(steps if self.ranks.is_first else 0)
+        self._has_rollout = self._is_collected_before = True
+
+    def _drop_rollout(self) -> None:
+        self._has_rollout = self._is_collected_before = False
+
+    def _begin_anew(self, untrained_steps: int) -> None:
         """Begins other episodes than those that the run began with, where environments cannot go on as they were."""
-        self._collector.reset(mix_seed(self.ranks.seed(self.vecenv.seed), epoch))
+        self._steps -= untrained_steps  # nobody will learn from them
+        self._logged_step = min(self._logged_step, self._steps)
+        self._collector.reset(mix_seed(self.ranks.seed(self.vecenv.seed), self.epoch))
+
+
+def _file_name(name: Any, path: Path) -> str:
+    """The name of the weights that a state belongs to; no path, which would lead out of the folder."""
+    if type(name) is not str or Path(name).name != name:
+        raise CheckpointError(f"{path} must name the weights beside it, got {describe(name)}; use another checkpoint")
+    return name
+
+
+def _generator_check(device: torch.device) -> Check:
+    """Lets the states pass that a generator of the device takes."""
+
+    def check_generator(found: Any, place: str) -> None:
+        generator = torch.Generator(device)
+        check(found, generator.get_state(), place)
+        try:
+            generator.set_state(found)
+        except RuntimeError as error:
+            raise Mismatch(f"{place} must be the state of a random generator, got other numbers") from error
+
+    return check_generator

@@ -342,15 +342,19 @@ class Vector(abc.ABC):
                 f"the snapshot must be of {self.num_envs} environments in batches of {self.batch_size}, got "
                 f"{len(envs)} in batches of {sorted({len(batch) for batch in order})}; use a vector of those sizes"
             )
+        if sorted(env for batch in order for env in batch) != list(range(self.num_envs)):
+            raise APIUsageError(f"the snapshot's batches {order} must have every environment once; use another one")
+        for name in RESULT_ARRAYS:
+            size, found = getattr(self._buffers, name).nbytes, len(snapshot["arrays"][name])
+            if size != found:
+                raise APIUsageError(f"the snapshot's {name} must be {size} bytes, got {found}; use the vector's sizes")
         self._drain()
         self._restore_envs(envs)
         for name in RESULT_ARRAYS:
             array, content = getattr(self._buffers, name), snapshot["arrays"][name]
-            if array.nbytes != len(content):
-                raise APIUsageError(f"the snapshot's {name} must be {array.nbytes} bytes, got {len(content)}")
             array[...] = np.frombuffer(content, array.dtype).reshape(array.shape)
         batches = [self._batch_of(envs) for envs in order]
-        if None in batches or sorted(env for batch in order for env in batch) != list(range(self.num_envs)):
+        if None in batches:
             raise APIUsageError(
                 f"the snapshot's batches {order} cannot be formed here; make the vector with its arguments"
             )

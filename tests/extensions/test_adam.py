@@ -5,6 +5,7 @@ import pytest
 import torch
 from torch import nn
 
+from pufferlib.errors import APIUsageError
 from pufferlib.extensions import can_step, clip_gradients
 from pufferlib.optimizers import Adam
 
@@ -107,3 +108,40 @@ def test_a_gradient_that_is_nan_spoils_all_of_them_as_by_torch():
     gradients = [torch.ones(3), torch.tensor([math.nan, 1.0])]
     clip_gradients(gradients, 0.5)
     assert all(gradient.isnan().all() for gradient in gradients)
+
+
+# --- state of other shapes
+
+
+@pytest.mark.parametrize("name", ["exp_avg", "exp_avg_sq"])
+def test_state_of_another_shape_is_refused_before_the_kernel_sees_it(name):
+    parameters = random_parameters()
+    optimizer = Adam(parameters, lr=0.1)
+    give_gradients(parameters, 0)
+    optimizer.step()
+    optimizer.state[parameters[0]][name] = torch.zeros(3)
+    optimizer._batches.clear()
+    with pytest.raises(APIUsageError, match=r"of parameter 0 must be contiguous float32 of shape \(5, 17\) .*\(3,\)"):
+        optimizer.step()
+
+
+@pytest.mark.parametrize("step", [torch.zeros(0), torch.zeros((), dtype=torch.float64)])
+def test_a_step_count_that_the_kernel_cannot_read_is_refused(step):
+    parameters = random_parameters()
+    optimizer = Adam(parameters, lr=0.1)
+    give_gradients(parameters, 0)
+    optimizer.step()
+    optimizer.state[parameters[1]]["step"] = step
+    optimizer._batches.clear()
+    with pytest.raises(APIUsageError, match="the optimizer's state"):
+        optimizer.step()
+
+
+def test_the_state_of_parameters_in_another_order_is_refused():
+    """As torch's own load_state_dict takes it, which goes by position."""
+    parameters = random_parameters()
+    optimizer, other = Adam(parameters, lr=0.1), Adam(parameters[::-1], lr=0.1)
+    give_gradients(parameters, 0)
+    optimizer.step()
+    with pytest.raises(APIUsageError, match=r"exp_avg of parameter 0 must have the parameter's shape \(64, 64\)"):
+        other.load_state_dict(optimizer.state_dict())

@@ -1,6 +1,7 @@
 import pytest
 import torch
 
+from pufferlib.errors import APIUsageError
 from pufferlib.extensions import orthogonalize, reference_orthogonalize
 
 SHAPES = [(2, 192, 64), (1, 64, 118), (1, 4, 64), (3, 5, 3), (1, 1, 1), (2, 33, 70), (1, 16, 16), (0, 3, 4)]
@@ -45,3 +46,9 @@ def test_zeros_stay_zeros():
 def test_float64_keeps_its_precision():
     matrices = torch.randn(1, 5, 7, dtype=torch.float64)
     assert torch.equal(orthogonalize(matrices), truth(matrices))
+
+
+@pytest.mark.parametrize("shape", [(3,), (3, 4), (1, 2, 3, 4)])
+def test_anything_but_a_stack_of_matrices_is_refused(shape):
+    with pytest.raises(APIUsageError, match="must be of shape"):
+        orthogonalize(torch.zeros(shape))

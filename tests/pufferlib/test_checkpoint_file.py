@@ -228,7 +228,7 @@ def damaged(path):
         (
             None,
             {"optimizer": "muon"},
-            "was saved with the optimizer adam, this trainer has muon; make it with optimizer=",
+            "was saved with the optimizer 'adam', this trainer has 'muon'; make it with optimizer='adam'",
         ),
     ],
 )
