@@ -7,6 +7,7 @@ are compiled where nvcc is found, elsewhere at first use; `PUFFER_CUDA=0` leaves
 
 import importlib.util
 import os
+import runpy
 import shutil
 import subprocess
 import sys
@@ -15,7 +16,6 @@ from pathlib import Path
 from setuptools import Extension, find_packages, setup
 from setuptools.command.build_ext import build_ext
 from setuptools.command.editable_wheel import editable_wheel
-from setuptools.modified import newer_group
 
 ROOT = Path(__file__).parent
 FOLDERS = ("ocean", "vector", "extensions")  # mapped to pufferlib.<folder>
@@ -78,18 +78,24 @@ def kernel_threads():
 
 
 def build_cuda_kernels(folder):
-    """Compiles extensions/*.cu into `folder`/*.fatbin; without them the kernels are compiled at first use."""
+    """Compiles extensions/*.cu into `folder`/*.fatbin, named by a hash of their sources; others wait for first use."""
     nvcc = shutil.which("nvcc")
     if nvcc is None or os.environ.get("PUFFER_CUDA") == "0":
         return
+    fatbin_name = runpy.run_path("extensions/cuda_sources.py")["fatbin_name"]
     for source in sorted(Path("extensions").glob("*.cu")):
-        target = Path(folder) / f"{source.stem}.fatbin"
-        if not newer_group([str(source), *headers("extensions")], str(target)):
+        target = Path(folder, fatbin_name(source.parent, source.stem))
+        if target.exists():
             continue
+        for stale in (target.with_stem(source.stem), *target.parent.glob(f"{source.stem}-*.fatbin")):
+            stale.unlink(missing_ok=True)
+        unfinished = target.with_suffix(".tmp")
         command = [nvcc, "-fatbin", "-arch=all-major", "--threads=0", "-std=c++17", "-O3", str(source), "-o"]
-        if subprocess.run([*command, str(target)]).returncode != 0:
+        if subprocess.run([*command, str(unfinished)]).returncode == 0:
+            unfinished.replace(target)
+        else:
             print(f"nvcc could not compile {source}: leaving it to first use", file=sys.stderr)
-            target.unlink(missing_ok=True)
+            unfinished.unlink(missing_ok=True)
 
 
 def vector_module():

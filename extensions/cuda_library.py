@@ -1,15 +1,15 @@
 """Loads and launches the CUDA kernels through the driver, which every machine with a GPU has.
 
-A kernel file `<name>.cu` holds device code only. Where nvcc was present at build time, `<name>.fatbin` lies beside it;
-elsewhere, or where the driver does not accept that one, NVRTC, which torch carries, compiles the file at first use. The
-result is kept in the user's cache folder under a hash of all that went into it.
+A kernel file `<name>.cu` holds device code only. Where nvcc was present at build time, `<name>-<hash>.fatbin` lies
+beside it; elsewhere, where a source was changed since, or where the driver does not accept that one, NVRTC, which torch
+carries, compiles the file at first use. The result is kept in the user's cache folder under a hash of all that went
+into it.
 """
 
 from __future__ import annotations
 
 import ctypes
 import functools
-import hashlib
 import os
 import sys
 import tempfile
@@ -18,6 +18,7 @@ from pathlib import Path
 import torch
 
 from pufferlib.errors import PufferError
+from pufferlib.extensions.cuda_sources import fatbin_name, hash_sources, read_sources
 
 FOLDER = Path(__file__).parent
 OPTIONS = ("--std=c++17",)
@@ -89,7 +90,7 @@ def _kernel(name: str, function: str, device_index: int) -> ctypes.c_void_p:
 @functools.cache
 def _module(name: str, device_index: int) -> ctypes.c_void_p:
     module = ctypes.c_void_p()
-    built = FOLDER / f"{name}.fatbin"
+    built = FOLDER / fatbin_name(FOLDER, name)
     if built.exists() and _open_driver().cuModuleLoadData(ctypes.byref(module), built.read_bytes()) == 0:
         return module
     major, minor = torch.cuda.get_device_capability(device_index)
@@ -104,9 +105,8 @@ def cubin(name: str, architecture: str) -> bytes:
         PufferError: if NVRTC is missing or rejects the file.
     """
     nvrtc = _open_nvrtc()
-    source = (FOLDER / f"{name}.cu").read_bytes()
-    headers = {path.name: path.read_bytes() for path in sorted(FOLDER.glob("*.h"))}
-    cached = _cache_folder() / f"{name}-{architecture}-{_hash(nvrtc, source, headers)}.cubin"
+    source, headers = read_sources(FOLDER, name)
+    cached = _cache_folder() / f"{name}-{architecture}-{hash_sources(source, headers, _version(nvrtc))}.cubin"
     if cached.exists():
         return cached.read_bytes()
     code = _compile(nvrtc, name, source, headers, architecture)
@@ -129,11 +129,10 @@ def _open_nvrtc() -> ctypes.CDLL:
     )
 
 
-def _hash(nvrtc: ctypes.CDLL, source: bytes, headers: dict[str, bytes]) -> str:
+def _version(nvrtc: ctypes.CDLL) -> str:
     major, minor = ctypes.c_int(), ctypes.c_int()
     nvrtc.nvrtcVersion(ctypes.byref(major), ctypes.byref(minor))
-    ingredients = [f"{major.value}.{minor.value} {OPTIONS} {list(headers)}".encode(), source, *headers.values()]
-    return hashlib.sha256(b"\0".join(ingredients)).hexdigest()[:16]
+    return f"{major.value}.{minor.value} {OPTIONS}"
 
 
 def _cache_folder() -> Path:

@@ -1,9 +1,12 @@
 """The kernels as other machines get them: built for any processor, by nvcc, by NVRTC, or not at all."""
 
 import ctypes
+import os
+import runpy
 import shutil
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -128,3 +131,100 @@ def test_a_missing_nvrtc_names_the_package(monkeypatch):
 
 def raise_os_error(name):
     raise OSError(name)
+
+
+# ------------------------------------------------------------------------------------------------- what nvcc has built
+
+
+@pytest.fixture
+def sources(tmp_path, monkeypatch):
+    """A copy of the kernels' sources, which `cuda_library` loads from; without anything built."""
+    folder = tmp_path / "extensions"
+    folder.mkdir()
+    for path in [*FOLDER.glob("*.h"), *FOLDER.glob("*.cu"), FOLDER / "cuda_sources.py"]:
+        shutil.copy(path, folder)
+    monkeypatch.setattr(cuda_library, "FOLDER", folder)
+    return folder
+
+
+@pytest.fixture
+def build(sources, tmp_path, monkeypatch):
+    """Runs setup.py's compilation in that folder; nvcc is a script that writes its name and counts its calls."""
+    setuptools = pytest.importorskip("setuptools")
+    nvcc = tmp_path / "bin" / "nvcc"
+    nvcc.parent.mkdir()
+    nvcc.write_text('#!/bin/sh\nfor last; do :; done\necho "nvcc $@" > "$last"\necho >> "$0.calls"\n')
+    nvcc.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{nvcc.parent}:{os.environ['PATH']}")
+    monkeypatch.delenv("PUFFER_CUDA", raising=False)
+    monkeypatch.setattr(setuptools, "setup", lambda **arguments: None)
+    monkeypatch.chdir(tmp_path)
+    function = runpy.run_path(str(Path(__file__).parents[2] / "setup.py"))["build_cuda_kernels"]
+    monkeypatch.chdir(tmp_path)
+
+    def run():
+        calls = Path(f"{nvcc}.calls")
+        calls.unlink(missing_ok=True)
+        function("extensions")
+        return len(calls.read_text().splitlines()) if calls.exists() else 0
+
+    return run
+
+
+@pytest.fixture
+def loaded(monkeypatch):
+    """What the driver was given to load."""
+    images = []
+
+    def load(module, image):
+        images.append(image)
+        return 0
+
+    driver = SimpleNamespace(cuModuleLoadData=load)
+    monkeypatch.setattr(cuda_library, "_open_driver", lambda: driver)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda index: (9, 0))
+    monkeypatch.setattr(cuda_library, "cubin", lambda name, architecture: f"{name} by NVRTC".encode())
+    cuda_library._module.cache_clear()
+    yield images
+    cuda_library._module.cache_clear()
+
+
+def test_what_nvcc_built_is_loaded(build, loaded):
+    assert build() == len(KERNELS)
+    cuda_library._module("advantage", 0)
+    assert loaded[0].startswith(b"nvcc -fatbin")
+
+
+@pytest.mark.parametrize("changed", ["advantage.cu", "advantage_row.h"])
+def test_what_was_built_of_other_sources_is_not_loaded_and_built_anew(changed, sources, build, loaded):
+    build()
+    times = (sources / changed).stat()
+    (sources / changed).write_text((sources / changed).read_text() + "// changed\n")
+    os.utime(sources / changed, ns=(times.st_atime_ns, times.st_mtime_ns))  # as a checkout or an archive may leave it
+    cuda_library._module("advantage", 0)
+    assert loaded == [b"advantage by NVRTC"]
+    assert build() == (1 if changed.endswith(".cu") else len(KERNELS))
+    cuda_library._module.cache_clear()
+    cuda_library._module("advantage", 0)
+    assert loaded[1].startswith(b"nvcc -fatbin")
+    assert len(list(sources.glob("*.fatbin"))) == len(KERNELS)
+
+
+def test_what_an_earlier_version_built_is_not_loaded_and_removed(sources, build, loaded):
+    (sources / "advantage.fatbin").write_bytes(b"stale")
+    cuda_library._module("advantage", 0)
+    assert loaded == [b"advantage by NVRTC"]
+    build()
+    assert not (sources / "advantage.fatbin").exists()
+
+
+def test_nothing_is_built_twice(build):
+    assert build() == len(KERNELS)
+    assert build() == 0
+
+
+def test_a_compiler_that_fails_leaves_nothing_behind(sources, build, tmp_path, capfd):
+    (tmp_path / "bin" / "nvcc").write_text('#!/bin/sh\nfor last; do :; done\necho half > "$last"\nexit 1\n')
+    build()
+    assert not list(sources.glob("*.fatbin")) and not list(sources.glob("*.tmp"))
+    assert "leaving it to first use" in capfd.readouterr().err
