@@ -38,7 +38,7 @@ class GraphActor(Actor):
         super().__init__(policy, rollout, num_agents, generator, autocast)
         self._inputs = self.last_observations.to(self._device)
         self._capture = capture
-        self._pinned = PinnedArrays()
+        self._pinned = PinnedArrays(self._device)
         self._lanes: dict[tuple[int, int], Lane] = {}
 
     @override

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ctypes
+from contextlib import nullcontext
 
 import numpy as np
+import torch
 
 _PORTABLE = 1  # CU_MEMHOSTREGISTER_PORTABLE: locked for every context of the process
 
@@ -15,8 +17,14 @@ class PinnedArrays:
     Where the driver refuses, nothing is lost but speed: copies from such memory are then made in two stages.
     """
 
-    def __init__(self, driver: ctypes.CDLL | None = None):
-        """Locks nothing yet; `driver` is libcuda, opened when it is first needed."""
+    def __init__(self, device: torch.device, driver: ctypes.CDLL | None = None):
+        """Locks nothing yet.
+
+        Args:
+            device: that copies from the memory; the driver is called in its context, whatever device is current.
+            driver: libcuda, opened when it is first needed.
+        """
+        self._device = device
         self._driver = driver
         self._locked: dict[int, np.ndarray] = {}  # the memory by its address, kept alive until it is let go
         self._refused: set[int] = set()
@@ -41,7 +49,8 @@ class PinnedArrays:
     def _call(self, function: str, address: int, *arguments: ctypes._SimpleCData) -> bool:
         if self._driver is None:
             self._driver = ctypes.CDLL("libcuda.so.1")
-        return getattr(self._driver, function)(ctypes.c_void_p(address), *arguments) == 0
+        with torch.cuda.device(self._device) if self._device.type == "cuda" else nullcontext():
+            return getattr(self._driver, function)(ctypes.c_void_p(address), *arguments) == 0
 
 
 def whole_memory(array: np.ndarray) -> np.ndarray:

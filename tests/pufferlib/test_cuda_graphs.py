@@ -21,6 +21,7 @@ from pufferlib.pinned_memory import PinnedArrays, whole_memory
 from pufferlib.profile import DeviceClock, Profile
 from pufferlib.rollout import Rollout
 
+CPU = torch.device("cpu")
 needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="captures need a CUDA device")
 
 
@@ -361,7 +362,7 @@ def test_the_whole_memory_of_a_vector_is_locked_once_and_let_go():
     vecenv = scripted_vector(num_envs=4, batch_size=2)
     vecenv.async_reset(0)
     driver = FakeDriver()
-    pinned = PinnedArrays(driver)
+    pinned = PinnedArrays(CPU, driver)
     batches = [vecenv.recv() for _ in range(2)]
     assert all(pinned.pin(array) for batch in batches for array in batch[:4])
     ((address, size),) = driver.locked.items()
@@ -377,11 +378,36 @@ def test_the_whole_memory_of_a_vector_is_locked_once_and_let_go():
 
 
 def test_memory_that_the_driver_refuses_is_asked_for_once():
-    pinned = PinnedArrays(driver := FakeDriver(status=304))
+    pinned = PinnedArrays(CPU, driver := FakeDriver(status=304))
     array = np.zeros(8)
     assert not pinned.pin(array) and not pinned.pin(array[2:])
     assert driver.calls == 1
     pinned.close()
+
+
+def test_the_driver_is_called_in_the_context_of_the_device_that_copies(monkeypatch):
+    entered = []
+
+    @contextlib.contextmanager
+    def current(device):
+        entered.append(str(device))
+        yield
+        entered.append("left")
+
+    class Driver(FakeDriver):
+        def cuMemHostRegister_v2(self, *arguments):
+            entered.append("lock")
+            return super().cuMemHostRegister_v2(*arguments)
+
+        def cuMemHostUnregister(self, address):
+            entered.append("unlock")
+            return super().cuMemHostUnregister(address)
+
+    monkeypatch.setattr(torch.cuda, "device", current)
+    pinned = PinnedArrays(torch.device("cuda:1"), Driver())
+    assert pinned.pin(np.zeros(8))
+    pinned.close()
+    assert entered == ["cuda:1", "lock", "left", "cuda:1", "unlock", "left"]
 
 
 def test_the_memory_of_a_view_is_that_of_its_owner():
