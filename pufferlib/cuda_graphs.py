@@ -66,14 +66,15 @@ class CapturedCall:
 
     def _try_to_capture(self) -> Replay:
         stream_before = None if self._stream is None else torch.cuda.current_stream(self._stream.device)
-        state_before = self._generator.clone_state()
+        state_before = self._generator.get_state()
         try:
             return self._capture(self._function, self._generator, self._stream)
         except RuntimeError as error:
             # A broken capture leaves its stream current and the generator waiting for the end of the recording.
             if stream_before is not None:
                 torch.cuda.set_stream(stream_before)
-            self._generator.graphsafe_set_state(state_before)
+            end_recording(self._generator)
+            self._generator.set_state(state_before)
             self._stream = None  # its memory still belongs to the recording
             reason = str(error).splitlines()[0] if str(error) else type(error).__name__
             warnings.warn(
@@ -91,6 +92,28 @@ def capture_graph(function: Callable[[], None], generator: torch.Generator, stre
     with torch.cuda.graph(graph, stream=stream):
         function()
     return graph.replay
+
+
+def end_recording(generator: torch.Generator) -> None:
+    """Has a generator draw as usual again after a recording that broke, which did not tell it of its end.
+
+    An empty recording tells it. Another state would do too, but graphs that were recorded before keep the one they
+    know: they and whatever comes later would then draw the same numbers.
+    """
+    device = generator.device
+    if device.type != "cuda":
+        return
+    graph = torch.cuda.CUDAGraph()
+    graph.register_generator_state(generator)
+    torch.cuda.synchronize(device)  # graphs that still run read what the beginning of a recording overwrites
+    try:
+        with torch.cuda.stream(torch.cuda.Stream(device)), warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message=".*Graph is empty.*")
+            graph.capture_begin()
+            graph.capture_end()
+    except RuntimeError:  # the device records nothing any more
+        generator.graphsafe_set_state(generator.clone_state())
+    torch.cuda.synchronize(device)
 
 
 @contextmanager

@@ -46,13 +46,6 @@ class FakeCapture:
         return replay
 
 
-class FakeGenerator(torch.Generator):
-    """A CPU generator with the method that only those of accelerators have."""
-
-    def graphsafe_set_state(self, state):
-        self.set_state(state.get_state())
-
-
 # --- calls
 
 
@@ -67,7 +60,7 @@ def test_every_call_does_the_work_once_before_and_after_the_capture():
 
 
 def test_what_cannot_be_captured_goes_on_as_it_is_with_one_warning():
-    generator, draws = FakeGenerator().manual_seed(1), []
+    generator, draws = torch.Generator().manual_seed(1), []
     capture = FakeCapture(RuntimeError("operation not permitted when stream is capturing\nmore"))
     call = CapturedCall(lambda: draws.append(torch.rand(1, generator=generator)), generator, None, capture)
     for _ in range(WARM_UP):
@@ -154,6 +147,117 @@ def test_work_runs_on_its_stream_between_that_of_the_caller(fake_cuda):
     replayed = ["replay on side", "main waits for side"]
     assert log == ["side waits for main", *captured, *replayed, "side waits for main", *replayed]
     assert state["current"].name == "main"
+
+
+class FakeState:
+    """What a CUDA generator draws from; it knows whether it is being recorded."""
+
+    def __init__(self, offset=0):
+        self.offset, self.is_recorded = offset, False
+
+
+class FakeCudaGenerator:
+    """Draws 0, 1, 2, ..., by a state that graphs hold on to, as CUDA's generators do."""
+
+    device = torch.device("cuda:0")
+
+    def __init__(self, state=None):
+        self.state = state or FakeState()
+
+    def draw(self, is_recording):
+        if self.state.is_recorded != is_recording:
+            raise RuntimeError("Offset increment outside graph capture encountered unexpectedly.")
+        if is_recording:
+            return None
+        self.state.offset += 1
+        return self.state.offset - 1
+
+    def get_state(self):
+        return self.state.offset
+
+    def set_state(self, offset):
+        self.state.offset = offset
+
+    def clone_state(self):
+        return FakeCudaGenerator(FakeState(self.state.offset))
+
+    def graphsafe_set_state(self, other):
+        self.state = other.state
+
+
+class Recorder:
+    """Stands in for torch.cuda where one number is drawn in every call of what is recorded."""
+
+    def __init__(self, monkeypatch, can_begin=True):
+        self.numbers = []
+        self.is_recording = False
+        recorder = self
+
+        class Graph:
+            def register_generator_state(self, generator):
+                self.state = generator.state
+
+            def capture_begin(self):
+                if not can_begin:
+                    raise RuntimeError("CUDA error")
+                recorder.is_recording = self.state.is_recorded = True
+
+            def capture_end(self):
+                recorder.is_recording = self.state.is_recorded = False
+
+            def replay(self):
+                recorder.numbers.append(self.state.offset)
+                self.state.offset += 1
+
+        @contextlib.contextmanager
+        def record(graph, stream):
+            recorder.is_recording = graph.state.is_recorded = True
+            try:
+                yield
+            except RuntimeError:
+                recorder.is_recording = False  # but the state is not told
+                raise
+            recorder.is_recording = graph.state.is_recorded = False
+
+        monkeypatch.setattr(torch.cuda, "CUDAGraph", Graph)
+        monkeypatch.setattr(torch.cuda, "graph", record)
+        monkeypatch.setattr(torch.cuda, "Stream", lambda device: None)
+        monkeypatch.setattr(torch.cuda, "stream", lambda stream: contextlib.nullcontext())
+        monkeypatch.setattr(torch.cuda, "synchronize", lambda device: None)
+
+    def draw(self, generator):
+        number = generator.draw(self.is_recording)
+        if number is not None:
+            self.numbers.append(number)
+
+    def draw_and_ask(self, generator):
+        self.draw(generator)
+        if self.is_recording:
+            raise RuntimeError("operation not permitted when stream is capturing")
+
+
+def test_after_a_broken_capture_graphs_of_before_and_what_comes_later_draw_from_one_stream(monkeypatch):
+    recorder, generator = Recorder(monkeypatch), FakeCudaGenerator()
+    early, late = (CapturedCall(lambda: recorder.draw(generator), generator, None) for _ in range(2))
+    broken = CapturedCall(lambda: recorder.draw_and_ask(generator), generator, None)
+    for call in [early] * 5 + [broken] * WARM_UP:
+        call()
+    with pytest.warns(UserWarning, match="cannot be captured"):
+        broken()
+    for call in [broken, early, broken, early] + [late] * 5 + [early, broken, late]:
+        call()
+    assert recorder.numbers == list(range(8 + 1 + 4 + 5 + 3))
+
+
+def test_a_generator_whose_recording_cannot_be_ended_goes_on_with_another_state(monkeypatch):
+    recorder, generator = Recorder(monkeypatch, can_begin=False), FakeCudaGenerator()
+    broken = CapturedCall(lambda: recorder.draw_and_ask(generator), generator, None)
+    for _ in range(WARM_UP):
+        broken()
+    with pytest.warns(UserWarning, match="cannot be captured"):
+        broken()
+    broken()
+    assert recorder.numbers == list(range(WARM_UP + 2))
 
 
 # --- the rollout
