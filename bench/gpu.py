@@ -1,11 +1,11 @@
-"""Is a GPU used well? Checks every CUDA kernel, trains and times, and says how long the GPU waits.
+"""Is a GPU used well? Checks every CUDA kernel and CUDA graphs, trains and times, and says how long the GPU waits.
 
     python bench/gpu.py                    about five minutes on one GPU; rows go to bench/results/gpu.csv
     python bench/gpu.py --solve            breakout to its [solve] threshold as well
     python bench/gpu.py --results FOLDER   the rows go there
 
-Needs pufferlib installed for development (`pip install -e .`); what is not built yet is built first. A wrong kernel
-or a failed case gives exit code 1, a machine without CUDA 2.
+Needs pufferlib installed for development (`pip install -e .`); what is not built yet is built first. A wrong kernel,
+a wrong graph or a failed case gives exit code 1, a machine without CUDA 2.
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ ROOT = Path(__file__).parents[1]
 SECONDS = 420.0  # after which no further case is begun
 GPU_WORK = {"kernel", "gpu_memcpy", "gpu_memset"}  # categories of the profiler's trace
 TOLERANCE = 1e-5  # of ||out - reference|| / ||reference||, float32 against float64
+CAPTURE_TOLERANCE = 1e-3  # the same, of weights trained in CUDA graphs against those trained without
+RECURRENT = ("MinGRU", "LSTM")  # the policies whose graphs are checked
 
 
 @dataclass(frozen=True)
@@ -43,11 +45,13 @@ class Case:
     has_graphs: bool = True
     precision: str = "float32"
     num_buffers: int = 2
+    rnn_name: str | None = "tuned"  # as in the environment's configuration
 
     @property
     def label(self) -> str:
+        recurrent = "" if self.rnn_name == "tuned" else f"{self.rnn_name}, "
         return (
-            f"{self.env_name}, {self.agents} agents by {self.num_buffers}, {self.precision}, "
+            f"{self.env_name}, {self.agents} agents by {self.num_buffers}, {recurrent}{self.precision}, "
             f"{'graphs' if self.has_graphs else 'no graphs'}"
         )
 
@@ -57,6 +61,7 @@ CASES = [
     Case("puffer_breakout", 8192, has_graphs=False),
     Case("puffer_breakout", 8192, precision="bfloat16"),
     Case("puffer_breakout", 8192, num_buffers=1),
+    Case("puffer_breakout", 8192, rnn_name="LSTM"),
     Case("puffer_pong", 8192),
     Case("puffer_pong", 8192, has_graphs=False),
     Case("puffer_breakout", 2048),
@@ -154,15 +159,17 @@ def check_kernels(device: torch.device) -> list[tuple[str, float, str]]:
 # --------------------------------------------------------------------------------------------------------- training
 
 
-def make_trainer(case: Case, folder: str):
+def make_trainer(case: Case, folder: str, device: str = "cuda", **settings):
     from pufferlib import pufferl
 
     args = pufferl.load_config(case.env_name)
     args["vec"]["num_envs"], args["env"]["num_envs"] = case.num_buffers, case.agents // case.num_buffers
     args["vec"]["batch_size"] = 1
+    if case.rnn_name != "tuned":
+        args["rnn_name"] = case.rnn_name
     args["train"].update(
         data_dir=folder,
-        device="cuda",
+        device=device,
         minibatch_size="auto",
         precision=case.precision,
         cuda_graphs=case.has_graphs,
@@ -170,9 +177,43 @@ def make_trainer(case: Case, folder: str):
         checkpoint_interval=10**9,
         log_interval=10**9,
     )
+    args["train"].update(settings)
     vecenv = pufferl.load_env(case.env_name, args)
     policy = pufferl.load_policy(args, vecenv, case.env_name)
     return pufferl.PuffeRL({**args["train"], "env": case.env_name}, vecenv, policy)
+
+
+def check_captures(device: torch.device, agents: int = 256) -> list[tuple[str, float, str]]:
+    """A row for each recurrent policy: the error of its weights and states after iterations in CUDA graphs."""
+    rows = []
+    for rnn_name in RECURRENT:
+        cases = [Case("puffer_breakout", agents, has_graphs, rnn_name=rnn_name) for has_graphs in (False, True)]
+        try:
+            with warnings.catch_warnings():
+                warnings.filterwarnings("error", message="the policy cannot be captured")
+                truth, found = (train_briefly(case, device) for case in cases)
+            value = max(error(one, other.double()) for one, other in zip(found, truth, strict=True))
+        except UserWarning as warning:
+            print(f"{rnn_name}: {warning}")
+            value = float("inf")
+        rows.append((f"{rnn_name} in CUDA graphs: error", value, "relative"))
+        print(f"{rows[-1][0]:<48} {value:10.2e}  {'ok' if value < CAPTURE_TOLERANCE else 'WRONG'}", flush=True)
+    return rows
+
+
+def train_briefly(case: Case, device: torch.device) -> list[torch.Tensor]:
+    """The weights and recurrent states after some iterations, most of them past the captures."""
+    torch.manual_seed(0)
+    with tempfile.TemporaryDirectory() as folder:
+        settings = {"bptt_horizon": 16, "minibatch_size": 16 * case.agents // 4, "learning_rate": 1e-3, "fused": False}
+        trainer = make_trainer(case, folder, str(device), batch_size=16 * case.agents, **settings)
+        try:
+            for _ in range(4):
+                trainer.evaluate(), trainer.train()
+            kept = [*trainer.policy.parameters(), *trainer.rollout.states.values()]
+            return [tensor.detach().cpu().clone() for tensor in kept]
+        finally:
+            trainer.release()
 
 
 def measure(case: Case) -> list[tuple[str, float, str]]:
@@ -276,7 +317,10 @@ def main() -> int:
     accelerator = torch.cuda.get_device_name()
     print(f"{accelerator}, torch {torch.__version__}, {record.machine()}")
     rows = check_kernels(torch.device("cuda"))
+    captures = check_captures(torch.device("cuda"))
     is_right = all(value < TOLERANCE for _, value, _ in rows)
+    is_right &= all(value < CAPTURE_TOLERANCE for _, value, _ in captures)
+    rows += captures
     cases = CASES if is_right else []
     for case in cases:
         if time.perf_counter() - begin > SECONDS - 240.0 * options.solve:

@@ -1,5 +1,7 @@
+import math
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import pytest
@@ -27,6 +29,25 @@ def test_the_checks_find_the_cpu_kernels_right(gpu):
     torch.manual_seed(0)
     for name, check in gpu.CHECKS.items():
         assert check(torch.device("cpu")) < gpu.TOLERANCE, name
+
+
+def test_captures_of_recurrent_policies_are_compared_with_none(gpu, capsys):
+    """On a CPU neither is captured, and both are the same."""
+    rows = gpu.check_captures(torch.device("cpu"), agents=16)
+    assert [name for name, _, _ in rows] == [f"{name} in CUDA graphs: error" for name in ("MinGRU", "LSTM")]
+    assert all(value == 0 for _, value, _ in rows)
+    assert capsys.readouterr().out.count("ok") == 2
+
+
+def test_a_wrong_or_failed_capture_is_found(gpu, monkeypatch):
+    def train(case, device):
+        if case.rnn_name == "LSTM" and case.has_graphs:
+            warnings.warn("the policy cannot be captured as a CUDA graph (why)", stacklevel=1)
+        return [torch.full((3,), 1.01 if case.has_graphs else 1.0)]
+
+    monkeypatch.setattr(gpu, "train_briefly", train)
+    values = [value for _, value, _ in gpu.check_captures(torch.device("cpu"))]
+    assert values == [pytest.approx(0.01, rel=1e-3), math.inf] and values[0] > gpu.CAPTURE_TOLERANCE
 
 
 def test_a_wrong_or_unwritten_result_is_found(gpu):

@@ -326,9 +326,9 @@ def test_a_restored_actor_does_not_end_the_episodes_that_ended_before():
 # --- minibatches
 
 
-def make_trainer(tmp_path, **settings):
+def make_trainer(tmp_path, rnn_name="MinGRU", **settings):
     args = pufferl.load_config("puffer_breakout")
-    args["env"]["num_envs"] = 16
+    args["env"]["num_envs"], args["rnn_name"] = 16, rnn_name
     defaults = {"device": "cpu", "bptt_horizon": 16, "minibatch_size": 64, "update_epochs": 1.25, "fused": False}
     args["train"].update(data_dir=str(tmp_path), **{**defaults, **settings})
     vecenv = vector.make(env_class("puffer_breakout"), env_kwargs={"num_envs": 16}, backend="Serial", seed=1)
@@ -550,13 +550,12 @@ def test_captured_and_plain_rollouts_on_a_gpu_are_the_same(batch_size):
 
 
 @needs_cuda
-@pytest.mark.parametrize("optimizer", ["muon", "adam"])
-def test_captured_and_plain_training_on_a_gpu_are_the_same(tmp_path, optimizer):
+@pytest.mark.parametrize(("optimizer", "rnn_name"), [("muon", "MinGRU"), ("adam", "LSTM"), ("adam", None)])
+def test_captured_and_plain_training_on_a_gpu_are_the_same(tmp_path, optimizer, rnn_name):
     policies = []
+    settings = {"device": "cuda", "optimizer": optimizer, "learning_rate": 1e-3, "num_iterations": 4}
     for has_graphs in (False, True):
-        trainer = make_trainer(
-            tmp_path, device="cuda", cuda_graphs=has_graphs, optimizer=optimizer, learning_rate=1e-3, num_iterations=4
-        )
+        trainer = make_trainer(tmp_path, rnn_name, cuda_graphs=has_graphs, **settings)
         for _ in range(4):  # 5 minibatches each, so most of them are replays
             trainer.evaluate()
             losses = trainer.train()
