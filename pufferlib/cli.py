@@ -9,13 +9,18 @@ import importlib
 import importlib.util
 import os
 import select
+import shlex
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pufferlib.errors import APIUsageError, CheckpointError, PufferError, nearest
+from pufferlib.errors import APIUsageError, CheckpointError, ConfigError, PufferError, nearest
+
+if TYPE_CHECKING:
+    from pufferlib.config.flags import FlagTable
+    from pufferlib.config.settings import Setting
 
 # Exit codes; 130 and 141 are what a shell reports for a program that SIGINT or SIGPIPE ended.
 OK, MISTAKE, INTERRUPTED, PIPE_CLOSED = 0, 2, 130, 141
@@ -141,7 +146,8 @@ def _run_for_environment(name: str, rest: list[str]) -> None:
     args, options_class = load_config(rest[0]), _options_class(name)
     env_name = args["env_name"]
     options = {option: setting.default for option, setting in options_class.settings().items()}
-    found = flags.FlagTable(options_class, env_name).parse(rest[1:])
+    table = flags.FlagTable(options_class, env_name)
+    found = [*_flags_of_the_shell(table), *table.parse(rest[1:])]
     flags.apply(found, args, options)
     if name == "train" and os.environ.get("RANK", "0") == "0":  # of several processes the first
         print(_beginning(env_name, args), flush=True)  # at once: importing torch takes seconds
@@ -152,6 +158,14 @@ def _run_for_environment(name: str, rest: list[str]) -> None:
         args = _settings_of_model(env_name, args, is_policy_named=any(pair[0].name == "policy_name" for pair in found))
         flags.apply([pair for pair in found if pair[0].name != "load_model_path"], args, options)
     VERBS[name].run(env_name, args, **options)
+
+
+def _flags_of_the_shell(table: FlagTable) -> list[tuple[Setting, Any]]:
+    """What PUFFER_FLAGS says, which those of the command line come after."""
+    try:
+        return table.parse(shlex.split(os.environ.get("PUFFER_FLAGS", "")))
+    except (ConfigError, ValueError) as error:
+        raise ConfigError(f"in PUFFER_FLAGS, {error}") from error
 
 
 def _beginning(env_name: str, args: dict[str, Any]) -> str:
@@ -252,7 +266,7 @@ def _require_install() -> None:
     Raises:
         APIUsageError: if pufferlib is run from a checkout that was never installed.
     """
-    needed = ("pufferlib.ocean", "numpy", "gymnasium", "torch")  # an install for another Python leaves the first here
+    needed = ("pufferlib.ocean", "numpy", "gymnasium")  # an install for another Python leaves the first here
     if any(importlib.util.find_spec(name) is None for name in needed):
         raise APIUsageError("pufferlib is not installed for this Python; run `pip install -e .` in the checkout")
 

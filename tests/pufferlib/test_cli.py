@@ -105,6 +105,20 @@ def test_evaluation_ends_by_itself_unless_told_when(calls):
     assert calls[-1][1]["train"]["device"] == "cpu"
 
 
+def test_flags_of_the_shell_come_before_those_of_the_command(calls, monkeypatch):
+    monkeypatch.setenv("PUFFER_FLAGS", "--train.seed 3 --train.total-timesteps=500_000")
+    train = trained(calls, "--train.seed", "4")["train"]
+    assert (train["seed"], train["total_timesteps"]) == (4, 500_000)
+    assert cli.main(["envs"]) == 0  # which takes none
+
+
+@pytest.mark.parametrize("text", ["--train.sed 3", "--train.tag 'one"])
+def test_a_mistake_in_the_flags_of_the_shell_says_where_it_is(calls, monkeypatch, capsys, text):
+    monkeypatch.setenv("PUFFER_FLAGS", text)
+    assert cli.main(["train", SQUARED]) == 2
+    assert capsys.readouterr().err.startswith("puffer: in PUFFER_FLAGS, ")
+
+
 # --- mistakes
 
 
