@@ -108,7 +108,7 @@ class GraphActor(Actor):
         self.finish()
         super().restart()
         for lane in self._lanes.values():
-            lane.step.ended.zero_()
+            lane.step.begins.zero_()
             lane.wait()
 
     @override
