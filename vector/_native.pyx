@@ -35,6 +35,7 @@ cdef extern from "thread_pool.h" nogil:
 cdef struct Batch:
     PoolJob job
     bint is_running
+    bint is_attended  # a thread is inside start or finish, without the interpreter lock
     int num_vecs
     PufferVec** vecs  # owned array of borrowed vecs; the capsules keep them alive
 
@@ -72,7 +73,8 @@ cdef PufferVec* vec_from(object capsule) except NULL:
 cdef class Stepper:
     """Steps batches of C environments on a pool of threads.
 
-    A step that runs holds the environments busy; their own methods refuse to work until `finish`.
+    A step that runs holds the environments busy; their own methods refuse to work until `finish`. One thread at a time
+    may be inside a call for a batch, and none while it is closed; another one is refused.
 
     Args:
         batches: the vec handles of every batch, at least one each.
@@ -116,35 +118,43 @@ cdef class Stepper:
 
     def __dealloc__(self):
         cdef int i
-        self.finish_all()
+        self.finish_all(self.pool)
         pool_destroy(self.pool)
         if self.batches is not NULL:
             for i in range(self.num_batches):
                 free(self.batches[i].vecs)
             free(self.batches)
 
-    cdef void finish_all(self) noexcept:
+    cdef void finish_all(self, ThreadPool* pool) noexcept:
         cdef int i
-        if self.pool is NULL or pool_is_inherited(self.pool):
+        if pool is NULL or pool_is_inherited(pool):
             return
         for i in range(self.num_batches):
-            self.wait(&self.batches[i])
+            self.wait(pool, &self.batches[i])
 
-    cdef void wait(self, Batch* batch) noexcept:
+    cdef void wait(self, ThreadPool* pool, Batch* batch) noexcept:
         cdef int i
         if not batch.is_running:
             return
+        batch.is_attended = True
         with nogil:
-            pool_finish(self.pool, &batch.job)
+            pool_finish(pool, &batch.job)
+        batch.is_attended = False
         batch.is_running = False
         for i in range(batch.num_vecs):
             batch.vecs[i].is_busy = 0
+
+    cdef int require_unattended(self, Batch* batch) except -1:
+        if batch.is_attended:
+            raise APIUsageError("another thread is stepping a batch; wait until it is done")
+        return 0
 
     cdef Batch* batch_at(self, int index) except NULL:
         if self.pool is NULL:
             raise APIUsageError("the vector is closed; make a new vector")
         if index < 0 or index >= self.num_batches:
             raise IndexError(f"batch must be from 0 to {self.num_batches - 1}, got {index}")
+        self.require_unattended(&self.batches[index])
         return &self.batches[index]
 
     def start(self, int index):
@@ -163,18 +173,31 @@ cdef class Stepper:
                 )
         for i in range(batch.num_vecs):
             batch.vecs[i].is_busy = 1
-        batch.is_running = True
+        batch.is_running = batch.is_attended = True
         with nogil:
             pool_submit(self.pool, &batch.job)
+        batch.is_attended = False
 
     def finish(self, int index):
-        """Helps with the step of a batch and returns when it is done; at once when none runs."""
-        self.wait(self.batch_at(index))
+        """Helps with the step of a batch and returns when it is done; at once when none runs.
+
+        Raises:
+            APIUsageError: if another thread does so already.
+        """
+        cdef Batch* batch = self.batch_at(index)
+        self.wait(self.pool, batch)
 
     def close(self):
-        """Finishes what runs and joins the threads; calling it twice is harmless."""
+        """Finishes what runs and joins the threads; calling it twice is harmless.
+
+        Raises:
+            APIUsageError: if another thread is inside a call.
+        """
         cdef ThreadPool* pool = self.pool
-        self.finish_all()
-        self.pool = NULL
+        cdef int i
+        for i in range(self.num_batches):
+            self.require_unattended(&self.batches[i])
+        self.pool = NULL  # nobody comes in any more
+        self.finish_all(pool)
         with nogil:
             pool_destroy(pool)

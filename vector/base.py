@@ -5,6 +5,7 @@ from __future__ import annotations
 import abc
 import enum
 import os
+import threading
 import weakref
 from collections import deque
 from collections.abc import Sequence
@@ -52,8 +53,27 @@ def _watch_forks() -> None:
 
 def _disown_vectors() -> None:
     for vecenv in _vectors:
+        vecenv._one_thread = OneThread()  # whoever was inside is a thread of the parent
         vecenv._idle_as(State.INHERITED)
     _vectors.clear()
+
+
+class OneThread:
+    """Lets one thread in at a time and refuses the others at once; the thread that is in may come in again."""
+
+    def __init__(self):
+        """Nobody is in."""
+        self._lock = threading.RLock()
+
+    def __enter__(self) -> None:
+        if not self._lock.acquire(blocking=False):
+            raise APIUsageError(
+                "another thread is inside a call of this vector, which serves one thread at a time; wait for that call "
+                "to return first"
+            )
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +96,8 @@ class Vector(abc.ABC):
 
     `recv` hands out a batch that has finished its step, `send` starts the next step of the batch that was received
     first. All others keep running meanwhile. Where one batch is everything, `reset` and `step` do both in one call. A
-    vector belongs to the process that made it: a child made by fork cannot use it.
+    vector belongs to the process that made it: a child made by fork cannot use it. Threads may take turns with it; a
+    call, `close` among them, while another thread is inside one raises an APIUsageError and changes nothing.
 
     Attributes:
         num_envs: PufferEnvs in all.
@@ -116,6 +137,7 @@ class Vector(abc.ABC):
         self.agents_per_env = driver.num_agents
         self.num_agents = self.num_envs * driver.num_agents
         self.agents_per_batch = batch_size * driver.num_agents
+        self._one_thread = OneThread()
         self._source = source
         self._num_batches = self.num_envs // batch_size
         self._received: deque[Batch] = deque()  # and not yet sent, oldest first
@@ -240,15 +262,16 @@ class Vector(abc.ABC):
         Raises:
             APIUsageError: if the vector is closed.
         """
-        self._require_open("async_reset")
         if seed is not None and (not isinstance(seed, (int, np.integer)) or isinstance(seed, bool) or seed < 0):
             raise APIUsageError(f"seed must be None or an integer of at least 0, got {seed!r}")
-        goes_on = seed is None and self.state is not State.NEW
-        self._drain()
-        self._received.clear()
-        self._start_reset([None if goes_on else self._source.env_seed(i, seed) for i in range(self.num_envs)])
-        self._num_running = self._num_batches
-        self._idle_state = None
+        with self._one_thread:
+            self._require_open("async_reset")
+            goes_on = seed is None and self.state is not State.NEW
+            self._drain()
+            self._received.clear()
+            self._start_reset([None if goes_on else self._source.env_seed(i, seed) for i in range(self.num_envs)])
+            self._num_running = self._num_batches
+            self._idle_state = None
 
     def recv(self) -> ReceiveResult:
         """Waits for a batch to finish its step or reset.
@@ -264,11 +287,12 @@ class Vector(abc.ABC):
             APIUsageError: if nothing runs.
             WorkerError: if a worker process raised or died.
         """
-        if not self._num_running:
-            self._refuse("recv")
-        batch, infos = self._finish()
-        self._num_running -= 1
-        self._received.append(batch)
+        with self._one_thread:
+            if not self._num_running:
+                self._refuse("recv")
+            batch, infos = self._finish()
+            self._num_running -= 1
+            self._received.append(batch)
         arrays = batch.buffers
         return (
             arrays.observations,
@@ -293,13 +317,14 @@ class Vector(abc.ABC):
             APIUsageError: if that batch is not received, or the actions do not fit.
             WorkerError: if a worker process died.
         """
-        if not self._received:
-            self._refuse("send")
-        batch = self._received[0] if agent_ids is None else self._received_batch(agent_ids)
-        _copy_actions(batch.buffers.actions, actions)
-        self._received.remove(batch)
-        self._start(batch)
-        self._num_running += 1
+        with self._one_thread:
+            if not self._received:
+                self._refuse("send")
+            batch = self._received[0] if agent_ids is None else self._received_batch(agent_ids)
+            _copy_actions(batch.buffers.actions, actions)
+            self._received.remove(batch)
+            self._start(batch)
+            self._num_running += 1
 
     def _received_batch(self, agent_ids: np.ndarray) -> Batch:
         for batch in self._received:
@@ -320,13 +345,14 @@ class Vector(abc.ABC):
         """
         if self.state is State.HANDED_OVER:
             return None
-        if self.state is not State.READY:
-            self._refuse("snapshot")
-        envs = self._snapshot_envs()
-        if any(env is None for env in envs):
-            return None
-        order = [list(batch.envs) for batch in self._received]
-        arrays = {name: getattr(self._buffers, name).tobytes() for name in RESULT_ARRAYS}
+        with self._one_thread:
+            if self.state is not State.READY:
+                self._refuse("snapshot")
+            envs = self._snapshot_envs()
+            if any(env is None for env in envs):
+                return None
+            order = [list(batch.envs) for batch in self._received]
+            arrays = {name: getattr(self._buffers, name).tobytes() for name in RESULT_ARRAYS}
         return {"envs": envs, "order": order, "arrays": arrays}
 
     def restore(self, snapshot: dict[str, Any]) -> None:
@@ -335,32 +361,33 @@ class Vector(abc.ABC):
         Raises:
             APIUsageError: if the snapshot is of another number of environments, batches or agents.
         """
-        self._require_open("restore")
-        envs, order = snapshot["envs"], [tuple(batch) for batch in snapshot["order"]]
-        if len(envs) != self.num_envs or [len(batch) for batch in order] != [self.batch_size] * self._num_batches:
-            raise APIUsageError(
-                f"the snapshot must be of {self.num_envs} environments in batches of {self.batch_size}, got "
-                f"{len(envs)} in batches of {sorted({len(batch) for batch in order})}; use a vector of those sizes"
-            )
-        if sorted(env for batch in order for env in batch) != list(range(self.num_envs)):
-            raise APIUsageError(f"the snapshot's batches {order} must have every environment once; use another one")
-        for name in RESULT_ARRAYS:
-            size, found = getattr(self._buffers, name).nbytes, len(snapshot["arrays"][name])
-            if size != found:
-                raise APIUsageError(f"the snapshot's {name} must be {size} bytes, got {found}; use the vector's sizes")
-        self._drain()
-        self._restore_envs(envs)
-        for name in RESULT_ARRAYS:
-            array, content = getattr(self._buffers, name), snapshot["arrays"][name]
-            array[...] = np.frombuffer(content, array.dtype).reshape(array.shape)
-        batches = [self._batch_of(envs) for envs in order]
-        if None in batches:
-            raise APIUsageError(
-                f"the snapshot's batches {order} cannot be formed here; make the vector with its arguments"
-            )
-        self._received = deque(batches)
-        self._num_running = 0
-        self._idle_state = None
+        with self._one_thread:
+            self._require_open("restore")
+            envs, order = snapshot["envs"], [tuple(batch) for batch in snapshot["order"]]
+            if len(envs) != self.num_envs or [len(batch) for batch in order] != [self.batch_size] * self._num_batches:
+                raise APIUsageError(
+                    f"the snapshot must be of {self.num_envs} environments in batches of {self.batch_size}, got "
+                    f"{len(envs)} in batches of {sorted({len(batch) for batch in order})}; use a vector of those sizes"
+                )
+            if sorted(env for batch in order for env in batch) != list(range(self.num_envs)):
+                raise APIUsageError(f"the snapshot's batches {order} must have every environment once; use another one")
+            for name in RESULT_ARRAYS:
+                size, found = getattr(self._buffers, name).nbytes, len(snapshot["arrays"][name])
+                if size != found:
+                    raise APIUsageError(f"the snapshot's {name} must be {size} bytes, got {found}; use the vector's sizes")
+            self._drain()
+            self._restore_envs(envs)
+            for name in RESULT_ARRAYS:
+                array, content = getattr(self._buffers, name), snapshot["arrays"][name]
+                array[...] = np.frombuffer(content, array.dtype).reshape(array.shape)
+            batches = [self._batch_of(envs) for envs in order]
+            if None in batches:
+                raise APIUsageError(
+                    f"the snapshot's batches {order} cannot be formed here; make the vector with its arguments"
+                )
+            self._received = deque(batches)
+            self._num_running = 0
+            self._idle_state = None
 
     def again(self, num_envs: int, seed: int) -> Vector:
         """Makes a separate vector of environments like these, on the same backend.
@@ -390,7 +417,9 @@ class Vector(abc.ABC):
 
     def close(self) -> None:
         """Finishes what runs and lets go of everything; calling it twice is harmless."""
-        if self.is_open:
+        if not self.is_open:
+            return
+        with self._one_thread:
             self._idle_as(State.CLOSED)
             self._close()
 

@@ -56,7 +56,9 @@ class LocalVector(Vector):
 
     def hand_over(self) -> None:
         """Ends the vector and leaves its environments open, for another vector to step."""
-        if self.is_open:
+        with self._one_thread:
+            if not self.is_open:
+                return
             self._drain()
             for group in self._groups:
                 group.envs.clear()

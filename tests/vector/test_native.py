@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
+import os
 import subprocess
 import sys
+import threading
 
 import numpy as np
 import psutil
@@ -134,3 +137,121 @@ def test_statistics_count_every_episode_of_every_thread():
             return counted
 
     assert episodes(1) == episodes(3) > 0
+
+
+REFUSED = "another thread is inside a call of this vector, .*; wait for that call to return first"
+
+
+class SlowCapsule:
+    """A vec handle whose step waits until it is let go, made as `puffer_vec.h` says."""
+
+    def __init__(self):
+        class PufferVec(ctypes.Structure):
+            _fields_ = [
+                ("version", ctypes.c_uint32),
+                ("num_envs", ctypes.c_int),
+                ("is_busy", ctypes.c_int),
+                ("is_closed", ctypes.c_int),
+                ("step_range", ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, ctypes.c_int)),
+            ]
+
+        self.entered, self.released = threading.Event(), threading.Event()
+        callback = PufferVec._fields_[4][1](self._step)  # takes the interpreter lock while it runs
+        self._vec = PufferVec(1, 1, 0, 0, callback)
+        new = ctypes.pythonapi.PyCapsule_New
+        new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+        self._name = b"pufferlib.vec"
+        self.capsule = new(ctypes.addressof(self._vec), self._name, None)
+
+    def _step(self, vec, begin, end):
+        self.entered.set()
+        self.released.wait(60)
+
+
+def test_threads_are_not_stopped_under_a_thread_that_waits_for_them():
+    slow = SlowCapsule()
+    stepper = Stepper([[slow.capsule]], 1)
+    stepper.start(0)
+    waiting = threading.Thread(target=stepper.finish, args=(0,))
+    waiting.start()
+    assert slow.entered.wait(60)
+    try:
+        for call in (stepper.close, lambda: stepper.finish(0)):
+            with pytest.raises(APIUsageError, match="another thread is stepping a batch; wait until it is done"):
+                call()
+    finally:
+        slow.released.set()
+        waiting.join(60)
+    stepper.start(0)
+    stepper.finish(0)
+    stepper.close()
+
+
+class WaitingSquared(Squared):
+    """Waits at the end of a step until it is let go."""
+
+    entered, released = threading.Event(), threading.Event()
+
+    def report(self):
+        self.entered.set()
+        self.released.wait(60)
+        return super().report()
+
+
+@pytest.mark.parametrize("backend", ["Native", "Serial"])
+def test_another_thread_is_refused_and_changes_nothing(backend):
+    WaitingSquared.entered.clear()
+    WaitingSquared.released.clear()
+    vecenv = make_quietly(WaitingSquared, env_kwargs={"num_envs": 50}, backend=backend)
+    vecenv.reset(1)
+    vecenv.send(np.zeros(50, int))
+    received = []
+    waiting = threading.Thread(target=lambda: received.append(vecenv.recv()))
+    waiting.start()
+    assert WaitingSquared.entered.wait(60)
+    calls = [vecenv.recv, vecenv.close, vecenv.reset, vecenv.hand_over, vecenv.snapshot]
+    try:
+        for call in (*calls, lambda: vecenv.send(np.zeros(50, int)), lambda: vecenv.restore({})):
+            with pytest.raises(APIUsageError, match=REFUSED):
+                call()
+    finally:
+        WaitingSquared.released.set()
+        waiting.join(60)
+    assert len(received) == 1
+    vecenv.step(np.zeros(50, int))
+    vecenv.close()
+    assert not vecenv.is_open
+
+
+@pytest.mark.slow
+def test_receiving_and_closing_in_two_threads_never_touches_freed_memory():
+    """With MALLOC_PERTURB_ freed memory is overwritten, so that whoever still uses it crashes."""
+    script = (
+        "import threading, numpy as np, warnings\n"
+        "warnings.simplefilter('ignore')\n"
+        "from pufferlib import vector\n"
+        "from pufferlib.errors import APIUsageError\n"
+        "from pufferlib.ocean.squared.squared import Squared\n"
+        "def play(vecenv):\n"
+        "    try:\n"
+        "        while True:\n"
+        "            vecenv.recv(); vecenv.send(np.zeros(4096, int))\n"
+        "    except APIUsageError:\n"
+        "        pass\n"
+        "refusals = 0\n"
+        "for _ in range(80):\n"
+        "    vecenv = vector.make(Squared, env_kwargs={'num_envs': 4096}, num_envs=2, num_workers=3)\n"
+        "    vecenv.async_reset()\n"
+        "    thread = threading.Thread(target=play, args=(vecenv,)); thread.start()\n"
+        "    while vecenv.is_open:\n"
+        "        try:\n"
+        "            vecenv.close()\n"
+        "        except APIUsageError:\n"
+        "            refusals += 1\n"
+        "    thread.join()\n"
+        "print(refusals > 0)\n"
+    )
+    environment = {**os.environ, "MALLOC_PERTURB_": "165"}
+    command = [sys.executable, "-X", "dev", "-c", script]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, env=environment)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "True\n", "")
