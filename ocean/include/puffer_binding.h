@@ -62,6 +62,7 @@ typedef struct {
 
 struct VecHandle {
     PufferVec vec;          // first: all that other modules see
+    PyObject* capsule;      // borrowed: the one around this struct, which it lives as long as
     EnvSet envs;            // either list is owned; scattered environments belong to the handles in `members`
     PyObject* members;      // held: the tuple of capsules given to vectorize, NULL when made by vec_init
     Py_ssize_t num_joined;  // members that know this vec
@@ -307,7 +308,7 @@ static PyObject* env_step(PyObject* self, PyObject* capsule) {
     Py_RETURN_NONE;
 }
 
-// While a member of a vec is drawn, no other thread may step the vec.
+// While a member of a vec is drawn, no other thread may step the vec, and it lives even if nobody else holds it.
 static PyObject* env_render(PyObject* self, PyObject* capsule) {
     PyObject* rendering = PyImport_ImportModule("pufferlib.ocean.rendering");
     if (rendering == NULL) return NULL;
@@ -315,9 +316,11 @@ static PyObject* env_render(PyObject* self, PyObject* capsule) {
     PyObject* frame = NULL;
     if (handle != NULL) {
         VecHandle* vec = handle->vec;
+        PyObject* held = vec ? Py_NewRef(vec->capsule) : NULL;
         if (vec != NULL) vec->vec.is_busy = 1;
         frame = PyObject_CallMethod(rendering, "render", "sO", ENV_NAME, capsule);
         if (vec != NULL) vec->vec.is_busy = 0;
+        Py_XDECREF(held);
     }
     Py_DECREF(rendering);
     return frame;
@@ -381,6 +384,14 @@ static void vec_step_range(PufferVec* vec, int begin, int end) {
     }
 }
 
+// The capsule of a vec that was filled, or NULL with the vec released and an exception set.
+static PyObject* vec_enclose(VecHandle* vec, bool is_filled) {
+    vec->capsule = is_filled ? PyCapsule_New(vec, PUFFER_VEC_CAPSULE, vec_delete) : NULL;
+    PyObject* capsule = vec->capsule;
+    if (capsule == NULL) vec_release(vec);
+    return capsule;
+}
+
 static VecHandle* vec_new(int num_envs) {
     VecHandle* vec = calloc(1, sizeof(*vec));
     if (vec == NULL) {
@@ -433,11 +444,7 @@ static PyObject* py_vectorize(PyObject* self, PyObject* capsules) {
         return NULL;
     }
     VecHandle* vec = vec_new((int)count);
-    if (vec == NULL) return NULL;
-    PyObject* capsule = NULL;
-    if (vec_add_members(vec, capsules) == 0) capsule = PyCapsule_New(vec, PUFFER_VEC_CAPSULE, vec_delete);
-    if (capsule == NULL) vec_release(vec);
-    return capsule;
+    return vec ? vec_enclose(vec, vec_add_members(vec, capsules) == 0) : NULL;
 }
 
 // Makes the environments: the first from the keyword arguments, the others as copies of it.
@@ -473,12 +480,8 @@ static PyObject* py_vec_init(PyObject* self, PyObject* args, PyObject* kwargs) {
     if (parse_seed(seed_object, &seed) < 0) return NULL;
     PyObject* rest = kwargs ? PyDict_Copy(kwargs) : PyDict_New();
     if (rest == NULL) return NULL;
-    PyObject* capsule = NULL;
     VecHandle* vec = vec_new(num_envs);
-    if (vec != NULL && vec_make_envs(vec, objects, seed, args, rest) == 0) {
-        capsule = PyCapsule_New(vec, PUFFER_VEC_CAPSULE, vec_delete);
-    }
-    if (capsule == NULL && vec != NULL) vec_release(vec);
+    PyObject* capsule = vec ? vec_enclose(vec, vec_make_envs(vec, objects, seed, args, rest) == 0) : NULL;
     Py_DECREF(rest);
     return capsule;
 }

@@ -15,6 +15,7 @@ import pytest
 from game import Game
 
 from pufferlib import ocean
+from pufferlib.ocean import rendering
 
 FUNCTIONS = {
     "shared",
@@ -211,6 +212,24 @@ def test_members_are_free_again_when_their_vec_is_closed_or_gone(game):
     game.binding.env_close(single)
 
 
+def test_a_vec_that_is_dropped_while_a_member_is_drawn_lives_until_the_drawing_is_done(game, monkeypatch):
+    """Drawing runs Python code, in which any thread may let go of the last reference to the vec."""
+    single = game.single()
+    held = [game.binding.vectorize(single)]
+    game.binding.vec_reset(held[0])
+
+    def render(name, env):
+        held.clear()
+        gc.collect()
+        with pytest.raises(RuntimeError, match="is being stepped by another thread, or drawn"):
+            game.binding.env_step(env)
+        return "frame"
+
+    monkeypatch.setattr(rendering, "render", render)
+    assert game.binding.env_render(single) == "frame"
+    game.binding.vec_step(game.binding.vectorize(single))
+
+
 def test_making_and_closing_leaks_nothing(game):
     process = psutil.Process()
     arrays, closed = game.arrays(512), game.vec(1)
@@ -229,17 +248,21 @@ def test_making_and_closing_leaks_nothing(game):
         with contextlib.suppress(ValueError):
             game.binding.vectorize(*[game.single()] * 2)
 
-    tracemalloc.start()
+    def growth():
+        before = tracemalloc.get_traced_memory()[0]
+        for _ in range(500):  # each makes four vecs and a single
+            cycle()
+        gc.collect()
+        return tracemalloc.get_traced_memory()[0] - before
+
     for _ in range(100):
         cycle()
     gc.collect()
-    resident, traced = process.memory_info().rss, tracemalloc.get_traced_memory()[0]
-    for _ in range(500):  # each makes four vecs and a single
-        cycle()
-    gc.collect()
-    growth = tracemalloc.get_traced_memory()[0] - traced
+    resident = process.memory_info().rss
+    tracemalloc.start()
+    # Less than the smallest object in every cycle; once in a while a table of the interpreter's own grows.
+    assert any(growth() < 500 * 32 for _ in range(3))
     tracemalloc.stop()
-    assert growth < 500 * 32  # less than the smallest object in every cycle
     assert process.memory_info().rss - resident < 8 << 20  # one vec in every cycle would be more than twice that
 
 
