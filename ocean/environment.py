@@ -132,7 +132,15 @@ class OceanEnv(PufferEnv):
 
     @override
     def restore(self, snapshot: bytes) -> None:
-        self.binding.vec_restore(self.handle, snapshot[8:])
+        """Puts back what `snapshot` returned.
+
+        Raises:
+            APIUsageError: if it is of other environments, of other arguments, damaged or forged; all stays as it was.
+        """
+        try:
+            self.binding.vec_restore(self.handle, snapshot[8:])
+        except ValueError as error:  # the C side's sentence, as a mistake of the user's
+            raise APIUsageError(str(error)) from error
         self._steps = int.from_bytes(snapshot[:8], "little")
 
     @override

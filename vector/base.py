@@ -20,12 +20,12 @@ from pufferlib import spaces
 from pufferlib.environment import Buffers, Origin, PufferEnv, StepResult
 from pufferlib.errors import APIUsageError
 from pufferlib.vector.recipe import AUTO, EnvSource, Options
+from pufferlib.vector.snapshots import RESULT_ARRAYS, VectorSnapshot
 
 if TYPE_CHECKING:
     from pufferlib.emulation import Layout
 
 ReceiveResult = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, list[dict], np.ndarray, np.ndarray]
-RESULT_ARRAYS = ("observations", "rewards", "terminals", "truncations", "masks")  # what a step writes
 
 
 class State(enum.Enum):
@@ -358,35 +358,27 @@ class Vector(abc.ABC):
     def restore(self, snapshot: dict[str, Any]) -> None:
         """Puts back what `snapshot` returned; every batch then counts as received, and the next call is `send`.
 
+        A snapshot that this vector cannot be in is refused before anything changes. One that an environment refuses
+        leaves the vector to be reset.
+
         Raises:
-            APIUsageError: if the snapshot is of another number of environments, batches or agents.
+            APIUsageError: if the snapshot is of another number of environments, batches or agents, or damaged.
+            WorkerError: if an environment in a worker refuses its part; the vector is closed then.
         """
         with self._one_thread:
             self._require_open("restore")
-            envs, order = snapshot["envs"], [tuple(batch) for batch in snapshot["order"]]
-            if len(envs) != self.num_envs or [len(batch) for batch in order] != [self.batch_size] * self._num_batches:
-                raise APIUsageError(
-                    f"the snapshot must be of {self.num_envs} environments in batches of {self.batch_size}, got "
-                    f"{len(envs)} in batches of {sorted({len(batch) for batch in order})}; use a vector of those sizes"
-                )
-            if sorted(env for batch in order for env in batch) != list(range(self.num_envs)):
-                raise APIUsageError(f"the snapshot's batches {order} must have every environment once; use another one")
-            for name in RESULT_ARRAYS:
-                size, found = getattr(self._buffers, name).nbytes, len(snapshot["arrays"][name])
-                if size != found:
-                    raise APIUsageError(f"the snapshot's {name} must be {size} bytes, got {found}; use the vector's sizes")
+            parts = VectorSnapshot.of(snapshot, self.num_envs, self.batch_size, self._buffers)
             self._drain()
-            self._restore_envs(envs)
-            for name in RESULT_ARRAYS:
-                array, content = getattr(self._buffers, name), snapshot["arrays"][name]
-                array[...] = np.frombuffer(content, array.dtype).reshape(array.shape)
-            batches = [self._batch_of(envs) for envs in order]
+            self._idle_as(State.NEW)
+            self._restore_envs(parts.envs)
+            for name, array in parts.arrays.items():
+                getattr(self._buffers, name)[...] = array
+            batches = [self._batch_of(envs) for envs in parts.order]
             if None in batches:
                 raise APIUsageError(
-                    f"the snapshot's batches {order} cannot be formed here; make the vector with its arguments"
+                    f"the snapshot's batches {parts.order} cannot be formed here; make the vector with its arguments"
                 )
             self._received = deque(batches)
-            self._num_running = 0
             self._idle_state = None
 
     def again(self, num_envs: int, seed: int) -> Vector:

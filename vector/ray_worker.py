@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from pufferlib.vector.arrays import private_buffers
-from pufferlib.vector.base import RESULT_ARRAYS
 from pufferlib.vector.group import Group
+from pufferlib.vector.snapshots import RESULT_ARRAYS
 from pufferlib.vector.worker import Command, Reply
 
 

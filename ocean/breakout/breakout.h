@@ -502,3 +502,36 @@ PUFFER_FN void c_step(Breakout* env) {
     }
     breakout_write_motion(env);
 }
+
+// ------------------------------------------------------------------------------------------------------- snapshots
+
+PUFFER_FN bool breakout_accepts_arguments(const Breakout* env, const Breakout* saved) {
+    return is_bool(&saved->is_continuous) && saved->is_continuous == env->is_continuous &&
+           saved->frameskip == env->frameskip;
+}
+
+PUFFER_FN bool breakout_accepts_counts(const Breakout* saved) {
+    return is_bool(&saved->is_served) && is_bool(&saved->is_second_wall) &&
+           is_within(saved->steps, 0, PUFFER_MAX_STEPS) && is_within(saved->score, 0, BREAKOUT_MAX_SCORE - 1) &&
+           is_within(saved->balls_left, 1, BREAKOUT_BALLS) &&
+           saved->balls_served + saved->balls_left == BREAKOUT_BALLS + saved->is_served &&
+           is_within(saved->paddle_hits, 0, BREAKOUT_HITS_PER_SPEED_UP - 1);
+}
+
+PUFFER_FN bool breakout_accepts_motion(const Breakout* saved) {
+    bool is_wide = saved->paddle_width == BREAKOUT_PADDLE_WIDTH;
+    float reach = 1.001f * saved->speed;  // of either component, rounding included
+    return (is_wide || saved->paddle_width == BREAKOUT_SMALL_PADDLE_WIDTH) &&
+           is_withinf(saved->paddle_x, 0.0f, BREAKOUT_WIDTH - saved->paddle_width) &&
+           is_withinf(saved->ball_x, 0.0f, BREAKOUT_BALL_MAX_X) &&
+           is_withinf(saved->ball_y, 0.0f, BREAKOUT_BALL_MAX_Y) &&
+           is_withinf(saved->speed, BREAKOUT_MIN_SPEED, BREAKOUT_MAX_SPEED) &&
+           is_withinf(saved->velocity_x, -reach, reach) && is_withinf(saved->velocity_y, -reach, reach);
+}
+
+PUFFER_FN bool c_accepts(const Breakout* env, const Breakout* saved) {
+    for (int row = 0; row < BREAKOUT_ROWS; row++) {
+        if (saved->bricks[row] >> BREAKOUT_COLUMNS != 0) return false;
+    }
+    return breakout_accepts_arguments(env, saved) && breakout_accepts_counts(saved) && breakout_accepts_motion(saved);
+}

@@ -19,6 +19,7 @@ enum { CARTPOLE_MAX_STEPS = 500 };
 #define CARTPOLE_X_LIMIT (2.4f)             // m
 #define CARTPOLE_THETA_LIMIT (0.20943951f)  // rad, 12 degrees
 #define CARTPOLE_START (0.05f)              // all four numbers begin uniform in +- this
+#define CARTPOLE_MAX_SPEED (1000.0f)        // m/s, rad/s; to cross the whole range in one step takes 240 and 21
 
 typedef struct {
     float perf;  // episode length / 500
@@ -121,4 +122,14 @@ PUFFER_FN void c_step(Cartpole* env) {
     } else {
         cartpole_write_observations(env);
     }
+}
+
+PUFFER_FN bool c_accepts(const Cartpole* env, const Cartpole* saved) {
+    const CartpoleMotion* motion = &saved->motion;
+    return is_bool(&saved->is_continuous) && saved->is_continuous == env->is_continuous &&
+           is_within(saved->steps, 0, CARTPOLE_MAX_STEPS - 1) &&
+           is_withinf(motion->x, -CARTPOLE_X_LIMIT, CARTPOLE_X_LIMIT) &&
+           is_withinf(motion->theta, -CARTPOLE_THETA_LIMIT, CARTPOLE_THETA_LIMIT) &&
+           is_withinf(motion->x_dot, -CARTPOLE_MAX_SPEED, CARTPOLE_MAX_SPEED) &&
+           is_withinf(motion->theta_dot, -CARTPOLE_MAX_SPEED, CARTPOLE_MAX_SPEED);
 }

@@ -7,6 +7,12 @@
 //     c_layout(const Env*)   how many agents it has and what their rows look like
 //     c_reset(Env*)          begins an episode and writes the first observation
 //     c_step(Env*)           reads the action rows, writes observation, reward, terminal and truncation rows
+//     c_accepts(const Env*, const Env* saved)   whether it may go on as `saved`, a struct of bytes from a file
+//
+// c_accepts is what stands between a stranger's file and the arrays: it says no unless the keyword arguments are those
+// of the running environment, every bool is one, and every other number is within what play leads to, as far as an
+// index, a loop or an observation depends on it. The pointers, `rng` and `log` need no check. All that c_step leads to
+// it accepts.
 //
 // The arrays belong to the caller and outlive the environment. Row = environment index * num_agents + agent index:
 //
@@ -87,6 +93,13 @@ PUFFER_FN float rng_float(Rng* rng) { return (float)(rng_next(rng) >> 8) * (1.0f
 
 // A float in [low, high).
 PUFFER_FN float rng_uniform(Rng* rng, float low, float high) { return low + (high - low) * rng_float(rng); }
+
+// For c_accepts.
+PUFFER_FN bool is_within(int value, int low, int high) { return value >= low && value <= high; }
+PUFFER_FN bool is_withinf(float value, float low, float high) { return value >= low && value <= high; }  // not if NaN
+PUFFER_FN bool is_bool(const bool* value) { return *(const uint8_t*)value <= 1; }  // another byte may not be read
+
+enum { PUFFER_MAX_STEPS = 1 << 30 };  // no episode is that long; counting on does not overflow
 
 PUFFER_FN float clampf(float value, float low, float high) {
     float above = value > low ? value : low;  // NaN becomes low

@@ -1,7 +1,8 @@
 // puffer_snapshot.h - environments to bytes and back; part of puffer_binding.h.
 //
 // A snapshot is a header, then for each environment its struct (borrowed pointers set to NULL) and the rows it wrote.
-// The checksum finds damage, not malice: restore only snapshots you made.
+// The checksum finds damage, and c_accepts what play never leads to, whoever wrote it: every environment is looked at
+// before any is changed, and no pointer comes from bytes.
 #pragma once
 
 #include "puffer_arrays.h"
@@ -115,9 +116,27 @@ static char* env_write_snapshot(const Env* env, const PufferLayout* layout, Env*
     return at;
 }
 
-static const char* env_read_snapshot(Env* env, const PufferLayout* layout, Env* scratch, const char* at) {
+// Fills a struct to work in with what a snapshot has in place of an environment's.
+static void env_read_struct(Env* scratch, const Env* env, const char* at) {
     memcpy(scratch, at, sizeof(Env));
     env_copy_pointers(scratch, env);
+}
+
+// The two flags of every agent are what a snapshot of an environment ends with.
+static bool flags_are_bools(const char* end, const PufferLayout* layout) {
+    for (Py_ssize_t i = 1; i <= 2 * (Py_ssize_t)layout->num_agents; i++) {
+        if ((uint8_t)end[-i] > 1) return false;
+    }
+    return true;
+}
+
+static bool env_accepts_snapshot(const Env* env, const PufferLayout* layout, Env* scratch, const char* at) {
+    env_read_struct(scratch, env, at);
+    return c_accepts(env, scratch) && flags_are_bools(at + env_snapshot_size(env, layout), layout);
+}
+
+static const char* env_read_snapshot(Env* env, const PufferLayout* layout, Env* scratch, const char* at) {
+    env_read_struct(scratch, env, at);
     memcpy(env, scratch, sizeof(Env));
     at += sizeof(Env);
     Block blocks[NUM_BLOCKS];
@@ -180,6 +199,27 @@ static int snapshot_check(const EnvSet* set, const char* bytes, Py_ssize_t size)
     return 0;
 }
 
+static int raise_unaccepted(int index) {
+    PyErr_Format(
+        PyExc_ValueError,
+        ENV_NAME
+        ": environment %d of the snapshot was made with other arguments or holds numbers that no game reaches; "
+        "restore it into environments made with the arguments it was taken with",
+        index);
+    return -1;
+}
+
+// Restores all environments, or none.
+static int restore_accepted(const EnvSet* set, Env* scratch, const char* at) {
+    PufferLayout layout = c_layout(set_at(set, 0));
+    Py_ssize_t size = env_snapshot_size(set_at(set, 0), &layout);
+    for (int i = 0; i < set->count; i++) {
+        if (!env_accepts_snapshot(set_at(set, i), &layout, scratch, at + i * size)) return raise_unaccepted(i);
+    }
+    for (int i = 0; i < set->count; i++) at = env_read_snapshot(set_at(set, i), &layout, scratch, at);
+    return 0;
+}
+
 static int restore_envs(const EnvSet* set, PyObject* object) {
     if (!PyBytes_Check(object)) {
         PyErr_Format(PyExc_TypeError, ENV_NAME ": a snapshot must be bytes, got %s", Py_TYPE(object)->tp_name);
@@ -192,9 +232,7 @@ static int restore_envs(const EnvSet* set, PyObject* object) {
         PyErr_NoMemory();
         return -1;
     }
-    PufferLayout layout = c_layout(set_at(set, 0));
-    const char* at = bytes + sizeof(SnapshotHeader);
-    for (int i = 0; i < set->count; i++) at = env_read_snapshot(set_at(set, i), &layout, scratch, at);
+    int status = restore_accepted(set, scratch, bytes + sizeof(SnapshotHeader));
     free(scratch);
-    return 0;
+    return status;
 }

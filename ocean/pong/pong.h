@@ -207,3 +207,15 @@ PUFFER_FN void c_step(Pong* env) {
         pong_write_observations(env);
     }
 }
+
+PUFFER_FN bool c_accepts(const Pong* env, const Pong* saved) {
+    return is_bool(&saved->is_continuous) && saved->is_continuous == env->is_continuous &&
+           saved->frameskip == env->frameskip && is_within(saved->score_left, 0, PONG_WINNING_SCORE - 1) &&
+           is_within(saved->score_right, 0, PONG_WINNING_SCORE - 1) &&
+           is_within(saved->episode_length, 0, PUFFER_MAX_STEPS) &&
+           is_withinf(saved->paddle_left, 0.0f, PONG_PADDLE_RANGE) &&
+           is_withinf(saved->paddle_right, 0.0f, PONG_PADDLE_RANGE) &&
+           is_withinf(saved->ball_x, 0.0f, PONG_WIDTH - PONG_BALL_SIZE) &&
+           is_withinf(saved->ball_y, 0.0f, PONG_BALL_RANGE) && fabsf(saved->ball_vx) == PONG_BALL_SPEED &&
+           is_withinf(saved->ball_vy, -PONG_BALL_MAX_VY, PONG_BALL_MAX_VY);
+}

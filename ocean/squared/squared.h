@@ -100,3 +100,10 @@ PUFFER_FN void c_step(Squared* env) {
     env->agent = (int16_t)cell;
     env->column = (int16_t)column;
 }
+
+PUFFER_FN bool c_accepts(const Squared* env, const Squared* saved) {
+    int size = env->size, last = size * size - 1;
+    return saved->size == size && is_within(saved->agent, 0, last) && is_within(saved->target, 0, last) &&
+           saved->agent != saved->target && saved->column == saved->agent % size &&
+           is_within(saved->steps_left, 1, SQUARED_STEPS_PER_SIZE * size);
+}

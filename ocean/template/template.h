@@ -103,3 +103,10 @@ PUFFER_FN void c_step(Template* env) {
         template_ask(env);
     }
 }
+
+// Whether this environment may go on as `saved`, which was read from a file and may hold anything: the same keyword
+// arguments, and every number that becomes an index or ends a loop within its bounds.
+PUFFER_FN bool c_accepts(const Template* env, const Template* saved) {
+    return saved->rounds == env->rounds && is_within(saved->num_right, 0, env->rounds - 1) &&
+           is_within(saved->question, 0, TEMPLATE_NUM_QUESTIONS - 1);
+}

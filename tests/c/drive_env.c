@@ -3,6 +3,7 @@
 //     gcc -include squared.h -DENV=Squared [-DSHARED=Table] drive_env.c -pthread -lm
 //     ./a.out sizes                                 prints the sizes of the structs
 //     ./a.out STRUCT SHARED|- ENVS THREADS STEPS    prints a hash of all that was written
+//     ./a.out fuzz STRUCT SHARED|- TRIES STEPS      overwrites the struct, steps what c_accepts; prints how many it did
 //
 // STRUCT is a file with the bytes of one configured environment, SHARED one with those of its shared state. The hash
 // depends on ENVS and STEPS only, never on THREADS.
@@ -115,7 +116,11 @@ static void case_step(Case* this) {
 static void* run(void* argument) {
     Job* job = argument;
     for (int step = 0; step < job->steps; step++) {
-        for (int i = 0; i < job->count; i++) case_step(&job->cases[i]);
+        for (int i = 0; i < job->count; i++) {
+            const ENV* env = &job->cases[i].env;
+            case_step(&job->cases[i]);
+            if (!c_accepts(env, env)) fail("c_accepts refuses what c_step led to");
+        }
     }
     return NULL;
 }
@@ -131,6 +136,53 @@ static void run_threads(Case* cases, int count, int num_threads, int steps) {
     for (int i = 0; i < num_threads; i++) pthread_join(threads[i], NULL);
 }
 
+// Bytes that a file may hold in place of a struct: some by chance, some that are bad elsewhere.
+static void overwrite(ENV* env, Rng* rng) {
+    static const float floats[] = {NAN, INFINITY, -INFINITY, FLT_MAX, -1.0f, 0.5f, 300.0f, 1e9f};
+    static const int32_t integers[] = {0, 1, 2, 5, -1, 127, 255, 32767, 1 << 20, INT_MAX, INT_MIN};
+    unsigned char* bytes = (unsigned char*)env;
+    for (int i = 1 + rng_below(rng, 4); i > 0; i--) {
+        int kind = rng_below(rng, 4), size = rng_below(rng, 2) ? 4 : 1;
+        uint32_t word = rng_next(rng);
+        if (kind == 0) memcpy(&word, &floats[rng_below(rng, 8)], sizeof(word));
+        if (kind == 1) memcpy(&word, &integers[rng_below(rng, 11)], sizeof(word));
+        memcpy(bytes + rng_below(rng, (int)sizeof(ENV) / size) * size, &word, (size_t)size);
+    }
+}
+
+// The struct with the borrowed pointers of a running environment, as the binding does.
+static void attach(ENV* env, const ENV* running) {
+    env->observations = running->observations;
+    env->actions = running->actions;
+    env->rewards = running->rewards;
+    env->terminals = running->terminals;
+    env->truncations = running->truncations;
+#ifdef SHARED
+    env->shared = running->shared;
+#endif
+}
+
+static int fuzz(const ENV* configured, int tries, int steps) {
+    Case this;
+    case_open(&this, configured, 0);
+    Rng rng = rng_seed(3, 0);
+    ENV* tampered = allocate(sizeof(ENV));
+    int accepted = 0;
+    for (int i = 0; i < tries; i++) {
+        for (int j = rng_below(&rng, 30); j >= 0; j--) case_step(&this);
+        memcpy(tampered, &this.env, sizeof(ENV));
+        overwrite(tampered, &rng);
+        attach(tampered, &this.env);
+        if (!c_accepts(&this.env, tampered)) continue;
+        accepted++;
+        memcpy(&this.env, tampered, sizeof(ENV));
+        for (int j = 0; j < steps; j++) case_step(&this);
+    }
+    free(tampered);
+    case_close(&this);
+    return accepted;
+}
+
 static size_t shared_size(void) {
 #ifdef SHARED
     return sizeof(SHARED);
@@ -144,18 +196,25 @@ int main(int argc, char** argv) {
         printf("%zu %zu\n", sizeof(ENV), shared_size());
         return 0;
     }
-    if (argc != 6) fail("expected STRUCT SHARED ENVS THREADS STEPS");
-    int count = atoi(argv[3]), num_threads = atoi(argv[4]), steps = atoi(argv[5]);
-    if (count < 1 || num_threads < 1 || num_threads > MAX_THREADS) fail("bad number of environments or threads");
-
+    bool is_fuzz = argc == 6 && strcmp(argv[1], "fuzz") == 0;
+    if (argc != 6) fail("expected STRUCT SHARED ENVS THREADS STEPS, or fuzz STRUCT SHARED TRIES STEPS");
+    char** files = argv + (is_fuzz ? 2 : 1);
     ENV* configured = allocate(sizeof(ENV));
-    read_file(argv[1], configured, sizeof(ENV));
+    read_file(files[0], configured, sizeof(ENV));
     void* shared = NULL;
 #ifdef SHARED
     shared = allocate(shared_size());
-    read_file(argv[2], shared, shared_size());
+    read_file(files[1], shared, shared_size());
     configured->shared = shared;
 #endif
+    if (is_fuzz) {
+        printf("%d\n", fuzz(configured, atoi(argv[4]), atoi(argv[5])));
+        free(shared);
+        free(configured);
+        return 0;
+    }
+    int count = atoi(argv[3]), num_threads = atoi(argv[4]), steps = atoi(argv[5]);
+    if (count < 1 || num_threads < 1 || num_threads > MAX_THREADS) fail("bad number of environments or threads");
     Case* cases = allocate((size_t)count * sizeof(Case));
     for (int i = 0; i < count; i++) case_open(&cases[i], configured, (uint64_t)i);
     run_threads(cases, count, num_threads, steps);

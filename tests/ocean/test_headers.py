@@ -99,7 +99,7 @@ __global__ void step({env}* envs, int count) {{
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= count) return;
     envs[i].rng = rng_seed(0, i);
-    if (c_layout(&envs[i]).num_agents > 0) c_reset(&envs[i]);
+    if (c_layout(&envs[i]).num_agents > 0 && c_accepts(&envs[i], &envs[i])) c_reset(&envs[i]);
     c_step(&envs[i]);
 }}
 """
@@ -182,6 +182,9 @@ class Driver:
     def hash(self, envs, threads, steps):
         return check([self.program, *self.files, envs, threads, steps])
 
+    def fuzz(self, tries, steps):
+        return int(check([self.program, "fuzz", *self.files, tries, steps]))
+
 
 def configured_struct(game):
     """The bytes of one environment's struct (and more), borrowed pointers zero."""
@@ -215,3 +218,12 @@ def test_random_steps_are_clean_under_asan_and_ubsan(name, tmp_path):
 def test_two_threads_over_disjoint_environments_are_clean_under_tsan(name, tmp_path):
     driver = Driver(name, tmp_path, "thread")
     assert driver.hash(envs=7, threads=2, steps=500) == driver.hash(envs=7, threads=1, steps=500)
+
+
+@pytest.mark.slow
+@linux_only
+@pytest.mark.skipif(not (has_sanitizer("address") and has_sanitizer("undefined")), reason="GCC has no ASan or UBSan")
+@every_header
+def test_whatever_is_accepted_in_place_of_a_struct_is_stepped_cleanly(name, tmp_path):
+    driver = Driver(name, tmp_path, "address,undefined,float-cast-overflow")
+    assert 50 <= driver.fuzz(tries=3000, steps=1000) < 2900
