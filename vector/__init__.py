@@ -15,7 +15,7 @@ from pufferlib.vector.ray import Ray
 from pufferlib.vector.ready import adopt, as_puffer_env, check_env
 from pufferlib.vector.recipe import AUTO, Options, Recipe
 from pufferlib.vector.serial import Serial
-from pufferlib.vector.sizes import count_workers
+from pufferlib.vector.sizes import checked_timeout, count_workers
 
 __all__ = [
     "BACKENDS",
@@ -53,6 +53,7 @@ def make(
     zero_copy: bool = True,
     seed: int = 0,
     context: str | None = None,
+    step_timeout_seconds: float | None = None,
 ) -> Vector:
     """Makes `num_envs` PufferEnvs and the backend that steps them.
 
@@ -77,16 +78,23 @@ def make(
         seed: environment `i` is made and reset with `mix_seed(seed, i)`.
         context: Multiprocessing only: None starts each worker in a fresh interpreter; 'fork', 'forkserver' and 'spawn'
             are the start methods of the standard library, and the last two need a guarded main program.
+        step_timeout_seconds: Multiprocessing only: a worker that takes longer for a step or a reset is killed, and the
+            call that waits for it raises a WorkerError. None waits forever.
 
     Raises:
         APIUsageError: if the arguments do not fit together, or the environments do not fit each other.
     """
     recipe = Recipe.build(env_creator_or_creators, env_args, env_kwargs, num_envs, seed)
-    options = Options(num_workers, batch_size, zero_copy, context)
+    options = Options(num_workers, batch_size, zero_copy, context, checked_timeout(step_timeout_seconds))
     chosen = _named_backend(backend)
     driver = recipe.make(0, None)
     try:
         chosen = chosen or _fitting_backend(driver, options, num_envs)
+        if step_timeout_seconds is not None and not chosen.can_end_a_step:
+            raise APIUsageError(
+                f"step_timeout_seconds needs a backend that can end a step, got {chosen.__name__}; "
+                "use the Multiprocessing backend"
+            )
         vecenv = chosen(recipe, driver, options)
     except BaseException:
         driver.close()
@@ -115,4 +123,5 @@ def _fitting_backend(driver: Any, options: Options, num_envs: int) -> type[Vecto
         return Native
     if isinstance(driver, GymnasiumVectorPufferEnv):
         return GymnasiumVector
-    return Multiprocessing if count_workers(options, num_envs) > 1 else Serial
+    has_workers = count_workers(options, num_envs) > 1 or options.step_timeout_seconds is not None
+    return Multiprocessing if has_workers else Serial

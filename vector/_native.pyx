@@ -32,6 +32,10 @@ cdef extern from "thread_pool.h" nogil:
     void pool_destroy(ThreadPool* pool)
 
 
+cdef extern from "parent_watch.h" nogil:
+    bint parent_watch_start(int grace_seconds)
+
+
 cdef struct Batch:
     PoolJob job
     bint is_running
@@ -67,6 +71,16 @@ cdef PufferVec* vec_from(object capsule) except NULL:
             "rebuild with `python setup.py build_ext --inplace`"
         )
     return vec
+
+
+def end_with_parent(int grace_seconds):
+    """Has this process killed `grace_seconds` after its parent is gone, even if it hangs with the interpreter lock held.
+
+    Raises:
+        MemoryError: if memory or threads run out.
+    """
+    if not parent_watch_start(grace_seconds):
+        raise MemoryError("cannot start a thread; ask for fewer workers")
 
 
 @cython.no_gc  # it refers to capsules alone, so it is in no cycle and is never cleared before __dealloc__

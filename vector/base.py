@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 import gymnasium
 import numpy as np
@@ -108,12 +108,14 @@ class Vector(abc.ABC):
         single_observation_space: of one agent.
         single_action_space: of one agent.
         driver_env: an environment of this process to ask for anything else; to be stepped by nobody.
+        can_end_a_step: whether it knows what to do about a step that takes longer than `step_timeout_seconds`.
         mixes_batches: whether environments that have done different numbers of steps may come in one batch.
         options: how the caller of `make` wanted them to be run.
         made_from: how it was made, where that was by the environment's name.
     """
 
     driver_env: PufferEnv
+    can_end_a_step: ClassVar[bool] = False
     mixes_batches: bool = False
     options: Options = Options()
     made_from: Origin | None = None

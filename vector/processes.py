@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import pickle
 import selectors
+import time
 import weakref
-from typing import Any, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 from typing_extensions import override
 
@@ -27,12 +28,14 @@ class Multiprocessing(RemoteVector):
 
     Workers that have nothing to do for longer than a moment sleep. `recv` gives the first batch whose workers are all
     done, so a slow environment holds up its own batch alone. A worker that raises or dies ends the vector with a
-    WorkerError at once. Workers end when the vector is closed or collected and when this process ends, however it ends;
-    nothing is left behind.
+    WorkerError at once, and one that takes longer than `step_timeout_seconds` is killed first. Workers end when the
+    vector is closed or collected and when this process ends, however it ends; nothing is left behind.
 
     The creators are pickled by cloudpickle, so functions of the main program and lambdas are welcome. `driver_env` is
     one more environment, in this process.
     """
+
+    can_end_a_step: ClassVar[bool] = True
 
     def __init__(self, recipe: Recipe, driver: PufferEnv, options: Options):
         """Starts the workers and waits until they have made their environments; see `pufferlib.vector.make`."""
@@ -40,6 +43,8 @@ class Multiprocessing(RemoteVector):
         num_workers = count_workers(options, recipe.num_envs)
         warn_above_cores(num_workers)
         super().__init__(recipe, driver, options, num_workers)
+        self._timeout = options.step_timeout_seconds
+        self._asked: dict[WorkerHandle, float] = {}  # when, those that have not answered, oldest first; with a timeout
         facts = EnvFacts(driver)
         shape = (facts.single_observation_space, facts.single_action_space, self.num_agents)
         shared = SharedMemory(buffer_bytes(*shape))
@@ -79,11 +84,13 @@ class Multiprocessing(RemoteVector):
 
     @override
     def _command(self, worker: WorkerHandle, command: Command, argument: Any = None) -> None:
+        if self._timeout is not None:
+            self._asked[worker] = time.monotonic()
         self._send_bytes(worker, pickle.dumps((command, argument)))
 
     @override
     def _wait(self) -> list[tuple[WorkerHandle, Any]]:
-        events = self._selector.select()
+        events = self._selector.select(self._patience())
         with self._undivided():
             replies: dict[WorkerHandle, Any] = {}
             for key, _ in events:
@@ -94,7 +101,27 @@ class Multiprocessing(RemoteVector):
                     self._raise_end(worker)
                 replies[worker] = self._reply(worker)
             self._num_awaited -= len(replies)
+            self._end_overdue()
             return list(replies.items())
+
+    def _patience(self) -> float | None:
+        """Seconds until the worker that was asked first is overdue; None for no limit."""
+        if not self._asked or self._timeout is None:
+            return None
+        return max(0.0, next(iter(self._asked.values())) + self._timeout - time.monotonic())
+
+    def _end_overdue(self) -> None:
+        if self._patience() != 0.0:
+            return
+        latest = time.monotonic() - self._timeout
+        overdue = [worker for worker, asked in self._asked.items() if asked <= latest]
+        for worker in overdue:
+            worker.process.kill()
+        self.close()
+        raise WorkerError(
+            f"{' and '.join(map(str, overdue))} took longer than step_timeout_seconds {self._timeout:g} and was "
+            "killed, so the vector is closed; look for a deadlock in the environment, or give it more time"
+        )
 
     def _reply(self, worker: WorkerHandle) -> Any:
         try:
@@ -103,6 +130,7 @@ class Multiprocessing(RemoteVector):
             self._raise_end(worker)
         if reply is Reply.ERROR:
             self._raise_error(worker, content)
+        self._asked.pop(worker, None)
         return content
 
     def _raise_end(self, worker: WorkerHandle) -> NoReturn:

@@ -27,6 +27,7 @@ class Options:
     batch_size: int | str = AUTO
     zero_copy: bool = True
     context: str | None = None
+    step_timeout_seconds: float | None = None
 
 
 class EnvSource(abc.ABC):

@@ -53,10 +53,10 @@ class RemoteVector(Vector):
 
     @abc.abstractmethod
     def _wait(self) -> list[tuple[Handle, Any]]:
-        """Waits for replies, at least one; returns who answered and what, and awaits that many less.
+        """Waits for replies; returns who answered and what, and awaits that many less.
 
         Raises:
-            WorkerError: if a worker raised or died.
+            WorkerError: if a worker raised, died, or took too long.
         """
 
     @contextlib.contextmanager

@@ -98,6 +98,19 @@ def count_workers(options: Options, num_envs: int, cores: int | None = None) -> 
     return options.num_workers
 
 
+def checked_timeout(seconds: Any) -> float | None:
+    """The limit of a step, None for none.
+
+    Raises:
+        APIUsageError: if it is no number above 0.
+    """
+    if seconds is None:
+        return None
+    if not isinstance(seconds, (int, float, np.number)) or isinstance(seconds, bool) or not 0 < seconds < np.inf:
+        raise APIUsageError(f"step_timeout_seconds must be None or a number above 0, got {seconds!r}")
+    return float(seconds)
+
+
 def _check_choice(name: str, value: Any, valid: Sequence[int], rule: str) -> None:
     if is_count(value) and value in valid:
         return

@@ -13,10 +13,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 
+from pufferlib.vector._native import end_with_parent
 from pufferlib.vector.arrays import SharedMemory, buffers_in
 from pufferlib.vector.group import EnvFacts, Group
 from pufferlib.vector.recipe import Recipe
 
+ORPHAN_SECONDS = 5  # for a worker whose parent is gone to finish its step and close its environments
 ALERT_SECONDS = 500e-6  # for which a worker that is done looks out for its next command; why so long: bench/NOTES.md
 
 
@@ -66,16 +68,26 @@ def main(connection_fd: int, memory_fd: int, memory_size: int) -> None:
 def serve(connection: Connection, shared: SharedMemory, inherited: Iterable[Connection] = ()) -> None:
     """Makes the environments that the first message describes and obeys until the parent closes the connection or dies.
 
-    Ctrl-C is the parent's business. An exception of an environment, SystemExit included, is sent with its traceback.
+    Ctrl-C is the parent's business. An exception of an environment, SystemExit included, is sent with its traceback. If
+    the parent dies while an environment hangs, this process is killed.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     for other in inherited:  # ends of the parent, which must be the only one to have them open
         other.close()
     shared.close_fd()
+    end_with_parent(ORPHAN_SECONDS)
+    if _has_hung_up(connection):  # before the watch began
+        return
     try:
         _obey(connection, shared)
     except (BrokenPipeError, ConnectionResetError):
         return  # the parent is gone, there is nobody to tell
+
+
+def _has_hung_up(connection: Connection) -> bool:
+    poll = select.poll()
+    poll.register(connection.fileno(), select.POLLHUP)
+    return bool(poll.poll(0))
 
 
 def _obey(connection: Connection, shared: SharedMemory) -> None:

@@ -54,6 +54,11 @@ class VecConfig(Section):
     )
     batch_size: int | Auto = setting("auto", "PufferEnvs in one batch of observations.", "[1, inf)")
     zero_copy: bool = setting(True, "Batches are fixed groups of PufferEnvs, so that nothing is gathered by copying.")
+    step_timeout_seconds: float | None = setting(
+        None,
+        "Seconds after which a worker process that has not done its step or reset is killed; None is no limit.",
+        "(0, inf)",
+    )
     seed: int | None = setting(None, "Seed of the environments; None takes [train] seed.", "[0, inf)")
 
     def keywords(self, device_type: str, seed: int) -> dict[str, Any]:

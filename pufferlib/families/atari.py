@@ -111,6 +111,7 @@ class AtariEntry(GymnasiumEntry):
         backend = keywords.get("backend", "auto")
         is_asked_for = backend in (GymnasiumVector, GymnasiumVector.__name__)
         others = sorted(env_kwargs.keys() - SETTINGS)
+        others += [name for name in ("step_timeout_seconds",) if keywords.get(name) is not None]
         if is_asked_for and others:
             raise APIUsageError(
                 f"ale-py's vector environment takes the settings {', '.join(sorted(SETTINGS))}, got {others[0]}; "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import pickle
 import signal
@@ -88,6 +89,10 @@ class TroubledEnv(CountingEnv):
                 sys.exit(7)
             if self.trouble == "vanish":
                 os._exit(7)
+            while self.trouble == "hang":
+                pass
+            if self.trouble == "hang in C":
+                ctypes.PyDLL(None).sleep(10**6)  # with the interpreter lock held
             if self.trouble == "die":
                 os.kill(os.getpid(), signal.SIGKILL)
         return super().step(actions)

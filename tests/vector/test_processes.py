@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -207,6 +208,81 @@ def test_workers_end_when_their_parent_is_killed():
     process.kill()
     process.communicate(timeout=20)
     wait_until(lambda: not any(map(is_worker, workers)))
+
+
+HANGING = """
+from environments import TroubledEnv
+hanging = vector.make(TroubledEnv, env_kwargs={{"trouble": {trouble!r}}}, num_workers=1, backend="Multiprocessing")
+hanging.reset()
+for _ in range(2):
+    hanging.step(np.zeros((3, 2), int))
+hanging.send(np.zeros((3, 2), int))
+print("hanging", flush=True)
+vecenv.recv()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("trouble", ["hang", "hang in C"])
+def test_a_worker_that_hangs_ends_when_its_parent_is_killed(trouble):
+    process = start_script(HANGING.format(trouble=trouble))
+    assert process.stdout.readline() == "hanging\n"
+    workers = workers_of(process.pid)
+    assert len(workers) == 2
+    process.kill()
+    process.communicate(timeout=60)
+    wait_until(lambda: not any(map(is_worker, workers)), seconds=60)
+
+
+@pytest.mark.slow
+def test_a_worker_outlives_the_thread_that_started_it():
+    made = []
+    thread = threading.Thread(target=lambda: made.append(make_processes()))
+    thread.start()
+    thread.join()
+    with made[0] as vecenv:
+        vecenv.reset()
+        time.sleep(7)  # longer than a worker without a parent is given
+        vecenv.step(np.zeros((6, 2), int))
+
+
+@pytest.mark.parametrize("trouble", ["hang", "hang in C"])
+def test_a_step_that_takes_too_long_ends_with_the_worker_that_hangs(trouble):
+    kwargs = [{"trouble": "none"}, {"trouble": trouble}]
+    vecenv = make_processes(TroubledEnv, env_kwargs=kwargs, step_timeout_seconds=3, batch_size=1)
+    vecenv.async_reset()
+    for _ in range(2):
+        vecenv.recv()
+    for _ in range(2):
+        vecenv.send(np.zeros((3, 2), int))
+    expected = r"worker 1 \(process \d+, environments 1 to 1\) took longer than step_timeout_seconds 3 and was killed"
+    with pytest.raises(WorkerError, match=expected):
+        while True:  # the other worker goes on
+            vecenv.recv()
+            vecenv.send(np.zeros((3, 2), int))
+    assert vecenv.state is vector.State.CLOSED
+    assert workers_of() == []
+
+
+def test_a_timeout_is_for_steps_and_takes_no_worker_that_answers():
+    with make_processes(SlowEnv, env_kwargs={"seconds": 0.2}, num_workers=1, step_timeout_seconds=60) as vecenv:
+        vecenv.reset()
+        time.sleep(0.1)
+        for _ in range(3):
+            vecenv.step(np.zeros((6, 2), int))
+
+
+@pytest.mark.parametrize("seconds", [0, -1, "3", True, float("inf"), float("nan")])
+def test_a_timeout_must_be_a_number_above_0(seconds):
+    with pytest.raises(APIUsageError, match="step_timeout_seconds must be None or a number above 0, got"):
+        vector.make(CountingEnv, step_timeout_seconds=seconds)
+
+
+def test_a_backend_that_cannot_end_a_step_refuses_a_timeout():
+    with pytest.raises(APIUsageError, match="a backend that can end a step, got Serial; use the Multiprocessing"):
+        vector.make(CountingEnv, backend="Serial", step_timeout_seconds=3)
+    with vector.make(CountingEnv, step_timeout_seconds=60) as vecenv:
+        assert isinstance(vecenv, vector.Multiprocessing)
 
 
 def test_ctrl_c_is_the_parents_business_and_leaves_nothing():
