@@ -1,4 +1,4 @@
-.PHONY: build test test-all lint format bench clean
+.PHONY: build test test-slow test-all lint format bench clean
 
 PYTHON ?= python
 C_FILES = $(shell git ls-files -co --exclude-standard '*.c' '*.h' '*.cpp' '*.cu' '*.cuh')
@@ -8,6 +8,9 @@ build:
 
 test:
 	$(PYTHON) -m pytest
+
+test-slow:
+	$(PYTHON) -m pytest -m slow
 
 test-all:
 	$(PYTHON) -m pytest -m "slow or not slow"

@@ -41,3 +41,28 @@ def test_a_function_of_a_test_can_be_sent_to_another_process():
     code = f"import sys, importlib; sys.path[:] = {sys.path!r}; importlib.import_module({__name__!r})"
     done = subprocess.run([sys.executable, "-c", code], cwd="/", capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
+
+
+def readme_commands(text, tmp_path):
+    (tmp_path / "README.md").write_text(text)
+    command = ["bash", str(HERE.parent / ".ci" / "readme_commands"), "README.md"]
+    return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=600)
+
+
+def test_ci_takes_its_commands_out_of_the_readme(tmp_path):
+    text = (HERE.parent / "README.md").read_text()
+    done = readme_commands(text, tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    train, test = done.stdout.splitlines()
+    assert f"\n    {train}\n" in text and " train puffer_" in train
+    assert f"\n    {test}\n" in text and "pytest" in test
+    changed = readme_commands(text.replace("\n    pip install -e . &&", "\n    pip install pufferlib &&"), tmp_path)
+    assert changed.stdout.splitlines() == [train.replace("-e .", "pufferlib"), test]
+
+
+@pytest.mark.parametrize(
+    "change", [("## Start", "## Begin"), ("    pip", "pip"), ("    pip", "    ls\n    pip"), ("    pip", "    uv")]
+)
+def test_ci_fails_where_the_readme_has_no_two_commands(tmp_path, change):
+    done = readme_commands((HERE.parent / "README.md").read_text().replace(*change, 1), tmp_path)
+    assert done.returncode == 1 and 'under "## Start" of README.md' in done.stderr
