@@ -16,6 +16,7 @@ from pufferlib.config import load_config, require_sections
 from pufferlib.construction import AnyLogger
 from pufferlib.errors import ConfigError
 from pufferlib.loaders import load_env, load_policy
+from pufferlib.log_history import LogHistory
 from pufferlib.loggers import Loggers, make_loggers
 from pufferlib.pufferl import PuffeRL
 from pufferlib.resuming import Change, allowed_changes, with_new_length
@@ -105,14 +106,16 @@ def _open_files(trainer: PuffeRL, args: dict[str, Any], logs_by_settings: bool, 
 
 
 def _run(trainer: PuffeRL, stop: StopRequest) -> list[dict[str, float]]:
-    logs = []
+    history = LogHistory()
     is_stopped, first_epoch = False, trainer.epoch
     while trainer.epoch < trainer.total_epochs and not is_stopped:
         trainer.evaluate()
         votes = trainer.ranks.start_total(stop.requested)  # to stop in the same epoch everywhere; counted meanwhile
         trainer.train()
         if trainer.is_logged:
-            logs.append(trainer.mean_and_log())
+            log = trainer.mean_and_log()
+            if log["agent_steps"] >= 0.2 * trainer.config.total_timesteps:
+                history.add(log)
         trainer.print_dashboard()
         is_stopped = votes.result() > 0 or (trainer.ranks.world_size == 1 and stop.requested)
     has_trained = trainer.epoch > first_epoch
@@ -121,4 +124,4 @@ def _run(trainer: PuffeRL, stop: StopRequest) -> list[dict[str, float]]:
         print(f"saved {path}")
     if is_stopped:
         raise KeyboardInterrupt
-    return [log for log in logs if log["agent_steps"] >= 0.2 * trainer.config.total_timesteps]
+    return history.logs()

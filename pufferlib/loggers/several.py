@@ -17,7 +17,8 @@ from pufferlib.loggers.run_id import make_run_id
 class Loggers(Logger):
     """Tells every logger everything, and lets none of them stop the training.
 
-    A logger that raises is warned about once, by a RuntimeWarning, and is told what comes after all the same.
+    A logger that raises is warned about once, by a RuntimeWarning, and is told what comes after all the same. Each gets
+    copies of its own, to do with as it likes.
 
     Attributes:
         loggers: those given, flattened.
@@ -58,7 +59,7 @@ class Loggers(Logger):
             if method == "describe" and not hasattr(logger, method):  # a user's own may do without
                 continue
             try:
-                getattr(logger, method)(*arguments)
+                getattr(logger, method)(*map(_copied, arguments))
             except Exception as error:
                 if index not in self._failed:
                     self._failed.add(index)
@@ -66,6 +67,13 @@ class Loggers(Logger):
         for logger, error in failures:  # only now: where warnings are errors the other loggers were told too
             message = f"{type(logger).__name__} failed and may miss metrics, training goes on ({_one_line(error)})"
             warnings.warn(message, RuntimeWarning, stacklevel=3)
+
+
+def _copied(value: Any) -> Any:
+    """Dicts and lists anew, with all that is in them; everything else as it is."""
+    if isinstance(value, Mapping):
+        return {name: _copied(inner) for name, inner in value.items()}
+    return [_copied(inner) for inner in value] if isinstance(value, list) else value
 
 
 def _one_line(error: Exception) -> str:

@@ -141,3 +141,31 @@ def test_a_trainer_takes_several_loggers_and_tells_them_its_settings(tmp_path):
     assert described["env_name"] == "puffer_squared" and described["train"]["batch_size"] == 256
     assert [step for _, _, step in logs] == [256, 512] == [line["step"] for line in metrics(tmp_path)]
     assert closed == ("close", path)
+
+
+class Clearing(Recorder):
+    """Does what it likes with what it is given."""
+
+    def describe(self, settings):
+        settings["train"].clear()
+        settings.clear()
+
+    def log(self, metrics, step):
+        super().log(dict(metrics), step)
+        metrics.clear()
+
+
+def test_a_logger_may_change_what_it_is_given(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    args = pufferl.load_config("puffer_squared")
+    args["env"]["num_envs"] = 8
+    args["train"].update(device="cpu", total_timesteps=2048, bptt_horizon=16, minibatch_size="auto", log_interval=1)
+    clearing, other = Clearing(), Recorder()
+    logs = pufferl.train("puffer_squared", args, logger=[clearing, other])
+    told = [call[1] for call in other.told if call[0] == "log"]
+    assert (
+        len(logs) > 8
+        and logs == told[-len(logs) :] == [call[1] for call in clearing.told if call[0] == "log"][-len(logs) :]
+    )
+    assert other.told[0][0] == "describe" and other.told[0][1]["train"]["seed"] == 42
+    assert "2.05K" in capsys.readouterr().out
