@@ -96,6 +96,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     except PufferError as error:
         print(f"puffer{_rank_text()}: {error}", file=sys.stderr)
         return MISTAKE
+    except (MemoryError, RuntimeError, ValueError) as error:
+        if not _is_lack_of_memory(error):
+            raise
+        found = " ".join(str(error).split()) or "Python had none left"
+        print(
+            f"puffer{_rank_text()}: there is not enough memory ({found}); "
+            "have fewer or smaller environments, batches or layers",
+            file=sys.stderr,
+        )
+        return MISTAKE
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
@@ -252,6 +262,18 @@ def _verb_help(name: str, rest: list[str]) -> str:
 def _rank_text() -> str:
     """Which process speaks, where several train together."""
     return f" (rank {os.environ.get('RANK', '?')})" if os.environ.get("WORLD_SIZE", "1") != "1" else ""
+
+
+def _is_lack_of_memory(error: Exception) -> bool:
+    """Whether Python, NumPy or torch could not have the memory that the settings need."""
+    told = (
+        "can't allocate memory",
+        "not enough memory",
+        "out of memory",
+        "Storage size calculation overflowed",
+        "array is too big",
+    )
+    return isinstance(error, MemoryError) or any(text in str(error) for text in told)
 
 
 def _version() -> str:

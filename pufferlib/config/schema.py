@@ -47,12 +47,12 @@ class VecConfig(Section):
         "auto", "What steps the environments; auto takes Native for C environments, and for Atari games ale-py's own."
     )
     num_envs: int | Auto = setting(
-        "auto", "PufferEnvs, each holding [env] num_envs environments; auto is 1 on a CPU and 2 on CUDA.", "[1, inf)"
+        "auto", "PufferEnvs, each holding [env] num_envs environments; auto is 1 on a CPU and 2 on CUDA.", "[1, 1e6]"
     )
     num_workers: int | Auto = setting(
-        "auto", "Threads or processes that step them; auto is the cores this process may use.", "[1, inf)"
+        "auto", "Threads or processes that step them; auto is the cores this process may use.", "[1, 1e6]"
     )
-    batch_size: int | Auto = setting("auto", "PufferEnvs in one batch of observations.", "[1, inf)")
+    batch_size: int | Auto = setting("auto", "PufferEnvs in one batch of observations.", "[1, 1e6]")
     zero_copy: bool = setting(True, "Batches are fixed groups of PufferEnvs, so that nothing is gathered by copying.")
     step_timeout_seconds: float | None = setting(
         None,
@@ -158,7 +158,7 @@ class TrainConfig(Section):
         "auto", "Agent steps in one backward pass of a process; larger minibatches accumulate gradients.", "[1, inf)"
     )
     update_epochs: float = setting(
-        1.0, "Passes over each batch; a fraction of a minibatch is carried over to the next batch.", "(0, inf)"
+        1.0, "Passes over each batch; a fraction of a minibatch is carried over to the next batch.", "(0, 1e6]"
     )
     shuffle: Literal["segments", "steps"] = setting(
         "segments",
@@ -188,7 +188,7 @@ class TrainConfig(Section):
     truncation_bootstrap: bool = setting(
         True, "A step that a limit cut counts the value of what would have come after it; False takes it for an end."
     )
-    reward_clip: float = setting(1.0, "Rewards are clipped to plus or minus this; 0 switches it off.", "[0, inf)")
+    reward_clip: float = setting(1.0, "Rewards are clipped to plus or minus this; 0 switches it off.", "[0, 1e30]")
     normalize_rewards: bool = setting(False, "Divide rewards by the running deviation of their discounted sum.")
     normalize_observations: bool = setting(
         False, "Give the policy observations less their running mean, over their running deviation."
@@ -200,7 +200,7 @@ class TrainConfig(Section):
     clip_vloss: bool = setting(True, "Clip the value loss.")
     vf_clip_coef: float = setting(0.2, "How far a value may move before its gradient is cut.", "(0, inf)")
     ent_coef: float = setting(0.001, "Weight of the entropy bonus.", "[0, inf)")
-    prio_alpha: float = setting(0.8, "How much large advantages are drawn more often; 0 for uniformly.", "[0, inf)")
+    prio_alpha: float = setting(0.8, "How much large advantages are drawn more often; 0 for uniformly.", "[0, 1e30]")
     prio_beta0: float = setting(0.2, "How much of that the importance weight corrects at the start.", "[0, 1]")
 
     evaluations: int = setting(

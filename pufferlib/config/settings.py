@@ -79,16 +79,20 @@ class Setting:
         try:
             converted = values.convert(value, self.kind)
         except ValueError as error:
-            raise ConfigError(f"{self.label} must be {self.allowed}, got {value!r}{self._remedy(value)}") from error
+            found = f"got {values.shown(value)}{self._remedy(value)}"
+            raise ConfigError(f"{self.label} must be {self.allowed}, {found}") from error
         is_number = isinstance(converted, numbers.Real) and not isinstance(converted, bool)
         if is_number and converted not in self.within:
-            raise ConfigError(f"{self.label} must be {self.allowed}, got {value!r}")
+            raise ConfigError(f"{self.label} must be {self.allowed}, got {values.shown(value)}")
+        if isinstance(converted, int) and converted.bit_length() > 63:  # what C and torch take
+            raise ConfigError(f"{self.label} must be {self.allowed}, and of at most 63 bits, got {values.shown(value)}")
         return converted
 
     def _remedy(self, value: Any) -> str:
         """Ends the message about a value of another type."""
-        if isinstance(value, (str, int, float)) and values.fits(values.parse_value(f"[{value}]"), self.kind):
-            return f"; write {f'[{value}]'!r}"
+        text = value if isinstance(value, str) else values.shown(value)
+        if values.fits(values.parse_value(f"[{text}]"), self.kind):
+            return f"; write {f'[{text}]'!r}"
         return hints.value_remedy(self.name, value, values.choices(self.kind)) if isinstance(value, str) else ""
 
 

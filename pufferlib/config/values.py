@@ -91,6 +91,15 @@ def describe(kind: Any, bounds: str = "") -> str:
     return join_or([name + bounds if name in (_NAMES[int], _NAMES[float]) else name for name in names])
 
 
+def shown(value: Any) -> str:
+    """A value as an error message shows it, not longer than a line or two."""
+    try:
+        text = repr(value)
+    except ValueError:  # Python does not write integers of thousands of digits
+        return "a number of thousands of digits"
+    return text if len(text) <= 200 else f"{text[:100]}...{text[-20:]}"
+
+
 def choices(kind: Any) -> tuple[str, ...]:
     """The texts that a type allows by name, empty when it allows none."""
     if get_origin(kind) is Literal:
@@ -108,7 +117,7 @@ def join_or(words: list[str]) -> str:
 def _parse_literal(text: str) -> Any:
     try:
         return ast.literal_eval(text)
-    except (ValueError, SyntaxError):
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):  # the last two where it is nested deeply
         return text
 
 
@@ -130,15 +139,22 @@ def _convert_to_first(value: Any, kinds: tuple) -> Any:
 
 def _convert_to_class(value: Any, kind: type) -> Any:
     is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
-    if kind is int and is_number and (isinstance(value, numbers.Integral) or float(value).is_integer()):
+    if kind is int and is_number and (isinstance(value, numbers.Integral) or _to_float(value).is_integer()):
         return int(value)
     if kind is float and is_number:
-        return float(value)
+        return _to_float(value)
     if kind is str and isinstance(value, os.PathLike):
         return os.fspath(value)
     if kind not in (int, float) and isinstance(value, kind):
         return value
     raise ValueError
+
+
+def _to_float(value: numbers.Real) -> float:
+    try:
+        return float(value)
+    except OverflowError as error:  # an integer or fraction of more than 308 digits
+        raise ValueError from error
 
 
 def _alternatives(kind: Any) -> list[str]:

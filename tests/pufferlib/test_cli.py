@@ -183,7 +183,23 @@ def test_control_c_ends_with_130_and_no_traceback(calls, capsys, monkeypatch):
     assert "Traceback" not in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("error", [ZeroDivisionError(), ValueError("ours"), BrokenPipeError("a worker's")])
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        RuntimeError("[enforce fail at alloc_cpu.cpp:124] DefaultCPUAllocator:\n can't allocate memory: 9 TB"),
+    ],
+)
+def test_a_lack_of_memory_is_one_sentence(calls, capsys, monkeypatch, error):
+    fail_with(monkeypatch, error)
+    assert cli.main(["train", SQUARED]) == 2
+    err = capsys.readouterr().err
+    assert err.startswith("puffer: there is not enough memory (") and err.count("\n") == 1 and "have fewer" in err
+
+
+@pytest.mark.parametrize(
+    "error", [ZeroDivisionError(), ValueError("ours"), RuntimeError("ours"), BrokenPipeError("a worker's")]
+)
 def test_an_error_of_ours_keeps_its_traceback(calls, monkeypatch, error):
     fail_with(monkeypatch, error)
     monkeypatch.setattr(cli, "_is_output_closed", lambda: False)
