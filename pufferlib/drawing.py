@@ -119,7 +119,10 @@ class Drawing(abc.ABC):
 
 
 class SegmentDrawing(Drawing):
-    """Draws distinct segments by the size of their advantages, which are computed anew for each minibatch."""
+    """Draws distinct segments by the size of their advantages, which are computed anew for each minibatch.
+
+    Of several processes each draws as many, from its own.
+    """
 
     def __init__(
         self, rollout: Rollout, config: ResolvedTrainConfig, advantages: Advantages, generator: torch.Generator

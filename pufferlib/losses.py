@@ -107,7 +107,7 @@ def inclusion_probabilities(probabilities: Tensor, count: int) -> Tensor:
     for _ in range(_NEWTON_STEPS):
         late = torch.addcmul(offset, rates, time).exp_()
         ratio = late.sum()
-        time = torch.addcdiv(time, torch.xlogy(ratio, ratio), rates @ late, value=-1.0)
+        time = torch.addcdiv(time, torch.xlogy(ratio, ratio), (rates * late).sum(), value=-1.0)
         if time.is_cpu and ratio < 1.0001:  # a step gives twice as many digits; a GPU would have to be waited for
             break
     return torch.expm1(rates * time).neg().to(probabilities.dtype)

@@ -296,6 +296,11 @@ def test_inclusion_probabilities_are_the_shares_of_draws():
     torch.testing.assert_close(drawn / 4000, losses.inclusion_probabilities(probabilities, 16), atol=0.03, rtol=0)
 
 
+def test_inclusion_probabilities_ask_a_gpu_for_no_number():
+    probabilities = torch.ones(40, device="meta")  # has no numbers to tell
+    assert losses.inclusion_probabilities(probabilities, 7).shape == (40,)
+
+
 def test_importance_weights_are_one_where_all_segments_are_drawn_or_all_are_alike():
     uneven = spread_probabilities(0, 40, 3.0)
     weights = losses.importance_weights(losses.inclusion_probabilities(uneven, 40), torch.arange(40), 0.7)
