@@ -17,7 +17,7 @@ from pufferlib.errors import APIUsageError, CheckpointError
 KEYS = {"format", "policy", "parts", "optimizer", "progress", "metadata"}
 """What a file holds."""
 
-PROGRESS: Pattern = {"epoch": count, "global_step": count, "uptime": seconds, "learning_rate": number(0.0)}
+PROGRESS: Pattern = {"epoch": count, "global_step": count, "uptime": seconds, "learning_rate": number()}
 """How far a trainer was."""
 
 

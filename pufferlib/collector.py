@@ -310,7 +310,14 @@ class Collector:
         return rows
 
     def state_dict(self) -> dict[str, Any] | None:
-        """Everything a later process needs to go on exactly; None where an environment cannot give its state."""
+        """Everything a later process needs to go on exactly.
+
+        Returns:
+            None where it cannot be told: an environment has no snapshot, a failed or interrupted rollout left steps
+            that were never received, or what was received is not finite.
+        """
+        if self.vecenv.state not in (State.READY, State.HANDED_OVER) or not self._is_finite():
+            return None
         environments = self.vecenv.snapshot()
         if environments is None:
             return None
@@ -325,6 +332,12 @@ class Collector:
             "reward_sums": self._reward_sums(),
             "statistics": self.statistics.state_dict(),
         }
+
+    def _is_finite(self) -> bool:
+        """Whether rewards were, and what comes of them; a recurrent state likewise."""
+        returns, _ = self._tracker.running()
+        kept = [self._host["rewards"][-1], torch.from_numpy(returns), *self.actor.states.values()]
+        return all(map(is_finite, kept))
 
     def _reward_sums(self) -> Tensor | None:
         return None if self._reward_normalizer is None else torch.tensor(self._reward_normalizer.sums)

@@ -9,7 +9,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 VITAL = ("policy_loss", "value_loss", "entropy", "explained_variance")
@@ -69,6 +71,17 @@ def find_weight(policy: nn.Module) -> str | None:
         if buffer.is_floating_point() and buffer.isnan().any():
             return f"the buffer {name!r} is nan"
     return None
+
+
+def find_in_state(state: Any, place: str) -> str | None:
+    """Names the first number of nested dicts of numbers and tensors that is not finite: `adam['weight'] is nan`."""
+    if isinstance(state, Mapping):
+        parts = (find_in_state(part, f"{place}[{name!r}]") for name, part in state.items())
+        return next((found for found in parts if found is not None), None)
+    numbers = torch.as_tensor(state)
+    if is_finite(numbers):
+        return None
+    return f"{place} is {numbers[~numbers.isfinite()][0].item()}"
 
 
 def largest_weight(policy: nn.Module) -> float:

@@ -284,7 +284,7 @@ class Learner:
         return {
             "optimizer": exactly(self.config.optimizer),
             "optimizer_state": state_pattern(self.optimizer, self._named_parameters()),
-            "learning_rate": number(0.0),
+            "learning_rate": number(),
             "minibatches_due": number(-1.0, 1.0),
             "metrics": numbers_by_name,
         }

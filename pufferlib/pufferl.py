@@ -125,6 +125,7 @@ class PuffeRL(Construction, Saving):
         self._losses: dict[str, float] = {}
         self._metrics: dict[str, float] = {}
         self._model_path: Path | None = None
+        self._divergence: str | None = None  # what ended the training, if it did not go on from a checkpoint since
         self._dashboard: Dashboard | None = None
         self._shown_epoch = 0  # last log that the dashboard showed
         self._shown_time = -math.inf
@@ -222,7 +223,7 @@ class PuffeRL(Construction, Saving):
             self._is_collected_before = False
             return dict(self._statistics)
         self._has_rollout = False
-        with self._interval.iteration, self._gradients.limit_caller():
+        with self._telling_what_is_kept(), self._interval.iteration, self._gradients.limit_caller():
             steps = self._collector.collect(self.global_step)
             self._learner.prepare()
         self._steps = self.global_step
@@ -249,7 +250,7 @@ class PuffeRL(Construction, Saving):
         self._follow_policy()
         self._has_rollout = self._is_collected_before = False
         progress = min(self.epoch / self.total_epochs, 1.0)
-        with self._interval.iteration:
+        with self._telling_what_is_kept(), self._interval.iteration:
             self._losses = self._learn(progress)
         self.epoch += 1
         if self.config.weights_check_interval and self.epoch % self.config.weights_check_interval == 0:
@@ -258,6 +259,7 @@ class PuffeRL(Construction, Saving):
         is_last = self.epoch >= self.total_epochs
         is_evaluated = self._evaluation.is_due(self.epoch)
         if is_evaluated:
+            self._require_finite()  # before they are the best
             self.open_run()
             self.ranks.wait_for_first(lambda: self._evaluation.run(self.run_folder, self._facts()))
         if is_evaluated or is_last or self.epoch % self.config.log_interval == 0:
@@ -414,16 +416,29 @@ class PuffeRL(Construction, Saving):
         """Saves the last checkpoint and lets go of environments, dashboard and logger; twice is harmless.
 
         Returns:
-            The path of the final weights.
+            The path of the final weights; called again after it failed, of the last ones that were saved.
+
+        Raises:
+            DivergedError: if there are no finite weights to save; it names the last checkpoint, which is kept, and
+                everything was let go.
         """
         if not self._is_closed:
             self._is_closed = True
-            path = str(self._model_path)
-            if self._model_path is None or not self._model_path.name.endswith(f"_{self.epoch:06d}.pt"):
-                path = self.save_checkpoint()
+            try:
+                self._save_last()
+            except BaseException:
+                self.release()
+                self.logger.close(None)
+                raise
             self.release()
-            self.logger.close(path)
+            self.logger.close(str(self._model_path))
         return str(self._model_path)
+
+    def _save_last(self) -> None:
+        if self._model_path is None or not self._model_path.name.endswith(f"_{self.epoch:06d}.pt"):
+            self.save_checkpoint()
+        else:
+            self.ranks.from_first(self._require_finite)
 
     def release(self) -> None:
         """Lets go of the environments and the dashboard without saving; for a trainer that failed."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,8 @@ from pufferlib.checkpoint_pattern import (
     seconds,
     text,
 )
-from pufferlib.errors import CheckpointError
+from pufferlib.errors import CheckpointError, DivergedError
+from pufferlib.finite import find_in_state, find_weight
 from pufferlib.interval import Interval
 from pufferlib.loggers import METRICS_FILE, JsonLogger, Logger, Loggers, NoLogger
 from pufferlib.policy_settings import class_text, policy_settings
@@ -87,7 +89,7 @@ class Saving:
 
         Between `evaluate` and `train` the rollout is saved as well, so that nothing of it is lost: see
         `load_checkpoint`. A single file, and environments that have no snapshots, go on without it, and its steps do
-        not count then.
+        not count then. After a rollout that failed, the run begins other episodes when it is resumed.
 
         Args:
             path: one file for all but the environments, as for a next stage in other ones; None is the run folder.
@@ -95,8 +97,12 @@ class Saving:
 
         Returns:
             The path, or that of the weights in the run folder: `<run folder>/model_<env>_<epoch>.pt`.
+
+        Raises:
+            DivergedError: if a weight, the optimizer's state or a statistic is not finite: then nothing was written.
         """
         metadata = checkpoint_file.plain_metadata(metadata)
+        self.ranks.from_first(self._require_finite)
         if path is not None:
             return self._save_file(path, metadata)
         path = self.run_folder / f"model_{slug(self.env_name)}_{self.epoch:06d}.pt"
@@ -105,6 +111,33 @@ class Saving:
             self._write_checkpoint(path, ranks, metadata)
         self._model_path = path
         return str(path)
+
+    def _require_finite(self) -> None:
+        """Refuses to keep what nobody can go on from.
+
+        Raises:
+            DivergedError: names it, or what led to it, and the checkpoint that is kept instead.
+        """
+        parts = {name: part.state_dict() for name, part in self._learning_parts().items()}
+        parts |= {"optimizer_state": parts.pop("learner")["optimizer_state"], "learning_rate": self._learning_rate}
+        states = (find_in_state(state, name) for name, state in parts.items())
+        found = find_weight(self.policy) or next((state for state in states if state is not None), None)
+        if found is not None:
+            raise DivergedError(self._divergence or f"{found}, so nothing was saved; {self._kept_text()}")
+
+    @contextmanager
+    def _telling_what_is_kept(self) -> Iterator[None]:
+        """Has a DivergedError end with where one can go on from."""
+        try:
+            yield
+        except DivergedError as error:
+            self._divergence = f"{error}; {self._kept_text()}"
+            raise DivergedError(self._divergence) from error
+
+    def _kept_text(self) -> str:
+        if self._model_path is None:
+            return "there is no earlier checkpoint of this run"
+        return f"the last good checkpoint, {self._model_path}, is kept"
 
     def _write_checkpoint(self, path: Path, ranks: list[dict[str, Any]], metadata: dict[str, Any]) -> None:
         """Writes the weights and the state that all processes share, with the state of each of them."""
@@ -233,7 +266,7 @@ class Saving:
             "global_step": count,
             "untrained_steps": count,
             "uptime": seconds,
-            "learning_rate": number(0.0),
+            "learning_rate": number(),
             "logged": [count, count],
             "losses": numbers_by_name,
             "learning": {name: part.state_pattern() for name, part in self._learning_parts().items()},
@@ -326,6 +359,7 @@ class Saving:
         self._has_rollout = self._is_collected_before = True
 
     def _drop_rollout(self) -> None:
+        self._divergence = None
         self._has_rollout = self._is_collected_before = False
 
     def _begin_anew(self, untrained_steps: int) -> None:
