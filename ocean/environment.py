@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 from typing_extensions import override
 
-from pufferlib.environment import Buffers, PufferEnv, StepResult
+from pufferlib.environment import Buffers, PufferEnv, StepResult, fitting_actions
 from pufferlib.errors import APIUsageError
 
 
@@ -86,12 +86,9 @@ class OceanEnv(PufferEnv):
 
     @override
     def step(self, actions: np.ndarray) -> StepResult:
-        if actions.shape != self.actions.shape:
-            raise APIUsageError(
-                f"actions must have shape {self.actions.shape}, got {actions.shape}; pass one row per agent"
-            )
         self._require_own_arrays()
-        self.actions[:] = actions
+        if actions is not self.actions:
+            self.actions[...] = fitting_actions(actions, self.actions)
         self.binding.vec_step(self.handle)
         return self.observations, self.rewards, self.terminals, self.truncations, self.report()
 

@@ -54,6 +54,21 @@ class Origin:
     vec: dict[str, Any]  # and of [vec]
 
 
+def fitting_actions(actions: Any, like: np.ndarray) -> np.ndarray:
+    """What a caller gave as actions, as an array of the shape and kind of an environment's own.
+
+    Raises:
+        APIUsageError: if it has another shape or kind.
+    """
+    actions = np.asarray(actions)
+    if actions.shape != like.shape:
+        raise APIUsageError(f"actions must have shape {like.shape}, got {actions.shape}; pass one row per agent")
+    if actions.dtype != like.dtype and not np.can_cast(actions.dtype, like.dtype, "same_kind"):
+        kind = "integers" if like.dtype.kind == "i" else "numbers"
+        raise APIUsageError(f"actions must be {kind} that fit {like.dtype}, got {actions.dtype}; convert them first")
+    return actions
+
+
 class PufferEnv:
     """An environment, or many of them, whose agents are rows of shared arrays.
 

@@ -17,7 +17,7 @@ import gymnasium
 import numpy as np
 
 from pufferlib import spaces
-from pufferlib.environment import Buffers, Origin, PufferEnv, StepResult
+from pufferlib.environment import Buffers, Origin, PufferEnv, StepResult, fitting_actions
 from pufferlib.errors import APIUsageError
 from pufferlib.vector.recipe import AUTO, EnvSource, Options
 from pufferlib.vector.snapshots import RESULT_ARRAYS, VectorSnapshot
@@ -266,6 +266,7 @@ class Vector(abc.ABC):
         """
         if seed is not None and (not isinstance(seed, (int, np.integer)) or isinstance(seed, bool) or seed < 0):
             raise APIUsageError(f"seed must be None or an integer of at least 0, got {seed!r}")
+        seed = None if seed is None else int(seed)  # one of NumPy's would overflow where seeds are mixed
         with self._one_thread:
             self._require_open("async_reset")
             goes_on = seed is None and self.state is not State.NEW
@@ -323,7 +324,7 @@ class Vector(abc.ABC):
             if not self._received:
                 self._refuse("send")
             batch = self._received[0] if agent_ids is None else self._received_batch(agent_ids)
-            _copy_actions(batch.buffers.actions, actions)
+            batch.buffers.actions[...] = fitting_actions(actions, batch.buffers.actions)
             self._received.remove(batch)
             self._start(batch)
             self._num_running += 1
@@ -444,16 +445,6 @@ class Vector(abc.ABC):
             raise APIUsageError(
                 f"{call}() needs batch_size to be num_envs {self.num_envs}, got {self.batch_size}; use {remedy}"
             )
-
-
-def _copy_actions(target: np.ndarray, actions: Any) -> None:
-    actions = np.asarray(actions)
-    if actions.shape != target.shape:
-        raise APIUsageError(f"actions must have shape {target.shape}, got {actions.shape}; pass one row per agent")
-    if actions.dtype != target.dtype and not np.can_cast(actions.dtype, target.dtype, "same_kind"):
-        kind = "integers" if target.dtype.kind == "i" else "numbers"
-        raise APIUsageError(f"actions must be {kind} that fit {target.dtype}, got {actions.dtype}; convert them first")
-    target[...] = actions
 
 
 def split(num_envs: int, parts: int) -> Sequence[range]:

@@ -40,8 +40,10 @@ class Native(LocalVector):
         handles = [[env.handle for env in group.envs] for group in self._groups]
         try:
             self._stepper = Stepper(handles, self.num_workers)
-        except BaseException:
+        except BaseException as error:
             super()._close()
+            if isinstance(error, MemoryError):  # its sentence, as a mistake of the user's
+                raise APIUsageError(str(error)) from error
             raise
 
     @staticmethod

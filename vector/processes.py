@@ -19,7 +19,7 @@ from pufferlib.vector.group import EnvFacts
 from pufferlib.vector.launch import WorkerHandle, check_context, end_workers
 from pufferlib.vector.recipe import Options, Recipe
 from pufferlib.vector.remote import RemoteVector, pickled_tasks
-from pufferlib.vector.sizes import count_workers, warn_above_cores
+from pufferlib.vector.sizes import check_workers, count_workers, warn_above_cores
 from pufferlib.vector.worker import Command, Reply
 
 
@@ -41,6 +41,7 @@ class Multiprocessing(RemoteVector):
         """Starts the workers and waits until they have made their environments; see `pufferlib.vector.make`."""
         check_context(options.context)
         num_workers = count_workers(options, recipe.num_envs)
+        check_workers(num_workers)
         warn_above_cores(num_workers)
         super().__init__(recipe, driver, options, num_workers)
         self._timeout = options.step_timeout_seconds

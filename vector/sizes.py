@@ -13,6 +13,8 @@ import numpy as np
 from pufferlib.errors import APIUsageError
 from pufferlib.vector.recipe import AUTO, Options
 
+MAX_WORKERS = 1024  # threads or processes of one machine; more is a slip of the finger
+
 
 def usable_cores() -> int:
     """Cores this process may use: its affinity mask, cut down by the CPU quota of its control group; at least 1.
@@ -65,12 +67,21 @@ def count_threads(options: Options) -> int:
     """The threads of a pool, the caller included.
 
     Raises:
-        APIUsageError: if their number is not one.
+        APIUsageError: if their number is not one, or more than a machine has.
     """
-    threads = usable_cores() if options.num_workers == AUTO else options.num_workers
-    if not is_count(threads):
-        raise APIUsageError(f"num_workers must be 'auto' or an integer of at least 1, got {threads!r}")
+    threads = min(usable_cores(), MAX_WORKERS) if options.num_workers == AUTO else options.num_workers
+    check_workers(threads)
     return threads
+
+
+def check_workers(workers: Any) -> None:
+    """Checks a number of threads or processes of this machine.
+
+    Raises:
+        APIUsageError: if it is not one, or more than a machine has.
+    """
+    if not is_count(workers) or workers > MAX_WORKERS:
+        raise APIUsageError(f"num_workers must be 'auto' or an integer from 1 to {MAX_WORKERS}, got {workers!r}")
 
 
 def count_workers(options: Options, num_envs: int, cores: int | None = None) -> int:

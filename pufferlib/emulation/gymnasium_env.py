@@ -14,7 +14,7 @@ from pufferlib.emulation.actions import ActionLayout
 from pufferlib.emulation.emulated_env import EmulatedEnv
 from pufferlib.emulation.infos import final_observation, plain_numbers
 from pufferlib.emulation.layout import Layout, row_writer
-from pufferlib.environment import StepResult
+from pufferlib.environment import StepResult, fitting_actions
 from pufferlib.errors import APIUsageError
 
 
@@ -61,6 +61,8 @@ class GymnasiumPufferEnv(EmulatedEnv):
     @override
     def step(self, actions: np.ndarray) -> StepResult:
         """Steps the environment with `actions[0]`, a row of `single_action_space`; see the class for the infos."""
+        if actions is not self.actions:
+            actions = fitting_actions(actions, self.actions)
         result = self.env.step(self._to_action(actions))
         try:
             observation, reward, terminated, truncated, info = result

@@ -13,7 +13,7 @@ from pufferlib.emulation.agent_spaces import AgentActions, AgentObservations
 from pufferlib.emulation.emulated_env import EmulatedEnv
 from pufferlib.emulation.infos import final_observation, plain_numbers
 from pufferlib.emulation.layout import Layout
-from pufferlib.environment import StepResult
+from pufferlib.environment import StepResult, fitting_actions
 from pufferlib.errors import APIUsageError, MissingExtraError
 
 
@@ -72,6 +72,8 @@ class PettingZooPufferEnv(EmulatedEnv):
     @override
     def step(self, actions: np.ndarray) -> StepResult:
         """Steps all agents that are there, each with its row of `actions`; see the class for what comes back."""
+        if actions is not self.actions:
+            actions = fitting_actions(actions, self.actions)
         chosen = {agent: self._splits[row](actions[row]) for agent, row in self._live.items()}
         result = self.env.step(chosen)
         if len(result) != 5:

@@ -164,6 +164,18 @@ def test_actions_of_another_shape_are_refused(case):
 
 
 @each_name
+def test_actions_may_be_lists_and_nothing_else_than_numbers(name):
+    env, twin = Case(name).make(1), Case(name).make(1)
+    for each in (env, twin):
+        each.reset(0)
+    actions = next(random_actions(env, 1))
+    np.testing.assert_array_equal(env.step(actions.tolist())[0], twin.step(actions)[0])
+    for wrong in (1, None, "text", [["text"]]):
+        with pytest.raises(APIUsageError, match="actions must (have shape|be) .*, got .*; "):
+            env.step(wrong)
+
+
+@each_name
 def test_unknown_keywords_and_empty_vectors_are_refused(name):
     with pytest.raises(TypeError, match="frobnicate"):
         Case(name, {"frobnicate": 1}).make()

@@ -88,7 +88,7 @@ def test_what_is_no_atari_game_is_refused(monkeypatch):
         make_atari_vector("ALE/Pong-v5", batch_size=3)
     with pytest.raises(APIUsageError, match="num_envs must be an integer of at least 1, got 0"):
         make_atari_vector("ALE/Pong-v5", num_envs=0)
-    with pytest.raises(APIUsageError, match="num_workers must be 'auto' or an integer of at least 1, got -1"):
+    with pytest.raises(APIUsageError, match="num_workers must be 'auto' or an integer from 1 to 1024, got -1"):
         make_atari_vector("ALE/Pong-v5", num_workers=-1)
     monkeypatch.setitem(sys.modules, "ale_py", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'pufferlib\[atari\]'"):

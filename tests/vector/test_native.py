@@ -16,6 +16,7 @@ from rollouts import make_quietly
 
 from pufferlib.errors import APIUsageError
 from pufferlib.ocean.squared.squared import Squared
+from pufferlib.vector import native
 from pufferlib.vector._native import Stepper
 
 
@@ -255,3 +256,12 @@ def test_receiving_and_closing_in_two_threads_never_touches_freed_memory():
     command = [sys.executable, "-X", "dev", "-c", script]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600, env=environment)
     assert (done.returncode, done.stdout, done.stderr) == (0, "True\n", "")
+
+
+def test_threads_that_cannot_be_started_are_the_callers_mistake(monkeypatch):
+    def no_threads(batches, num_threads):
+        raise MemoryError(f"cannot start {num_threads - 1} threads; ask for fewer workers")
+
+    monkeypatch.setattr(native, "Stepper", no_threads)
+    with pytest.raises(APIUsageError, match="cannot start 2 threads; ask for fewer workers"):
+        make_squared()

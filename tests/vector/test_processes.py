@@ -19,6 +19,7 @@ from rollouts import digest, make_quietly, rollout
 
 from pufferlib import vector
 from pufferlib.errors import APIUsageError, WorkerError
+from pufferlib.vector import processes
 
 HERE = Path(__file__).parent
 
@@ -55,6 +56,12 @@ def step_until_error(vecenv):
     assert time.monotonic() - started < 4.0
     assert vecenv.state is vector.State.CLOSED
     return str(caught.value)
+
+
+def test_more_processes_than_a_machine_has_are_refused(monkeypatch):
+    monkeypatch.setattr(processes, "WorkerHandle", None)  # none may be started
+    with pytest.raises(APIUsageError, match="num_workers must be 'auto' or an integer from 1 to 1024, got 2000"):
+        make_processes(num_envs=2000, num_workers=2000)
 
 
 @pytest.mark.parametrize("zero_copy", [True, False])

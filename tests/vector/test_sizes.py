@@ -67,3 +67,9 @@ def test_a_number_of_workers_is_taken_as_it_is_or_refused(num_envs, workers):
     else:
         with pytest.raises(APIUsageError, match="the nearest is"):
             sizes.count_workers(options, num_envs)
+
+
+@pytest.mark.parametrize("workers", [0, -1, 1025, 100_000, 10**20, "many", True, 2.0])
+def test_a_number_of_threads_is_one_that_a_machine_has(workers):
+    with pytest.raises(APIUsageError, match="num_workers must be 'auto' or an integer from 1 to 1024, got"):
+        sizes.count_threads(Options(num_workers=workers))

@@ -283,3 +283,11 @@ def test_every_environment_gets_its_own_seed_and_no_global_generator_is_touched(
         envs = [env for group in vecenv._groups for env in group.envs]
         assert [env.seed for env in envs] == [mix_seed(12, index) for index in range(3)]
     assert (random.getstate(), np.random.get_state()[1].tolist()) == states
+
+
+@pytest.mark.parametrize("seed_type", [np.int64, np.uint8, np.int32])
+def test_a_seed_may_be_an_integer_of_numpys(seed_type):
+    with make_squared("Serial") as vecenv:
+        expected = vecenv.reset(2)[0].copy()
+        vecenv.reset(3)
+        np.testing.assert_array_equal(vecenv.reset(seed_type(2))[0], expected)

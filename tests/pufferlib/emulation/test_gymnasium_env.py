@@ -269,3 +269,15 @@ class Unpacked(gymnasium.Env):
 )
 def test_gymnasium_finds_nothing_wrong_with_emulated_rows(name):
     check_env(Unpacked(lambda: gymnasium.make(name)), skip_render_check=True)
+
+
+@pytest.mark.parametrize("name", ["CartPole-v1", "Pendulum-v1"])
+def test_actions_may_be_lists_and_nothing_else_than_numbers(name):
+    env, twin = GymnasiumPufferEnv(gymnasium.make(name)), GymnasiumPufferEnv(gymnasium.make(name))
+    for each in (env, twin):
+        each.reset(0)
+    actions = np.ones_like(env.actions)
+    np.testing.assert_array_equal(env.step(actions.tolist())[0], twin.step(actions)[0])
+    for wrong in (1, None, "text", [["text"]], actions[None]):
+        with pytest.raises(APIUsageError, match="actions must (have shape|be) .*, got .*; "):
+            env.step(wrong)
