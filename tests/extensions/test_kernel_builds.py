@@ -37,6 +37,7 @@ def compile_shared(target, sources, *options):
     return ctypes.CDLL(str(target))
 
 
+@pytest.mark.slow
 @needs_compiler
 def test_a_portable_build_computes_the_same(tmp_path, monkeypatch):
     library = compile_shared(tmp_path / "portable.so", FOLDER.glob("*.cpp"), "-O3", "-fno-trapping-math")
@@ -49,6 +50,7 @@ def test_a_portable_build_computes_the_same(tmp_path, monkeypatch):
         torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.slow
 @needs_compiler
 @pytest.mark.parametrize("options", [("-DKERNEL_BASELINE",), ("-DKERNEL_NO_AVX512",), ()], ids=str)
 def test_every_instruction_set_learns_the_same(options, tmp_path, monkeypatch):

@@ -313,7 +313,7 @@ def test_stepping_lets_other_threads_run():
 
     thread = threading.Thread(target=look)
     thread.start()
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 600
     while not refused.is_set() and time.monotonic() < deadline:
         try:
             game.binding.vec_step(vec)
@@ -343,5 +343,5 @@ for name in {names!r}:
 
 def test_what_is_never_closed_is_silent_at_exit(request):
     code = FORGETFUL.format(folder=str(request.path.parent), names=ocean.names())
-    done = subprocess.run([sys.executable, "-X", "dev", "-c", code], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-X", "dev", "-c", code], capture_output=True, text=True, timeout=600)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

@@ -90,6 +90,7 @@ def test_a_header_is_clean_cpp17(name, tmp_path):
     check(["g++", "-std=c++17", "-O2", *WARNINGS, "-I", INCLUDE, "-c", source, "-o", tmp_path / "out.o"])
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="needs nvcc; no GPU is needed")
 @every_header
 def test_a_header_is_cuda_device_code(name, tmp_path):
@@ -204,6 +205,7 @@ def shared_state(game, size):
 linux_only = pytest.mark.skipif(sys.platform != "linux", reason="the sanitizers are GCC's on Linux")
 
 
+@pytest.mark.slow
 @linux_only
 @pytest.mark.skipif(not (has_sanitizer("address") and has_sanitizer("undefined")), reason="GCC has no ASan or UBSan")
 @every_header
@@ -212,6 +214,7 @@ def test_random_steps_are_clean_under_asan_and_ubsan(name, tmp_path):
     assert driver.hash(envs=4, threads=1, steps=2500) != driver.hash(envs=4, threads=1, steps=2499)
 
 
+@pytest.mark.slow
 @linux_only
 @pytest.mark.skipif(not has_sanitizer("thread"), reason="GCC has no TSan")
 @every_header

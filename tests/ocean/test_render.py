@@ -45,7 +45,7 @@ def run(code, *arguments, **environment):
         [sys.executable, "-X", "dev", "-c", PRELUDE + code, *arguments],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         env=variables | environment,
     )
     assert (done.returncode, done.stderr) == (0, "")

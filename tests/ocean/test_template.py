@@ -104,6 +104,7 @@ def shell_blocks():
     return re.findall(r"```sh\n(.*?)```", (OCEAN / "template" / "README.md").read_text(), re.DOTALL)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not (ROOT / "setup.py").exists(), reason="needs the checkout, whose commands the README gives")
 @pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler, cc, to build the copied environment")
 def test_the_readme_makes_an_environment_that_builds_and_runs(tmp_path):

@@ -25,7 +25,7 @@ def start(folder, *arguments, variables=None, suffix=""):
 def run(folder, *arguments):
     """Runs `puffer ARGUMENTS` in a folder; returns the exit code and what it wrote to stderr."""
     process = start(folder, *arguments)
-    process.join(120)
+    process.join(600)
     assert process.exitcode is not None, "the command did not end"
     return process.exitcode, Path(folder, "stderr").read_text()
 

@@ -40,7 +40,7 @@ def trained(calls, *flags):
 
 def run_python(*arguments, **keywords):
     return subprocess.run(
-        [sys.executable, *arguments], capture_output=True, text=True, timeout=60, check=False, **keywords
+        [sys.executable, *arguments], capture_output=True, text=True, timeout=600, check=False, **keywords
     )
 
 
@@ -213,7 +213,7 @@ def test_a_reader_that_goes_away_is_no_error(command):
     os.close(read_end)
     with os.fdopen(write_end, "w") as stdout:
         done = subprocess.run(
-            [sys.executable, "-m", "pufferlib", *command], stdout=stdout, stderr=subprocess.PIPE, text=True, timeout=60
+            [sys.executable, "-m", "pufferlib", *command], stdout=stdout, stderr=subprocess.PIPE, text=True, timeout=600
         )
     assert (done.returncode, done.stderr) == (141, "")
 

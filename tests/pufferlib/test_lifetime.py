@@ -102,7 +102,7 @@ def test_trainers_of_two_threads_do_not_disturb_each_other():
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(600)
     assert all(torch.equal(alone[index], together[index]) for index in (0, 1))
 
 
@@ -128,8 +128,9 @@ print("done")
 """
 
 
+@pytest.mark.slow
 def test_a_host_program_keeps_its_arguments_and_signal_handlers():
-    done = subprocess.run([sys.executable, "-c", HOST], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, "-c", HOST], capture_output=True, text=True, timeout=600)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines()[-1] == "done"
 
@@ -140,6 +141,7 @@ def train_in_child(case, results):
     trainer.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["fork", "forkserver", "spawn"])
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_child_of_any_start_method_trains_while_the_parent_does(method):
@@ -151,7 +153,7 @@ def test_a_child_of_any_start_method_trains_while_the_parent_does(method):
     child = context.Process(target=train_in_child, args=(case, results))
     child.start()
     own = iterate(trainer, 2)
-    child.join(60)
+    child.join(600)
     assert child.exitcode == 0
     assert results.get() == own.tolist()
     trainer.close()

@@ -123,4 +123,4 @@ def test_run_ids_of_processes_that_start_together_differ():
     code = "from pufferlib.loggers import run_id; run_id.time.time_ns = lambda: 10**18; print(run_id.make_run_id())"
     command = [sys.executable, "-c", code]
     processes = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(4)]
-    assert len({process.communicate(timeout=60)[0] for process in processes}) == 4
+    assert len({process.communicate(timeout=600)[0] for process in processes}) == 4

@@ -57,6 +57,7 @@ def measure_tensors(name, folder):
     return in_rollout, tensor_bytes() - before - in_workspace
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SEGMENT_BYTES)
 def test_the_rollout_takes_the_bytes_of_its_documented_shapes_and_the_trainer_little_more(name, tmp_path):
     documented = NUM_ENVS * SEGMENT_BYTES[name]
@@ -81,10 +82,12 @@ def grown_bytes(name, folder, epochs, keeps_observations=False):
 LIMIT_BYTES = 2 * 2**20  # 20 times the allocator's noise, a sixth of what keeping the observations would come to
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SEGMENT_BYTES)
 def test_a_hundred_epochs_take_no_more_memory_than_the_first(name, tmp_path):
     assert in_fresh_process(grown_bytes, name, tmp_path, 100) < LIMIT_BYTES
 
 
+@pytest.mark.slow
 def test_a_leak_of_the_observations_would_show(tmp_path):
     assert in_fresh_process(grown_bytes, "puffer_squared", tmp_path, 40, True) > LIMIT_BYTES

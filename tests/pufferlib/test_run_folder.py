@@ -230,7 +230,7 @@ def hold(path, is_held, may_end):
     run_folder = RunFolder(path, lambda: json.loads((path / "config.json").read_text()))
     run_folder.open()
     is_held.set()
-    may_end.wait(60)
+    may_end.wait(600)
     os._exit(0)  # without letting go
 
 
@@ -241,7 +241,7 @@ def test_a_second_process_is_told_of_the_first(folder, capsys):
     holder = context.Process(target=hold, args=(path, is_held, may_end))
     holder.start()
     try:
-        assert is_held.wait(60)
+        assert is_held.wait(600)
         (path / "unfinished.tmp").touch()
         words = f"is being written by process {holder.pid}; wait for its end, or begin another run"
         assert cli.main(["train", "puffer_squared", "--resume", "latest", "--train.num-iterations", "3"]) == 2
@@ -254,7 +254,7 @@ def test_a_second_process_is_told_of_the_first(folder, capsys):
         assert (path / "unfinished.tmp").exists()
     finally:
         may_end.set()
-        holder.join(60)
+        holder.join(600)
     trainer = by_config(small_args())
     trainer.load_checkpoint(path)
     trainer.release()
@@ -275,7 +275,7 @@ def test_a_killed_process_and_its_children_lock_nothing(folder):
         with pytest.raises(CheckpointError, match=str(process.pid)):
             RunFolder(folder / "run", dict).open()
         process.kill()
-        process.wait(60)
+        process.wait(600)
         process.stdout.close()
         last = RunFolder(folder / "run", dict)
         last.open()
@@ -288,5 +288,5 @@ def test_a_trainer_that_was_closed_locks_nothing():
     path = finish(by_config(small_args()))
     code = "import sys; from pathlib import Path; from pufferlib.run_folder import RunFolder\n"
     code += "RunFolder(Path(sys.argv[1]), dict).open()"
-    done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, timeout=600)
     assert (done.returncode, done.stderr) == (0, "")

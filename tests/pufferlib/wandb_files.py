@@ -54,7 +54,7 @@ class WandbFile:
     exit_code: int | None = None
 
 
-def read(path, seconds=20):
+def read(path, seconds=600):
     """The content of a `run-*.wandb` file, once W&B's process has written all of it: some time after the run ended."""
     end = time.monotonic() + seconds
     while (found := _read(path)).exit_code is None:

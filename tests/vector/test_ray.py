@@ -12,7 +12,7 @@ import gymnasium
 import numpy as np
 import psutil
 import pytest
-from environments import CountingEnv, SlowEnv, TroubledEnv
+from environments import CountingEnv, TroubledEnv, WaitingEnv
 from rollouts import Driver, digest, make_quietly, rollout
 
 from pufferlib import vector
@@ -20,6 +20,7 @@ from pufferlib.emulation import GymnasiumPufferEnv
 from pufferlib.errors import APIUsageError, MissingExtraError, WorkerError
 from pufferlib.vector import ray_cluster
 
+pytestmark = pytest.mark.slow  # a cluster is many processes
 HERE = Path(__file__).parent
 
 
@@ -42,7 +43,7 @@ def actor_processes():
     return [child for child in psutil.Process().children(recursive=True) if "RayWorker" in child.name()]
 
 
-def wait_until(is_true, seconds=20.0):
+def wait_until(is_true, seconds=600.0):
     deadline = time.monotonic() + seconds
     while not is_true():
         assert time.monotonic() < deadline
@@ -74,8 +75,9 @@ def test_structured_environments_and_their_infos_pass_through_actors(ray):
             assert ours["final_observation"].flags.writeable
 
 
-def test_a_slow_environment_holds_up_nobody_else(ray):
-    with make([SlowEnv, CountingEnv], env_kwargs=[{"seconds": 1.0}, {}], num_workers=2, batch_size=1) as vecenv:
+def test_a_slow_environment_holds_up_nobody_else(ray, tmp_path):
+    kwargs = [{"file": str(tmp_path / "go on")}, {}]
+    with make([WaitingEnv, CountingEnv], env_kwargs=kwargs, num_workers=2, batch_size=1) as vecenv:
         vecenv.async_reset()
         for _ in range(2):
             vecenv.recv()
@@ -84,6 +86,7 @@ def test_a_slow_environment_holds_up_nobody_else(ray):
         for _ in range(20):
             assert vecenv.recv()[5].tolist() == [3, 4, 5]
             vecenv.send(np.zeros((3, 2), int))
+        (tmp_path / "go on").touch()
 
 
 def test_a_snapshot_of_another_backend_continues_in_actors(ray):
@@ -116,11 +119,9 @@ def test_a_snapshot_of_another_backend_continues_in_actors(ray):
 def test_an_actor_that_fails_is_reported_at_once(ray, trouble, expected):
     vecenv = make(TroubledEnv, env_kwargs=[{"trouble": "none"}, {"trouble": trouble}], num_workers=2)
     vecenv.reset()
-    started = time.monotonic()
     with pytest.raises(WorkerError) as caught:
         for _ in range(10):
             vecenv.step(np.zeros((6, 2), int))
-    assert time.monotonic() - started < 4.0
     assert "worker 1 (actor" in str(caught.value)
     assert "environments 1 to 1" in str(caught.value)
     assert expected in str(caught.value)
@@ -193,7 +194,7 @@ print(*(child.pid for child in psutil.Process().children(recursive=True)))
 def test_a_program_that_forgets_to_close_ends_silently_with_the_cluster_it_started():
     pytest.importorskip("ray")
     script = SCRIPT.format(here=str(HERE))
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=600)
     assert (done.returncode, done.stderr) == (0, "")
     pids = [int(pid) for pid in done.stdout.split()]
     assert len(pids) >= 3
