@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from pufferlib.policy_forms import acting_forward
 from pufferlib.rollout import Rollout
 from pufferlib.sampling import sample_logits
+from pufferlib.streams import Streams
 
 Rows = slice | np.ndarray
 
@@ -37,7 +38,7 @@ class Actor:
         generator: torch.Generator,
         autocast: Callable[[], AbstractContextManager],
     ):
-        """Allocates zeros; `generator` draws the actions."""
+        """Allocates zeros; `generator` is where the streams that draw the actions come from."""
         self.policy = policy
         self.rollout = rollout
         self.states = {name: torch.zeros_like(state[:num_agents]) for name, state in rollout.states.items()}
@@ -46,7 +47,7 @@ class Actor:
         self._is_stored_at_once = self.last_observations.device.type == "cpu"  # the rollout's columns are in reach
         self._inputs = None if self._device.type == "cpu" else self.last_observations.to(self._device)
         self._forward = acting_forward(policy)
-        self._generator = generator
+        self._streams = Streams(generator, num_agents)
         self._autocast = autocast
         self._agents = np.arange(num_agents)
         self._offset = 0  # first segment of the group of agents that is being filled
@@ -54,6 +55,7 @@ class Actor:
     def begin(self, offset: int) -> None:
         """Turns to the segments from `offset` on, one for each agent; their column 0 was seen last."""
         self._offset = offset
+        self._streams.begin()
         group = slice(offset, offset + len(self.last_observations))
         self.rollout.by_column[0, group] = self.last_observations
         for name, state in self.states.items():
@@ -94,7 +96,7 @@ class Actor:
         state = dict(held)
         with self._autocast():
             logits, values = self._forward(observations, state)
-        actions, logprobs, _ = sample_logits(logits, generator=self._generator)
+        actions, logprobs, _ = sample_logits(logits, generator=self._stream(rows))
         actions = actions.to(rollout.actions.dtype)
         if not self._is_stored_at_once:
             rollout.by_column[column, segments] = observations
@@ -163,6 +165,11 @@ class Actor:
             self._inputs.copy_(self.last_observations)
         for name, value in state["states"].items():
             self.states[name].copy_(value)
+
+    def _stream(self, rows: Rows) -> torch.Generator:
+        """What draws the actions of a batch now."""
+        agents = self._agents[rows]
+        return self._streams.ready(int(agents[0]), len(agents))
 
     def _observations(self, rows: Rows, column: int) -> Tensor:
         if self._inputs is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -71,11 +71,14 @@ class Collector:
         self._reward_clip = reward_clip
         self._reward_normalizer = reward_normalizer
         self._finals: list[tuple[np.ndarray, int, Tensor]] = []  # segments, column, values of final observations
+        self._reports: dict[int, EpisodeStatistics] = {}  # what environments told, by the batch's first agent
         self._profile = profile
         self._host = {name: host_memory(getattr(self.rollout, name).T) for name in CARRIED}
         self._arrays = {name: memory.numpy() for name, memory in self._host.items()}  # views: cheaper to write into
         self._held: deque[Rows] = deque()  # batches that were received and not sent, oldest first
         self._slices: dict[int, tuple[np.ndarray, Rows]] = {}  # agent_ids seen, by their id(), and what they are
+        self._shuffled: np.ndarray | None = None  # the agents in the order in which the last batch brought them
+        self._sorted: list[np.ndarray] = []  # what it brought, in the order of the agents
         self._columns = np.zeros(vecenv.num_agents, np.int64)  # the next column of every agent
         self._is_pending = np.ones(vecenv.num_agents, bool)  # episode ended, not yet present in another one
         self._agents = np.arange(vecenv.num_agents)
@@ -99,6 +102,7 @@ class Collector:
         """Nothing of the episodes that ran until now counts for those that come."""
         self._held.clear()
         self._finals.clear()
+        self._reports.clear()
         self.statistics.take()
         self.actor.restart()
         if self._reward_normalizer is not None:
@@ -129,9 +133,37 @@ class Collector:
         self.actor.finish()
         if self.rollout.values.device.type == "cpu":  # a GPU would be waited for; learning looks at its numbers
             self._check_decisions()
-        self._tracker.hand_over(self.statistics.episodes)
+        self._add_statistics()
         self._hand_over()
         return int(np.count_nonzero(self._arrays["masks"][:-1]))
+
+    def _as_received(self, rows: Rows) -> np.ndarray:
+        """The agents of a batch in the order in which it brought them."""
+        return self._agents[rows] if self._shuffled is None else self._shuffled
+
+    def _hold(self, agent_ids: np.ndarray) -> None:
+        """Has a batch that brought these agents sent when the next rollout begins."""
+        rows = as_slice(agent_ids)
+        self._shuffled = None if isinstance(rows, slice) else agent_ids
+        self._held.append(as_slice(np.sort(agent_ids)))
+
+    def _sort(self, received: Sequence[np.ndarray]) -> tuple[slice, list[np.ndarray]]:
+        """Puts what came in another order of the agents in theirs, so that each draws its own random numbers.
+
+        Only a batch that is everything comes so, from workers of which the first that is done comes first.
+        """
+        if not self._sorted:
+            self._sorted = [np.empty_like(array) for array in received]
+        for ordered, array in zip(self._sorted, received, strict=True):
+            ordered[self._shuffled] = array
+        return slice(0, len(self._agents)), self._sorted
+
+    def _add_statistics(self) -> None:
+        """Adds what the rollout told of episodes, batch after batch: sums of numbers are rounded by their order."""
+        self._tracker.hand_over(self.statistics.episodes)
+        for batch in sorted(self._reports):
+            self.statistics.merge(self._reports[batch])
+        self._reports.clear()
 
     def _hand_over(self) -> None:
         """Scales and clips the rewards; where the rollout is in another memory, copies what was received there."""
@@ -189,6 +221,7 @@ class Collector:
         for _ in range(self.vecenv.num_agents // self.vecenv.agents_per_batch):
             self._held.append(self._receive())
         self._tracker.restart()  # a reset is no step
+        self._add_statistics()
         self.actor.finish()
 
     def _receive(self) -> Rows:
@@ -197,6 +230,10 @@ class Collector:
             observations, rewards, terminals, truncations, infos, agent_ids, masks = self.vecenv.recv()
         with self._profile.phase("store"):
             rows = self._as_slice(agent_ids)
+            self._shuffled = None if isinstance(rows, slice) else agent_ids
+            if self._shuffled is not None:
+                received = observations, rewards, terminals, truncations, masks
+                rows, (observations, rewards, terminals, truncations, masks) = self._sort(received)
             segments = self._segments(rows)
             self._columns[rows] += 1
             column = int(self._columns[rows][0])
@@ -208,11 +245,11 @@ class Collector:
             self._is_pending[rows] = begins > masks
             self._tracker.step(rows, rewards, ended, masks)
             if infos:
-                self._take_infos(infos, column)
+                self._take_infos(rows, infos, column)
             self.actor.see(rows, column, observations, begins)
             return rows
 
-    def _take_infos(self, infos: list[dict], column: int) -> None:
+    def _take_infos(self, rows: Rows, infos: list[dict], column: int) -> None:
         """Values the final observations among them, with the states that end here; the rest are statistics.
 
         Only where a limit cut the episode: after a terminal there is nothing to come.
@@ -224,7 +261,8 @@ class Collector:
             with self.explaining():
                 values = self.actor.value_final(agents, observations)
             self._finals.append((agents + self._offset, column, values))
-        self.statistics.add(info for info in infos if FINAL_OBSERVATION not in info)
+        reports = self._reports.setdefault(int(self._agents[rows][0]), EpisodeStatistics())
+        reports.add(info for info in infos if FINAL_OBSERVATION not in info)
 
     def _is_cut(self, agent: int, column: int) -> bool:
         """Whether a limit ended the episode of an agent, and nothing else did."""
@@ -238,7 +276,8 @@ class Collector:
             if self._checks_actions and not np.isfinite(actions).all():
                 raise DivergedError("the policy's actions are not finite")
         with self._profile.phase("environment"):
-            self.vecenv.send(actions, self._agents[rows])
+            ordered = actions if self._shuffled is None else actions[self._shuffled]
+            self.vecenv.send(ordered, self._as_received(rows))
 
     def _check_decisions(self) -> None:
         """Refuses to learn from values and log-probabilities that are not finite."""
@@ -376,7 +415,7 @@ class Collector:
         first_agents = np.arange(self.vecenv.agents_per_env)
         for batch in state["order"]:
             rows = [env * self.vecenv.agents_per_env + first_agents for env in batch]
-            self._held.append(as_slice(np.concatenate(rows)))
+            self._hold(np.concatenate(rows))
         last = slice(self.rollout.segments - self.vecenv.num_agents, None)
         for name, column in state["columns"].items():
             self._host[name][-1, last] = column

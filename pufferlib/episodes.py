@@ -85,7 +85,8 @@ class EpisodeTracker:
         self._returns = np.zeros(num_agents)  # float64: an episode may have more steps than float32 has digits
         self._lengths = np.zeros(num_agents, np.int64)
         self._agents = np.arange(num_agents)
-        self._ended: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []  # agents, returns, lengths: not yet taken
+        # Not yet taken: the first agent of the batch; agents, returns, lengths.
+        self._ended: list[tuple[int, tuple[np.ndarray, np.ndarray, np.ndarray]]] = []
 
     def step(self, rows: slice | np.ndarray, rewards: np.ndarray, ended: np.ndarray, masks: np.ndarray) -> None:
         """Takes what one step gave to a batch of agents.
@@ -107,7 +108,8 @@ class EpisodeTracker:
             ended = ended & (lengths > 0)  # nothing ends where nothing has begun
         if np.count_nonzero(ended):
             (which,) = ended.nonzero()
-            self._ended.append((self._agents[rows][which], returns[which], lengths[which]))
+            agents = self._agents[rows]
+            self._ended.append((int(agents[0]), (agents[which], returns[which], lengths[which])))
             returns[which] = 0.0
             lengths[which] = 0
         self._has_acted[rows] = masks
@@ -121,10 +123,14 @@ class EpisodeTracker:
             totals.add(returns, lengths)
 
     def take(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The agents, returns and lengths of the episodes that ended and were not taken before: `(episodes,)` each."""
+        """The agents, returns and lengths of the episodes that ended and were not taken before: `(episodes,)` each.
+
+        Batch after batch, so that their sum is the same in whichever order batches came.
+        """
         if not self._ended:
             return self._agents[:0], self._returns[:0], self._lengths[:0]
-        agents, returns, lengths = (np.concatenate(arrays) for arrays in zip(*self._ended, strict=True))
+        ended = [arrays for _, arrays in sorted(self._ended, key=lambda pair: pair[0])]
+        agents, returns, lengths = (np.concatenate(arrays) for arrays in zip(*ended, strict=True))
         self._ended.clear()
         return agents, returns, lengths
 

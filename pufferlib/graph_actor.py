@@ -16,6 +16,8 @@ from pufferlib.pinned_memory import PinnedArrays
 from pufferlib.rollout import Rollout
 from pufferlib.sampling import sample_logits
 
+Choose = Callable[[Tensor, dict[str, Tensor], torch.Generator], tuple[Tensor, Tensor, Tensor]]
+
 
 class GraphActor(Actor):
     """An actor that gives every batch a stream, a captured step and pinned memory of its own.
@@ -73,6 +75,7 @@ class GraphActor(Actor):
         lane = self._lane(rows)
         if lane is None:
             return super().act(rows, column)
+        self._stream(rows)  # which the lane draws from is seeded by now
         with torch.cuda.stream(lane.stream):
             lane.run()
             lane.host_actions.copy_(lane.step.actions, non_blocking=True)
@@ -124,14 +127,17 @@ class GraphActor(Actor):
         if key not in self._lanes:
             step = BatchStep(rows, self._inputs, self.states, self.rollout, not self._is_stored_at_once)
             step.begin(self._offset)
-            self._lanes[key] = Lane(step, self._choose, self._generator, self._capture)
+            generator = self._streams.of(rows.start, rows.stop - rows.start)
+            self._lanes[key] = Lane(step, self._choose, generator, self._capture)
         return self._lanes[key]
 
-    def _choose(self, observations: Tensor, state: dict[str, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
+    def _choose(
+        self, observations: Tensor, state: dict[str, Tensor], generator: torch.Generator
+    ) -> tuple[Tensor, Tensor, Tensor]:
         """Actions, their log-probabilities and the values; replaces the entries of `state`."""
         with self._autocast():
             logits, values = self._forward(observations, state)
-        actions, logprobs, _ = sample_logits(logits, generator=self._generator)
+        actions, logprobs, _ = sample_logits(logits, generator=generator)
         return actions, logprobs, values
 
 
@@ -141,7 +147,7 @@ class Lane:
     def __init__(
         self,
         step: BatchStep,
-        choose: Callable[[Tensor, dict[str, Tensor]], tuple[Tensor, Tensor, Tensor]],
+        choose: Choose,
         generator: torch.Generator,
         capture: Capture | None,
     ):
@@ -150,7 +156,7 @@ class Lane:
         self.stream = torch.cuda.Stream(step.actions.device) if is_cuda else None
         self.host_actions = torch.zeros(step.actions.shape, dtype=step.actions.dtype, pin_memory=is_cuda)
         self.host_begins = torch.zeros(step.begins.shape, dtype=torch.bool, pin_memory=is_cuda)
-        self.run = CapturedCall(lambda: step.run(choose), generator, self.stream, capture)
+        self.run = CapturedCall(lambda: step.run(choose, generator), generator, self.stream, capture)
         self._event = torch.cuda.Event() if is_cuda else None
         self.wait()
 
@@ -213,12 +219,12 @@ class BatchStep:
             state.masked_fill_(self.begins.view(-1, *[1] * (state.dim() - 1)), 0)
         self.begins.zero_()
 
-    def run(self, choose: Callable[[Tensor, dict[str, Tensor]], tuple[Tensor, Tensor, Tensor]]) -> None:
+    def run(self, choose: Choose, generator: torch.Generator) -> None:
         """Acts on `observations`, writes the column and goes on to the next; `choose` is the policy."""
         rollout = self._rollout
         self.clear_states()
         state = dict(self._states)
-        actions, logprobs, values = choose(self.observations, state)
+        actions, logprobs, values = choose(self.observations, state, generator)
         self.actions.copy_(actions)
         if self._stores_observations:
             rollout.by_column.flatten(0, 1).index_copy_(0, self._place, self.observations)

@@ -51,7 +51,7 @@ class NetworkActor(Actor):
         stored = rollout.by_column[column, segments]
         seen = self._seen.pop(rows.start, None) if isinstance(rows, slice) else None
         draw = torch.rand if self._network.action_dtype == torch.int32 else torch.randn
-        noise = draw(len(stored), self._network.num_parts, generator=self._generator)
+        noise = draw(len(stored), self._network.num_parts, generator=self._stream(rows))
         targets = rollout.actions, rollout.logprobs, rollout.values
         results = [target[segments, column] for target in targets]
         if seen is None:

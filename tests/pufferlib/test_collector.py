@@ -11,8 +11,10 @@ from pufferlib import vector
 from pufferlib.actor import Actor
 from pufferlib.collector import Collector, as_slice
 from pufferlib.errors import APIUsageError
+from pufferlib.models import Default, MinGRUWrapper
 from pufferlib.ocean import env_class
 from pufferlib.profile import Profile
+from pufferlib.pufferl import PuffeRL
 from pufferlib.rollout import Rollout
 from pufferlib.sampling import sample_logits
 
@@ -101,13 +103,96 @@ def test_batches_in_flight_land_in_their_own_rows(keywords, groups):
 class Unordered(vector.Serial):
     """Batches finish in any order, some of them several times before others."""
 
+    order = 0  # a seed of its own
+
     def __init__(self, *arguments):
         super().__init__(*arguments)
-        self.random = np.random.default_rng(0)
+        self.random = np.random.default_rng(self.order)
 
     def _finish(self):
         self._running.rotate(self.random.integers(len(self._running)))
         return super()._finish()
+
+
+class OtherwiseUnordered(Unordered):
+    order = 1
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+def test_the_order_in_which_batches_come_changes_nothing(groups):
+    def collect(backend):
+        vecenv = scripted_vector(num_envs=5, backend=backend, batch_size=1)
+        collector = make_collector(vecenv, CountingPolicy(), groups)
+        arrays = collected(collector, rollouts=3)
+        # Rounded sums too: of numbers that are as good as random.
+        return arrays, collector.statistics.state_dict(), collector.generator.get_state()
+
+    (first, told, state), (second, told_again, state_again) = collect(Unordered), collect(OtherwiseUnordered)
+    for name, array in first.items():
+        np.testing.assert_array_equal(array, second[name], err_msg=name)
+    assert told == told_again and told["episodes"]["count"] > 0
+    assert torch.equal(state, state_again)
+
+
+@pytest.mark.parametrize("is_fused", [False, True])
+def test_the_order_in_which_batches_come_changes_no_training(is_fused, tmp_path):
+    found = []
+    for backend in (Unordered, OtherwiseUnordered):
+        vecenv = scripted_vector(num_envs=5, backend=backend, batch_size=1, has_absent_agents=True)
+        torch.manual_seed(0)
+        policy = MinGRUWrapper(vecenv, Default(vecenv, 16), 16, 16)
+        sizes = {"bptt_horizon": 8, "batch_size": 160, "minibatch_size": 40, "total_timesteps": 10_000}
+        settings = {"device": "cpu", "fused": is_fused, "data_dir": str(tmp_path), **sizes}
+        with contextlib.closing(PuffeRL(settings, vecenv, policy)) as trainer:
+            statistics = [(trainer.evaluate(), trainer.train())[0] for _ in range(3)]
+        found.append((statistics, [parameter.tolist() for parameter in policy.parameters()]))
+    assert found[0] == found[1]
+
+
+class Shuffled(vector.Serial):
+    """One batch of everything, its agents in another order each time, as of workers that are done."""
+
+    def recv(self):
+        *arrays, infos, agent_ids, masks = super().recv()
+        order = np.random.permutation(len(agent_ids))
+        self.order = agent_ids[order]
+        return *(array[order] for array in arrays), infos, self.order, masks[order]
+
+    def send(self, actions, agent_ids):
+        np.testing.assert_array_equal(agent_ids, self.order)
+        super().send(actions[np.argsort(self.order)])
+
+
+def test_the_order_of_agents_within_a_batch_changes_nothing():
+    first, second = (
+        collected(make_collector(scripted_vector(num_envs=4, backend=backend), CountingPolicy()), rollouts=3)
+        for backend in ("Serial", Shuffled)
+    )
+    for name, array in first.items():
+        np.testing.assert_array_equal(array, second[name], err_msg=name)
+
+
+def test_a_shuffled_batch_goes_on_after_a_resume():
+    def started():
+        vecenv = scripted_vector(num_envs=4, backend="Multiprocessing", num_workers=2, batch_size=4, zero_copy=False)
+        return vecenv, make_collector(vecenv, CountingPolicy())
+
+    (vecenv, collector), (other, restored) = started(), started()
+    with contextlib.closing(vecenv), contextlib.closing(other):
+        collector.collect()
+        restored.load_state_dict(collector.state_dict())
+        restored.generator.set_state(collector.generator.get_state())
+        first, second = collected(collector, 2), collected(restored, 2)
+    for name, array in first.items():
+        np.testing.assert_array_equal(array, second[name], err_msg=name)
+
+
+def test_batches_draw_apart_from_each_other():
+    vecenv = scripted_vector(num_envs=3, agents=8, batch_size=1)
+    actions = collected(make_collector(vecenv, ConstantPolicy(), horizon=20), rollouts=2)["actions"]
+    batches = [actions[begin : begin + 8, rollout] for begin in (0, 8, 16) for rollout in range(2)]
+    for index, batch in enumerate(batches):
+        assert not any(np.array_equal(batch, other) for other in batches[:index])
 
 
 @pytest.mark.parametrize("groups", [1, 3])
