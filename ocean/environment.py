@@ -66,7 +66,7 @@ class OceanEnv(PufferEnv):
     def make_handle(self, arguments: dict[str, Any], seed: int) -> object:
         """Makes the C environments over this object's arrays; returns their vec handle.
 
-        A subclass overrides this to make its environments one by one, see ocean/template.
+        A subclass overrides this to make its environments one by one, see ocean/template/README.md.
         """
         return self.binding.vec_init(
             self.observations,

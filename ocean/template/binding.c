@@ -2,16 +2,8 @@
 #include "template.h"
 
 #define ENV_NAME "template"
-#define MY_SHARED  // with the two lines marked so below: leave out if there is nothing to share
 typedef Template Env;
-typedef TemplateShared Shared;  // MY_SHARED
 #include "puffer_binding.h"
-
-// Fills the shared table from the keyword arguments of shared(); this one needs none.
-static int my_shared(Shared* shared, PyObject* args, PyObject* kwargs) {  // MY_SHARED
-    template_fill_shared(shared);
-    return 0;
-}
 
 // Fills the zeroed struct from keyword arguments, each with its range. kwarg_float and kwarg_bool exist too.
 static int my_init(Env* env, PyObject* args, PyObject* kwargs) {

@@ -3,7 +3,7 @@
 // This first comment is the contract with whoever trains on the environment: the rules, the observation, the actions,
 // the rewards, and what ends an episode.
 //
-// A quiz. Each step shows one of four questions; a table says what each of the two answers to it pays.
+// A quiz. Each step shows one of four questions: 0 is the right answer to the first two, 1 to the others.
 // Observation uint8[1]: the question, 0 to 3. Action: the answer, 0 or 1 (below is 0, above is 1).
 // Reward: +1 for a right answer, -1 for a wrong one.
 // Terminal after a wrong answer; truncation after `rounds` right ones.
@@ -28,39 +28,27 @@ typedef struct {
     float n;
 } Log;
 
-// Read-only tables that all environments of a process look into (maps, word lists). Leave this struct, the member
-// `shared` below, and all that says MY_SHARED in binding.c out if there is nothing to share.
-typedef struct {
-    float rewards[TEMPLATE_NUM_QUESTIONS][TEMPLATE_NUM_ANSWERS];
-} TemplateShared;
-
 // One environment. The five array pointers have these names in every environment.
 typedef struct {
-    uint8_t* observations;         // [1]  these five are borrowed from the caller
-    const void* actions;           // int32_t[1]
-    float* rewards;                // [1]
-    uint8_t* terminals;            // [1]
-    uint8_t* truncations;          // [1]
-    const TemplateShared* shared;  // borrowed, read-only
-    Rng rng;                       // the only source of chance: seeded for you, never call rand()
-    int rounds;                    // right answers that complete an episode
-    int question;                  // the one that is shown
-    int num_right;                 // answers of this episode
-    Log log;                       // summed at episode end, cleared by the reader
+    uint8_t* observations;  // [1]  these five are borrowed from the caller
+    const void* actions;    // int32_t[1]
+    float* rewards;         // [1]
+    uint8_t* terminals;     // [1]
+    uint8_t* truncations;   // [1]
+    Rng rng;                // the only source of chance: seeded for you, never call rand()
+    int rounds;             // right answers that complete an episode
+    int question;           // the one that is shown
+    int num_right;          // answers of this episode
+    Log log;                // summed at episode end, cleared by the reader
 } Template;
 
 // The shape of the arrays: agents, observation elements and type, action elements and type (int32 or float32). It must
 // agree with the spaces in template.py; making an environment checks it.
 PUFFER_FN PufferLayout c_layout(const Template* env) { return puffer_layout(1, 1, PUFFER_UINT8, 1, PUFFER_INT32); }
 
-// Fills the shared table, once. The higher questions are the ones that answer 1 is right for.
-PUFFER_FN void template_fill_shared(TemplateShared* shared) {
-    for (int question = 0; question < TEMPLATE_NUM_QUESTIONS; question++) {
-        for (int answer = 0; answer < TEMPLATE_NUM_ANSWERS; answer++) {
-            bool is_right = answer == question / (TEMPLATE_NUM_QUESTIONS / TEMPLATE_NUM_ANSWERS);
-            shared->rewards[question][answer] = is_right ? 1.0f : -1.0f;
-        }
-    }
+// The higher half of the questions is the one that answer 1 is right for.
+PUFFER_FN bool template_is_right(int question, int answer) {
+    return answer == question / (TEMPLATE_NUM_QUESTIONS / TEMPLATE_NUM_ANSWERS);
 }
 
 PUFFER_FN void template_ask(Template* env) {
@@ -89,12 +77,11 @@ PUFFER_FN void template_finish_episode(Template* env, bool has_failed) {
 PUFFER_FN void c_step(Template* env) {
     // An action may be anything: bring it into range before it becomes an index.
     int answer = ((const int32_t*)env->actions)[0] > 0;
-    float reward = env->shared->rewards[env->question][answer];
-    bool has_failed = reward < 0.0f;
+    bool has_failed = !template_is_right(env->question, answer);
     env->num_right += !has_failed;
     bool is_complete = env->num_right == env->rounds;
 
-    env->rewards[0] = reward;
+    env->rewards[0] = has_failed ? -1.0f : 1.0f;
     env->terminals[0] = has_failed;     // the task has ended: nothing was to come
     env->truncations[0] = is_complete;  // a limit cut it: more was to come
     if (has_failed || is_complete) {

@@ -11,10 +11,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from contract import assert_same_rollout, checksum, random_actions, rollout
+from contract import checksum
 
 from pufferlib import ocean
-from pufferlib.ocean.template import binding
 from pufferlib.ocean.template.template import Template
 
 OCEAN = Path(ocean.__file__).parent
@@ -57,35 +56,6 @@ def test_every_question_is_asked_equally_often():
     assert np.all(np.abs(counts - 2000) < 5 * 2000**0.5)
 
 
-def test_environments_made_one_by_one_give_the_same_rollout():
-    joined, traced = Template(50, rounds=3), Template(50, rounds=3, traced=True)
-    for seed in (0, 11):
-        np.testing.assert_array_equal(joined.reset(seed)[0], traced.reset(seed)[0])
-        expected = rollout(joined, random_actions(joined, 100, seed))
-        assert_same_rollout(rollout(traced, random_actions(traced, 100, seed)), expected)
-    assert joined.episode_statistics() == traced.episode_statistics()
-
-
-def test_environments_made_one_by_one_differ_before_any_reset_with_a_seed():
-    env = Template(50, traced=True)
-    assert len(np.unique(env.reset()[0])) > 1
-
-
-def test_the_shared_table_outlives_the_name_it_had():
-    arrays = [np.zeros((1, 1), np.uint8), np.zeros(1, np.int32), np.zeros(1, np.float32), np.zeros(1, bool)]
-    env = binding.env_init(*arrays, np.zeros(1, bool), 0, shared=binding.shared(), rounds=2)
-    binding.env_reset(env)
-    arrays[1][0] = arrays[0][0, 0] >= 2
-    binding.env_step(env)
-    assert arrays[2][0] == 1.0
-
-
-def test_a_single_environment_needs_the_shared_table():
-    arrays = [np.zeros((1, 1), np.uint8), np.zeros(1, np.int32), np.zeros(1, np.float32), np.zeros(1, bool)]
-    with pytest.raises(TypeError, match="needs the keyword argument 'shared'"):
-        binding.env_init(*arrays, np.zeros(1, bool), 0, rounds=2)
-
-
 def test_rollout_is_the_golden_one():
     env = Template(16)
     env.reset(42)
@@ -98,6 +68,16 @@ def test_rollout_is_the_golden_one():
 def test_an_impossible_number_of_rounds_is_refused(rounds):
     with pytest.raises(ValueError, match=f"template: rounds must be an integer from 1 to 1000, got {rounds}"):
         Template(1, rounds=rounds)
+
+
+def test_the_readmes_way_to_make_instances_that_differ_works():
+    (source,) = re.findall(r"```python\n(.*?)```", (OCEAN / "template" / "README.md").read_text(), re.DOTALL)
+    methods = {}
+    exec(source, methods)
+    env = type("Uneven", (Template,), {"make_handle": methods["make_handle"]})(20, report_interval=10**6)
+    env.reset(0)
+    env.step(right_answers(env.observations))
+    assert np.flatnonzero(env.truncations).tolist() == [0, 16]  # those of one round
 
 
 def shell_blocks():

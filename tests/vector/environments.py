@@ -14,6 +14,7 @@ import gymnasium
 import numpy as np
 
 from pufferlib.environment import Buffers, PufferEnv
+from pufferlib.ocean.template.template import Template
 
 
 class CountingEnv(PufferEnv):
@@ -113,3 +114,17 @@ class DoubledRewards(CountingEnv):
     def step(self, actions):
         observations, rewards, terminals, truncations, infos = super().step(actions)
         return observations, rewards * 2, terminals, truncations, infos
+
+
+class TracedTemplate(Template):
+    """Makes the C environments one by one and then joins them."""
+
+    def make_handle(self, arguments, seed):
+        arrays = (self.observations, self.actions, self.rewards, self.terminals, self.truncations)
+        handles = []
+        for i in range(self.num_envs):
+            rows = (array[i : i + 1] for array in arrays)
+            handles.append(self.binding.env_init(*rows, seed, shared=self.binding.shared(), **arguments))
+        handle = self.binding.vectorize(*handles)
+        self.binding.vec_reset(handle, seed)
+        return handle

@@ -1,0 +1,85 @@
+"""A table that all environments read, and environments made one by one: what few need."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import subprocess
+import sysconfig
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler, cc, to build shared_quiz")
+
+
+@pytest.fixture(scope="module")
+def binding(tmp_path_factory):
+    library = tmp_path_factory.mktemp("shared_quiz") / "binding.so"
+    folders = [f"-I{folder}" for folder in (ROOT / "ocean/include", sysconfig.get_paths()["include"])]
+    flags = ["-std=c11", "-O1", "-Wall", "-Wextra", "-Wno-unused-parameter", "-Werror", "-shared", "-fPIC", *folders]
+    flags += ["-undefined", "dynamic_lookup"] if os.uname().sysname == "Darwin" else []
+    subprocess.run(["cc", *flags, str(ROOT / "tests/c/shared_quiz_binding.c"), "-o", str(library), "-lm"], check=True)
+    spec = importlib.util.spec_from_file_location("binding", library)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def arrays(rows):
+    observations, actions = np.zeros((rows, 1), np.uint8), np.zeros(rows, np.int32)
+    return [observations, actions, np.zeros(rows, np.float32), np.zeros(rows, bool), np.zeros(rows, bool)]
+
+
+def made_one_by_one(binding, rows, shared):
+    """A vec over environments of their own, each on its rows."""
+    singles = [binding.env_init(*(each[i : i + 1] for each in rows), 5, shared=shared, rounds=3) for i in range(50)]
+    return binding.vectorize(*singles)
+
+
+def test_environments_made_one_by_one_give_the_same_rollout(binding):
+    together, apart = arrays(50), arrays(50)
+    vecs = binding.vec_init(*together, 50, 0, rounds=3), made_one_by_one(binding, apart, binding.shared())
+    for seed in (0, 11):
+        for vec in vecs:
+            binding.vec_reset(vec, seed)
+        assert len(np.unique(apart[0])) > 1
+        for step in range(100):
+            for each, vec in zip((together, apart), vecs, strict=True):
+                each[1][:] = np.arange(50) * 7 // 3 + step & 1
+                binding.vec_step(vec)
+            for expected, found in zip(together, apart, strict=True):
+                np.testing.assert_array_equal(found, expected)
+    assert binding.vec_log(vecs[0]) == binding.vec_log(vecs[1])
+
+
+def test_the_shared_table_outlives_the_name_it_had(binding):
+    rows = arrays(1)
+    env = binding.env_init(*rows, 0, shared=binding.shared(), rounds=2)
+    binding.env_reset(env)
+    rows[1][0] = rows[0][0, 0] >= 2
+    binding.env_step(env)
+    assert rows[2][0] == 1.0
+
+
+def test_a_snapshot_brings_no_pointer_of_its_own(binding):
+    rows = arrays(2)
+    vec, other = binding.vec_init(*rows, 2, 0, rounds=3), binding.vec_init(*arrays(2), 2, 9, rounds=3)
+    binding.vec_reset(vec)
+    binding.vec_reset(other)
+    binding.vec_restore(vec, binding.vec_snapshot(other))
+    del other
+    rows[1][:] = rows[0][:, 0] >= 2
+    binding.vec_step(vec)
+    assert rows[2].tolist() == [1.0, 1.0]
+
+
+def test_a_single_environment_needs_the_shared_table(binding):
+    with pytest.raises(TypeError, match="needs the keyword argument 'shared'"):
+        binding.env_init(*arrays(1), 0, rounds=2)
+    with pytest.raises(TypeError, match="shared must be the result of shared_quiz.shared"):
+        binding.env_init(*arrays(1), 0, shared=None, rounds=2)
