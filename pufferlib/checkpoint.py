@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -15,7 +16,7 @@ from torch import nn
 
 from pufferlib import checkpoint_pattern as pattern
 from pufferlib.catalog import slug
-from pufferlib.errors import CheckpointError
+from pufferlib.errors import CheckpointError, StorageError
 
 TRAINER_STATE = "trainer_state.pt"
 
@@ -26,8 +27,43 @@ NAMED = ("best", "last")
 """Weights that a run's folder has under names of their own, `best.pt` with a note `best.json`: see `save_named`."""
 
 
+@contextlib.contextmanager
+def storing(path: Path) -> Iterator[None]:
+    """Has what keeps a file from being written be one sentence.
+
+    Raises:
+        StorageError: in place of an OSError, and of what torch makes of one.
+    """
+    try:
+        yield
+    except (OSError, RuntimeError) as error:
+        cause = next((each for each in _causes(error) if isinstance(each, OSError)), None)
+        if cause is None or isinstance(error, StorageError):
+            raise
+        reason = cause.strerror or str(cause)
+        remedy = "what was saved before is whole, make room and try again"
+        raised = StorageError(f"{path} cannot be written ({reason}); {remedy}")
+        raised.strerror = reason
+        raise raised from error
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
+
+
 def write_atomically(path: Path, write: Callable[[BinaryIO], None]) -> None:
-    """Writes a file so that a kill at any instant leaves either the old one or the new one, whole."""
+    """Writes a file so that a kill at any instant leaves either the old one or the new one, whole.
+
+    Raises:
+        StorageError: if it cannot be written, as on a full disk; the old one is left as it was.
+    """
+    with storing(path):
+        _write_atomically(path, write)
+
+
+def _write_atomically(path: Path, write: Callable[[BinaryIO], None]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:

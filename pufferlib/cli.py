@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pufferlib.errors import APIUsageError, CheckpointError, ConfigError, PufferError, nearest
+from pufferlib.errors import APIUsageError, CheckpointError, ConfigError, PufferError, StorageError, nearest
+from pufferlib.output import Output, discard, say
 
 if TYPE_CHECKING:
     from pufferlib.config.flags import FlagTable
@@ -91,10 +92,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             _find_modules_here()
         _require_install()
         run(sys.argv[1:] if argv is None else list(argv))
-        if sys.stdout is not None:
-            sys.stdout.flush()
+        _flush_output()
     except PufferError as error:
-        print(f"puffer{_rank_text()}: {error}", file=sys.stderr)
+        Output(sys.stderr).write(f"puffer{_rank_text()}: {error}\n")
         return MISTAKE
     except (MemoryError, RuntimeError, ValueError) as error:
         if not _is_lack_of_memory(error):
@@ -112,7 +112,32 @@ def main(argv: Sequence[str] | None = None) -> int:
         if not _is_output_closed():
             raise
         return PIPE_CLOSED
+    except OSError:
+        try:
+            _flush_output("\n")  # if that is what failed, it fails again
+        except StorageError as error:
+            Output(sys.stderr).write(f"puffer: {error}\n")
+            return MISTAKE
+        raise
     return OK
+
+
+def _flush_output(more: str = "") -> None:
+    """Writes what stdout still holds, and `more`.
+
+    Raises:
+        StorageError: if it cannot, as on a full disk; where the reader is gone, a BrokenPipeError.
+    """
+    try:
+        if sys.stdout is not None:
+            if more:  # /dev/full refuses even nothing
+                sys.stdout.write(more)
+            sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        discard(sys.stdout)
+        raise StorageError(f"the output cannot be written ({error.strerror}); direct it elsewhere") from error
 
 
 def run(tokens: list[str]) -> None:
@@ -160,7 +185,7 @@ def _run_for_environment(name: str, rest: list[str]) -> None:
     found = [*_flags_of_the_shell(table), *table.parse(rest[1:])]
     flags.apply(found, args, options)
     if name == "train" and os.environ.get("RANK", "0") == "0":  # of several processes the first
-        print(_beginning(env_name, args), flush=True)  # at once: importing torch takes seconds
+        say(_beginning(env_name, args))  # at once: importing torch takes seconds
     if name == "train" and args["resume"] is not None:
         args = _settings_of_run(env_name, args)
         flags.apply([pair for pair in found if pair[0].name != "resume"], args, options)

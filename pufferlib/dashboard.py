@@ -9,6 +9,8 @@ import weakref
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, TextIO
 
+from pufferlib.output import Output
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.panel import Panel
@@ -26,7 +28,8 @@ class Dashboard:
     """Shows the metrics of a run.
 
     On a terminal it draws one panel and redraws it in place; otherwise, and where TERM is `dumb`, every `show` writes
-    one line without control codes. The terminal is put back by `close`, and at the latest when Python ends.
+    one line without control codes. The terminal is put back by `close`, and at the latest when Python ends. A stream
+    that cannot be written is warned about once and left; a closed one is left without a word.
 
     Attributes:
         is_panel: whether `show` redraws a panel rather than adding a line.
@@ -42,8 +45,8 @@ class Dashboard:
             stream: where to write; None for stdout.
         """
         self.title, self.facts, self.total_steps = title, facts, total_steps
-        self._stream = sys.stdout if stream is None else stream
-        self.is_panel = self._stream.isatty() and os.environ.get("TERM") != "dumb"
+        self._output = Output(sys.stdout if stream is None else stream)
+        self.is_panel = self._output.isatty() and os.environ.get("TERM") != "dumb"
         self._evaluation: dict[str, float] = {}  # the newest, which the panel keeps showing
         self._live = None
         self._stop = None  # stops the live display, once; also called when this object or the interpreter goes
@@ -55,8 +58,15 @@ class Dashboard:
             metrics: as `PuffeRL.mean_and_log` describes them; what is missing is left out.
         """
         if not self.is_panel:
-            print(plain_line(self.title, metrics, self.total_steps), file=self._stream, flush=True)
-            return
+            self._output.write(f"{plain_line(self.title, metrics, self.total_steps)}\n")
+            self._output.flush()
+        elif self._output.error is None:
+            self._show_panel(metrics)
+        if self._output.error is not None:
+            self.close()  # first, so that the warning does not go where it cannot be read
+            self._output.report()
+
+    def _show_panel(self, metrics: Mapping[str, float]) -> None:
         if self._live is None:
             self._start()
         self._evaluation.update((name, value) for name, value in metrics.items() if name.startswith("eval/"))
@@ -72,7 +82,7 @@ class Dashboard:
         from rich.console import Console
         from rich.live import Live
 
-        self._live = Live(console=Console(file=self._stream), auto_refresh=False, vertical_overflow="crop")
+        self._live = Live(console=Console(file=self._output), auto_refresh=False, vertical_overflow="crop")
         self._stop = weakref.finalize(self, self._live.stop)
         self._live.start()
 

@@ -32,7 +32,7 @@ from pufferlib.config import TrainConfig, load_config
 from pufferlib.construction import AnyLogger, Construction
 from pufferlib.dashboard import Dashboard
 from pufferlib.distributed import Total
-from pufferlib.errors import APIUsageError, ConfigError, DivergedError
+from pufferlib.errors import APIUsageError, ConfigError, DivergedError, StorageError
 from pufferlib.extensions import Network, compute_puff_advantage
 from pufferlib.extensions.network import OBSERVATION_DTYPES
 from pufferlib.finite import describe_update
@@ -260,13 +260,18 @@ class PuffeRL(Construction, Saving):
         is_evaluated = self._evaluation.is_due(self.epoch)
         if is_evaluated:
             self._require_finite()  # before they are the best
-            self.open_run()
-            self.ranks.wait_for_first(lambda: self._evaluation.run(self.run_folder, self._facts()))
+            self.ranks.wait_for_first(self._evaluate_apart)
         if is_evaluated or is_last or self.epoch % self.config.log_interval == 0:
             self.mean_and_log()
         if self.epoch % self.config.checkpoint_interval == 0:
-            self.save_checkpoint()
+            with self._outliving_full_disks():
+                self.save_checkpoint()
         return dict(self._losses)
+
+    def _evaluate_apart(self) -> None:
+        with self._outliving_full_disks():
+            self.open_run()
+            self._evaluation.run(self.run_folder, self._facts())
 
     def _learn(self, progress: float) -> dict[str, float]:
         """Trains on the rollout; raises DivergedError where that leaves anything not finite."""
@@ -368,7 +373,8 @@ class PuffeRL(Construction, Saving):
         self._metrics = {**self._gather_metrics(), **self._evaluation.take(), **self._interval.sample_hardware()}
         self._interval.end()
         self._logged_epoch, self._logged_step = self.epoch, self.global_step
-        self.open_run()
+        with self._outliving_full_disks():
+            self.open_run()
         self.logger.log(self._metrics, self.global_step)
         return dict(self._metrics)
 
@@ -421,11 +427,13 @@ class PuffeRL(Construction, Saving):
         Raises:
             DivergedError: if there are no finite weights to save; it names the last checkpoint, which is kept, and
                 everything was let go.
+            StorageError: if they cannot be written; nothing was let go, and with room made it may be called again.
         """
         if not self._is_closed:
-            self._is_closed = True
             try:
                 self._save_last()
+            except StorageError:
+                raise
             except BaseException:
                 self.release()
                 self.logger.close(None)

@@ -116,13 +116,15 @@ def _git_commit() -> str | None:
 
 
 class StopRequest:
-    """While it is entered, the first SIGINT or SIGTERM only asks to stop; a second one interrupts at once.
+    """While it is entered, the first SIGINT, SIGTERM or SIGHUP only asks to stop; a second one interrupts at once.
+
+    SIGHUP comes where a terminal is closed, as at the end of an ssh session; `nohup` has it ignored, and so does this.
 
     Signals belong to the main thread; in another thread this changes nothing. When a RankError leaves it, the first
     signal still ends nothing: torchrun sends one to whoever is left, who has to say first who is gone.
     """
 
-    SIGNALS = (signal.SIGINT, signal.SIGTERM)
+    SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
     def __init__(self, deaf_seconds: float = 0.0):
         """Changes nothing before it is entered.
@@ -138,7 +140,9 @@ class StopRequest:
 
     def __enter__(self) -> StopRequest:
         if threading.current_thread() is threading.main_thread():
-            self._previous = {number: signal.signal(number, self._handle) for number in self.SIGNALS}
+            is_under_nohup = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+            heard = [number for number in self.SIGNALS if number != signal.SIGHUP or not is_under_nohup]
+            self._previous = {number: signal.signal(number, self._handle) for number in heard}
         return self
 
     def __exit__(self, kind: type | None, *exception: object) -> None:

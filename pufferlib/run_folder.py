@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from pufferlib import checkpoint
 from pufferlib.errors import CheckpointError
 from pufferlib.run import CONFIG_FILE, write_description
 
@@ -43,13 +44,14 @@ class RunFolder:
 
         Raises:
             CheckpointError: if another process is writing to it.
-            OSError: if it cannot be written.
+            StorageError: if it cannot be written.
         """
         if self._is_open and not (self.path / CONFIG_FILE).exists():
             self.close()  # somebody removed the folder, and the lock with it
         if not self._is_open:
-            self.path.mkdir(parents=True, exist_ok=True)
-            self.lock()
+            with checkpoint.storing(self.path):
+                self.path.mkdir(parents=True, exist_ok=True)
+                self.lock()
             self._sign()
             write_description(self.path, self._describe())
             self._is_open = True

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,7 @@ from pufferlib.checkpoint_pattern import (
     seconds,
     text,
 )
-from pufferlib.errors import CheckpointError, DivergedError
+from pufferlib.errors import CheckpointError, DivergedError, StorageError
 from pufferlib.finite import find_in_state, find_weight
 from pufferlib.interval import Interval
 from pufferlib.loggers import METRICS_FILE, JsonLogger, Logger, Loggers, NoLogger
@@ -71,7 +72,7 @@ class Saving:
 
         Raises:
             CheckpointError: if another process is writing to it.
-            OSError: if it cannot be written.
+            StorageError: if it cannot be written.
         """
         if self.ranks.is_first:
             self._run.open()
@@ -100,6 +101,8 @@ class Saving:
 
         Raises:
             DivergedError: if a weight, the optimizer's state or a statistic is not finite: then nothing was written.
+            StorageError: if it cannot be written, as on a full disk; what was saved before is as it was.
+            CheckpointError: if another process is writing to the run's folder.
         """
         metadata = checkpoint_file.plain_metadata(metadata)
         self.ranks.from_first(self._require_finite)
@@ -107,8 +110,7 @@ class Saving:
             return self._save_file(path, metadata)
         path = self.run_folder / f"model_{slug(self.env_name)}_{self.epoch:06d}.pt"
         ranks = self.ranks.gather(self._rank_state())
-        if self.ranks.is_first:
-            self._write_checkpoint(path, ranks, metadata)
+        self.ranks.from_first(lambda: self._write_checkpoint(path, ranks, metadata))
         self._model_path = path
         return str(path)
 
@@ -125,7 +127,7 @@ class Saving:
         if found is not None:
             raise DivergedError(self._divergence or f"{found}, so nothing was saved; {self._kept_text()}")
 
-    @contextmanager
+    @contextlib.contextmanager
     def _telling_what_is_kept(self) -> Iterator[None]:
         """Has a DivergedError end with where one can go on from."""
         try:
@@ -138,6 +140,15 @@ class Saving:
         if self._model_path is None:
             return "there is no earlier checkpoint of this run"
         return f"the last good checkpoint, {self._model_path}, is kept"
+
+    @contextlib.contextmanager
+    def _outliving_full_disks(self) -> Iterator[None]:
+        """Warns of what could not be written in the middle of a run; the next interval tries again."""
+        try:
+            yield
+        except StorageError as error:
+            if self.ranks.is_first:
+                warnings.warn(f"{error}; the training goes on", RuntimeWarning, stacklevel=4)
 
     def _write_checkpoint(self, path: Path, ranks: list[dict[str, Any]], metadata: dict[str, Any]) -> None:
         """Writes the weights and the state that all processes share, with the state of each of them."""

@@ -18,6 +18,7 @@ from pufferlib.errors import ConfigError
 from pufferlib.loaders import load_env, load_policy
 from pufferlib.log_history import LogHistory
 from pufferlib.loggers import Loggers, make_loggers
+from pufferlib.output import say
 from pufferlib.pufferl import PuffeRL
 from pufferlib.resuming import Change, allowed_changes, with_new_length
 from pufferlib.run import CONFIG_FILE, StopRequest, restarted_run, saved_settings
@@ -50,7 +51,7 @@ def train(
             if ranks.is_first:
                 _open_files(trainer, args, logger is None, folder is not None)
                 if folder is not None:
-                    print(_resumed_text(trainer, changes))
+                    say(_resumed_text(trainer, changes))
             return _run(trainer, stop)
     except BaseException as error:
         ranks.announce(error)
@@ -121,7 +122,7 @@ def _run(trainer: PuffeRL, stop: StopRequest) -> list[dict[str, float]]:
     has_trained = trainer.epoch > first_epoch
     path = trainer.close()
     if trainer.ranks.is_first and has_trained:
-        print(f"saved {path}")
+        say(f"saved {path}")
     if is_stopped:
         raise KeyboardInterrupt
     return history.logs()

@@ -145,7 +145,7 @@ def test_a_run_killed_at_any_moment_goes_on_to_the_same_end(folders):
 # --- interrupted
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_an_interrupt_saves_and_leaves_quietly(tmp_path, number):
     command = [*SQUARED.split(), "--train.num-iterations", 100_000, "--train.log-interval", 1]
     process = start(tmp_path, *command)

@@ -18,7 +18,7 @@ def interrupt(number=signal.SIGINT):
 # --- being asked to stop
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_the_first_signal_asks_and_the_second_insists(number):
     with StopRequest() as stop:
         assert not stop.requested
@@ -60,6 +60,17 @@ def test_the_handlers_of_the_host_program_come_back():
         assert signal.getsignal(signal.SIGINT) is own
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def test_a_run_under_nohup_does_not_hear_that_the_terminal_is_gone():
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with StopRequest() as stop:
+            interrupt(signal.SIGHUP)
+            assert not stop.requested
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def test_another_thread_trains_without_signals():

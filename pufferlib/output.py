@@ -1,0 +1,90 @@
+"""Text for a person, which a lost terminal, a closed pipe or a full disk must not let end a run."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import warnings
+import weakref
+from typing import TextIO
+
+_reported: weakref.WeakSet[TextIO] = weakref.WeakSet()  # what was said of the process's streams
+_PLAIN = str.maketrans({"━": "=", "─": "-", "…": "~", "±": "+"})  # for a stream that has no such signs
+
+
+class Output:
+    """A stream whose `write` and `flush` never raise; what comes after one that failed goes nowhere.
+
+    Signs that the stream's encoding lacks are replaced by similar ones.
+
+    Attributes:
+        error: why the stream was given up, None where it was not.
+    """
+
+    def __init__(self, stream: TextIO | None):
+        """Takes a stream; None, as `sys.stdout` is where it was closed, is one that goes nowhere."""
+        self._stream = stream
+        self.encoding = getattr(stream, "encoding", None) or "utf-8"
+        self.error: Exception | None = None
+
+    def isatty(self) -> bool:
+        """Whether somebody reads it on a terminal."""
+        return self._stream is not None and not self._stream.closed and self._stream.isatty()
+
+    def write(self, text: str) -> int:
+        """Writes as much as can be written; returns the number of characters given."""
+        if self._stream is not None and self.error is None:
+            try:
+                self._stream.write(self._encodable(text))
+            except (OSError, ValueError) as error:  # ValueError: the stream was closed
+                self._give_up(error)
+        return len(text)
+
+    def flush(self) -> None:
+        """Has the stream write what it holds."""
+        if self._stream is not None and self.error is None:
+            try:
+                self._stream.flush()
+            except (OSError, ValueError) as error:
+                self._give_up(error)
+
+    def report(self) -> None:
+        """Warns if the stream was given up, once for each stream."""
+        if self.error is not None and self._stream not in _reported:
+            _reported.add(self._stream)
+            reason = getattr(self.error, "strerror", None) or self.error
+            warnings.warn(f"the output cannot be written ({reason}); the run goes on without it", RuntimeWarning, 2)
+
+    def _encodable(self, text: str) -> str:
+        try:
+            text.encode(self.encoding)
+        except UnicodeEncodeError:
+            return text.translate(_PLAIN).encode(self.encoding, "replace").decode(self.encoding)
+        return text
+
+    def _give_up(self, error: Exception) -> None:
+        self.error = error
+        discard(self._stream)
+
+
+def say(text: str, stream: TextIO | None = None) -> None:
+    """Prints a line to a stream, stdout where None is given, as far as that can be written."""
+    output = Output(sys.stdout if stream is None else stream)
+    output.write(f"{text}\n")
+    output.flush()
+    output.report()
+
+
+def discard(stream: TextIO) -> None:
+    """Empties what a stream still holds, so that Python does not try to write that again when it ends."""
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        number = stream.fileno()
+        kept, nowhere = os.dup(number), os.open(os.devnull, os.O_WRONLY)
+        try:
+            os.dup2(nowhere, number)
+            stream.flush()
+        finally:
+            os.dup2(kept, number)
+            os.close(kept)
+            os.close(nowhere)
