@@ -2,6 +2,7 @@ import contextlib
 import copy
 import itertools
 import math
+import shutil
 from pathlib import Path
 
 import pytest
@@ -497,3 +498,14 @@ def test_a_trainer_that_failed_in_a_rollout_saves_what_it_has_learnt(keep, monke
     assert is_same(checkpoint.load(Path(path)), learnt)
     assert (resumed.epoch, resumed.global_step) == (2, 2 * 96)
     run(resumed)
+
+
+def test_a_folder_that_was_removed_in_mid_run_can_be_resumed_again(keep):
+    trainer = two_heads(keep, ORDER)
+    run(trainer)
+    trainer.save_checkpoint()
+    before = {path.name for path in trainer.run_folder.iterdir()}
+    shutil.rmtree(trainer.run_folder)
+    trainer.save_checkpoint()
+    assert {path.name for path in trainer.run_folder.iterdir()} >= before - {"metrics.jsonl"} >= {"config.json"}
+    assert trainer.load_checkpoint(trainer.run_folder) == {}
