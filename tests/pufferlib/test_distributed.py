@@ -359,6 +359,7 @@ def test_an_evaluation_may_take_longer_than_a_message(tmp_path, monkeypatch):
 
 def fail_to_evaluate():
     own = distributed.connect()
+    own.gather(0)  # so that both are connected before one leaves
     try:
         own.wait_for_first(lambda: 1 / 0)
     except ZeroDivisionError as error:
