@@ -1,0 +1,28 @@
+"""What has no ini of its own learns as well: small tasks trained by the defaults alone."""
+
+from pathlib import Path
+
+import pytest
+
+BENCH = Path(__file__).parents[2] / "bench"
+TASKS = ("template", "catch", "squared", "cartpole", "pong", "recall", "CartPole-v1")
+
+
+@pytest.fixture
+def defaults(monkeypatch):
+    monkeypatch.syspath_prepend(str(BENCH))
+    import defaults
+
+    return defaults
+
+
+def test_every_task_is_tried(defaults):
+    assert tuple(defaults.TASKS) == TASKS
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", TASKS)
+def test_a_small_task_is_learnt_by_the_defaults_alone(defaults, name):
+    task = defaults.TASKS[name]
+    outcome = defaults.learn(task, seed=1, given=[], stops=True)
+    assert outcome.learnt_steps is not None, f"ended at {task.metric} {outcome.last_mean:.3f} of {task.threshold}"
