@@ -26,9 +26,8 @@ DEFAULTS = {
     "optimizer": "adam",
     "adam_beta1": 0.9,
     "adam_eps": 1e-5,
-    # The trainer sees the rewards as they are, and all segments alike.
+    # The trainer sees the rewards as they are.
     "reward_clip": 0.0,
-    "prio_alpha": 0.0,
     "vf_clip_coef": 0.2,
     # Users call `train` in loops of their own and look at each result.
     "log_interval": 1,

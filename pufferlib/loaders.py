@@ -61,8 +61,9 @@ def load_env(env_name: str, args: dict[str, Any]) -> Any:
     require_sections(args)
     train = TrainConfig.from_dict(args["train"])
     device_type = resolve_device(train.device).type
-    keywords = VecConfig.from_dict(args["vec"]).keywords(device_type, train.seed)
     entry, env_kwargs = catalog.find(env_name), check_env(env_name, args["env"])
+    are_single = "num_envs" not in entry.settings
+    keywords = VecConfig.from_dict(args["vec"]).keywords(device_type, train.seed, are_single)
     if "num_envs" in env_kwargs:
         env_kwargs["num_envs"] = resolve_env_count(
             env_kwargs["num_envs"],

@@ -70,16 +70,16 @@ def load_config(env_name: str, argv: Sequence[str] | None = None) -> dict[str, A
             _merge(args, section, _parse_section(source, section, texts, env_name))
     args |= {"package": entry.family, "env_name": entry.name}
     if argv is not None:
-        _apply_flags(args, argv)
+        _apply_flags(args, env_name, argv)
     return args
 
 
-def _apply_flags(args: dict[str, Any], argv: Sequence[str]) -> None:
+def _apply_flags(args: dict[str, Any], env_name: str, argv: Sequence[str]) -> None:
     from pufferlib.config import flags  # which needs this module
 
     if isinstance(argv, str) or not all(isinstance(token, str) for token in argv):
         raise APIUsageError(f"argv must be a list of texts, such as sys.argv[1:], got {argv!r}")
-    flags.apply(flags.FlagTable(Section, args["env_name"]).parse(argv), args, {})
+    flags.apply(flags.FlagTable(Section, env_name).parse(argv), args, {})
 
 
 def check_config(args: Mapping[str, Any]) -> None:

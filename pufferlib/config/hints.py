@@ -48,7 +48,6 @@ NAMES = {  # every setting with its section, for `with_flags`
     "n_steps": "steps in a segment are [train] bptt_horizon",
     "num_steps": "steps in a segment are [train] bptt_horizon",
     "n_epochs": "passes over each batch are [train] update_epochs",
-    "num_minibatches": "agent steps in a minibatch are [train] minibatch_size",
     "n_envs": _ENVIRONMENTS,
     "entropy_coef": "it is [train] ent_coef",
     "value_coef": "it is [train] vf_coef",

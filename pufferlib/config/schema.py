@@ -37,6 +37,9 @@ class BaseConfig(Section):
     resume: str | None = setting(None, "The run to go on with exactly: its folder, its id, or 'latest'.")
 
 
+AUTO_SINGLE_ENVS = 16  # environments of their own: enough that a batch is no accident of one episode
+
+
 @dataclass(frozen=True)
 class VecConfig(Section):
     """How environments are stepped."""
@@ -47,7 +50,10 @@ class VecConfig(Section):
         "auto", "What steps the environments; auto takes Native for C environments, and for Atari games ale-py's own."
     )
     num_envs: int | Auto = setting(
-        "auto", "PufferEnvs, each holding [env] num_envs environments; auto is 1 on a CPU and 2 on CUDA.", "[1, 1e6]"
+        "auto",
+        "PufferEnvs, each holding [env] num_envs environments; auto is 1 on a CPU and 2 on CUDA, and 16 where each is "
+        "one environment alone.",
+        "[1, 1e6]",
     )
     num_workers: int | Auto = setting(
         "auto", "Threads or processes that step them; auto is the cores this process may use.", "[1, 1e6]"
@@ -61,16 +67,17 @@ class VecConfig(Section):
     )
     seed: int | None = setting(None, "Seed of the environments; None takes [train] seed.", "[0, inf)")
 
-    def keywords(self, device_type: str, seed: int) -> dict[str, Any]:
+    def keywords(self, device_type: str, seed: int, are_single: bool = False) -> dict[str, Any]:
         """The keyword arguments of `pufferlib.vector.make`, without `num_envs = 'auto'` and `seed = None`.
 
         Args:
             device_type: `cpu`, `cuda` or `mps`: a second PufferEnv pays where stepping overlaps with a GPU's work.
             seed: [train] seed.
+            are_single: whether a PufferEnv is one environment, as those in Python mostly are.
         """
         chosen = {name: getattr(self, name) for name in self.settings()}
         if self.num_envs == "auto":
-            chosen["num_envs"] = 2 if device_type == "cuda" else 1
+            chosen["num_envs"] = AUTO_SINGLE_ENVS if are_single else 2 if device_type == "cuda" else 1
         if self.seed is None:
             chosen["seed"] = seed
         return chosen
@@ -151,8 +158,12 @@ class TrainConfig(Section):
     bptt_horizon: int = setting(64, "Steps in one segment: what the recurrence is trained through.", "[1, inf)")
     minibatch_size: int | Auto = setting(
         "auto",
-        "Agent steps of all processes in one optimizer step; auto is at most 16384 on CPUs and 65536 per CUDA device.",
+        "Agent steps of all processes in one optimizer step; auto is batch_size over num_minibatches, at least 256 and "
+        "at most 16384 on CPUs and 65536 per CUDA device.",
         "[1, inf)",
+    )
+    num_minibatches: int = setting(
+        32, "Optimizer steps in one pass over a batch, where minibatch_size is auto and its limits let it.", "[1, inf)"
     )
     max_minibatch_size: int | Auto = setting(
         "auto", "Agent steps in one backward pass of a process; larger minibatches accumulate gradients.", "[1, inf)"
@@ -196,11 +207,11 @@ class TrainConfig(Section):
     normalization_clip: float = setting(10.0, "Both of them are then clipped to plus or minus this.", "(0, inf]")
     clip_coef: float = setting(0.2, "How far the policy ratio may leave 1 before its gradient is cut.", "(0, inf)")
     norm_adv: bool = setting(True, "Normalise the advantages of each minibatch.")
-    vf_coef: float = setting(2.0, "Weight of the value loss.", "[0, inf)")
+    vf_coef: float = setting(0.5, "Weight of the value loss.", "[0, inf)")
     clip_vloss: bool = setting(True, "Clip the value loss.")
-    vf_clip_coef: float = setting(0.2, "How far a value may move before its gradient is cut.", "(0, inf)")
-    ent_coef: float = setting(0.001, "Weight of the entropy bonus.", "[0, inf)")
-    prio_alpha: float = setting(0.8, "How much large advantages are drawn more often; 0 for uniformly.", "[0, 1e30]")
+    vf_clip_coef: float = setting(10.0, "How far a value may move before its gradient is cut.", "(0, inf)")
+    ent_coef: float = setting(0.03, "Weight of the entropy bonus.", "[0, inf)")
+    prio_alpha: float = setting(0.0, "How much large advantages are drawn more often; 0 for uniformly.", "[0, 1e30]")
     prio_beta0: float = setting(0.2, "How much of that the importance weight corrects at the start.", "[0, 1]")
 
     evaluations: int = setting(

@@ -11,8 +11,9 @@ from pufferlib.config.schema import Auto, TrainConfig
 from pufferlib.config.settings import setting
 from pufferlib.errors import ConfigError
 
-_AUTO_MINIBATCH = {"cuda": 65_536}  # agent steps that keep a device busy
-_AUTO_MINIBATCH_CPU = 16_384  # larger ones fall out of a core's cache
+_MOST_STEPS = {"cuda": 65_536}  # of an automatic minibatch on each device: more do not keep it busier
+_MOST_STEPS_CPU = 16_384  # of all processes on CPUs: larger ones fall out of a core's cache
+_LEAST_STEPS = 256  # gradients of fewer are mostly noise
 AUTO_AGENTS = {"cuda": 8_192}  # agents in all that keep a device busy in each step
 AUTO_AGENTS_CPU = 1_024  # enough that Python's share of a step is small; more fall out of the cache
 
@@ -106,8 +107,9 @@ def resolve(config: TrainConfig, num_agents: int, device_type: str, world_size: 
     _require_multiple("batch_size", batch_size, num_agents * row, reason)
     minibatch_size = config.minibatch_size
     if minibatch_size == "auto":
-        limit = world_size * _AUTO_MINIBATCH[device_type] if device_type in _AUTO_MINIBATCH else _AUTO_MINIBATCH_CPU
-        minibatch_size = row * _even_share(batch_size // row, max(1, limit // row))
+        most = world_size * _MOST_STEPS[device_type] if device_type in _MOST_STEPS else _MOST_STEPS_CPU
+        wanted = min(max(batch_size // config.num_minibatches, _LEAST_STEPS), most)
+        minibatch_size = row * _even_share(batch_size // row, max(1, wanted // row))
     values = {name: getattr(config, name) for name in config.settings()}
     values["batch_size"], values["minibatch_size"] = batch_size, minibatch_size
     values["world_size"] = world_size

@@ -297,6 +297,7 @@ def test_the_vector_takes_its_seed_and_size_from_the_run():
     assert VecConfig().keywords("cpu", seed=7)["seed"] == 7
     assert VecConfig(seed=3).keywords("cpu", seed=7)["seed"] == 3
     assert [VecConfig().keywords(device, 0)["num_envs"] for device in ("cpu", "cuda")] == [1, 2]
+    assert VecConfig().keywords("cuda", 0, are_single=True)["num_envs"] == 16
     assert VecConfig(num_envs=4).keywords("cuda", 0)["num_envs"] == 4
 
 
@@ -306,11 +307,21 @@ def test_the_vector_takes_its_seed_and_size_from_the_run():
 def test_sizes_follow_the_agents_and_the_device():
     config = TrainConfig(bptt_horizon=64, update_epochs=1.25, total_timesteps=10_000_000)
     resolved = config.resolve(1024, "cpu")
-    assert (resolved.batch_size, resolved.minibatch_size, resolved.max_minibatch_size) == (65_536, 16_384, 16_384)
-    assert (resolved.segments, resolved.minibatch_segments, resolved.accumulation_steps) == (1024, 256, 1)
-    assert resolved.minibatches_per_epoch == 5.0
+    assert (resolved.batch_size, resolved.minibatch_size, resolved.max_minibatch_size) == (65_536, 2048, 2048)
+    assert (resolved.segments, resolved.minibatch_segments, resolved.accumulation_steps) == (1024, 32, 1)
+    assert resolved.minibatches_per_epoch == 40.0
     assert (resolved.total_epochs - 1) * resolved.batch_size < 10_000_000 <= resolved.total_epochs * resolved.batch_size
-    assert config.resolve(4096, "cuda").minibatch_size == 65_536
+    assert config.resolve(4096, "cuda").minibatch_size == 8192
+
+
+@pytest.mark.parametrize(("device", "most"), [("cpu", 16_384), ("mps", 16_384), ("cuda", 65_536)])
+def test_an_automatic_minibatch_is_a_share_of_the_batch_within_limits(device, most):
+    config = TrainConfig(total_timesteps=10**9)
+    sizes = [config.resolve(agents, device).minibatch_size for agents in (1, 16, 1024, 2**16)]
+    assert sizes == [64, 256, 2048, most]  # the whole batch, the least, a 32nd, the most
+    few = dataclasses.replace(config, num_minibatches=4)
+    assert few.resolve(256, device).minibatch_size == 4096
+    assert dataclasses.replace(few, minibatch_size=128).resolve(256, device).minibatch_size == 128
 
 
 def test_iterations_stand_in_for_steps():
@@ -324,12 +335,14 @@ def test_large_minibatches_accumulate():
 
 
 def test_processes_share_the_batch_and_the_minibatch():
-    config = TrainConfig(bptt_horizon=64, batch_size=131_072, max_minibatch_size=1024, total_timesteps=10**6)
+    sizes = {"batch_size": 131_072, "num_minibatches": 8, "max_minibatch_size": 1024}
+    config = TrainConfig(bptt_horizon=64, total_timesteps=10**6, **sizes)
     resolved = config.resolve(512, "cpu", world_size=2)
     assert (resolved.batch_size, resolved.minibatch_size) == (131_072, 16_384)  # of both
     assert (resolved.segments, resolved.minibatch_segments) == (1024, 128)  # of each
     assert (resolved.accumulation_steps, resolved.minibatches_per_epoch, resolved.total_epochs) == (8, 8.0, 8)
-    assert TrainConfig(total_timesteps=10**9).resolve(8192, "cuda", world_size=4).minibatch_size == 4 * 65_536
+    many = TrainConfig(total_timesteps=10**9, num_minibatches=2)
+    assert many.resolve(8192, "cuda", world_size=4).minibatch_size == 4 * 65_536
 
 
 @pytest.mark.parametrize(
@@ -546,6 +559,8 @@ def test_flags_come_after_the_inis(monkeypatch):
     assert (args["train"]["gamma"], args["rnn_name"], args["resume"]) == (0.5, "LSTM", "latest")
     assert (args["env"]["size"], args["policy"]["hidden_size"]) == (5, 8)
     assert load_config(SQUARED, argv=[]) == load_config(SQUARED)
+    creator = ocean.env_class(SQUARED)  # something to call has no name to look its settings up by
+    assert load_config(creator, argv=["--env.size", "7"])["env"] == {"size": 7}
 
 
 @pytest.mark.parametrize(
