@@ -273,10 +273,11 @@ def test_a_step_that_takes_too_long_ends_with_the_worker_that_hangs(trouble):
     assert workers_of() == []
 
 
-def test_a_timeout_is_for_steps_and_takes_no_worker_that_answers():
-    with make_processes(WaitingEnv, env_kwargs={"seconds": 0.2}, num_workers=1, step_timeout_seconds=60) as vecenv:
+def test_a_timeout_is_for_steps_and_takes_no_worker_that_answers(tmp_path):
+    kwargs = {"file": str(tmp_path / "go on")}
+    with make_processes(WaitingEnv, env_kwargs=kwargs, num_workers=1, step_timeout_seconds=600) as vecenv:
         vecenv.reset()
-        time.sleep(0.1)
+        threading.Timer(0.2, (tmp_path / "go on").touch).start()
         for _ in range(3):
             vecenv.step(np.zeros((6, 2), int))
 
