@@ -36,19 +36,19 @@ def test_every_item_is_done_once(size, count):
         assert run(pool, count) == [1] * count
 
 
-def threads():
+def thread_ids():
     return set(os.listdir("/proc/self/task"))
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self/task"), reason="needs /proc to see threads")
 def test_threads_end_with_the_pool():
-    before = threads()  # of which some, of other tests, may end meanwhile
+    before = thread_ids()  # of which some, of other tests, may end meanwhile
     pool = ThreadPool(4)
-    own = threads() - before
+    own = thread_ids() - before
     assert len(own) == 3
     del pool
     gc.collect()
-    assert not own & threads()
+    assert not own & thread_ids()
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
