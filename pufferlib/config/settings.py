@@ -59,8 +59,11 @@ class Setting:
     @property
     def allowed(self) -> str:
         """The values it takes, in words."""
-        has_bounds = self.within.text != "(-inf, inf)"
-        return values.describe(self.kind, f" in {self.within.text}" if has_bounds else "")
+        return values.describe(self.kind, f" in {self.within.text}" if self._has_bounds else "")
+
+    @property
+    def _has_bounds(self) -> bool:
+        return self.within.text != "(-inf, inf)"
 
     def parse(self, text: str) -> Any:
         """The checked value of a text from a file or the command line.
@@ -83,7 +86,8 @@ class Setting:
             raise ConfigError(f"{self.label} must be {self.allowed}, {found}") from error
         is_number = isinstance(converted, numbers.Real) and not isinstance(converted, bool)
         if is_number and converted not in self.within:
-            raise ConfigError(f"{self.label} must be {self.allowed}, got {values.shown(value)}")
+            expected = self.allowed if self._has_bounds else "finite"  # the only numbers that lie in no bounds are not
+            raise ConfigError(f"{self.label} must be {expected}, got {values.shown(value)}")
         if isinstance(converted, int) and converted.bit_length() > 63:  # what C and torch take
             raise ConfigError(f"{self.label} must be {self.allowed}, and of at most 63 bits, got {values.shown(value)}")
         return converted

@@ -606,6 +606,14 @@ def test_what_both_policies_have_is_kept():
 
 # --- numbers that nothing can be done with
 
+
+@pytest.mark.parametrize("kind", [float, Any])
+@pytest.mark.parametrize("text", ["nan", "inf"])
+def test_a_number_without_bounds_must_be_finite_and_is_told_so(kind, text):
+    with pytest.raises(ConfigError, match=rf"^\[env\] speed must be finite, got {text}$"):
+        Setting("env", "speed", kind, 1.0).parse(text)
+
+
 EVERY_SETTING = [one for config in SECTIONS.values() for one in config.settings().values()]
 STRANGE_NUMBERS = st.sampled_from(
     ["nan", "inf", "-inf", "1e30", "1e400", "-1e400", "9" * 400, "-" + "9" * 400, "9" * 5000]
