@@ -8,6 +8,7 @@ by its name asks here: the configuration, the trainer's loaders, `pufferlib.make
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable
 
 from pufferlib.environment import PufferEnv
@@ -52,8 +53,11 @@ def find(name: str | Callable[..., PufferEnv]) -> Entry:
 def _nearest(name: str) -> str:
     """The nearest names of the family that the name looks like, or else of all that are installed."""
     owner = _owner(name)
-    near = "" if owner is None else nearest_names(name, owner.names())
-    return near or nearest_names(name, [each for one in families() if one.is_installed for each in one.names()])
+    near = "" if owner is None else owner.nearest(name)
+    near = near or nearest_names(name, [each for one in families() if one.is_installed for each in one.names()])
+    if not near and owner is None and re.search(r"-v\d+$", name):
+        return f"; one that a module of yours registers is called my_module:{name};"
+    return near
 
 
 def lookup(name: str | Callable[..., PufferEnv]) -> Entry | None:

@@ -12,6 +12,7 @@ from typing_extensions import override
 from pufferlib.errors import APIUsageError
 from pufferlib.families.entry import Entry
 from pufferlib.families.gymnasium_entry import GymnasiumEntry, GymnasiumFamily
+from pufferlib.families.names import nearest_names
 
 
 class BuiltinFamily(GymnasiumFamily):
@@ -101,6 +102,14 @@ class AnyGymnasium(GymnasiumFamily):
     def names(self) -> list[str]:
         others = ("gymnasium.", "ale_py", "shimmy", "minigrid")
         return [name for name in super().names() if not _module(registry[name]).startswith(others)]
+
+    @override
+    def nearest(self, name: str) -> str:
+        """Of `module:id` the ids that this module registers, with the module before them, as they are to be typed."""
+        module, _, env_id = name.rpartition(":")
+        package = module.split(".")[0]
+        own = [each for each, spec in registry.items() if _module(spec).split(".")[0] == package]
+        return nearest_names(env_id, own, f"{module}:") if own else super().nearest(name)
 
     @override
     def lists(self, spec: EnvSpec) -> bool:

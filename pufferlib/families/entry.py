@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from pufferlib.config.settings import Setting
 from pufferlib.environment import PufferEnv
 from pufferlib.extras import is_installed, require_extra
+from pufferlib.families.names import nearest_names
 
 if TYPE_CHECKING:
     from pufferlib.vector import Vector
@@ -118,3 +119,7 @@ class Family(abc.ABC):
     @abc.abstractmethod
     def names(self) -> list[str]:
         """The names of all its environments, in alphabetical order; imports what is needed to know them."""
+
+    def nearest(self, name: str) -> str:
+        """Ends an error message about a name that it owns and does not know: which ones it does; empty for none."""
+        return nearest_names(name, self.names())

@@ -6,26 +6,31 @@ import difflib
 import re
 from collections.abc import Iterable
 
-from pufferlib.errors import nearest
-
 
 def slug(name: str) -> str:
     """A name as files and folders have it: `ALE/Pong-v5` is `ALE_Pong-v5`."""
     return re.sub(r"[^\w.-]+", "_", name)
 
 
-def nearest_names(name: str, known: Iterable[str]) -> str:
-    """As `pufferlib.errors.nearest`; `pong` also finds `ALE/Pong-v5`, by the word without the rest."""
+def nearest_names(name: str, known: Iterable[str], prefix: str = "") -> str:
+    """As `pufferlib.errors.nearest`; `pong` also finds `ALE/Pong-v5`, by the word without the rest.
+
+    Args:
+        name: nobody has it.
+        known: those that there are.
+        prefix: what to write before those that are told.
+    """
     known = list(known)
-    found = nearest(name, known)
-    if found:
-        return found
+    close = difflib.get_close_matches(name, known, n=3) or _of_near_words(name, known)
+    return f"; did you mean {' or '.join(repr(prefix + each) for each in close)}?" if close else ""
+
+
+def _of_near_words(name: str, known: list[str]) -> list[str]:
     words: dict[str, list[str]] = {}
     for each in known:
         words.setdefault(_word(each), []).append(each)
     close = difflib.get_close_matches(_word(name), words, n=3, cutoff=0.75)
-    matches = [each for word in close for each in words[word]][:3]
-    return f"; did you mean {' or '.join(map(repr, matches))}?" if matches else ""
+    return [each for word in close for each in words[word]][:3]
 
 
 def _word(name: str) -> str:

@@ -244,6 +244,17 @@ def test_a_module_before_the_id_is_imported(tmp_path, monkeypatch):
         catalog.find("no_such_module:Id-v0")
 
 
+def test_a_wrong_id_of_a_module_is_told_the_right_one_with_the_module(registered):
+    module = registry["CatalogWalk-v3"].entry_point.__module__
+    with pytest.raises(UnknownEnvironmentError, match=rf"did you mean '{module}:CatalogWalk-v3'\?"):
+        catalog.find(f"{module}:CatalogWalk")
+
+
+def test_an_id_that_nobody_registered_is_told_how_to_name_its_module():
+    with pytest.raises(UnknownEnvironmentError, match="is called my_module:Zxqwkj-v0; `puffer envs`"):
+        catalog.find("Zxqwkj-v0")
+
+
 def test_a_callable_is_an_entry():
     entry = catalog.find(ocean.env_class("puffer_squared"))
     assert entry.creator is ocean.env_class("puffer_squared") and "size" in entry.settings
