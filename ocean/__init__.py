@@ -7,10 +7,11 @@ keep. The class is the one PufferEnv that `<name>.py` defines.
 from __future__ import annotations
 
 import importlib
+import importlib.util
 from pathlib import Path
 
 from pufferlib.environment import PufferEnv
-from pufferlib.errors import UnknownEnvironmentError, nearest
+from pufferlib.errors import MissingExtraError, UnknownEnvironmentError, nearest
 
 PREFIX = "puffer_"
 _FOLDER = Path(__file__).parent
@@ -40,9 +41,17 @@ def env_class(name: str) -> type[PufferEnv]:
 
     Raises:
         UnknownEnvironmentError: if there is no such environment.
+        MissingExtraError: if it was not compiled.
     """
     folder = config_path(name).stem
-    module = importlib.import_module(f"pufferlib.ocean.{folder}.{folder}")
+    try:
+        module = importlib.import_module(f"pufferlib.ocean.{folder}.{folder}")
+    except ImportError as error:
+        if importlib.util.find_spec(f"pufferlib.ocean.{folder}.binding") is not None:
+            raise
+        raise MissingExtraError(
+            f"{name} is not compiled; run `python setup.py build_ext --inplace`, or `pip install -e .`, in the checkout"
+        ) from error
     for value in vars(module).values():
         if isinstance(value, type) and issubclass(value, PufferEnv) and value.__module__ == module.__name__:
             return value

@@ -39,7 +39,7 @@ class StorageError(PufferError, OSError):
 
 
 class MissingExtraError(PufferError, ImportError):
-    """An optional package is not installed."""
+    """An optional package is not installed, or an environment in C not compiled."""
 
 
 class WorkerError(PufferError, RuntimeError):

@@ -359,6 +359,21 @@ def test_envs_lists_every_environment(capsys):
     assert {row.split()[0] for row in rows} >= {"classic_control", "atari", "mujoco", "pettingzoo"}
 
 
+def test_an_environment_that_was_not_compiled_says_how_to_do_it(monkeypatch, capsys, tmp_path):
+    monkeypatch.setattr(ocean, "_FOLDER", tmp_path)
+    monkeypatch.setattr(ocean, "__path__", [str(tmp_path)])
+    folder = tmp_path / "uncompiled"
+    folder.mkdir()
+    (folder / "__init__.py").touch()
+    (folder / "uncompiled.ini").write_text("[base]\npackage = ocean\nenv_name = puffer_uncompiled\n")
+    (folder / "uncompiled.py").write_text("from pufferlib.ocean.uncompiled import binding\n")
+    assert cli.main(["train", "puffer_uncompiled"]) == 2
+    assert capsys.readouterr().err == (
+        "puffer: puffer_uncompiled is not compiled; run `python setup.py build_ext --inplace`, or `pip install -e .`, "
+        "in the checkout\n"
+    )
+
+
 def test_an_environment_that_was_not_compiled_does_not_hide_the_others(monkeypatch):
     def env_class(name):
         raise ImportError(name)
