@@ -160,7 +160,7 @@ def _require_fitting_sizes(config: ResolvedTrainConfig) -> None:
     if config.total_timesteps < config.batch_size:
         raise ConfigError(
             f"[train] total_timesteps must be at least one batch of {config.batch_size} agent steps, "
-            f"got {config.total_timesteps}; ask for more steps or have fewer environments"
+            f"got {config.total_timesteps}; ask for more steps, or have fewer environments, or a smaller batch_size"
         )
 
 
