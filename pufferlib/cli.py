@@ -50,7 +50,7 @@ def evaluate(env_name: str, args: dict[str, Any], **options: Any) -> None:
     from pufferlib.config import check_config
 
     check_config(args)
-    print(_playing(env_name, args), flush=True)
+    print(_playing(env_name, args, options["episodes"], options["headless"]), flush=True)
     importlib.import_module("pufferlib.evaluation").evaluate_command(env_name, args, **options)
 
 
@@ -213,11 +213,16 @@ def _beginning(env_name: str, args: dict[str, Any]) -> str:
     return f"training {env_name} for {length}, in {train['data_dir']}"
 
 
-def _playing(env_name: str, args: dict[str, Any]) -> str:
-    """What `puffer eval` is about to play."""
+def _playing(env_name: str, args: dict[str, Any], episodes: int, is_headless: bool) -> str:
+    """What `puffer eval` is about to play, which may take minutes, and why nobody sees it."""
+    from pufferlib.ocean import rendering
+
+    unseen = "without a window" if is_headless else "without a window, as there is no display"
+    seen = f", {unseen}" if is_headless or not rendering.has_display() else ""
+    playing = f"playing {episodes} episode{'s' * (episodes != 1)} of {env_name}{seen}, by"
     if args["load_model_path"] is None:
-        return f"playing {env_name} by an untrained policy; --load-model-path latest takes the last that was trained"
-    return f"playing {env_name} by {args['load_model_path']}"
+        return f"{playing} an untrained policy; --load-model-path latest takes the last that was trained"
+    return f"{playing} {args['load_model_path']}"
 
 
 def _settings_of_run(env_name: str, args: dict[str, Any]) -> dict[str, Any]:

@@ -15,6 +15,7 @@ import pufferlib
 from pufferlib import benchmark, cli, listing, ocean
 from pufferlib.config import TrainConfig, VecConfig
 from pufferlib.errors import CheckpointError
+from pufferlib.ocean import rendering
 
 SQUARED = "puffer_squared"
 
@@ -288,13 +289,19 @@ cli.main({["train", SQUARED, *flags.split()]!r})
 
 
 @pytest.mark.parametrize(
-    ("path", "line"),
-    [("model.pt", "playing puffer_squared by model.pt\n"), (None, "playing .* untrained .*latest")],
+    ("flags", "has_display", "line"),
+    [
+        ("--load-model-path model.pt", True, "100 episodes of puffer_squared, by model.pt"),
+        ("--load-model-path model.pt --episodes 1 --headless", True, "1 episode of .*, without a window, by model.pt"),
+        ("--load-model-path model.pt", False, ".*, without a window, as there is no display, by model.pt"),
+        ("", True, "100 .* untrained .*latest .*"),
+    ],
 )
-def test_evaluation_says_what_it_plays(calls, capsys, monkeypatch, path, line):
+def test_evaluation_says_what_it_plays_and_whether_it_is_seen(calls, capsys, monkeypatch, flags, has_display, line):
     monkeypatch.setattr(cli, "_settings_of_model", lambda env_name, args, **keywords: args)
-    assert cli.main(["eval", SQUARED, *(["--load-model-path", path] if path else [])]) == 0
-    assert re.match(line, capsys.readouterr().out)
+    monkeypatch.setattr(rendering, "has_display", lambda: has_display)
+    assert cli.main(["eval", SQUARED, *flags.split()]) == 0
+    assert re.fullmatch(f"playing {line}\n", capsys.readouterr().out)
 
 
 def test_of_several_processes_one_says_what_it_begins(calls, capsys, monkeypatch):
