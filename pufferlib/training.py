@@ -106,6 +106,11 @@ def _open_files(trainer: PuffeRL, args: dict[str, Any], logs_by_settings: bool, 
         trainer.logger.describe(description)
 
 
+def _stopped_text(trainer: PuffeRL) -> str:
+    steps, total = trainer.global_step, trainer.config.total_timesteps
+    return f"; stopped after {steps:,} of {total:,} steps, --resume latest goes on"
+
+
 def _run(trainer: PuffeRL, stop: StopRequest) -> list[dict[str, float]]:
     history = LogHistory()
     is_stopped, first_epoch = False, trainer.epoch
@@ -122,7 +127,7 @@ def _run(trainer: PuffeRL, stop: StopRequest) -> list[dict[str, float]]:
     has_trained = trainer.epoch > first_epoch
     path = trainer.close()
     if trainer.ranks.is_first and has_trained:
-        say(f"saved {path}")
+        say(f"saved {path}" + (_stopped_text(trainer) if trainer.epoch < trainer.total_epochs else ""))
     if is_stopped:
         raise KeyboardInterrupt
     return history.logs()

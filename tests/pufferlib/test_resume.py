@@ -1,6 +1,7 @@
 import json
 import os
 import random
+import re
 import signal
 import time
 
@@ -159,7 +160,9 @@ def test_an_interrupt_saves_and_leaves_quietly(tmp_path, number):
     assert state["epoch"] > 0
     assert weights(only_run(tmp_path) / state["model"]).isfinite().all()
     assert metrics(only_run(tmp_path))[-1]["epoch"] == state["epoch"]
-    assert (tmp_path / "stdout").read_text().splitlines()[-1].startswith("saved experiments/puffer_squared_")
+    last_line = (tmp_path / "stdout").read_text().splitlines()[-1]
+    stopped = r"stopped after [\d,]+ of [\d,]+ steps, --resume latest goes on"
+    assert re.fullmatch(rf"saved experiments/puffer_squared_\S+\.pt; {stopped}", last_line)
 
 
 def test_an_interrupted_run_goes_on_to_the_same_end(folders):
