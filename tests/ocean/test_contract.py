@@ -200,5 +200,6 @@ def test_ini_names_the_environment_and_its_keyword_defaults(name):
     arguments = dict(ini["env"])
     assert arguments.pop("num_envs") in ("auto", "1024")
     assert {key: ast.literal_eval(value) for key, value in arguments.items()} == keywords(name)
-    assert ini["solve"]["metric"] in ("perf", "score")
-    assert float(ini["solve"]["threshold"]) > 0.0
+    if "solve" in ini:  # when it counts as solved need not be known
+        assert ini["solve"]["metric"] in ("perf", "score")
+        assert float(ini["solve"]["threshold"]) > 0.0
