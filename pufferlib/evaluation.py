@@ -15,6 +15,7 @@ from pufferlib import catalog, vector
 from pufferlib.catalog import Entry
 from pufferlib.loaders import load_policy, resolve_device
 from pufferlib.player import Episodes, Player
+from pufferlib.shards import one_thread
 from pufferlib.statistics import is_number
 from pufferlib.viewer import make_viewer
 
@@ -81,11 +82,12 @@ def _evaluate(
         generator = None if is_greedy else torch.Generator(device).manual_seed(args["train"]["seed"])
         player = Player(vecenv, policy, device, generator)
         values: dict[str, list[float]] = {}
-        for ended in player.play(quotas.repeat(vecenv.agents_per_env), max_steps * int(quotas.max())):
-            for episodes_of_env in ended:
-                _add(values, episodes_of_env)
-            if viewer is not None and not viewer.show(vecenv.driver_env):
-                break
+        with one_thread():  # a barrier for each of so small operations waits long where other programs run
+            for ended in player.play(quotas.repeat(vecenv.agents_per_env), max_steps * int(quotas.max())):
+                for episodes_of_env in ended:
+                    _add(values, episodes_of_env)
+                if viewer is not None and not viewer.show(vecenv.driver_env):
+                    break
         return _scores(values), int(player.remaining.reshape(count, -1).max(1).sum())
     finally:
         vecenv.close()

@@ -74,6 +74,18 @@ class Counting(Biased):
         return torch.cat([1 - is_first, torch.full_like(is_first, -9), is_first], 1), observations[:, 0]
 
 
+class Threaded(Biased):
+    """Notes the threads that torch has while it acts."""
+
+    def __init__(self):
+        super().__init__()
+        self.counts = set()
+
+    def forward(self, observations, state):
+        self.counts.add(torch.get_num_threads())
+        return super().forward(observations, state)
+
+
 @pytest.fixture
 def races(monkeypatch):
     """Makes `evaluate` play races with a policy."""
@@ -88,6 +100,17 @@ def races(monkeypatch):
         return evaluate(SQUARED, args, episodes, **keywords)
 
     return play
+
+
+def test_a_policy_plays_on_one_thread_which_others_that_are_busy_cannot_hold_up(races):
+    before = torch.get_num_threads()
+    policy = Threaded()
+    try:
+        torch.set_num_threads(3)
+        races(policy, 4)
+        assert policy.counts == {1} and torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(before)
 
 
 # --- what is counted
