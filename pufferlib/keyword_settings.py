@@ -28,6 +28,7 @@ DEFAULTS = {
     "adam_eps": 1e-5,
     # The trainer sees the rewards as they are.
     "reward_clip": 0.0,
+    "normalize_rewards": False,
     "vf_clip_coef": 0.2,
     # Users call `train` in loops of their own and look at each result.
     "log_interval": 1,

@@ -192,7 +192,7 @@ class TrainConfig(Section):
 
     gamma: float = setting(0.995, "Discount per step.", "[0, 1]")
     gae_lambda: float = setting(
-        0.90, "Decay of the advantage's bootstrap; 1 is none, so that returns are plain discounted sums.", "[0, 1]"
+        0.95, "Decay of the advantage's bootstrap; 1 is none, so that returns are plain discounted sums.", "[0, 1]"
     )
     vtrace_rho_clip: float = setting(1.0, "Upper limit of the importance ratio of a step's error.", "(0, inf]")
     vtrace_c_clip: float = setting(1.0, "Upper limit of the importance ratio of the trace.", "(0, inf]")
@@ -200,7 +200,7 @@ class TrainConfig(Section):
         True, "A step that a limit cut counts the value of what would have come after it; False takes it for an end."
     )
     reward_clip: float = setting(1.0, "Rewards are clipped to plus or minus this; 0 switches it off.", "[0, 1e30]")
-    normalize_rewards: bool = setting(False, "Divide rewards by the running deviation of their discounted sum.")
+    normalize_rewards: bool = setting(True, "Divide rewards by the running deviation of their discounted sum.")
     normalize_observations: bool = setting(
         False, "Give the policy observations less their running mean, over their running deviation."
     )
