@@ -13,11 +13,10 @@ import numpy as np
 import pytest
 from contract import checksum
 
-from pufferlib import ocean
 from pufferlib.ocean.template.template import Template
 
-OCEAN = Path(ocean.__file__).parent
-ROOT = OCEAN.parent
+ROOT = Path(__file__).parents[2]  # not by the package, whose folder may be a link
+OCEAN = ROOT / "ocean"
 
 
 def right_answers(observations):
@@ -85,7 +84,6 @@ def shell_blocks():
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not (ROOT / "setup.py").exists(), reason="needs the checkout, whose commands the README gives")
 @pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler, cc, to build the copied environment")
 def test_the_readme_makes_an_environment_that_builds_and_runs(tmp_path):
     for path in ("ocean/include", "ocean/template", "vector", "extensions"):
