@@ -26,7 +26,7 @@ from solve import RecentEpisodes
 from pufferlib import pufferl
 from pufferlib.config import flags, load_config
 from pufferlib.config.options import TrainOptions
-from pufferlib.evaluation import Score, evaluate
+from pufferlib.play.evaluation import Score, evaluate
 
 EPISODES = 100  # in the means over training episodes
 _OTHER_SEED = 1_000_003  # added to the seed of the training for the environments of the final play

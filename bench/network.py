@@ -17,8 +17,8 @@ import torch
 from gymnasium.spaces import Box
 
 from pufferlib import PufferEnv, pufferl, vector
-from pufferlib.drawing import Drawn
 from pufferlib.models import Continuous
+from pufferlib.ppo.minibatches import Drawn
 
 MINIBATCH_SEGMENTS = 256
 

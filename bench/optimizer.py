@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from pufferlib.optimizers import Muon
+from pufferlib.ppo.optimizers import Muon
 
 SHAPES = [(64, 118), (64,), (192, 64), (192, 64), (4, 64), (4,)]
 

@@ -15,9 +15,10 @@ import gymnasium
 import numpy as np
 import pytest
 
-from pufferlib import catalog, vector
+from pufferlib import vector
 from pufferlib.emulation import GymnasiumPufferEnv
-from pufferlib.vector.atari import make_atari_vector
+from pufferlib.families import catalog
+from pufferlib.families.atari_vector import make_atari_vector
 
 STEPS = 16
 BUSY_SECONDS = 100e-6

@@ -3,7 +3,7 @@
 Small layers are bound by memory and by the calls themselves, not by arithmetic. `Network` takes some rows at a time
 through all layers while they lie in the cache: acting is one call per step of a rollout, and learning, from the
 observations to the gradients of PPO's loss, is one call per minibatch. Torch computes the same with
-pufferlib.models, pufferlib.sampling and pufferlib.losses, and tests hold the two together.
+pufferlib.models, pufferlib.ppo.sampling and pufferlib.ppo.losses, and tests hold the two together.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-// ppo_row.h - what PPO needs of one decision: drawing it, and the gradient of its loss. See pufferlib/losses.py.
+// ppo_row.h - what PPO needs of one decision: drawing it, and the gradient of its loss. See pufferlib/ppo/losses.py.
 //
 // A decision has one or more independent parts: all choices, each among the next `size` logits, or all numbers, each
 // from a normal distribution.

@@ -51,19 +51,19 @@ def evaluate(env_name: str, args: dict[str, Any], **options: Any) -> None:
 
     check_config(args)
     print(_playing(env_name, args, options["episodes"], options["headless"]), flush=True)
-    importlib.import_module("pufferlib.evaluation").evaluate_command(env_name, args, **options)
+    importlib.import_module("pufferlib.play.evaluation").evaluate_command(env_name, args, **options)
 
 
 def bench(env_name: str, args: dict[str, Any], **options: Any) -> None:
     """Times the environment."""
-    from pufferlib.benchmark import bench_command
+    from pufferlib.play.benchmark import bench_command
 
     bench_command(env_name, args, **options)
 
 
 def envs(family: str | None = None) -> None:
     """Prints the tables of environments, or the names of one family."""
-    from pufferlib.listing import names_of, overview
+    from pufferlib.families.listing import names_of, overview
 
     print(overview() if family is None else "\n".join(names_of(family)))
 
@@ -227,35 +227,36 @@ def _playing(env_name: str, args: dict[str, Any], episodes: int, is_headless: bo
 
 def _settings_of_run(env_name: str, args: dict[str, Any]) -> dict[str, Any]:
     """The settings that the run to resume was started with, not what the inis say today."""
-    from pufferlib import checkpoint, distributed, run
+    from pufferlib import distributed
+    from pufferlib.runs import checkpoint, description
 
     def find() -> dict[str, Any]:
         folder = checkpoint.resolve_run(args["train"]["data_dir"], env_name, args["resume"])
         _require_named_policy(folder, "call trainer.load_checkpoint(folder) there to go on with it")
-        return {**run.saved_settings(folder, env_name), "resume": str(folder)}
+        return {**description.saved_settings(folder, env_name), "resume": str(folder)}
 
     return distributed.connect().from_first(find)
 
 
 def _settings_of_model(env_name: str, args: dict[str, Any], is_policy_named: bool) -> dict[str, Any]:
     """The settings that the model was trained with where its run's folder tells, on any device; else `args`."""
-    from pufferlib import checkpoint, run
+    from pufferlib.runs import checkpoint, description
 
     path = checkpoint.resolve_model(args["train"]["data_dir"], env_name, args["load_model_path"])
     args = {**args, "load_model_path": str(path)}
-    if not (path.parent / run.CONFIG_FILE).exists():
+    if not (path.parent / description.CONFIG_FILE).exists():
         return args
     if not is_policy_named:
         _require_named_policy(path.parent, "load the weights into it there, or name a class by --policy-name")
-    saved = run.saved_settings(path.parent, env_name)
+    saved = description.saved_settings(path.parent, env_name)
     train = {**saved["train"], "device": args["train"]["device"]}
     return {**saved, "train": train, "resume": None, "load_model_path": str(path)}
 
 
 def _require_named_policy(folder: Path, remedy: str) -> None:
-    from pufferlib import run
+    from pufferlib.runs import description
 
-    found = run.own_policy_class(folder)
+    found = description.own_policy_class(folder)
     if found is not None:
         raise CheckpointError(f"{folder} was trained with the policy {found} of your own program; {remedy}")
 
@@ -280,13 +281,13 @@ def _verb_help(name: str, rest: list[str]) -> str:
     if verb.options is None:
         argument = f" [{verb.argument}]" if verb.argument else ""
         return f"usage: puffer {name}{argument}\n\n{verb.summary}"
-    from pufferlib.config import help, load_config
+    from pufferlib.config import help_text, load_config
 
     env_name = rest[0] if rest and not rest[0].startswith("-") else None
     args = load_config(env_name) if env_name else {}
-    options = help.options_text(_options_class(name).settings().values())
+    options = help_text.options_text(_options_class(name).settings().values())
     usage = f"usage: puffer {name} {env_name or 'ENV'} [--section.key value ...]\n\n{verb.summary}\n\n"
-    return usage + (f"{options}\n" if options else "") + help.settings_text(env_name, args).rstrip()
+    return usage + (f"{options}\n" if options else "") + help_text.settings_text(env_name, args).rstrip()
 
 
 def _rank_text() -> str:

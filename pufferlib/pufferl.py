@@ -25,31 +25,32 @@ import torch
 from torch import nn
 from typing_extensions import override
 
-from pufferlib import distributed, making
-from pufferlib.actor import Actor
-from pufferlib.collector import Collector
+from pufferlib import distributed
 from pufferlib.config import TrainConfig, load_config
-from pufferlib.construction import AnyLogger, Construction
-from pufferlib.dashboard import Dashboard
 from pufferlib.distributed import Total
 from pufferlib.errors import APIUsageError, ConfigError, DivergedError, StorageError
 from pufferlib.extensions import Network, compute_puff_advantage
 from pufferlib.extensions.network import OBSERVATION_DTYPES
-from pufferlib.finite import describe_update
-from pufferlib.gradients import NetworkGradients, TorchGradients
-from pufferlib.graph_actor import GraphActor
-from pufferlib.interval import Interval, prefixed
-from pufferlib.learner import Learner
-from pufferlib.loaders import load_env, load_policy, resolve_device
-from pufferlib.network_actor import NetworkActor
-from pufferlib.normalization import NormalizedObservations, RewardNormalizer, normalized
-from pufferlib.periodic_evaluation import PeriodicEvaluation
-from pufferlib.policy_forms import check_policy, check_state
-from pufferlib.policy_layers import find_layers
-from pufferlib.policy_watch import PolicyWatch
-from pufferlib.rollout import Rollout
-from pufferlib.saving import Saving
-from pufferlib.statistics import EpisodeStatistics
+from pufferlib.families import making
+from pufferlib.fast.graph_actor import GraphActor
+from pufferlib.fast.network_actor import NetworkActor
+from pufferlib.fast.policy_layers import find_layers
+from pufferlib.fast.policy_watch import PolicyWatch
+from pufferlib.metrics.dashboard import Dashboard
+from pufferlib.metrics.episode_statistics import EpisodeStatistics
+from pufferlib.metrics.finite import describe_update
+from pufferlib.metrics.interval import Interval, prefixed
+from pufferlib.play.periodic_evaluation import PeriodicEvaluation
+from pufferlib.ppo.actor import Actor
+from pufferlib.ppo.collector import Collector
+from pufferlib.ppo.gradients import NetworkGradients, TorchGradients
+from pufferlib.ppo.learner import Learner
+from pufferlib.ppo.normalization import NormalizedObservations, RewardNormalizer, normalized
+from pufferlib.ppo.policy_forms import check_policy, check_state
+from pufferlib.ppo.rollout import Rollout
+from pufferlib.runs.calls import AnyLogger, Construction
+from pufferlib.runs.loaders import load_env, load_policy, resolve_device
+from pufferlib.runs.saving import Saving
 
 __all__ = ["PuffeRL", "compute_puff_advantage", "load_config", "load_env", "load_policy", "train"]
 
@@ -486,6 +487,6 @@ def train(
     Returns:
         The metrics of every log in the last 80% of the steps.
     """
-    from pufferlib import training  # which needs the trainer
+    from pufferlib.runs import training  # which needs the trainer
 
     return training.train(env_name, args, vecenv, policy, logger)

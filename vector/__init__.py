@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from pufferlib.emulation.gymnasium_vector_env import GymnasiumVectorPufferEnv
 from pufferlib.errors import APIUsageError, nearest
 from pufferlib.vector.base import State, Vector
-from pufferlib.vector.gymnasium_env import GymnasiumVectorPufferEnv
 from pufferlib.vector.gymnasium_vector import GymnasiumVector
 from pufferlib.vector.native import Native
 from pufferlib.vector.processes import Multiprocessing

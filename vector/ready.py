@@ -10,18 +10,18 @@ import gymnasium
 from gymnasium.vector import VectorEnv
 from typing_extensions import override
 
+from pufferlib.emulation.gymnasium_vector_env import GymnasiumVectorPufferEnv
+from pufferlib.emulation.wrapping import REQUIRED, wrapper_of
 from pufferlib.environment import Buffers, PufferEnv
 from pufferlib.errors import APIUsageError
 from pufferlib.seeding import mix_seed
 from pufferlib.vector.arrays import private_buffers
 from pufferlib.vector.base import Vector
-from pufferlib.vector.gymnasium_env import GymnasiumVectorPufferEnv
 from pufferlib.vector.gymnasium_vector import GymnasiumVector
 from pufferlib.vector.local import LocalVector
 from pufferlib.vector.native import Native
 from pufferlib.vector.recipe import AUTO, EnvSource, Options
 from pufferlib.vector.serial import Serial
-from pufferlib.vector.wrapping import REQUIRED, wrapper_of
 
 # All by id(), as an environment may be unhashable; an entry vanishes with its value, and so before an id is reused.
 _vectors: weakref.WeakValueDictionary[int, LocalVector] = weakref.WeakValueDictionary()

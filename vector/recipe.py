@@ -10,11 +10,11 @@ from typing import Any, ClassVar
 import numpy as np
 from typing_extensions import override
 
+from pufferlib.emulation.wrapping import make_puffer_env
 from pufferlib.environment import Buffers, PufferEnv
 from pufferlib.errors import APIUsageError
 from pufferlib.seeding import mix_seed
 from pufferlib.vector.arrays import private_buffers
-from pufferlib.vector.wrapping import make_puffer_env
 
 AUTO = "auto"
 

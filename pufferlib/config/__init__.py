@@ -48,7 +48,7 @@ def load_config(env_name: str, argv: Sequence[str] | None = None) -> dict[str, A
     The result depends on nothing else: not on the program's command line, not on the working directory.
 
     Args:
-        env_name: such as `puffer_breakout` or `CartPole-v1`, any name of `pufferlib.catalog`.
+        env_name: such as `puffer_breakout` or `CartPole-v1`, any name of `pufferlib.families.catalog`.
         argv: flags as `puffer train` takes them after the name, such as `["--train.seed", "3"]`, or `sys.argv[1:]` for
             those of a script of one's own; None for none.
 

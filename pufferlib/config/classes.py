@@ -115,8 +115,8 @@ def _policy_modules(env_name: str) -> list[ModuleType]:
 
 
 def catalog() -> ModuleType:
-    """`pufferlib.catalog`, which reads settings as this package does, so that it is imported after it."""
-    return importlib.import_module("pufferlib.catalog")
+    """`pufferlib.families.catalog`, which reads settings as this package does, so that it is imported after it."""
+    return importlib.import_module("pufferlib.families.catalog")
 
 
 def _find(modules: list[ModuleType], setting: str, name: str, suffix: str) -> type:

@@ -105,8 +105,8 @@ class AtariEntry(GymnasiumEntry):
 
     @override
     def make_vector(self, env_kwargs: dict[str, Any], **keywords: Any) -> Vector:
+        from pufferlib.families.atari_vector import SETTINGS, make_atari_vector
         from pufferlib.vector import GymnasiumVector
-        from pufferlib.vector.atari import SETTINGS, make_atari_vector
 
         backend = keywords.get("backend", "auto")
         is_asked_for = backend in (GymnasiumVector, GymnasiumVector.__name__)

@@ -7,7 +7,7 @@ from torch import nn
 
 from pufferlib.errors import APIUsageError
 from pufferlib.extensions import can_step, clip_gradients
-from pufferlib.optimizers import Adam
+from pufferlib.ppo.optimizers import Adam
 
 SHAPES = [(5, 17), (1,), (33, 2, 3), (64, 64)]
 

@@ -10,7 +10,6 @@ from torch import nn
 from torch.distributions import Normal
 from torch.nn import functional
 
-from pufferlib import losses
 from pufferlib.errors import APIUsageError
 from pufferlib.extensions import (
     Layers,
@@ -22,6 +21,7 @@ from pufferlib.extensions import (
     network_layers,
     reference_mingru,
 )
+from pufferlib.ppo import losses
 
 COEFFICIENTS = {"clip_coef": 0.2, "vf_clip_coef": 0.3, "vf_coef": 1.2, "ent_coef": 0.01}
 FUNCTIONS = {"linear": nn.Identity(), "relu": nn.ReLU(), "tanh": nn.Tanh(), "gelu": nn.GELU()}

@@ -12,10 +12,12 @@ from pathlib import Path
 import pytest
 
 import pufferlib
-from pufferlib import benchmark, cli, listing, ocean
+from pufferlib import cli, ocean
 from pufferlib.config import TrainConfig, VecConfig
 from pufferlib.errors import CheckpointError
+from pufferlib.families import listing
 from pufferlib.ocean import rendering
+from pufferlib.play import benchmark
 
 SQUARED = "puffer_squared"
 
@@ -26,7 +28,7 @@ def calls(monkeypatch):
     recorded = []
     trainer = types.ModuleType("pufferlib.pufferl")
     trainer.train = lambda env_name, args: recorded.append((env_name, args))
-    evaluation = types.ModuleType("pufferlib.evaluation")
+    evaluation = types.ModuleType("pufferlib.play.evaluation")
     evaluation.evaluate_command = lambda env_name, args, **options: recorded.append((env_name, args, options))
     monkeypatch.setitem(sys.modules, trainer.__name__, trainer)
     monkeypatch.setitem(sys.modules, evaluation.__name__, evaluation)

@@ -11,9 +11,9 @@ from tracking_env import LIMIT, TrackingEnv
 from pufferlib import vector
 from pufferlib.config import TrainConfig
 from pufferlib.errors import APIUsageError, ConfigError
-from pufferlib.learner import Learner
 from pufferlib.models import Continuous, Default, MinGRUWrapper
-from pufferlib.normalization import NormalizedObservations
+from pufferlib.ppo.learner import Learner
+from pufferlib.ppo.normalization import NormalizedObservations
 from pufferlib.pufferl import PuffeRL
 
 RECIPE = {

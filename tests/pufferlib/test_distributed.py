@@ -18,13 +18,14 @@ from test_continuous_control import RECIPE
 from torch import nn
 from tracking_env import TrackingEnv
 
-from pufferlib import checkpoint, distributed, vector
+from pufferlib import distributed, vector
 from pufferlib.distributed import Ranks
 from pufferlib.environment import PufferEnv
 from pufferlib.errors import ConfigError, RankError
 from pufferlib.loggers import NoLogger
 from pufferlib.models import Continuous, Default, LSTMWrapper
 from pufferlib.pufferl import PuffeRL
+from pufferlib.runs import checkpoint
 
 SQUARED = [
     *("train", "puffer_squared", "--env.num-envs", "8", "--train.bptt-horizon", "16", "--train.log-interval", "2"),

@@ -10,7 +10,8 @@ import pytest
 import torch
 from torch import nn
 
-from pufferlib import checkpoint, cli
+from pufferlib import cli
+from pufferlib.runs import checkpoint
 
 SQUARED = "train puffer_squared --env.num-envs 16 --train.minibatch-size auto --train.bptt-horizon 64"
 RUN = "puffer_squared_1"

@@ -11,10 +11,10 @@ from torch.distributions import Categorical, Normal
 
 from pufferlib import PuffeRL, spaces, vector
 from pufferlib.environment import PufferEnv
-from pufferlib.listing import space_text
+from pufferlib.families.listing import space_text
+from pufferlib.fast.policy_layers import find_layers
 from pufferlib.models import Default, LSTMWrapper, MinGRUWrapper
-from pufferlib.policy_layers import find_layers
-from pufferlib.sampling import greedy_action, sample_logits
+from pufferlib.ppo.sampling import greedy_action, sample_logits
 
 STEERING = Tuple([Discrete(3), Box(-1, 1, (1,)), Discrete(2, start=5)])
 CPU = {"device": "cpu", "batch_size": 512, "num_steps": 8, "learning_rate": 0.01, "gamma": 0.0}

@@ -9,7 +9,7 @@ from torch.distributions import Normal
 
 from pufferlib.errors import APIUsageError
 from pufferlib.models import Convolutional, Default, LSTMWrapper, MinGRUWrapper
-from pufferlib.sampling import sample_logits
+from pufferlib.ppo.sampling import sample_logits
 
 OBSERVATIONS = Box(-1.0, 1.0, (7,), np.float32)
 PIXELS = Box(0, 255, (3, 40, 44), np.uint8)

@@ -12,10 +12,11 @@ import warnings
 import pytest
 import torch
 
-from pufferlib import JsonLogger, PuffeRL, checkpoint, cli
-from pufferlib.dashboard import Dashboard
+from pufferlib import JsonLogger, PuffeRL, cli
 from pufferlib.errors import StorageError
+from pufferlib.metrics.dashboard import Dashboard
 from pufferlib.output import Output, say
+from pufferlib.runs import checkpoint
 
 TRAIN = (
     "train puffer_squared --env.num-envs 16 --train.bptt-horizon 16 --train.minibatch-size 64 --train.device cpu "

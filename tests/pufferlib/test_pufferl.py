@@ -13,16 +13,17 @@ from scripted import ScriptedEnv
 from scripted_policies import CountingPolicy, LinearPolicy
 from torch import nn
 
-from pufferlib import losses, pufferl, vector
+from pufferlib import pufferl, vector
 from pufferlib.config import TrainConfig
 from pufferlib.environment import PufferEnv
 from pufferlib.errors import APIUsageError, ConfigError, DivergedError
-from pufferlib.gradients import NetworkGradients, TorchGradients
 from pufferlib.loggers import NoLogger
 from pufferlib.models import Default, LSTMWrapper, MinGRUWrapper
 from pufferlib.ocean import env_class
-from pufferlib.optimizers import Adam, Muon, Sgd
-from pufferlib.sampling import sample_logits
+from pufferlib.ppo import losses
+from pufferlib.ppo.gradients import NetworkGradients, TorchGradients
+from pufferlib.ppo.optimizers import Adam, Muon, Sgd
+from pufferlib.ppo.sampling import sample_logits
 
 pytestmark = pytest.mark.usefixtures("in_tmp_path")
 

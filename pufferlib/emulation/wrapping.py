@@ -1,0 +1,123 @@
+"""Environments of Gymnasium and PettingZoo where a PufferEnv is expected: which class wraps one, and who makes it."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import gymnasium
+from gymnasium.vector import VectorEnv
+
+from pufferlib.emulation import GymnasiumPufferEnv, PettingZooPufferEnv
+from pufferlib.emulation.gymnasium_vector_env import GymnasiumVectorPufferEnv
+from pufferlib.environment import PufferEnv
+from pufferlib.errors import APIUsageError
+
+REQUIRED = ("single_observation_space", "single_action_space", "num_agents", "reset", "step", "close")
+"""What the trainer uses of a PufferEnv; whatever has all of it is one."""
+
+
+def wrapper_of(env: Any) -> type[PufferEnv] | None:
+    """The class that makes a PufferEnv of an environment that is none yet; None for everything else."""
+    if isinstance(env, VectorEnv):
+        return GymnasiumVectorPufferEnv
+    if all(hasattr(env, name) for name in REQUIRED):
+        return None
+    if isinstance(env, gymnasium.Env):
+        return GymnasiumPufferEnv
+    return PettingZooPufferEnv if isinstance(env, _pettingzoo_kinds()) else None
+
+
+def make_puffer_env(creator: Callable, args: Sequence, kwargs: Mapping[str, Any], given: Mapping[str, Any]) -> Any:
+    """What a creator makes; environments of Gymnasium and PettingZoo come wrapped.
+
+    Args:
+        creator: a class or a function.
+        args: for the creator.
+        kwargs: for the creator.
+        given: `buf` and `seed`, or one of them, for a PufferEnv: its creator must take them. One of another
+            environment need not; they then go to the wrapper.
+
+    Raises:
+        APIUsageError: if the creator cannot be called like that.
+    """
+    mismatch = _mismatch(creator, args, {**kwargs, **given})
+    if mismatch is None and not makes_others(creator):
+        env = _call_with(creator, args, kwargs, given)
+    else:
+        env = _call(creator, args, kwargs)
+    wrapper = wrapper_of(env)
+    if wrapper is not None:
+        return wrapper(env, **given)
+    if mismatch is not None:
+        raise APIUsageError(
+            f"what makes a PufferEnv is called with {' and '.join(given)}, but {_described(creator)} does not accept "
+            f"that ({mismatch}); take them and pass buf on to super().__init__"
+        ) from mismatch
+    return env
+
+
+def _call(creator: Callable, args: Sequence, kwargs: Mapping[str, Any]) -> Any:
+    mismatch = _mismatch(creator, args, kwargs)
+    if mismatch is not None:
+        raise APIUsageError(
+            f"{_described(creator)} does not accept the arguments that it is given ({mismatch}); "
+            "check their names and number"
+        ) from mismatch
+    return creator(*args, **kwargs)
+
+
+def _call_with(creator: Callable, args: Sequence, kwargs: Mapping[str, Any], offered: Mapping[str, Any]) -> Any:
+    """Calls a creator with further keywords, and without them where it hands them on to something that takes none.
+
+    A function with `**kwargs`, such as PettingZoo's `parallel_env`, does not tell what may be in them.
+    """
+    try:
+        return creator(*args, **kwargs, **offered)
+    except TypeError as error:
+        if not is_refusal(error, offered):
+            raise
+    return creator(*args, **kwargs)
+
+
+def is_refusal(error: TypeError, keywords: Iterable[str]) -> bool:
+    """Whether something was called with one of these keywords and takes none of that name."""
+    return re.search(rf"unexpected keyword argument '({'|'.join(keywords)})'", str(error)) is not None
+
+
+def makes_others(creator: Callable) -> bool:
+    """Whether it makes no PufferEnv, so that keywords of one are lost in its `**kwargs` unless it names them."""
+    inner = creator
+    while isinstance(inner, partial):
+        inner = inner.func
+    if inner in (gymnasium.make, gymnasium.make_vec):
+        return True
+    others = (gymnasium.Env, VectorEnv, *_pettingzoo_kinds())
+    is_other = isinstance(inner, type) and issubclass(inner, others) and not issubclass(inner, PufferEnv)
+    return is_other and "buf" not in inspect.signature(creator).parameters
+
+
+def _pettingzoo_kinds() -> tuple[type, ...]:
+    pettingzoo = sys.modules.get("pettingzoo")  # imported by whoever made one of its environments
+    return () if pettingzoo is None else (pettingzoo.ParallelEnv, pettingzoo.AECEnv)
+
+
+def _described(creator: Callable) -> str:
+    return f"{getattr(creator, '__name__', creator)!s}{inspect.signature(creator)}"
+
+
+def _mismatch(creator: Callable, args: Sequence, kwargs: Mapping[str, Any]) -> TypeError | None:
+    """What is wrong with calling a creator like that, None if nothing is."""
+    try:
+        signature = inspect.signature(creator)
+    except (TypeError, ValueError):  # a builtin that does not tell
+        return None
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError as error:
+        return error
+    return None

@@ -1,0 +1,94 @@
+"""Plain tables, and those that list the environments."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import gymnasium
+
+from pufferlib import ocean
+from pufferlib.config import env_settings, load_config
+from pufferlib.errors import APIUsageError, nearest
+from pufferlib.families import catalog
+
+
+def plain_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Aligns columns with spaces: readable, and easy for another program to split."""
+    lines = [list(header), *map(list, rows)]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
+    )
+
+
+def overview() -> str:
+    """The environments of Ocean one by one, and the other families with how to name theirs."""
+    return f"{environments_table()}\n\n{families_table()}\n\n`puffer envs FAMILY` lists the names of a family"
+
+
+def families_table() -> str:
+    """Every family but Ocean: how many environments it has, the name of one, and what to install where it is missing.
+
+    Families that have to be imported to be counted are not.
+    """
+    rows = []
+    for family in catalog.families():
+        if family.name == "ocean":
+            continue
+        count = str(len(family.names())) if family.is_installed and family.is_listed_freely else "-"
+        state = "installed" if family.is_installed else f"pip install 'pufferlib[{family.extra}]'"
+        rows.append((family.name, count, family.example, state))
+    return plain_table(("family", "environments", "named like", "installed"), rows)
+
+
+def names_of(family_name: str) -> list[str]:
+    """The names of all environments of a family.
+
+    Raises:
+        APIUsageError: if there is no such family.
+        MissingExtraError: if it is not installed.
+    """
+    known = {family.name: family for family in catalog.families()}
+    if family_name not in known:
+        remedy = nearest(family_name, known) or f"; there are {', '.join(known)}"
+        raise APIUsageError(f"there is no family of environments {family_name!r}{remedy}")
+    known[family_name].require()
+    return known[family_name].names()
+
+
+def environments_table() -> str:
+    """Every environment of Ocean: its name, spaces of one agent, agents, and when it counts as solved."""
+    header = ("environment", "observation", "action", "agents", "solved at")
+    return plain_table(header, [environment_row(name) for name in ocean.names()])
+
+
+def environment_row(name: str) -> tuple[str, str, str, str, str]:
+    """One row of the table; an environment that was not compiled says how to do it."""
+    try:
+        env_class = ocean.env_class(name)
+    except ImportError:
+        return name, "not compiled: run `pip install -e .`", "", "", ""
+    args = load_config(name)
+    one = {"num_envs": 1} if "num_envs" in env_settings(name) else {}
+    env = env_class(**{**args["env"], **one})
+    solve = args.get("solve")
+    row = (
+        name,
+        space_text(env.single_observation_space),
+        space_text(env.single_action_space),
+        str(env.num_agents),
+        f"{solve['metric']} {solve['threshold']:g}" if solve else "-",
+    )
+    env.close()
+    return row
+
+
+def space_text(space: gymnasium.Space) -> str:
+    """A space in one short word, such as `uint8[121]` or `Discrete(5)`."""
+    if isinstance(space, gymnasium.spaces.Discrete):
+        return f"Discrete({space.n})"
+    if isinstance(space, gymnasium.spaces.MultiDiscrete):
+        return f"MultiDiscrete({', '.join(str(count) for count in space.nvec.flat)})"
+    if isinstance(space, gymnasium.spaces.Tuple):
+        return f"Tuple({', '.join(map(space_text, space.spaces))})"
+    return f"{space.dtype}[{' x '.join(str(size) for size in space.shape)}]"

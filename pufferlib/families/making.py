@@ -1,0 +1,165 @@
+"""`pufferlib.make`: an environment by its name."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from pufferlib import ocean, vector
+from pufferlib.config import check_env, env_settings, load_config
+from pufferlib.emulation.emulated_env import EmulatedEnv
+from pufferlib.emulation.wrapping import is_refusal, make_puffer_env, makes_others
+from pufferlib.environment import Origin, PufferEnv
+from pufferlib.errors import APIUsageError, nearest
+from pufferlib.families import catalog
+from pufferlib.families.keywords import keyword_settings
+from pufferlib.wrappers import PufferWrapper
+
+NUM_ENVS = 256
+"""Environments that `make` makes where nobody says how many."""
+
+_PASSED_ON = ("buf", "seed")  # keywords of every environment that are no settings
+
+
+def make(name: str | Callable[..., Any], **kwargs: Any) -> PufferEnv | vector.Vector:
+    """Makes an environment, or many of them behind one PufferEnv.
+
+    Args:
+        name: any name that `puffer envs` tells, such as `puffer_breakout`, `CartPole-v1`, `ALE/Pong-v5`,
+            `dm_control/cheetah/run` or `pettingzoo:butterfly/pistonball_v6`; or a class of environments, or a function
+            that returns one: a PufferEnv, or one of Gymnasium or PettingZoo, which is emulated.
+        kwargs: for the environment. A class or function gets them as they are. What is not given are the `[env]`
+            settings of the environment's configuration, and 256 for an Ocean environment's `num_envs`; `buf` holds the
+            arrays to fill, `seed` is that of the environment by itself (a trainer resets it with its own). An
+            environment that has no `num_envs` is one by itself: with `num_envs` it is a vector of so many in this
+            process, and for several processes `PuffeRL(name, num_envs=...)` and `puffer train` make one of theirs.
+
+    Raises:
+        UnknownEnvironmentError: if there is no environment of that name; the message lists the nearest.
+        MissingExtraError: if a package that it needs is not installed; the message says how to install it.
+        APIUsageError: if the environment has no such keyword, or the function returns no environment.
+        ConfigError: if a keyword has the wrong type.
+    """
+    if isinstance(name, str):
+        return _make_named(name, kwargs)
+    if not callable(name):
+        raise APIUsageError(
+            f"make() takes the name of an environment, a class or a function, got {type(name).__name__}"
+        )
+    return _make_called(name, kwargs)
+
+
+def has_num_envs(creator: Callable) -> bool:
+    """Whether a class or function takes `num_envs`, itself or where its `**kwargs` go."""
+    try:
+        if "num_envs" in inspect.signature(creator).parameters:
+            return True
+    except (TypeError, ValueError):  # a builtin that does not tell
+        return False
+    while isinstance(creator, partial):
+        creator = creator.func
+    return "num_envs" in keyword_settings(creator)[0]
+
+
+def origin(env: PufferEnv | vector.Vector) -> Origin | None:
+    """How an environment or a vector was made, where that was by a name; that inside a PufferWrapper counts."""
+    found = getattr(env, "made_from", None)
+    if found is None and not isinstance(env, PufferEnv):
+        driver = getattr(env, "driver_env", env)
+        return None if driver is env else origin(driver)
+    if found is None and isinstance(env, PufferWrapper):
+        return origin(env.env)
+    return found if isinstance(found, Origin) else None
+
+
+def environment_name(env: PufferEnv | vector.Vector) -> str:
+    """What runs in an environment or vector are called: its name, or its class in lower case where it has none.
+
+    A wrapper is called what the environment inside is.
+    """
+    made_from = origin(env)
+    if made_from is not None:
+        return made_from.env_name
+    env = getattr(env, "driver_env", env)
+    while isinstance(env, PufferWrapper):
+        env = env.env
+    package, _, rest = type(env).__module__.partition("pufferlib.ocean.")
+    if rest and not package:
+        return ocean.PREFIX + rest.split(".")[0]
+    if isinstance(env, (EmulatedEnv, vector.GymnasiumVectorPufferEnv)):
+        return _emulated_name(env.env)
+    return type(env).__name__.lower()
+
+
+def _emulated_name(env: Any) -> str:
+    """The name of an environment of Gymnasium or PettingZoo."""
+    spec, metadata = getattr(env, "spec", None), getattr(env, "metadata", None) or {}
+    if spec is not None:
+        return spec.id
+    return str(metadata.get("name") or type(getattr(env, "unwrapped", env)).__name__.lower())
+
+
+def env_arguments(name: str, given: dict[str, Any]) -> dict[str, Any]:
+    """The keyword arguments of an environment: its configuration's, and in their place those that are given.
+
+    Raises:
+        APIUsageError: if it has no such keyword.
+        ConfigError: if one has the wrong type.
+    """
+    known = env_settings(name)
+    for keyword in given:
+        if keyword not in known and not catalog.find(name).takes_any_setting:
+            remedy = nearest(keyword, known) or f"; it has {', '.join(known)}"
+            raise APIUsageError(f"{name} has no keyword {keyword!r}{remedy}")
+    return check_env(name, {**load_config(name)["env"], **given})
+
+
+def _make_named(name: str, kwargs: dict[str, Any]) -> PufferEnv | vector.Vector:
+    entry = catalog.find(name)
+    creator, counts = entry.creator, "num_envs" in env_settings(name)
+    given = {keyword: value for keyword, value in kwargs.items() if keyword not in _PASSED_ON}
+    passed_on = {keyword: kwargs[keyword] for keyword in _PASSED_ON if keyword in kwargs}
+    if counts and given.get("num_envs", "auto") == "auto":
+        given["num_envs"] = NUM_ENVS
+    if counts or "num_envs" not in given:
+        arguments = env_arguments(name, given)
+        env = creator(**arguments, **passed_on)
+        env.made_from = Origin(entry.name, arguments, {"num_envs": 1})
+        return env
+    num_envs = given.pop("num_envs")
+    arguments = env_arguments(name, given)
+    vecenv = _make_many(name, creator, arguments, num_envs, passed_on)
+    vecenv.made_from = Origin(entry.name, arguments, {"num_envs": num_envs, "backend": "Serial"})
+    return vecenv
+
+
+def _make_called(creator: Callable, kwargs: dict[str, Any]) -> PufferEnv | vector.Vector:
+    given = {keyword: value for keyword, value in kwargs.items() if keyword not in _PASSED_ON}
+    passed_on = {keyword: kwargs[keyword] for keyword in _PASSED_ON if keyword in kwargs}
+    if "num_envs" not in given or has_num_envs(creator):
+        return _make_one(creator, given, passed_on)
+    if keyword_settings(creator)[1] and not makes_others(creator):  # it has **kwargs: only a call can tell
+        try:
+            return _make_one(creator, given, passed_on)
+        except TypeError as error:
+            if not is_refusal(error, ["num_envs"]):
+                raise
+    num_envs = given.pop("num_envs")
+    return _make_many(getattr(creator, "__name__", "it"), creator, given, num_envs, passed_on)
+
+
+def _make_one(creator: Callable, kwargs: dict[str, Any], passed_on: dict[str, Any]) -> PufferEnv:
+    env = make_puffer_env(creator, (), kwargs, passed_on)
+    vector.check_env(env)
+    return env
+
+
+def _make_many(
+    name: str, creator: Callable, env_kwargs: dict[str, Any], num_envs: int, passed_on: dict[str, Any]
+) -> vector.Vector:
+    if "buf" in passed_on:
+        raise APIUsageError(f"buf is for one environment, got it with num_envs={num_envs} of {name}")
+    seed = passed_on.get("seed", 0)
+    return vector.make(creator, env_kwargs=env_kwargs, backend="Serial", num_envs=num_envs, seed=seed)

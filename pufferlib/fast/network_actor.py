@@ -1,0 +1,73 @@
+"""Acting on a CPU with one kernel per step: from the observations to what training needs of the decision."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from typing_extensions import override
+
+from pufferlib.extensions import Network
+from pufferlib.ppo.actor import Actor, Rows
+from pufferlib.ppo.rollout import Rollout
+
+
+class NetworkActor(Actor):
+    """An actor whose policy is a Network; the random numbers are used as `sample_logits` does.
+
+    The kernel reads the observations where the environments wrote them and leaves the rollout's copy on the way.
+    """
+
+    def __init__(
+        self, policy: nn.Module, rollout: Rollout, num_agents: int, generator: torch.Generator, network: Network
+    ):
+        """As for an Actor; `network` computes `policy`, and its layers' states are the policy's in their order."""
+        super().__init__(policy, rollout, num_agents, generator, torch.no_grad)
+        self._network = network
+        self._seen: dict[int, Tensor] = {}  # what a batch saw and did not act on yet, by its first agent
+
+    @override
+    def begin(self, offset: int) -> None:
+        super().begin(offset)
+        self._network.refresh()
+
+    @override
+    def see(self, rows: Rows, column: int, observations: np.ndarray, begins: np.ndarray) -> None:
+        if column < self.rollout.horizon and isinstance(rows, slice):
+            self._seen[rows.start] = torch.from_numpy(observations)
+            self._clear_states(rows, begins)
+        else:
+            super().see(rows, column, observations, begins)
+
+    @override
+    def restart(self) -> None:
+        super().restart()
+        self._seen.clear()
+
+    @override
+    def act(self, rows: Rows, column: int) -> np.ndarray:
+        rollout, segments = self.rollout, self._segments(rows)
+        states = [state[rows] for state in self.states.values()]
+        stored = rollout.by_column[column, segments]
+        seen = self._seen.pop(rows.start, None) if isinstance(rows, slice) else None
+        draw = torch.rand if self._network.action_dtype == torch.int32 else torch.randn
+        noise = draw(len(stored), self._network.num_parts, generator=self._stream(rows))
+        targets = rollout.actions, rollout.logprobs, rollout.values
+        results = [target[segments, column] for target in targets]
+        if seen is None:
+            self._network.act(stored, states, noise, *results)
+        else:
+            self._network.act(seen, states, noise, *results, stored=stored)
+        if not isinstance(rows, slice):  # copies, not views
+            for target, result in zip(targets, results, strict=True):
+                target[segments, column] = result
+            for target, state in zip(self.states.values(), states, strict=True):
+                target[rows] = state
+        return results[0].numpy()
+
+    @override
+    def _value(self, rows: Rows, observations: Tensor) -> Tensor:
+        states = [state[rows].clone() for state in self.states.values()]
+        values = torch.empty(len(observations))
+        self._network.value(observations, states, values)
+        return values

@@ -1,0 +1,108 @@
+"""Finds the layers of the policies that kernels compute all at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from torch import nn
+
+from pufferlib.extensions import Layers, Normalizer
+from pufferlib.models import ACTIVATIONS, ActionHead, Continuous, Default, MinGRUWrapper
+from pufferlib.ppo.normalization import EPSILON, NormalizedObservations, NormalizedRecurrent
+
+METHODS = ("forward", "forward_eval", "encode_observations", "decode_actions", "initial_state")
+"""What a module may have of its own beside its class's, and then computes something else."""
+
+HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+"""Where a module or a parameter has its hooks."""
+
+
+def find_layers(policy: nn.Module) -> Layers | None:
+    """The layers of a Default policy, in a MinGRUWrapper or by itself, or of a Continuous one; normalised or not.
+
+    Returns:
+        None for every other policy: subclasses, modules with hooks, methods or other parts of their own, frozen, shared
+        and further parameters are left to torch, for they may compute something else.
+    """
+    if any(_is_special(part) for part in (*policy.modules(), *policy.parameters())) or _is_frozen(policy):
+        return None
+    layers = _find_normalized_layers(policy)
+    return layers if layers is not None and _are_all(layers, policy) else None
+
+
+def _find_normalized_layers(policy: nn.Module) -> Layers | None:
+    if type(policy) in (NormalizedObservations, NormalizedRecurrent):
+        layers = _find_layers(policy.policy)
+        return layers and replace(layers, normalizer=Normalizer(policy.mean, policy.variance, EPSILON, policy.clip))
+    return _find_layers(policy)
+
+
+def _are_all(layers: Layers, policy: nn.Module) -> bool:
+    """Whether the layers have every parameter of the policy once, and nothing else."""
+    found = [id(parameter) for parameter in layers.all_parameters()]
+    return len(found) == len(set(found)) and set(found) == {id(parameter) for parameter in policy.parameters()}
+
+
+def _find_layers(policy: nn.Module) -> Layers | None:
+    if type(policy) is Continuous:
+        return None if policy.emulated else _continuous_layers(policy)
+    recurrent: list[nn.Module] = []
+    if type(policy) is MinGRUWrapper:
+        recurrent = list(policy.layers)
+        policy = policy.policy
+    if type(policy) is not Default or type(policy.head) is not ActionHead or policy.emulated:
+        return None  # the first layer of structured observations takes other numbers than the rows
+    head = policy.head
+    log_std = head.log_std if head.is_continuous else None
+    if log_std is not None and len(log_std) != sum(head.sizes):  # numbers beside choices
+        return None
+    if any(type(layer) is not nn.Linear or layer.bias is not None for layer in recurrent):
+        return None
+    return _as_layers(
+        policy.encoder,
+        policy.activation,
+        head.linear,
+        head.sizes if log_std is None else [1] * len(log_std),
+        recurrent=[layer.weight for layer in recurrent],
+        log_std=log_std,
+    )
+
+
+def _continuous_layers(policy: Continuous) -> Layers | None:
+    critic = _as_layers(policy.critic, policy.activation, policy.value, parts=())
+    parts = [1] * len(policy.log_std)
+    return critic and _as_layers(
+        policy.actor, policy.activation, policy.mean, parts, log_std=policy.log_std, critic=critic
+    )
+
+
+def _as_layers(
+    encoder: Iterable[nn.Module], activation: str, head: nn.Module, parts: Iterable[int], recurrent=(), **others
+) -> Layers | None:
+    """None where a part is not what the policies here are made of."""
+    modules = list(encoder)
+    linear, activations = modules[::2], modules[1::2]
+    if any(type(layer) is not nn.Linear for layer in (*linear, head)):
+        return None
+    if [type(layer) for layer in activations] != [ACTIVATIONS[activation]] * len(linear):
+        return None
+    if any(getattr(layer, "approximate", "none") != "none" for layer in activations):  # GELU's other formula
+        return None
+    return Layers(
+        encoder=[(layer.weight, layer.bias) for layer in linear],
+        activation=activation,
+        recurrent=recurrent,
+        head=(head.weight, head.bias),
+        parts=parts,
+        **others,
+    )
+
+
+def _is_special(part: nn.Module | nn.Parameter) -> bool:
+    """Whether more happens in a module's call than its class says, or to a parameter's gradient."""
+    return any(getattr(part, name, None) for name in HOOKS) or not vars(part).keys().isdisjoint(METHODS)
+
+
+def _is_frozen(policy: nn.Module) -> bool:
+    return not all(parameter.requires_grad for parameter in policy.parameters())

@@ -1,0 +1,67 @@
+"""Notices that a policy is not what it was when a kernel, a recording or an optimizer was made for it."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import torch
+from torch import nn
+
+from pufferlib.fast.policy_layers import HOOKS, METHODS
+from pufferlib.ppo.normalization import NormalizedObservations
+
+
+class PolicyWatch:
+    """Remembers what a policy is made of: its modules, their hooks and modes, and its parameters.
+
+    Values of parameters are not looked at, nor are those of buffers. A look costs some microseconds for each module.
+
+    Attributes:
+        policy: what is watched.
+    """
+
+    def __init__(self, policy: nn.Module):
+        """Remembers the policy as it is now."""
+        self.policy = policy
+        self._parts, self._facts = _look(policy)
+
+    def has_changed(self) -> bool:
+        """Whether since then a module or parameter was replaced, added or removed, frozen, moved, or given a hook."""
+        parts, facts = _look(self.policy)
+        are_same = len(parts) == len(self._parts) and all(map(operator.is_, parts, self._parts))
+        return not are_same or facts != self._facts
+
+
+def _look(policy: nn.Module) -> tuple[list[Any], list[Any]]:
+    """Objects, which are to stay the same ones and are held so that no other gets their place; and facts of them.
+
+    It reads the dictionaries behind torch's properties: through those it would take several times as long.
+    """
+    modules: list[nn.Module] = [policy]
+    parts: list[Any] = []
+    facts: list[Any] = []
+    seen: set[int] = set()
+    for module in modules:  # which grows meanwhile
+        parts.append(module)
+        if module is None or id(module) in seen:
+            continue
+        seen.add(id(module))
+        own = vars(module)
+        modules += own["_modules"].values()
+        parts += [own[name] for name in METHODS if name in own]
+        facts += module.training, *[tuple(own[name]) for name in HOOKS if own.get(name)]
+        for parameter in own["_parameters"].values():
+            parts.append(parameter)
+            if parameter is not None:
+                facts += _facts(parameter)
+        if isinstance(module, NormalizedObservations):
+            parts += own["_buffers"].values()  # kernels read these; others may be new ones at every call
+    return parts, facts
+
+
+def _facts(parameter: nn.Parameter) -> tuple[Any, ...]:
+    facts = parameter.requires_grad, parameter.dtype, tuple(parameter._backward_hooks or ())
+    if type(parameter) is not nn.Parameter or parameter.layout is not torch.strided:
+        return facts  # which may lie in no one place
+    return *facts, parameter.shape, parameter.stride(), parameter.data_ptr()

@@ -1,0 +1,99 @@
+"""Episode statistics: means that weigh every episode the same, however it was reported."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from pufferlib.metrics.episodes import EpisodeTotals
+from pufferlib.runs import checkpoint_pattern
+from pufferlib.runs.checkpoint_pattern import numbers_by_name
+
+
+class EpisodeStatistics:
+    """Adds up finished episodes until they are taken: what environments report in their infos, and what was tracked.
+
+    An info that holds `n` gives means over `n` finished episodes; one without speaks of a single episode. Values that
+    are no numbers are ignored.
+
+    Attributes:
+        episodes: the totals that an EpisodeTracker adds to.
+    """
+
+    def __init__(self):
+        self.episodes = EpisodeTotals()
+        self._sums: dict[str, float] = {}
+        self._counts: dict[str, float] = {}
+
+    def add(self, infos: Iterable[Mapping[str, Any]]) -> None:
+        """Adds the reports of one step."""
+        for info in infos:
+            count = float(info.get("n", 1.0))
+            if count <= 0.0:
+                continue
+            for name, value in info.items():
+                if name == "n" or not is_number(value):
+                    continue
+                self._sums[name] = self._sums.get(name, 0.0) + float(value) * count
+                self._counts[name] = self._counts.get(name, 0.0) + count
+
+    def means(self) -> dict[str, float]:
+        """The mean of every reported value, and `n`, the number of episodes; empty when none was reported."""
+        means = {name: total / self._counts[name] for name, total in self._sums.items()}
+        return {**means, "n": max(self._counts.values())} if means else {}
+
+    def tracked(self) -> dict[str, float]:
+        """The totals' metrics, as `episode/return_mean` and so on; empty when no episode ended."""
+        return {f"episode/{name}": value for name, value in self.episodes.metrics().items()}
+
+    def metrics(self) -> dict[str, float]:
+        """`tracked()`, and `means()` as `environment/<name>`."""
+        return {**self.tracked(), **{f"environment/{name}": value for name, value in self.means().items()}}
+
+    def take(self) -> dict[str, float]:
+        """Returns `means()` and `tracked()`, and starts over."""
+        taken = {**self.means(), **self.tracked()}
+        self._sums.clear()
+        self._counts.clear()
+        self.episodes.clear()
+        return taken
+
+    def merge(self, other: EpisodeStatistics) -> None:
+        """Adds the episodes that another one holds, such as those of a later interval or of another process."""
+        self.episodes.merge(other.episodes)
+        for name, total in other._sums.items():
+            self._sums[name] = self._sums.get(name, 0.0) + total
+            self._counts[name] = self._counts.get(name, 0.0) + other._counts[name]
+
+    @classmethod
+    def merged(cls, states: Iterable[Mapping[str, dict[str, float]]]) -> EpisodeStatistics:
+        """The episodes of several, of which each gave its `state_dict`."""
+        whole = cls()
+        for state in states:
+            part = cls()
+            part.load_state_dict(state)
+            whole.merge(part)
+        return whole
+
+    def state_dict(self) -> dict[str, dict[str, float]]:
+        """Sums, counts and extremes: plain numbers in plain dicts."""
+        return {"sums": dict(self._sums), "counts": dict(self._counts), "episodes": self.episodes.state_dict()}
+
+    @staticmethod
+    def check_state(found: Any, place: str) -> None:
+        """Compares what was loaded with what `state_dict` may return; see `checkpoint_pattern`."""
+        names = {"sums": numbers_by_name, "counts": numbers_by_name, "episodes": EpisodeTotals.STATE}
+        checkpoint_pattern.check(found, names, place)
+        are_counted = found["sums"].keys() == found["counts"].keys() and all(n > 0 for n in found["counts"].values())
+        checkpoint_pattern.demand(are_counted, place, "sums with a count each", found)
+
+    def load_state_dict(self, state: Mapping[str, dict[str, float]]) -> None:
+        """Puts back what `state_dict` returned."""
+        self._sums, self._counts = dict(state["sums"]), dict(state["counts"])
+        self.episodes.load_state_dict(state["episodes"])
+
+
+def is_number(value: Any) -> bool:
+    """Whether it is one number: of Python, of NumPy, or a tensor without dimensions."""
+    is_single = getattr(value, "ndim", 0) == 0
+    return is_single and hasattr(value, "__float__") and not isinstance(value, (str, bytes))

@@ -1,0 +1,117 @@
+"""What a run uses of the machine, as metrics: CPU, memory, and an NVIDIA GPU where it trains on one."""
+
+from __future__ import annotations
+
+import importlib
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from pufferlib.metrics.usage import UsageMeter
+
+
+class HardwareMeter:
+    """Samples the use of this process, of its workers, and of its GPU."""
+
+    def __init__(self, device: torch.device):
+        """Begins to count; where the GPU of `device` cannot be asked it is left out."""
+        self._usage = UsageMeter()
+        self._gpu = GpuMeter(gpu_uuid(device))
+
+    def sample(self) -> dict[str, float]:
+        """What was used since the last sample, or since this meter was made.
+
+        Returns:
+            `cpu`, 0 to 1 of the cores that this process may use, its workers included; `memory_bytes`, resident, and
+            `memory`, their fraction of what it may use; for a GPU also what GpuMeter gives.
+        """
+        usage = self._usage.sample()
+        return {
+            "cpu": usage.cpu_fraction,
+            "memory": usage.memory_fraction,
+            "memory_bytes": usage.memory_bytes,
+            **self._gpu.sample(),
+        }
+
+    def close(self) -> None:
+        """Lets go of the driver; calling it twice is harmless."""
+        self._gpu.close()
+
+
+class GpuMeter:
+    """Asks NVIDIA's driver about a GPU, by the package nvidia-ml-py of the extra `gpu`.
+
+    The driver's numbers are of the whole GPU, whoever uses it. Whatever the package, the driver or this GPU does not
+    answer is left out, silently: training goes on without.
+    """
+
+    def __init__(self, uuid: str | None, driver: Any = None):
+        """Finds the GPU.
+
+        Args:
+            uuid: as `gpu_uuid` gives it; None for nothing to ask about.
+            driver: what to ask in place of the module `pynvml`.
+        """
+        self._driver: Any = None
+        self._handle: Any = None
+        driver = driver or (import_driver() if uuid else None)
+        if uuid is None or driver is None:
+            return
+        try:
+            driver.nvmlInit()
+        except driver.NVMLError:
+            return
+        self._driver = driver
+        for kind in ("GPU", "MIG"):  # the second for a slice of a GPU, which tells its memory and not its use
+            self._handle = self._handle or self._ask(driver.nvmlDeviceGetHandleByUUID, f"{kind}-{uuid}")
+
+    def sample(self) -> dict[str, float]:
+        """The GPU as it is now.
+
+        Returns:
+            `gpu`, 0 to 1: the part of the driver's last sampling period, of up to a second, in which a kernel ran;
+            `gpu_memory_bytes`, in use, and `gpu_memory`, their fraction of all there is. What is not known is left out.
+        """
+        if self._handle is None:
+            return {}
+        found = {}
+        rates = self._ask(self._driver.nvmlDeviceGetUtilizationRates, self._handle)
+        if rates is not None:
+            found["gpu"] = rates.gpu / 100
+        memory = self._ask(self._driver.nvmlDeviceGetMemoryInfo, self._handle)
+        if memory is not None:
+            found |= {"gpu_memory": memory.used / memory.total, "gpu_memory_bytes": memory.used}
+        return found
+
+    def close(self) -> None:
+        """Lets go of the driver; calling it twice is harmless."""
+        if self._driver is not None:
+            self._handle = None
+            self._ask(self._driver.nvmlShutdown)
+            self._driver = None
+
+    def _ask(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """What the driver answers, None where it does not."""
+        try:
+            return function(*arguments)
+        except self._driver.NVMLError:
+            return None
+
+
+def gpu_uuid(device: torch.device) -> str | None:
+    """What is the same for a GPU in every process, while CUDA_VISIBLE_DEVICES changes its index; None without one."""
+    if device.type != "cuda" or torch.version.cuda is None:  # ROCm's devices are called cuda as well
+        return None
+    return str(torch.cuda.get_device_properties(device).uuid)
+
+
+def import_driver() -> Any:
+    """The module `pynvml`, None where it is not installed."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # another package of the same module warns of being out of date
+            return importlib.import_module("pynvml")
+    except ImportError:
+        return None

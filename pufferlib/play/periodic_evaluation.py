@@ -1,0 +1,147 @@
+"""Evaluation while training: the policy plays episodes in environments of its own, with the likeliest actions."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from pufferlib.config import ResolvedTrainConfig
+from pufferlib.fast.shards import one_thread
+from pufferlib.metrics.phases import Profile
+from pufferlib.play.player import Episodes, Player
+from pufferlib.runs import checkpoint
+from pufferlib.runs.torch_generator import borrowed_generator
+from pufferlib.seeding import mix_seed
+
+_SEED_STREAM = 0x6576616C  # no rank of a run has this number, so no training environment has such a seed
+
+
+class PeriodicEvaluation:
+    """Evaluates the policy in evenly spread epochs of a run, and keeps the best weights.
+
+    All evaluations begin from the same starts, so that two of them differ by the policy alone. Nothing is left over
+    from one to the next, so that a resumed run evaluates like one that never stopped. The training does not notice: no
+    random number of its own or of torch's is drawn, and the policy's modules and buffers are put back as they were.
+
+    Of several processes the first evaluates while the others wait: by `Ranks.wait_for_first`, as it may take longer
+    than messages may.
+    """
+
+    def __init__(
+        self,
+        config: ResolvedTrainConfig,
+        make_vecenv: Callable[[int], Any] | None,
+        policy: nn.Module,
+        device: torch.device,
+        autocast: Callable[[], AbstractContextManager],
+        profile: Profile,
+    ):
+        """Makes nothing yet.
+
+        Args:
+            config: says when, and for how long.
+            make_vecenv: makes the vector to play in from its seed, at the first evaluation; None where there is none.
+            policy: what is trained, on `device`.
+            device: of the policy.
+            autocast: what the policy acts in.
+            profile: adds up the time of the phase `evaluation`.
+        """
+        self._config = config
+        self._seed = mix_seed(config.seed, _SEED_STREAM)
+        self._make_vecenv = make_vecenv
+        self._policy = policy
+        self._device = device
+        self._autocast = autocast
+        self._profile = profile
+        self._player: Player | None = None
+        self._metrics: dict[str, float] = {}
+
+    def is_due(self, epoch: int) -> bool:
+        """Whether there is an evaluation after `epoch` epochs; after the last one of a run there always is."""
+        count, total = self._config.evaluations, self._config.total_epochs
+        return epoch * count // total > (epoch - 1) * count // total
+
+    def run(self, folder: Path, facts: dict[str, Any]) -> None:
+        """Evaluates, and saves the weights as the `best` of the run's folder if no evaluation there was as good.
+
+        Args:
+            folder: of the run.
+            facts: what to note beside the best weights: the environment's name, steps, epoch.
+        """
+        with self._profile.phase("evaluation"):
+            self._metrics = self._evaluate()
+            score = self._metrics.get("eval/return_mean", math.nan)
+            if score > checkpoint.read_note(folder, "best").get("eval/return_mean", -math.inf):
+                checkpoint.save_named(folder, "best", self._policy.state_dict(), {**facts, **self._metrics})
+
+    def take(self) -> dict[str, float]:
+        """The metrics of the evaluation since the last call, if there was one.
+
+        `eval/return_mean, return_std, return_min, return_max` and `eval/length_mean`, over the agents' episodes.
+        """
+        taken, self._metrics = self._metrics, {}
+        return taken
+
+    def close(self) -> None:
+        """Closes the environments; calling it twice is harmless."""
+        if self._player is not None:
+            self._player.vecenv.close()
+            self._player = None
+
+    def _evaluate(self) -> dict[str, float]:
+        try:
+            with self._undisturbed():
+                player = self._ready_player()
+                quotas = np.ones_like(player.remaining)
+                steps = list(player.play(quotas, self._config.evaluation_max_steps, self._seed))
+                return _metrics([*(episodes for step in steps for episodes in step), player.running()])
+        except BaseException:
+            self.close()  # Ctrl-C may have left the environments in the middle of a step
+            raise
+
+    def _ready_player(self) -> Player:
+        if self._player is None:
+            vecenv = self._make_vecenv(self._seed)
+            self._player = Player(vecenv, self._policy, self._device, autocast=self._autocast)
+        return self._player
+
+    @contextlib.contextmanager
+    def _undisturbed(self) -> Iterator[None]:
+        """Has the policy act as it does after training, and puts back all that this changes."""
+        modes = [(module, module.training) for module in self._policy.modules()]
+        buffers = [(buffer, buffer.clone()) for buffer in self._policy.buffers()]
+        devices = [self._device] if self._device.type == "cuda" else []
+        self._policy.eval()
+        try:
+            with borrowed_generator(devices=devices), one_thread(), torch.no_grad():
+                yield
+        finally:
+            for module, is_training in modes:
+                module.training = is_training
+            with torch.no_grad():
+                for buffer, value in buffers:
+                    buffer.copy_(value)
+
+
+def _metrics(episodes: Sequence[Episodes]) -> dict[str, float]:
+    """What is logged of an evaluation; empty when no agent ever appeared."""
+    returns = np.concatenate([each.returns for each in episodes])
+    if not len(returns):
+        return {}
+    lengths = np.concatenate([each.lengths for each in episodes])
+    numbers = {
+        "return_mean": returns.mean(),
+        "return_std": returns.std(),
+        "return_min": returns.min(),
+        "return_max": returns.max(),
+        "length_mean": lengths.mean(),
+    }
+    return {f"eval/{name}": float(number) for name, number in numbers.items()}

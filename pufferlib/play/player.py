@@ -1,0 +1,180 @@
+"""Playing: a policy acts in environments and nothing learns from it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from pufferlib.errors import DivergedError
+from pufferlib.metrics.episodes import EpisodeTracker
+from pufferlib.ppo.policy_forms import acting_forward
+from pufferlib.ppo.sampling import greedy_action, sample_logits
+
+Rows = slice | np.ndarray
+
+
+@dataclass(frozen=True)
+class Episodes:
+    """Some agents' episodes that ended together.
+
+    Attributes:
+        returns: `(episodes,)` float64, sums of the rewards as the environment gave them.
+        lengths: `(episodes,)` int64, steps at which the agent was there.
+        reports: what the environment said of them in its infos.
+    """
+
+    returns: np.ndarray
+    lengths: np.ndarray
+    reports: Sequence[Mapping[str, Any]] = ()
+
+
+class Player:
+    """Plays episodes with a policy, the same number with every agent, so that long ones count like short ones.
+
+    Each batch of the vector stops when all its agents have played theirs. The policy's recurrent state begins anew with
+    every episode; steps of absent agents count for nothing.
+
+    Infos are told apart by batch: where each is a single PufferEnv (`batch_size=1`), what it reports at the end of an
+    episode belongs to the episodes that ended, else nobody can tell whose it is and it is left out.
+
+    Attributes:
+        vecenv: the vector that is played in.
+        remaining: `(num_agents,)` int64, the episodes that each agent has still to play.
+    """
+
+    def __init__(
+        self,
+        vecenv: Any,
+        policy: nn.Module,
+        device: torch.device,
+        generator: torch.Generator | None = None,
+        autocast: Callable[[], AbstractContextManager] = nullcontext,
+    ):
+        """Allocates.
+
+        Args:
+            vecenv: a vector; whatever runs in it is dropped when the play begins.
+            policy: as pufferlib.models describes, on `device`.
+            device: of the policy.
+            generator: draws the actions from the policy's distribution; None takes the likeliest ones.
+            autocast: what the policy is called in.
+        """
+        self.vecenv = vecenv
+        self.remaining = np.zeros(vecenv.num_agents, np.int64)
+        self._policy = policy
+        self._forward = acting_forward(policy)
+        self._device = device
+        self._generator = generator
+        self._autocast = autocast
+        space, agents = vecenv.single_observation_space, vecenv.num_agents
+        self._observations = np.zeros((agents, *space.shape), space.dtype)
+        self._rewards = np.zeros(agents, np.float32)
+        self._ended = np.zeros(agents, bool)
+        self._masks = np.ones(agents, bool)
+        self._is_pending = np.ones(agents, bool)  # episode ended, not yet present in another one
+        self._begins = np.ones(agents, bool)  # recurrent state begins anew with the last observation
+        self._has_owners = vecenv.agents_per_batch == vecenv.driver_env.num_agents
+        self._tracker = EpisodeTracker(agents)
+
+    def play(self, quotas: np.ndarray, max_steps: int, seed: int | None = None) -> Iterator[list[Episodes]]:
+        """Plays until every agent has played its quota.
+
+        Args:
+            quotas: `(num_agents,)`, episodes to play.
+            max_steps: steps of each environment after which it ends anyway: a policy can go in circles for ever.
+            seed: as for the vector's `async_reset`.
+
+        Yields:
+            After every step the episodes that ended with it, one entry for each batch where some did.
+        """
+        vecenv = self.vecenv
+        self.remaining[:] = quotas
+        self._is_pending[:] = True
+        state = self._initial_state()
+        vecenv.async_reset(seed)
+        batches = [self._receive()[:2] for _ in range(vecenv.num_agents // vecenv.agents_per_batch)]
+        self._tracker.step(slice(None), self._rewards, self._ended, self._masks)  # for who is there from the start
+        self._tracker.restart()
+        for _ in range(max_steps):
+            batches = [(rows, agent_ids) for rows, agent_ids in batches if self.remaining[rows].any()]
+            if not batches:
+                return
+            actions = self._act(state)
+            for rows, agent_ids in batches:
+                vecenv.send(actions[rows], agent_ids)
+            received = [self._receive() for _ in batches]
+            self._clear_states(state)
+            batches = [(rows, agent_ids) for rows, agent_ids, _ in received]
+            counted = [self._count(rows, infos) for rows, _, infos in received]
+            yield [episodes for episodes in counted if len(episodes.returns)]
+
+    def running(self) -> Episodes:
+        """What the last play left unfinished, as far as it went: an episode of every agent that lacked one."""
+        returns, lengths = self._tracker.running()
+        is_cut = (self.remaining > 0) & (lengths > 0)
+        return Episodes(returns[is_cut], lengths[is_cut])
+
+    def _initial_state(self) -> dict[str, torch.Tensor]:
+        if not hasattr(self._policy, "initial_state"):
+            return {}
+        return dict(self._policy.initial_state(self.vecenv.num_agents, self._device))
+
+    @torch.no_grad()
+    def _act(self, state: dict[str, torch.Tensor]) -> np.ndarray:
+        """Actions of all agents; the policy writes their next state into `state`."""
+        with self._autocast():
+            logits, _ = self._forward(torch.from_numpy(self._observations).to(self._device), state)
+        if self._generator is None:
+            return greedy_action(logits).cpu().numpy()
+        actions, logprobs, _ = sample_logits(logits, generator=self._generator)
+        if logprobs.isnan().any():  # as it is found out on a GPU
+            raise DivergedError("the policy's logits contain NaN; check its weights and the observations")
+        return actions.cpu().numpy()
+
+    def _receive(self) -> tuple[Rows, np.ndarray, list[dict]]:
+        """Waits for a batch; its rows, their numbers as the vector gave them, and its infos."""
+        observations, rewards, terminals, truncations, infos, agent_ids, masks = self.vecenv.recv()
+        is_mixed = getattr(self.vecenv, "mixes_batches", False)
+        rows = agent_ids if is_mixed else slice(int(agent_ids[0]), int(agent_ids[0]) + len(agent_ids))
+        self._observations[rows] = observations
+        self._rewards[rows] = rewards
+        self._ended[rows] = terminals | truncations
+        self._masks[rows] = masks
+        self._begins[rows] = self._ended[rows] | self._is_pending[rows]
+        self._is_pending[rows] = self._begins[rows] > masks
+        return rows, agent_ids, infos
+
+    def _clear_states(self, state: dict[str, torch.Tensor]) -> None:
+        """Zeroes the state of agents whose episode begins."""
+        if state and self._begins.any():
+            begins = torch.from_numpy(self._begins).to(self._device)
+            for name, value in state.items():  # in no tensor of the policy's, which may be a view of something else
+                state[name] = value.masked_fill(begins.view(-1, *[1] * (value.dim() - 1)), 0)
+
+    def _count(self, rows: Rows, infos: list[dict]) -> Episodes:
+        """Takes the step of a batch; the episodes that ended with it and are within their agents' quotas."""
+        self._tracker.step(rows, self._rewards[rows], self._ended[rows], self._masks[rows])
+        agents, returns, lengths = self._tracker.take()
+        counts = self.remaining[agents] > 0
+        self.remaining[agents] -= counts
+        reports = _owned(infos, counts) if self._has_owners and infos else ()
+        return Episodes(returns[counts], lengths[counts], reports)
+
+
+def _owned(infos: list[dict], counts: np.ndarray) -> list[dict]:
+    """The reports of the episodes that count: one for each that ended, or a single one of the whole environment.
+
+    Args:
+        infos: of one environment.
+        counts: `(episodes,)` bool, of those that ended with this step.
+    """
+    reports = [info for info in infos if "final_observation" not in info and info.get("n", 1) == 1]
+    if len(reports) == len(counts):
+        return [report for report, is_counted in zip(reports, counts, strict=True) if is_counted]
+    return reports if len(reports) == 1 and counts.any() else []

@@ -1,0 +1,175 @@
+"""The forms that a policy's `forward` may have, made one; and the check that what it returns fits the environment."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium
+import torch
+from gymnasium.spaces import Box, Discrete
+from torch import Tensor, nn
+from torch.distributions import Normal
+
+from pufferlib import spaces
+from pufferlib.errors import APIUsageError
+from pufferlib.ppo.sampling import Logits
+from pufferlib.runs.torch_generator import borrowed_generator
+
+Forward = Callable[[Tensor, dict[str, Tensor]], tuple[Logits, Tensor]]
+"""Observations and recurrent state -> logits and values."""
+
+_ROWS, _HORIZON = 5, 3  # of the observations that a policy is checked with: sizes that few spaces have
+
+
+def acting_forward(policy: nn.Module) -> Forward:
+    """How a policy is called for one step: its `forward_eval`, or else its `forward`."""
+    if hasattr(policy, "forward_eval"):
+        return _with_state(policy.forward_eval, policy.forward_eval)
+    return training_forward(policy, policy)
+
+
+def training_forward(policy: nn.Module, called: Callable) -> Forward:
+    """How a policy is called for training.
+
+    Args:
+        policy: has the `forward` that decides whether a state is passed.
+        called: what to call: the policy, or what torch.compile made of it.
+    """
+    return _with_state(called, getattr(policy, "_orig_mod", policy).forward)  # torch.compile hides the signature
+
+
+def _with_state(called: Callable, declared: Callable) -> Forward:
+    return called if _takes_state(declared) else lambda observations, state: called(observations)
+
+
+def _takes_state(function: Callable) -> bool:
+    """Whether the second argument of a function is a state, and not an option of the user's own."""
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):  # a builtin that does not tell
+        return True
+    if any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters[:2]):
+        return True
+    places = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    return len(places) > 1 and (places[1].name == "state" or places[1].default is inspect.Parameter.empty)
+
+
+def check_policy(
+    policy: nn.Module, observation_space: gymnasium.Space, action_space: gymnasium.Space, device: torch.device
+) -> None:
+    """Calls a policy on observations of zeros, to act and as in training, and checks what it returns.
+
+    Neither its buffers nor torch's random numbers are changed.
+
+    Raises:
+        APIUsageError: if it has nothing to train, fails, or returns something of another form or shape than expected.
+    """
+    if not any(parameter.requires_grad for parameter in policy.parameters()):
+        raise APIUsageError(f"{type(policy).__name__} must have parameters to train, got none that require gradients")
+    policy = getattr(policy, "_orig_mod", policy)  # checked as it is, without compiling it for these sizes
+    is_recurrent = hasattr(policy, "initial_state")
+    observations = torch.zeros(
+        _ROWS, *observation_space.shape, dtype=getattr(torch, observation_space.dtype.name), device=device
+    )
+    buffers = {name: buffer.clone() for name, buffer in policy.named_buffers()}
+    devices = [device] if device.type == "cuda" else []
+    with torch.no_grad(), borrowed_generator(devices=devices):
+        state = dict(policy.initial_state(_ROWS, device)) if is_recurrent else {}
+        name = "forward_eval" if hasattr(policy, "forward_eval") else "forward"
+        _check_call(policy, name, acting_forward(policy), observations, state, action_space)
+        if is_recurrent:
+            segments = observations.unsqueeze(1).repeat_interleave(_HORIZON, 1)
+            resets = torch.zeros(_ROWS, _HORIZON, dtype=torch.bool, device=device)
+            state = {**policy.initial_state(_ROWS, device), "resets": resets}
+            _check_call(policy, "forward", training_forward(policy, policy), segments, state, action_space)
+        for name, buffer in policy.named_buffers():
+            buffer.copy_(buffers.get(name, buffer))
+
+
+def check_state(policy: nn.Module, expected: dict[str, Tensor], device: torch.device) -> None:
+    """Checks that a policy's recurrent state is of a given form.
+
+    Args:
+        policy: with or without `initial_state`.
+        expected: tensors by name, of any number of rows; empty for none.
+        device: of the policy.
+
+    Raises:
+        APIUsageError: if it is not.
+    """
+    found = dict(policy.initial_state(_ROWS, device)) if hasattr(policy, "initial_state") else {}
+    shapes = [{name: tuple(tensor.shape[1:]) for name, tensor in state.items()} for state in (expected, found)]
+    if shapes[0] != shapes[1]:
+        raise APIUsageError(
+            f"the policy's state must stay of the shapes that the trainer was made for, {shapes[0]}, got {shapes[1]}; "
+            "make a new PuffeRL for it"
+        )
+
+
+def _check_call(
+    policy: nn.Module,
+    name: str,
+    forward: Forward,
+    observations: Tensor,
+    state: dict[str, Tensor],
+    action_space: gymnasium.Space,
+) -> None:
+    label = f"{type(policy).__name__}.{name}"
+    leading = (_ROWS, _HORIZON) if "resets" in state else (_ROWS,)
+    rows = "segments, horizon" if "resets" in state else "rows"
+    try:
+        output = forward(observations, state)
+    except Exception as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise APIUsageError(
+            f"{label} must take observations ({rows}, ...) as the environment gives them, "
+            f"fails for {tuple(observations.shape)} of {observations.dtype} ({type(error).__name__}: {reason})"
+        ) from error
+    if not isinstance(output, (tuple, list)) or len(output) != 2:
+        found = f"{len(output)} of them" if isinstance(output, (tuple, list)) else type(output).__name__
+        raise APIUsageError(f"{label} must return two things, (logits, values), got {found}")
+    logits, values = output
+    _check_logits(label, logits, action_space, leading, rows)
+    if not isinstance(values, Tensor) or tuple(values.shape) not in (leading, (*leading, 1)):
+        raise APIUsageError(
+            f"{label} must return values of shape ({rows}) or ({rows}, 1), got {_found(values)} for {leading}"
+        )
+
+
+def _check_logits(label: str, logits: Any, space: gymnasium.Space, leading: tuple[int, ...], rows: str) -> None:
+    parts = spaces.action_parts(space)
+    is_alone = isinstance(space, (Discrete, Box))
+    widths = [space.shape] if isinstance(space, Box) else [(part.outputs,) for part in parts]
+    kinds = [Normal if part.choices is None else Tensor for part in parts]
+    found = [logits] if is_alone else list(logits) if isinstance(logits, (tuple, list)) else []
+    expected = [(kind, (*leading, *width)) for kind, width in zip(kinds, widths, strict=True)]
+    if len(found) == len(expected) and all(
+        isinstance(part, kind) and tuple(_shape(part)) == shape
+        for part, (kind, shape) in zip(found, expected, strict=True)
+    ):
+        return
+    names = {Tensor: "a tensor", Normal: "a torch.distributions.Normal"}
+    wanted = " and ".join(
+        f"{names[kind]} of shape ({', '.join([rows, *map(str, width)])})"
+        for kind, width in zip(kinds, widths, strict=True)
+    )
+    raise APIUsageError(
+        f"{label} must return logits as {'' if is_alone else 'a tuple of '}{wanted} for {space}, "
+        f"got {_found(logits)} for {leading}"
+    )
+
+
+def _shape(part: Tensor | Normal) -> torch.Size:
+    return part.mean.shape if isinstance(part, Normal) else part.shape
+
+
+def _found(value: Any) -> str:
+    if isinstance(value, Tensor):
+        return f"a tensor of shape {tuple(value.shape)}"
+    if isinstance(value, Normal):
+        return f"a Normal of shape {tuple(_shape(value))}"
+    if isinstance(value, (tuple, list)):
+        return f"{len(value)} parts: {', '.join(_found(part) for part in value)}"
+    return type(value).__name__

@@ -1,0 +1,206 @@
+"""The memory of one rollout: what the agents saw, did and got, one segment per row."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+import gymnasium
+import torch
+from torch import Tensor
+
+from pufferlib import spaces
+from pufferlib.runs import checkpoint_pattern
+
+
+@dataclass(frozen=True)
+class FinalValues:
+    """What the policy expected of true final observations, those that came before a reset and were seen by nobody.
+
+    Attributes:
+        segments: `(count,)` int64, with the next one the places of episodes that a limit cut.
+        columns: `(count,)` int64, in 1..T: where the last reward and the truncation lie.
+        values: `(count,)` float32.
+    """
+
+    segments: Tensor
+    columns: Tensor
+    values: Tensor
+
+
+@dataclass
+class Rollout:
+    """Preallocated tensors; S segments, T steps of horizon.
+
+    Rewards, terminals and truncations of column t arrived together with observation t, so they speak of the action of
+    column t - 1; the mask says whether the agent acts on observation t. An episode begins at an observation that came
+    with the end of the one before, or that is the first which an agent sees while an end is pending: of the last
+    episode it was told when it left, of the next it sees nothing until it is back.
+
+    Column T is the bootstrap: the value of the observation after the last action. That observation itself is not
+    trained on here; the collector keeps it for the next rollout.
+
+    A step fills a column, a minibatch reads rows. What the environments give lies in memory column after column: a step
+    is one copy of each, and the policy acts on a view. What training reads again and again lies row after row.
+    """
+
+    observations: Tensor  # (S, T, *observation_shape), the observation space's dtype; a view of `by_column`
+    actions: Tensor  # (S, T, *action_shape) int32 or float32
+    logprobs: Tensor  # (S, T) float32, of the actions when they were taken
+    values: Tensor  # (S, T + 1) float32, refreshed by training
+    rewards: Tensor  # (S, T + 1) float32, by column as the next four
+    terminals: Tensor  # (S, T + 1) bool
+    truncations: Tensor  # (S, T + 1) bool
+    masks: Tensor  # (S, T + 1) bool, False where the agent is absent: no action is taken there
+    pending: Tensor  # (S, T + 1) bool, True where the agent's episode ended, or all began, and it was absent since
+    ratios: Tensor  # (S, T + 1) float32, probability now over probability then; 1 until trained on
+    states: dict[str, Tensor]  # recurrent state before column 0, each (S, ...)
+    finals: FinalValues | None = None  # where environments told final observations
+
+    @classmethod
+    def allocate(
+        cls,
+        observation_space: gymnasium.Space,
+        action_space: gymnasium.Space,
+        segments: int,
+        horizon: int,
+        states: dict[str, Tensor],
+        device: torch.device,
+        observation_device: torch.device,
+    ) -> Rollout:
+        """Makes zeroed storage; `states` has one row per segment and shows shapes and dtypes."""
+        columns = horizon + 1
+        is_pinned = device.type == "cuda" and observation_device.type == "cpu"  # so that the GPU copies by itself
+
+        def floats(width: int) -> Tensor:
+            return torch.zeros(segments, width, device=device)
+
+        def by_column(dtype: torch.dtype) -> Tensor:
+            return torch.zeros(columns, segments, dtype=dtype, device=device).T
+
+        return cls(
+            observations=torch.zeros(
+                horizon,
+                segments,
+                *observation_space.shape,
+                dtype=getattr(torch, observation_space.dtype.name),
+                device=observation_device,
+                pin_memory=is_pinned,
+            ).transpose(0, 1),
+            actions=torch.zeros(
+                segments,
+                horizon,
+                *spaces.action_shape(action_space),
+                dtype=getattr(torch, spaces.action_dtype(action_space).name),
+                device=device,
+            ),
+            logprobs=floats(horizon),
+            values=floats(columns),
+            rewards=by_column(torch.float32),
+            terminals=by_column(torch.bool),
+            truncations=by_column(torch.bool),
+            masks=by_column(torch.bool).fill_(True),
+            pending=by_column(torch.bool),
+            ratios=torch.ones(segments, columns, device=device),
+            states={name: torch.zeros_like(state, device=device) for name, state in states.items()},
+        )
+
+    @property
+    def segments(self) -> int:
+        """Rows."""
+        return self.actions.shape[0]
+
+    @property
+    def horizon(self) -> int:
+        """Steps of a segment that are trained on, one less than the columns."""
+        return self.actions.shape[1]
+
+    @property
+    def by_column(self) -> Tensor:
+        """The observations as `(T, S, *observation_shape)`, contiguous."""
+        return self.observations.transpose(0, 1)
+
+    def single_steps(self) -> Rollout:
+        """Every step as a segment of its own, step `t` of segment `s` in row `t * S + s`.
+
+        The observations are the same memory; `take_steps` copies the rest after each time it was filled.
+        """
+        count = self.segments * self.horizon
+        ones = torch.ones(count, 2, device=self.values.device)
+        flags = torch.zeros(count, 2, dtype=torch.bool, device=self.values.device)
+        return Rollout(
+            observations=self.by_column.flatten(0, 1).unsqueeze(1),
+            actions=torch.zeros_like(self.actions).flatten(0, 1).unsqueeze(1),
+            logprobs=torch.zeros(count, 1, device=self.values.device),
+            values=torch.zeros_like(ones),
+            rewards=torch.zeros_like(ones),
+            terminals=flags,
+            truncations=flags,
+            masks=flags,
+            pending=flags,
+            ratios=ones,
+            states={},
+        )
+
+    def take_steps(self, rollout: Rollout) -> None:
+        """Takes the actions and their log-probabilities from the rollout that this one has the `single_steps` of."""
+        self.actions[:, 0] = rollout.actions.transpose(0, 1).flatten(0, 1)
+        self.logprobs[:, 0] = rollout.logprobs.T.flatten()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything in it: views."""
+        state = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {**state, "finals": None if self.finals is None else dict(vars(self.finals))}
+
+    def state_pattern(self, action_space: gymnasium.Space) -> checkpoint_pattern.Pattern:
+        """What `state_dict` of a rollout of these sizes may return: no index in it leads out of anything."""
+
+        def check_actions(found: Any, place: str) -> None:
+            checkpoint_pattern.check(found, self.actions, place)
+            flat = found.reshape(self.segments * self.horizon, -1)
+            for part in spaces.action_parts(action_space):
+                chosen = flat[:, part.columns]
+                is_possible = part.choices is None or bool(((chosen >= 0) & (chosen < part.choices)).all())
+                checkpoint_pattern.demand(is_possible, place, f"of {action_space}", found)
+
+        def check_finals(found: Any, place: str) -> None:
+            checkpoint_pattern.check(found, dict.fromkeys(FinalValues.__dataclass_fields__, _check_row), place)
+            segments, columns, values = found.values()
+            is_inside = (
+                (segments.dtype, columns.dtype, values.dtype) == (torch.int64, torch.int64, torch.float32)
+                and len(segments) == len(columns) == len(values)
+                and bool(((segments >= 0) & (segments < self.segments)).all())
+                and bool(((columns >= 1) & (columns <= self.horizon)).all())
+            )
+            checkpoint_pattern.demand(is_inside, place, "places in the rollout and their values", found)
+
+        finals = checkpoint_pattern.maybe(check_finals)
+        return {**self.state_dict(), "actions": check_actions, "finals": finals}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Puts back what `state_dict` returned and `state_pattern` describes."""
+        for field in fields(self):
+            if isinstance(getattr(self, field.name), Tensor):
+                getattr(self, field.name).copy_(state[field.name])
+        for name, kept in self.states.items():
+            kept.copy_(state["states"][name])
+        finals, device = state["finals"], self.values.device
+        self.finals = (
+            None if finals is None else FinalValues(**{name: each.to(device) for name, each in finals.items()})
+        )
+
+    def gather_observations(self, rows: Tensor, out: Tensor) -> None:
+        """Copies the observations of some segments, in time order each.
+
+        Args:
+            rows: `(rows,)` int64, on any device.
+            out: `(rows, T, *observation_shape)`, contiguous, on the observations' device.
+        """
+        columns = torch.arange(self.horizon, device=out.device) * self.segments
+        places = (rows.to(out.device).unsqueeze(1) + columns).flatten()
+        torch.index_select(self.by_column.flatten(0, 1), 0, places, out=out.flatten(0, 1))
+
+
+def _check_row(found: Any, place: str) -> None:
+    is_row = isinstance(found, Tensor) and found.dim() == 1
+    checkpoint_pattern.check(found, found.new_empty(len(found)) if is_row else torch.empty(0), place)

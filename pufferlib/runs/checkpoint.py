@@ -1,0 +1,289 @@
+"""Checkpoints on disk: written whole or not at all, loaded without running code from them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import torch
+from torch import nn
+
+from pufferlib.errors import CheckpointError, StorageError
+from pufferlib.families.catalog import slug
+from pufferlib.runs import checkpoint_pattern as pattern
+
+TRAINER_STATE = "trainer_state.pt"
+
+FORMAT = 2
+"""Of what a trainer saves beside weights; it grows when an older file can no longer be read."""
+
+NAMED = ("best", "last")
+"""Weights that a run's folder has under names of their own, `best.pt` with a note `best.json`: see `save_named`."""
+
+
+@contextlib.contextmanager
+def storing(path: Path) -> Iterator[None]:
+    """Has what keeps a file from being written be one sentence.
+
+    Raises:
+        StorageError: in place of an OSError, and of what torch makes of one.
+    """
+    try:
+        yield
+    except (OSError, RuntimeError) as error:
+        cause = next((each for each in _causes(error) if isinstance(each, OSError)), None)
+        if cause is None or isinstance(error, StorageError):
+            raise
+        reason = cause.strerror or str(cause)
+        remedy = "what was saved before is whole, make room and try again"
+        raised = StorageError(f"{path} cannot be written ({reason}); {remedy}")
+        raised.strerror = reason
+        raise raised from error
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def write_atomically(path: Path, write: Callable[[BinaryIO], None]) -> None:
+    """Writes a file so that a kill at any instant leaves either the old one or the new one, whole.
+
+    Raises:
+        StorageError: if it cannot be written, as on a full disk; the old one is left as it was.
+    """
+    with storing(path):
+        _write_atomically(path, write)
+
+
+def _write_atomically(path: Path, write: Callable[[BinaryIO], None]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with open(temporary, "wb") as file:
+            write(file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def remove_unfinished(folder: Path) -> None:
+    """Removes what a killed process was writing into a folder; nobody else may be writing there."""
+    for leftover in folder.glob("*.tmp"):
+        leftover.unlink(missing_ok=True)
+
+
+def save(path: Path, content: Any) -> None:
+    """Saves tensors, numbers, strings and containers of them."""
+    write_atomically(path, lambda file: torch.save(content, file))
+
+
+def load(path: Path, device: torch.device | str = "cpu") -> Any:
+    """Loads what `save` wrote.
+
+    Raises:
+        CheckpointError: if the file is missing, damaged, or no checkpoint.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            damaged = archive.testzip()
+        if damaged is None:
+            return torch.load(path, map_location=device, weights_only=True)
+    except FileNotFoundError as error:
+        raise CheckpointError(f"there is no checkpoint {path}; check the path or pass 'latest'") from error
+    except Exception as error:  # a file made to do harm can fail in unpickling in any way
+        raise CheckpointError(f"{path} is damaged or no checkpoint; use an earlier one") from error
+    raise CheckpointError(f"{path} is damaged (its part {damaged} fails the checksum); use an earlier one")
+
+
+def load_policy_weights(policy: nn.Module, path: Path) -> None:
+    """Loads weights into a policy of the same shape.
+
+    Raises:
+        CheckpointError: if the file cannot be read, or names a tensor that the policy lacks or shapes otherwise.
+    """
+    policy.load_state_dict(read_policy_weights(policy, path))
+
+
+def read_policy_weights(policy: nn.Module, path: Path) -> dict[str, torch.Tensor]:
+    """Loads weights that fit a policy, which stays as it is.
+
+    Raises:
+        CheckpointError: as for `load_policy_weights`.
+    """
+    found = load(path)
+    check_policy_weights(policy, found, path)
+    return found
+
+
+def check_policy_weights(policy: nn.Module, found: Any, path: Path) -> None:
+    """Checks that what was loaded from a path fits a policy.
+
+    Raises:
+        CheckpointError: if it does not; as for `load_policy_weights`.
+    """
+    expected = policy.state_dict()
+    if not isinstance(found, dict) or not all(isinstance(tensor, torch.Tensor) for tensor in found.values()):
+        raise CheckpointError(f"{path} does not hold the weights of a policy; pass a model_*.pt file")
+    for name, tensor in expected.items():
+        if name not in found:
+            raise CheckpointError(f"{path} lacks the tensor {name!r}; it was made with another policy or rnn_name")
+        if found[name].shape != tensor.shape:
+            raise CheckpointError(
+                f"{path}: tensor {name!r} must have shape {tuple(tensor.shape)}, got {tuple(found[name].shape)}; "
+                "use the policy and environment settings that it was trained with"
+            )
+        if not _can_be_copied(found[name], tensor):
+            raise CheckpointError(
+                f"{path}: tensor {name!r} must be {pattern.describe(tensor)}, got {pattern.describe(found[name])}; "
+                "use an earlier checkpoint"
+            )
+    for name in found:
+        if name not in expected:
+            raise CheckpointError(f"{path} has a tensor {name!r} that the policy lacks; check policy_name and rnn_name")
+
+
+def _can_be_copied(found: torch.Tensor, target: torch.Tensor) -> bool:
+    """Whether it has numbers, in memory, of a type that the target's holds."""
+    is_dense = found.layout is torch.strided and found.device.type == "cpu" and not found.is_quantized
+    return is_dense and torch.can_cast(found.dtype, target.dtype)
+
+
+def require_format(path: Path, found: Any) -> None:
+    """Refuses what another version of a trainer saved.
+
+    Raises:
+        CheckpointError: if it is of another format, or no state of a trainer at all.
+    """
+    saved = found.get("format", 1) if isinstance(found, dict) else None
+    if type(saved) is not int or saved < 1:
+        raise CheckpointError(f"{path} holds no state of a trainer; pass a run folder or a file of save_checkpoint")
+    if saved != FORMAT:
+        raise CheckpointError(
+            f"{path} was saved by {'an older' if saved < FORMAT else 'a newer'} version of PufferLib (format {saved}, "
+            f"this one has {FORMAT}) and cannot be gone on from; load its weights alone by [base] load_model_path"
+        )
+
+
+def models(data_dir: str | Path, env_name: str) -> list[Path]:
+    """The weights of an environment in all its runs.
+
+    Folders are not enough to go by: `puffer_pong_*` are also the runs of an environment `puffer_pong_hard`.
+    """
+    name = re.compile(rf"model_{re.escape(slug(env_name))}_\d+\.pt")
+    found = Path(data_dir).glob(f"{slug(env_name)}_*/model_*.pt")
+    return [path for path in found if name.fullmatch(path.name)]
+
+
+def save_named(folder: Path, name: str, weights: Mapping[str, torch.Tensor], facts: Mapping[str, Any]) -> None:
+    """Writes weights into a run's folder under one of the names in NAMED, in place of those that had it.
+
+    Args:
+        folder: of the run.
+        name: `best`, those of the evaluation with the highest mean return, or `last`, the newest.
+        weights: of the policy.
+        facts: numbers and text for the note beside them; `env` is the environment's name.
+    """
+    save(folder / f"{name}.pt", dict(weights))
+    _write_note(folder, name, facts)
+
+
+def name_last(model: Path, facts: Mapping[str, Any]) -> None:
+    """Makes `last` the name of weights that were just saved: a second link to the file, or a copy where links fail.
+
+    Args:
+        model: the file, in its run's folder.
+        facts: as for `save_named`.
+    """
+    target, temporary = model.with_name("last.pt"), model.with_name(f".last.pt.{os.getpid()}.tmp")
+    temporary.unlink(missing_ok=True)
+    try:
+        os.link(model, temporary)
+        os.replace(temporary, target)
+    except OSError:  # the file system has no links
+        write_atomically(target, lambda file: file.write(model.read_bytes()))
+    temporary.unlink(missing_ok=True)  # where it was a link to the same file already, nothing was replaced
+    _write_note(model.parent, "last", facts)
+
+
+def read_note(folder: Path, name: str) -> dict[str, Any]:
+    """The facts that were saved with weights of that name; empty where there are none, or none that can be read."""
+    try:
+        note = json.loads((folder / f"{name}.json").read_text())
+    except (OSError, ValueError):
+        return {}
+    return note if isinstance(note, dict) else {}
+
+
+def _write_note(folder: Path, name: str, facts: Mapping[str, Any]) -> None:
+    text = json.dumps(dict(facts), indent=2) + "\n"
+    write_atomically(folder / f"{name}.json", lambda file: file.write(text.encode()))
+
+
+def resolve_model(data_dir: str | Path, env_name: str, model: str | Path) -> Path:
+    """The weights at a path, or those of an environment that one of three words names.
+
+    Args:
+        data_dir: the folder of the runs.
+        env_name: the environment.
+        model: a path; `latest` or `last` for the newest weights of all its runs; or `best` for the newest of those that
+            evaluations found the best of their run.
+
+    Raises:
+        CheckpointError: if there are none of that name; a path is not looked at.
+    """
+    if model in NAMED:
+        return _resolve_named(data_dir, env_name, str(model))
+    if model != "latest":
+        return Path(model)
+    found = models(data_dir, env_name)
+    if not found:
+        raise CheckpointError(f"there is no checkpoint of {env_name} in {data_dir}; train it first or pass a path")
+    return max(found, key=_age_key)
+
+
+def _resolve_named(data_dir: str | Path, env_name: str, name: str) -> Path:
+    """Found by the notes, as the names of folders and files do not tell."""
+    notes = Path(data_dir).glob(f"*/{name}.json")
+    found = [note.with_suffix(".pt") for note in notes if read_note(note.parent, name).get("env") == env_name]
+    found = [path for path in found if path.exists()]
+    if not found:
+        remedy = "train it with --train.evaluations" if name == "best" else "train it first"
+        raise CheckpointError(f"there are no {name} weights of {env_name} in {data_dir}; {remedy} or pass a path")
+    return max(found, key=_age_key)
+
+
+def resolve_run(data_dir: str | Path, env_name: str, run: str) -> Path:
+    """The folder of a run to resume, given as a path, a run id, a folder name, or `latest`.
+
+    Raises:
+        CheckpointError: if there is no such run with a checkpoint.
+    """
+    if run == "latest":
+        folders = {path.parent for path in models(data_dir, env_name)}
+        states = [folder / TRAINER_STATE for folder in folders if (folder / TRAINER_STATE).exists()]
+        if states:
+            return max(states, key=_age_key).parent
+        raise CheckpointError(f"there is no run of {env_name} to resume in {data_dir}; train it first")
+    for folder in (Path(run), Path(data_dir) / run, Path(data_dir) / slug(f"{env_name}_{run}")):
+        if (folder / TRAINER_STATE).exists():
+            return folder
+    raise CheckpointError(f"there is no run {run!r} of {env_name} with a checkpoint; pass a run folder or 'latest'")
+
+
+def _age_key(path: Path) -> tuple[int, str]:
+    return path.stat().st_mtime_ns, path.name

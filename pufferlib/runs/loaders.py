@@ -1,0 +1,111 @@
+"""From a configuration to the things it names: device, environments, policy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+
+from pufferlib import distributed
+from pufferlib.config import (
+    TrainConfig,
+    VecConfig,
+    check_env,
+    policy_arguments,
+    policy_classes,
+    require_sections,
+    resolve_env_count,
+)
+from pufferlib.environment import Origin
+from pufferlib.errors import ConfigError
+from pufferlib.families import catalog
+from pufferlib.ppo.normalization import normalized
+from pufferlib.runs import checkpoint
+from pufferlib.runs.policy_settings import make_module
+from pufferlib.runs.torch_generator import borrowed_generator
+
+
+def resolve_device(name: str) -> torch.device:
+    """`auto` takes CUDA, then MPS, then the CPU; of several processes on a machine each takes a GPU of its own.
+
+    Raises:
+        ConfigError: if torch does not see the device that is named.
+    """
+    available = {
+        "cuda": torch.cuda.is_available(),
+        "mps": torch.backends.mps.is_available(),
+        "cpu": True,
+    }
+    if name == "auto":
+        return torch.device(_own_gpu(next(kind for kind, is_there in available.items() if is_there)))
+    try:
+        device = torch.device(_own_gpu(name))
+    except RuntimeError as error:
+        raise ConfigError(f"train.device must be auto, cuda, mps or cpu, got {name!r}") from error
+    is_beyond = device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count()
+    if is_beyond or not available.get(device.type, False):
+        raise ConfigError(f"train.device is {name!r} but torch sees no such device; use --train.device cpu or auto")
+    return device
+
+
+def _own_gpu(name: str) -> str:
+    """The device with the number of the GPU that this process should take, where it is not the only one to want one."""
+    is_shared = name == "cuda" and distributed.connect().world_size > 1
+    return f"cuda:{distributed.take_gpu()}" if is_shared else name
+
+
+def load_env(env_name: str, args: dict[str, Any]) -> Any:
+    """Makes the vector of environments that the `[vec]` and `[env]` settings describe.
+
+    Of several processes that train together each makes that many; `[env] num_envs = auto` on CPUs is shared by them.
+    """
+    require_sections(args)
+    train = TrainConfig.from_dict(args["train"])
+    device_type = resolve_device(train.device).type
+    entry, env_kwargs = catalog.find(env_name), check_env(env_name, args["env"])
+    are_single = "num_envs" not in entry.settings
+    keywords = VecConfig.from_dict(args["vec"]).keywords(device_type, train.seed, are_single)
+    if "num_envs" in env_kwargs:
+        env_kwargs["num_envs"] = resolve_env_count(
+            env_kwargs["num_envs"],
+            device_type,
+            keywords["num_envs"],
+            entry.agents_per_env,
+            distributed.connect().world_size,
+        )
+    vecenv = entry.make_vector(env_kwargs, **keywords)
+    vecenv.made_from = Origin(entry.name, dict(args["env"]), dict(args["vec"]))
+    return vecenv
+
+
+def load_policy(args: dict[str, Any], vecenv: Any, env_name: str) -> nn.Module:
+    """Makes the policy that `policy_name`, `rnn_name` and the `[policy]` and `[rnn]` settings describe.
+
+    The same `train.seed` gives the same weights. `args['load_model_path']` loads trained ones: a path or `latest`.
+
+    Raises:
+        ConfigError: if there is no policy or recurrent layer of that name, or a setting does not fit it.
+        CheckpointError: if the weights cannot be loaded or do not fit.
+    """
+    require_sections(args)
+    device = resolve_device(args["train"]["device"])
+    env = vecenv.driver_env
+    named = {**args, "env_name": env_name}
+    policy_class, wrapper = policy_classes(named)
+    train = TrainConfig.from_dict(args["train"])
+    with borrowed_generator(train.seed):
+        policy = make_module(policy_class, env, **policy_arguments(named, "policy", policy_class))
+        if wrapper is not None:
+            sizes = {"input_size": policy.hidden_size, "hidden_size": policy.hidden_size}
+            policy = make_module(wrapper, env, policy, **{**sizes, **policy_arguments(named, "rnn", wrapper)})
+    if train.normalize_observations:
+        policy = normalized(env, policy, train.normalization_clip)
+    model = args.get("load_model_path")
+    if model is not None:
+        data_dir, ranks = args["train"]["data_dir"], distributed.connect()
+        ranks.from_first(
+            lambda: checkpoint.load_policy_weights(policy, checkpoint.resolve_model(data_dir, env_name, model))
+        )
+        ranks.broadcast(list(policy.state_dict().values()))
+    return policy.to(device)

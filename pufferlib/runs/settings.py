@@ -1,0 +1,50 @@
+"""The settings of a run that was begun in Python, as the command line would have had them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from torch import nn
+
+from pufferlib.config import BaseConfig, LogConfig, TrainConfig, VecConfig, load_config
+from pufferlib.errors import PufferError
+from pufferlib.families import catalog, making
+from pufferlib.runs.policy_settings import policy_settings
+
+
+def settings_of(
+    env_name: str, config: Mapping[str, Any], vecenv: Any, policy: nn.Module, args: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """The nested dict of `load_config` that describes what a trainer was made of.
+
+    What cannot be told of a ready environment or policy is as `args` have it.
+
+    Args:
+        env_name: of the run.
+        config: the `[train]` settings that the trainer was given.
+        vecenv: of the training.
+        policy: that is trained.
+        args: the settings of the run; None for those of the environment's configuration.
+    """
+    origin = making.origin(vecenv)
+    settings = dict(args) if args is not None else _configuration(env_name, origin.env_name if origin else env_name)
+    if origin is not None and origin.env_name == settings["env_name"]:
+        settings["env"], settings["vec"] = {**settings["env"], **origin.env}, {**settings["vec"], **origin.vec}
+    if args is None:
+        settings["env_name"] = env_name
+    settings["train"] = asdict(TrainConfig.from_dict(config))
+    return settings | (policy_settings(policy, settings["env_name"]) or {})
+
+
+def _configuration(env_name: str, origin_name: str) -> dict[str, Any]:
+    """The settings of the first of two names that is an environment's; the defaults where neither is."""
+    for name in (env_name, origin_name):
+        try:
+            if catalog.lookup(name) is not None:
+                return load_config(name)
+        except PufferError:  # a name of the user's own that looks like a family's
+            continue
+    sections = {"vec": asdict(VecConfig()), "env": {}, "policy": {}, "rnn": {}, "log": asdict(LogConfig())}
+    return {**asdict(BaseConfig()), **sections}

@@ -1,0 +1,134 @@
+"""A whole run, from the first step to the last: what `puffer train` does around a trainer.
+
+Which run to go on with, the files and loggers of the run, the signals that end it, and the errors that do.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from pufferlib import distributed
+from pufferlib.config import load_config, require_sections
+from pufferlib.errors import ConfigError
+from pufferlib.loggers import Loggers, make_loggers
+from pufferlib.metrics.log_history import LogHistory
+from pufferlib.output import say
+from pufferlib.pufferl import PuffeRL
+from pufferlib.runs import checkpoint
+from pufferlib.runs.calls import AnyLogger
+from pufferlib.runs.description import CONFIG_FILE, StopRequest, restarted_run, saved_settings
+from pufferlib.runs.loaders import load_env, load_policy
+from pufferlib.runs.resuming import Change, allowed_changes, with_new_length
+from pufferlib.runs.settings import settings_of
+
+_DEAF_SECONDS = 20.0  # less than torchrun gives its processes to end
+
+
+def train(
+    env_name: str, args: dict[str, Any] | None, vecenv: Any, policy: nn.Module | None, logger: AnyLogger
+) -> list[dict[str, float]]:
+    """As `pufferlib.pufferl.train`, which is this function's name for users."""
+    args = load_config(env_name) if args is None else args
+    require_sections(args)
+    ranks = distributed.connect()
+    folder, changes = ranks.from_first(lambda: _find_run(env_name, args))
+    args = with_new_length(args, changes)
+    is_from_settings = vecenv is None and policy is None
+    vecenv = load_env(env_name, args) if vecenv is None else vecenv
+    trainer = None
+    try:
+        policy = load_policy(args, vecenv, env_name) if policy is None else policy
+        trainer = PuffeRL({**args["train"], "env": env_name}, vecenv, policy, logger)
+        trainer.describe_by(args if is_from_settings else settings_of(env_name, args["train"], vecenv, policy, args))
+        if folder is not None:
+            trainer.load_checkpoint(folder)
+            _apply(changes, trainer)
+        # From the first file on, so that what is there can be resumed.
+        with StopRequest(_DEAF_SECONDS if ranks.world_size > 1 else 0.0) as stop:
+            if ranks.is_first:
+                _open_files(trainer, args, logger is None, folder is not None)
+                if folder is not None:
+                    say(_resumed_text(trainer, changes))
+            return _run(trainer, stop)
+    except BaseException as error:
+        ranks.announce(error)
+        if trainer is not None:
+            trainer.release()
+            trainer.logger.close(None)
+        vecenv.close()
+        raise
+
+
+def _find_run(env_name: str, args: dict[str, Any]) -> tuple[Path | None, list[Change]]:
+    """The folder of the run to go on with: the one asked for, or that which torchrun is restarting; and what changes.
+
+    Raises:
+        CheckpointError: if there is no such run.
+        ConfigError: if it was begun with settings that may not change.
+    """
+    data_dir, resume = args["train"]["data_dir"], args.get("resume")
+    folder = checkpoint.resolve_run(data_dir, env_name, resume) if resume else restarted_run(data_dir, env_name)
+    if folder is None or not (folder / CONFIG_FILE).exists():
+        return folder, []
+    return folder, allowed_changes(saved_settings(folder, env_name), args, str(folder))
+
+
+def _apply(changes: list[Change], trainer: PuffeRL) -> None:
+    """Has what a checkpoint brought back give way to what was changed; the trainer was made with the rest."""
+    if any(change.name == "learning_rate" for change in changes):
+        trainer.learning_rate = trainer.config.learning_rate
+
+
+def _resumed_text(trainer: PuffeRL, changes: list[Change]) -> str:
+    what = f"{trainer.run_folder} after {trainer.epoch} of {trainer.total_epochs} epochs, {trainer.global_step} steps"
+    if trainer.epoch >= trainer.total_epochs:
+        return f"finished: {what}; --train.total-timesteps N goes on until N"
+    changed = [f"{change.flag} {change.now} (was {change.before})" for change in changes]
+    return f"resumes {what}" + (f", with {', '.join(changed)}" if changed else "")
+
+
+def _open_files(trainer: PuffeRL, args: dict[str, Any], logs_by_settings: bool, is_resumed: bool) -> None:
+    folder = trainer.run_folder
+    if logs_by_settings:
+        resume_step = trainer.global_step if is_resumed else None
+        trainer.logger = Loggers(make_loggers(args.get("log", {}), folder, folder.absolute().name, resume_step))
+    try:
+        trainer.open_run()
+    except OSError as error:
+        found = f"{trainer.config.data_dir!r} ({error.strerror})"
+        raise ConfigError(f"[train] data_dir must be a folder that can be written, got {found}") from error
+    description = trainer.describe_run()
+    description |= {**description.pop("settings"), "train": asdict(trainer.config)}  # with every size that was 'auto'
+    with trainer._interval.paused():  # a service may take seconds to open its run
+        trainer.logger.describe(description)
+
+
+def _stopped_text(trainer: PuffeRL) -> str:
+    steps, total = trainer.global_step, trainer.config.total_timesteps
+    return f"; stopped after {steps:,} of {total:,} steps, --resume latest goes on"
+
+
+def _run(trainer: PuffeRL, stop: StopRequest) -> list[dict[str, float]]:
+    history = LogHistory()
+    is_stopped, first_epoch = False, trainer.epoch
+    while trainer.epoch < trainer.total_epochs and not is_stopped:
+        trainer.evaluate()
+        votes = trainer.ranks.start_total(stop.requested)  # to stop in the same epoch everywhere; counted meanwhile
+        trainer.train()
+        if trainer.is_logged:
+            log = trainer.mean_and_log()
+            if log["agent_steps"] >= 0.2 * trainer.config.total_timesteps:
+                history.add(log)
+        trainer.print_dashboard()
+        is_stopped = votes.result() > 0 or (trainer.ranks.world_size == 1 and stop.requested)
+    has_trained = trainer.epoch > first_epoch
+    path = trainer.close()
+    if trainer.ranks.is_first and has_trained:
+        say(f"saved {path}" + (_stopped_text(trainer) if trainer.epoch < trainer.total_epochs else ""))
+    if is_stopped:
+        raise KeyboardInterrupt
+    return history.logs()

@@ -1,0 +1,95 @@
+"""ale-py's vector environment, beside the same games one by one."""
+
+from __future__ import annotations
+
+import sys
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.wrappers import AtariPreprocessing, FrameStackObservation
+from rollouts import digest, rollout
+
+from pufferlib.errors import APIUsageError, MissingExtraError
+from pufferlib.families.atari_vector import AtariVectorPufferEnv, make_atari_vector
+
+pytest.importorskip("ale_py")
+
+
+def single_game(env_id):
+    """The reference: Gymnasium's wrappers, with black frames before the first one."""
+    raw = gymnasium.make(env_id, frameskip=1, obs_type="rgb", repeat_action_probability=0.0)
+    return FrameStackObservation(AtariPreprocessing(raw, noop_max=0, frame_skip=4), 4, padding_type="zero")
+
+
+@pytest.mark.parametrize("env_id", ["ALE/Breakout-v5", "ALE/Pong-v5"])
+def test_pictures_and_rewards_are_those_of_gymnasiums_preprocessing(env_id):
+    pytest.importorskip("cv2")
+    with make_atari_vector(env_id, 1, noop_max=0, episodic_life=False, clip_rewards=False) as vecenv:
+        game = single_game(env_id)
+        assert vecenv.single_observation_space.shape == (4, 84, 84)
+        assert vecenv.single_action_space == game.action_space
+        expected, _ = game.reset()
+        np.testing.assert_array_equal(vecenv.reset()[0][0], expected)
+        rewards = 0.0
+        for action in np.random.default_rng(1).integers(0, game.action_space.n, 220):
+            observations, found, terminals, truncations, _ = vecenv.step(np.array([action]))
+            expected, reward, terminal, truncation, _ = game.step(action)
+            assert (found[0], terminals[0], truncations[0]) == (reward, terminal, truncation)
+            rewards += abs(reward)
+            if terminal:
+                break
+            np.testing.assert_array_equal(observations[0], expected)
+        assert rewards > 0
+        game.close()
+
+
+def test_a_lost_life_ends_an_episode_and_the_score_belongs_to_the_whole_game():
+    env = AtariVectorPufferEnv("ALE/Breakout-v5", num_envs=4, seed=3)
+    env.reset()
+    random, lives, scores, clipped, total = np.random.default_rng(0), 0, [], set(), 0.0
+    for _ in range(420):
+        _, rewards, terminals, truncations, infos = env.step(random.integers(0, 4, 4))
+        clipped |= set(rewards.tolist())
+        total += float(rewards.sum())  # in the lower rows of Breakout every brick is worth 1
+        lives += int(terminals.sum())
+        scores += [info["score"] for info in infos]
+        assert not truncations.any()
+    env.close()
+    assert clipped <= {0.0, 1.0}
+    assert 4 < len(scores) * 5 <= lives <= len(scores) * 5 + 4 * 4
+    assert sum(scores) > 0
+    assert total <= sum(scores) + 4 * 20
+
+
+def test_one_seed_gives_one_rollout_however_the_games_are_stepped():
+    def run(seed, **settings):
+        return digest(rollout(make_atari_vector("ALE/Pong-v5", 2, seed=seed, noop_max=8, **settings), steps=8))
+
+    assert run(3, num_workers=1) == run(3, num_workers=2)
+    assert run(3) != run(4)
+
+
+def test_two_vector_environments_share_the_games():
+    with make_atari_vector("ALE/Pong-v5", 4, batch_size=2) as vecenv:
+        assert (vecenv.num_agents, vecenv.agents_per_batch) == (4, 2)
+        vecenv.async_reset()
+        received = [vecenv.recv()[5].tolist() for _ in range(2)]
+        assert received == [[0, 1], [2, 3]]
+        vecenv.send(np.zeros(2, int))
+        vecenv.send(np.zeros(2, int))
+
+
+def test_what_is_no_atari_game_is_refused(monkeypatch):
+    for name in ("CartPole-v1", "ALE/Pog-v5"):
+        with pytest.raises(APIUsageError, match=f"like 'ALE/Pong-v5', got '{name}'"):
+            make_atari_vector(name)
+    with pytest.raises(APIUsageError, match="batch_size must be a divisor of num_envs 8, got 3"):
+        make_atari_vector("ALE/Pong-v5", batch_size=3)
+    with pytest.raises(APIUsageError, match="num_envs must be an integer of at least 1, got 0"):
+        make_atari_vector("ALE/Pong-v5", num_envs=0)
+    with pytest.raises(APIUsageError, match="num_workers must be 'auto' or an integer from 1 to 1024, got -1"):
+        make_atari_vector("ALE/Pong-v5", num_workers=-1)
+    monkeypatch.setitem(sys.modules, "ale_py", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'pufferlib\[atari\]'"):
+        make_atari_vector("ALE/Pong-v5")

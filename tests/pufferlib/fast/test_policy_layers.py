@@ -1,0 +1,296 @@
+"""Policies that a kernel computes all at once: what it finds in them, and that it trains as torch does."""
+
+import numpy as np
+import pytest
+import torch
+from gymnasium.spaces import Box, Discrete, MultiDiscrete
+from torch import nn
+
+from pufferlib import PufferEnv, pufferl, vector
+from pufferlib.extensions import Network
+from pufferlib.fast.network_actor import NetworkActor
+from pufferlib.fast.policy_layers import find_layers
+from pufferlib.models import Continuous, Default, LSTMWrapper, MinGRUWrapper
+from pufferlib.ppo.actor import Actor
+from pufferlib.ppo.gradients import NetworkGradients, TorchGradients
+from pufferlib.ppo.normalization import normalized
+from pufferlib.ppo.rollout import Rollout
+
+
+class DriftEnv(PufferEnv):
+    """Points that actions push about; episodes are cut after 11 steps, and some agents are absent at times."""
+
+    def __init__(self, dtype=np.float64, has_absent_agents=False, buf=None, seed=0):
+        self.single_observation_space = Box(-np.inf, np.inf, (3,), dtype)
+        self.single_action_space = Box(-1.0, 1.0, (2,), np.float32)
+        self.num_agents = 6
+        super().__init__(buf)
+        self.has_absent_agents = has_absent_agents
+        self.step_count = 0
+
+    def reset(self, seed=None):
+        self.step_count = 0
+        self.observations[:] = 5.0 + np.arange(18).reshape(6, 3) % 4
+        return self.observations, []
+
+    def step(self, actions):
+        assert actions.dtype == np.float32 and actions.shape == (6, 2)
+        self.step_count += 1
+        self.rewards[:] = 1.0 - np.square(actions - 0.3 * self.observations[:, :2]).mean(1)
+        self.observations[:, :2] = 0.9 * self.observations[:, :2] + 0.1 * actions
+        self.observations[:, 2] = 20.0 * np.sin(self.step_count + np.arange(6))
+        self.truncations[:] = self.step_count % 11 == 0
+        self.masks[:] = ~(self.has_absent_agents & ((np.arange(6) + self.step_count) % 3 == 0))
+        infos = []
+        if self.truncations.any():
+            finals = self.observations.copy()
+            infos = [{"final_observation": row, "agent_id": agent} for agent, row in enumerate(finals)]
+            self.reset()
+        return self.observations, self.rewards, self.terminals, self.truncations, infos
+
+
+def make_trainer(make_policy, env_kwargs=None, **settings):
+    vecenv = vector.make(DriftEnv, env_kwargs=env_kwargs or {}, backend="Serial")
+    torch.manual_seed(0)
+    config = {
+        **{"device": "cpu", "bptt_horizon": 16, "batch_size": 96, "minibatch_size": 48, "total_timesteps": 10**6},
+        **{"optimizer": "adam", "adam_eps": 1e-3, "learning_rate": 0.01, "update_epochs": 3, "ent_coef": 0.01},
+        **settings,
+    }
+    return pufferl.PuffeRL(config, vecenv, make_policy(vecenv.driver_env))
+
+
+def recurrent(env):
+    return MinGRUWrapper(env, Default(env, 16, activation="relu"), 16, 16)
+
+
+CONTINUOUS = {
+    "shuffle": "steps",
+    "prio_alpha": 0.0,
+    "normalize_observations": True,
+    "normalize_rewards": True,
+    "minibatch_size": 32,
+}
+CASES = {
+    "continuous": (lambda env: Continuous(env, [16, 16], [48]), CONTINUOUS, {}),
+    "float32": (lambda env: Continuous(env, [32], [32, 32], "relu", -0.5), CONTINUOUS, {"dtype": np.float32}),
+    "absent agents": (lambda env: Continuous(env, [16], [16]), CONTINUOUS, {"has_absent_agents": True}),
+    "values that are not clipped": (lambda env: Continuous(env, [16], [16]), {"clip_vloss": False}, {}),
+    "one encoder": (lambda env: Default(env, 16, 2, "tanh"), {"normalize_observations": True}, {}),
+    "muon": (lambda env: Continuous(env, [16], [16]), {"optimizer": "muon"}, {}),
+    "recurrent": (recurrent, {"normalize_observations": True}, {"has_absent_agents": True}),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_numbers_are_trained_by_the_kernel_as_by_torch(case):
+    make_policy, settings, env_kwargs = CASES[case]
+    results = []
+    for fused in (False, True):
+        trainer = make_trainer(make_policy, env_kwargs, fused=fused, **settings)
+        assert isinstance(trainer._gradients, NetworkGradients) == fused
+        before = flat(trainer.policy)
+        for _ in range(4):
+            trainer.evaluate()
+            metrics = trainer.train()
+        change = flat(trainer.policy) - before
+        results.append((change, trainer.rollout.actions.clone(), trainer.rollout.values.clone(), metrics))
+        trainer.release()
+    plain, found = results
+    assert plain[0].abs().max() > 0.05
+    for expected, tensor in zip(plain[:3], found[:3], strict=True):
+        torch.testing.assert_close(tensor, expected, rtol=1e-3, atol=2e-4)
+    assert found[3] == pytest.approx(plain[3], rel=1e-2, abs=1e-3)
+
+
+def flat(policy):
+    return torch.cat([parameter.detach().flatten() for parameter in policy.parameters()])
+
+
+def test_final_observations_are_valued_by_the_kernel():
+    trainer = make_trainer(CASES["continuous"][0], **CONTINUOUS)
+    trainer.evaluate()
+    observations = np.random.default_rng(0).normal(size=(3, 3))
+    values = trainer._collector.actor.value_final(np.array([0, 2, 5]), observations)
+    _, expected = trainer.policy(torch.from_numpy(observations))
+    torch.testing.assert_close(values, expected.detach(), rtol=1e-5, atol=1e-5)
+    assert trainer.rollout.finals is not None
+    trainer.release()
+
+
+def test_an_optimizer_goes_on_by_torch_where_the_kernel_stopped(tmp_path):
+    """As on a machine with a GPU: parameters have the same order either way."""
+    first = make_trainer(recurrent, optimizer="muon", data_dir=str(tmp_path))
+    first.evaluate()
+    first.train()
+    state = first._learner.state_dict()
+    second = make_trainer(recurrent, optimizer="muon", fused=False)
+    second._learner.load_state_dict(state)
+    second.evaluate()
+    second.train()
+    expected, found = first._learner.optimizer, second._learner.optimizer
+    assert [group.shape for group in found.param_groups[0]["params"]] == [
+        group.shape for group in expected.param_groups[0]["params"]
+    ]
+    for trainer in (first, second):
+        trainer.release()
+
+
+# ---------------------------------------------------------------------------------------------------- what is found
+
+
+class Spaces:
+    single_observation_space = Box(-1, 1, (5,), np.float32)
+    single_action_space = Box(-1, 1, (2,), np.float32)
+
+
+class ChoiceSpaces(Spaces):
+    single_action_space = Discrete(4)
+
+
+@pytest.mark.parametrize("rows", [slice(0, 40), np.array([31, 0, 5, 38, 2])], ids=["consecutive", "scattered"])
+@pytest.mark.parametrize("space", [Discrete(4), MultiDiscrete([3, 2, 5]), Box(-1, 1, (3,), np.float32)], ids=str)
+def test_from_one_state_of_the_generator_the_kernel_draws_the_actions_that_torch_draws(space, rows):
+    class TheseSpaces(Spaces):
+        single_action_space = space
+
+    policy = recurrent(TheseSpaces)
+    with torch.no_grad():
+        policy.policy.head.linear.weight *= 20.0  # so that some choices are likelier than others
+    observations = np.random.default_rng(0).normal(size=(5, 40, 5)).astype(np.float32)
+    drawn = []
+    for actor_class, computation in ((Actor, torch.no_grad), (NetworkActor, Network(find_layers(policy)))):
+        state, device = policy.initial_state(40), torch.device("cpu")
+        rollout = Rollout.allocate(Spaces.single_observation_space, space, 40, 5, state, device, device)
+        actor = actor_class(policy, rollout, 40, torch.Generator().manual_seed(3), computation)
+        actor.begin(0)
+        for column in range(5):
+            actor.see(rows, column, observations[column, rows], np.zeros(len(observations[column, rows]), bool))
+            actor.act(rows, column)
+        drawn.append(rollout)
+    expected, found = drawn
+    torch.testing.assert_close(found.actions, expected.actions, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(found.logprobs, expected.logprobs, rtol=1e-4, atol=1e-4)
+
+
+class OwnContinuous(Continuous):
+    """May compute something else."""
+
+
+def with_other_activation(policy):
+    policy.critic[1] = nn.ELU()
+    return policy
+
+
+def with_approximate_gelu(module):
+    if isinstance(module, nn.GELU):
+        module.approximate = "tanh"
+
+
+def with_hook(policy):
+    policy.value.register_forward_hook(lambda module, inputs, output: output)
+    return policy
+
+
+def with_bias_of_one_number(policy):
+    policy.critic[0].bias = nn.Parameter(torch.zeros(1))
+    return policy
+
+
+def with_shared_bias(policy):
+    policy.critic[0].bias = policy.actor[0].bias
+    return policy
+
+
+def with_unused_parameter(policy):
+    policy.scale = nn.Parameter(torch.ones(1))
+    return policy
+
+
+def with_gradient_hook(policy):
+    policy.log_std.register_hook(lambda gradient: 0 * gradient)
+    return policy
+
+
+def with_backward_hook(policy):
+    policy.actor.register_full_backward_pre_hook(lambda module, gradients: None)
+    return policy
+
+
+def with_own_method(policy):
+    policy.policy.decode_actions = lambda hidden: policy.policy.head(0.5 * hidden)
+    return policy
+
+
+def with_tensor_for_a_weight(policy):
+    weight = policy.mean.weight.detach()
+    del policy.mean.weight
+    policy.mean.weight = weight
+    return policy
+
+
+def frozen(policy):
+    policy.log_std.requires_grad_(False)
+    return policy
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        Continuous(Spaces, [16], [32, 32]),
+        normalized(Spaces, Continuous(Spaces), 5.0),
+        Default(Spaces, 16, 3),
+        normalized(ChoiceSpaces, Default(ChoiceSpaces, 32), 5.0),
+        normalized(Spaces, MinGRUWrapper(Spaces, Default(Spaces, 16), 16, 16), 5.0),
+    ],
+    ids=["continuous", "normalised", "one encoder", "choices", "recurrent"],
+)
+def test_the_layers_hold_every_parameter_of_a_policy(policy):
+    layers = find_layers(policy)
+    assert layers.fit()
+    held = [*layers.weights(), *layers.biases(), layers.log_std]
+    if layers.critic is not None:
+        held += [*layers.critic.weights(), *layers.critic.biases()]
+    assert {id(tensor) for tensor in held if tensor is not None} == {id(p) for p in policy.parameters()}
+    assert (layers.normalizer is not None) == hasattr(policy, "clip")
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        OwnContinuous(Spaces),
+        with_other_activation(Continuous(Spaces)),
+        with_hook(Continuous(Spaces)),
+        frozen(Continuous(Spaces)),
+        with_shared_bias(Continuous(Spaces)),
+        with_unused_parameter(Continuous(Spaces)),
+        with_gradient_hook(Continuous(Spaces)),
+        with_backward_hook(Continuous(Spaces)),
+        with_own_method(MinGRUWrapper(Spaces, Default(Spaces, 16), 16, 16)),
+        with_tensor_for_a_weight(Continuous(Spaces)),
+        Default(Spaces, 16, activation="gelu", num_layers=1).apply(with_approximate_gelu),
+        normalized(Spaces, OwnContinuous(Spaces), 5.0),
+        normalized(Spaces, LSTMWrapper(Spaces, Default(Spaces, 16), 16, 16), 5.0),
+    ],
+    ids=[
+        *("subclass", "own part", "hook", "frozen", "shared", "unused", "hook of a gradient", "backward hook"),
+        *("own method", "no parameter", "other GELU", "normalised subclass", "LSTM"),
+    ],
+)
+def test_other_policies_have_no_layers_for_a_kernel(policy):
+    assert find_layers(policy) is None
+
+
+def test_a_bias_that_is_one_number_for_all_is_left_to_torch():
+    trainer = make_trainer(lambda env: with_bias_of_one_number(Continuous(env, [16], [16])))
+    assert isinstance(trainer._gradients, TorchGradients)
+    trainer.evaluate(), trainer.train()
+    assert trainer.policy.critic[0].bias.shape == (1,) and trainer.policy.critic[0].bias != 0
+    trainer.release()
+
+
+@pytest.mark.parametrize("sizes", [([20], [16]), ([16, 32], [16]), ([16], [16, 8]), ([16] * 9, [16])], ids=str)
+def test_widths_that_do_not_fit_are_left_to_torch(sizes):
+    trainer = make_trainer(lambda env: Continuous(env, *sizes))
+    assert isinstance(trainer._gradients, TorchGradients)
+    trainer.release()

@@ -1,0 +1,355 @@
+"""A policy that is changed between iterations: noticed, and trained as it is from then on, by kernel or by torch."""
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+from gymnasium.spaces import Box, Discrete
+from test_policy_layers import CASES, make_trainer, recurrent
+from torch import nn
+
+from pufferlib.errors import APIUsageError
+from pufferlib.fast.network_actor import NetworkActor
+from pufferlib.fast.policy_watch import PolicyWatch
+from pufferlib.models import Continuous, Default, MinGRUWrapper
+from pufferlib.ppo.actor import Actor
+from pufferlib.ppo.gradients import NetworkGradients, TorchGradients
+from pufferlib.ppo.normalization import normalized
+
+
+class Spaces:
+    single_observation_space = Box(-1, 1, (5,), np.float32)
+    single_action_space = Discrete(4)
+
+
+def make_policy():
+    return normalized(Spaces, MinGRUWrapper(Spaces, Default(Spaces, 16, 2), 16, 16), 5.0)
+
+
+# ---------------------------------------------------------------------------------------------------- what is noticed
+
+
+def replaced_layer(policy):
+    policy.policy.layers[0] = nn.Linear(16, 48, bias=False)
+
+
+def replaced_parameter(policy):
+    policy.policy.policy.head.linear.bias = nn.Parameter(torch.zeros(5))
+
+
+def no_bias(policy):
+    policy.policy.policy.head.linear.bias = None
+
+
+def frozen(policy):
+    policy.policy.policy.encoder.requires_grad_(False)
+
+
+def hooked(policy):
+    policy.policy.policy.head.register_forward_hook(lambda module, inputs, output: None)
+
+
+def hooked_gradient(policy):
+    policy.policy.policy.head.linear.weight.register_hook(lambda gradient: gradient)
+
+
+def other_method(policy):
+    policy.policy.policy.decode_actions = policy.policy.policy.head
+
+
+def moved(policy):
+    weight = policy.policy.layers[0].weight
+    weight.data = weight.data.clone()
+
+
+def transposed(policy):
+    weight = policy.policy.policy.encoder[2].weight
+    weight.data = weight.data.T
+
+
+def converted(policy):
+    policy.policy.policy.head.double()
+
+
+def parametrized(policy):
+    nn.utils.parametrizations.weight_norm(policy.policy.layers[0])
+
+
+def longer(policy):
+    policy.policy.policy.encoder.append(nn.Identity())
+
+
+def in_evaluation_mode(policy):
+    policy.policy.eval()
+
+
+def other_statistics(policy):
+    policy.mean = torch.ones(5, dtype=torch.float64)
+
+
+CHANGES = [
+    *(replaced_layer, replaced_parameter, no_bias, frozen, hooked, hooked_gradient, other_method, moved, transposed),
+    *(converted, parametrized, longer, in_evaluation_mode, other_statistics),
+]
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_change_of_what_a_policy_is_made_of_is_noticed(change):
+    policy = make_policy()
+    watch = PolicyWatch(policy)
+    change(policy)
+    assert watch.has_changed()
+    assert not PolicyWatch(policy).has_changed()
+
+
+def test_one_hook_for_another_is_noticed():
+    policy = make_policy()
+    hook = policy.policy.register_forward_hook(lambda module, inputs, output: None)
+    watch = PolicyWatch(policy)
+    assert not watch.has_changed()
+    hook.remove()
+    policy.policy.register_forward_hook(lambda module, inputs, output: None)
+    assert watch.has_changed()
+
+
+def test_other_values_are_no_change():
+    policy = make_policy()
+    watch = PolicyWatch(policy)
+    with torch.no_grad():
+        for tensor in policy.state_dict().values():
+            tensor.add_(1)
+    policy.load_state_dict(copy.deepcopy(policy.state_dict()))
+    policy.eval(), policy.train()
+    next(policy.parameters()).grad = torch.ones(16, 5)
+    assert not watch.has_changed()
+
+
+def test_modules_that_are_shared_or_missing_are_watched():
+    shared = nn.Linear(3, 3)
+    policy = nn.ModuleList([shared, shared, nn.BatchNorm1d(3)])
+    policy.empty = None
+    policy.register_module("nothing", None)
+    watch = PolicyWatch(policy)
+    assert not watch.has_changed()
+    policy[1].weight.requires_grad_(False)
+    assert watch.has_changed()
+
+
+# ----------------------------------------------------------------------------------------------- what comes of it
+
+
+def iterate(trainer, count=1):
+    for _ in range(count):
+        trainer.evaluate()
+        trainer.train()
+
+
+def values_of(module):
+    return torch.cat([parameter.detach().flatten() for parameter in module.parameters()])
+
+
+@pytest.fixture(params=[True, False], ids=["kernel", "torch"])
+def start(request):
+    """Makes trainers that begin by the kernel, or by torch."""
+    trainers = []
+
+    def make(make_policy=CASES["one encoder"][0], **settings):
+        trainers.append(make_trainer(make_policy, fused=request.param, **settings))
+        assert isinstance(trainers[-1]._gradients, NetworkGradients) == request.param
+        return trainers[-1]
+
+    make.is_fused = request.param
+    yield make
+    for trainer in trainers:
+        trainer.release()
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "muon", "sgd"])
+def test_frozen_parameters_stay_as_they_are_until_they_are_freed(start, optimizer):
+    trainer = start(optimizer=optimizer)
+    iterate(trainer, 2)
+    encoder, head = trainer.policy.encoder, trainer.policy.head
+    encoder.requires_grad_(False)
+    before, head_before = values_of(encoder), values_of(head)
+    iterate(trainer, 3)
+    assert torch.equal(values_of(encoder), before)
+    assert not torch.equal(values_of(head), head_before)
+    assert isinstance(trainer._gradients, TorchGradients)
+    encoder.requires_grad_(True)
+    iterate(trainer)
+    assert not torch.equal(values_of(encoder), before)
+    assert isinstance(trainer._gradients, NetworkGradients) == start.is_fused
+
+
+def test_what_is_frozen_between_collecting_and_learning_is_not_trained(start):
+    trainer = start()
+    iterate(trainer)
+    trainer.evaluate()
+    trainer.policy.encoder.requires_grad_(False)
+    before = values_of(trainer.policy.encoder)
+    trainer.train()
+    assert torch.equal(values_of(trainer.policy.encoder), before)
+
+
+def test_a_replaced_layer_is_acted_and_trained_with(start):
+    trainer = start()
+    iterate(trainer)
+    old = trainer.policy.head.linear
+    new = trainer.policy.head.linear = nn.Linear(16, 3)
+    with torch.no_grad():
+        new.bias[-1] = 100.0  # the value
+    before, old_before = values_of(new), values_of(old)
+    trainer.evaluate()
+    assert trainer.rollout.values.min() > 50
+    trainer.train()
+    assert torch.equal(values_of(old), old_before)
+    assert not torch.equal(values_of(new), before)
+    assert isinstance(trainer._gradients, NetworkGradients) == start.is_fused
+
+
+def test_a_bias_that_was_taken_away_is_gone(start):
+    trainer = start()
+    iterate(trainer)
+    old = trainer.policy.head.linear.bias
+    trainer.policy.head.linear.bias = None
+    before = old.detach().clone()
+    iterate(trainer)
+    assert torch.equal(old, before)
+    assert old not in {parameter for group in trainer._learner.optimizer.param_groups for parameter in group["params"]}
+
+
+def test_a_bias_that_became_one_number_is_left_to_torch(start):
+    trainer = start()
+    iterate(trainer)
+    bias = trainer.policy.encoder[0].bias = nn.Parameter(torch.zeros(1))
+    iterate(trainer)
+    assert isinstance(trainer._gradients, TorchGradients)
+    assert bias.shape == (1,) and bias != 0
+
+
+def test_a_policy_inside_a_normalizer_may_be_replaced(start):
+    trainer = start(CASES["one encoder"][0], normalize_observations=True)
+    iterate(trainer)
+    new = trainer.policy.policy = CASES["one encoder"][0](trainer.vecenv.driver_env)
+    before = values_of(new)
+    iterate(trainer)
+    assert (values_of(new) != before).any()
+
+
+CHANGED_CASES = {
+    "one encoder": (CASES["one encoder"][0], {}),
+    "recurrent": (recurrent, {"optimizer": "muon"}),
+    "single steps": (CASES["continuous"][0], CASES["continuous"][1]),
+}
+
+
+@pytest.mark.parametrize("case", CHANGED_CASES)
+def test_after_changes_the_kernel_trains_as_torch_does(case):
+    """Recurrent states, what was seen last and the optimizer's averages go along from one to the other and back."""
+    make_policy, settings = CHANGED_CASES[case]
+    results = []
+    for fused in (False, True):
+        trainer = make_trainer(make_policy, {"has_absent_agents": True}, fused=fused, **settings)
+        iterate(trainer, 2)
+        parameter = next(trainer.policy.parameters())
+        for is_trained in (False, True):
+            parameter.requires_grad_(is_trained)
+            iterate(trainer, 2)
+        assert isinstance(trainer._gradients, NetworkGradients) == fused
+        assert type(trainer._collector.actor) is (NetworkActor if fused else Actor)
+        rollout = trainer.rollout
+        results.append((values_of(trainer.policy), rollout.actions.clone(), rollout.values.clone()))
+        trainer.release()
+    for expected, found in zip(*results, strict=True):
+        torch.testing.assert_close(found, expected, rtol=1e-3, atol=5e-4)
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "muon", "sgd"])
+def test_the_optimizer_keeps_what_it_knows_of_parameters_that_stay(start, optimizer):
+    trainer = start(optimizer=optimizer)
+    iterate(trainer)
+
+    def known():
+        optimizers = [trainer._learner.optimizer, getattr(trainer._learner.optimizer, "_adamw", None)]
+        return {parameter: state for each in optimizers if each is not None for parameter, state in each.state.items()}
+
+    head, encoder = trainer.policy.head.linear, trainer.policy.encoder[0]
+    before = known()
+    trainer.policy.encoder[0] = nn.Linear(3, 16)
+    head.weight.requires_grad_(False)
+    trainer.evaluate()
+    after = known()
+    assert after[head.weight] is before[head.weight] and after[head.bias] is before[head.bias]
+    assert encoder.weight not in after and trainer.policy.encoder[0].weight not in after
+    trainer.train()
+    assert trainer.policy.encoder[0].weight in known()
+
+
+def test_averages_of_another_shape_are_not_kept(start):
+    trainer = start(lambda env: Continuous(env, [16], [16]))
+    iterate(trainer)
+    for layer in (trainer.policy.critic[0], trainer.policy.value):
+        layer.weight.data = torch.zeros(32, 3) if layer.weight.shape[0] == 16 else torch.zeros(1, 32)
+    trainer.policy.critic[0].bias.data = torch.zeros(32)
+    iterate(trainer)
+    state = trainer._learner.optimizer.state
+    assert all(state[p]["exp_avg"].shape == p.shape for p in trainer.policy.parameters())
+
+
+def test_a_frozen_policy_is_saved_and_resumed(start, tmp_path):
+    first, second = (start(data_dir=str(tmp_path), optimizer="muon") for _ in range(2))
+    first.policy.encoder.requires_grad_(False)
+    iterate(first, 2)
+    first.save_checkpoint(tmp_path / "stage.pt")
+    second.load_checkpoint(tmp_path / "stage.pt")
+    assert torch.equal(values_of(first.policy), values_of(second.policy))
+    iterate(second)
+
+
+def test_a_checkpoint_is_loaded_into_the_parts_that_the_policy_has_now(start, tmp_path):
+    first, second = (start(data_dir=str(tmp_path)) for _ in range(2))
+    iterate(first, 2)
+    first.save_checkpoint(tmp_path / "stage.pt")
+    second.policy.encoder[0] = nn.Linear(3, 16)
+    second.load_checkpoint(tmp_path / "stage.pt")
+    iterate(second)
+    state = second._learner.optimizer.state[second.policy.encoder[0].weight]
+    expected = first._learner.optimizer.state[first.policy.encoder[0].weight]
+    assert state["step"] > expected["step"]  # it went on
+
+
+def test_a_policy_with_nothing_left_to_train_is_an_error(start):
+    trainer = start()
+    iterate(trainer)
+    trainer.policy.requires_grad_(False)
+    with pytest.raises(APIUsageError, match="must have parameters to train"):
+        trainer.evaluate()
+    trainer.policy.requires_grad_(True)
+    iterate(trainer)
+
+
+def test_a_part_that_does_not_fit_is_an_error_and_nothing_is_lost(start):
+    trainer = start()
+    iterate(trainer)
+    good, trainer.policy.encoder[0] = trainer.policy.encoder[0], nn.Linear(4, 16)
+    with pytest.raises(APIUsageError, match=r"Default.forward must take observations"):
+        trainer.evaluate()
+    trainer.policy.encoder[0] = good
+    iterate(trainer)
+
+
+def test_a_state_of_another_shape_is_an_error(start):
+    trainer = start(recurrent)
+    iterate(trainer)
+    trainer.policy.policy = Default(trainer.vecenv.driver_env, 32)
+    trainer.policy.layers[0], trainer.policy.hidden_size = nn.Linear(32, 96, bias=False), 32
+    with pytest.raises(APIUsageError, match=r"state must stay .*'mingru_0': \(16,\).* got .*\(32,\)"):
+        trainer.evaluate()
+
+
+def test_another_module_in_place_of_the_policy_is_an_error(start):
+    trainer = start()
+    trainer.policy = copy.deepcopy(trainer.policy)
+    with pytest.raises(APIUsageError, match="make a new PuffeRL"):
+        trainer.evaluate()

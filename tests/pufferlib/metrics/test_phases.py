@@ -1,0 +1,142 @@
+import time
+
+import pytest
+
+from pufferlib.metrics.phases import DeviceClock, Profile
+
+
+class FakeGpu:
+    """A stream that works through what is queued when it is told to; its time is counted in seconds of work."""
+
+    def __init__(self):
+        self.queued = self.done = 0.0
+        self.events = []
+
+    def queue(self, seconds):
+        self.queued += seconds
+
+    def catch_up(self):
+        self.done = self.queued
+
+    def make_event(self):
+        self.events.append(FakeEvent(self))
+        return self.events[-1]
+
+    def clock(self):
+        return DeviceClock(self.make_event, lambda: self)
+
+
+class FakeEvent:
+    """Says what torch's events say, and refuses what they refuse."""
+
+    def __init__(self, gpu):
+        self.gpu = gpu
+        self.position = None
+
+    def record(self, stream):
+        assert stream is self.gpu
+        self.position = stream.queued
+
+    def query(self):
+        return self.position is None or self.position <= self.gpu.done
+
+    def elapsed_time(self, end):
+        assert self.query() and end.query(), "both events must have happened"
+        return 1e3 * (end.position - self.position)
+
+    def synchronize(self):
+        raise AssertionError("nothing waits for the GPU")
+
+
+@pytest.fixture
+def wall(monkeypatch):
+    """The clock on the wall: a list of its one time, which the test moves."""
+    now = [100.0]
+    monkeypatch.setattr(time, "perf_counter", lambda: now[0])
+    return now
+
+
+def spend(wall, phase, seconds):
+    with phase:
+        wall[0] += seconds
+
+
+def test_phases_and_the_rest_share_the_time(wall):
+    profile = Profile()
+    spend(wall, profile.phase("a"), 1)
+    wall[0] += 2
+    spend(wall, profile.queued_phase("b"), 3)
+    spend(wall, profile.phase("a"), 4)
+    assert profile.shares() == pytest.approx({"a": 0.5, "b": 0.3, "other": 0.2})
+    assert sum(profile.shares().values()) == pytest.approx(1)
+    assert profile.device_shares() == {}
+
+
+def test_a_reset_starts_over(wall):
+    profile = Profile(gpu_clock := FakeGpu().clock())
+    spend(wall, profile.queued_phase("a"), 1)
+    profile.device_shares()
+    profile.reset()
+    assert gpu_clock.seconds == {}
+    wall[0] += 1
+    assert profile.shares() == {"other": 1.0} and profile.device_shares() == {}
+
+
+def test_the_device_has_its_own_time(wall):
+    gpu = FakeGpu()
+    profile = Profile(gpu.clock())
+    for _ in range(3):
+        with profile.queued_phase("advantage"):
+            gpu.queue(0.5)
+            wall[0] += 0.1
+        gpu.queue(0.25)  # of no phase
+        with profile.queued_phase("learn"):
+            gpu.queue(2)
+            wall[0] += 0.1
+    wall[0] = 110.0
+    gpu.catch_up()
+    assert profile.device_shares() == pytest.approx({"advantage": 0.15, "learn": 0.6})
+    assert profile.shares() == pytest.approx({"advantage": 0.03, "learn": 0.03, "other": 0.94})
+
+
+def test_what_the_device_has_not_done_counts_later(wall):
+    gpu = FakeGpu()
+    profile = Profile(gpu.clock())
+    with profile.queued_phase("learn"):
+        gpu.queue(2)
+    wall[0] += 4
+    assert profile.device_shares() == {}
+    profile.reset()
+    gpu.catch_up()
+    wall[0] += 4
+    assert profile.device_shares() == {"learn": 0.5}
+
+
+def test_events_are_used_again(wall):
+    gpu = FakeGpu()
+    profile = Profile(gpu.clock())
+    for _ in range(1000):
+        with profile.queued_phase("learn"):
+            gpu.queue(1)
+        gpu.catch_up()
+    assert len(gpu.events) <= 4
+    wall[0] += 2000
+    assert profile.device_shares() == {"learn": 0.5}
+
+
+def test_a_phase_that_fails_is_timed_to_its_failure(wall):
+    gpu = FakeGpu()
+    profile = Profile(gpu.clock())
+    with pytest.raises(KeyError), profile.queued_phase("learn"):
+        gpu.queue(1)
+        wall[0] += 2
+        raise KeyError
+    gpu.catch_up()
+    assert profile.shares()["learn"] == 1.0 and profile.device_shares() == {"learn": 0.5}
+
+
+def test_other_devices_than_cuda_have_no_clock():
+    torch = pytest.importorskip("torch")
+    assert DeviceClock.of(torch.device("cpu")) is None
+    profile = Profile()
+    assert profile.queued_phase("learn") is profile.phase("learn")

@@ -1,0 +1,186 @@
+import numpy as np
+import pytest
+import torch
+from gymnasium.spaces import Box
+from scripted import ScriptedEnv, episode_length, expected
+from torch import nn
+from torch.distributions import Normal
+
+from pufferlib import vector
+from pufferlib.environment import PufferEnv
+from pufferlib.play.player import Player
+
+CPU = torch.device("cpu")
+
+
+class Always(nn.Module):
+    """Prefers one action."""
+
+    def __init__(self, action=1):
+        super().__init__()
+        self.action = action
+
+    def forward(self, observations, state):
+        logits = torch.zeros(len(observations), 3)
+        logits[:, self.action] = 1
+        return logits, observations[:, 0]
+
+
+class Clock(Always):
+    """Acts 1 in the first step of an episode, as its state tells, and 0 after."""
+
+    def initial_state(self, batch, device):
+        return {"count": torch.zeros(batch, 2, device=device)}
+
+    def forward_eval(self, observations, state):
+        self.action = (state["count"][:, 0] == 0).long()
+        state["count"] = state["count"] + 1
+        logits = torch.zeros(len(observations), 3)
+        logits[torch.arange(len(observations)), self.action] = 1
+        return logits, observations[:, 0]
+
+
+def scripted(num_envs=3, has_absent_agents=False, **options):
+    return vector.make(
+        ScriptedEnv,
+        env_kwargs=[{"index": index, "has_absent_agents": has_absent_agents} for index in range(num_envs)],
+        num_envs=num_envs,
+        **{"backend": "Serial", **options},
+    )
+
+
+def episodes_of(row, count, has_absent_agents=False, action=1):
+    """Return and length of the first episodes of a row."""
+    for episode in range(count):
+        times = np.arange(1, episode_length(row) + 1) + episode * episode_length(row)
+        _, rewards, _, _, _ = expected(row, times, action)
+        masks = expected(row, times - 1, action)[-1]  # who was there acted, and so the step counts
+        has_acted = masks if has_absent_agents else np.ones_like(masks)
+        yield float(rewards[has_acted].sum()), int(has_acted.sum())
+
+
+def played(steps):
+    """Return and length of every episode, in an order that depends on nothing else."""
+    episodes = [episodes for step in steps for episodes in step]
+    return sorted(pair for each in episodes for pair in zip(each.returns.tolist(), each.lengths.tolist(), strict=True))
+
+
+# --- what is counted
+
+
+@pytest.mark.parametrize("has_absent_agents", [False, True])
+@pytest.mark.parametrize(
+    "options",
+    [{"batch_size": 1}, {}, {"backend": "Multiprocessing", "num_workers": 2, "batch_size": 2}],
+    ids=["batches of one", "one batch", "processes"],
+)
+def test_every_agent_plays_its_quota_and_no_more_counts(options, has_absent_agents):
+    quotas = np.array([2, 1, 3, 3, 0, 1, 1, 2])
+    with scripted(num_envs=4, has_absent_agents=has_absent_agents, **options) as vecenv:
+        player = Player(vecenv, Always(), CPU)
+        found = played(player.play(quotas, 100))
+        assert player.remaining.tolist() == [0] * 8
+    wanted = [pair for row, count in enumerate(quotas) for pair in episodes_of(row, count, has_absent_agents)]
+    assert found == sorted(wanted)
+
+
+def test_a_second_play_begins_anew():
+    with scripted() as vecenv:
+        player = Player(vecenv, Always(), CPU)
+        first, second = (played(player.play(np.ones(6), 100)) for _ in range(2))
+    assert first == second and len(first) == 6
+
+
+def test_a_batch_whose_agents_are_done_is_stepped_no_more():
+    with scripted(batch_size=1) as vecenv:
+        list(Player(vecenv, Always(), CPU).play(np.array([1, 1, 0, 0, 2, 0]), 100))
+        times = [group.envs[0].time for group in vecenv._groups]
+    assert times == [episode_length(1), 0, 2 * episode_length(4)]
+
+
+def test_what_is_given_up_is_known_as_far_as_it_went():
+    with scripted() as vecenv:
+        player = Player(vecenv, Always(), CPU)
+        found = played(player.play(np.full(6, 2), 5))  # episodes of rows 0 to 5 take 3, 4, 5, 6, 7 and 3 steps
+        running = player.running()
+    assert len(found) == 4 and player.remaining.tolist() == [1, 1, 1, 2, 2, 1]
+    assert running.lengths.tolist() == [2, 1, 5, 5, 2]  # row 2 has just ended one and not begun another
+    rewards = [
+        sum(expected(row, np.arange(1, 6), 1)[1][-length:].tolist())
+        for row, length in ((0, 2), (1, 1), (3, 5), (4, 5), (5, 2))
+    ]
+    assert running.returns.tolist() == rewards
+
+
+# --- what the policy does
+
+
+def test_recurrent_state_begins_anew_with_every_episode_of_an_agent():
+    with scripted() as vecenv:
+        found = played(Player(vecenv, Clock(), CPU).play(np.full(6, 3), 100))
+    without_action = [pair for row in range(6) for pair in episodes_of(row, 3, action=0)]
+    assert found == sorted((total + 0.25, length) for total, length in without_action)
+
+
+def test_actions_are_the_likeliest_or_drawn_from_the_policy():
+    def total(generator):
+        with scripted(num_envs=20) as vecenv:
+            pairs = played(Player(vecenv, Always(), CPU, generator).play(np.ones(40), 100))
+        rewards = sum(total for row in range(40) for total, _ in episodes_of(row, 1, action=0))
+        return (sum(total for total, _ in pairs) - rewards) * 4 / sum(length for _, length in pairs)
+
+    assert total(None) == pytest.approx(1.0)
+    share = torch.tensor([0.0, 1.0, 0.0]).softmax(0)
+    assert total(torch.Generator().manual_seed(1)) == pytest.approx(float(share @ torch.arange(3.0)), abs=0.2)
+
+
+class Push(PufferEnv):
+    """One step an episode, which pays the number that was sent."""
+
+    def __init__(self, buf=None, seed=0):
+        self.single_observation_space = Box(-1, 1, (2,), np.float32)
+        self.single_action_space = Box(-1, 1, (1,), np.float32)
+        self.num_agents = 1
+        super().__init__(buf)
+
+    def reset(self, seed=None):
+        return self.observations, []
+
+    def step(self, actions):
+        self.rewards[:] = actions[:, 0]
+        self.truncations[:] = True
+        infos = [{"final_observation": np.zeros(2), "agent_id": 0}, {"pushed": float(actions[0, 0])}]
+        return self.observations, self.rewards, self.terminals, self.truncations, infos
+
+
+class Shaky(nn.Module):
+    def forward(self, observations, state):
+        return Normal(torch.full((len(observations), 1), 0.5), torch.ones(len(observations), 1)), observations[:, 0]
+
+
+def test_continuous_play_takes_the_mean():
+    with vector.make(Push, num_envs=3, backend="Serial", batch_size=1) as vecenv:
+        steps = list(Player(vecenv, Shaky(), CPU).play(np.ones(3), 100))
+    assert played(steps) == [(0.5, 1)] * 3
+
+
+# --- reports
+
+
+def test_what_an_environment_reports_belongs_to_its_episodes():
+    with vector.make(Push, num_envs=3, backend="Serial", batch_size=1) as vecenv:
+        (step,) = Player(vecenv, Shaky(), CPU).play(np.array([1, 0, 1]), 100)
+    assert [each.reports for each in step] == [[{"pushed": 0.5}]] * 2
+
+
+def test_agents_that_report_for_themselves_are_told_apart_within_their_quotas():
+    with scripted(num_envs=1, batch_size=1) as vecenv:
+        steps = list(Player(vecenv, Always(), CPU).play(np.array([4, 1]), 100))
+    lengths = [report["episode_length"] for step in steps for each in step for report in each.reports]
+    assert lengths == [3, 4, 3, 3, 3]
+
+
+def test_reports_of_several_environments_at_once_belong_to_nobody():
+    with scripted() as vecenv:
+        steps = list(Player(vecenv, Always(), CPU).play(np.ones(6), 100))
+    assert not any(each.reports for step in steps for each in step)

@@ -1,0 +1,482 @@
+import contextlib
+from dataclasses import fields
+
+import numpy as np
+import pytest
+import torch
+from scripted import ACTION, EPISODE, NUM_ACTIONS, STEP, ScriptedEnv, episode_length, expected
+from scripted_policies import CountingPolicy, LinearPolicy
+
+from pufferlib import vector
+from pufferlib.errors import APIUsageError
+from pufferlib.metrics.phases import Profile
+from pufferlib.models import Default, MinGRUWrapper
+from pufferlib.ocean import env_class
+from pufferlib.ppo.actor import Actor
+from pufferlib.ppo.collector import Collector, as_slice
+from pufferlib.ppo.rollout import Rollout
+from pufferlib.ppo.sampling import sample_logits
+from pufferlib.pufferl import PuffeRL
+
+HORIZON = 7
+
+
+def scripted_vector(num_envs=3, agents=2, backend="Serial", has_absent_agents=False, **keywords):
+    kwargs = [{"index": i, "agents": agents, "has_absent_agents": has_absent_agents} for i in range(num_envs)]
+    return vector.make(ScriptedEnv, env_kwargs=kwargs, num_envs=num_envs, backend=backend, **keywords)
+
+
+def make_collector(vecenv, policy, groups=1, horizon=HORIZON, reward_clip=0.0, seed=0, actor_class=Actor):
+    segments = groups * vecenv.num_agents
+    cpu = torch.device("cpu")
+    state = policy.initial_state(segments, cpu) if hasattr(policy, "initial_state") else {}
+    spaces = vecenv.single_observation_space, vecenv.single_action_space
+    rollout = Rollout.allocate(*spaces, segments, horizon, state, cpu, cpu)
+    generator = torch.Generator().manual_seed(seed)
+    actor = actor_class(policy, rollout, vecenv.num_agents, generator, contextlib.nullcontext)
+    collector = Collector(vecenv, actor, reward_clip, Profile())
+    collector.generator = generator
+    collector.reset(None)
+    return collector
+
+
+def collected(collector, rollouts):
+    """Arrays of several rollouts side by side: `(agents, rollouts * groups, columns, ...)`."""
+    agents = collector.vecenv.num_agents
+    names = [field.name for field in fields(Rollout) if field.name not in ("states", "finals")]
+    parts = {name: [] for name in [*names, *collector.actor.states]}
+    for _ in range(rollouts):
+        collector.collect()
+        tensors = {name: getattr(collector.rollout, name) for name in names} | collector.rollout.states
+        for name, tensor in tensors.items():
+            parts[name].append(tensor.clone().unflatten(0, (-1, agents)).transpose(0, 1))
+    return {name: torch.cat(tensors, 1).numpy() for name, tensors in parts.items()}
+
+
+def assert_as_scripted(arrays, horizon=HORIZON):
+    """Compares every column with what the environment shows at that time after the recorded actions."""
+    agents, pieces = arrays["actions"].shape[:2]
+    time = np.arange(pieces)[:, None] * horizon + np.arange(horizon + 1)  # (pieces, columns): column T is the next 0
+    actions = arrays["actions"].reshape(agents, -1)
+    last_action = np.concatenate([np.zeros((agents, 1), int), actions], 1)[:, time]
+    truth = expected(np.arange(agents)[:, None, None], time, last_action)
+    observations, rewards, terminals, truncations, masks = truth
+    np.testing.assert_array_equal(arrays["observations"], observations[:, :, :-1])
+    np.testing.assert_array_equal(arrays["rewards"], rewards)
+    np.testing.assert_array_equal(arrays["terminals"], terminals)
+    np.testing.assert_array_equal(arrays["truncations"], truncations)
+    return observations, masks
+
+
+# --- columns
+
+
+@pytest.mark.parametrize("groups", [1, 3])
+@pytest.mark.parametrize("horizon", [1, 7, 64])
+def test_every_column_holds_what_belongs_to_it(groups, horizon):
+    collector = make_collector(scripted_vector(), LinearPolicy(), groups, horizon)
+    arrays = collected(collector, rollouts=3)
+    assert arrays["actions"].shape == (6, 3 * groups, horizon)
+    assert_as_scripted(arrays, horizon)
+    assert (arrays["ratios"] == 1).all() and (arrays["masks"] == 1).all()
+    assert len(np.unique(arrays["actions"])) == (NUM_ACTIONS if horizon > 1 else len(np.unique(arrays["actions"])))
+
+
+@pytest.mark.parametrize(
+    ("groups", "keywords"),
+    [
+        (2, {"backend": "Serial", "batch_size": 2}),
+        (1, {"backend": "Serial", "batch_size": 1}),
+        (2, {"backend": "Multiprocessing", "num_workers": 2, "batch_size": 2}),
+        (1, {"backend": "Multiprocessing", "num_workers": 2, "batch_size": 4, "zero_copy": False}),
+    ],
+    ids=["serial by 2", "serial by 1", "processes by 2", "processes mixed"],
+)
+def test_batches_in_flight_land_in_their_own_rows(keywords, groups):
+    vecenv = scripted_vector(num_envs=4, **keywords)
+    arrays = collected(make_collector(vecenv, CountingPolicy(), groups), rollouts=3)
+    vecenv.close()
+    observations, _ = assert_as_scripted(arrays)
+    np.testing.assert_array_equal(arrays["values"], observations[..., STEP])
+
+
+class Unordered(vector.Serial):
+    """Batches finish in any order, some of them several times before others."""
+
+    order = 0  # a seed of its own
+
+    def __init__(self, *arguments):
+        super().__init__(*arguments)
+        self.random = np.random.default_rng(self.order)
+
+    def _finish(self):
+        self._running.rotate(self.random.integers(len(self._running)))
+        return super()._finish()
+
+
+class OtherwiseUnordered(Unordered):
+    order = 1
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+def test_the_order_in_which_batches_come_changes_nothing(groups):
+    def collect(backend):
+        vecenv = scripted_vector(num_envs=5, backend=backend, batch_size=1)
+        collector = make_collector(vecenv, CountingPolicy(), groups)
+        arrays = collected(collector, rollouts=3)
+        # Rounded sums too: of numbers that are as good as random.
+        return arrays, collector.statistics.state_dict(), collector.generator.get_state()
+
+    (first, told, state), (second, told_again, state_again) = collect(Unordered), collect(OtherwiseUnordered)
+    for name, array in first.items():
+        np.testing.assert_array_equal(array, second[name], err_msg=name)
+    assert told == told_again and told["episodes"]["count"] > 0
+    assert torch.equal(state, state_again)
+
+
+@pytest.mark.parametrize("is_fused", [False, True])
+def test_the_order_in_which_batches_come_changes_no_training(is_fused, tmp_path):
+    found = []
+    for backend in (Unordered, OtherwiseUnordered):
+        vecenv = scripted_vector(num_envs=5, backend=backend, batch_size=1, has_absent_agents=True)
+        torch.manual_seed(0)
+        policy = MinGRUWrapper(vecenv, Default(vecenv, 16), 16, 16)
+        sizes = {"bptt_horizon": 8, "batch_size": 160, "minibatch_size": 40, "total_timesteps": 10_000}
+        settings = {"device": "cpu", "fused": is_fused, "data_dir": str(tmp_path), **sizes}
+        with contextlib.closing(PuffeRL(settings, vecenv, policy)) as trainer:
+            statistics = [(trainer.evaluate(), trainer.train())[0] for _ in range(3)]
+        found.append((statistics, [parameter.tolist() for parameter in policy.parameters()]))
+    assert found[0] == found[1]
+
+
+class Shuffled(vector.Serial):
+    """One batch of everything, its agents in another order each time, as of workers that are done."""
+
+    def recv(self):
+        *arrays, infos, agent_ids, masks = super().recv()
+        order = np.random.permutation(len(agent_ids))
+        self.order = agent_ids[order]
+        return *(array[order] for array in arrays), infos, self.order, masks[order]
+
+    def send(self, actions, agent_ids):
+        np.testing.assert_array_equal(agent_ids, self.order)
+        super().send(actions[np.argsort(self.order)])
+
+
+def test_the_order_of_agents_within_a_batch_changes_nothing():
+    first, second = (
+        collected(make_collector(scripted_vector(num_envs=4, backend=backend), CountingPolicy()), rollouts=3)
+        for backend in ("Serial", Shuffled)
+    )
+    for name, array in first.items():
+        np.testing.assert_array_equal(array, second[name], err_msg=name)
+
+
+def test_a_shuffled_batch_goes_on_after_a_resume():
+    def started():
+        vecenv = scripted_vector(num_envs=4, backend="Multiprocessing", num_workers=2, batch_size=4, zero_copy=False)
+        return vecenv, make_collector(vecenv, CountingPolicy())
+
+    (vecenv, collector), (other, restored) = started(), started()
+    with contextlib.closing(vecenv), contextlib.closing(other):
+        collector.collect()
+        restored.load_state_dict(collector.state_dict())
+        restored.generator.set_state(collector.generator.get_state())
+        first, second = collected(collector, 2), collected(restored, 2)
+    for name, array in first.items():
+        np.testing.assert_array_equal(array, second[name], err_msg=name)
+
+
+def test_batches_draw_apart_from_each_other():
+    vecenv = scripted_vector(num_envs=3, agents=8, batch_size=1)
+    actions = collected(make_collector(vecenv, ConstantPolicy(), horizon=20), rollouts=2)["actions"]
+    batches = [actions[begin : begin + 8, rollout] for begin in (0, 8, 16) for rollout in range(2)]
+    for index, batch in enumerate(batches):
+        assert not any(np.array_equal(batch, other) for other in batches[:index])
+
+
+@pytest.mark.parametrize("groups", [1, 3])
+def test_batches_may_overtake_each_other(groups):
+    vecenv = scripted_vector(num_envs=5, backend=Unordered, batch_size=1)
+    arrays = collected(make_collector(vecenv, CountingPolicy(), groups), rollouts=4)
+    observations, _ = assert_as_scripted(arrays)
+    np.testing.assert_array_equal(arrays["values"], observations[..., STEP])
+
+
+def test_batches_that_mix_environments_of_different_progress_are_refused():
+    vecenv = scripted_vector(num_envs=4, backend="Multiprocessing", num_workers=2, batch_size=2, zero_copy=False)
+    with contextlib.closing(vecenv), pytest.raises(APIUsageError, match="zero_copy"):
+        make_collector(vecenv, LinearPolicy())
+
+
+def test_values_and_logprobs_are_those_of_the_policy_that_acted():
+    policy = LinearPolicy()
+    arrays = {name: torch.from_numpy(a) for name, a in collected(make_collector(scripted_vector(), policy), 2).items()}
+    logits, values = policy(arrays["observations"], {})
+    _, logprobs, _ = sample_logits(logits, action=arrays["actions"])
+    torch.testing.assert_close(arrays["logprobs"], logprobs.detach())
+    torch.testing.assert_close(arrays["values"][..., :-1], values)
+
+
+def test_the_bootstrap_column_values_the_observation_that_begins_the_next_rollout():
+    arrays = collected(make_collector(scripted_vector(), LinearPolicy()), rollouts=3)
+    np.testing.assert_array_equal(arrays["values"][:, :-1, -1], arrays["observations"][:, 1:, 0, STEP] + 0.5)
+    for name in ("rewards", "terminals", "truncations", "masks", "values"):
+        np.testing.assert_array_equal(arrays[name][:, :-1, -1], arrays[name][:, 1:, 0])
+
+
+def test_the_first_column_is_acted_on_anew_by_the_policy_as_it_is_then():
+    policy = LinearPolicy()
+    collector = make_collector(scripted_vector(), policy)
+    collector.collect()
+    bootstrap = collector.rollout.values[:, -1].clone()
+    policy.forward = lambda observations, state: (observations @ policy.weight, observations[..., STEP] + 100)
+    collector.collect()
+    torch.testing.assert_close(collector.rollout.values[:, 0], bootstrap - 0.5 + 100)
+
+
+# --- recurrent state
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+def test_state_begins_at_zero_with_every_episode_and_flows_across_rollouts(groups):
+    arrays = collected(make_collector(scripted_vector(), CountingPolicy(), groups), rollouts=4)
+    observations, _ = assert_as_scripted(arrays)
+    # The count is the step in the episode at every column: nothing is lost at the seam of two rollouts, and the
+    # bootstrap does not count its observation twice.
+    np.testing.assert_array_equal(arrays["values"], observations[..., STEP])
+    np.testing.assert_array_equal(arrays["count"][..., 0], observations[:, :, 0, STEP])
+    assert observations[..., EPISODE].max() > 2 and (observations[:, 1:, 0, STEP] > 0).any()
+
+
+class InPlacePolicy(CountingPolicy):
+    """Counts in the memory it was given."""
+
+    def forward_eval(self, observations, state):
+        values = state["count"][:, 0].clone()
+        state["count"] += 1
+        return observations @ self.weight, values
+
+
+@pytest.mark.parametrize("keywords", [{}, {"batch_size": 1}])
+def test_a_policy_may_change_its_state_in_place(keywords):
+    arrays = collected(make_collector(scripted_vector(**keywords), InPlacePolicy(), groups=2), rollouts=3)
+    observations, _ = assert_as_scripted(arrays)
+    np.testing.assert_array_equal(arrays["values"], observations[..., STEP])
+
+
+# --- memory
+
+
+def test_a_column_of_observations_is_one_piece_of_memory_that_the_policy_acts_on():
+    seen = []
+
+    class Watching(LinearPolicy):
+        def forward(self, observations, state):
+            seen.append(observations.data_ptr())
+            return super().forward(observations, state)
+
+    collector = make_collector(scripted_vector(), Watching())
+    collector.collect()
+    columns = collector.rollout.by_column
+    assert columns.is_contiguous()
+    assert seen[:-1] == [column.data_ptr() for column in columns]
+
+
+def test_observations_are_gathered_in_the_order_of_rows_and_time():
+    rollout = make_collector(scripted_vector(), LinearPolicy()).rollout
+    rollout.observations.copy_(torch.arange(rollout.observations.numel()).view_as(rollout.observations))
+    rows = torch.tensor([4, 0, 5])
+    gathered = torch.full((3, *rollout.observations.shape[1:]), -1.0)
+    rollout.gather_observations(rows, out=gathered)
+    assert torch.equal(gathered, rollout.observations[rows])
+
+
+def test_the_array_that_says_which_agents_came_is_looked_at_once(monkeypatch):
+    collector = make_collector(scripted_vector(num_envs=4, batch_size=2), LinearPolicy())
+    looked_at = []
+    monkeypatch.setattr("pufferlib.ppo.collector.as_slice", lambda rows: looked_at.append(rows) or as_slice(rows))
+    collector.collect()
+    assert looked_at == []
+
+
+# --- masks, clipping, statistics
+
+
+def test_absent_agents_are_marked_and_not_counted():
+    collector = make_collector(scripted_vector(has_absent_agents=True), LinearPolicy())
+    counts = [collector.collect() for _ in range(2)]
+    collector.collect()
+    collector = make_collector(scripted_vector(has_absent_agents=True), LinearPolicy())
+    arrays = collected(collector, rollouts=2)
+    _, masks = assert_as_scripted(arrays)
+    np.testing.assert_array_equal(arrays["masks"], masks)
+    assert counts == [int(masks[:, piece, :-1].sum()) for piece in range(2)]
+    assert 0 < counts[0] < 6 * HORIZON
+
+
+@pytest.mark.parametrize("limit", [1.0, 250.0])
+def test_rewards_are_clipped_on_request_alone(limit):
+    plain = collected(make_collector(scripted_vector(), LinearPolicy()), rollouts=2)
+    clipped = collected(make_collector(scripted_vector(), LinearPolicy(), reward_clip=limit), rollouts=2)
+    assert plain["rewards"].max() > 500
+    np.testing.assert_array_equal(clipped["rewards"], np.clip(plain["rewards"], -limit, limit))
+
+
+def test_statistics_are_those_of_the_episodes_that_ended():
+    collector = make_collector(scripted_vector(), LinearPolicy(), horizon=20)
+    collector.collect()
+    lengths = [episode_length(row) for row in range(6) for _ in range(20 // episode_length(row))]
+    assert collector.statistics.means() == {"episode_length": pytest.approx(np.mean(lengths)), "n": len(lengths)}
+
+
+def scripted_episodes(arrays):
+    """The return and the length of every episode in the columns that were collected, in any order."""
+    found = []
+    ended = arrays["terminals"] | arrays["truncations"]
+    for agent in range(len(ended)):
+        total, length = 0.0, 0
+        for piece in range(ended.shape[1]):
+            for column in range(1, ended.shape[2]):  # column 0 was received before
+                has_acted = arrays["masks"][agent, piece, column - 1]
+                total, length = total + arrays["rewards"][agent, piece, column] * has_acted, length + has_acted
+                if ended[agent, piece, column] and length:
+                    found.append((float(total), int(length)))
+                    total, length = 0.0, 0
+    return found
+
+
+@pytest.mark.parametrize("has_absent_agents", [False, True])
+@pytest.mark.parametrize("keywords", [{}, {"batch_size": 1}])
+def test_episodes_are_tracked_from_what_was_received(has_absent_agents, keywords):
+    collector = make_collector(scripted_vector(has_absent_agents=has_absent_agents, **keywords), LinearPolicy(), 2)
+    episodes = scripted_episodes(collected(collector, rollouts=3))
+    returns, lengths = zip(*episodes, strict=True)
+    totals = collector.statistics.episodes
+    assert totals.count == len(episodes) > 12
+    assert totals.return_sum == pytest.approx(sum(returns)) and totals.length_sum == sum(lengths)
+    assert (totals.return_min, totals.return_max) == pytest.approx((min(returns), max(returns)))
+
+
+def test_tracked_returns_are_those_before_rewards_are_clipped():
+    plain, clipped = (make_collector(scripted_vector(), LinearPolicy(), reward_clip=clip) for clip in (0.0, 1.0))
+    plain.collect(), clipped.collect()
+    assert clipped.rollout.rewards.max() == 1
+    assert clipped.statistics.episodes == plain.statistics.episodes
+    assert clipped.statistics.episodes.return_max > 100
+
+
+# --- final observations
+
+
+class Telling(ScriptedEnv):
+    """Tells what agents saw last at every end; agent 1's limit comes together with its terminal."""
+
+    def step(self, actions):
+        result = super().step(actions)
+        self.truncations[1] |= self.terminals[1]
+        ended = np.flatnonzero(self.terminals | self.truncations)
+        finals = [{"final_observation": self.observations[row], "agent_id": int(row)} for row in ended]
+        return *result[:4], finals
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+def test_only_what_a_limit_cut_off_has_a_value(groups):
+    vecenv = vector.make(Telling, env_kwargs=[{"index": index} for index in range(3)], num_envs=3, backend="Serial")
+    collector = make_collector(vecenv, CountingPolicy(), groups, horizon=20)
+    collector.collect()
+    rollout, finals = collector.rollout, collector.rollout.finals
+    is_cut = rollout.truncations & ~rollout.terminals
+    is_cut[:, 0] = False  # of the rollout before
+    assert (rollout.truncations & rollout.terminals).any() and (rollout.terminals & ~rollout.truncations).any()
+    found = sorted(zip(finals.segments.tolist(), finals.columns.tolist(), strict=True))
+    assert found == [tuple(place) for place in is_cut.nonzero().tolist()] != []
+
+
+# --- seeds and resuming
+
+
+def test_the_generator_decides_the_actions():
+    first, same, other = (
+        collected(make_collector(scripted_vector(), LinearPolicy(), seed=seed), 2)["actions"] for seed in (0, 0, 1)
+    )
+    assert np.array_equal(first, same) and not np.array_equal(first, other)
+
+
+@pytest.mark.parametrize("seeds", [(1, 1), (1, 2)])
+def test_the_seed_of_the_vector_decides_the_environments(seeds):
+    results = []
+    for seed in seeds:
+        vecenv = vector.make(env_class("puffer_squared"), env_kwargs={"num_envs": 8}, seed=seed, backend="Serial")
+        collector = make_collector(vecenv, ConstantPolicy())
+        results.append(collector.actor.last_observations.clone())
+        vecenv.close()
+    assert torch.equal(*results) == (seeds[0] == seeds[1])
+
+
+class ConstantPolicy(torch.nn.Module):
+    """All actions alike, whatever it sees."""
+
+    def forward(self, observations, state):
+        device = observations.device
+        return torch.zeros(len(observations), 5, device=device), torch.zeros(len(observations), device=device)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_native_and_serial_collect_the_same(threads):
+    rollouts = []
+    for backend, keywords in (("Serial", {"batch_size": 1}), ("Native", {"num_workers": threads})):
+        vecenv = vector.make(
+            env_class("puffer_squared"), env_kwargs={"num_envs": 5}, num_envs=2, backend=backend, seed=3, **keywords
+        )
+        rollouts.append(collected(make_collector(vecenv, ConstantPolicy(), groups=2, horizon=40), rollouts=2))
+        vecenv.close()
+    serial, native = rollouts
+    assert serial["terminals"].any() and serial["truncations"].any() or serial["rewards"].any()
+    for name, array in serial.items():
+        np.testing.assert_array_equal(array, native[name], err_msg=name)
+
+
+@pytest.mark.parametrize("keywords", [{}, {"batch_size": 1}])
+def test_a_restored_collector_goes_on_exactly(keywords):
+    def started():
+        return make_collector(scripted_vector(has_absent_agents=True, **keywords), CountingPolicy(), groups=2)
+
+    collector = started()
+    collector.collect()
+    state, generator = collector.state_dict(), collector.generator.get_state()
+    restored = started()
+    restored.load_state_dict(state)
+    restored.generator.set_state(generator)
+    first, second = collected(collector, 2), collected(restored, 2)
+    assert collector.statistics.episodes.count > 0
+    assert restored.statistics.metrics() == collector.statistics.metrics()
+    for name, array in first.items():
+        np.testing.assert_array_equal(array, second[name], err_msg=name)
+
+
+def test_an_environment_without_snapshots_has_no_state():
+    class Forgetful(ScriptedEnv):
+        def snapshot(self):
+            return None
+
+    vecenv = vector.make(Forgetful, backend="Serial")
+    assert make_collector(vecenv, LinearPolicy()).state_dict() is None
+
+
+# --- rows
+
+
+@pytest.mark.parametrize(
+    ("rows", "is_slice"),
+    [([4, 5, 6], True), ([7], True), ([0, 2, 1, 3], False), ([2, 1], False), ([0, 5, 2, 3], False), ([0, 2], False)],
+)
+def test_only_consecutive_rows_are_a_slice(rows, is_slice):
+    found = as_slice(np.array(rows))
+    assert isinstance(found, slice) == is_slice
+    np.testing.assert_array_equal(np.arange(10)[found], rows)
+
+
+def test_observations_are_what_was_acted_on_not_what_came_of_it():
+    arrays = collected(make_collector(scripted_vector(), LinearPolicy()), rollouts=1)
+    np.testing.assert_array_equal(arrays["observations"][:, 0, 1:, ACTION], arrays["actions"][:, 0, :-1])

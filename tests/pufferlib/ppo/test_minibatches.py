@@ -1,0 +1,185 @@
+import numpy as np
+import pytest
+import torch
+from tracking_env import TrackingEnv
+
+from pufferlib.config import TrainConfig
+from pufferlib.ppo.advantages import Advantages
+from pufferlib.ppo.minibatches import SegmentDrawing, Share, StepDrawing, present_weights
+from pufferlib.ppo.rollout import FinalValues, Rollout
+
+CPU = torch.device("cpu")
+SEGMENTS, HORIZON = 4, 6
+
+
+def filled_rollout(seed=0):
+    env = TrackingEnv()
+    rollout = Rollout.allocate(env.single_observation_space, env.single_action_space, SEGMENTS, HORIZON, {}, CPU, CPU)
+    torch.manual_seed(seed)
+    for name in ("actions", "logprobs", "values", "rewards"):
+        getattr(rollout, name).normal_()
+    rollout.by_column.normal_()
+    return rollout
+
+
+def config(**settings):
+    given = {"shuffle": "steps", "prio_alpha": 0.0, "bptt_horizon": HORIZON, "minibatch_size": 8, **settings}
+    return TrainConfig(**given).resolve(SEGMENTS, "cpu")
+
+
+def make_drawing(rollout, **settings):
+    steps, resolved = rollout.single_steps(), config(**settings)
+    advantages = Advantages(rollout, resolved)
+    advantages.take()
+    drawing = StepDrawing(rollout, steps, resolved, advantages, torch.Generator().manual_seed(1))
+    return drawing, steps, advantages
+
+
+def test_a_step_is_the_same_in_every_array():
+    rollout = filled_rollout()
+    drawing, steps, advantages = make_drawing(rollout, norm_adv=False)
+    drawing.begin(0.0, True)
+    drawn = drawing.draw()
+    found = advantages.compute()
+    for place, row in enumerate(drawn.rows.tolist()):
+        step, segment = divmod(row, SEGMENTS)
+        assert torch.equal(steps.observations[row, 0], rollout.observations[segment, step])
+        assert torch.equal(steps.actions[row, 0], rollout.actions[segment, step])
+        assert steps.logprobs[row, 0] == rollout.logprobs[segment, step]
+        assert drawn.old_values[place, 0] == rollout.values[segment, step]
+        assert drawn.normalized[place, 0] == found[segment, step]
+        assert drawn.returns[place, 0] == found[segment, step] + rollout.values[segment, step]
+
+
+def test_every_pass_goes_through_all_steps_once_in_another_order():
+    drawing, _, _ = make_drawing(filled_rollout())
+    drawing.begin(0.0, True)
+    passes = [torch.cat([drawing.draw().rows for _ in range(3)]).tolist() for _ in range(2)]
+    assert sorted(passes[0]) == sorted(passes[1]) == list(range(SEGMENTS * HORIZON))
+    assert passes[0] != passes[1]
+
+
+def test_what_is_learned_is_fixed_when_the_rollout_is_taken():
+    rollout = filled_rollout()
+    drawing, steps, _ = make_drawing(rollout)
+    drawing.begin(0.0, True)
+    first = {row: value for drawn in [drawing.draw() for _ in range(3)] for row, value in by_row(drawn)}
+    steps.values.fill_(7.0)  # as training does, which writes what it found
+    second = {row: value for drawn in [drawing.draw() for _ in range(3)] for row, value in by_row(drawn)}
+    assert first == second
+
+
+def by_row(drawn):
+    learned = zip(drawn.returns.flatten().tolist(), drawn.old_values.flatten().tolist(), strict=True)
+    return zip(drawn.rows.tolist(), learned, strict=True)
+
+
+@pytest.mark.parametrize("norm_adv", [True, False])
+def test_advantages_are_normalised_within_a_minibatch_where_asked(norm_adv):
+    drawing, _, _ = make_drawing(filled_rollout(), norm_adv=norm_adv)
+    drawing.begin(0.0, True)
+    normalized = drawing.draw().normalized
+    is_normal = abs(normalized.mean()) < 1e-6 and abs(normalized.std(correction=0) - 1) < 1e-4
+    assert is_normal == norm_adv
+
+
+def test_absent_agents_weigh_nothing():
+    rollout = filled_rollout()
+    rollout.masks[1] = False
+    drawing, _, _ = make_drawing(rollout)
+    drawing.begin(0.0, False)
+    drawn = drawing.draw()
+    is_absent = drawn.rows % SEGMENTS == 1
+    assert is_absent.any() and (drawn.weights[is_absent] == 0).all()
+    torch.testing.assert_close(drawn.weights.mean(), torch.tensor(1.0))
+
+
+# --- segments
+
+
+def segment_drawing(advantages, minibatch, **settings):
+    """Draws segments of one step that have these advantages, with beta 1."""
+    env, count = TrackingEnv(), len(advantages)
+    rollout = Rollout.allocate(env.single_observation_space, env.single_action_space, count, 1, {}, CPU, CPU)
+    rollout.rewards[:, 1] = advantages
+    rollout.terminals[:, 1] = True
+    given = {"prio_beta0": 1.0, "norm_adv": False, **settings}
+    resolved = TrainConfig(bptt_horizon=1, minibatch_size=minibatch, total_timesteps=10**6, **given).resolve(
+        count, "cpu"
+    )
+    drawing = SegmentDrawing(rollout, resolved, Advantages(rollout, resolved), torch.Generator().manual_seed(2))
+    drawing._advantages.take()
+    drawing.begin(0.5, True)
+    return drawing
+
+
+@pytest.mark.parametrize("share", [1 / 16, 1 / 2, 15 / 16, 1])
+def test_a_mean_that_goes_with_the_priorities_is_unbiased_however_many_are_drawn(share):
+    advantages = torch.from_numpy(np.random.default_rng(0).lognormal(size=128)).float()
+    drawing = segment_drawing(advantages, int(128 * share), prio_alpha=0.8)
+    means = [drawing.draw().normalized.mean() / advantages.mean() for _ in range(1500)]
+    assert np.mean(means) == pytest.approx(1, abs=0.02)
+
+
+@pytest.mark.parametrize(("prio_alpha", "minibatch"), [(0.8, 16), (0.0, 4)])
+def test_segments_weigh_the_same_where_all_are_drawn_or_all_as_likely(prio_alpha, minibatch):
+    advantages = torch.from_numpy(np.random.default_rng(0).lognormal(size=16)).float()
+    drawn = segment_drawing(advantages, minibatch, prio_alpha=prio_alpha).draw()
+    assert torch.equal(drawn.normalized[:, 0], advantages[drawn.rows])
+
+
+# --- shares of a minibatch
+
+
+@pytest.mark.parametrize("norm_adv", [True, False])
+@pytest.mark.parametrize("is_full", [True, False])
+def test_eight_shares_of_a_minibatch_are_the_whole(is_full, norm_adv):
+    random = torch.Generator().manual_seed(3)
+    advantages = torch.randn(8, 8, generator=random) * torch.arange(8).exp2().unsqueeze(1)
+    masks = torch.rand(8, 8, generator=random) < torch.linspace(0, 1, 8).unsqueeze(1)  # nobody in the first one
+    importance = torch.rand(8, 1, generator=random)
+
+    def share(rows):
+        weights = None if is_full else present_weights(masks[rows])
+        fields = torch.arange(len(rows)), advantages[rows], advantages[rows], advantages[rows], importance[rows]
+        return Share(*fields, weights, torch.zeros(0), norm_adv)
+
+    whole = share(torch.arange(8)).alone()
+    shares = [share(torch.tensor([row])) for row in range(8)]
+    of_all = torch.stack([one.moments() for one in shares])
+    found = [one.among(of_all, rank) for rank, one in enumerate(shares)]
+    torch.testing.assert_close(torch.cat([one.normalized for one in found]), whole.normalized)
+    if is_full:
+        assert all(one.weights is None for one in found)
+    else:
+        torch.testing.assert_close(torch.cat([one.weights for one in found]), whole.weights)
+
+
+# --- advantages
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+@pytest.mark.parametrize("truncation_bootstrap", [True, False])
+def test_a_truncated_step_counts_the_value_of_what_came_after_it(is_known, truncation_bootstrap):
+    rollout = filled_rollout()
+    rollout.truncations[2, 4] = True
+    if is_known:
+        rollout.finals = FinalValues(torch.tensor([2]), torch.tensor([4]), torch.tensor([0.7]))
+    advantages = Advantages(rollout, config(truncation_bootstrap=truncation_bootstrap, gamma=0.9))
+    advantages.take()
+    value = 0.7 if is_known else float(rollout.values[2, 3])
+    expected = rollout.rewards[2, 4] + 0.9 * value * truncation_bootstrap - rollout.values[2, 3]
+    np.testing.assert_allclose(float(advantages.compute()[2, 3]), float(expected), rtol=1e-5)
+
+
+def test_a_known_final_value_is_forgotten_with_its_rollout():
+    rollout = filled_rollout()
+    advantages = Advantages(rollout, config())
+    advantages.take()
+    plain = advantages.compute().clone()
+    rollout.finals = FinalValues(torch.tensor([2]), torch.tensor([4]), torch.tensor([0.7]))
+    advantages.take()
+    assert not torch.equal(advantages.compute(), plain)
+    rollout.finals = None
+    advantages.take()
+    assert torch.equal(advantages.compute(), plain)

@@ -1,0 +1,147 @@
+import json
+import os
+import signal
+import threading
+
+import pytest
+
+from pufferlib.config import load_config
+from pufferlib.errors import CheckpointError, ConfigError, RankError
+from pufferlib.runs import description
+from pufferlib.runs.description import StopRequest
+
+
+def interrupt(number=signal.SIGINT):
+    os.kill(os.getpid(), number)
+
+
+# --- being asked to stop
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_the_first_signal_asks_and_the_second_insists(number):
+    with StopRequest() as stop:
+        assert not stop.requested
+        interrupt(number)
+        assert stop.requested
+        with pytest.raises(KeyboardInterrupt):
+            interrupt(number)
+
+
+def test_a_signal_that_is_passed_on_twice_asks_once():
+    with StopRequest(deaf_seconds=60.0) as stop:
+        interrupt()
+        interrupt()
+        assert stop.requested
+
+
+def test_the_loss_of_a_rank_can_be_told_before_a_signal_ends_the_process():
+    before = {number: signal.getsignal(number) for number in StopRequest.SIGNALS}
+    try:
+        with pytest.raises(RankError), StopRequest():
+            raise RankError
+        interrupt(signal.SIGTERM)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def test_the_handlers_of_the_host_program_come_back():
+    def own(number, frame):
+        pass
+
+    before = signal.signal(signal.SIGINT, own)
+    try:
+        with StopRequest():
+            assert signal.getsignal(signal.SIGINT) is not own
+        assert signal.getsignal(signal.SIGINT) is own
+        with pytest.raises(RuntimeError), StopRequest():
+            raise RuntimeError
+        assert signal.getsignal(signal.SIGINT) is own
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_a_run_under_nohup_does_not_hear_that_the_terminal_is_gone():
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with StopRequest() as stop:
+            interrupt(signal.SIGHUP)
+            assert not stop.requested
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_another_thread_trains_without_signals():
+    handlers = []
+
+    def body():
+        with StopRequest() as stop:
+            handlers.append((signal.getsignal(signal.SIGINT), stop.requested))
+
+    before = signal.getsignal(signal.SIGINT)
+    thread = threading.Thread(target=body)
+    thread.start()
+    thread.join()
+    assert handlers == [(before, False)]
+
+
+# --- what is written down
+
+
+def test_a_run_is_described_by_settings_versions_and_seed(tmp_path):
+    args = load_config("puffer_squared")
+    args["train"]["seed"] = 7
+    description.write_description(tmp_path, description.describe_run(args))
+    written = json.loads((tmp_path / description.CONFIG_FILE).read_text())
+    assert written["settings"] == args and written["seed"] == 7
+    assert {"python", "pufferlib", "torch", "numpy", "gymnasium"} <= written["versions"].keys()
+    assert all(written["versions"].values())
+    commit = written["git_commit"]
+    assert commit is None or len(commit) == 40
+    assert description.saved_settings(tmp_path, "puffer_squared") == args
+
+
+def make_run(data_dir, launch, name="puffer_squared_1"):
+    folder = data_dir / name
+    description.write_description(folder, {"launch": launch, "settings": {"env_name": "puffer_squared"}})
+    (folder / "model_puffer_squared_000001.pt").touch()
+    (folder / description.checkpoint.TRAINER_STATE).touch()
+    return folder
+
+
+def test_a_restart_by_torchrun_goes_on_with_the_run_of_that_launch(tmp_path, monkeypatch):
+    assert description.describe_run(load_config("puffer_squared"))["launch"] is None
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "none")
+    launch = description.describe_run(load_config("puffer_squared"))["launch"]
+    folder = make_run(tmp_path, launch)
+    make_run(tmp_path, "none 1 2.0", "puffer_squared_2")  # by another torchrun
+    make_run(tmp_path, launch, "puffer_squared_0")
+    assert description.restarted_run(tmp_path, "puffer_squared") is None  # its first start
+    monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
+    assert description.restarted_run(tmp_path, "puffer_squared") == folder
+    assert description.restarted_run(tmp_path, "puffer_pong") is None
+    (folder / description.CONFIG_FILE).write_text("{")
+    assert description.restarted_run(tmp_path, "puffer_squared") == tmp_path / "puffer_squared_0"
+
+
+@pytest.mark.parametrize("count", ["", "many", "-1", "1.5"])
+def test_a_count_of_restarts_that_is_no_number_is_one_sentence(tmp_path, monkeypatch, count):
+    monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", count)
+    with pytest.raises(ConfigError, match=f"TORCHELASTIC_RESTART_COUNT must be a number of restarts, got '{count}'"):
+        description.restarted_run(tmp_path, "puffer_squared")
+
+
+def test_settings_of_another_environment_are_refused(tmp_path):
+    description.write_description(tmp_path, description.describe_run(load_config("puffer_squared")))
+    with pytest.raises(CheckpointError, match="must be of a run of puffer_pong, got one of puffer_squared"):
+        description.saved_settings(tmp_path, "puffer_pong")
+
+
+@pytest.mark.parametrize("text", [None, "", "{", "[]", "{}", '{"settings": 3}', '{"settings": {}}'])
+def test_settings_that_cannot_be_read_are_refused(tmp_path, text):
+    if text is not None:
+        (tmp_path / description.CONFIG_FILE).write_text(text)
+    with pytest.raises(CheckpointError, match="must hold the settings of the run"):
+        description.saved_settings(tmp_path, "puffer_squared")

@@ -1,0 +1,177 @@
+import pytest
+import torch
+
+from pufferlib import distributed, vector
+from pufferlib.config import load_config
+from pufferlib.distributed import Ranks
+from pufferlib.errors import CheckpointError, ConfigError
+from pufferlib.models import Default, LSTMWrapper, MinGRUWrapper
+from pufferlib.runs import checkpoint
+from pufferlib.runs.loaders import load_env, load_policy, resolve_device
+
+SQUARED = "puffer_squared"
+
+
+@pytest.fixture
+def args():
+    args = load_config(SQUARED)
+    args["env"]["num_envs"] = 4
+    args["train"]["device"] = "cpu"
+    return args
+
+
+@pytest.fixture
+def make_env():
+    made = []
+    yield lambda args: made.append(load_env(SQUARED, args)) or made[-1]
+    for vecenv in made:
+        vecenv.close()
+
+
+def weights(policy):
+    return torch.cat([parameter.detach().flatten() for parameter in policy.parameters()])
+
+
+# --- devices
+
+
+def test_auto_takes_the_best_device_there_is(monkeypatch):
+    for cuda, mps, expected in ((True, True, "cuda"), (False, True, "mps"), (False, False, "cpu")):
+        monkeypatch.setattr(torch.cuda, "is_available", lambda cuda=cuda: cuda)
+        monkeypatch.setattr(torch.backends.mps, "is_available", lambda mps=mps: mps)
+        assert resolve_device("auto").type == expected
+    assert resolve_device("cpu").type == "cpu"
+
+
+@pytest.mark.parametrize("name", ["cuda", "cuda:0", "mps", "meta"])
+def test_a_device_that_is_not_there_is_refused(monkeypatch, name):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
+    with pytest.raises(ConfigError, match=f"train.device is '{name}' but torch sees no such device; use"):
+        resolve_device(name)
+
+
+def test_a_gpu_beyond_the_last_is_refused(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    assert resolve_device("cuda:1") == torch.device("cuda", 1)
+    with pytest.raises(ConfigError, match="torch sees no such device"):
+        resolve_device("cuda:2")
+
+
+@pytest.mark.parametrize(("visible", "local_rank", "taken"), [(8, 3, 3), (4, 0, 0), (1, 3, 0), (1, 0, 0)])
+def test_of_several_processes_each_takes_its_own_gpu_or_the_only_one_it_sees(monkeypatch, visible, local_rank, taken):
+    current = []
+    monkeypatch.setenv("LOCAL_RANK", str(local_rank))
+    monkeypatch.setattr(distributed, "connect", lambda: Ranks(local_rank, 8))
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: visible)
+    monkeypatch.setattr(torch.cuda, "set_device", current.append)
+    assert resolve_device("cpu") == torch.device("cpu") and current == []
+    assert resolve_device("cuda") == resolve_device("auto") == torch.device("cuda", taken)
+    assert current == [taken, taken]
+
+
+def test_a_process_without_a_gpu_of_its_own_is_told(monkeypatch):
+    monkeypatch.setenv("LOCAL_RANK", "3")
+    monkeypatch.setattr(distributed, "connect", lambda: Ranks(3, 4))
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    with pytest.raises(ConfigError, match="torch sees no such device"):
+        resolve_device("cuda")
+
+
+def test_a_name_that_is_no_device_is_refused():
+    with pytest.raises(ConfigError, match="must be auto, cuda, mps or cpu, got 'toaster'"):
+        resolve_device("toaster")
+
+
+# --- environments
+
+
+def test_the_vector_is_what_the_settings_describe(args, make_env):
+    args["vec"].update(num_envs=3, backend="Serial")
+    args["env"]["size"] = 5
+    vecenv = make_env(args)
+    assert type(vecenv) is vector.Serial
+    assert vecenv.num_agents == 12 and vecenv.single_observation_space.shape == (25,)
+
+
+def test_c_environments_are_native_by_default(args, make_env):
+    assert type(make_env(args)) is vector.Native
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "is_same"),
+    [
+        ({"train": 1, "vec": None}, {"train": 1, "vec": None}, True),
+        ({"train": 1, "vec": None}, {"train": 2, "vec": None}, False),
+        ({"train": 1, "vec": 5}, {"train": 2, "vec": 5}, True),
+        ({"train": 1, "vec": 5}, {"train": 1, "vec": 6}, False),
+    ],
+)
+def test_environments_follow_their_own_seed_or_that_of_the_run(args, make_env, first, second, is_same):
+    observations = []
+    for seeds in (first, second):
+        args["train"]["seed"], args["vec"]["seed"] = seeds["train"], seeds["vec"]
+        vecenv = make_env(args)
+        vecenv.async_reset()
+        observations.append(vecenv.recv()[0].copy())
+    assert (observations[0] == observations[1]).all() == is_same
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "words"), [("sise", 5, "did you mean 'size'"), ("size", "big", "size must be")]
+)
+def test_environment_settings_are_checked(args, key, value, words):
+    args["env"][key] = value
+    with pytest.raises(ConfigError, match=words):
+        load_env(SQUARED, args)
+
+
+# --- policies
+
+
+@pytest.mark.parametrize(
+    ("rnn_name", "kind"),
+    [(None, Default), ("LSTM", LSTMWrapper), ("MinGRU", MinGRUWrapper), ("MinGRUWrapper", MinGRUWrapper)],
+)
+def test_the_policy_is_what_the_settings_describe(args, make_env, rnn_name, kind):
+    args["rnn_name"], args["policy"] = rnn_name, {"hidden_size": 24}
+    policy = load_policy(args, make_env(args), SQUARED)
+    assert type(policy) is kind and policy.hidden_size == 24
+
+
+def test_the_seed_of_the_run_decides_the_weights_and_nothing_global_does(args, make_env):
+    vecenv = make_env(args)
+    made = []
+    for seed, noise in ((1, 10), (1, 20), (2, 10)):
+        torch.manual_seed(noise)
+        before = torch.get_rng_state()
+        args["train"]["seed"] = seed
+        made.append(weights(load_policy(args, vecenv, SQUARED)))
+        assert torch.equal(torch.get_rng_state(), before)
+    assert torch.equal(made[0], made[1]) and not torch.equal(made[0], made[2])
+
+
+@pytest.mark.parametrize(
+    ("section", "key", "value"), [("policy", "hiden_size", 3), ("policy", "hidden_size", "wide"), ("rnn", "layers", 2)]
+)
+def test_policy_settings_are_checked(args, make_env, section, key, value):
+    args["rnn_name"] = "MinGRU"
+    args[section][key] = value
+    with pytest.raises(ConfigError, match=rf"\[{section}\]"):
+        load_policy(args, make_env(args), SQUARED)
+
+
+def test_trained_weights_are_loaded_by_path_and_as_the_latest(args, make_env, tmp_path):
+    vecenv = make_env(args)
+    policy = load_policy({**args, "train": {**args["train"], "seed": 99}}, vecenv, SQUARED)
+    path = tmp_path / f"{SQUARED}_1" / f"model_{SQUARED}_000001.pt"
+    checkpoint.save(path, policy.state_dict())
+    args["train"]["data_dir"] = str(tmp_path)
+    for name in (str(path), "latest"):
+        loaded = load_policy({**args, "load_model_path": name}, vecenv, SQUARED)
+        assert torch.equal(weights(loaded), weights(policy))
+    with pytest.raises(CheckpointError, match="must have shape"):
+        load_policy({**args, "load_model_path": str(path), "policy": {"hidden_size": 8}}, vecenv, SQUARED)
