@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pufferlib.environment import Buffers, PufferEnv
     from pufferlib.errors import APIUsageError, PufferError
-    from pufferlib.families.making import make
     from pufferlib.loggers import JsonLogger, Loggers, NeptuneLogger, NoLogger, TensorBoardLogger, WandbLogger
+    from pufferlib.making import make
     from pufferlib.pufferl import PuffeRL
 
     __version__: str
@@ -30,7 +30,7 @@ _HOMES = {
     "PufferError": "pufferlib.errors",
     "TensorBoardLogger": "pufferlib.loggers",
     "WandbLogger": "pufferlib.loggers",
-    "make": "pufferlib.families.making",
+    "make": "pufferlib.making",
 }
 
 __all__ = [

@@ -21,7 +21,7 @@ from pufferlib.output import Output, discard, say
 
 if TYPE_CHECKING:
     from pufferlib.config.flags import FlagTable
-    from pufferlib.config.settings import Setting
+    from pufferlib.settings.setting import Setting
 
 # Exit codes; 130 and 141 are what a shell reports for a program that SIGINT or SIGPIPE ended.
 OK, MISTAKE, INTERRUPTED, PIPE_CLOSED = 0, 2, 130, 141
@@ -63,7 +63,7 @@ def bench(env_name: str, args: dict[str, Any], **options: Any) -> None:
 
 def envs(family: str | None = None) -> None:
     """Prints the tables of environments, or the names of one family."""
-    from pufferlib.families.listing import names_of, overview
+    from pufferlib.play.listing import names_of, overview
 
     print(overview() if family is None else "\n".join(names_of(family)))
 

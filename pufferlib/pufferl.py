@@ -25,13 +25,12 @@ import torch
 from torch import nn
 from typing_extensions import override
 
-from pufferlib import distributed
+from pufferlib import distributed, making
 from pufferlib.config import TrainConfig, load_config
 from pufferlib.distributed import Total
 from pufferlib.errors import APIUsageError, ConfigError, DivergedError, StorageError
 from pufferlib.extensions import Network, compute_puff_advantage
 from pufferlib.extensions.network import OBSERVATION_DTYPES
-from pufferlib.families import making
 from pufferlib.fast.graph_actor import GraphActor
 from pufferlib.fast.network_actor import NetworkActor
 from pufferlib.fast.policy_layers import find_layers

@@ -10,13 +10,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pufferlib.config import hints
 from pufferlib.config.classes import catalog, check_env, env_settings, policy_arguments, policy_classes
 from pufferlib.config.schema import BaseConfig, LogConfig, SolveConfig, TrainConfig, VecConfig
-from pufferlib.config.settings import Section, Setting, check_arguments, require_known
 from pufferlib.config.sizes import ResolvedTrainConfig, resolve, resolve_env_count
-from pufferlib.config.values import parse_value
 from pufferlib.errors import APIUsageError, ConfigError, nearest
+from pufferlib.settings import hints
+from pufferlib.settings.setting import Section, Setting, check_arguments, require_known
+from pufferlib.settings.values import parse_value
 
 __all__ = [
     "BaseConfig",

@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from types import MappingProxyType, ModuleType
 from typing import Any, Literal
 
-from pufferlib.config import hints
-from pufferlib.config.settings import Setting, check_arguments, class_settings, require_known
 from pufferlib.config.sizes import AUTO_AGENTS, AUTO_AGENTS_CPU
 from pufferlib.errors import ConfigError
+from pufferlib.settings import hints
+from pufferlib.settings.setting import Setting, check_arguments, class_settings, require_known
 
 _WRAPPER = "Wrapper"  # the recurrent layer LSTM is the class LSTMWrapper
 

@@ -6,11 +6,12 @@ import difflib
 from collections.abc import Iterable
 from typing import Any
 
-from pufferlib.config import ARGUMENTS, hints, section_settings
+from pufferlib.config import ARGUMENTS, section_settings
 from pufferlib.config.classes import takes_any_setting
 from pufferlib.config.schema import BaseConfig, LogConfig, TrainConfig, VecConfig
-from pufferlib.config.settings import Section, Setting
 from pufferlib.errors import ConfigError
+from pufferlib.settings import hints
+from pufferlib.settings.setting import Section, Setting
 
 FIXED = frozenset({"package", "env_name"})  # the environment's name on the command line says both
 

@@ -10,7 +10,7 @@ from typing import Any
 from pufferlib.config import ARGUMENTS, BaseConfig, section_settings
 from pufferlib.config.defaults import format_value
 from pufferlib.config.flags import FIXED
-from pufferlib.config.settings import Setting
+from pufferlib.settings.setting import Setting
 
 _INDENT = " " * 6
 _NO_ENVIRONMENT = "name an environment to see its own settings and values"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pufferlib.config.settings import Section, setting
+from pufferlib.settings.setting import Section, setting
 
 
 @dataclass(frozen=True)

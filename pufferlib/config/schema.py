@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from typing_extensions import Self, override
 
-from pufferlib.config.settings import Section, setting
 from pufferlib.errors import ConfigError
+from pufferlib.settings.setting import Section, setting
 
 if TYPE_CHECKING:
     from pufferlib.config.sizes import ResolvedTrainConfig

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from typing_extensions import override
 
-from pufferlib.config.settings import Setting
 from pufferlib.environment import PufferEnv
 from pufferlib.families.entry import Entry
 from pufferlib.families.keywords import keyword_settings
+from pufferlib.settings.setting import Setting
 
 
 class CallableEntry(Entry):

@@ -15,12 +15,12 @@ from gymnasium.envs.registration import EnvSpec, load_env_creator, registry
 from gymnasium.spaces import Box
 from typing_extensions import override
 
-from pufferlib.config.settings import Setting, signature_settings
 from pufferlib.environment import Buffers, PufferEnv
 from pufferlib.errors import MissingExtraError
 from pufferlib.families.entry import Entry, Family
 from pufferlib.families.inis import ini_files
 from pufferlib.families.keywords import keyword_settings
+from pufferlib.settings.setting import Setting, signature_settings
 
 EnvBuilder = Callable[..., gymnasium.Env]
 

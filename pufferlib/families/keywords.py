@@ -8,7 +8,7 @@ import types
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, Union, get_args, get_origin
 
-from pufferlib.config.settings import Setting, signature_settings
+from pufferlib.settings.setting import Setting, signature_settings
 
 _PLAIN = (int, float, bool, str, type(None), Any)
 

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing_extensions import override
 
 from pufferlib import ocean
-from pufferlib.config.settings import Setting, class_settings
 from pufferlib.environment import PufferEnv
 from pufferlib.families.entry import Entry, Family
+from pufferlib.settings.setting import Setting, class_settings
 
 
 class OceanEntry(Entry):

@@ -12,7 +12,6 @@ from typing import Any
 
 from typing_extensions import override
 
-from pufferlib.config.settings import Setting
 from pufferlib.environment import Buffers, PufferEnv
 from pufferlib.errors import MissingExtraError
 from pufferlib.extras import is_installed
@@ -20,6 +19,7 @@ from pufferlib.families.entry import Entry, Family
 from pufferlib.families.greetings import import_quietly
 from pufferlib.families.inis import ini_files
 from pufferlib.families.keywords import keyword_settings
+from pufferlib.settings.setting import Setting
 
 _PREFIX = "pettingzoo:"
 _NAME = re.compile(r"pettingzoo:(?P<folder>\w+)/(?P<env>\w+_v\d+)")

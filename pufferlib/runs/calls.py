@@ -15,16 +15,17 @@ import torch
 from torch import nn
 from typing_extensions import overload
 
-from pufferlib import distributed, vector
-from pufferlib.config import ResolvedTrainConfig, TrainConfig, env_settings, hints, load_config, policy_classes
+from pufferlib import distributed, making, vector
+from pufferlib.config import ResolvedTrainConfig, TrainConfig, env_settings, load_config, policy_classes
 from pufferlib.environment import Origin
 from pufferlib.errors import APIUsageError
-from pufferlib.families import catalog, making
+from pufferlib.families import catalog
 from pufferlib.loggers import Logger
 from pufferlib.models import Default
 from pufferlib.runs.keyword_settings import ALIASES, settings_from_keywords
 from pufferlib.runs.policy_settings import make_module
 from pufferlib.runs.torch_generator import borrowed_generator
+from pufferlib.settings import hints
 
 _CONFIG_FORM = ("config", "vecenv", "policy", "logger")
 _ENV_FORM = ("env", "policy", "logger")

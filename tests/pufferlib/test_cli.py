@@ -15,9 +15,8 @@ import pufferlib
 from pufferlib import cli, ocean
 from pufferlib.config import TrainConfig, VecConfig
 from pufferlib.errors import CheckpointError
-from pufferlib.families import listing
 from pufferlib.ocean import rendering
-from pufferlib.play import benchmark
+from pufferlib.play import benchmark, listing
 
 SQUARED = "puffer_squared"
 

@@ -11,9 +11,9 @@ from torch.distributions import Categorical, Normal
 
 from pufferlib import PuffeRL, spaces, vector
 from pufferlib.environment import PufferEnv
-from pufferlib.families.listing import space_text
 from pufferlib.fast.policy_layers import find_layers
 from pufferlib.models import Default, LSTMWrapper, MinGRUWrapper
+from pufferlib.play.listing import space_text
 from pufferlib.ppo.sampling import greedy_action, sample_logits
 
 STEERING = Tuple([Discrete(3), Box(-1, 1, (1,)), Discrete(2, start=5)])

@@ -25,15 +25,15 @@ from pufferlib.config import (
     classes,
     defaults,
     env_settings,
-    hints,
     load_config,
     policy_arguments,
     policy_classes,
     resolve_env_count,
 )
-from pufferlib.config.settings import Interval, Setting, class_settings
-from pufferlib.config.values import convert, describe, fits, parse_as, parse_value
 from pufferlib.errors import APIUsageError, ConfigError, PufferError, UnknownEnvironmentError
+from pufferlib.settings import hints
+from pufferlib.settings.setting import Interval, Setting, class_settings
+from pufferlib.settings.values import convert, describe, fits, parse_as, parse_value
 
 SQUARED = "puffer_squared"
 

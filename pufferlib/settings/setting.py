@@ -15,8 +15,8 @@ from typing import Any, ClassVar
 
 from typing_extensions import Self
 
-from pufferlib.config import hints, values
 from pufferlib.errors import ConfigError
+from pufferlib.settings import hints, values
 
 _NOT_SETTINGS = {"self", "buf", "seed", "env", "policy"}  # arguments that the vectorization and the trainer fill in
 
