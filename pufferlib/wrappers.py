@@ -25,6 +25,7 @@ from typing_extensions import override
 
 from pufferlib import spaces
 from pufferlib.environment import PufferEnv, StepResult
+from pufferlib.episodes import EpisodeTracker
 from pufferlib.errors import APIUsageError
 
 
@@ -314,39 +315,25 @@ class EpisodeStatistics(PufferWrapper):
     def __init__(self, env: PufferEnv):
         """Takes the environment to wrap."""
         super().__init__(env)
-        self._returns = np.zeros(self.num_agents)  # float64: an episode may have more steps than float32 has digits
-        self._lengths = np.zeros(self.num_agents, np.int64)
-        self._has_acted = np.ones(self.num_agents, bool)  # on the observation before the next step
-        self.memory = (self._returns, self._lengths, self._has_acted)
+        self._tracker = EpisodeTracker(self.num_agents)
+        self.memory = (self._tracker.returns, self._tracker.lengths, self._tracker.has_acted)
 
     @override
     def reset(self, seed: int | None = None, **kwargs: Any) -> tuple[np.ndarray, list[dict]]:
-        self._returns[:] = 0.0
-        self._lengths[:] = 0
         results = super().reset(seed, **kwargs)
-        self._has_acted[:] = self.masks
+        self._tracker.restart()
+        self._tracker.has_acted[:] = self.masks
         return results
 
     @override
     def step(self, actions: np.ndarray) -> StepResult:
         observations, rewards, terminals, truncations, infos = super().step(actions)
-        if np.count_nonzero(self._has_acted) == self.num_agents:
-            self._returns += rewards
-            self._lengths += 1
-        else:
-            np.add(self._returns, rewards, out=self._returns, where=self._has_acted)
-            self._lengths += self._has_acted
-        self._has_acted[:] = self.masks
-        ended = terminals | truncations
-        if np.count_nonzero(ended):
-            infos = [*infos, *map(self._take, (ended & (self._lengths > 0)).nonzero()[0])]
+        self._tracker.step(slice(None), rewards, terminals | truncations, self.masks)
+        _, returns, lengths = self._tracker.take()
+        if len(returns):
+            pairs = zip(returns.tolist(), lengths.tolist(), strict=True)
+            infos = [*infos, *({"episode_return": total, "episode_length": length} for total, length in pairs)]
         return observations, rewards, terminals, truncations, infos
-
-    def _take(self, agent: int) -> dict[str, float]:
-        report = {"episode_return": float(self._returns[agent]), "episode_length": int(self._lengths[agent])}
-        self._returns[agent] = 0.0
-        self._lengths[agent] = 0
-        return report
 
 
 def _check_env(env: Any) -> None:

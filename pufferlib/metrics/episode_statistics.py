@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from pufferlib.metrics.episodes import EpisodeTotals
+from pufferlib.metrics.episode_totals import EpisodeTotals
 from pufferlib.runs import checkpoint_pattern
 from pufferlib.runs.checkpoint_pattern import numbers_by_name
 
@@ -17,7 +17,7 @@ class EpisodeStatistics:
     are no numbers are ignored.
 
     Attributes:
-        episodes: the totals that an EpisodeTracker adds to.
+        episodes: the totals of the episodes that an EpisodeTracker followed.
     """
 
     def __init__(self):

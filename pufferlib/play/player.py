@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from torch import nn
 
+from pufferlib.episodes import EpisodeTracker
 from pufferlib.errors import DivergedError
-from pufferlib.metrics.episodes import EpisodeTracker
 from pufferlib.ppo.policy_forms import acting_forward
 from pufferlib.ppo.sampling import greedy_action, sample_logits
 
@@ -74,10 +74,6 @@ class Player:
         self._autocast = autocast
         space, agents = vecenv.single_observation_space, vecenv.num_agents
         self._observations = np.zeros((agents, *space.shape), space.dtype)
-        self._rewards = np.zeros(agents, np.float32)
-        self._ended = np.zeros(agents, bool)
-        self._masks = np.ones(agents, bool)
-        self._is_pending = np.ones(agents, bool)  # episode ended, not yet present in another one
         self._begins = np.ones(agents, bool)  # recurrent state begins anew with the last observation
         self._has_owners = vecenv.agents_per_batch == vecenv.driver_env.num_agents
         self._tracker = EpisodeTracker(agents)
@@ -95,12 +91,10 @@ class Player:
         """
         vecenv = self.vecenv
         self.remaining[:] = quotas
-        self._is_pending[:] = True
+        self._tracker.restart()
         state = self._initial_state()
         vecenv.async_reset(seed)
         batches = [self._receive()[:2] for _ in range(vecenv.num_agents // vecenv.agents_per_batch)]
-        self._tracker.step(slice(None), self._rewards, self._ended, self._masks)  # for who is there from the start
-        self._tracker.restart()
         for _ in range(max_steps):
             batches = [(rows, agent_ids) for rows, agent_ids in batches if self.remaining[rows].any()]
             if not batches:
@@ -108,17 +102,18 @@ class Player:
             actions = self._act(state)
             for rows, agent_ids in batches:
                 vecenv.send(actions[rows], agent_ids)
-            received = [self._receive() for _ in batches]
+            counted = []
+            for index in range(len(batches)):
+                rows, agent_ids, infos = self._receive()
+                batches[index] = rows, agent_ids
+                counted.append(self._take(infos))
             self._clear_states(state)
-            batches = [(rows, agent_ids) for rows, agent_ids, _ in received]
-            counted = [self._count(rows, infos) for rows, _, infos in received]
             yield [episodes for episodes in counted if len(episodes.returns)]
 
     def running(self) -> Episodes:
         """What the last play left unfinished, as far as it went: an episode of every agent that lacked one."""
-        returns, lengths = self._tracker.running()
-        is_cut = (self.remaining > 0) & (lengths > 0)
-        return Episodes(returns[is_cut], lengths[is_cut])
+        is_cut = (self.remaining > 0) & (self._tracker.lengths > 0)
+        return Episodes(self._tracker.returns[is_cut], self._tracker.lengths[is_cut])
 
     def _initial_state(self) -> dict[str, torch.Tensor]:
         if not hasattr(self._policy, "initial_state"):
@@ -143,11 +138,7 @@ class Player:
         is_mixed = getattr(self.vecenv, "mixes_batches", False)
         rows = agent_ids if is_mixed else slice(int(agent_ids[0]), int(agent_ids[0]) + len(agent_ids))
         self._observations[rows] = observations
-        self._rewards[rows] = rewards
-        self._ended[rows] = terminals | truncations
-        self._masks[rows] = masks
-        self._begins[rows] = self._ended[rows] | self._is_pending[rows]
-        self._is_pending[rows] = self._begins[rows] > masks
+        self._begins[rows] = self._tracker.step(rows, rewards, terminals | truncations, masks)
         return rows, agent_ids, infos
 
     def _clear_states(self, state: dict[str, torch.Tensor]) -> None:
@@ -157,9 +148,8 @@ class Player:
             for name, value in state.items():  # in no tensor of the policy's, which may be a view of something else
                 state[name] = value.masked_fill(begins.view(-1, *[1] * (value.dim() - 1)), 0)
 
-    def _count(self, rows: Rows, infos: list[dict]) -> Episodes:
-        """Takes the step of a batch; the episodes that ended with it and are within their agents' quotas."""
-        self._tracker.step(rows, self._rewards[rows], self._ended[rows], self._masks[rows])
+    def _take(self, infos: list[dict]) -> Episodes:
+        """The episodes that ended with the step of a batch and are within their agents' quotas, which they reduce."""
         agents, returns, lengths = self._tracker.take()
         counts = self.remaining[agents] > 0
         self.remaining[agents] -= counts

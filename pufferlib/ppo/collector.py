@@ -11,9 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from pufferlib.episodes import EpisodeTracker
 from pufferlib.errors import APIUsageError, DivergedError, PufferError
 from pufferlib.metrics.episode_statistics import EpisodeStatistics
-from pufferlib.metrics.episodes import EpisodeTracker
 from pufferlib.metrics.finite import find_in_rollout, find_weight, is_finite, largest_weight
 from pufferlib.metrics.phases import Profile
 from pufferlib.ppo.actor import Actor, Rows
@@ -80,7 +80,6 @@ class Collector:
         self._shuffled: np.ndarray | None = None  # the agents in the order in which the last batch brought them
         self._sorted: list[np.ndarray] = []  # what it brought, in the order of the agents
         self._columns = np.zeros(vecenv.num_agents, np.int64)  # the next column of every agent
-        self._is_pending = np.ones(vecenv.num_agents, bool)  # episode ended, not yet present in another one
         self._agents = np.arange(vecenv.num_agents)
         self._offset = 0  # first segment of the group of agents that is being filled
         self._agent_steps = 0  # before this rollout
@@ -94,7 +93,7 @@ class Collector:
             seed: as for the vector's `async_reset`; None takes the seed that the vector was made with.
         """
         self._forget()
-        self._is_pending[:] = True
+        self._tracker.restart()
         self.vecenv.async_reset(seed)
         self._receive_all()
 
@@ -160,7 +159,8 @@ class Collector:
 
     def _add_statistics(self) -> None:
         """Adds what the rollout told of episodes, batch after batch: sums of numbers are rounded by their order."""
-        self._tracker.hand_over(self.statistics.episodes)
+        _, returns, lengths = self._tracker.take()
+        self.statistics.episodes.add(returns, lengths)
         for batch in sorted(self._reports):
             self.statistics.merge(self._reports[batch])
         self._reports.clear()
@@ -220,7 +220,6 @@ class Collector:
         self._columns[:] = self.rollout.horizon - 1
         for _ in range(self.vecenv.num_agents // self.vecenv.agents_per_batch):
             self._held.append(self._receive())
-        self._tracker.restart()  # a reset is no step
         self._add_statistics()
         self.actor.finish()
 
@@ -237,13 +236,10 @@ class Collector:
             segments = self._segments(rows)
             self._columns[rows] += 1
             column = int(self._columns[rows][0])
-            pending = self._is_pending[rows]
+            pending = self._tracker.is_pending[rows]
             for name, array in zip(CARRIED, (rewards, terminals, truncations, masks, pending), strict=True):
                 self._arrays[name][column, segments] = array
-            ended = terminals | truncations
-            begins = ended | pending  # an agent that is absent begins at every step, and so when it is there again
-            self._is_pending[rows] = begins > masks
-            self._tracker.step(rows, rewards, ended, masks)
+            begins = self._tracker.step(rows, rewards, terminals | truncations, masks)
             if infos:
                 self._take_infos(rows, infos, column)
             self.actor.see(rows, column, observations, begins)
@@ -367,16 +363,18 @@ class Collector:
             "order": environments["order"],
             "columns": {name: memory[-1, last].clone() for name, memory in self._host.items()},
             "actor": self.actor.state_dict(),
-            "tracker": self._tracker.state_dict(),
+            "tracker": self._tracker_state(),
             "reward_sums": self._reward_sums(),
             "statistics": self.statistics.state_dict(),
         }
 
     def _is_finite(self) -> bool:
         """Whether rewards were, and what comes of them; a recurrent state likewise."""
-        returns, _ = self._tracker.running()
-        kept = [self._host["rewards"][-1], torch.from_numpy(returns), *self.actor.states.values()]
+        kept = [self._host["rewards"][-1], torch.from_numpy(self._tracker.returns), *self.actor.states.values()]
         return all(map(is_finite, kept))
+
+    def _tracker_state(self) -> dict[str, Tensor]:
+        return {name: torch.from_numpy(array) for name, array in self._tracker.state_dict().items()}
 
     def _reward_sums(self) -> Tensor | None:
         return None if self._reward_normalizer is None else torch.tensor(self._reward_normalizer.sums)
@@ -390,7 +388,7 @@ class Collector:
             "order": [[count] * vecenv.batch_size] * (vecenv.num_envs // vecenv.batch_size),
             "columns": {name: memory[-1, :agents] for name, memory in self._host.items()},
             "actor": like(self.actor.state_dict()),
-            "tracker": like(self._tracker.state_dict()),
+            "tracker": like(self._tracker_state()),
             "reward_sums": like(self._reward_sums()),
             "statistics": EpisodeStatistics.check_state,
         }
@@ -420,10 +418,11 @@ class Collector:
         for name, column in state["columns"].items():
             self._host[name][-1, last] = column
         _, terminals, truncations, masks, pending = (self._arrays[name][-1, last] for name in CARRIED)
-        self._is_pending[:] = (terminals | truncations | pending) > masks
-        self.actor.load_state_dict(state["actor"])
         self._tracker.restart()
-        self._tracker.load_state_dict(state["tracker"])
+        self._tracker.load_state_dict({name: array.numpy() for name, array in state["tracker"].items()})
+        self._tracker.is_pending[:] = pending
+        self._tracker.begin(slice(None), terminals | truncations, masks)
+        self.actor.load_state_dict(state["actor"])
         if self._reward_normalizer is not None:
             self._reward_normalizer.sums[:] = state["reward_sums"].numpy()
         self.statistics.load_state_dict(state["statistics"])
