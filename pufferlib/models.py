@@ -32,7 +32,7 @@ from pufferlib import spaces
 from pufferlib.emulation.tensors import features, num_features
 from pufferlib.errors import APIUsageError
 from pufferlib.extensions import mingru_scan, mingru_step
-from pufferlib.ppo.sampling import Logits
+from pufferlib.policy import Logits
 from pufferlib.runs.policy_settings import Remembering
 
 State = dict[str, Tensor]

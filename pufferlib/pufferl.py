@@ -45,10 +45,10 @@ from pufferlib.ppo.collector import Collector
 from pufferlib.ppo.gradients import NetworkGradients, TorchGradients
 from pufferlib.ppo.learner import Learner
 from pufferlib.ppo.normalization import NormalizedObservations, RewardNormalizer, normalized
-from pufferlib.ppo.policy_forms import check_policy, check_state
 from pufferlib.ppo.rollout import Rollout
 from pufferlib.runs.calls import AnyLogger, Construction
 from pufferlib.runs.loaders import load_env, load_policy, resolve_device
+from pufferlib.runs.policy_check import check_policy, check_state
 from pufferlib.runs.saving import Saving
 
 __all__ = ["PuffeRL", "compute_puff_advantage", "load_config", "load_env", "load_policy", "train"]

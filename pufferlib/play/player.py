@@ -13,7 +13,7 @@ from torch import nn
 
 from pufferlib.episodes import EpisodeTracker
 from pufferlib.errors import DivergedError
-from pufferlib.ppo.policy_forms import acting_forward
+from pufferlib.policy import acting_forward
 from pufferlib.ppo.sampling import greedy_action, sample_logits
 
 Rows = slice | np.ndarray

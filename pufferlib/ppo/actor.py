@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from pufferlib.ppo.policy_forms import acting_forward
+from pufferlib.policy import acting_forward
 from pufferlib.ppo.rollout import Rollout
 from pufferlib.ppo.sampling import sample_logits
 from pufferlib.ppo.streams import Streams

@@ -14,9 +14,9 @@ from torch import Tensor, nn
 from pufferlib.config import ResolvedTrainConfig
 from pufferlib.extensions import Minibatch, Network, clip_gradients
 from pufferlib.fast.shards import Shards, one_thread
+from pufferlib.policy import training_forward
 from pufferlib.ppo import losses
 from pufferlib.ppo.minibatches import Drawn
-from pufferlib.ppo.policy_forms import training_forward
 from pufferlib.ppo.rollout import Rollout
 from pufferlib.ppo.sampling import sample_logits
 

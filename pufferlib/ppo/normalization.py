@@ -16,9 +16,8 @@ from typing_extensions import override
 from pufferlib.distributed import Ranks
 from pufferlib.errors import APIUsageError, DivergedError
 from pufferlib.metrics.finite import is_finite
-from pufferlib.ppo.policy_forms import acting_forward, training_forward
+from pufferlib.policy import Logits, acting_forward, training_forward
 from pufferlib.ppo.rollout import Rollout
-from pufferlib.ppo.sampling import Logits
 from pufferlib.runs.checkpoint_pattern import Pattern, number
 
 EPSILON = 1e-8

@@ -7,10 +7,7 @@ from torch import Tensor
 from torch.distributions import Normal
 
 from pufferlib.errors import DivergedError
-
-Logits = Tensor | Normal | tuple[Tensor | Normal, ...]
-"""What a policy returns: a tensor `(..., n)` for Discrete, a Normal `(..., k)` for Box, and a tuple of tensors for
-MultiDiscrete or of both for a Tuple."""
+from pufferlib.policy import Logits
 
 
 def sample_logits(

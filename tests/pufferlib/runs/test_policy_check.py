@@ -10,7 +10,7 @@ from torch.distributions import Normal
 
 from pufferlib.errors import APIUsageError
 from pufferlib.models import Convolutional, Default, LSTMWrapper, MinGRUWrapper
-from pufferlib.ppo.policy_forms import acting_forward, check_policy, training_forward
+from pufferlib.runs.policy_check import check_policy
 
 OBSERVATIONS = Box(-1, 1, (4,))
 CPU = torch.device("cpu")
@@ -47,57 +47,8 @@ class StateByAnotherName(Policy):
         return hidden
 
 
-class OptionalState(Policy):
-    def forward(self, observations, state=None):
-        return state
-
-
-class AnOption(Policy):
-    def forward(self, observations, is_greedy=True):
-        return is_greedy
-
-
-class Anything(Policy):
-    def forward(self, *arguments):
-        return arguments[1]
-
-
 def check(policy, action_space=None):
     check_policy(policy, OBSERVATIONS, action_space or Discrete(3), CPU)
-
-
-# --- forms of forward
-
-
-@pytest.mark.parametrize("policy_class", [StateByAnotherName, OptionalState, Anything])
-def test_a_state_is_passed_to_who_takes_one(policy_class):
-    policy, state = policy_class(None), {"key": torch.ones(1)}
-    assert acting_forward(policy)(torch.zeros(1, 4), state) is state
-    assert training_forward(policy, policy)(torch.zeros(1, 4), state) is state
-
-
-def test_an_option_of_forward_is_no_state():
-    policy = AnOption(None)
-    assert acting_forward(policy)(torch.zeros(1, 4), {}) is True
-
-
-def test_forward_eval_acts_where_there_is_one():
-    class Both(Policy):
-        def forward_eval(self, observations):
-            return "acted"
-
-    policy = Both(lambda hidden: "trained")
-    assert acting_forward(policy)(torch.zeros(1, 4), {}) == "acted"
-    assert training_forward(policy, policy)(torch.zeros(1, 4), {}) == "trained"
-
-
-def test_hooks_and_compiled_modules_are_called():
-    policy, calls = Policy(lambda hidden: hidden), []
-    policy.register_forward_hook(lambda *_: calls.append(1))
-    acting_forward(policy)(torch.zeros(1, 4), {})
-    assert calls == [1]
-    compiled = torch.compile(policy, backend="eager")
-    assert acting_forward(compiled)(torch.zeros(1, 4), {}).shape == (1, 8)
 
 
 # --- outputs that fit

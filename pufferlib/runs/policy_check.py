@@ -1,9 +1,7 @@
-"""The forms that a policy's `forward` may have, made one; and the check that what it returns fits the environment."""
+"""Checks that a policy fits an environment: by calling it, and by looking at what it returns."""
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable
 from typing import Any
 
 import gymnasium
@@ -14,46 +12,10 @@ from torch.distributions import Normal
 
 from pufferlib import spaces
 from pufferlib.errors import APIUsageError
-from pufferlib.ppo.sampling import Logits
+from pufferlib.policy import Forward, acting_forward, training_forward
 from pufferlib.runs.torch_generator import borrowed_generator
 
-Forward = Callable[[Tensor, dict[str, Tensor]], tuple[Logits, Tensor]]
-"""Observations and recurrent state -> logits and values."""
-
 _ROWS, _HORIZON = 5, 3  # of the observations that a policy is checked with: sizes that few spaces have
-
-
-def acting_forward(policy: nn.Module) -> Forward:
-    """How a policy is called for one step: its `forward_eval`, or else its `forward`."""
-    if hasattr(policy, "forward_eval"):
-        return _with_state(policy.forward_eval, policy.forward_eval)
-    return training_forward(policy, policy)
-
-
-def training_forward(policy: nn.Module, called: Callable) -> Forward:
-    """How a policy is called for training.
-
-    Args:
-        policy: has the `forward` that decides whether a state is passed.
-        called: what to call: the policy, or what torch.compile made of it.
-    """
-    return _with_state(called, getattr(policy, "_orig_mod", policy).forward)  # torch.compile hides the signature
-
-
-def _with_state(called: Callable, declared: Callable) -> Forward:
-    return called if _takes_state(declared) else lambda observations, state: called(observations)
-
-
-def _takes_state(function: Callable) -> bool:
-    """Whether the second argument of a function is a state, and not an option of the user's own."""
-    try:
-        parameters = list(inspect.signature(function).parameters.values())
-    except (TypeError, ValueError):  # a builtin that does not tell
-        return True
-    if any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters[:2]):
-        return True
-    places = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-    return len(places) > 1 and (places[1].name == "state" or places[1].default is inspect.Parameter.empty)
 
 
 def check_policy(
