@@ -11,7 +11,7 @@ Any module works that has
 overwrites them in place. A policy without state sees observations `(rows, *observation_shape)`. A recurrent one is
 trained on `(segments, horizon, *observation_shape)` with, beside its own entries, `state["resets"]`: `(segments,
 horizon)` bool, True where an episode begins, so that nothing may flow in from the step before. Logits are what
-pufferlib.ppo.sampling takes; values are `(rows,)` or `(segments, horizon)`, or either with a last dimension of 1.
+pufferlib.policy.Logits says; values are `(rows,)` or `(segments, horizon)`, or either with a last dimension of 1.
 
 A wrapper adds recurrence to a policy that has `encode_observations(observations) -> (..., hidden)` and
 `decode_actions(hidden) -> (logits, values)`.
@@ -32,8 +32,7 @@ from pufferlib import spaces
 from pufferlib.emulation.tensors import features, num_features
 from pufferlib.errors import APIUsageError
 from pufferlib.extensions import mingru_scan, mingru_step
-from pufferlib.policy import Logits
-from pufferlib.runs.policy_settings import Remembering
+from pufferlib.policy import Logits, Remembering
 
 State = dict[str, Tensor]
 

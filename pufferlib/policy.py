@@ -1,12 +1,14 @@
-"""What all policies have in common: what they return and how they are called. pufferlib.models says what they are."""
+"""What all policies have in common: what they return, how they are called, and what they were made with."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from torch import Tensor, nn
 from torch.distributions import Normal
+from typing_extensions import Self
 
 Logits = Tensor | Normal | tuple[Tensor | Normal, ...]
 """What a policy returns: a tensor `(..., n)` for Discrete, a Normal `(..., k)` for Box, and a tuple of tensors for
@@ -14,6 +16,8 @@ MultiDiscrete or of both for a Tuple."""
 
 Forward = Callable[[Tensor, dict[str, Tensor]], tuple[Logits, Tensor]]
 """Observations and recurrent state -> logits and values."""
+
+_GIVEN = ("self", "env", "policy")  # arguments of a policy's class that are no settings
 
 
 def acting_forward(policy: nn.Module) -> Forward:
@@ -47,3 +51,35 @@ def _takes_state(function: Callable) -> bool:
         return True
     places = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     return len(places) > 1 and (places[1].name == "state" or places[1].default is inspect.Parameter.empty)
+
+
+class Remembering(nn.Module):
+    """The base of the policies of pufferlib.models: it notes the settings that its class is called with."""
+
+    def __new__(cls, *arguments: Any, **keywords: Any) -> Self:
+        """Notes the arguments, the defaults of those that were left out among them."""
+        module = super().__new__(cls)
+        try:
+            bound = inspect.signature(cls.__init__).bind_partial(None, *arguments, **keywords)
+        except TypeError:  # a wrong call, as __init__ is about to say
+            return module
+        bound.apply_defaults()
+        _note(module, {name: value for name, value in bound.arguments.items() if name not in _GIVEN})
+        return module
+
+
+def make_module(kind: type[nn.Module], *given: Any, **settings: Any) -> nn.Module:
+    """Makes a policy or a recurrent layer of any class, and notes the settings."""
+    module = kind(*given, **settings)
+    if not isinstance(module, Remembering):
+        _note(module, settings)
+    return module
+
+
+def settings_noted(module: nn.Module) -> dict[str, Any] | None:
+    """What a policy or a recurrent layer was made with; None where nobody noted it."""
+    return getattr(module, "_made_with", None)
+
+
+def _note(module: nn.Module, settings: Mapping[str, Any]) -> None:
+    object.__setattr__(module, "_made_with", dict(settings))  # nn.Module's own is not ready inside __new__

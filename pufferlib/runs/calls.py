@@ -22,8 +22,8 @@ from pufferlib.errors import APIUsageError
 from pufferlib.families import catalog
 from pufferlib.loggers import Logger
 from pufferlib.models import Default
+from pufferlib.policy import make_module
 from pufferlib.runs.keyword_settings import ALIASES, settings_from_keywords
-from pufferlib.runs.policy_settings import make_module
 from pufferlib.runs.torch_generator import borrowed_generator
 from pufferlib.settings import hints
 

@@ -20,9 +20,9 @@ from pufferlib.config import (
 from pufferlib.environment import Origin
 from pufferlib.errors import ConfigError
 from pufferlib.families import catalog
+from pufferlib.policy import make_module
 from pufferlib.ppo.normalization import normalized
 from pufferlib.runs import checkpoint
-from pufferlib.runs.policy_settings import make_module
 from pufferlib.runs.torch_generator import borrowed_generator
 
 

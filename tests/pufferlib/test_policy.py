@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import nn
 
-from pufferlib.policy import acting_forward, training_forward
+from pufferlib.policy import Remembering, acting_forward, make_module, settings_noted, training_forward
 
 
 class Policy(nn.Module):
@@ -65,3 +65,26 @@ def test_hooks_and_compiled_modules_are_called():
     assert calls == [1]
     compiled = torch.compile(policy, backend="eager")
     assert acting_forward(compiled)(torch.zeros(1, 4), {}).shape == (1, 8)
+
+
+# --- what a policy was made with
+
+
+class Sized(Remembering):
+    def __init__(self, env, size=3, *, name="small"):
+        super().__init__()
+
+
+@pytest.mark.parametrize("make", [Sized, lambda *given, **settings: make_module(Sized, *given, **settings)])
+def test_a_policy_remembers_its_settings_and_the_defaults_of_others(make):
+    assert settings_noted(make(None, name="large")) == {"size": 3, "name": "large"}
+
+
+def test_of_other_modules_the_settings_given_are_noted():
+    assert settings_noted(make_module(nn.Linear, 2, out_features=3)) == {"out_features": 3}
+    assert settings_noted(nn.Linear(2, 3)) is None
+
+
+def test_a_wrong_call_is_refused_by_the_class_itself():
+    with pytest.raises(TypeError, match="unexpected keyword argument 'depth'"):
+        Sized(None, depth=2)
