@@ -6,8 +6,6 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pufferlib.metrics.episode_totals import EpisodeTotals
-from pufferlib.runs import checkpoint_pattern
-from pufferlib.runs.checkpoint_pattern import numbers_by_name
 
 
 class EpisodeStatistics:
@@ -78,14 +76,6 @@ class EpisodeStatistics:
     def state_dict(self) -> dict[str, dict[str, float]]:
         """Sums, counts and extremes: plain numbers in plain dicts."""
         return {"sums": dict(self._sums), "counts": dict(self._counts), "episodes": self.episodes.state_dict()}
-
-    @staticmethod
-    def check_state(found: Any, place: str) -> None:
-        """Compares what was loaded with what `state_dict` may return; see `checkpoint_pattern`."""
-        names = {"sums": numbers_by_name, "counts": numbers_by_name, "episodes": EpisodeTotals.STATE}
-        checkpoint_pattern.check(found, names, place)
-        are_counted = found["sums"].keys() == found["counts"].keys() and all(n > 0 for n in found["counts"].values())
-        checkpoint_pattern.demand(are_counted, place, "sums with a count each", found)
 
     def load_state_dict(self, state: Mapping[str, dict[str, float]]) -> None:
         """Puts back what `state_dict` returned."""

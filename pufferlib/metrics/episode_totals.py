@@ -5,11 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import ClassVar
 
 import numpy as np
-
-from pufferlib.runs import checkpoint_pattern
 
 
 @dataclass
@@ -21,12 +18,6 @@ class EpisodeTotals:
     return_min: float = math.inf
     return_max: float = -math.inf
     length_sum: int = 0
-
-    STATE: ClassVar[checkpoint_pattern.Pattern] = {
-        **dict.fromkeys(("count", "length_sum"), checkpoint_pattern.count),
-        **dict.fromkeys(("return_sum", "return_min", "return_max"), checkpoint_pattern.any_number),
-    }
-    """What `state_dict` may return."""
 
     def add(self, returns: np.ndarray, lengths: np.ndarray) -> None:
         """Adds episodes, which may be none: `(episodes,)` each."""

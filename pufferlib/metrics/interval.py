@@ -5,14 +5,13 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 
 from pufferlib.metrics.episode_statistics import EpisodeStatistics
 from pufferlib.metrics.hardware import HardwareMeter
 from pufferlib.metrics.phases import DeviceClock, Phase, Profile
-from pufferlib.runs import checkpoint_pattern
 
 
 class Interval:
@@ -87,12 +86,6 @@ class Interval:
             "episodes": self.episodes.state_dict(),
             "before": self._before.state_dict(),
         }
-
-    STATE: ClassVar[checkpoint_pattern.Pattern] = {
-        **dict.fromkeys(("seconds", "iteration_seconds"), checkpoint_pattern.seconds),
-        **dict.fromkeys(("episodes", "before"), EpisodeStatistics.check_state),
-    }
-    """What `state_dict` may return."""
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Puts back what `state_dict` returned."""

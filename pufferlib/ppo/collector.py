@@ -19,9 +19,7 @@ from pufferlib.metrics.phases import Profile
 from pufferlib.ppo.actor import Actor, Rows
 from pufferlib.ppo.normalization import RewardNormalizer
 from pufferlib.ppo.rollout import FinalValues
-from pufferlib.runs import checkpoint_pattern
-from pufferlib.runs.checkpoint_pattern import Pattern, count, like, maybe
-from pufferlib.vector.base import RESULT_ARRAYS, State
+from pufferlib.vector.base import State
 
 CARRIED = ("rewards", "terminals", "truncations", "masks", "pending")
 """What the last column of a rollout hands to the first one of the next, beside the observations."""
@@ -379,23 +377,8 @@ class Collector:
     def _reward_sums(self) -> Tensor | None:
         return None if self._reward_normalizer is None else torch.tensor(self._reward_normalizer.sums)
 
-    def state_pattern(self) -> Pattern:
-        """What `state_dict` may return; see `checkpoint_pattern`. Sizes of snapshots are the vector's to check."""
-        agents, vecenv = self.vecenv.num_agents, self.vecenv
-        pattern = {
-            "environments": [_check_bytes] * vecenv.num_envs,
-            "arrays": dict.fromkeys(RESULT_ARRAYS, _check_bytes),
-            "order": [[count] * vecenv.batch_size] * (vecenv.num_envs // vecenv.batch_size),
-            "columns": {name: memory[-1, :agents] for name, memory in self._host.items()},
-            "actor": like(self.actor.state_dict()),
-            "tracker": like(self._tracker_state()),
-            "reward_sums": like(self._reward_sums()),
-            "statistics": EpisodeStatistics.check_state,
-        }
-        return maybe(pattern)
-
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Puts back what `state_dict` returned and `state_pattern` describes.
+        """Puts back what `state_dict` returned.
 
         What the environments refuse leaves all as it was, unless they were in the middle of a step.
         """
@@ -445,8 +428,3 @@ def as_slice(rows: np.ndarray) -> Rows:
 def as_tensor(content: bytes) -> Tensor:
     """Bytes in a form that a checkpoint holds without pickling objects."""
     return torch.frombuffer(bytearray(content), dtype=torch.uint8)
-
-
-def _check_bytes(found: Any, place: str) -> None:
-    size = found.numel() if isinstance(found, Tensor) else 0
-    checkpoint_pattern.check(found, torch.empty(size, dtype=torch.uint8), place)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -18,15 +17,11 @@ from pufferlib.ppo.gradients import NetworkGradients, TorchGradients
 from pufferlib.ppo.minibatches import Drawing, Drawn, SegmentDrawing, Share, StepDrawing, present_weights
 from pufferlib.ppo.optimizers import (
     fit_to_graphs,
-    load_state_by_name,
     make_optimizer,
     set_learning_rate,
-    state_by_name,
-    state_pattern,
     take_over,
 )
 from pufferlib.ppo.rollout import Rollout
-from pufferlib.runs.checkpoint_pattern import Pattern, exactly, number, numbers_by_name
 
 _APPROX_KL = losses.METRICS.index("approx_kl")
 
@@ -37,6 +32,8 @@ class Learner:
     Attributes:
         optimizer: steps the policy's parameters.
         learning_rate: that of the last step.
+        minibatches_due: the part of a minibatch that is carried over to the next `learn`.
+        metrics: what the last `learn` returned.
         weight_norm: of all parameters after the last `learn`, or on several processes before its last step.
     """
 
@@ -87,14 +84,14 @@ class Learner:
         )
         self._is_captured = is_captured and can_be_captured
         self._capture = capture
-        self._fit_optimizer()
+        self.fit_optimizer()
         self.learning_rate = config.learning_rate
         self._metric_sums = torch.zeros(len(losses.METRICS), device=device)
-        self._minibatches_due = 0.0
+        self.minibatches_due = 0.0
         self._is_full = True  # no agent was absent from any process's rollout
         self._ahead: tuple[Share, Tensor] | None = None  # the next minibatch, and the moments of all processes' shares
         self._summaries = self._metric_sums[:0]  # of all processes, once they were exchanged
-        self._metrics: dict[str, float] = {}
+        self.metrics: dict[str, float] = {}
         self.weight_norm = 0.0
 
     def _make_optimizer(self) -> Optimizer:
@@ -117,10 +114,10 @@ class Learner:
         self._gradients = gradients
         earlier, self.optimizer = self.optimizer, self._make_optimizer()
         take_over(self.optimizer, earlier)
-        self._fit_optimizer()
+        self.fit_optimizer()
 
-    def _fit_optimizer(self) -> None:
-        """Readies the optimizer for capture, or for none; captures begin anew."""
+    def fit_optimizer(self) -> None:
+        """Readies the optimizer for capture, or for none, after its state was replaced; captures begin anew."""
         fit_to_graphs(self.optimizer, self.device if self._is_captured else None)
         self._graphs: dict[bool, CapturedCall] = {}  # by whether every agent was there
 
@@ -147,17 +144,17 @@ class Learner:
         set_learning_rate(self.optimizer, learning_rate)
         self._metric_sums.zero_()
         self._is_full = is_full
-        self._minibatches_due += self.config.minibatches_per_epoch
-        count = math.floor(self._minibatches_due + 1e-6)  # sums of fractions are rounded
-        self._minibatches_due -= count
+        self.minibatches_due += self.config.minibatches_per_epoch
+        count = math.floor(self.minibatches_due + 1e-6)  # sums of fractions are rounded
+        self.minibatches_due -= count
         with self._gradients.limit_caller():
             self._drawing.begin(progress, is_full)
             self._ahead = None
             trained = self._train_minibatches(count)
             if trained:  # else less than one minibatch was due
                 with self._profile.queued_phase("learn"):  # here the host waits for the GPU
-                    self._metrics = self._read_metrics(trained, trained == count)
-        return dict(self._metrics)
+                    self.metrics = self._read_metrics(trained, trained == count)
+        return dict(self.metrics)
 
     def _train_minibatches(self, count: int) -> int:
         """Returns how many were trained: all `count`, or those up to where `target_kl` ends it."""
@@ -269,34 +266,7 @@ class Learner:
         *metrics, self.weight_norm, explained = torch.cat([means.mean(0), explained.unsqueeze(0)]).tolist()
         return dict(zip((*losses.METRICS, "explained_variance"), (*metrics, explained), strict=True))
 
-    def state_dict(self) -> dict[str, Any]:
-        """What a later process needs beside the policy's weights."""
-        return {
-            "optimizer": self.config.optimizer,
-            "optimizer_state": state_by_name(self.optimizer, self._named_parameters()),
-            "learning_rate": float(self.learning_rate),
-            "minibatches_due": self._minibatches_due,
-            "metrics": dict(self._metrics),
-        }
-
-    def state_pattern(self) -> Pattern:
-        """What `state_dict` of such a learner may return; see `checkpoint_pattern`."""
-        return {
-            "optimizer": exactly(self.config.optimizer),
-            "optimizer_state": state_pattern(self.optimizer, self._named_parameters()),
-            "learning_rate": number(),
-            "minibatches_due": number(-1.0, 1.0),
-            "metrics": numbers_by_name,
-        }
-
-    def _named_parameters(self) -> dict[str, nn.Parameter]:
+    @property
+    def named_parameters(self) -> dict[str, nn.Parameter]:
+        """The policy's, those that are frozen for now included."""
         return dict(self._gradients.policy.named_parameters())
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Puts back what `state_dict` returned and `state_pattern` describes."""
-        load_state_by_name(self.optimizer, self._named_parameters(), state["optimizer_state"])
-        self._fit_optimizer()
-        self.learning_rate = state["learning_rate"]
-        set_learning_rate(self.optimizer, self.learning_rate)
-        self._minibatches_due = state["minibatches_due"]
-        self._metrics = dict(state["metrics"])

@@ -18,7 +18,6 @@ from pufferlib.errors import APIUsageError, DivergedError
 from pufferlib.metrics.finite import is_finite
 from pufferlib.policy import Logits, acting_forward, training_forward
 from pufferlib.ppo.rollout import Rollout
-from pufferlib.runs.checkpoint_pattern import Pattern, number
 
 EPSILON = 1e-8
 """Added to variances."""
@@ -195,10 +194,6 @@ class RewardNormalizer:
     def state_dict(self) -> dict[str, Any]:
         """What all processes share: count, mean and variance."""
         return asdict(self._moments)
-
-    def state_pattern(self) -> Pattern:
-        """What `state_dict` may return."""
-        return {"count": number(0.0), "mean": number(), "variance": number(0.0)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Puts back what `state_dict` returned."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -13,7 +13,6 @@ from typing_extensions import override
 
 from pufferlib.errors import APIUsageError
 from pufferlib.extensions import AdamBatch, AdamSettings, can_step, orthogonalize
-from pufferlib.runs.checkpoint_pattern import Pattern, check, demand, maybe
 
 ADAMW_SHARE = 0.1
 """Learning rate of the vectors (biases, log-std) as a share of Muon's.
@@ -89,7 +88,11 @@ class Adam(EagerOptimizer, AdamW):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         super().load_state_dict(state_dict)
         _check_state(self)
-        self._batches.clear()  # it brought other tensors
+        self.forget_tensors()
+
+    def forget_tensors(self) -> None:
+        """Has the next step look anew where the state is; to be called once it was replaced."""
+        self._batches.clear()
 
 
 _torch_adamw_step = inspect.unwrap(AdamW.step)  # without wrappers too; the caller switches gradients off
@@ -219,64 +222,15 @@ def _fits(name: str, value: Tensor | None, parameter: nn.Parameter) -> bool:
     return (value.shape, value.dtype, value.device) == (parameter.shape, parameter.dtype, parameter.device)
 
 
-def state_by_name(optimizer: Optimizer, parameters: Mapping[str, nn.Parameter]) -> dict[str, dict[str, Tensor]]:
-    """What an optimizer keeps of every parameter: empty where it has not stepped it.
-
-    Torch's own `state_dict` goes by position, and so gives one parameter the state of another as soon as a policy
-    declares them in another order.
-
-    Args:
-        optimizer: from `make_optimizer`.
-        parameters: of the policy, those too that it does not step.
-    """
-    states = {name: _owner(optimizer, each).state.get(each, {}) for name, each in parameters.items()}
-    return {name: {key: kept for key, kept in state.items() if kept is not None} for name, state in states.items()}
-
-
-def state_pattern(optimizer: Optimizer, parameters: Mapping[str, nn.Parameter]) -> Pattern:
-    """What `state_by_name` may return for these parameters; see `checkpoint_pattern`."""
-    return {name: maybe(_pattern_of(_owner(optimizer, each), each), {}) for name, each in parameters.items()}
-
-
-@torch.no_grad()
-def load_state_by_name(
-    optimizer: Optimizer, parameters: Mapping[str, nn.Parameter], state: Mapping[str, Mapping[str, Tensor]]
-) -> None:
-    """Puts back what `state_by_name` returned and `state_pattern` describes; the settings stay the optimizer's."""
-    stepped = {each for part in _parts(optimizer) for group in part.param_groups for each in group["params"]}
-    for name, parameter in parameters.items():
-        kept = _owner(optimizer, parameter).state
-        kept.pop(parameter, None)
-        if parameter in stepped and state[name]:
-            kept[parameter] = {
-                key: found.clone() if key == "step" else torch.zeros_like(parameter).copy_(found)
-                for key, found in state[name].items()
-            }
-    for part in _parts(optimizer):
-        if isinstance(part, Adam):
-            part._batches.clear()  # these are other tensors
-
-
-def _parts(optimizer: Optimizer) -> list[Optimizer]:
+def parts(optimizer: Optimizer) -> list[Optimizer]:
+    """An optimizer and, of Muon, the one that it leaves the vectors to."""
     inner = optimizer._adamw if isinstance(optimizer, Muon) else None
     return [optimizer] if inner is None else [optimizer, inner]
 
 
-def _owner(optimizer: Optimizer, parameter: nn.Parameter) -> Optimizer:
-    """The optimizer that steps a parameter: Muon leaves the vectors to another one."""
-    return _parts(optimizer)[0 if parameter.dim() == 2 else -1]
-
-
-def _pattern_of(optimizer: Optimizer, parameter: nn.Parameter) -> Pattern:
-    """What an optimizer keeps of a parameter that it has stepped."""
-    if isinstance(optimizer, AdamW):
-        return {"step": _check_step, "exp_avg": parameter.detach(), "exp_avg_sq": parameter.detach()}
-    return {"momentum_buffer": parameter.detach()}
-
-
-def _check_step(found: Any, place: str) -> None:
-    check(found, torch.zeros(()), place)
-    demand(bool(found >= 0.0), place, "a count", float(found))
+def owner(optimizer: Optimizer, parameter: nn.Parameter) -> Optimizer:
+    """The one of its `parts` that steps a parameter."""
+    return parts(optimizer)[0 if parameter.dim() == 2 else -1]
 
 
 def _check_state(optimizer: Optimizer) -> None:

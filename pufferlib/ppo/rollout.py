@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from pufferlib import spaces
-from pufferlib.runs import checkpoint_pattern
 
 
 @dataclass(frozen=True)
@@ -152,33 +151,8 @@ class Rollout:
         state = {field.name: getattr(self, field.name) for field in fields(self)}
         return {**state, "finals": None if self.finals is None else dict(vars(self.finals))}
 
-    def state_pattern(self, action_space: gymnasium.Space) -> checkpoint_pattern.Pattern:
-        """What `state_dict` of a rollout of these sizes may return: no index in it leads out of anything."""
-
-        def check_actions(found: Any, place: str) -> None:
-            checkpoint_pattern.check(found, self.actions, place)
-            flat = found.reshape(self.segments * self.horizon, -1)
-            for part in spaces.action_parts(action_space):
-                chosen = flat[:, part.columns]
-                is_possible = part.choices is None or bool(((chosen >= 0) & (chosen < part.choices)).all())
-                checkpoint_pattern.demand(is_possible, place, f"of {action_space}", found)
-
-        def check_finals(found: Any, place: str) -> None:
-            checkpoint_pattern.check(found, dict.fromkeys(FinalValues.__dataclass_fields__, _check_row), place)
-            segments, columns, values = found.values()
-            is_inside = (
-                (segments.dtype, columns.dtype, values.dtype) == (torch.int64, torch.int64, torch.float32)
-                and len(segments) == len(columns) == len(values)
-                and bool(((segments >= 0) & (segments < self.segments)).all())
-                and bool(((columns >= 1) & (columns <= self.horizon)).all())
-            )
-            checkpoint_pattern.demand(is_inside, place, "places in the rollout and their values", found)
-
-        finals = checkpoint_pattern.maybe(check_finals)
-        return {**self.state_dict(), "actions": check_actions, "finals": finals}
-
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Puts back what `state_dict` returned and `state_pattern` describes."""
+        """Puts back what `state_dict` of a rollout of these sizes returned."""
         for field in fields(self):
             if isinstance(getattr(self, field.name), Tensor):
                 getattr(self, field.name).copy_(state[field.name])
@@ -199,8 +173,3 @@ class Rollout:
         columns = torch.arange(self.horizon, device=out.device) * self.segments
         places = (rows.to(out.device).unsqueeze(1) + columns).flatten()
         torch.index_select(self.by_column.flatten(0, 1), 0, places, out=out.flatten(0, 1))
-
-
-def _check_row(found: Any, place: str) -> None:
-    is_row = isinstance(found, Tensor) and found.dim() == 1
-    checkpoint_pattern.check(found, found.new_empty(len(found)) if is_row else torch.empty(0), place)

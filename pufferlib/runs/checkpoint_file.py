@@ -68,8 +68,8 @@ def check_metadata(found: Any, place: str) -> None:
 
 def save(
     path: str | Path,
-    policy: nn.Module,
-    parts: Mapping[str, Any],
+    weights: dict[str, torch.Tensor],
+    parts: dict[str, Any],
     optimizer: str,
     progress: Mapping[str, Any],
     metadata: Mapping[str, Any],
@@ -78,8 +78,8 @@ def save(
 
     Args:
         path: such as `checkpoint.pt`.
-        policy: its weights are kept.
-        parts: whatever else learns, by name: each has `state_dict` and `load_state_dict`.
+        weights: of the policy.
+        parts: the state of whatever else learns, by name.
         optimizer: its name, which is checked before its state is loaded.
         progress: numbers for the trainer.
         metadata: from `plain_metadata`.
@@ -94,8 +94,8 @@ def save(
         raise CheckpointError(f"a checkpoint must be a file, and {path} is a folder; name one in it")
     content = {
         "format": checkpoint.FORMAT,
-        "policy": policy.state_dict(),
-        "parts": {name: part.state_dict() for name, part in parts.items()},
+        "policy": weights,
+        "parts": parts,
         "optimizer": optimizer,
         "progress": dict(progress),
         "metadata": dict(metadata),
@@ -120,11 +120,20 @@ def read(path: str | Path) -> dict[str, Any]:
     return found
 
 
-def restore(path: Path, found: Mapping[str, Any], policy: nn.Module, parts: Mapping[str, Any], optimizer: str) -> None:
-    """Puts what was read from a path back into a policy and parts like those that were saved.
+def check_content(
+    path: Path, found: Mapping[str, Any], policy: nn.Module, parts: Mapping[str, Pattern], optimizer: str
+) -> None:
+    """Compares what was read from a path with what a trainer would have saved.
+
+    Args:
+        path: what messages call it.
+        found: from `read`.
+        policy: that the weights are for.
+        parts: what the state of everything else that learns must look like, by name; see `checkpoint_pattern`.
+        optimizer: its name.
 
     Raises:
-        CheckpointError: if they were of another policy or optimizer, or the file is damaged; all is then as before.
+        CheckpointError: if it is of another policy or optimizer, or the file is damaged.
     """
     checkpoint.check_policy_weights(policy, found["policy"], path)
     saved = describe(found["optimizer"])
@@ -139,16 +148,13 @@ def restore(path: Path, found: Mapping[str, Any], policy: nn.Module, parts: Mapp
             f"{', '.join(parts)}; make it with the same normalize_rewards"
         )
     try:
-        check(found["parts"], {name: part.state_pattern() for name, part in parts.items()}, "parts")
+        check(found["parts"], dict(parts), "parts")
         check(found["progress"], PROGRESS, "progress")
         check_metadata(found["metadata"], "metadata")
     except Mismatch as error:
         raise CheckpointError(
             f"{path} was saved with other settings than these, or is damaged: {error}; make the trainer as it was then"
         ) from error
-    for name, part in parts.items():
-        part.load_state_dict(found["parts"][name])
-    policy.load_state_dict(found["policy"])
 
 
 def _describe_other(path: Path, found: Any) -> str:

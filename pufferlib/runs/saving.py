@@ -16,11 +16,10 @@ from pufferlib.errors import CheckpointError, DivergedError, StorageError
 from pufferlib.families.catalog import slug
 from pufferlib.loggers import METRICS_FILE, JsonLogger, Logger, Loggers, NoLogger
 from pufferlib.metrics.finite import find_in_state, find_weight
-from pufferlib.metrics.interval import Interval
+from pufferlib.ppo.learner import Learner
+from pufferlib.ppo.normalization import RewardNormalizer
 from pufferlib.runs import checkpoint, checkpoint_file, description
 from pufferlib.runs.checkpoint_pattern import (
-    Check,
-    Mismatch,
     Pattern,
     check,
     count,
@@ -36,6 +35,13 @@ from pufferlib.runs.checkpoint_pattern import (
 from pufferlib.runs.folder import RunFolder
 from pufferlib.runs.policy_settings import class_text, policy_settings
 from pufferlib.runs.settings import settings_of
+from pufferlib.runs.state_patterns import INTERVAL, collector_pattern, generator_pattern, rollout_pattern
+from pufferlib.runs.trainer_state import (
+    check_trainer_state,
+    learning_pattern,
+    learning_state,
+    load_learning_state,
+)
 from pufferlib.seeding import mix_seed
 
 
@@ -120,7 +126,7 @@ class Saving:
         Raises:
             DivergedError: names it, or what led to it, and the checkpoint that is kept instead.
         """
-        parts = {name: part.state_dict() for name, part in self._learning_parts().items()}
+        parts = learning_state(*self._learning_parts())
         parts |= {"optimizer_state": parts.pop("learner")["optimizer_state"], "learning_rate": self._learning_rate}
         states = (find_in_state(state, name) for name, state in parts.items())
         found = find_weight(self.policy) or next((state for state in states if state is not None), None)
@@ -165,7 +171,7 @@ class Saving:
             "learning_rate": float(self._learning_rate),
             "logged": [self._logged_epoch, self._logged_step],
             "losses": self._losses,
-            "learning": {name: part.state_dict() for name, part in self._learning_parts().items()},
+            "learning": learning_state(*self._learning_parts()),
             "ranks": ranks,
             "metadata": metadata,
         }
@@ -227,14 +233,13 @@ class Saving:
             raise CheckpointError(f"{path} must be of a run of {self.env_name}, got one of {saved_env}")
         model = folder / _file_name(state.get("model"), path)
         weights = self.ranks.from_first(lambda: checkpoint.read_policy_weights(self.policy, model))
-        self._check_state(path, state)
+        check_trainer_state(path, state, self._state_pattern(), self._rank_pattern(), self.ranks.world_size)
         is_own = self.run_folder.resolve() == folder.resolve()
         run_folder = self._run if is_own else RunFolder(folder, self.describe_run)
         self.ranks.from_first(run_folder.lock)
         self._load_rank_state(path, state)
         self.policy.load_state_dict(weights)
-        for name, part in self._learning_parts().items():
-            part.load_state_dict(state["learning"][name])
+        load_learning_state(*self._learning_parts(), state["learning"])
         if self.ranks.is_first:
             checkpoint.remove_unfinished(folder)
         self._learning_rate = state["learning_rate"]
@@ -245,20 +250,6 @@ class Saving:
         self._run, self._model_path = run_folder, model
         self._metrics_file.go_on(folder / METRICS_FILE, self.global_step)
         return dict(state["metadata"])
-
-    def _check_state(self, path: Path, state: Any) -> None:
-        """Compares all that was loaded with what this trainer would have saved."""
-        try:
-            check(state, self._state_pattern(), "trainer_state")
-            if len(state["ranks"]) == self.ranks.world_size:
-                check(state["ranks"], each(self._rank_pattern()), "ranks")
-            else:  # of which no more is used
-                check(state["ranks"][0].get("interval"), Interval.STATE, "ranks[0]['interval']")
-        except Mismatch as error:
-            raise CheckpointError(
-                f"{path} was saved with other settings than these, or is damaged: {error}; "
-                "use the settings of the run, or another checkpoint"
-            ) from error
 
     def _state_pattern(self) -> Pattern:
         """What `trainer_state.pt` holds; `_rank_pattern` has the rest."""
@@ -280,7 +271,7 @@ class Saving:
             "learning_rate": number(),
             "logged": [count, count],
             "losses": numbers_by_name,
-            "learning": {name: part.state_pattern() for name, part in self._learning_parts().items()},
+            "learning": learning_pattern(*self._learning_parts()),
             "ranks": each(lambda found, place: demand(type(found) is dict, place, "a dict", found), least=1),
             "metadata": checkpoint_file.check_metadata,
         }
@@ -289,14 +280,14 @@ class Saving:
     def _rank_pattern(self) -> Pattern:
         """What `_rank_state` may return."""
         rollout = {
-            "content": self.rollout.state_pattern(self.vecenv.single_action_space),
+            "content": rollout_pattern(self.rollout, self.vecenv.single_action_space),
             "statistics": numbers_by_name,
         }
         return {
-            "interval": Interval.STATE,
-            "generator": _generator_check(self.device),
-            "torch_generator": _generator_check(torch.device("cpu")),
-            "collector": self._collector.state_pattern(),
+            "interval": INTERVAL,
+            "generator": generator_pattern(self.device),
+            "torch_generator": generator_pattern(torch.device("cpu")),
+            "collector": collector_pattern(self._collector, self._reward_normalizer),
             "rollout": maybe(rollout),
         }
 
@@ -307,12 +298,16 @@ class Saving:
             "uptime": self.uptime,
             "learning_rate": float(self._learning_rate),
         }
-        learnt = self.policy, self._learning_parts(), self.config.optimizer
+        learnt = self.policy.state_dict(), learning_state(*self._learning_parts()), self.config.optimizer
         return self.ranks.from_first(lambda: checkpoint_file.save(path, *learnt, progress, metadata))
 
     def _load_file(self, path: Path) -> dict[str, Any]:
         found = self.ranks.from_first(lambda: checkpoint_file.read(path))
-        checkpoint_file.restore(path, found, self.policy, self._learning_parts(), self.config.optimizer)
+        checkpoint_file.check_content(
+            path, found, self.policy, learning_pattern(*self._learning_parts()), self.config.optimizer
+        )
+        load_learning_state(*self._learning_parts(), found["parts"])
+        self.policy.load_state_dict(found["policy"])
         progress = found["progress"]
         self.epoch, self._steps, self._steps_underway = progress["epoch"], progress["global_step"], None
         self._learning_rate = progress["learning_rate"]
@@ -325,10 +320,9 @@ class Saving:
         self._logged_step = self.global_step
         return found["metadata"]
 
-    def _learning_parts(self) -> dict[str, Any]:
-        """What learns beside the policy, by name."""
-        parts = {"learner": self._learner, "reward_normalizer": self._reward_normalizer}
-        return {name: part for name, part in parts.items() if part is not None}
+    def _learning_parts(self) -> tuple[Learner, RewardNormalizer | None]:
+        """What learns beside the policy."""
+        return self._learner, self._reward_normalizer
 
     def _load_rank_state(self, path: Path, state: dict[str, Any]) -> None:
         """Puts back steps, environments and random streams, as far as there are as many processes again."""
@@ -385,17 +379,3 @@ def _file_name(name: Any, path: Path) -> str:
     if type(name) is not str or Path(name).name != name:
         raise CheckpointError(f"{path} must name the weights beside it, got {describe(name)}; use another checkpoint")
     return name
-
-
-def _generator_check(device: torch.device) -> Check:
-    """Lets the states pass that a generator of the device takes."""
-
-    def check_generator(found: Any, place: str) -> None:
-        generator = torch.Generator(device)
-        check(found, generator.get_state(), place)
-        try:
-            generator.set_state(found)
-        except RuntimeError as error:
-            raise Mismatch(f"{place} must be the state of a random generator, got other numbers") from error
-
-    return check_generator

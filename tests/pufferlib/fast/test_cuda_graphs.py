@@ -20,6 +20,7 @@ from pufferlib.ocean import env_class
 from pufferlib.ppo.actor import Actor
 from pufferlib.ppo.collector import Collector
 from pufferlib.ppo.rollout import Rollout
+from pufferlib.runs.trainer_state import learner_state, load_learner_state
 
 CPU = torch.device("cpu")
 needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="captures need a CUDA device")
@@ -341,7 +342,7 @@ def make_captured_trainer(tmp_path, capture, **settings):
     trainer = make_trainer(tmp_path, **settings)
     learner = trainer._learner
     learner._is_captured, learner._capture = True, capture
-    learner._fit_optimizer()
+    learner.fit_optimizer()
     return trainer
 
 
@@ -407,8 +408,8 @@ def test_a_loaded_state_is_captured_anew(tmp_path):
     capture = FakeCapture()
     trainer = make_captured_trainer(tmp_path, capture, learning_rate=0.02, anneal_lr=False)
     trainer.evaluate(), trainer.train()
-    state = trainer._learner.state_dict()
-    trainer._learner.load_state_dict(state)
+    state = learner_state(trainer._learner)
+    load_learner_state(trainer._learner, state)
     trainer.evaluate(), trainer.train()
     assert len(capture.captured) == 2
     assert isinstance(trainer._learner.optimizer.param_groups[0]["lr"], torch.Tensor)
@@ -436,7 +437,7 @@ def test_a_state_saved_with_captures_is_one_without_after_loading(tmp_path):
     saved = make_captured_trainer(tmp_path, FakeCapture(), learning_rate=0.02)
     saved.evaluate(), saved.train()
     trainer = make_trainer(tmp_path)
-    trainer._learner.load_state_dict(saved._learner.state_dict())
+    load_learner_state(trainer._learner, learner_state(saved._learner))
     assert trainer._learner.optimizer.param_groups[0]["lr"] == pytest.approx(0.02)
     assert type(trainer._learner.optimizer.param_groups[0]["lr"]) is float
 

@@ -15,6 +15,7 @@ from pufferlib.ppo.actor import Actor
 from pufferlib.ppo.gradients import NetworkGradients, TorchGradients
 from pufferlib.ppo.normalization import normalized
 from pufferlib.ppo.rollout import Rollout
+from pufferlib.runs.trainer_state import learner_state, load_learner_state
 
 
 class DriftEnv(PufferEnv):
@@ -123,9 +124,9 @@ def test_an_optimizer_goes_on_by_torch_where_the_kernel_stopped(tmp_path):
     first = make_trainer(recurrent, optimizer="muon", data_dir=str(tmp_path))
     first.evaluate()
     first.train()
-    state = first._learner.state_dict()
+    state = learner_state(first._learner)
     second = make_trainer(recurrent, optimizer="muon", fused=False)
-    second._learner.load_state_dict(state)
+    load_learner_state(second._learner, state)
     second.evaluate()
     second.train()
     expected, found = first._learner.optimizer, second._learner.optimizer

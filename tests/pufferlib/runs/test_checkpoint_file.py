@@ -10,6 +10,7 @@ from pufferlib.errors import APIUsageError, CheckpointError
 from pufferlib.models import Default
 from pufferlib.runs import checkpoint
 from pufferlib.runs.checkpoint_file import plain_metadata
+from pufferlib.runs.trainer_state import learner_state
 
 pytestmark = pytest.mark.usefixtures("in_tmp_path")
 
@@ -61,7 +62,7 @@ def test_everything_learnt_comes_back(make_trainer, optimizer):
     assert (second.epoch, second.global_step, second.learning_rate) == (2, 128, 5e-3)
     assert second.uptime >= first.uptime - 1.0
 
-    saved, found = first._learner.state_dict(), second._learner.state_dict()
+    saved, found = learner_state(first._learner), learner_state(second._learner)
     assert str(saved["optimizer"]) == str(found["optimizer"])
 
 

@@ -17,6 +17,7 @@ from pufferlib.environment import PufferEnv
 from pufferlib.errors import CheckpointError, DivergedError, PufferError
 from pufferlib.models import Default, MinGRUWrapper
 from pufferlib.runs import checkpoint
+from pufferlib.runs.trainer_state import learner_state, learning_state
 
 pytestmark = pytest.mark.usefixtures("in_tmp_path")
 
@@ -103,7 +104,7 @@ def test_a_policy_with_its_parameters_in_another_order_goes_on(keep, optimizer, 
     path = first.run_folder if kind == "run folder" else "checkpoint.pt"
     first.save_checkpoint(None if kind == "run folder" else path)
     second.load_checkpoint(path)
-    assert is_same(second._learner.state_dict(), first._learner.state_dict())
+    assert is_same(learner_state(second._learner), learner_state(first._learner))
     assert is_same(weights(second), weights(first))
     run(second)
     assert second.epoch == 3
@@ -154,7 +155,7 @@ def test_a_rollout_that_was_not_learned_from_comes_back(keep, evaluates, is_used
     run(whole, 2), run(resumed, 2)
     assert whole.global_step == resumed.global_step == 5 * 96
     assert is_same(weights(whole), weights(resumed))
-    assert is_same(whole._learner.state_dict(), resumed._learner.state_dict())
+    assert is_same(learner_state(whole._learner), learner_state(resumed._learner))
 
 
 def test_it_comes_back_once_more_from_a_trainer_that_did_not_go_on(keep):
@@ -323,7 +324,7 @@ def replaced(state, path, value):
 def content(trainer):
     """Everything that a load may change."""
     state = {"ranks": trainer._rank_state(), "weights": trainer.policy.state_dict(), "steps": trainer.global_step}
-    state["learning"] = {name: part.state_dict() for name, part in trainer._learning_parts().items()}
+    state["learning"] = learning_state(trainer._learner, trainer._reward_normalizer)
     del state["ranks"]["interval"]["seconds"]
     return copy.deepcopy(state)
 
