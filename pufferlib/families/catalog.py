@@ -10,11 +10,14 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from pufferlib.environment import PufferEnv
 from pufferlib.errors import UnknownEnvironmentError
 from pufferlib.families.entry import Entry, Family
 from pufferlib.families.names import nearest_names, slug
+
+if TYPE_CHECKING:
+    from pufferlib.environment import PufferEnv
 
 __all__ = ["Entry", "Family", "families", "find", "lookup", "slug"]
 

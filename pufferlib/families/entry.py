@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from pufferlib.environment import PufferEnv
 from pufferlib.extras import is_installed, require_extra
 from pufferlib.families.names import nearest_names
 from pufferlib.settings.setting import Setting
 
 if TYPE_CHECKING:
+    from pufferlib.environment import PufferEnv
     from pufferlib.vector import Vector
 
 
