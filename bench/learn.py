@@ -24,8 +24,7 @@ from record import keep
 from solve import RecentEpisodes
 
 from pufferlib import pufferl
-from pufferlib.config import flags, load_config
-from pufferlib.config.options import TrainOptions
+from pufferlib.config import load_config
 from pufferlib.play.evaluation import Score, evaluate
 
 EPISODES = 100  # in the means over training episodes
@@ -117,8 +116,7 @@ def main() -> None:
     command = shlex.join(["python", "bench/learn.py", *sys.argv[1:]])
     for env_name in options.environments:
         for seed in options.seeds:
-            args = load_config(env_name)
-            flags.apply(flags.FlagTable(TrainOptions, env_name).parse(settings), args, {})
+            args = load_config(env_name, argv=settings)
             args["train"]["seed"] = seed
             if options.steps is not None:
                 args["train"]["total_timesteps"] = options.steps

@@ -23,8 +23,7 @@ from calibrate import calibration
 from record import keep
 
 from pufferlib import distributed, pufferl
-from pufferlib.config import flags, load_config
-from pufferlib.config.options import TrainOptions
+from pufferlib.config import load_config
 
 EPISODES = 1_000  # in the mean that decides
 
@@ -112,8 +111,7 @@ def main() -> None:
     )
     for env_name in options.environments:
         for seed in options.seeds:
-            args = load_config(env_name)
-            flags.apply(flags.FlagTable(TrainOptions, env_name).parse(settings), args, {})
+            args = load_config(env_name, argv=settings)
             args["train"]["seed"] = seed
             if options.threshold is not None:
                 args["solve"]["threshold"] = options.threshold

@@ -181,17 +181,17 @@ def _run_for_environment(name: str, rest: list[str]) -> None:
     args, options_class = load_config(rest[0]), _options_class(name)
     env_name = args["env_name"]
     options = {option: setting.default for option, setting in options_class.settings().items()}
-    table = flags.FlagTable(options_class, env_name)
+    table = flags.FlagTable(env_name, options_class)
     found = [*_flags_of_the_shell(table), *table.parse(rest[1:])]
-    flags.apply(found, args, options)
+    flags.apply_flags(found, args, options)
     if name == "train" and os.environ.get("RANK", "0") == "0":  # of several processes the first
         say(_beginning(env_name, args))  # at once: importing torch takes seconds
     if name == "train" and args["resume"] is not None:
         args = _settings_of_run(env_name, args)
-        flags.apply([pair for pair in found if pair[0].name != "resume"], args, options)
+        flags.apply_flags([pair for pair in found if pair[0].name != "resume"], args, options)
     elif name == "eval" and args["load_model_path"] is not None:
         args = _settings_of_model(env_name, args, is_policy_named=any(pair[0].name == "policy_name" for pair in found))
-        flags.apply([pair for pair in found if pair[0].name != "load_model_path"], args, options)
+        flags.apply_flags([pair for pair in found if pair[0].name != "load_model_path"], args, options)
     VERBS[name].run(env_name, args, **options)
 
 

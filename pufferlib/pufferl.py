@@ -26,7 +26,7 @@ from torch import nn
 from typing_extensions import override
 
 from pufferlib import distributed, making
-from pufferlib.config import TrainConfig, load_config
+from pufferlib.config import TrainConfig, load_config, resolve_sizes
 from pufferlib.distributed import Total
 from pufferlib.errors import APIUsageError, ConfigError, DivergedError, StorageError
 from pufferlib.extensions import Network, compute_puff_advantage
@@ -74,7 +74,7 @@ class PuffeRL(Construction, Saving):
         settings = TrainConfig.from_dict(config)
         self.ranks = distributed.connect()
         self.device = resolve_device(settings.device)
-        self.config = settings.resolve(vecenv.num_agents, self.device.type, self.ranks.world_size)
+        self.config = resolve_sizes(settings, vecenv.num_agents, self.device.type, self.ranks.world_size)
         self.env_name = config.get("env") or making.environment_name(vecenv)
         self.vecenv = vecenv
         self.policy = policy.to(self.device)

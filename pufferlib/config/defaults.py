@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from pufferlib.config import ARGUMENTS, DEFAULTS, BaseConfig, LogConfig, TrainConfig, VecConfig
+from pufferlib.config.loading import DEFAULTS
+from pufferlib.config.schema import BaseConfig, LogConfig, TrainConfig, VecConfig
+from pufferlib.config.sections import ARGUMENTS
+from pufferlib.settings.setting import Section
+from pufferlib.settings.values import format_value
 
 _HEADER = """\
 ; The defaults of every setting. The environment's own ini comes after this file, the command line after that.
@@ -20,14 +22,9 @@ def render() -> str:
     return _HEADER + "".join(f"\n[{section}]\n{text}" for section, text in written.items())
 
 
-def format_value(value: Any) -> str:
-    """A value as an ini holds it; `parse_value` reads it back."""
-    return f"{value:_}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
-
-
-def _settings_text(config: type) -> str:
+def _settings_text(config: type[Section]) -> str:
     return "".join(
-        f"; {setting.help}\n{setting.name} = {format_value(setting.default)}\n"
+        f"; {setting.meaning}\n{setting.name} = {format_value(setting.default)}\n"
         for setting in config.settings().values()
     )
 

@@ -6,11 +6,11 @@ import difflib
 from collections.abc import Iterable
 from typing import Any
 
-from pufferlib.config import ARGUMENTS, section_settings
-from pufferlib.config.classes import takes_any_setting
+from pufferlib.config.environments import takes_any_setting
+from pufferlib.config.hints import hint_for, with_flags
 from pufferlib.config.schema import BaseConfig, LogConfig, TrainConfig, VecConfig
+from pufferlib.config.sections import ARGUMENTS, section_settings
 from pufferlib.errors import ConfigError
-from pufferlib.settings import hints
 from pufferlib.settings.setting import Section, Setting
 
 FIXED = frozenset({"package", "env_name"})  # the environment's name on the command line says both
@@ -23,12 +23,12 @@ class FlagTable:
     go without a section: `--rnn-name LSTM`.
     """
 
-    def __init__(self, options: type[Section], env_name: str):
+    def __init__(self, env_name: str, options: type[Section] = Section):
         """Collects the flags.
 
         Args:
-            options: the command's own options, whose flags have no section.
             env_name: the environment that `[env]` belongs to.
+            options: the command's own options, whose flags have no section.
 
         Raises:
             UnknownEnvironmentError: if there is no such environment.
@@ -76,9 +76,9 @@ class FlagTable:
     def _remedy(self, key: str) -> str:
         """Ends the message about an unknown flag: its hint, else the same name, else the nearest, of any section."""
         section, _, name = key.rpartition(".")
-        found = hints.hint(section, name)
+        found = "" if section in ARGUMENTS else hint_for(name)
         if found:
-            return f"; {hints.with_flags(found)}"
+            return f"; {with_flags(found)}"
         near = [one for one in self._known if one.name == name]
         for group in ([one for one in self._known if section and one.section == section], self._known):
             names = [one.name for one in group]
@@ -89,7 +89,7 @@ class FlagTable:
         return f"; did you mean {' or '.join(map(repr, flags))}?"
 
 
-def apply(found: Iterable[tuple[Setting, Any]], args: dict[str, Any], options: dict[str, Any]) -> None:
+def apply_flags(found: Iterable[tuple[Setting, Any]], args: dict[str, Any], options: dict[str, Any]) -> None:
     """Writes what `FlagTable.parse` found into the configuration, and a command's own options into `options`."""
     for setting, value in found:
         if not setting.section:

@@ -7,10 +7,11 @@ import textwrap
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from pufferlib.config import ARGUMENTS, BaseConfig, section_settings
-from pufferlib.config.defaults import format_value
 from pufferlib.config.flags import FIXED
+from pufferlib.config.schema import BaseConfig
+from pufferlib.config.sections import ARGUMENTS, section_settings
 from pufferlib.settings.setting import Setting
+from pufferlib.settings.values import format_value
 
 _INDENT = " " * 6
 _NO_ENVIRONMENT = "name an environment to see its own settings and values"
@@ -44,7 +45,7 @@ def _section_text(section: str, env_name: str | None, args: Mapping[str, Any]) -
 
 
 def _setting_text(setting: Setting, value: Any) -> str:
-    meaning = setting.help if setting.kind is Any else f"{setting.help} Takes {setting.allowed}.".strip()
+    meaning = setting.meaning if setting.kind is Any else f"{setting.meaning} Takes {setting.allowed}.".strip()
     width = min(shutil.get_terminal_size((100, 24)).columns, 120)
     wrapped = textwrap.fill(meaning, width, initial_indent=_INDENT, subsequent_indent=_INDENT, break_on_hyphens=False)
     return f"  {setting.flag} {format_value(value)}\n" + (f"{wrapped}\n" if meaning else "")

@@ -1,4 +1,7 @@
-"""What an unknown name probably means: settings of PufferLib 3.0 and other trainers, and what they are called here."""
+"""What an unknown setting probably means: names of PufferLib 3.0 and other trainers, and what they are called here.
+
+They answer for the sections of `schema`; a key of `[env]`, `[policy]` or `[rnn]` means what the class behind it says.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,6 @@ import re
 from collections.abc import Iterable
 
 from pufferlib.errors import nearest
-
-_ARGUMENTS = ("env", "policy", "rnn")  # whose keys mean what the class behind them says
 
 _RECURRENT = "the recurrent layer is [base] rnn_name: MinGRU, LSTM or None"
 _ENVIRONMENTS = "environments are counted by [env] num_envs, and the PufferEnvs that hold them by [vec] num_envs"
@@ -55,29 +56,16 @@ NAMES = {  # every setting with its section, for `with_flags`
     "total_steps": "it is [train] total_timesteps",
 }
 
-VALUES = {
-    "policy_name": {"Policy": "Default", "Recurrent": "Default"},
-    "rnn_name": {"Recurrent": "LSTM"},
-    "backend": {"PufferEnv": "auto"},
-}
-"""Values of 3.0 by setting, and those that come nearest to them."""
 
-
-def hint(section: str, name: str) -> str:
+def hint_for(name: str) -> str:
     """What has come in the place of a setting, empty where nobody knows."""
-    return "" if section in _ARGUMENTS else NAMES.get(name, "")
+    return NAMES.get(name, "")
 
 
-def remedy(section: str, name: str, known: Iterable[str]) -> str:
+def remedy(name: str, known: Iterable[str]) -> str:
     """Ends an error message about an unknown setting: with its hint, the nearest settings, or nothing."""
-    found = hint(section, name)
+    found = hint_for(name)
     return f"; {found}" if found else nearest(name, known)
-
-
-def value_remedy(name: str, value: str, known: Iterable[str]) -> str:
-    """Ends an error message about a value that a setting does not take: with the nearest that it does, or nothing."""
-    successor = VALUES.get(name, {}).get(value)
-    return f"; did you mean {successor!r}?" if successor else nearest(value, known)
 
 
 def with_flags(text: str) -> str:

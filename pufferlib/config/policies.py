@@ -1,56 +1,22 @@
-"""The classes behind an environment's, a policy's and a recurrent layer's name.
+"""The classes behind a policy's and a recurrent layer's name, and what `[policy]` and `[rnn]` hold: their arguments.
 
-The sections `[env]`, `[policy]` and `[rnn]` are keyword arguments of these classes. torch is imported only when a
-policy is looked up.
+torch is imported only when a class is looked up.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import importlib
 from collections.abc import Mapping
-from types import MappingProxyType, ModuleType
-from typing import Any, Literal
+from types import ModuleType
+from typing import Any
 
-from pufferlib.config.sizes import AUTO_AGENTS, AUTO_AGENTS_CPU
+from pufferlib.config.loading import load_config
+from pufferlib.config.schema import BaseConfig
 from pufferlib.errors import ConfigError
-from pufferlib.settings import hints
-from pufferlib.settings.setting import Setting, check_arguments, class_settings, require_known
+from pufferlib.families import catalog
+from pufferlib.settings.setting import check_arguments, class_settings
 
 _WRAPPER = "Wrapper"  # the recurrent layer LSTM is the class LSTMWrapper
-
-
-def env_settings(env_name: str) -> Mapping[str, Setting]:
-    """The keyword arguments of an environment, by name; `num_envs` may be 'auto' too.
-
-    Raises:
-        UnknownEnvironmentError: if there is no such environment.
-        MissingExtraError: if what it needs is not installed.
-    """
-    found = dict(catalog().find(env_name).settings)
-    if "num_envs" in found:
-        count = found["num_envs"]
-        help_text = f"{count.help} auto is {AUTO_AGENTS_CPU} agents in all on a CPU and {AUTO_AGENTS['cuda']} on CUDA."
-        found["num_envs"] = dataclasses.replace(count, kind=int | Literal["auto"], help=help_text)
-    return MappingProxyType(found)
-
-
-def check_env(env_name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """The keyword arguments of an environment, converted to the types of its settings.
-
-    Raises:
-        ConfigError: if a name is unknown or a value has the wrong type.
-        UnknownEnvironmentError: if there is no such environment.
-    """
-    known = env_settings(env_name)
-    if not takes_any_setting(env_name):
-        require_known("env", arguments, known)
-    return {name: known[name].check(value) if name in known else value for name, value in arguments.items()}
-
-
-def takes_any_setting(env_name: str) -> bool:
-    """Whether an environment accepts keywords that `env_settings` does not list."""
-    return catalog().find(env_name).takes_any_setting
 
 
 def policy_classes(args: Mapping[str, Any]) -> tuple[type, type | None]:
@@ -101,7 +67,7 @@ def policy_arguments(args: Mapping[str, Any], section: str, cls: type) -> dict[s
     """
     given, known = dict(args[section]), class_settings(section, cls)
     if any(name not in known for name in given):
-        preset = importlib.import_module("pufferlib.config").load_config(args["env_name"])
+        preset = load_config(args["env_name"])
         if preset[f"{section}_name"] != args[f"{section}_name"]:
             strange = [name for name in given if name not in known and name in preset[section]]
             given = {name: given[name] for name in given if name not in strange or given[name] != preset[section][name]}
@@ -109,14 +75,9 @@ def policy_arguments(args: Mapping[str, Any], section: str, cls: type) -> dict[s
 
 
 def _policy_modules(env_name: str) -> list[ModuleType]:
-    entry = catalog().lookup(env_name) if isinstance(env_name, str) else None
+    entry = catalog.lookup(env_name) if isinstance(env_name, str) else None
     names = ("pufferlib.models",) if entry is None else entry.policy_modules
     return [importlib.import_module(name) for name in names]
-
-
-def catalog() -> ModuleType:
-    """`pufferlib.families.catalog`, which reads settings as this package does, so that it is imported after it."""
-    return importlib.import_module("pufferlib.families.catalog")
 
 
 def _find(modules: list[ModuleType], setting: str, name: str, suffix: str) -> type:
@@ -125,7 +86,7 @@ def _find(modules: list[ModuleType], setting: str, name: str, suffix: str) -> ty
             if isinstance(vars(module).get(candidate), type):
                 return vars(module)[candidate]
     names = [name for module in modules for name in _class_names(module, suffix)]
-    remedy = hints.value_remedy(setting, name, names) or f"; there are {', '.join(names)}"
+    remedy = BaseConfig.settings()[setting].nearest(name, names) or f"; there are {', '.join(names)}"
     raise ConfigError(f"[base] {setting} must name a class, found no {name!r}{remedy}")
 
 

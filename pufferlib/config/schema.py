@@ -8,29 +8,43 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from typing_extensions import Self, override
 
+from pufferlib.config.hints import hint_for
 from pufferlib.errors import ConfigError
 from pufferlib.settings.setting import Section, setting
-
-if TYPE_CHECKING:
-    from pufferlib.config.sizes import ResolvedTrainConfig
 
 Auto = Literal["auto"]
 
 
 @dataclass(frozen=True)
-class BaseConfig(Section):
+class ConfigSection(Section):
+    """A section that has names of its own for what other trainers call otherwise."""
+
+    @classmethod
+    @override
+    def hint(cls, name: str) -> str:
+        return hint_for(name)
+
+
+@dataclass(frozen=True)
+class BaseConfig(ConfigSection):
     """What is trained: the top-level keys of the configuration."""
 
     section: ClassVar[str] = "base"
 
     package: str = setting("ocean", "The collection the environment comes from.")
     env_name: str | None = setting(None, "The environment, such as puffer_squared.")
-    policy_name: str = setting("Default", "The policy's class: in the environment's torch.py or in pufferlib.models.")
-    rnn_name: str | None = setting(None, "The recurrent layer around the policy, MinGRU or LSTM, or None.")
+    policy_name: str = setting(
+        "Default",
+        "The policy's class: in the environment's torch.py or in pufferlib.models.",
+        renamed={"Policy": "Default", "Recurrent": "Default"},
+    )
+    rnn_name: str | None = setting(
+        None, "The recurrent layer around the policy, MinGRU or LSTM, or None.", renamed={"Recurrent": "LSTM"}
+    )
     load_model_path: str | None = setting(
         None, "The weights to start from: a model file, or 'latest', 'last' or 'best'."
     )
@@ -41,13 +55,15 @@ AUTO_SINGLE_ENVS = 16  # environments of their own: enough that a batch is no ac
 
 
 @dataclass(frozen=True)
-class VecConfig(Section):
+class VecConfig(ConfigSection):
     """How environments are stepped."""
 
     section: ClassVar[str] = "vec"
 
     backend: Literal["auto", "Serial", "Native", "Multiprocessing", "GymnasiumVector", "Ray"] | type = setting(
-        "auto", "What steps the environments; auto takes Native for C environments, and for Atari games ale-py's own."
+        "auto",
+        "What steps the environments; auto takes Native for C environments, and for Atari games ale-py's own.",
+        renamed={"PufferEnv": "auto"},
     )
     num_envs: int | Auto = setting(
         "auto",
@@ -84,7 +100,7 @@ class VecConfig(Section):
 
 
 @dataclass(frozen=True)
-class LogConfig(Section):
+class LogConfig(ConfigSection):
     """Where metrics go besides metrics.jsonl."""
 
     section: ClassVar[str] = "log"
@@ -111,7 +127,7 @@ class LogConfig(Section):
 
 
 @dataclass(frozen=True)
-class SolveConfig(Section):
+class SolveConfig(ConfigSection):
     """When an environment counts as solved."""
 
     section: ClassVar[str] = "solve"
@@ -121,7 +137,7 @@ class SolveConfig(Section):
 
 
 @dataclass(frozen=True)
-class TrainConfig(Section):
+class TrainConfig(ConfigSection):
     """How the policy is trained. Sizes are in agent steps: one step of one agent."""
 
     section: ClassVar[str] = "train"
@@ -251,13 +267,3 @@ class TrainConfig(Section):
             ConfigError: if a key is unknown or a value does not fit.
         """
         return super().from_dict({name: value for name, value in given.items() if name != "env"})
-
-    def resolve(self, num_agents: int, device_type: str, world_size: int = 1) -> ResolvedTrainConfig:
-        """These settings with every size filled in; see `pufferlib.config.sizes.resolve`.
-
-        Raises:
-            ConfigError: if a size is impossible for this number of agents.
-        """
-        from pufferlib.config.sizes import resolve
-
-        return resolve(self, num_agents, device_type, world_size)

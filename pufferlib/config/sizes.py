@@ -20,7 +20,7 @@ AUTO_AGENTS_CPU = 1_024  # enough that Python's share of a step is small; more f
 
 @dataclass(frozen=True)
 class ResolvedTrainConfig(TrainConfig):
-    """A TrainConfig in which every size is an integer and all of them fit each other; made by `resolve`.
+    """A TrainConfig in which every size is an integer and all of them fit each other; made by `resolve_sizes`.
 
     Sizes in agent steps are those of all processes; sizes in segments are this one's.
     """
@@ -88,7 +88,7 @@ def resolve_env_count(
     return max(1, agents // (num_buffers * agents_per_env))
 
 
-def resolve(config: TrainConfig, num_agents: int, device_type: str, world_size: int = 1) -> ResolvedTrainConfig:
+def resolve_sizes(config: TrainConfig, num_agents: int, device_type: str, world_size: int = 1) -> ResolvedTrainConfig:
     """Fills in every size that is 'auto' and checks that all of them are possible.
 
     Args:

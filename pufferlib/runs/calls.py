@@ -16,7 +16,7 @@ from torch import nn
 from typing_extensions import overload
 
 from pufferlib import distributed, making, vector
-from pufferlib.config import ResolvedTrainConfig, TrainConfig, env_settings, load_config, policy_classes
+from pufferlib.config import ResolvedTrainConfig, TrainConfig, env_settings, hints, load_config, policy_classes
 from pufferlib.environment import Origin
 from pufferlib.errors import APIUsageError
 from pufferlib.families import catalog
@@ -25,7 +25,6 @@ from pufferlib.models import Default
 from pufferlib.policy import make_module
 from pufferlib.runs.keyword_settings import ALIASES, settings_from_keywords
 from pufferlib.runs.torch_generator import borrowed_generator
-from pufferlib.settings import hints
 
 _CONFIG_FORM = ("config", "vecenv", "policy", "logger")
 _ENV_FORM = ("env", "policy", "logger")
@@ -275,10 +274,7 @@ def _check_keyword_call(named: dict[str, Any], keywords: dict[str, Any]) -> None
     known = [*TrainConfig.settings(), *ALIASES, *_ENV_KEYWORDS]
     for name in keywords:
         if name not in known:
-            remedy = (
-                hints.remedy("train", name, [*known, *_ENV_FORM])
-                or "; keywords of the environment go to pufferlib.make"
-            )
+            remedy = hints.remedy(name, [*known, *_ENV_FORM]) or "; keywords of the environment go to pufferlib.make"
             raise APIUsageError(f"PuffeRL has no keyword {name!r}{remedy}")
     if env is None:
         raise APIUsageError(

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import nn
 
-from pufferlib.config.classes import policy_class_name, recurrent_name
+from pufferlib.config.policies import policy_class_name, recurrent_name
 from pufferlib.policy import settings_noted
 from pufferlib.ppo.normalization import NormalizedObservations
 

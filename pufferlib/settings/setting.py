@@ -1,4 +1,4 @@
-"""What one setting is: its name, type, default, bounds and help, and the check that follows from them."""
+"""What one setting is: its name, type, default, bounds and meaning, and the check that follows from them."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ import inspect
 import numbers
 import re
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, ClassVar
 
 from typing_extensions import Self
 
-from pufferlib.errors import ConfigError
-from pufferlib.settings import hints, values
+from pufferlib.errors import ConfigError, nearest
+from pufferlib.settings import values
 
 _NOT_SETTINGS = {"self", "buf", "seed", "env", "policy"}  # arguments that the vectorization and the trainer fill in
 
@@ -42,8 +42,9 @@ class Setting:
     name: str
     kind: Any  # a type annotation
     default: Any
-    help: str = ""
+    meaning: str = ""  # one or two sentences
     within: Interval = Interval("(-inf, inf)")  # finite, unless a setting says otherwise
+    renamed: Mapping[str, str] = dataclasses.field(default_factory=dict)  # earlier values, and those to take now
 
     @property
     def label(self) -> str:
@@ -97,18 +98,27 @@ class Setting:
         text = value if isinstance(value, str) else values.shown(value)
         if values.fits(values.parse_value(f"[{text}]"), self.kind):
             return f"; write {f'[{text}]'!r}"
-        return hints.value_remedy(self.name, value, values.choices(self.kind)) if isinstance(value, str) else ""
+        return self.nearest(value, values.choices(self.kind)) if isinstance(value, str) else ""
+
+    def nearest(self, value: str, known: Iterable[str]) -> str:
+        """Ends an error message about a text that is no value: with what it is called now, the nearest, or nothing."""
+        successor = self.renamed.get(value)
+        return f"; did you mean {successor!r}?" if successor else nearest(value, known)
 
 
-def setting(default: Any, help: str, within: str = "(-inf, inf)") -> Any:
+def setting(
+    default: Any, meaning: str, within: str = "(-inf, inf)", renamed: Mapping[str, str] = MappingProxyType({})
+) -> Any:
     """A dataclass field that is a setting; its annotation is the setting's type.
 
     Args:
         default: the default value.
-        help: one or two sentences; unit included.
+        meaning: one or two sentences, which the command line's help prints; unit included.
         within: the interval of a number, such as `[0, 1)`.
+        renamed: values that earlier versions took, and what each is called now.
     """
-    return dataclasses.field(default=default, metadata={"help": help, "within": Interval(within)})
+    metadata = {"meaning": meaning, "within": Interval(within), "renamed": renamed}
+    return dataclasses.field(default=default, metadata=metadata)
 
 
 @dataclass(frozen=True)
@@ -130,9 +140,9 @@ class Section:
     @functools.cache
     def settings(cls) -> Mapping[str, Setting]:
         """The fields by name, in the order in which they are declared."""
-        hints = typing.get_type_hints(cls)
+        kinds = typing.get_type_hints(cls)
         found = {
-            field.name: Setting(cls.section, field.name, hints[field.name], field.default, **field.metadata)
+            field.name: Setting(cls.section, field.name, kinds[field.name], field.default, **field.metadata)
             for field in dataclasses.fields(cls)
         }
         return MappingProxyType(found)
@@ -144,12 +154,34 @@ class Section:
         Raises:
             ConfigError: if a key is unknown or a value does not fit.
         """
-        require_known(cls.section, given, cls.settings())
+        cls.require_known(given)
         return cls(**given)
 
+    @classmethod
+    def require_known(cls, names: Iterable[str]) -> None:
+        """Checks that settings exist.
 
-def require_known(section: str, names: Iterable[str], known: Iterable[str]) -> None:
+        Raises:
+            ConfigError: naming the first that does not, and what is probably meant.
+        """
+        require_known(cls.section, names, cls.settings(), cls.hint)
+
+    @classmethod
+    def hint(cls, name: str) -> str:
+        """What a name that is none of the settings probably means, for an error message; empty where nobody knows."""
+        return ""
+
+
+def require_known(
+    section: str, names: Iterable[str], known: Iterable[str], hint: Callable[[str], str] = lambda name: ""
+) -> None:
     """Checks that settings exist.
+
+    Args:
+        section: they are in.
+        names: to check.
+        known: those that exist.
+        hint: says what an unknown name probably means; empty where it does not know.
 
     Raises:
         ConfigError: naming the first that does not, and the nearest that do.
@@ -157,7 +189,9 @@ def require_known(section: str, names: Iterable[str], known: Iterable[str]) -> N
     known = list(known)
     for name in names:
         if name not in known:
-            remedy = hints.remedy(section, str(name), known) or f"; it has {', '.join(known) or 'no settings'}"
+            found = hint(str(name))
+            remedy = f"; {found}" if found else nearest(str(name), known)
+            remedy = remedy or f"; it has {', '.join(known) or 'no settings'}"
             raise ConfigError(f"there is no setting {name!r} in [{section}]{remedy}")
 
 
@@ -199,13 +233,13 @@ def signature_settings(
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):  # a builtin that does not tell
         return {}
-    hints, help_texts = _hints(function), {**_argument_help(documented), **_argument_help(function)}
+    kinds, meanings = _kinds(function), {**_argument_meanings(documented), **_argument_meanings(function)}
     found = {}
     for parameter in parameters:
         default = (presets or {}).get(parameter.name, parameter.default)
         if parameter.name not in _NOT_SETTINGS and default is not parameter.empty:
-            kind, help_text = hints.get(parameter.name, Any), help_texts.get(parameter.name, "")
-            found[parameter.name] = Setting(section, parameter.name, kind, default, help_text)
+            kind, meaning = kinds.get(parameter.name, Any), meanings.get(parameter.name, "")
+            found[parameter.name] = Setting(section, parameter.name, kind, default, meaning)
     return found
 
 
@@ -220,14 +254,15 @@ def check_arguments(section: str, arguments: Mapping[str, Any], cls: type) -> di
     return {name: known[name].check(value) for name, value in arguments.items()}
 
 
-def _hints(function: Any) -> dict[str, Any]:
+def _kinds(function: Any) -> dict[str, Any]:
+    """The types of the parameters that have one."""
     try:
         return typing.get_type_hints(function)
     except (NameError, AttributeError, TypeError):  # a name that only type checkers import, or no type at all
         return {}  # no type checks, but the names are known
 
 
-def _argument_help(documented: Any) -> dict[str, str]:
+def _argument_meanings(documented: Any) -> dict[str, str]:
     """The `Args:` of a google-style docstring, by name."""
     lines = ("" if documented is None else inspect.getdoc(documented) or "").partition("\nArgs:\n")[2].splitlines()
     found: dict[str, str] = {}

@@ -29,8 +29,13 @@ def parse_value(text: str) -> Any:
         return _parse_float(text)
 
 
+def format_value(value: Any) -> str:
+    """A value as an ini holds it; `parse_value` reads it back."""
+    return f"{value:_}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+
+
 def parse_as(text: str, kind: Any) -> Any:
-    """Like `parse_value`, but a setting that wants text gets it even where the text looks like a number.
+    """The value of a setting of one type; one that wants text gets it even where the text looks like a number.
 
     Args:
         text: what the file or the command line holds.

@@ -9,7 +9,7 @@ from torch.distributions import Normal
 from tracking_env import LIMIT, TrackingEnv
 
 from pufferlib import vector
-from pufferlib.config import TrainConfig
+from pufferlib.config import TrainConfig, resolve_sizes
 from pufferlib.errors import APIUsageError, ConfigError
 from pufferlib.models import Continuous, Default, MinGRUWrapper
 from pufferlib.ppo.learner import Learner
@@ -196,11 +196,11 @@ def test_the_learning_rate_may_fall_along_a_line():
 )
 def test_impossible_settings_are_named(settings, message):
     with pytest.raises(ConfigError, match=message):
-        TrainConfig(**{**RECIPE, **settings}).resolve(16, "cpu")
+        resolve_sizes(TrainConfig(**{**RECIPE, **settings}), 16, "cpu")
 
 
 def test_minibatches_of_steps_may_cut_segments():
-    assert TrainConfig(**{**RECIPE, "minibatch_size": 16}).resolve(16, "cpu").minibatches_per_epoch == 128
+    assert resolve_sizes(TrainConfig(**{**RECIPE, "minibatch_size": 16}), 16, "cpu").minibatches_per_epoch == 128
 
 
 def test_a_recurrent_policy_needs_segments():

@@ -11,7 +11,6 @@ from gymnasium.spaces import Box, Discrete
 from pufferlib import PufferEnv, extras, ocean
 from pufferlib.config import check_config, check_env, env_settings, load_config
 from pufferlib.config.flags import FlagTable
-from pufferlib.config.options import TrainOptions
 from pufferlib.errors import APIUsageError, ConfigError, MissingExtraError, UnknownEnvironmentError
 from pufferlib.families import catalog
 
@@ -199,7 +198,7 @@ def test_the_settings_of_any_environment_are_those_of_its_class(registered):
     with pytest.raises(ConfigError, match=r"\[env\] length must be an integer, got 'long'"):
         check_env("CatalogWalk-v3", {"length": "long"})
     with pytest.raises(ConfigError, match="there is no flag --env.lenght; did you mean '--env.length'"):
-        FlagTable(TrainOptions, "CatalogWalk-v3").parse(["--env.lenght", "7"])
+        FlagTable("CatalogWalk-v3").parse(["--env.lenght", "7"])
 
 
 def test_settings_reach_the_environment(registered):
@@ -215,7 +214,7 @@ def test_settings_reach_the_environment(registered):
 
 def test_an_environment_with_open_keywords_takes_flags_that_nobody_knows(registered):
     assert catalog.find("CatalogAnything-v0").takes_any_setting
-    ((setting, value),) = FlagTable(TrainOptions, "CatalogAnything-v0").parse(["--env.length", "3"])
+    ((setting, value),) = FlagTable("CatalogAnything-v0").parse(["--env.length", "3"])
     assert (setting.name, value) == ("length", 3)
     assert check_env("CatalogAnything-v0", {"other": [1]}) == {"other": [1]}
 

@@ -10,9 +10,8 @@ from command import only_run
 
 from pufferlib import JsonLogger, NoLogger, TensorBoardLogger, pufferl
 from pufferlib.config import LogConfig
-from pufferlib.config.flags import FlagTable, apply
+from pufferlib.config.flags import FlagTable, apply_flags
 from pufferlib.config.help_text import settings_text
-from pufferlib.config.options import TrainOptions
 from pufferlib.errors import ConfigError, MissingExtraError
 from pufferlib.loggers import make_loggers
 
@@ -145,9 +144,7 @@ def test_a_wrong_log_setting_is_one_sentence():
 
 def test_the_command_line_sets_them_for_runs_of_earlier_versions_too():
     args = {"train": {}}  # no section [log]
-    found = FlagTable(TrainOptions, "puffer_squared").parse(
-        ["--log.tensorboard", "--log.tags", "one,2", "--log.name=7"]
-    )
-    apply(found, args, {})
+    found = FlagTable("puffer_squared").parse(["--log.tensorboard", "--log.tags", "one,2", "--log.name=7"])
+    apply_flags(found, args, {})
     assert args["log"] == {"tensorboard": True, "tags": "one,2", "name": "7"}
     assert "--log.tensorboard False" in settings_text("puffer_squared", pufferl.load_config("puffer_squared"))

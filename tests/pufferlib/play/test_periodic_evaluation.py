@@ -10,7 +10,7 @@ from gymnasium.spaces import Box, Discrete
 from torch import nn
 
 from pufferlib import pufferl, vector
-from pufferlib.config import TrainConfig, load_config
+from pufferlib.config import TrainConfig, load_config, resolve_sizes
 from pufferlib.environment import PufferEnv
 from pufferlib.errors import APIUsageError
 from pufferlib.loggers import NoLogger
@@ -137,7 +137,7 @@ class Fickle(Default):
     [(0, 10, []), (1, 10, [10]), (2, 10, [5, 10]), (3, 10, [4, 7, 10]), (99, 4, [1, 2, 3, 4])],
 )
 def test_evaluations_are_spread_evenly_and_the_last_epoch_has_one(evaluations, epochs, due):
-    config = TrainConfig(bptt_horizon=16, num_iterations=epochs, evaluations=evaluations).resolve(4, "cpu")
+    config = resolve_sizes(TrainConfig(bptt_horizon=16, num_iterations=epochs, evaluations=evaluations), 4, "cpu")
     evaluation = PeriodicEvaluation(config, None, nn.Linear(1, 1), torch.device("cpu"), None, Profile())
     assert [epoch for epoch in range(1, epochs + 1) if evaluation.is_due(epoch)] == due
 

@@ -3,7 +3,7 @@ import pytest
 import torch
 from tracking_env import TrackingEnv
 
-from pufferlib.config import TrainConfig
+from pufferlib.config import TrainConfig, resolve_sizes
 from pufferlib.ppo.advantages import Advantages
 from pufferlib.ppo.minibatches import SegmentDrawing, Share, StepDrawing, present_weights
 from pufferlib.ppo.rollout import FinalValues, Rollout
@@ -24,7 +24,7 @@ def filled_rollout(seed=0):
 
 def config(**settings):
     given = {"shuffle": "steps", "prio_alpha": 0.0, "bptt_horizon": HORIZON, "minibatch_size": 8, **settings}
-    return TrainConfig(**given).resolve(SEGMENTS, "cpu")
+    return resolve_sizes(TrainConfig(**given), SEGMENTS, "cpu")
 
 
 def make_drawing(rollout, **settings):
@@ -104,8 +104,8 @@ def segment_drawing(advantages, minibatch, **settings):
     rollout.rewards[:, 1] = advantages
     rollout.terminals[:, 1] = True
     given = {"prio_beta0": 1.0, "norm_adv": False, **settings}
-    resolved = TrainConfig(bptt_horizon=1, minibatch_size=minibatch, total_timesteps=10**6, **given).resolve(
-        count, "cpu"
+    resolved = resolve_sizes(
+        TrainConfig(bptt_horizon=1, minibatch_size=minibatch, total_timesteps=10**6, **given), count, "cpu"
     )
     drawing = SegmentDrawing(rollout, resolved, Advantages(rollout, resolved), torch.Generator().manual_seed(2))
     drawing._advantages.take()

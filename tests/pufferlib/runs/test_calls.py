@@ -10,7 +10,7 @@ from typing_extensions import get_overloads
 
 import pufferlib
 from pufferlib import PuffeRL, pufferl, vector
-from pufferlib.config import TrainConfig
+from pufferlib.config import TrainConfig, resolve_sizes
 from pufferlib.errors import APIUsageError, ConfigError, UnknownEnvironmentError
 from pufferlib.loggers import NoLogger
 from pufferlib.models import Default
@@ -148,15 +148,15 @@ def test_the_learning_rate_is_annealed_where_there_is_an_end(end):
 def test_sizes_fit_the_agents(given, agents, expected):
     found = settings_from_keywords(given, agents)
     assert (found["batch_size"], found["bptt_horizon"], found["minibatch_size"]) == expected
-    TrainConfig.from_dict(found).resolve(agents, "cpu")
+    resolve_sizes(TrainConfig.from_dict(found), agents, "cpu")
 
 
 def test_sizes_are_those_of_all_processes():
     found = settings_from_keywords({}, 100, world_size=3)
     assert (found["batch_size"], found["bptt_horizon"], found["minibatch_size"]) == (38_400, 128, 9_600)
-    assert TrainConfig.from_dict(found).resolve(100, "cpu", 3).segments == 100
+    assert resolve_sizes(TrainConfig.from_dict(found), 100, "cpu", 3).segments == 100
     found = settings_from_keywords({"batch_size": 7 * 3 * 10}, 7, world_size=3)
-    assert TrainConfig.from_dict(found).resolve(7, "cpu", 3).minibatch_segments == 2
+    assert resolve_sizes(TrainConfig.from_dict(found), 7, "cpu", 3).minibatch_segments == 2
 
 
 @pytest.mark.parametrize(
@@ -175,7 +175,7 @@ def test_sizes_are_those_of_all_processes():
 )
 def test_sizes_that_do_not_divide_are_refused(given, message):
     with pytest.raises(ConfigError, match=message):
-        TrainConfig.from_dict(settings_from_keywords(given, 256)).resolve(256, "cpu")
+        resolve_sizes(TrainConfig.from_dict(settings_from_keywords(given, 256)), 256, "cpu")
 
 
 def test_the_default_policy_leaves_torchs_random_numbers_alone(env):

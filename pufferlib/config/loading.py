@@ -1,0 +1,91 @@
+"""From files and flags to a configuration: `load_config`."""
+
+from __future__ import annotations
+
+import configparser
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pufferlib.config.flags import FlagTable, apply_flags
+from pufferlib.config.sections import ARGUMENTS, SECTIONS, section_settings
+from pufferlib.errors import APIUsageError, ConfigError, nearest
+from pufferlib.families import catalog
+from pufferlib.settings.setting import require_known
+from pufferlib.settings.values import parse_value
+
+DEFAULTS = Path(__file__).with_name("default.ini")
+
+
+def load_config(env_name: str, argv: Sequence[str] | None = None) -> dict[str, Any]:
+    """The settings of an environment: default.ini, overridden by its family's ini and its own, and by flags if given.
+
+    The result depends on nothing else: not on the program's command line, not on the working directory.
+
+    Args:
+        env_name: such as `puffer_breakout` or `CartPole-v1`, any name of `pufferlib.families.catalog`.
+        argv: flags as `puffer train` takes them after the name, such as `["--train.seed", "3"]`, or `sys.argv[1:]` for
+            those of a script of one's own; None for none.
+
+    Returns:
+        A dict of its own for each call. Keys `package`, `env_name`, `policy_name`, `rnn_name`, `load_model_path`,
+        `resume`, and the dicts `vec`, `env`, `policy`, `rnn`, `train` and `log`; also `solve` (`metric`, `threshold`)
+        where the environment names its learning threshold.
+
+    Raises:
+        UnknownEnvironmentError: if there is no such environment.
+        MissingExtraError: if what it needs is not installed.
+        ConfigError: if an ini or a flag holds an unknown section or key, or a value of the wrong type.
+        APIUsageError: if `argv` is no list of texts.
+    """
+    entry = catalog.find(env_name)
+    args: dict[str, Any] = {name: {} for name in ("vec", *ARGUMENTS, "train", "log")}
+    for source in (DEFAULTS, *entry.ini_files):
+        for section, texts in _read_ini(source).items():
+            _merge(args, section, _parse_section(source, section, texts, env_name))
+    args |= {"package": entry.family, "env_name": entry.name}
+    if argv is not None:
+        _apply_argv(args, env_name, argv)
+    return args
+
+
+def _apply_argv(args: dict[str, Any], env_name: str, argv: Sequence[str]) -> None:
+    if isinstance(argv, str) or not all(isinstance(token, str) for token in argv):
+        raise APIUsageError(f"argv must be a list of texts, such as sys.argv[1:], got {argv!r}")
+    apply_flags(FlagTable(env_name).parse(argv), args, {})
+
+
+def _merge(args: dict[str, Any], section: str, values: Mapping[str, Any]) -> None:
+    (args if section == "base" else args.setdefault(section, {})).update(values)
+
+
+def _read_ini(path: Path) -> dict[str, dict[str, str]]:
+    parser = configparser.ConfigParser(interpolation=None, inline_comment_prefixes=("#", ";"))
+    parser.optionxform = str  # keys keep their case
+    try:
+        parser.read_string(path.read_text(encoding="utf-8"))
+    except (configparser.Error, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} must be an ini file, found {' '.join(str(error).split())}") from error
+    return {section: dict(parser[section]) for section in parser.sections()}
+
+
+def _parse_section(path: Path, section: str, texts: Mapping[str, str], env_name: str) -> dict[str, Any]:
+    _require_section(path, section)
+    settings = section_settings(section, env_name)
+    if settings is None:
+        return {name: parse_value(text) for name, text in texts.items()}
+    try:
+        if section in SECTIONS:
+            SECTIONS[section].require_known(texts)
+        else:
+            require_known(section, texts, settings)
+        return {name: settings[name].parse(text) for name, text in texts.items()}
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from error
+
+
+def _require_section(path: Path, section: str) -> None:
+    known = [*SECTIONS, *ARGUMENTS]
+    if section not in known:
+        remedy = nearest(section, known) or f"; there are {', '.join(known)}"
+        raise ConfigError(f"{path}: there is no section [{section}]{remedy}")

@@ -1,0 +1,82 @@
+import math
+from typing import Any, Literal
+
+import pytest
+
+from pufferlib import ocean
+from pufferlib.errors import ConfigError
+from pufferlib.settings.setting import Interval, Section, Setting, check_arguments, class_settings
+
+SQUARED = "puffer_squared"
+
+
+class Encoder:
+    """A policy.
+
+    Args:
+        hidden_size: units of
+            each layer.
+    """
+
+    def __init__(self, env, hidden_size: int = 128, num_layers: int = 1, activation: Literal["relu", "tanh"] = "relu"):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("text", "inside", "outside"),
+    [("[0, 1)", (0, 0.5), (1, -0.1)), ("(0, inf]", (1e-9, math.inf), (0,)), ("(-inf, inf)", (-5,), (math.inf,))],
+)
+def test_intervals_read_as_in_mathematics(text, inside, outside):
+    assert all(value in Interval(text) for value in inside)
+    assert all(value not in Interval(text) for value in (*outside, math.nan))
+
+
+def test_arguments_that_a_class_hands_on_are_settings_too():
+    known = class_settings("env", ocean.env_class(SQUARED))
+    assert {"num_envs", "size", "report_interval"} <= known.keys()
+    assert not {"buf", "seed", "arguments", "kwargs"} & known.keys()
+    assert known["size"].kind is int and "2 to 128" in known["size"].meaning
+
+
+def test_the_help_of_an_argument_is_its_docstring():
+    assert class_settings("policy", Encoder)["hidden_size"].meaning == "Units of each layer."
+
+
+def test_wrong_keyword_arguments_are_config_errors():
+    assert check_arguments("policy", {"hidden_size": 64.0}, Encoder) == {"hidden_size": 64}
+    with pytest.raises(ConfigError, match="did you mean 'hidden_size'"):
+        check_arguments("policy", {"hiden_size": 64}, Encoder)
+    with pytest.raises(ConfigError, match=r"\[policy\] activation must be 'relu' or 'tanh', got 'tan'"):
+        check_arguments("policy", {"activation": "tan"}, Encoder)
+
+
+@pytest.mark.parametrize("value", ["128,128", "128, 64", 128])
+def test_a_list_without_brackets_is_shown_with_them(value):
+    setting = Setting("policy", "sizes", list[int], [64])
+    with pytest.raises(ConfigError, match=rf"sizes must be a list .* got {value!r}; write '\[{value}\]'"):
+        setting.check(value)
+
+
+@pytest.mark.parametrize("kind", [float, Any])
+@pytest.mark.parametrize("text", ["nan", "inf"])
+def test_a_number_without_bounds_must_be_finite_and_is_told_so(kind, text):
+    with pytest.raises(ConfigError, match=rf"^\[env\] speed must be finite, got {text}$"):
+        Setting("env", "speed", kind, 1.0).parse(text)
+
+
+def test_an_earlier_value_is_answered_with_what_it_is_called_now():
+    one = Setting("vec", "backend", Literal["Serial", "auto"], "auto", renamed={"Cereal": "auto"})
+    with pytest.raises(ConfigError, match="got 'Cereal'; did you mean 'auto'"):
+        one.check("Cereal")
+
+
+def test_a_section_may_say_what_an_unknown_name_means():
+    class Hinting(Section):
+        @classmethod
+        def hint(cls, name):
+            return f"{name} is gone"
+
+    with pytest.raises(ConfigError, match=r"no setting 'speed' in \[\]; speed is gone"):
+        Hinting.from_dict({"speed": 1})
+    with pytest.raises(ConfigError, match=r"no setting 'speed' in \[\]; it has no settings"):
+        Section.from_dict({"speed": 1})
