@@ -36,7 +36,7 @@ from pufferlib.fast.network_actor import NetworkActor
 from pufferlib.fast.policy_layers import find_layers
 from pufferlib.fast.policy_watch import PolicyWatch
 from pufferlib.metrics.dashboard import Dashboard
-from pufferlib.metrics.episode_statistics import EpisodeStatistics
+from pufferlib.metrics.finished_episodes import FinishedEpisodes
 from pufferlib.metrics.finite import describe_update
 from pufferlib.metrics.interval import Interval, prefixed
 from pufferlib.play.periodic_evaluation import PeriodicEvaluation
@@ -369,7 +369,7 @@ class PuffeRL(Construction, Saving):
         if self.is_logged:
             return dict(self._metrics)
         of_all = self.ranks.gather(self._interval.episodes.state_dict())
-        self._interval.episodes = EpisodeStatistics.merged(of_all)
+        self._interval.episodes = FinishedEpisodes.merged(of_all)
         self._metrics = {**self._gather_metrics(), **self._evaluation.take(), **self._interval.sample_hardware()}
         self._interval.end()
         self._logged_epoch, self._logged_step = self.epoch, self.global_step

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from pufferlib.metrics.episode_statistics import EpisodeStatistics
+from pufferlib.metrics.finished_episodes import FinishedEpisodes
 from pufferlib.metrics.hardware import HardwareMeter
 from pufferlib.metrics.phases import DeviceClock, Phase, Profile
 
@@ -25,10 +25,10 @@ class Interval:
 
     def __init__(self, device: torch.device):
         """Begins the first interval of a run that trains on `device`."""
-        self.episodes = EpisodeStatistics()
+        self.episodes = FinishedEpisodes()
         self.profile = Profile(DeviceClock.of(device))
         self.iteration = Phase()
-        self._before = EpisodeStatistics()  # of the intervals that were ended
+        self._before = FinishedEpisodes()  # of the intervals that were ended
         self._hardware = HardwareMeter(device)
         self._begin = time.perf_counter()
 
@@ -43,7 +43,7 @@ class Interval:
         Args:
             iterations: how many took the time of `iteration`, at least 1.
         """
-        since_start = EpisodeStatistics()
+        since_start = FinishedEpisodes()
         since_start.merge(self._before)
         since_start.merge(self.episodes)
         return {

@@ -15,7 +15,7 @@ from pufferlib import vector
 from pufferlib.families import catalog
 from pufferlib.families.catalog import Entry
 from pufferlib.fast.shards import one_thread
-from pufferlib.metrics.episode_statistics import is_number
+from pufferlib.metrics.finished_episodes import is_number
 from pufferlib.play.player import Episodes, Player
 from pufferlib.play.viewer import make_viewer
 from pufferlib.runs.loaders import load_policy, resolve_device

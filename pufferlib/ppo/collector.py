@@ -13,7 +13,7 @@ from torch import Tensor
 
 from pufferlib.episodes import EpisodeTracker
 from pufferlib.errors import APIUsageError, DivergedError, PufferError
-from pufferlib.metrics.episode_statistics import EpisodeStatistics
+from pufferlib.metrics.finished_episodes import FinishedEpisodes
 from pufferlib.metrics.finite import find_in_rollout, find_weight, is_finite, largest_weight
 from pufferlib.metrics.phases import Profile
 from pufferlib.ppo.actor import Actor, Rows
@@ -64,12 +64,12 @@ class Collector:
         self.vecenv = vecenv
         self.actor = actor
         self.rollout = actor.rollout
-        self.statistics = EpisodeStatistics()
+        self.statistics = FinishedEpisodes()
         self._tracker = EpisodeTracker(vecenv.num_agents)
         self._reward_clip = reward_clip
         self._reward_normalizer = reward_normalizer
         self._finals: list[tuple[np.ndarray, int, Tensor]] = []  # segments, column, values of final observations
-        self._reports: dict[int, EpisodeStatistics] = {}  # what environments told, by the batch's first agent
+        self._reports: dict[int, FinishedEpisodes] = {}  # what environments told, by the batch's first agent
         self._profile = profile
         self._host = {name: host_memory(getattr(self.rollout, name).T) for name in CARRIED}
         self._arrays = {name: memory.numpy() for name, memory in self._host.items()}  # views: cheaper to write into
@@ -255,7 +255,7 @@ class Collector:
             with self.explaining():
                 values = self.actor.value_final(agents, observations)
             self._finals.append((agents + self._offset, column, values))
-        reports = self._reports.setdefault(int(self._agents[rows][0]), EpisodeStatistics())
+        reports = self._reports.setdefault(int(self._agents[rows][0]), FinishedEpisodes())
         reports.add(info for info in infos if FINAL_OBSERVATION not in info)
 
     def _is_cut(self, agent: int, column: int) -> bool:

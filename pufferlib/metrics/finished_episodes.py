@@ -1,4 +1,4 @@
-"""Episode statistics: means that weigh every episode the same, however it was reported."""
+"""Finished episodes: means that weigh every one the same, however it was reported."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from pufferlib.metrics.episode_totals import EpisodeTotals
 
 
-class EpisodeStatistics:
+class FinishedEpisodes:
     """Adds up finished episodes until they are taken: what environments report in their infos, and what was tracked.
 
     An info that holds `n` gives means over `n` finished episodes; one without speaks of a single episode. Values that
@@ -56,7 +56,7 @@ class EpisodeStatistics:
         self.episodes.clear()
         return taken
 
-    def merge(self, other: EpisodeStatistics) -> None:
+    def merge(self, other: FinishedEpisodes) -> None:
         """Adds the episodes that another one holds, such as those of a later interval or of another process."""
         self.episodes.merge(other.episodes)
         for name, total in other._sums.items():
@@ -64,7 +64,7 @@ class EpisodeStatistics:
             self._counts[name] = self._counts.get(name, 0.0) + other._counts[name]
 
     @classmethod
-    def merged(cls, states: Iterable[Mapping[str, dict[str, float]]]) -> EpisodeStatistics:
+    def merged(cls, states: Iterable[Mapping[str, dict[str, float]]]) -> FinishedEpisodes:
         """The episodes of several, of which each gave its `state_dict`."""
         whole = cls()
         for state in states:

@@ -6,13 +6,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pufferlib.metrics.episode_statistics import EpisodeStatistics
+from pufferlib.metrics.finished_episodes import FinishedEpisodes
 
 REPORTS = st.lists(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=5), max_size=8)
 
 
 def reported(*infos):
-    statistics = EpisodeStatistics()
+    statistics = FinishedEpisodes()
     statistics.add(infos)
     return statistics
 
@@ -64,7 +64,7 @@ def test_a_report_of_no_episodes_changes_nothing():
 
 def test_a_saved_state_goes_on():
     statistics = reported({"score": 1.0, "n": 3})
-    restored = EpisodeStatistics()
+    restored = FinishedEpisodes()
     restored.load_state_dict(statistics.state_dict())
     statistics.add([{"score": 5.0}])
     assert restored.means() == {"score": 1.0, "n": 3}  # and is a copy
@@ -102,16 +102,16 @@ MERGED = {
 
 @pytest.mark.parametrize("order", [[0, 1, 2, 3], [3, 2, 1, 0], [1, 3, 0, 2]])
 def test_intervals_and_processes_merge_into_the_statistics_of_all_their_episodes(order):
-    merged = EpisodeStatistics()
+    merged = FinishedEpisodes()
     for index in order:
-        sent = EpisodeStatistics()  # a process sends the state
+        sent = FinishedEpisodes()  # a process sends the state
         sent.load_state_dict(json.loads(json.dumps(parts()[index].state_dict())))
         merged.merge(sent)
     assert merged.metrics() == pytest.approx(MERGED)
 
 
 def test_merging_leaves_the_other_as_it_was():
-    total, part = EpisodeStatistics(), parts()[0]
+    total, part = FinishedEpisodes(), parts()[0]
     total.merge(part)
     total.merge(part)
     assert part.metrics() == parts()[0].metrics()
