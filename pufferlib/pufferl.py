@@ -95,22 +95,22 @@ class PuffeRL(Construction, Saving):
         self._generator = generator
         self._learning_rate = self.config.learning_rate
         self._interval = Interval(self.device)
-        self.profile = self._interval.profile
+        self.phases = self._interval.phases
         self.rollout = self._allocate_rollout()
         network = self._find_network()
         self._reward_normalizer = self._make_reward_normalizer()
         self._collector = Collector(
-            vecenv, self._make_actor(network), self.config.reward_clip, self.profile, self._reward_normalizer
+            vecenv, self._make_actor(network), self.config.reward_clip, self.phases, self._reward_normalizer
         )
         learned = self.rollout.single_steps() if self.config.shuffle == "steps" else self.rollout
         self._gradients = self._make_gradients(network, learned)
         self._policy_watch = PolicyWatch(self.policy)
         self._learner = Learner(
-            self.rollout, self._gradients, self.device, generator, self.profile, self.ranks, self._is_captured
+            self.rollout, self._gradients, self.device, generator, self.phases, self.ranks, self._is_captured
         )
         acting = self.policy, self.device, self._autocast
         make_vecenv = self._evaluation_maker(self.config, vecenv)
-        self._evaluation = PeriodicEvaluation(self.config, make_vecenv, *acting, self.profile)
+        self._evaluation = PeriodicEvaluation(self.config, make_vecenv, *acting, self.phases)
         # The first process keeps the seed that its vector was made with.
         self._collector.reset(None if self.ranks.is_first else self.ranks.seed(vecenv.seed))
 

@@ -11,7 +11,7 @@ import torch
 
 from pufferlib.metrics.finished_episodes import FinishedEpisodes
 from pufferlib.metrics.hardware import HardwareMeter
-from pufferlib.metrics.phases import DeviceClock, Phase, Profile
+from pufferlib.metrics.phases import DeviceClock, Phase, Phases
 
 
 class Interval:
@@ -19,14 +19,14 @@ class Interval:
 
     Attributes:
         episodes: those that ended in the interval.
-        profile: where the time of each phase is added up.
+        phases: where the time of each phase is added up.
         iteration: adds up the wall time of iterations.
     """
 
     def __init__(self, device: torch.device):
         """Begins the first interval of a run that trains on `device`."""
         self.episodes = FinishedEpisodes()
-        self.profile = Profile(DeviceClock.of(device))
+        self.phases = Phases(DeviceClock.of(device))
         self.iteration = Phase()
         self._before = FinishedEpisodes()  # of the intervals that were ended
         self._hardware = HardwareMeter(device)
@@ -50,8 +50,8 @@ class Interval:
             "iteration_seconds": self.iteration.seconds / iterations,
             **self.episodes.metrics(),
             **prefixed("since_start", since_start.metrics()),
-            **prefixed("performance", self.profile.shares()),
-            **prefixed("device", self.profile.device_shares()),
+            **prefixed("performance", self.phases.shares()),
+            **prefixed("device", self.phases.device_shares()),
         }
 
     def sample_hardware(self) -> dict[str, float]:
@@ -62,7 +62,7 @@ class Interval:
         """Begins the next interval."""
         self._before.merge(self.episodes)
         self.episodes.take()
-        self.profile.reset()
+        self.phases.reset()
         self.iteration.seconds = 0.0
         self._begin = time.perf_counter()
 
@@ -72,7 +72,7 @@ class Interval:
         seconds = self.seconds
         yield
         self._begin = time.perf_counter() - seconds
-        self.profile.reset()
+        self.phases.reset()
 
     def close(self) -> None:
         """Lets go of the hardware's drivers; calling it twice is harmless."""

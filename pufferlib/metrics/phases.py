@@ -99,8 +99,11 @@ class QueuedPhase:
         self._phase.__exit__(kind, error, trace)
 
 
-class Profile:
-    """Adds up seconds by phase. Phases do not nest, and none begins or ends inside the capture of a CUDA graph."""
+class Phases:
+    """The phases that the time of a process goes to, each with its seconds.
+
+    Phases do not nest, and none begins or ends inside the capture of a CUDA graph.
+    """
 
     def __init__(self, clock: DeviceClock | None = None):
         """Starts at nothing; `clock` is None where no work is queued."""
@@ -116,7 +119,7 @@ class Profile:
         return self._phases[name]
 
     def queued_phase(self, name: str) -> AbstractContextManager[None]:
-        """As `phase`, and on a GPU times what the body queues on the current stream as well."""
+        """Times the body as `phase` does, and on a GPU also what it queues on the current stream."""
         if self._clock is None:
             return self.phase(name)
         if name not in self._queued_phases:

@@ -15,7 +15,7 @@ from torch import nn
 
 from pufferlib.config import ResolvedTrainConfig
 from pufferlib.fast.shards import one_thread
-from pufferlib.metrics.phases import Profile
+from pufferlib.metrics.phases import Phases
 from pufferlib.play.player import Episodes, Player
 from pufferlib.runs import checkpoint
 from pufferlib.runs.torch_generator import borrowed_generator
@@ -42,7 +42,7 @@ class PeriodicEvaluation:
         policy: nn.Module,
         device: torch.device,
         autocast: Callable[[], AbstractContextManager],
-        profile: Profile,
+        phases: Phases,
     ):
         """Makes nothing yet.
 
@@ -52,7 +52,7 @@ class PeriodicEvaluation:
             policy: what is trained, on `device`.
             device: of the policy.
             autocast: what the policy acts in.
-            profile: adds up the time of the phase `evaluation`.
+            phases: adds up the time of the phase `evaluation`.
         """
         self._config = config
         self._seed = mix_seed(config.seed, _SEED_STREAM)
@@ -60,7 +60,7 @@ class PeriodicEvaluation:
         self._policy = policy
         self._device = device
         self._autocast = autocast
-        self._profile = profile
+        self._phases = phases
         self._player: Player | None = None
         self._metrics: dict[str, float] = {}
 
@@ -76,7 +76,7 @@ class PeriodicEvaluation:
             folder: of the run.
             facts: what to note beside the best weights: the environment's name, steps, epoch.
         """
-        with self._profile.phase("evaluation"):
+        with self._phases.phase("evaluation"):
             self._metrics = self._evaluate()
             score = self._metrics.get("eval/return_mean", math.nan)
             if score > checkpoint.read_note(folder, "best").get("eval/return_mean", -math.inf):

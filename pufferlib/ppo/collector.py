@@ -15,7 +15,7 @@ from pufferlib.episodes import EpisodeTracker
 from pufferlib.errors import APIUsageError, DivergedError, PufferError
 from pufferlib.metrics.finished_episodes import FinishedEpisodes
 from pufferlib.metrics.finite import find_in_rollout, find_weight, is_finite, largest_weight
-from pufferlib.metrics.phases import Profile
+from pufferlib.metrics.phases import Phases
 from pufferlib.ppo.actor import Actor, Rows
 from pufferlib.ppo.normalization import RewardNormalizer
 from pufferlib.ppo.rollout import FinalValues
@@ -41,7 +41,7 @@ class Collector:
         vecenv: Any,
         actor: Actor,
         reward_clip: float,
-        profile: Profile,
+        phases: Phases,
         reward_normalizer: RewardNormalizer | None = None,
     ):
         """Allocates; `reset` comes next.
@@ -50,7 +50,7 @@ class Collector:
             vecenv: a vector from `pufferlib.vector.make`.
             actor: acts for the agents of `vecenv` and fills its rollout.
             reward_clip: the limit of rewards, 0 for none.
-            profile: where the time of each phase is added up.
+            phases: where the time of each phase is added up.
             reward_normalizer: scales the rewards before they are clipped.
 
         Raises:
@@ -70,7 +70,7 @@ class Collector:
         self._reward_normalizer = reward_normalizer
         self._finals: list[tuple[np.ndarray, int, Tensor]] = []  # segments, column, values of final observations
         self._reports: dict[int, FinishedEpisodes] = {}  # what environments told, by the batch's first agent
-        self._profile = profile
+        self._phases = phases
         self._host = {name: host_memory(getattr(self.rollout, name).T) for name in CARRIED}
         self._arrays = {name: memory.numpy() for name, memory in self._host.items()}  # views: cheaper to write into
         self._held: deque[Rows] = deque()  # batches that were received and not sent, oldest first
@@ -223,9 +223,9 @@ class Collector:
 
     def _receive(self) -> Rows:
         """Waits for a batch and stores what it brings in its next column."""
-        with self._profile.phase("environment"):
+        with self._phases.phase("environment"):
             observations, rewards, terminals, truncations, infos, agent_ids, masks = self.vecenv.recv()
-        with self._profile.phase("store"):
+        with self._phases.phase("store"):
             rows = self._as_slice(agent_ids)
             self._shuffled = None if isinstance(rows, slice) else agent_ids
             if self._shuffled is not None:
@@ -265,11 +265,11 @@ class Collector:
 
     def _act(self, rows: Rows) -> None:
         """Chooses actions for the current column of a batch and sends them."""
-        with self._profile.phase("forward"), self.explaining():
+        with self._phases.phase("forward"), self.explaining():
             actions = self.actor.act(rows, int(self._columns[rows][0]))
             if self._checks_actions and not np.isfinite(actions).all():
                 raise DivergedError("the policy's actions are not finite")
-        with self._profile.phase("environment"):
+        with self._phases.phase("environment"):
             ordered = actions if self._shuffled is None else actions[self._shuffled]
             self.vecenv.send(ordered, self._as_received(rows))
 
@@ -324,7 +324,7 @@ class Collector:
 
     def _bootstrap(self, rows: Rows) -> None:
         """Values the observations after the last action of a batch."""
-        with self._profile.phase("forward"), self.explaining():
+        with self._phases.phase("forward"), self.explaining():
             self.actor.bootstrap(rows)
 
     def _segments(self, rows: Rows) -> Rows:
@@ -361,7 +361,7 @@ class Collector:
             "order": environments["order"],
             "columns": {name: memory[-1, last].clone() for name, memory in self._host.items()},
             "actor": self.actor.state_dict(),
-            "tracker": self._tracker_state(),
+            "tracker": {name: torch.from_numpy(array) for name, array in self._tracker.state_dict().items()},
             "reward_sums": self._reward_sums(),
             "statistics": self.statistics.state_dict(),
         }
@@ -370,9 +370,6 @@ class Collector:
         """Whether rewards were, and what comes of them; a recurrent state likewise."""
         kept = [self._host["rewards"][-1], torch.from_numpy(self._tracker.returns), *self.actor.states.values()]
         return all(map(is_finite, kept))
-
-    def _tracker_state(self) -> dict[str, Tensor]:
-        return {name: torch.from_numpy(array) for name, array in self._tracker.state_dict().items()}
 
     def _reward_sums(self) -> Tensor | None:
         return None if self._reward_normalizer is None else torch.tensor(self._reward_normalizer.sums)

@@ -10,7 +10,7 @@ from torch.optim import Optimizer
 
 from pufferlib.distributed import Ranks
 from pufferlib.fast.cuda_graphs import Capture, CapturedCall
-from pufferlib.metrics.phases import Profile
+from pufferlib.metrics.phases import Phases
 from pufferlib.ppo import losses
 from pufferlib.ppo.advantages import Advantages
 from pufferlib.ppo.gradients import NetworkGradients, TorchGradients
@@ -43,7 +43,7 @@ class Learner:
         gradients: TorchGradients | NetworkGradients,
         device: torch.device,
         generator: torch.Generator,
-        profile: Profile,
+        phases: Phases,
         ranks: Ranks,
         is_captured: bool = False,
         capture: Capture | None = None,
@@ -56,7 +56,7 @@ class Learner:
                 trained on.
             device: the policy's.
             generator: draws the minibatches.
-            profile: where the time of each phase is added up.
+            phases: where the time of each phase is added up.
             ranks: the processes whose gradients are averaged.
             is_captured: whether minibatches are replayed as CUDA graphs, where the settings let them; not where other
                 processes are waited for.
@@ -73,7 +73,7 @@ class Learner:
             self._drawing = StepDrawing(rollout, gradients.rollout, config, self._advantages, generator)
         else:
             self._drawing = SegmentDrawing(rollout, config, self._advantages, generator)
-        self._profile = profile
+        self._phases = phases
         self._ranks = ranks
         self.optimizer = self._make_optimizer()
         can_be_captured = (
@@ -123,7 +123,7 @@ class Learner:
 
     def prepare(self) -> None:
         """Takes from a new rollout what does not change while it is trained on."""
-        with self._profile.queued_phase("advantage"):
+        with self._phases.queued_phase("advantage"):
             self._advantages.take()
 
     def learn(self, learning_rate: float, progress: float, is_full: bool) -> dict[str, float]:
@@ -152,7 +152,7 @@ class Learner:
             self._ahead = None
             trained = self._train_minibatches(count)
             if trained:  # else less than one minibatch was due
-                with self._profile.queued_phase("learn"):  # here the host waits for the GPU
+                with self._phases.queued_phase("learn"):  # here the host waits for the GPU
                     self.metrics = self._read_metrics(trained, trained == count)
         return dict(self.metrics)
 
@@ -181,27 +181,27 @@ class Learner:
                 averaged over the processes together with the gradients, as every message is a wait.
         """
         drawn = self._draw_with_others() if self._ranks.world_size > 1 else self._draw()
-        with self._profile.queued_phase("learn"):
+        with self._phases.queued_phase("learn"):
             self._differentiate(drawn)
         if self._ranks.world_size > 1:
             self._average_gradients(summary_count)
-        with self._profile.queued_phase("learn"):
+        with self._phases.queued_phase("learn"):
             self._step()
 
     def _draw(self) -> Drawn:
-        with self._profile.queued_phase("advantage"):
+        with self._phases.queued_phase("advantage"):
             return self._drawing.draw()
 
     def _draw_with_others(self) -> Drawn:
         """This process's share of the next minibatch, with the moments of all of it."""
         if self._ahead is None:
-            with self._profile.queued_phase("advantage"):
+            with self._phases.queued_phase("advantage"):
                 share = self._drawing.draw_share()
                 own = share.moments()
-            with self._profile.queued_phase("communicate"):
+            with self._phases.queued_phase("communicate"):
                 self._ahead = share, self._ranks.gather_numbers(own)
         (share, of_all), self._ahead = self._ahead, None
-        with self._profile.queued_phase("advantage"):
+        with self._phases.queued_phase("advantage"):
             return share.among(of_all, self._ranks.rank)
 
     def _average_gradients(self, summary_count: int) -> None:
@@ -210,13 +210,13 @@ class Learner:
         That can be drawn before the optimizer steps: of the policy it needs what was just found of this minibatch.
         """
         share = None
-        with self._profile.queued_phase("advantage"):
+        with self._phases.queued_phase("advantage"):
             if summary_count:
                 told = self._summarize(summary_count)
             else:
                 share = self._drawing.draw_share()
                 told = share.moments()
-        with self._profile.queued_phase("communicate"):
+        with self._phases.queued_phase("communicate"):
             of_all = self._ranks.average_gradients(self._gradients.parameters, told)
         if share is None:
             self._summaries = of_all
@@ -228,7 +228,7 @@ class Learner:
         if self._is_full not in self._graphs:
             stream = torch.cuda.Stream(self.device) if self.device.type == "cuda" else None
             self._graphs[self._is_full] = CapturedCall(self._work, self._generator, stream, self._capture)
-        with self._profile.queued_phase("learn"):
+        with self._phases.queued_phase("learn"):
             self._graphs[self._is_full]()
 
     def _work(self) -> None:

@@ -43,7 +43,7 @@ REWARD_NORMALIZER: Pattern = {"count": number(0.0), "mean": number(), "variance"
 
 
 def check_statistics(found: Any, place: str) -> None:
-    """Lets pass what `EpisodeStatistics.state_dict` may return.
+    """Lets pass what `FinishedEpisodes.state_dict` may return.
 
     Raises:
         Mismatch: for anything else.

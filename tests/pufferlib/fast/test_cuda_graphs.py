@@ -15,7 +15,7 @@ from pufferlib import pufferl, vector
 from pufferlib.fast.cuda_graphs import WARM_UP, CapturedCall
 from pufferlib.fast.graph_actor import GraphActor
 from pufferlib.fast.pinned_memory import PinnedArrays, whole_memory
-from pufferlib.metrics.phases import DeviceClock, Profile
+from pufferlib.metrics.phases import DeviceClock, Phases
 from pufferlib.ocean import env_class
 from pufferlib.ppo.actor import Actor
 from pufferlib.ppo.collector import Collector
@@ -387,12 +387,12 @@ def test_phases_are_marked_around_a_capture_and_a_replay_never_inside(tmp_path):
 
     trainer = make_captured_trainer(tmp_path, capture := Watched())
     clock = DeviceClock(Event, lambda: None)
-    trainer._learner._profile = profile = Profile(clock)
+    trainer._learner._phases = phases = Phases(clock)
     trainer.evaluate(), trainer.train()
     assert capture.replays == 5 - WARM_UP and clock.seconds.keys() <= {"advantage", "learn"}
     clock.read()
     assert clock.seconds == {"advantage": 1.0, "learn": 6.0}  # of a new rollout; 5 minibatches and the metrics
-    assert profile.shares().keys() == {"advantage", "learn", "other"}
+    assert phases.shares().keys() == {"advantage", "learn", "other"}
 
 
 def test_a_minibatch_where_agents_are_absent_is_captured_apart(tmp_path):
@@ -539,7 +539,7 @@ def test_captured_and_plain_rollouts_on_a_gpu_are_the_same(batch_size):
         rollout = Rollout.allocate(*spaces, vecenv.num_agents, 40, {}, device, device)
         generator = torch.Generator(device).manual_seed(0)
         actor = actor_class(ConstantPolicy(), rollout, vecenv.num_agents, generator, contextlib.nullcontext)
-        collector = Collector(vecenv, actor, 0.0, Profile())
+        collector = Collector(vecenv, actor, 0.0, Phases())
         collector.reset(None)
         collector.collect(), collector.collect()
         rollouts.append({field.name: getattr(rollout, field.name) for field in fields(Rollout)})

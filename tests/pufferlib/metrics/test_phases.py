@@ -2,7 +2,7 @@ import time
 
 import pytest
 
-from pufferlib.metrics.phases import DeviceClock, Profile
+from pufferlib.metrics.phases import DeviceClock, Phases
 
 
 class FakeGpu:
@@ -62,81 +62,81 @@ def spend(wall, phase, seconds):
 
 
 def test_phases_and_the_rest_share_the_time(wall):
-    profile = Profile()
-    spend(wall, profile.phase("a"), 1)
+    phases = Phases()
+    spend(wall, phases.phase("a"), 1)
     wall[0] += 2
-    spend(wall, profile.queued_phase("b"), 3)
-    spend(wall, profile.phase("a"), 4)
-    assert profile.shares() == pytest.approx({"a": 0.5, "b": 0.3, "other": 0.2})
-    assert sum(profile.shares().values()) == pytest.approx(1)
-    assert profile.device_shares() == {}
+    spend(wall, phases.queued_phase("b"), 3)
+    spend(wall, phases.phase("a"), 4)
+    assert phases.shares() == pytest.approx({"a": 0.5, "b": 0.3, "other": 0.2})
+    assert sum(phases.shares().values()) == pytest.approx(1)
+    assert phases.device_shares() == {}
 
 
 def test_a_reset_starts_over(wall):
-    profile = Profile(gpu_clock := FakeGpu().clock())
-    spend(wall, profile.queued_phase("a"), 1)
-    profile.device_shares()
-    profile.reset()
+    phases = Phases(gpu_clock := FakeGpu().clock())
+    spend(wall, phases.queued_phase("a"), 1)
+    phases.device_shares()
+    phases.reset()
     assert gpu_clock.seconds == {}
     wall[0] += 1
-    assert profile.shares() == {"other": 1.0} and profile.device_shares() == {}
+    assert phases.shares() == {"other": 1.0} and phases.device_shares() == {}
 
 
 def test_the_device_has_its_own_time(wall):
     gpu = FakeGpu()
-    profile = Profile(gpu.clock())
+    phases = Phases(gpu.clock())
     for _ in range(3):
-        with profile.queued_phase("advantage"):
+        with phases.queued_phase("advantage"):
             gpu.queue(0.5)
             wall[0] += 0.1
         gpu.queue(0.25)  # of no phase
-        with profile.queued_phase("learn"):
+        with phases.queued_phase("learn"):
             gpu.queue(2)
             wall[0] += 0.1
     wall[0] = 110.0
     gpu.catch_up()
-    assert profile.device_shares() == pytest.approx({"advantage": 0.15, "learn": 0.6})
-    assert profile.shares() == pytest.approx({"advantage": 0.03, "learn": 0.03, "other": 0.94})
+    assert phases.device_shares() == pytest.approx({"advantage": 0.15, "learn": 0.6})
+    assert phases.shares() == pytest.approx({"advantage": 0.03, "learn": 0.03, "other": 0.94})
 
 
 def test_what_the_device_has_not_done_counts_later(wall):
     gpu = FakeGpu()
-    profile = Profile(gpu.clock())
-    with profile.queued_phase("learn"):
+    phases = Phases(gpu.clock())
+    with phases.queued_phase("learn"):
         gpu.queue(2)
     wall[0] += 4
-    assert profile.device_shares() == {}
-    profile.reset()
+    assert phases.device_shares() == {}
+    phases.reset()
     gpu.catch_up()
     wall[0] += 4
-    assert profile.device_shares() == {"learn": 0.5}
+    assert phases.device_shares() == {"learn": 0.5}
 
 
 def test_events_are_used_again(wall):
     gpu = FakeGpu()
-    profile = Profile(gpu.clock())
+    phases = Phases(gpu.clock())
     for _ in range(1000):
-        with profile.queued_phase("learn"):
+        with phases.queued_phase("learn"):
             gpu.queue(1)
         gpu.catch_up()
     assert len(gpu.events) <= 4
     wall[0] += 2000
-    assert profile.device_shares() == {"learn": 0.5}
+    assert phases.device_shares() == {"learn": 0.5}
 
 
 def test_a_phase_that_fails_is_timed_to_its_failure(wall):
     gpu = FakeGpu()
-    profile = Profile(gpu.clock())
-    with pytest.raises(KeyError), profile.queued_phase("learn"):
+    phases = Phases(gpu.clock())
+    with pytest.raises(KeyError), phases.queued_phase("learn"):
         gpu.queue(1)
         wall[0] += 2
         raise KeyError
     gpu.catch_up()
-    assert profile.shares()["learn"] == 1.0 and profile.device_shares() == {"learn": 0.5}
+    assert phases.shares()["learn"] == 1.0 and phases.device_shares() == {"learn": 0.5}
 
 
 def test_other_devices_than_cuda_have_no_clock():
     torch = pytest.importorskip("torch")
     assert DeviceClock.of(torch.device("cpu")) is None
-    profile = Profile()
-    assert profile.queued_phase("learn") is profile.phase("learn")
+    phases = Phases()
+    assert phases.queued_phase("learn") is phases.phase("learn")

@@ -14,7 +14,7 @@ from pufferlib.config import TrainConfig, load_config, resolve_sizes
 from pufferlib.environment import PufferEnv
 from pufferlib.errors import APIUsageError
 from pufferlib.loggers import NoLogger
-from pufferlib.metrics.phases import Profile
+from pufferlib.metrics.phases import Phases
 from pufferlib.models import Default, LSTMWrapper
 from pufferlib.ocean import env_class
 from pufferlib.play.periodic_evaluation import PeriodicEvaluation
@@ -138,7 +138,7 @@ class Fickle(Default):
 )
 def test_evaluations_are_spread_evenly_and_the_last_epoch_has_one(evaluations, epochs, due):
     config = resolve_sizes(TrainConfig(bptt_horizon=16, num_iterations=epochs, evaluations=evaluations), 4, "cpu")
-    evaluation = PeriodicEvaluation(config, None, nn.Linear(1, 1), torch.device("cpu"), None, Profile())
+    evaluation = PeriodicEvaluation(config, None, nn.Linear(1, 1), torch.device("cpu"), None, Phases())
     assert [epoch for epoch in range(1, epochs + 1) if evaluation.is_due(epoch)] == due
 
 

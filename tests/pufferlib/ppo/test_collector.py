@@ -9,7 +9,7 @@ from scripted_policies import CountingPolicy, LinearPolicy
 
 from pufferlib import vector
 from pufferlib.errors import APIUsageError
-from pufferlib.metrics.phases import Profile
+from pufferlib.metrics.phases import Phases
 from pufferlib.models import Default, MinGRUWrapper
 from pufferlib.ocean import env_class
 from pufferlib.ppo.actor import Actor
@@ -34,7 +34,7 @@ def make_collector(vecenv, policy, groups=1, horizon=HORIZON, reward_clip=0.0, s
     rollout = Rollout.allocate(*spaces, segments, horizon, state, cpu, cpu)
     generator = torch.Generator().manual_seed(seed)
     actor = actor_class(policy, rollout, vecenv.num_agents, generator, contextlib.nullcontext)
-    collector = Collector(vecenv, actor, reward_clip, Profile())
+    collector = Collector(vecenv, actor, reward_clip, Phases())
     collector.generator = generator
     collector.reset(None)
     return collector
