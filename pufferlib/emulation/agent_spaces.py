@@ -11,7 +11,8 @@ from gymnasium.spaces import Box, Discrete, MultiDiscrete
 
 from pufferlib import spaces
 from pufferlib.emulation.actions import ActionLayout, Split
-from pufferlib.emulation.layout import Layout, row_writer
+from pufferlib.emulation.layout import Layout
+from pufferlib.emulation.packing import row_writer
 from pufferlib.errors import APIUsageError
 
 

@@ -13,7 +13,8 @@ from typing_extensions import override
 from pufferlib.emulation.actions import ActionLayout
 from pufferlib.emulation.emulated_env import EmulatedEnv
 from pufferlib.emulation.infos import final_observation, plain_numbers
-from pufferlib.emulation.layout import Layout, row_writer
+from pufferlib.emulation.layout import Layout
+from pufferlib.emulation.packing import row_writer
 from pufferlib.environment import StepResult, fitting_actions
 from pufferlib.errors import APIUsageError
 

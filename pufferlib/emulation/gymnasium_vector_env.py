@@ -17,7 +17,8 @@ from typing_extensions import override
 from pufferlib.emulation.actions import ActionLayout
 from pufferlib.emulation.creation import make_env
 from pufferlib.emulation.infos import plain_numbers
-from pufferlib.emulation.layout import Layout, row_writer, unpack
+from pufferlib.emulation.layout import Layout, unpack
+from pufferlib.emulation.packing import row_writer
 from pufferlib.environment import Buffers, PufferEnv, StepResult
 from pufferlib.errors import APIUsageError
 from pufferlib.seeding import mix_seed
