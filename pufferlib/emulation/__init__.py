@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from pufferlib.emulation.gymnasium_env import GymnasiumPufferEnv
-from pufferlib.emulation.layout import Layout, unpack
 from pufferlib.emulation.pettingzoo_env import PettingZooPufferEnv
+from pufferlib.layout import Layout, unpack
 
 if TYPE_CHECKING:
     from pufferlib.emulation.tensors import nativize

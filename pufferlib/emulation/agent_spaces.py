@@ -11,9 +11,9 @@ from gymnasium.spaces import Box, Discrete, MultiDiscrete
 
 from pufferlib import spaces
 from pufferlib.emulation.actions import ActionLayout, Split
-from pufferlib.emulation.layout import Layout
 from pufferlib.emulation.packing import row_writer
 from pufferlib.errors import APIUsageError
+from pufferlib.layout import Layout
 
 
 class AgentObservations:

@@ -17,10 +17,10 @@ from typing_extensions import override
 from pufferlib.emulation.actions import ActionLayout
 from pufferlib.emulation.creation import make_env
 from pufferlib.emulation.infos import plain_numbers
-from pufferlib.emulation.layout import Layout, unpack
 from pufferlib.emulation.packing import row_writer
 from pufferlib.environment import Buffers, PufferEnv, StepResult
 from pufferlib.errors import APIUsageError
+from pufferlib.layout import Layout, unpack
 from pufferlib.seeding import mix_seed
 
 _SEEDS = 2**31  # what every generator that an environment may use takes as a seed

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from pufferlib.emulation.layout import Layout, Leaf, path_name
 from pufferlib.errors import APIUsageError
+from pufferlib.layout import Layout, Leaf, path_name
 
 _INT64 = np.dtype(np.int64)
 _INTEGERS = (int, np.int64)

@@ -12,9 +12,9 @@ from typing_extensions import override
 from pufferlib.emulation.agent_spaces import AgentActions, AgentObservations
 from pufferlib.emulation.emulated_env import EmulatedEnv
 from pufferlib.emulation.infos import final_observation, plain_numbers
-from pufferlib.emulation.layout import Layout
 from pufferlib.environment import StepResult, fitting_actions
 from pufferlib.errors import APIUsageError, MissingExtraError
+from pufferlib.layout import Layout
 
 
 class PettingZooPufferEnv(EmulatedEnv):
