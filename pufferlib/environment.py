@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import gymnasium
 import numpy as np
 
 from pufferlib import spaces
 from pufferlib.errors import APIUsageError
-
-if TYPE_CHECKING:
-    from pufferlib.emulation import Layout
+from pufferlib.layout import Layout
 
 StepResult = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, list[dict]]
 

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 import gymnasium
 import numpy as np
@@ -19,11 +19,9 @@ import numpy as np
 from pufferlib import spaces
 from pufferlib.environment import Buffers, Origin, PufferEnv, StepResult, fitting_actions
 from pufferlib.errors import APIUsageError
+from pufferlib.layout import Layout
 from pufferlib.vector.recipe import AUTO, EnvSource, Options
 from pufferlib.vector.snapshots import RESULT_ARRAYS, VectorSnapshot
-
-if TYPE_CHECKING:
-    from pufferlib.emulation import Layout
 
 ReceiveResult = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, list[dict], np.ndarray, np.ndarray]
 

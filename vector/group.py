@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import gymnasium
 import numpy as np
 
 from pufferlib.environment import Buffers, PufferEnv
 from pufferlib.errors import APIUsageError
+from pufferlib.layout import Layout
 from pufferlib.vector.recipe import EnvSource
 from pufferlib.wrappers import PufferWrapper
-
-if TYPE_CHECKING:
-    from pufferlib.emulation import Layout
 
 _STEP_ARRAYS = ("observations", "rewards", "terminals", "truncations")
 
