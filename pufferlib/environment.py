@@ -14,6 +14,9 @@ from pufferlib.layout import Layout
 
 StepResult = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, list[dict]]
 
+PUFFER_ENV_PARTS = ("single_observation_space", "single_action_space", "num_agents", "reset", "step", "close")
+"""What the trainer uses of a PufferEnv; whatever has all of it is one."""
+
 
 @dataclass(frozen=True)
 class Buffers:
@@ -166,3 +169,20 @@ class PufferEnv:
 
     def close(self) -> None:
         """Lets go of everything; calling it twice is harmless."""
+
+
+def check_env(env: Any) -> None:
+    """Checks that something can be stepped as a PufferEnv.
+
+    Raises:
+        APIUsageError: if it cannot.
+    """
+    missing = [name for name in PUFFER_ENV_PARTS if not hasattr(env, name)]
+    if not missing and not isinstance(env, type):
+        return
+    remedy = "wrap it with pufferlib.emulation, or make a vector with pufferlib.vector.make"
+    if isinstance(env, gymnasium.Env):
+        raise APIUsageError(f"env must be a PufferEnv, got the Gymnasium environment {type(env).__name__}; {remedy}")
+    if isinstance(env, type):
+        raise APIUsageError(f"env must be a PufferEnv, got the class {env.__name__}; make an instance of it")
+    raise APIUsageError(f"env must be a PufferEnv, got {type(env).__name__} without {missing[0]}; {remedy}")

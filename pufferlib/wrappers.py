@@ -24,7 +24,7 @@ from gymnasium.spaces import Box
 from typing_extensions import override
 
 from pufferlib import spaces
-from pufferlib.environment import PufferEnv, StepResult
+from pufferlib.environment import PufferEnv, StepResult, check_env
 from pufferlib.episodes import EpisodeTracker
 from pufferlib.errors import APIUsageError
 
@@ -61,7 +61,7 @@ class PufferWrapper(PufferEnv):
         Raises:
             APIUsageError: if `env` is no PufferEnv.
         """
-        _check_env(env)
+        check_env(env)
         self.env = env
         self.num_agents = env.num_agents
         self.single_action_space = env.single_action_space
@@ -336,15 +336,9 @@ class EpisodeStatistics(PufferWrapper):
         return observations, rewards, terminals, truncations, infos
 
 
-def _check_env(env: Any) -> None:
-    from pufferlib.vector import check_env  # which knows wrappers itself
-
-    check_env(env)
-
-
 def _box_of(env: PufferEnv, wrapper: str) -> Box:
     """The observation space of an environment that shows an array which a wrapper can compute with."""
-    _check_env(env)
+    check_env(env)
     space = env.single_observation_space
     if isinstance(space, Box) and getattr(env, "emulated", None) is None:
         return space

@@ -6,13 +6,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from pufferlib.emulation.gymnasium_vector_env import GymnasiumVectorPufferEnv
+from pufferlib.environment import check_env
 from pufferlib.errors import APIUsageError, nearest
 from pufferlib.vector.base import State, Vector
 from pufferlib.vector.gymnasium_vector import GymnasiumVector
 from pufferlib.vector.native import Native
 from pufferlib.vector.processes import Multiprocessing
 from pufferlib.vector.ray import Ray
-from pufferlib.vector.ready import adopt, as_puffer_env, check_env
+from pufferlib.vector.ready import adopt, as_puffer_env
 from pufferlib.vector.recipe import AUTO, Options, Recipe
 from pufferlib.vector.serial import Serial
 from pufferlib.vector.sizes import checked_timeout, count_workers

@@ -6,13 +6,12 @@ import contextlib
 import weakref
 from typing import Any
 
-import gymnasium
 from gymnasium.vector import VectorEnv
 from typing_extensions import override
 
 from pufferlib.emulation.gymnasium_vector_env import GymnasiumVectorPufferEnv
-from pufferlib.emulation.wrapping import REQUIRED, wrapper_of
-from pufferlib.environment import Buffers, PufferEnv
+from pufferlib.emulation.wrapping import wrapper_of
+from pufferlib.environment import Buffers, PufferEnv, check_env
 from pufferlib.errors import APIUsageError
 from pufferlib.seeding import mix_seed
 from pufferlib.vector.arrays import private_buffers
@@ -87,23 +86,6 @@ def _fitting_backend(env: Any) -> type[LocalVector]:
     if Native.can_step(env):
         return Native
     return GymnasiumVector if isinstance(env, GymnasiumVectorPufferEnv) else Serial
-
-
-def check_env(env: Any) -> None:
-    """Checks that something can be stepped as a PufferEnv.
-
-    Raises:
-        APIUsageError: if it cannot.
-    """
-    missing = [name for name in REQUIRED if not hasattr(env, name)]
-    if not missing and not isinstance(env, type):
-        return
-    remedy = "wrap it with pufferlib.emulation, or make a vector with pufferlib.vector.make"
-    if isinstance(env, gymnasium.Env):
-        raise APIUsageError(f"env must be a PufferEnv, got the Gymnasium environment {type(env).__name__}; {remedy}")
-    if isinstance(env, type):
-        raise APIUsageError(f"env must be a PufferEnv, got the class {env.__name__}; make an instance of it")
-    raise APIUsageError(f"env must be a PufferEnv, got {type(env).__name__} without {missing[0]}; {remedy}")
 
 
 class ReadyEnv(EnvSource):

@@ -14,18 +14,15 @@ from gymnasium.vector import VectorEnv
 
 from pufferlib.emulation import GymnasiumPufferEnv, PettingZooPufferEnv
 from pufferlib.emulation.gymnasium_vector_env import GymnasiumVectorPufferEnv
-from pufferlib.environment import PufferEnv
+from pufferlib.environment import PUFFER_ENV_PARTS, PufferEnv
 from pufferlib.errors import APIUsageError
-
-REQUIRED = ("single_observation_space", "single_action_space", "num_agents", "reset", "step", "close")
-"""What the trainer uses of a PufferEnv; whatever has all of it is one."""
 
 
 def wrapper_of(env: Any) -> type[PufferEnv] | None:
     """The class that makes a PufferEnv of an environment that is none yet; None for everything else."""
     if isinstance(env, VectorEnv):
         return GymnasiumVectorPufferEnv
-    if all(hasattr(env, name) for name in REQUIRED):
+    if all(hasattr(env, name) for name in PUFFER_ENV_PARTS):
         return None
     if isinstance(env, gymnasium.Env):
         return GymnasiumPufferEnv
