@@ -1,4 +1,7 @@
-"""Vectorization: many environments stepped as one, by whichever backend suits them."""
+"""Vectorization: many PufferEnvs stepped as one, by whichever backend suits them.
+
+What makes a PufferEnv of an environment of Gymnasium or PettingZoo is pufferlib.emulation, below this room.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +9,16 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from pufferlib.emulation.gymnasium_vector_env import GymnasiumVectorPufferEnv
+from pufferlib.emulation.wrapping import as_puffer_env
 from pufferlib.environment import check_env
 from pufferlib.errors import APIUsageError, nearest
 from pufferlib.vector.base import State, Vector
+from pufferlib.vector.choice import fitting_backend
 from pufferlib.vector.gymnasium_vector import GymnasiumVector
 from pufferlib.vector.native import Native
 from pufferlib.vector.processes import Multiprocessing
 from pufferlib.vector.ray import Ray
-from pufferlib.vector.ready import adopt, as_puffer_env
+from pufferlib.vector.ready import adopt
 from pufferlib.vector.recipe import AUTO, Options, Recipe
 from pufferlib.vector.serial import Serial
 from pufferlib.vector.sizes import checked_timeout, count_workers
@@ -120,9 +125,8 @@ def _named_backend(backend: Any) -> type[Vector] | None:
 
 
 def _fitting_backend(driver: Any, options: Options, num_envs: int) -> type[Vector]:
-    if Native.can_step(driver):
-        return Native
-    if isinstance(driver, GymnasiumVectorPufferEnv):
-        return GymnasiumVector
+    backend = fitting_backend(driver)
+    if backend is not Serial:
+        return backend
     has_workers = count_workers(options, num_envs) > 1 or options.step_timeout_seconds is not None
     return Multiprocessing if has_workers else Serial

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from typing_extensions import override
 
 from pufferlib.emulation.gymnasium_vector_env import GymnasiumVectorPufferEnv
@@ -21,7 +23,7 @@ class GymnasiumVector(Serial):
 
     def __init__(self, source: EnvSource, driver: PufferEnv, options: Options):
         """Makes the vector environments; see `pufferlib.vector.make`."""
-        if not isinstance(driver, GymnasiumVectorPufferEnv):
+        if not self.can_step(driver):
             raise APIUsageError(
                 f"GymnasiumVector steps gymnasium.vector.VectorEnv, got {type(driver).__name__}; "
                 "use the Serial or Multiprocessing backend"
@@ -32,6 +34,11 @@ class GymnasiumVector(Serial):
                 f"{options.num_workers!r}; use 'auto' and tell the vector environment itself"
             )
         super().__init__(source, driver, Options(batch_size=count_batch(options, source.num_envs, 1)))
+
+    @staticmethod
+    def can_step(env: Any) -> bool:
+        """Whether a step of an environment can be begun apart from its end."""
+        return isinstance(env, GymnasiumVectorPufferEnv)
 
     @override
     def _start(self, batch: Batch) -> None:

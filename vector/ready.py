@@ -6,26 +6,22 @@ import contextlib
 import weakref
 from typing import Any
 
-from gymnasium.vector import VectorEnv
 from typing_extensions import override
 
-from pufferlib.emulation.gymnasium_vector_env import GymnasiumVectorPufferEnv
-from pufferlib.emulation.wrapping import wrapper_of
+from pufferlib.emulation.wrapping import as_puffer_env
 from pufferlib.environment import Buffers, PufferEnv, check_env
 from pufferlib.errors import APIUsageError
 from pufferlib.seeding import mix_seed
 from pufferlib.vector.arrays import private_buffers
 from pufferlib.vector.base import Vector
-from pufferlib.vector.gymnasium_vector import GymnasiumVector
+from pufferlib.vector.choice import fitting_backend
 from pufferlib.vector.local import LocalVector
 from pufferlib.vector.native import Native
 from pufferlib.vector.recipe import AUTO, EnvSource, Options
-from pufferlib.vector.serial import Serial
 
-# All by id(), as an environment may be unhashable; an entry vanishes with its value, and so before an id is reused.
+# By id(), as an environment may be unhashable; an entry vanishes with its value, and so before an id is reused.
 _vectors: weakref.WeakValueDictionary[int, LocalVector] = weakref.WeakValueDictionary()
 _closed: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
-_wrapped: weakref.WeakValueDictionary[int, PufferEnv] = weakref.WeakValueDictionary()  # by what each of them wraps
 
 
 def adopt(env: Any, num_workers: int | str = AUTO, seed: int = 0) -> Vector:
@@ -55,37 +51,10 @@ def adopt(env: Any, num_workers: int | str = AUTO, seed: int = 0) -> Vector:
     holder = _vectors.get(id(env))
     if holder is not None:
         holder.hand_over()
-    backend = _fitting_backend(env)
+    backend = fitting_backend(env)
     vecenv = backend(ReadyEnv(env, seed, backend is Native), env, Options(num_workers))
     _vectors[id(env)] = vecenv
     return vecenv
-
-
-def as_puffer_env(env: Any) -> Any:
-    """A Gymnasium or PettingZoo environment as a PufferEnv, the same one every time; everything else as it is.
-
-    Args:
-        env: what becomes one is a `gymnasium.Env`, a `gymnasium.vector.VectorEnv`, a `pettingzoo.ParallelEnv` or a
-            `pettingzoo.AECEnv`.
-
-    Raises:
-        APIUsageError: if it is a vector environment that was closed, or cannot be stepped as one of
-            GymnasiumPufferEnv, GymnasiumVectorPufferEnv and PettingZooPufferEnv.
-    """
-    wrapper = wrapper_of(env)
-    if wrapper is None:
-        return env
-    if isinstance(env, VectorEnv) and env.closed:
-        raise APIUsageError(f"the vector environment {type(env).__name__} is closed; make a new one")
-    wrapped = _wrapped.get(id(env)) or wrapper(env)
-    _wrapped[id(env)] = wrapped
-    return wrapped
-
-
-def _fitting_backend(env: Any) -> type[LocalVector]:
-    if Native.can_step(env):
-        return Native
-    return GymnasiumVector if isinstance(env, GymnasiumVectorPufferEnv) else Serial
 
 
 class ReadyEnv(EnvSource):

@@ -1,4 +1,7 @@
-"""Environments of Gymnasium and PettingZoo as PufferEnvs."""
+"""Environments of Gymnasium and PettingZoo, single and in vectors, as PufferEnvs.
+
+Their observations are packed into rows, as pufferlib.layout has them, and rows of actions are taken apart for them.
+"""
 
 from __future__ import annotations
 

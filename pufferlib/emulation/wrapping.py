@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 import sys
+import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -17,6 +18,9 @@ from pufferlib.emulation.gymnasium_vector_env import GymnasiumVectorPufferEnv
 from pufferlib.environment import PUFFER_ENV_PARTS, PufferEnv
 from pufferlib.errors import APIUsageError
 
+# By id(), as an environment may be unhashable; an entry vanishes with its value, which holds what it wraps.
+_wrapped: weakref.WeakValueDictionary[int, PufferEnv] = weakref.WeakValueDictionary()
+
 
 def wrapper_of(env: Any) -> type[PufferEnv] | None:
     """The class that makes a PufferEnv of an environment that is none yet; None for everything else."""
@@ -27,6 +31,27 @@ def wrapper_of(env: Any) -> type[PufferEnv] | None:
     if isinstance(env, gymnasium.Env):
         return GymnasiumPufferEnv
     return PettingZooPufferEnv if isinstance(env, _pettingzoo_kinds()) else None
+
+
+def as_puffer_env(env: Any) -> Any:
+    """A Gymnasium or PettingZoo environment as a PufferEnv, the same one every time; everything else as it is.
+
+    Args:
+        env: what becomes one is a `gymnasium.Env`, a `gymnasium.vector.VectorEnv`, a `pettingzoo.ParallelEnv` or a
+            `pettingzoo.AECEnv`.
+
+    Raises:
+        APIUsageError: if it is a vector environment that was closed, or cannot be stepped as one of
+            GymnasiumPufferEnv, GymnasiumVectorPufferEnv and PettingZooPufferEnv.
+    """
+    wrapper = wrapper_of(env)
+    if wrapper is None:
+        return env
+    if isinstance(env, VectorEnv) and env.closed:
+        raise APIUsageError(f"the vector environment {type(env).__name__} is closed; make a new one")
+    wrapped = _wrapped.get(id(env)) or wrapper(env)
+    _wrapped[id(env)] = wrapped
+    return wrapped
 
 
 def make_puffer_env(creator: Callable, args: Sequence, kwargs: Mapping[str, Any], given: Mapping[str, Any]) -> Any:
