@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import csv
 import json
-import os
 import platform
 import shlex
 import subprocess
@@ -23,6 +22,8 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 from calibrate import calibration
+
+from pufferlib.machine import usable_cores
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -47,8 +48,7 @@ def machine() -> str:
     if Path("/proc/cpuinfo").exists():
         lines = Path("/proc/cpuinfo").read_text().splitlines()
         model = next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), model)
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return f"{model}, {cores} cores"
+    return f"{model}, {usable_cores()} cores"
 
 
 def commit() -> str:

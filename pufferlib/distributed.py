@@ -26,8 +26,8 @@ from torch import Tensor, nn
 from torch.distributed.rendezvous import rendezvous
 
 from pufferlib.errors import RankError
+from pufferlib.machine import usable_cores
 from pufferlib.seeding import mix_seed
-from pufferlib.vector.sizes import usable_cores
 
 T = TypeVar("T")
 

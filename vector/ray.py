@@ -13,6 +13,7 @@ from typing_extensions import override
 
 from pufferlib.environment import PufferEnv
 from pufferlib.errors import WorkerError
+from pufferlib.machine import usable_cores
 from pufferlib.vector.arrays import buffer_bytes, private_buffers
 from pufferlib.vector.base import split
 from pufferlib.vector.group import EnvFacts
@@ -21,7 +22,7 @@ from pufferlib.vector.ray_cluster import import_ray, join_cluster, leave_cluster
 from pufferlib.vector.ray_worker import RayWorker
 from pufferlib.vector.recipe import AUTO, Options, Recipe
 from pufferlib.vector.remote import RemoteVector, pickled_tasks
-from pufferlib.vector.sizes import count_workers, usable_cores, warn_above_cores
+from pufferlib.vector.sizes import count_workers, warn_above_cores
 from pufferlib.vector.snapshots import RESULT_ARRAYS
 from pufferlib.vector.worker import Command, Reply
 

@@ -2,48 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from pufferlib.errors import APIUsageError
+from pufferlib.machine import usable_cores
 from pufferlib.vector.recipe import AUTO, Options
 
 MAX_WORKERS = 1024  # threads or processes of one machine; more is a slip of the finger
-
-
-def usable_cores() -> int:
-    """Cores this process may use: its affinity mask, cut down by the CPU quota of its control group; at least 1.
-
-    Processes that torchrun started on one machine share its cores.
-    """
-    try:
-        cores = len(os.sched_getaffinity(0))
-    except AttributeError:  # macOS has no affinity masks
-        cores = os.cpu_count() or 1
-    quota = _cgroup_quota()
-    return max(1, (cores if quota is None else min(cores, round(quota))) // _processes_here())
-
-
-def _processes_here() -> int:
-    text = os.environ.get("LOCAL_WORLD_SIZE", "1")
-    return max(1, int(text)) if text.isdigit() else 1
-
-
-def _cgroup_quota(root: Path = Path("/sys/fs/cgroup")) -> float | None:
-    """Cores' worth of time that the control group grants, None for no limit; reads the files of version 2 or 1."""
-    try:
-        if (root / "cpu.max").exists():
-            quota, period = (root / "cpu.max").read_text().split()
-        else:
-            quota, period = ((root / "cpu" / f"cpu.cfs_{name}_us").read_text() for name in ("quota", "period"))
-        return int(quota) / int(period) if quota != "max" and int(quota) > 0 else None
-    except (OSError, ValueError):
-        return None
 
 
 def is_count(value: Any) -> bool:

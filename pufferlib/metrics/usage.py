@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-import os
 import time
 from dataclasses import dataclass
-from pathlib import Path
 
 import psutil
 
-_CGROUP = Path("/sys/fs/cgroup")
+from pufferlib.machine import core_share, usable_memory_bytes
+
 _LOOK_AGAIN_SECONDS = 5.0  # for processes that began since
 
 
@@ -23,28 +22,13 @@ class Usage:
     memory_fraction: float  # 0 to 1, of the memory that may be used
 
 
-def available_cores() -> float:
-    """Cores this process may use: its affinity, limited by its control group where there is one."""
-    has_affinity = hasattr(os, "sched_getaffinity")
-    cores = len(os.sched_getaffinity(0)) if has_affinity else (os.cpu_count() or 1)
-    quota, period = (_cgroup_text("cpu.max") or "max 1").split()
-    return cores if quota == "max" else min(cores, int(quota) / int(period))
-
-
-def available_memory_bytes() -> int:
-    """Memory this process may use: the machine's, limited by its control group where there is one."""
-    total = psutil.virtual_memory().total
-    limit = _cgroup_text("memory.max")
-    return min(total, int(limit)) if limit and limit != "max" else total
-
-
 class UsageMeter:
     """Samples the use of this process and its children; CPU use is since the sample before."""
 
     def __init__(self):
         self._process = psutil.Process()
-        self._cores = available_cores()
-        self._memory = available_memory_bytes()
+        self._cores = core_share()
+        self._memory = usable_memory_bytes()
         self._wall_seconds, self._processes_until = time.monotonic(), -math.inf
         self._cpu_seconds = self._cpu_seconds_by_process()
 
@@ -88,10 +72,3 @@ class UsageMeter:
 
 def _fraction(value: float) -> float:
     return min(max(value, 0.0), 1.0) if math.isfinite(value) else 0.0
-
-
-def _cgroup_text(name: str) -> str | None:
-    try:
-        return (_CGROUP / name).read_text().strip()
-    except OSError:  # no control groups, or the first version of them
-        return None

@@ -1,8 +1,6 @@
-"""Counting cores and dividing environments."""
+"""Dividing environments among workers and batches."""
 
 from __future__ import annotations
-
-import os
 
 import pytest
 from hypothesis import given, settings
@@ -11,36 +9,6 @@ from hypothesis import strategies as st
 from pufferlib.errors import APIUsageError
 from pufferlib.vector import sizes
 from pufferlib.vector.recipe import Options
-
-
-def test_a_process_never_counts_more_cores_than_its_affinity_mask_has():
-    assert 1 <= sizes.usable_cores() <= os.cpu_count()
-
-
-def test_processes_of_one_machine_share_its_cores(monkeypatch):
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(7), raising=False)
-    monkeypatch.setattr(sizes, "_cgroup_quota", lambda: None)
-    for processes, cores in (("1", 7), ("2", 3), ("8", 1), ("many", 7)):
-        monkeypatch.setenv("LOCAL_WORLD_SIZE", processes)
-        assert sizes.usable_cores() == cores
-
-
-@pytest.mark.parametrize(
-    ("files", "cores"),
-    [
-        ({"cpu.max": "150000 100000\n"}, 1.5),
-        ({"cpu.max": "max 100000\n"}, None),
-        ({"cpu/cpu.cfs_quota_us": "400000\n", "cpu/cpu.cfs_period_us": "100000\n"}, 4.0),
-        ({"cpu/cpu.cfs_quota_us": "-1\n", "cpu/cpu.cfs_period_us": "100000\n"}, None),
-        ({"cpu.max": "what\n"}, None),
-        ({}, None),
-    ],
-)
-def test_the_quota_of_a_control_group_is_read(tmp_path, files, cores):
-    for name, content in files.items():
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text(content)
-    assert sizes._cgroup_quota(tmp_path) == cores
 
 
 @settings(deadline=None, max_examples=60)
