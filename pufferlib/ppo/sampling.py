@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 from torch.distributions import Normal
@@ -28,98 +30,83 @@ def sample_logits(
     Raises:
         DivergedError: if a logit is NaN. On CUDA nobody waits for the answer: the log-probability is NaN.
     """
-    if isinstance(logits, Normal):
-        return _normal(logits, action, generator)
-    if isinstance(logits, Tensor):
-        return _categorical(logits, action, generator)
-    if _is_mixed(logits):
-        return _mixed(logits, action, generator)
-    return _choices(logits, action, generator)
+    parts = (logits,) if isinstance(logits, Tensor | Normal) else logits
+    if action is None:
+        columns = _draw_noise(parts, generator)
+    else:
+        columns = _split(action.unsqueeze(-1) if isinstance(logits, Tensor) else action, parts)
+    chosen, logprobs, entropies = [], [], []
+    for part, column in zip(parts, columns, strict=True):
+        evaluate = _numbers if isinstance(part, Normal) else _choice
+        column, logprob, entropy = evaluate(part, column, is_drawn=action is None)
+        chosen.append(column)
+        logprobs.append(logprob)
+        entropies.append(entropy)
+    return _joined(logits, chosen) if action is None else action, _total(logprobs), _total(entropies)
 
 
 def greedy_action(logits: Logits) -> Tensor:
     """The most likely action, in the shape that `sample_logits` returns."""
-    if isinstance(logits, Normal):
-        return logits.mean
-    if isinstance(logits, Tensor):
-        return logits.argmax(-1)
-    if _is_mixed(logits):
-        parts = [part.mean if isinstance(part, Normal) else part.argmax(-1, keepdim=True) for part in logits]
-        return torch.cat([part.float() for part in parts], -1)
-    return torch.stack([part.argmax(-1) for part in logits], -1)
+    parts = (logits,) if isinstance(logits, Tensor | Normal) else logits
+    return _joined(logits, [p.mean if isinstance(p, Normal) else p.argmax(-1, keepdim=True) for p in parts])
 
 
-def _choices(
-    parts: tuple[Tensor, ...], action: Tensor | None, generator: torch.Generator | None
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Of rows with one choice for every part; the random numbers of a row follow each other, as in network.cpp."""
-    given: list[Tensor | None] = [None] * len(parts)
-    uniforms: list[Tensor | None] = [None] * len(parts)
-    if action is None:
-        uniforms = list(_uniform(parts[0], len(parts), generator).split(1, -1))
-    else:
-        given = list(action.unbind(-1))
-    results = [_choice(*of_part) for of_part in zip(parts, given, uniforms, strict=True)]
-    actions, logprobs, entropies = zip(*results, strict=True)
-    return torch.stack(actions, -1), sum(logprobs), sum(entropies)
+def _draw_noise(parts: Sequence[Tensor | Normal], generator: torch.Generator | None) -> Sequence[Tensor]:
+    """Random numbers for each part: one uniform for a choice `(..., 1)`, standard normal ones `(..., k)` for numbers.
+
+    Where all parts are choices the numbers of a row follow each other, as in network.cpp.
+    """
+    if not any(isinstance(part, Normal) for part in parts):
+        *rows, _ = parts[0].shape
+        return _split(torch.rand(*rows, len(parts), device=parts[0].device, generator=generator), parts)
+    noise = []
+    for part in parts:
+        if isinstance(part, Normal):
+            noise.append(torch.randn(part.mean.shape, device=part.mean.device, generator=generator))
+        else:
+            noise.append(torch.rand(*part.shape[:-1], 1, device=part.device, generator=generator))
+    return noise
 
 
-def _categorical(
-    logits: Tensor, action: Tensor | None, generator: torch.Generator | None
-) -> tuple[Tensor, Tensor, Tensor]:
-    return _choice(logits, action, None if action is not None else _uniform(logits, 1, generator))
-
-
-def _uniform(logits: Tensor, count: int, generator: torch.Generator | None) -> Tensor:
-    """So many numbers for every row of logits."""
-    return torch.rand(*logits.shape[:-1], count, device=logits.device, generator=generator)
-
-
-def _choice(logits: Tensor, action: Tensor | None, uniform: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
-    """Evaluates an action, or draws one by a number of each row."""
+def _choice(logits: Tensor, column: Tensor, is_drawn: bool) -> tuple[Tensor, Tensor, Tensor]:
+    """Index `(..., 1)`, log-probability and entropy; the column is the index, or the number that draws it."""
     logprobs = logits.float().log_softmax(-1)
     probs = logprobs.exp()
-    if action is None:
+    if is_drawn:
         _refuse_nan(logprobs)
         # Inverse transform: the number of cumulative probabilities that lie at or below one uniform number. Their last
         # is rounded, seldom 1: a number below that last one never leads past the last possible action.
         cumulative = probs.cumsum(-1)
-        action = (cumulative <= uniform * cumulative[..., -1:]).sum(-1).clamp_(max=probs.shape[-1] - 1)
-    chosen = logprobs.gather(-1, action.long().unsqueeze(-1)).squeeze(-1)
+        column = (cumulative <= column * cumulative[..., -1:]).sum(-1, keepdim=True).clamp_(max=probs.shape[-1] - 1)
     # An impossible action has log-probability -inf and adds nothing to the entropy.
     entropy = -(probs * logprobs.clamp(min=torch.finfo(logprobs.dtype).min)).sum(-1)
-    return action, chosen, entropy
+    return column, logprobs.gather(-1, column.long()).squeeze(-1), entropy
 
 
-def _normal(distribution: Normal, action: Tensor | None, generator: torch.Generator | None):
-    if action is None:
-        noise = torch.randn(distribution.mean.shape, device=distribution.mean.device, generator=generator)
-        action = distribution.mean + distribution.stddev * noise
-        _refuse_nan(action)
-    return action, distribution.log_prob(action).sum(-1), distribution.entropy().sum(-1)
+def _numbers(distribution: Normal, column: Tensor, is_drawn: bool) -> tuple[Tensor, Tensor, Tensor]:
+    """Numbers `(..., k)`, log-probability and entropy; the column is the numbers, or the noise that draws them."""
+    if is_drawn:
+        column = distribution.mean + distribution.stddev * column
+        _refuse_nan(column)
+    return column, distribution.log_prob(column).sum(-1), distribution.entropy().sum(-1)
 
 
-def _is_mixed(logits: tuple[Tensor | Normal, ...]) -> bool:
-    return any(isinstance(part, Normal) for part in logits)
+def _joined(logits: Logits, columns: list[Tensor]) -> Tensor:
+    """One action of its parts: without a dimension for them where one choice is all, in float32 for a Tuple."""
+    if isinstance(logits, Tensor | Normal):
+        return columns[0].squeeze(-1) if isinstance(logits, Tensor) else columns[0]
+    is_mixed = any(isinstance(part, Normal) for part in logits)
+    return torch.cat([column.float() for column in columns] if is_mixed else columns, -1)
 
 
-def _mixed(
-    logits: tuple[Tensor | Normal, ...], action: Tensor | None, generator: torch.Generator | None
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Of rows that have one number for every tensor and as many as a Normal has."""
-    widths = [part.mean.shape[-1] if isinstance(part, Normal) else 1 for part in logits]
-    given = [None] * len(widths) if action is None else action.split(widths, -1)
-    columns, logprobs, entropies = [], [], []
-    for part, chosen in zip(logits, given, strict=True):
-        if isinstance(part, Normal):
-            numbers, logprob, entropy = _normal(part, chosen, generator)
-        else:
-            index, logprob, entropy = _categorical(part, None if chosen is None else chosen.squeeze(-1), generator)
-            numbers = index.unsqueeze(-1)
-        columns.append(numbers.float())
-        logprobs.append(logprob)
-        entropies.append(entropy)
-    return torch.cat(columns, -1) if action is None else action, sum(logprobs), sum(entropies)
+def _split(columns: Tensor, parts: Sequence[Tensor | Normal]) -> Sequence[Tensor]:
+    """One column for each choice, and as many as a Normal has."""
+    widths = [part.mean.shape[-1] if isinstance(part, Normal) else 1 for part in parts]
+    return [columns] if len(parts) == 1 else columns.split(widths, -1)
+
+
+def _total(of_parts: list[Tensor]) -> Tensor:
+    return sum(of_parts[1:], of_parts[0])
 
 
 def _refuse_nan(values: Tensor) -> None:

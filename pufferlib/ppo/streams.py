@@ -10,10 +10,9 @@ from pufferlib.seeding import mix_seed
 class Streams:
     """A random stream for each batch of agents, all of them from one generator.
 
-    Worker processes finish in another order each time. If all batches drew from one generator, each would get other
-    numbers in every run. One batch that is everything does draw from it; each of several has a stream of its own, which
-    is seeded anew by one number of the generator for every group of segments. So the generator alone is what a
-    checkpoint has to keep.
+    Worker processes finish in another order each time: drawing from one generator, batches would get other numbers in
+    every run. A batch that is everything does draw from it; each of several has a stream of its own, seeded anew by one
+    number of the generator for every group of segments. So a checkpoint keeps the generator alone.
     """
 
     def __init__(self, generator: torch.Generator, num_agents: int):
@@ -21,16 +20,15 @@ class Streams:
         self._generator = generator
         self._num_agents = num_agents
         self._streams: dict[int, torch.Generator] = {}  # by the first agent of the batch
-        self._seed: int | None = None  # of the streams of this group, None until one is asked for
-        self._seeded: set[int] = set()
+        self.begin()
 
     def begin(self) -> None:
         """Turns to another group of segments; nothing draws meanwhile."""
-        self._seed = None
-        self._seeded.clear()
+        self._seed: int | None = None  # of the streams of this group, None until one is asked for
+        self._seeded: set[int] = set()
 
     def of(self, first_agent: int, count: int) -> torch.Generator:
-        """The stream of a batch of `count` agents, the same object every time; `ready` it before it is drawn from."""
+        """The stream of a batch of `count` agents, one object every time; `ready` it before it is drawn from."""
         if count == self._num_agents:
             return self._generator
         if first_agent not in self._streams:
@@ -38,11 +36,11 @@ class Streams:
         return self._streams[first_agent]
 
     def ready(self, first_agent: int, count: int) -> torch.Generator:
-        """The same, seeded for this group of segments."""
+        """The stream of a batch, seeded for this group of segments."""
         stream = self.of(first_agent, count)
-        if count == self._num_agents or first_agent in self._seeded:
-            return stream
-        if self._seed is None:
-            self._seed = int(torch.randint(1 << 62, (), generator=self._generator, device=self._generator.device))
-        self._seeded.add(first_agent)
-        return stream.manual_seed(mix_seed(self._seed, first_agent))
+        if stream is not self._generator and first_agent not in self._seeded:
+            if self._seed is None:
+                self._seed = int(torch.randint(1 << 62, (), generator=self._generator, device=self._generator.device))
+            self._seeded.add(first_agent)
+            stream.manual_seed(mix_seed(self._seed, first_agent))
+        return stream
