@@ -57,14 +57,6 @@ enum { BREAKOUT_BALL_SIZE = 32 };  // as wide as a brick: both sides of the ball
 PUFFER_TABLE int BREAKOUT_POINTS[BREAKOUT_ROWS] = {7, 7, 4, 4, 1, 1};
 
 typedef struct {
-    float perf;  // score / 864
-    float score;
-    float episode_return;
-    float episode_length;  // steps
-    float n;
-} Log;
-
-typedef struct {
     float* observations;   // [118]  these five are borrowed from the caller
     const void* actions;   // int32_t[1], or float[1] if continuous
     float* rewards;        // [1]

@@ -21,14 +21,6 @@ enum { CARTPOLE_MAX_STEPS = 500 };
 #define CARTPOLE_START (0.05f)              // all four numbers begin uniform in +- this
 #define CARTPOLE_MAX_SPEED (1000.0f)        // m/s, rad/s; to cross the whole range in one step takes 240 and 21
 
-typedef struct {
-    float perf;  // episode length / 500
-    float score;
-    float episode_return;
-    float episode_length;
-    float n;
-} Log;
-
 // What moves, in the order of the observation.
 typedef struct {
     float x, x_dot, theta, theta_dot;  // m, m/s, rad, rad/s

@@ -9,12 +9,10 @@
 //         return kwarg_int(kwargs, "size", 2, 128, &env->size);
 //     }
 //
-//     static int my_log(PyObject* dict, const Log* log) { return log_float(dict, "score", log->score); }
-//
-// my_init fills the zeroed struct from keyword arguments; my_log writes sums over episodes into a dict (`n` is added
-// here). Both return 0, or -1 with a Python exception set. An environment that reads a table shared by all its
-// instances also says `#define MY_SHARED` and `typedef ... Shared;` before the include, has a member `const Shared*
-// shared`, and defines `static int my_shared(Shared* shared, PyObject* args, PyObject* kwargs)`.
+// my_init fills the zeroed struct from keyword arguments; it returns 0, or -1 with a Python exception set. An
+// environment that reads a table shared by all its instances also says `#define MY_SHARED` and `typedef ... Shared;`
+// before the include, has a member `const Shared* shared`, and defines `static int my_shared(Shared* shared, PyObject*
+// args, PyObject* kwargs)`.
 //
 // Order below: declarations, handles, shared state, one environment, many, module table. Handles are named capsules.
 // They hold their arrays, know whether they are closed and whether they were reset, and are checked at every call; the
@@ -41,7 +39,6 @@ typedef char Shared;  // no shared state: shared() returns None
 #endif
 
 static int my_init(Env* env, PyObject* args, PyObject* kwargs);
-static int my_log(PyObject* dict, const Log* log);
 #ifdef MY_SHARED
 static int my_shared(Shared* shared, PyObject* args, PyObject* kwargs);
 #endif
@@ -518,6 +515,10 @@ static PyObject* py_vec_step(PyObject* self, PyObject* capsule) {
     Py_RETURN_NONE;
 }
 
+#define LOG_NAME(name) #name,
+static const char* const LOG_NAMES[] = {LOG_FIELDS(LOG_NAME) "n"};
+#undef LOG_NAME
+
 // Sums the logs of all environments and clears them.
 static PyObject* py_vec_log(PyObject* self, PyObject* capsule) {
     VecHandle* vec = vec_from(capsule, OPEN);
@@ -532,11 +533,10 @@ static PyObject* py_vec_log(PyObject* self, PyObject* capsule) {
         for (int j = 0; j < NUM_FLOATS; j++) sums[j] += (double)values[j];
         memset(log, 0, sizeof(*log));
     }
-    for (int j = 0; j < NUM_FLOATS; j++) values[j] = (float)sums[j];
-    Log total;
-    memcpy(&total, values, sizeof(total));
     PyObject* dict = PyDict_New();
-    if (dict != NULL && (my_log(dict, &total) < 0 || log_float(dict, "n", total.n) < 0)) Py_CLEAR(dict);
+    for (int j = 0; dict != NULL && j < NUM_FLOATS; j++) {
+        if (log_float(dict, LOG_NAMES[j], (float)sums[j]) < 0) Py_CLEAR(dict);
+    }
     return dict;
 }
 

@@ -1,8 +1,8 @@
 // puffer_env.h - what every environment header stands on: function qualifier, data layout, random numbers.
 //
 // An environment header is C11 that also compiles as C++17 and as CUDA device code, so it uses only the includes
-// below, float literals that end in `f`, and no memory or state but its own struct. It defines a struct `Log` of floats
-// whose last member is `n`, a struct for the environment, and
+// below, float literals that end in `f`, and no memory or state but its own struct. It defines a struct for the
+// environment, with a member `Log log`, and
 //
 //     c_layout(const Env*)   how many agents it has and what their rows look like
 //     c_reset(Env*)          begins an episode and writes the first observation
@@ -37,6 +37,20 @@
 #endif
 
 typedef enum { PUFFER_UINT8, PUFFER_INT8, PUFFER_INT32, PUFFER_FLOAT32 } PufferType;
+
+// What is reported about episodes: floats, summed over those that ended, and their count `n`; cleared by the reader,
+// who takes the means. perf lies between 0 and 1. An environment that reports other numbers names them before it
+// includes this file, all of them: #define LOG_FIELDS(field) field(perf) field(score) field(crashes)
+#ifndef LOG_FIELDS
+#define LOG_FIELDS(field) field(perf) field(score) field(episode_return) field(episode_length)
+#endif
+
+#define LOG_MEMBER(name) float name;
+typedef struct {
+    LOG_FIELDS(LOG_MEMBER)
+    float n;
+} Log;
+#undef LOG_MEMBER
 
 // What the caller's arrays must look like; constant after the environment is configured.
 typedef struct {

@@ -1,4 +1,4 @@
-// puffer_kwargs.h - how my_init reads keyword arguments and my_log fills a dict; part of puffer_binding.h.
+// puffer_kwargs.h - how my_init reads keyword arguments, and a log becomes a dict; part of puffer_binding.h.
 //
 // Each helper removes the key it reads from kwargs, so that what is left over at the end is what nobody knows. All
 // return 0, or -1 with a Python exception set.

@@ -35,14 +35,6 @@ enum { PONG_MIN_FRAMESKIP = 1, PONG_MAX_FRAMESKIP = 64, PONG_WINNING_SCORE = 21 
 #define PONG_BOUNCE_REWARD (0.1f)
 
 typedef struct {
-    float perf;   // points won / points played
-    float score;  // points won - points lost
-    float episode_return;
-    float episode_length;  // steps, not frames
-    float n;
-} Log;
-
-typedef struct {
     float* observations;   // [8]  these five are borrowed from the caller
     const void* actions;   // int32_t[1], or float[1] when continuous
     float* rewards;        // [1]

@@ -18,14 +18,6 @@ typedef struct {
 PUFFER_TABLE SquaredMove SQUARED_MOVES[SQUARED_NUM_ACTIONS] = {{0, 0}, {1, 0}, {-1, 0}, {0, -1}, {0, 1}};  // by action
 
 typedef struct {
-    float perf;  // 1 when the target was reached
-    float score;
-    float episode_return;
-    float episode_length;
-    float n;
-} Log;
-
-typedef struct {
     uint8_t* observations;  // [size * size]  these five are borrowed from the caller
     const void* actions;    // int32_t[1]
     float* rewards;         // [1]

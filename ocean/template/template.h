@@ -18,16 +18,6 @@
 enum { TEMPLATE_NUM_QUESTIONS = 4, TEMPLATE_NUM_ANSWERS = 2 };
 enum { TEMPLATE_MIN_ROUNDS = 1, TEMPLATE_MAX_ROUNDS = 1000 };
 
-// What is reported about episodes: floats, summed over the episodes that ended, `n` (their count) last. The trainer
-// shows the means. Keep perf between 0 and 1.
-typedef struct {
-    float perf;   // right answers / rounds
-    float score;  // right answers
-    float episode_return;
-    float episode_length;
-    float n;
-} Log;
-
 // One environment. The five array pointers have these names in every environment.
 typedef struct {
     uint8_t* observations;  // [1]  these five are borrowed from the caller
@@ -62,7 +52,8 @@ PUFFER_FN void c_reset(Template* env) {
     template_ask(env);
 }
 
-// Adds the episode to the log before the reset forgets it.
+// Adds the episode to the log before the reset forgets it; the trainer shows the means. Keep perf between 0 and 1. The
+// four numbers are those of every environment; puffer_env.h says how one reports others.
 PUFFER_FN void template_finish_episode(Template* env, bool has_failed) {
     env->log.perf += (float)env->num_right / (float)env->rounds;
     env->log.score += (float)env->num_right;

@@ -1,21 +1,13 @@
-// shared_quiz.h - the quiz of ocean/template with its answers in a table that all instances read: the path of `shared`.
+// shared_quiz.h - the quiz of ocean/template with its answers in a table that all instances read, the path of `shared`,
+// and with a log of its own.
 #pragma once
 
+#define LOG_FIELDS(field) field(perf) field(score) field(mistakes)
 #include "puffer_env.h"
 
 // Constants: an enum for integers, parenthesised defines for floats, each with its unit where it has one.
 enum { QUIZ_NUM_QUESTIONS = 4, QUIZ_NUM_ANSWERS = 2 };
 enum { QUIZ_MIN_ROUNDS = 1, QUIZ_MAX_ROUNDS = 1000 };
-
-// What is reported about episodes: floats, summed over the episodes that ended, `n` (their count) last. The trainer
-// shows the means. Keep perf between 0 and 1.
-typedef struct {
-    float perf;   // right answers / rounds
-    float score;  // right answers
-    float episode_return;
-    float episode_length;
-    float n;
-} Log;
 
 // A read-only table that all environments of a process look into.
 typedef struct {
@@ -66,8 +58,7 @@ PUFFER_FN void c_reset(Quiz* env) {
 PUFFER_FN void quiz_finish_episode(Quiz* env, bool has_failed) {
     env->log.perf += (float)env->num_right / (float)env->rounds;
     env->log.score += (float)env->num_right;
-    env->log.episode_return += (float)(env->num_right - has_failed);
-    env->log.episode_length += (float)(env->num_right + has_failed);
+    env->log.mistakes += (float)has_failed;
     env->log.n += 1.0f;
     c_reset(env);
 }

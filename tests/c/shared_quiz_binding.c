@@ -17,11 +17,3 @@ static int my_shared(Shared* shared, PyObject* args, PyObject* kwargs) {
 static int my_init(Env* env, PyObject* args, PyObject* kwargs) {
     return kwarg_int(kwargs, "rounds", QUIZ_MIN_ROUNDS, QUIZ_MAX_ROUNDS, &env->rounds);
 }
-
-// Names the members of the log; `n` is added for you.
-static int my_log(PyObject* dict, const Log* log) {
-    if (log_float(dict, "perf", log->perf) < 0) return -1;
-    if (log_float(dict, "score", log->score) < 0) return -1;
-    if (log_float(dict, "episode_return", log->episode_return) < 0) return -1;
-    return log_float(dict, "episode_length", log->episode_length);
-}

@@ -83,3 +83,14 @@ def test_a_single_environment_needs_the_shared_table(binding):
         binding.env_init(*arrays(1), 0, rounds=2)
     with pytest.raises(TypeError, match="shared must be the result of shared_quiz.shared"):
         binding.env_init(*arrays(1), 0, shared=None, rounds=2)
+
+
+def test_an_environment_reports_the_numbers_that_it_names(binding):
+    rows = arrays(2)
+    vec = binding.vec_init(*rows, 2, 0, rounds=4)
+    binding.vec_reset(vec)
+    for _ in range(4):
+        rows[1][0], rows[1][1] = rows[0][0, 0] >= 2, rows[0][1, 0] < 2  # right, wrong
+        binding.vec_step(vec)
+    expected = {"perf": 1.0, "score": 4.0, "mistakes": 4.0, "n": 5.0}
+    assert list(binding.vec_log(vec).items()) == list(expected.items())
