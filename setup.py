@@ -1,10 +1,11 @@
 """Finds and compiles the native modules; everything else is declared in pyproject.toml.
 
-Every `ocean/<name>/binding.c` and `render.c` is an extension module of its own, so editing one environment rebuilds
-that one alone. `PUFFER_PORTABLE=1` builds for any machine of this architecture instead of this very one. CUDA kernels
-are compiled where nvcc is found, elsewhere at first use; `PUFFER_CUDA=0` leaves all of them to first use.
+Every `ocean/<name>/binding.c` and `<name>_render.h` is an extension module of its own, so editing one environment
+rebuilds that one alone. `PUFFER_PORTABLE=1` builds for any machine of this architecture instead of this very one. CUDA
+kernels are compiled where nvcc is found, elsewhere at first use; `PUFFER_CUDA=0` leaves all of them to first use.
 """
 
+import copy
 import importlib.util
 import os
 import runpy
@@ -30,30 +31,47 @@ def headers(*folders):
     return [str(path) for folder in folders for path in sorted(Path(folder).glob("*.h"))]
 
 
-def environment_modules(source, include_dirs, link_args=()):
-    """One extension for every ocean/*/<source>, rebuilt when its folder's or the common headers change."""
-    return [
-        Extension(
-            f"pufferlib.ocean.{path.parent.name}.{path.stem}",
-            [str(path)],
-            include_dirs=[INCLUDE, *include_dirs],
-            depends=headers(INCLUDE, path.parent),
-            # Without fused multiply-adds a rollout is the same on every machine.
-            extra_compile_args=["-std=c11", "-ffp-contract=off", *compile_args],
-            extra_link_args=list(link_args),
-        )
-        for path in sorted(Path("ocean").glob(f"*/{source}"))
-    ]
+def environments():
+    return [path.parent for path in sorted(Path("ocean").glob("*/binding.c"))]
+
+
+def environment_module(folder, name, source, **options):
+    """A module of the environment in a folder, rebuilt when its folder's or the common headers change."""
+    return Extension(
+        f"pufferlib.ocean.{folder.name}.{name}",
+        [str(source)],
+        include_dirs=[INCLUDE, *options.pop("include_dirs", ())],
+        depends=headers(INCLUDE, folder),
+        # Without fused multiply-adds a rollout is the same on every machine.
+        extra_compile_args=["-std=c11", "-ffp-contract=off", *compile_args],
+        **options,
+    )
+
+
+def bindings():
+    """The environments' modules."""
+    return [environment_module(folder, "binding", folder / "binding.c") for folder in environments()]
 
 
 def render_modules():
-    """The modules that draw; they find raylib's symbols at run time. None without raylib's header."""
+    """The modules that draw, all of one source; they find raylib's symbols at run time. None without its header."""
     spec = importlib.util.find_spec("raylib")
     if spec is None:
         print("raylib is not installed: building without render modules", file=sys.stderr)
         return []
     link_args = ["-undefined", "dynamic_lookup"] if sys.platform == "darwin" else []
-    return environment_modules("render.c", [str(Path(spec.origin).parent)], link_args)
+    return [
+        environment_module(
+            folder,
+            "render",
+            f"{INCLUDE}/puffer_render_module.c",
+            include_dirs=[str(folder), str(Path(spec.origin).parent)],
+            define_macros=[("ENV_NAME", f'"{folder.name}"'), ("RENDER_HEADER", f'"{folder.name}_render.h"')],
+            extra_link_args=link_args,
+        )
+        for folder in environments()
+        if (folder / f"{folder.name}_render.h").exists()
+    ]
 
 
 def cpu_kernels():
@@ -117,6 +135,12 @@ class ParallelBuild(build_ext):
         super().finalize_options()
         self.parallel = self.parallel or os.cpu_count()
 
+    def build_extension(self, ext):
+        # With object files of its own: one source makes several modules, at the same time.
+        alone = copy.copy(self)
+        alone.build_temp = str(Path(self.build_temp, ext.name))
+        super(ParallelBuild, alone).build_extension(ext)
+
     def run(self):
         # Past setuptools' own run, which builds elsewhere and copies: in place, what lies there is compared with its
         # sources, whoever built it. An editable install would build in a folder that is then removed.
@@ -166,7 +190,7 @@ setup(
         "pufferlib.families": ["tuned/*.ini"],
     },
     ext_modules=[
-        *environment_modules("binding.c", []),
+        *bindings(),
         *render_modules(),
         *(cpu_kernels(), kernel_threads(), vector_module()),
     ],

@@ -1,21 +1,17 @@
-// puffer_render_module.h - the Python module that draws one environment, included once by its render.c:
-//
-//     #include "squared_render.h"
-//     #define ENV_NAME "squared"
-//     typedef Squared Env;
-//     #include "puffer_render_module.h"
+// puffer_render_module.c - the Python module that draws one environment. setup.py compiles it for every one that has a
+// `<name>_render.h`, with two definitions: RENDER_HEADER "squared_render.h" and ENV_NAME "squared".
 //
 // raylib keeps one window per process, so a module has one client. pufferlib.ocean.rendering is the only caller: it
 // loads raylib before it imports this module and sees to it that one window is open at a time. The GIL is held
 // throughout, and the environment that was drawn last is kept alive, so that its address tells it from others.
-#pragma once
-
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
 #include <fcntl.h>
 #include <stdio.h>
 #include <unistd.h>
+
+#include RENDER_HEADER
 
 #include "puffer_render.h"
 
@@ -28,9 +24,9 @@ static bool is_paced;            // drawn at the pace a person watches, not as f
 static bool is_flipped, is_bgr;  // how the frames that raylib hands out are stored, see probe_screen
 
 // An environment handle begins with the pointer to its struct (EnvHandle in puffer_binding.h).
-static const Env* env_from(PyObject* capsule) {
+static const void* env_from(PyObject* capsule) {
     const char* name = "pufferlib.ocean." ENV_NAME ".env";
-    if (PyCapsule_IsValid(capsule, name)) return *(Env**)PyCapsule_GetPointer(capsule, name);
+    if (PyCapsule_IsValid(capsule, name)) return *(void**)PyCapsule_GetPointer(capsule, name);
     PyErr_Format(PyExc_TypeError, ENV_NAME ": expected an environment handle to draw, got %s",
                  Py_TYPE(capsule)->tp_name);
     return NULL;
@@ -106,7 +102,7 @@ static void close_window(void) {
 
 // Makes the client and the window those of an environment. A window of another size is opened anew: raylib's software
 // renderer writes out of bounds after SetWindowSize.
-static int show(PyObject* capsule, const Env* env) {
+static int show(PyObject* capsule, const void* env) {
     PufferWindow last = window;
     if (IsWindowReady()) c_close_client(&client);
     memset(&client, 0, sizeof(client));
@@ -126,7 +122,7 @@ static PyObject* render_open(PyObject* self, PyObject* args) {
     PyObject* capsule;
     int wants_pace;
     if (!PyArg_ParseTuple(args, "Op:open", &capsule, &wants_pace)) return NULL;
-    const Env* env = env_from(capsule);
+    const void* env = env_from(capsule);
     is_paced = wants_pace;
     if (env == NULL || show(capsule, env) < 0) return NULL;
     return PyLong_FromLong(window.fps);
@@ -134,7 +130,7 @@ static PyObject* render_open(PyObject* self, PyObject* args) {
 
 // Draws one frame and returns (height, width, RGB bytes).
 static PyObject* render_draw(PyObject* self, PyObject* capsule) {
-    const Env* env = env_from(capsule);
+    const void* env = env_from(capsule);
     if (env == NULL) return NULL;
     if (subject == NULL || !IsWindowReady()) {
         PyErr_SetString(PyExc_RuntimeError, "the window is closed; call render() on the environment again");
