@@ -13,7 +13,7 @@ from torch import nn
 
 from pufferlib.episodes import EpisodeTracker
 from pufferlib.errors import DivergedError
-from pufferlib.policy import acting_forward
+from pufferlib.policy import Forward, acting_forward
 from pufferlib.ppo.sampling import greedy_action, sample_logits
 
 Rows = slice | np.ndarray
@@ -68,7 +68,6 @@ class Player:
         self.vecenv = vecenv
         self.remaining = np.zeros(vecenv.num_agents, np.int64)
         self._policy = policy
-        self._forward = acting_forward(policy)
         self._device = device
         self._generator = generator
         self._autocast = autocast
@@ -79,7 +78,7 @@ class Player:
         self._tracker = EpisodeTracker(agents)
 
     def play(self, quotas: np.ndarray, max_steps: int, seed: int | None = None) -> Iterator[list[Episodes]]:
-        """Plays until every agent has played its quota.
+        """Plays until every agent has played its quota, with the policy as it is now.
 
         Args:
             quotas: `(num_agents,)`, episodes to play.
@@ -91,6 +90,7 @@ class Player:
         """
         vecenv = self.vecenv
         self.remaining[:] = quotas
+        forward = acting_forward(self._policy)  # every time, as its parts may have been replaced
         self._tracker.restart()
         state = self._initial_state()
         vecenv.async_reset(seed)
@@ -99,7 +99,7 @@ class Player:
             batches = [(rows, agent_ids) for rows, agent_ids in batches if self.remaining[rows].any()]
             if not batches:
                 return
-            actions = self._act(state)
+            actions = self._act(forward, state)
             for rows, agent_ids in batches:
                 vecenv.send(actions[rows], agent_ids)
             counted = []
@@ -121,10 +121,10 @@ class Player:
         return dict(self._policy.initial_state(self.vecenv.num_agents, self._device))
 
     @torch.no_grad()
-    def _act(self, state: dict[str, torch.Tensor]) -> np.ndarray:
+    def _act(self, forward: Forward, state: dict[str, torch.Tensor]) -> np.ndarray:
         """Actions of all agents; the policy writes their next state into `state`."""
         with self._autocast():
-            logits, _ = self._forward(torch.from_numpy(self._observations).to(self._device), state)
+            logits, _ = forward(torch.from_numpy(self._observations).to(self._device), state)
         if self._generator is None:
             return greedy_action(logits).cpu().numpy()
         actions, logprobs, _ = sample_logits(logits, generator=self._generator)

@@ -181,6 +181,17 @@ def test_episodes_that_do_not_end_count_as_far_as_they_went():
     assert logger.logs[-1]["eval/return_mean"] == 18 and logger.logs[-1]["eval/length_mean"] == 9
 
 
+def test_an_evaluation_asks_the_policy_that_is_there_then(made):
+    logger = Noted()
+    made_trainer = run(trainer(policy=Fixed, logger=logger), 5)
+    made_trainer.policy.forward_eval = lambda observations, state: (
+        torch.tensor([[0.0, 1.0, 0.0]]).expand(len(observations), 3),
+        observations[:, :1],
+    )
+    run(made_trainer, 5)
+    assert logger.logs[-1]["eval/return_mean"] == np.mean([env.length for env in made[-6:]])
+
+
 # --- what the training notices of it
 
 

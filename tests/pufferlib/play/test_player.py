@@ -91,6 +91,18 @@ def test_a_second_play_begins_anew():
     assert first == second and len(first) == 6
 
 
+def test_every_play_asks_the_policy_that_is_there_then():
+    policy = Always(0)
+    with scripted() as vecenv:
+        player = Player(vecenv, policy, CPU)
+        found = [played(player.play(np.ones(6), 100))]
+        policy.forward_eval = Always(2).forward
+        found.append(played(player.play(np.ones(6), 100)))
+    assert found == [
+        sorted(pair for row in range(6) for pair in episodes_of(row, 1, action=action)) for action in (0, 2)
+    ]
+
+
 def test_a_batch_whose_agents_are_done_is_stepped_no_more():
     with scripted(batch_size=1) as vecenv:
         list(Player(vecenv, Always(), CPU).play(np.array([1, 1, 0, 0, 2, 0]), 100))
