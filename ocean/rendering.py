@@ -1,7 +1,7 @@
 """The window that environments are drawn into.
 
-raylib has one window per process, so this module holds the one that is open. It is imported when something is first
-drawn: training never loads raylib.
+raylib has one window per process, so this module holds the one that is open. raylib is loaded when something is first
+drawn: training never needs it.
 """
 
 from __future__ import annotations

@@ -84,7 +84,7 @@ class PufferWrapper(PufferEnv):
 
     @override
     def reset(self, seed: int | None = None, **kwargs: Any) -> tuple[np.ndarray, list[dict]]:
-        """As the environment inside, which gets every keyword."""
+        """Resets the environment inside, which gets every keyword."""
         return self.env.reset(seed=seed, **kwargs)
 
     @override

@@ -13,7 +13,7 @@ import numpy as np
 from pufferlib.config import check_env, env_settings, resolve_env_count
 from pufferlib.environment import PufferEnv
 from pufferlib.families import catalog
-from pufferlib.play.listing import plain_table
+from pufferlib.play.plain_table import plain_table
 
 MANY = 4096  # environments in the second row: the size at which environments are compared
 REPEATS = 7

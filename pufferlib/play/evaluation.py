@@ -16,6 +16,7 @@ from pufferlib.families import catalog
 from pufferlib.families.catalog import Entry
 from pufferlib.fast.shards import one_thread
 from pufferlib.metrics.finished_episodes import is_number
+from pufferlib.ocean import rendering
 from pufferlib.play.player import Episodes, Player
 from pufferlib.play.viewer import make_viewer
 from pufferlib.runs.loaders import load_policy, resolve_device
@@ -70,7 +71,7 @@ def evaluate(
 def _evaluate(
     env_name: str, args: dict[str, Any], episodes: int, is_greedy: bool, is_drawn: bool, max_steps: int
 ) -> tuple[dict[str, Score], int]:
-    """As `evaluate`; the second result is how many of the episodes did not end."""
+    """Plays for `evaluate`, whose result comes first; the second is how many of the episodes did not end."""
     entry = catalog.find(env_name)
     viewer = make_viewer(entry) if is_drawn else None
     most = MAX_ENVIRONMENTS if "num_envs" in entry.settings else MAX_PYTHON_ENVIRONMENTS
@@ -95,7 +96,7 @@ def _evaluate(
 
 
 def _make_environments(entry: Entry, args: dict[str, Any], count: int, extra: Mapping[str, Any]) -> vector.Vector:
-    """As many separate environments, each a batch of its own so that its infos come apart from those of others."""
+    """Makes `count` environments, each a batch of its own, so that its infos come apart from those of others."""
     env_kwargs = {**args["env"], **extra}
     single = {"num_envs": 1, "report_interval": 1}  # of many behind one PufferEnv, that one; reporting every episode
     env_kwargs |= {name: value for name, value in single.items() if name in entry.settings}
@@ -133,8 +134,6 @@ def evaluate_command(
     max_steps: int = 20_000,
 ) -> None:
     """`puffer eval`: plays and prints the scores; a window is shown where there is a display to show it on."""
-    from pufferlib.ocean import rendering
-
     is_drawn = not headless and rendering.has_display()
     scores, unfinished = _evaluate(env_name, args, episodes, not sample, is_drawn, max_steps)
     for name, score in scores.items():

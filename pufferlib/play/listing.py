@@ -1,8 +1,6 @@
-"""Plain tables, and those that list the environments."""
+"""`puffer envs`: the tables that list the environments, and the names of a family."""
 
 from __future__ import annotations
-
-from collections.abc import Sequence
 
 import gymnasium
 
@@ -10,15 +8,7 @@ from pufferlib import ocean
 from pufferlib.config import env_settings, load_config
 from pufferlib.errors import APIUsageError, nearest
 from pufferlib.families import catalog
-
-
-def plain_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Aligns columns with spaces: readable, and easy for another program to split."""
-    lines = [list(header), *map(list, rows)]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
-    )
+from pufferlib.play.plain_table import plain_table
 
 
 def overview() -> str:

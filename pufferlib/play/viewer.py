@@ -12,6 +12,7 @@ from typing_extensions import override
 from pufferlib.environment import PufferEnv
 from pufferlib.families.catalog import Entry
 from pufferlib.families.ocean_family import OceanFamily
+from pufferlib.ocean import rendering
 
 HUMAN = {"render_mode": "human"}
 """What Gymnasium and PettingZoo call a window that the environment itself keeps up to date."""
@@ -36,8 +37,6 @@ class OceanViewer(Viewer):
 
     @override
     def show(self, env: PufferEnv) -> bool:
-        from pufferlib.ocean import rendering
-
         env.render()
         return not rendering.is_closing()
 

@@ -1,0 +1,14 @@
+"""A table on a terminal, in plain text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+def plain_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Aligns columns with spaces: readable, and easy for another program to split."""
+    lines = [list(header), *map(list, rows)]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
+    )
