@@ -41,12 +41,27 @@ def load_config(env_name: str, argv: Sequence[str] | None = None) -> dict[str, A
     entry = catalog.find(env_name)
     args: dict[str, Any] = {name: {} for name in ("vec", *ARGUMENTS, "train", "log")}
     for source in (DEFAULTS, *entry.ini_files):
-        for section, texts in _read_ini(source).items():
+        for section, texts in read_ini(source).items():
             _merge(args, section, _parse_section(source, section, texts, env_name))
     args |= {"package": entry.family, "env_name": entry.name}
     if argv is not None:
         _apply_argv(args, env_name, argv)
     return args
+
+
+def read_ini(path: Path) -> dict[str, dict[str, str]]:
+    """The texts of an ini file, by section and key.
+
+    Raises:
+        ConfigError: if it is no ini file.
+    """
+    parser = configparser.ConfigParser(interpolation=None, inline_comment_prefixes=("#", ";"))
+    parser.optionxform = str  # keys keep their case
+    try:
+        parser.read_string(path.read_text(encoding="utf-8"))
+    except (configparser.Error, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} must be an ini file, found {' '.join(str(error).split())}") from error
+    return {section: dict(parser[section]) for section in parser.sections()}
 
 
 def _apply_argv(args: dict[str, Any], env_name: str, argv: Sequence[str]) -> None:
@@ -57,16 +72,6 @@ def _apply_argv(args: dict[str, Any], env_name: str, argv: Sequence[str]) -> Non
 
 def _merge(args: dict[str, Any], section: str, values: Mapping[str, Any]) -> None:
     (args if section == "base" else args.setdefault(section, {})).update(values)
-
-
-def _read_ini(path: Path) -> dict[str, dict[str, str]]:
-    parser = configparser.ConfigParser(interpolation=None, inline_comment_prefixes=("#", ";"))
-    parser.optionxform = str  # keys keep their case
-    try:
-        parser.read_string(path.read_text(encoding="utf-8"))
-    except (configparser.Error, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} must be an ini file, found {' '.join(str(error).split())}") from error
-    return {section: dict(parser[section]) for section in parser.sections()}
 
 
 def _parse_section(path: Path, section: str, texts: Mapping[str, str], env_name: str) -> dict[str, Any]:
