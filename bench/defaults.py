@@ -12,18 +12,14 @@ A task is learnt when the mean of its metric over the last episodes reaches its 
 from __future__ import annotations
 
 import argparse
-import shlex
-import sys
-import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import gymnasium
-from calibrate import calibration
-from record import keep
+from recent_episodes import RecentEpisodes
+from seeds import Rows, measure, parse
 from small_tasks import Catch, Recall
-from solve import RecentEpisodes
 
 from pufferlib import ocean, pufferl
 from pufferlib.config import load_config
@@ -78,30 +74,28 @@ class Outcome:
     seconds: float
 
 
-def learn(task: Task, seed: int, given: list[str], stops: bool = False) -> Outcome:
-    """Trains to the end, or where `stops` is set until the task is learnt."""
+def learn(task: Task, seed: int, given: list[str], folder: str, stops: bool = False) -> Outcome:
+    """Trains to the end, or where `stops` is set until the task is learnt; files go to the folder."""
     creator = task.make_creator()
     args = load_config(creator, argv=[*task.flags, *given])
-    args["train"]["seed"] = seed
+    args["train"].update(seed=seed, data_dir=folder)
     recent = RecentEpisodes(task.metric, task.count, task.episodes)
-    with tempfile.TemporaryDirectory() as folder:
-        args["train"]["data_dir"] = folder
-        vecenv = pufferl.load_env(creator, args)
-        policy = pufferl.load_policy(args, vecenv, creator)
-        trainer = pufferl.PuffeRL({**args["train"], "env": args["env_name"]}, vecenv, policy)
-        learnt_steps, begin = None, time.perf_counter()
-        try:
-            while trainer.epoch < trainer.total_epochs and not (stops and learnt_steps):
-                recent.add(trainer.evaluate())
-                trainer.train()
-                if learnt_steps is None and recent.is_full and recent.mean >= task.threshold:
-                    learnt_steps = trainer.global_step
-            return Outcome(learnt_steps, recent.mean, trainer.global_step, time.perf_counter() - begin)
-        finally:
-            trainer.release()
+    vecenv = pufferl.load_env(creator, args)
+    policy = pufferl.load_policy(args, vecenv, creator)
+    trainer = pufferl.PuffeRL({**args["train"], "env": args["env_name"]}, vecenv, policy)
+    learnt_steps, begin = None, time.perf_counter()
+    try:
+        while trainer.epoch < trainer.total_epochs and not (stops and learnt_steps):
+            recent.add(trainer.evaluate())
+            trainer.train()
+            if learnt_steps is None and recent.is_full and recent.mean >= task.threshold:
+                learnt_steps = trainer.global_step
+        return Outcome(learnt_steps, recent.mean, trainer.global_step, time.perf_counter() - begin)
+    finally:
+        trainer.release()
 
 
-def rows(case: str, task: Task, outcome: Outcome) -> list[tuple[str, float, str]]:
+def rows(case: str, task: Task, outcome: Outcome) -> Rows:
     """What is recorded of a run."""
     words = "learnt" if outcome.last_mean >= task.threshold else "not learnt"
     case = f"{case}, {task.metric} >= {task.threshold:g}: {words}"
@@ -118,23 +112,14 @@ def rows(case: str, task: Task, outcome: Outcome) -> list[tuple[str, float, str]
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("tasks", nargs="*", help=f"of {', '.join(TASKS)}; all when none is named")
-    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("--no-rows", action="store_true", help="only print, for a first look")
-    own, given = sys.argv[1:], []
-    if "--" in own:
-        own, given = own[: own.index("--")], own[own.index("--") + 1 :]
-    options = parser.parse_args(own)
-    command = shlex.join(["python", "bench/defaults.py", *sys.argv[1:]])
-    for name in options.tasks or TASKS:
-        for seed in options.seeds:
-            calibration_before = calibration()
-            outcome = learn(TASKS[name], seed, given)
-            case = ", ".join([name, f"seed {seed}", *([" ".join(given)] if given else [])])
-            found = rows(case, TASKS[name], outcome)
-            for what, value, unit in found:
-                print(f"{what}  {value:.4g} {unit}", flush=True)
-            if not options.no_rows:
-                keep("defaults", found, command, calibration_before)
+    options, given = parse(parser)
+
+    def run(name: str, seed: int, folder: str) -> Rows:
+        outcome = learn(TASKS[name], seed, given, folder)
+        return rows(", ".join(filter(None, [name, f"seed {seed}", " ".join(given)])), TASKS[name], outcome)
+
+    measure("defaults", options.tasks or TASKS, options.seeds, run, is_kept=not options.no_rows)
 
 
 if __name__ == "__main__":

@@ -13,15 +13,11 @@ clock runs from the first step to the last; the play is outside of it.
 from __future__ import annotations
 
 import argparse
-import shlex
-import sys
-import tempfile
 import time
 from dataclasses import dataclass
 
-from calibrate import calibration
-from record import keep
-from solve import RecentEpisodes
+from recent_episodes import RecentEpisodes
+from seeds import Rows, measure, parse
 
 from pufferlib import pufferl
 from pufferlib.config import load_config
@@ -81,7 +77,7 @@ def play(env_name: str, args: dict, model: str, episodes: int) -> Score | None:
     return scores.get("episode_return")
 
 
-def rows(case: str, outcome: Outcome, until: float | None) -> list[tuple[str, float, str]]:
+def rows(case: str, outcome: Outcome, until: float | None) -> Rows:
     """What is recorded of a run."""
     if until is not None:
         case = f"{case}, {'reached' if outcome.is_reached else 'did not reach'} {until:g}"
@@ -105,30 +101,20 @@ def rows(case: str, outcome: Outcome, until: float | None) -> list[tuple[str, fl
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("environments", nargs="+")
-    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("--steps", type=int, help="agent steps, in place of the configuration's total_timesteps")
     parser.add_argument("--until", type=float, help="stop at this mean return of the last 100 training episodes")
     parser.add_argument("--episodes", type=int, default=50, help="episodes that the final policy plays")
-    own, settings = sys.argv[1:], []
-    if "--" in own:
-        own, settings = own[: own.index("--")], own[own.index("--") + 1 :]
-    options = parser.parse_args(own)
-    command = shlex.join(["python", "bench/learn.py", *sys.argv[1:]])
-    for env_name in options.environments:
-        for seed in options.seeds:
-            args = load_config(env_name, argv=settings)
-            args["train"]["seed"] = seed
-            if options.steps is not None:
-                args["train"]["total_timesteps"] = options.steps
-            calibration_before = calibration()
-            with tempfile.TemporaryDirectory() as folder:
-                args["train"]["data_dir"] = folder
-                outcome = learn(env_name, args, options.until, options.episodes)
-            case = ", ".join([env_name, f"seed {seed}", *([" ".join(settings)] if settings else [])])
-            found = rows(case, outcome, options.until)
-            for name, value, unit in found:
-                print(f"{name}  {value:.4g} {unit}")
-            keep("learn", found, command, calibration_before)
+    options, settings = parse(parser)
+
+    def run(env_name: str, seed: int, folder: str) -> Rows:
+        args = load_config(env_name, argv=settings)
+        args["train"].update(seed=seed, data_dir=folder)
+        if options.steps is not None:
+            args["train"]["total_timesteps"] = options.steps
+        outcome = learn(env_name, args, options.until, options.episodes)
+        return rows(", ".join(filter(None, [env_name, f"seed {seed}", " ".join(settings)])), outcome, options.until)
+
+    measure("learn", options.environments, options.seeds, run)
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ def test_every_task_is_tried(defaults):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", TASKS)
-def test_a_small_task_is_learnt_by_the_defaults_alone(defaults, name):
+def test_a_small_task_is_learnt_by_the_defaults_alone(defaults, name, tmp_path):
     task = defaults.TASKS[name]
-    outcome = defaults.learn(task, seed=1, given=[], stops=True)
+    outcome = defaults.learn(task, seed=1, given=[], folder=str(tmp_path), stops=True)
     assert outcome.learnt_steps is not None, f"ended at {task.metric} {outcome.last_mean:.3f} of {task.threshold}"
