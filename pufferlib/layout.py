@@ -27,7 +27,7 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tu
 
 from pufferlib.errors import APIUsageError
 
-Path = tuple[str | int, ...]
+LeafPath = tuple[str | int, ...]
 
 _DTYPES = (
     *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
@@ -47,7 +47,7 @@ class Leaf:
         offset: bytes from the beginning of the row.
     """
 
-    path: Path
+    path: LeafPath
     space: gymnasium.Space
     shape: tuple[int, ...]
     dtype: np.dtype
@@ -132,7 +132,7 @@ class Layout:
         return slice(leaf.offset // itemsize, leaf.stop // itemsize)
 
 
-def path_name(path: Path) -> str:
+def path_name(path: LeafPath) -> str:
     """How a user would write it: `observation['camera'][0]`."""
     return "observation" + "".join(f"[{key!r}]" for key in path)
 
@@ -158,7 +158,7 @@ def unpack(rows: np.ndarray, layout: Layout | None) -> Any:
 
 
 def map_structure(function: Callable[[Leaf], Any], structure: Structure) -> Any:
-    """The same nesting with `function(leaf)` in the place of every leaf."""
+    """Calls `function(leaf)` for every leaf; returns the results, nested as the leaves are."""
     if isinstance(structure, dict):
         return {key: map_structure(function, part) for key, part in structure.items()}
     if isinstance(structure, tuple):
@@ -166,7 +166,7 @@ def map_structure(function: Callable[[Leaf], Any], structure: Structure) -> Any:
     return function(structure)
 
 
-def _place(space: gymnasium.Space, path: Path, offset: int) -> tuple[Structure, int]:
+def _place(space: gymnasium.Space, path: LeafPath, offset: int) -> tuple[Structure, int]:
     """Places a space at the first fitting offset; returns its leaves and where they stop."""
     if isinstance(space, (Dict, Tuple)):
         keys = list(space.spaces) if isinstance(space, Dict) else range(len(space.spaces))
@@ -181,7 +181,7 @@ def _place(space: gymnasium.Space, path: Path, offset: int) -> tuple[Structure, 
     return leaf, leaf.stop
 
 
-def _dtype(space: gymnasium.Space, path: Path) -> np.dtype:
+def _dtype(space: gymnasium.Space, path: LeafPath) -> np.dtype:
     if not isinstance(space, (Box, Discrete, MultiDiscrete, MultiBinary)):
         raise APIUsageError(
             f"the space of {path_name(path)} must be Dict, Tuple, Box, Discrete, MultiDiscrete or MultiBinary, "

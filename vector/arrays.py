@@ -40,7 +40,7 @@ def private_buffers(observation_space: gymnasium.Space, action_space: gymnasium.
 
 
 def _ask_for_huge_pages(memory: mmap.mmap) -> None:
-    """As numpy does for its own large arrays; a step that touches many megabytes takes half the time."""
+    """Lets the kernel back the memory by large pages: a step that touches many megabytes takes half the time."""
     if hasattr(mmap, "MADV_HUGEPAGE"):
         with contextlib.suppress(OSError):  # a kernel built without them
             memory.madvise(mmap.MADV_HUGEPAGE)

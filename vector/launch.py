@@ -51,7 +51,7 @@ class Interpreter:
 
     @property
     def exitcode(self) -> int | None:
-        """As of `multiprocessing.Process`: None while it runs, minus the signal that killed it."""
+        """The code that the process ended with, minus the signal that killed it; None while it runs."""
         return self._process.poll()
 
     def join(self, timeout: float) -> None:

@@ -68,9 +68,9 @@ class RemoteVector(Vector):
             self.close()
             raise
 
-    def _raise_error(self, worker: Handle, traceback: str) -> NoReturn:
+    def _raise_error(self, worker: Handle, report: str) -> NoReturn:
         self.close()
-        raise WorkerError(f"{worker} raised, so the vector is closed:\n{traceback}")
+        raise WorkerError(f"{worker} raised, so the vector is closed:\n{report}")
 
     def _gather_replies(self) -> list[Any]:
         """Waits for all that run; returns what each worker answered."""

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from typing_extensions import override
 
 from pufferlib.errors import APIUsageError
 from pufferlib.families.atari_game import build_atari, register_games
+from pufferlib.families.atari_vector import SETTINGS, make_atari_vector
 from pufferlib.families.gymnasium_entry import GymnasiumEntry, GymnasiumFamily
-
-if TYPE_CHECKING:
-    from pufferlib.vector import Vector
+from pufferlib.vector import GymnasiumVector, Vector
 
 _SHARED = {"num_envs", "num_workers", "batch_size", "seed"}  # keywords of all vectors
 
@@ -22,9 +21,6 @@ class AtariEntry(GymnasiumEntry):
 
     @override
     def make_vector(self, env_kwargs: dict[str, Any], **keywords: Any) -> Vector:
-        from pufferlib.families.atari_vector import SETTINGS, make_atari_vector
-        from pufferlib.vector import GymnasiumVector
-
         backend = keywords.get("backend", "auto")
         is_asked_for = backend in (GymnasiumVector, GymnasiumVector.__name__)
         others = sorted(env_kwargs.keys() - SETTINGS)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import inspect
+from collections.abc import Mapping
+from types import ModuleType
 from typing import Any, SupportsFloat
 
 import gymnasium
@@ -93,8 +96,17 @@ def build_atari(
     return AtariGame(FrameStackObservation(env, frame_stack), episodic_life, clip_rewards)
 
 
-def register_games() -> None:
-    """Has ale-py register its games with Gymnasium."""
+PREPROCESSING: Mapping[str, Any] = {
+    name: parameter.default
+    for name, parameter in inspect.signature(build_atari).parameters.items()
+    if parameter.default is not parameter.empty and name != "render_mode"
+}
+"""What is seen and told of a game, however it is made: settings of `build_atari` and their defaults."""
+
+
+def register_games() -> ModuleType:
+    """Has ale-py register its games with Gymnasium; returns it."""
     ale_py = importlib.import_module("ale_py")
-    ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Warning)  # else every environment prints a banner
+    ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Warning)  # else every game prints a banner
     gymnasium.register_envs(ale_py)
+    return ale_py

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import inspect
 from collections.abc import Mapping
 from types import ModuleType
 from typing import Any
@@ -13,10 +12,15 @@ import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 from typing_extensions import override
 
+from pufferlib.emulation.gymnasium_vector_env import GymnasiumVectorPufferEnv
 from pufferlib.environment import Buffers
 from pufferlib.errors import APIUsageError, MissingExtraError
-from pufferlib.vector import AUTO, GymnasiumVectorPufferEnv, Options, Vector, make
+from pufferlib.families.atari_game import PREPROCESSING, register_games
+from pufferlib.vector import AUTO, Options, Vector, make
 from pufferlib.vector.sizes import count_batch, count_threads, is_count
+
+SETTINGS = frozenset({*PREPROCESSING, "full_action_space"})
+"""Those of a game that its vector environment can be told."""
 
 _MAX_FRAMES = 108_000  # of a game, half an hour: as the ids of Gymnasium have it
 
@@ -26,63 +30,58 @@ class AtariVectorPufferEnv(GymnasiumVectorPufferEnv):
 
     The pictures are those of Gymnasium's AtariPreprocessing. Three things differ from it and its FrameStackObservation:
     the frames before the first of a game are black instead of copies of it, the number of frames without action at its
-    beginning is drawn by another generator, and after a lost life the game goes on at once.
+    beginning, up to `noop_max`, is drawn by another generator, and after a lost life the game goes on at once.
     """
 
     def __init__(
         self,
         env_id: str,
         num_envs: int = 8,
-        frameskip: int = 4,
-        frame_stack: int = 4,
-        screen_size: int = 84,
-        noop_max: int = 30,
-        episodic_life: bool = True,
-        clip_rewards: bool = True,
-        repeat_action_probability: float = 0.0,
         full_action_space: bool = False,
         num_threads: int = 0,
         buf: Buffers | None = None,
         seed: int = 0,
+        **preprocessing: Any,
     ):
         """Makes the games.
 
         Args:
             env_id: such as `ALE/Pong-v5`.
             num_envs: games.
-            frameskip: frames for which an action is repeated; what is seen is the brighter of the last two.
-            frame_stack: pictures in an observation, the newest last.
-            screen_size: width and height of a picture, in pixels.
-            noop_max: a game begins after up to this many frames without action.
-            episodic_life: end an episode with each life instead of with the game.
-            clip_rewards: rewards are -1, 0 or 1; the true score of a whole game is the statistic `score`.
-            repeat_action_probability: how often the game repeats the last action.
             full_action_space: all 18 actions instead of those that the game has.
             num_threads: that step the games; 0 leaves it to ale-py.
             buf: as of every PufferEnv.
             seed: as of every PufferEnv.
+            preprocessing: settings of `build_atari`, of those in `PREPROCESSING`, by name.
 
         Raises:
             MissingExtraError: if ale-py is not installed.
-            APIUsageError: if it is not the id of an Atari game.
+            APIUsageError: if it is not the id of an Atari game, or a setting is none of these.
         """
+        unknown = sorted(preprocessing.keys() - PREPROCESSING.keys())
+        if unknown:
+            known = ", ".join(sorted(SETTINGS))
+            raise APIUsageError(f"ale-py's vector environment takes the settings {known}, got {unknown[0]}")
+        settings = {**PREPROCESSING, **preprocessing}
         game = {
             "game": _game(env_id),
             "num_envs": num_envs,
             "num_threads": num_threads,
             "max_num_frames_per_episode": _MAX_FRAMES,
-            "repeat_action_probability": repeat_action_probability,
+            "repeat_action_probability": settings.pop("repeat_action_probability"),
             "full_action_space": full_action_space,
         }
-        pictures = {"img_height": screen_size, "img_width": screen_size, "stack_num": frame_stack}
+        size = settings.pop("screen_size")
+        pictures = {"img_height": size, "img_width": size, "stack_num": settings.pop("frame_stack")}
         course = {
-            "frameskip": frameskip,
-            "noop_max": noop_max,
-            "life_loss_info": episodic_life,  # its own episodic_life would begin a new game with each life
+            "frameskip": settings.pop("frameskip"),
+            "noop_max": settings.pop("noop_max"),
+            "life_loss_info": settings.pop("episodic_life"),  # ale-py's would begin a new game with each life
             "reward_clipping": False,  # done here, where the score is still known
             "use_fire_reset": False,
         }
-        self._clips_rewards = clip_rewards
+        self._clips_rewards = settings.pop("clip_rewards")
+        assert not settings, f"build_atari has the settings {', '.join(settings)}, which are not passed on here"
         super().__init__(env_creator=_make, env_kwargs={**game, **pictures, **course}, buf=buf, seed=seed)
         self._scores = np.zeros(num_envs)
         self._frames = np.zeros(num_envs, np.int64)  # of the running games
@@ -110,10 +109,6 @@ class AtariVectorPufferEnv(GymnasiumVectorPufferEnv):
         return {"score": score}
 
 
-_GIVEN = ("env_id", "num_envs", "num_threads", "buf", "seed")  # by make_atari_vector
-SETTINGS = frozenset(inspect.signature(AtariVectorPufferEnv).parameters).difference(_GIVEN)
-
-
 def make_atari_vector(
     env_id: str,
     num_envs: int = 8,
@@ -131,7 +126,7 @@ def make_atari_vector(
         batch_size: games in each vector environment, a divisor of `num_envs`: all others step while the policy works on
             one. 'auto' is all games in one.
         seed: as for `pufferlib.vector.make`.
-        settings: those of AtariVectorPufferEnv in `SETTINGS`.
+        settings: of those in `SETTINGS`.
 
     Raises:
         MissingExtraError: if ale-py is not installed.
@@ -157,15 +152,13 @@ def _game(env_id: str) -> str:
 
 def _import_ale() -> ModuleType:
     try:
-        ale_py = importlib.import_module("ale_py")
+        ale_py = register_games()
         importlib.import_module("ale_py.vector_env")
     except ImportError as error:
         raise MissingExtraError(
             "Atari games in a vector environment need ale-py of at least 0.11; "
             "install it with pip install 'pufferlib[atari]'"
         ) from error
-    ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Warning)  # else every game prints a banner
-    gymnasium.register_envs(ale_py)
     return ale_py
 
 

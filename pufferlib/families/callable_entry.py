@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from typing_extensions import override
 
-from pufferlib.environment import PufferEnv
 from pufferlib.families.entry import Entry
 from pufferlib.families.keywords import keyword_settings
 from pufferlib.settings.setting import Setting
+
+if TYPE_CHECKING:
+    from pufferlib.environment import PufferEnv
 
 
 class CallableEntry(Entry):

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from pufferlib.errors import UnknownEnvironmentError
+from pufferlib.families.callable_entry import CallableEntry
 from pufferlib.families.entry import Entry, Family
 from pufferlib.families.names import nearest_names, slug
 
@@ -25,6 +26,7 @@ __all__ = ["Entry", "Family", "families", "find", "lookup", "slug"]
 @functools.cache
 def families() -> tuple[Family, ...]:
     """All families, installed or not; the first that owns a name answers for it."""
+    # Not before a name is looked up: they import Gymnasium, which takes longer than all else on the way to --help.
     from pufferlib.families.atari import Atari
     from pufferlib.families.builtin import AnyGymnasium, Box2D, ClassicControl, Mujoco, ToyText
     from pufferlib.families.dm_control import DmControl
@@ -64,10 +66,8 @@ def _nearest(name: str) -> str:
 
 
 def lookup(name: str | Callable[..., PufferEnv]) -> Entry | None:
-    """As `find`, but None where there is no environment of that name."""
+    """The environment that a name leads to, None where there is no such environment; see `find`."""
     if not isinstance(name, str):
-        from pufferlib.families.callable_entry import CallableEntry
-
         return CallableEntry(name)
     owner = _owner(name)
     return None if owner is None else owner.find(name)

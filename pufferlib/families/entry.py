@@ -68,7 +68,7 @@ class Entry(abc.ABC):
         Raises:
             APIUsageError: if they do not fit together.
         """
-        from pufferlib import vector
+        from pufferlib import vector  # not before: the catalog is imported without Gymnasium
 
         return vector.make(self.creator, env_kwargs=env_kwargs, **keywords)
 

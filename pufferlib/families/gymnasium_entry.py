@@ -15,6 +15,7 @@ from gymnasium.envs.registration import EnvSpec, load_env_creator, registry
 from gymnasium.spaces import Box
 from typing_extensions import override
 
+from pufferlib.emulation import GymnasiumPufferEnv
 from pufferlib.environment import Buffers, PufferEnv
 from pufferlib.errors import MissingExtraError
 from pufferlib.families.entry import Entry, Family
@@ -63,8 +64,6 @@ def make_puffer_env(
     builder: EnvBuilder, target: str | EnvSpec, buf: Buffers | None = None, seed: int = 0, **settings: Any
 ) -> PufferEnv:
     """Makes one environment as `builder(target, **settings)` and emulates it."""
-    from pufferlib.emulation import GymnasiumPufferEnv
-
     return GymnasiumPufferEnv(env_creator=builder, env_args=(target,), env_kwargs=settings, buf=buf, seed=seed)
 
 

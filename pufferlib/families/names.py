@@ -13,7 +13,9 @@ def slug(name: str) -> str:
 
 
 def nearest_names(name: str, known: Iterable[str], prefix: str = "") -> str:
-    """As `pufferlib.errors.nearest`; `pong` also finds `ALE/Pong-v5`, by the word without the rest.
+    """Ends an error message about a name that nobody has: which known ones are near, empty where none is.
+
+    Beside what `pufferlib.errors.nearest` finds, `pong` finds `ALE/Pong-v5`, by the word without the rest.
 
     Args:
         name: nobody has it.

@@ -12,6 +12,7 @@ from typing import Any
 
 from typing_extensions import override
 
+from pufferlib.emulation import PettingZooPufferEnv
 from pufferlib.environment import Buffers, PufferEnv
 from pufferlib.errors import MissingExtraError
 from pufferlib.extras import is_installed
@@ -35,8 +36,6 @@ def make_puffer_env(module: str, buf: Buffers | None = None, seed: int = 0, **se
         seed: of the environment by itself.
         settings: keyword arguments of the environment.
     """
-    from pufferlib.emulation import PettingZooPufferEnv
-
     return PettingZooPufferEnv(env_creator=_creator(_import(module)), env_kwargs=settings, buf=buf, seed=seed)
 
 
