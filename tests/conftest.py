@@ -1,6 +1,15 @@
-"""One thread for torch: tests run side by side on few cores, where threads that wait for each other are very slow."""
+"""What tests of all folders share."""
 
 import os
 
+import pytest
+
+# One thread for torch: tests run side by side on few cores, where threads that wait for each other are very slow.
 os.environ["OMP_NUM_THREADS"] = "1"  # before torch is imported, and inherited by subprocesses
 os.environ.pop("PUFFER_FLAGS", None)  # what a developer's shell says is not tested
+
+
+@pytest.fixture
+def in_tmp_path(tmp_path, monkeypatch):
+    """Runs a test in its own folder, for what is kept under the current one."""
+    monkeypatch.chdir(tmp_path)

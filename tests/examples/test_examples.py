@@ -14,12 +14,11 @@ SMALL = {"training_by_config.py": FLAGS.split()}  # the others count iterations
 
 
 @pytest.fixture
-def in_tmp_path(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def beside_examples(in_tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(EXAMPLES)  # as for a script, which may import its neighbours
 
 
-@pytest.mark.usefixtures("in_tmp_path")
+@pytest.mark.usefixtures("beside_examples")
 @pytest.mark.parametrize("name", sorted(path.name for path in EXAMPLES.glob("*.py")))
 def test_it_runs(name, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", [name, *SMALL.get(name, ["2"])])

@@ -11,11 +11,6 @@ from pufferlib import NoLogger, PuffeRL, models, ocean
 pytestmark = pytest.mark.usefixtures("in_tmp_path")
 
 
-@pytest.fixture
-def in_tmp_path(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-
-
 class MyPolicy(nn.Module):
     def __init__(self, env, hidden_size=16):
         super().__init__()

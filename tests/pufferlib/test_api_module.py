@@ -11,11 +11,6 @@ pytestmark = pytest.mark.usefixtures("in_tmp_path")
 STEPS = 4_096
 
 
-@pytest.fixture
-def in_tmp_path(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-
-
 def small_args():
     args = pufferl.load_config("puffer_breakout")
     args["vec"]["num_envs"] = 2

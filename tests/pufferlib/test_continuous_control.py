@@ -41,10 +41,7 @@ RECIPE = {
     "log_interval": 1,
 }
 
-
-@pytest.fixture(autouse=True)
-def in_tmp_path(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+pytestmark = pytest.mark.usefixtures("in_tmp_path")
 
 
 def make_trainer(policy=None, seed=0, num_envs=4, env=None, **settings):

@@ -16,10 +16,7 @@ from pufferlib import pufferl
 
 SETTINGS = {"device": "cpu", "bptt_horizon": 8, "minibatch_size": 64, "total_timesteps": 100_000, "log_interval": 1}
 
-
-@pytest.fixture(autouse=True)
-def in_tmp_path(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+pytestmark = pytest.mark.usefixtures("in_tmp_path")
 
 
 def make_trainer(env_name="puffer_squared", backend="Native", num_envs=2, rnn_name=None, seed=0):

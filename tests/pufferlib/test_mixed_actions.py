@@ -19,6 +19,8 @@ from pufferlib.ppo.sampling import greedy_action, sample_logits
 STEERING = Tuple([Discrete(3), Box(-1, 1, (1,)), Discrete(2, start=5)])
 CPU = {"device": "cpu", "batch_size": 512, "num_steps": 8, "learning_rate": 0.01, "gamma": 0.0}
 
+pytestmark = pytest.mark.usefixtures("in_tmp_path")
+
 
 class Steering(PufferEnv):
     """Shows a gear, a wheel position and a pedal; pays for the first and the second being right at once.
@@ -57,11 +59,6 @@ class Steering(PufferEnv):
 
     def restore(self, snapshot):
         self.random, self.observations[:] = pickle.loads(snapshot)
-
-
-@pytest.fixture(autouse=True)
-def in_tmp_path(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
 
 
 def make_trainer(**settings):

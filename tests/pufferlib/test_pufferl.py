@@ -28,11 +28,6 @@ from pufferlib.ppo.sampling import sample_logits
 pytestmark = pytest.mark.usefixtures("in_tmp_path")
 
 
-@pytest.fixture
-def in_tmp_path(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-
-
 class GuessEnv(PufferEnv):
     """Pays for repeating the number that is shown."""
 

@@ -21,11 +21,6 @@ AGENTS, HORIZON = 4, 8
 pytestmark = pytest.mark.usefixtures("in_tmp_path")
 
 
-@pytest.fixture
-def in_tmp_path(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-
-
 class BreakingEnv(PufferEnv):
     """Gives one agent a number that is none, at one step of the run."""
 

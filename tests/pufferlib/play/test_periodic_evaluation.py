@@ -25,11 +25,6 @@ pytestmark = pytest.mark.usefixtures("in_tmp_path")
 SQUARED = "puffer_squared"
 
 
-@pytest.fixture
-def in_tmp_path(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-
-
 class Walk(PufferEnv):
     """Pays the action in each of its steps, 3 to 7 of them by its seed; `made` has every one in this process."""
 

@@ -16,11 +16,6 @@ pytestmark = pytest.mark.usefixtures("in_tmp_path")
 
 
 @pytest.fixture
-def in_tmp_path(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-
-
-@pytest.fixture
 def make_trainer():
     made = []
 

@@ -23,11 +23,6 @@ pytestmark = pytest.mark.usefixtures("in_tmp_path")
 
 
 @pytest.fixture
-def in_tmp_path(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-
-
-@pytest.fixture
 def keep():
     """Releases the trainers that it is called with when the test is over."""
     made = []
