@@ -1,6 +1,7 @@
 """The command line: `puffer VERB [ENV] [--section.key value ...]`.
 
-Each verb is a row of VERBS and imports what it runs when it runs, so that help and lists never wait for torch.
+A verb is a row of VERBS and the function that it names, which imports what it runs when it runs, so that help and lists
+never wait for torch.
 """
 
 from __future__ import annotations
@@ -8,16 +9,14 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import os
-import select
 import shlex
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pufferlib.errors import APIUsageError, CheckpointError, ConfigError, PufferError, StorageError, nearest
-from pufferlib.output import Output, discard, say
+from pufferlib.errors import APIUsageError, ConfigError, PufferError, StorageError, nearest
+from pufferlib.output import Output, flush_stdout, is_stdout_gone, say
 
 if TYPE_CHECKING:
     from pufferlib.config.flags import FlagTable
@@ -29,36 +28,89 @@ OK, MISTAKE, INTERRUPTED, PIPE_CLOSED = 0, 2, 130, 141
 
 @dataclass(frozen=True)
 class Verb:
-    """One command."""
+    """One command.
+
+    Attributes:
+        summary: what it does, for the list of commands.
+        run: does it: takes a Call, or for a command without an environment the words that follow it, one at most.
+        options: the class in `pufferlib.config.options` of the flags that it has besides the settings; None for a
+            command without an environment, which takes no flags.
+        argument: what the word is that follows a command without an environment; empty for none.
+    """
 
     summary: str
-    run: Callable[..., Any]  # (env_name, args, **options), or up to one word for a verb without an environment
-    options: str | None = None  # the class in pufferlib.config.options; None for a verb that takes no environment
-    argument: str = ""  # what that word is; empty for none
+    run: Callable[..., None]
+    options: str | None = None
+    argument: str = ""
 
 
-def train(env_name: str, args: dict[str, Any]) -> None:
-    """Trains a policy."""
+@dataclass(frozen=True)
+class Call:
+    """What is asked of a command that takes an environment.
+
+    Attributes:
+        env_name: the environment.
+        args: its configuration as `load_config` returns it, with what the flags say.
+        options: values of the command's own options, by name.
+        flags: the settings that were named, with their values, in the order in which they count.
+    """
+
+    env_name: str
+    args: dict[str, Any]
+    options: dict[str, Any]
+    flags: list[tuple[Setting, Any]]
+
+    def flags_over(self, args: dict[str, Any], but: str) -> dict[str, Any]:
+        """Has the flags, except that of one setting, count over other settings than those of the environment's inis.
+
+        Args:
+            args: a nested dict as `load_config` returns it, which is changed.
+            but: the name of the setting whose flag does not count: the one that led to `args`.
+
+        Returns:
+            `args`.
+        """
+        from pufferlib.config.flags import apply_flags
+
+        apply_flags([(setting, value) for setting, value in self.flags if setting.name != but], args, {})
+        return args
+
+
+def train(call: Call) -> None:
+    """Trains a policy, or goes on with a run by the settings that it was begun with."""
+    if os.environ.get("RANK", "0") == "0":  # of several processes the first
+        say(_beginning(call))  # before torch is imported, which takes seconds
     from pufferlib.config import check_config
+    from pufferlib.pufferl import train as train_policy
+    from pufferlib.runs.recorded_settings import run_settings
 
+    args = call.args
+    if args["resume"] is not None:
+        args = call.flags_over(run_settings(call.env_name, args), but="resume")
     check_config(args)
-    importlib.import_module("pufferlib.pufferl").train(env_name, args)
+    train_policy(call.env_name, args)
 
 
-def evaluate(env_name: str, args: dict[str, Any], **options: Any) -> None:
-    """Plays a policy."""
+def evaluate(call: Call) -> None:
+    """Plays a policy by the settings that it was trained with, where its run tells them."""
     from pufferlib.config import check_config
+    from pufferlib.play.evaluation import evaluate_command
+    from pufferlib.runs.recorded_settings import model_settings
 
+    args = call.args
+    if args["load_model_path"] is not None:
+        is_policy_named = any(setting.name == "policy_name" for setting, _ in call.flags)
+        args = call.flags_over(model_settings(call.env_name, args, is_policy_named), but="load_model_path")
     check_config(args)
-    print(_playing(env_name, args, options["episodes"], options["headless"]), flush=True)
-    importlib.import_module("pufferlib.play.evaluation").evaluate_command(env_name, args, **options)
+    print(_playing(call.env_name, args, call.options["episodes"], call.options["headless"]), flush=True)
+    evaluate_command(call.env_name, args, **call.options)
 
 
-def bench(env_name: str, args: dict[str, Any], **options: Any) -> None:
+def bench(call: Call) -> None:
     """Times the environment."""
     from pufferlib.play.benchmark import bench_command
 
-    bench_command(env_name, args, **options)
+    bench_command(call.env_name, call.args, **call.options)
 
 
 def envs(family: str | None = None) -> None:
@@ -92,7 +144,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             _find_modules_here()
         _require_install()
         run(sys.argv[1:] if argv is None else list(argv))
-        _flush_output()
+        flush_stdout()
     except PufferError as error:
         Output(sys.stderr).write(f"puffer{_rank_text()}: {error}\n")
         return MISTAKE
@@ -109,35 +161,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        if not _is_output_closed():
+        if not is_stdout_gone():
             raise
         return PIPE_CLOSED
     except OSError:
         try:
-            _flush_output("\n")  # if that is what failed, it fails again
+            flush_stdout("\n")  # if that is what failed, it fails again
         except StorageError as error:
             Output(sys.stderr).write(f"puffer: {error}\n")
             return MISTAKE
         raise
     return OK
-
-
-def _flush_output(more: str = "") -> None:
-    """Writes what stdout still holds, and `more`.
-
-    Raises:
-        StorageError: if it cannot, as on a full disk; where the reader is gone, a BrokenPipeError.
-    """
-    try:
-        if sys.stdout is not None:
-            if more:  # /dev/full refuses even nothing
-                sys.stdout.write(more)
-            sys.stdout.flush()
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        discard(sys.stdout)
-        raise StorageError(f"the output cannot be written ({error.strerror}); direct it elsewhere") from error
 
 
 def run(tokens: list[str]) -> None:
@@ -176,23 +210,16 @@ def _run_for_environment(name: str, rest: list[str]) -> None:
             f"puffer {name} needs an environment right after {name!r}, {found}; "
             f"try `puffer {name} puffer_squared`, and `puffer envs` lists them all"
         )
-    from pufferlib.config import flags, load_config
+    from pufferlib.config import load_config
+    from pufferlib.config.flags import FlagTable, apply_flags
 
     args, options_class = load_config(rest[0]), _options_class(name)
     env_name = args["env_name"]
     options = {option: setting.default for option, setting in options_class.settings().items()}
-    table = flags.FlagTable(env_name, options_class)
+    table = FlagTable(env_name, options_class)
     found = [*_flags_of_the_shell(table), *table.parse(rest[1:])]
-    flags.apply_flags(found, args, options)
-    if name == "train" and os.environ.get("RANK", "0") == "0":  # of several processes the first
-        say(_beginning(env_name, args))  # at once: importing torch takes seconds
-    if name == "train" and args["resume"] is not None:
-        args = _settings_of_run(env_name, args)
-        flags.apply_flags([pair for pair in found if pair[0].name != "resume"], args, options)
-    elif name == "eval" and args["load_model_path"] is not None:
-        args = _settings_of_model(env_name, args, is_policy_named=any(pair[0].name == "policy_name" for pair in found))
-        flags.apply_flags([pair for pair in found if pair[0].name != "load_model_path"], args, options)
-    VERBS[name].run(env_name, args, **options)
+    apply_flags(found, args, options)
+    VERBS[name].run(Call(env_name, args, options, found))
 
 
 def _flags_of_the_shell(table: FlagTable) -> list[tuple[Setting, Any]]:
@@ -203,14 +230,14 @@ def _flags_of_the_shell(table: FlagTable) -> list[tuple[Setting, Any]]:
         raise ConfigError(f"in PUFFER_FLAGS, {error}") from error
 
 
-def _beginning(env_name: str, args: dict[str, Any]) -> str:
+def _beginning(call: Call) -> str:
     """What `puffer train` is about to do."""
-    train = args["train"]
-    if args["resume"] is not None:
-        return f"going on with the run {args['resume']} of {env_name}"
+    train = call.args["train"]
+    if call.args["resume"] is not None:
+        return f"going on with the run {call.args['resume']} of {call.env_name}"
     iterations = train["num_iterations"]
     length = f"{train['total_timesteps']:,} steps" if iterations is None else f"{iterations:,} iterations"
-    return f"training {env_name} for {length}, in {train['data_dir']}"
+    return f"training {call.env_name} for {length}, in {train['data_dir']}"
 
 
 def _playing(env_name: str, args: dict[str, Any], episodes: int, is_headless: bool) -> str:
@@ -223,42 +250,6 @@ def _playing(env_name: str, args: dict[str, Any], episodes: int, is_headless: bo
     if args["load_model_path"] is None:
         return f"{playing} an untrained policy; --load-model-path latest takes the last that was trained"
     return f"{playing} {args['load_model_path']}"
-
-
-def _settings_of_run(env_name: str, args: dict[str, Any]) -> dict[str, Any]:
-    """The settings that the run to resume was started with, not what the inis say today."""
-    from pufferlib import distributed
-    from pufferlib.runs import checkpoint, description
-
-    def find() -> dict[str, Any]:
-        folder = checkpoint.resolve_run(args["train"]["data_dir"], env_name, args["resume"])
-        _require_named_policy(folder, "call trainer.load_checkpoint(folder) there to go on with it")
-        return {**description.saved_settings(folder, env_name), "resume": str(folder)}
-
-    return distributed.connect().from_first(find)
-
-
-def _settings_of_model(env_name: str, args: dict[str, Any], is_policy_named: bool) -> dict[str, Any]:
-    """The settings that the model was trained with where its run's folder tells, on any device; else `args`."""
-    from pufferlib.runs import checkpoint, description
-
-    path = checkpoint.resolve_model(args["train"]["data_dir"], env_name, args["load_model_path"])
-    args = {**args, "load_model_path": str(path)}
-    if not (path.parent / description.CONFIG_FILE).exists():
-        return args
-    if not is_policy_named:
-        _require_named_policy(path.parent, "load the weights into it there, or name a class by --policy-name")
-    saved = description.saved_settings(path.parent, env_name)
-    train = {**saved["train"], "device": args["train"]["device"]}
-    return {**saved, "train": train, "resume": None, "load_model_path": str(path)}
-
-
-def _require_named_policy(folder: Path, remedy: str) -> None:
-    from pufferlib.runs import description
-
-    found = description.own_policy_class(folder)
-    if found is not None:
-        raise CheckpointError(f"{folder} was trained with the policy {found} of your own program; {remedy}")
 
 
 def _options_class(name: str) -> Any:
@@ -328,13 +319,3 @@ def _find_modules_here() -> None:
     """Lets `my_module:MyEnv-v0` lie in the working directory, where `python -m` finds it and a console script not."""
     if not getattr(sys.flags, "safe_path", False) and not {"", os.getcwd()} & {*sys.path}:
         sys.path.insert(0, os.getcwd())
-
-
-def _is_output_closed() -> bool:
-    """Whether the reader of stdout is gone; if so, stdout goes nowhere from now on, also when Python ends."""
-    poll = select.poll()
-    poll.register(sys.stdout.fileno(), 0)  # errors are always reported
-    is_closed = bool(poll.poll(0))
-    if is_closed:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return is_closed

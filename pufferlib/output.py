@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import sys
 import warnings
 import weakref
 from typing import TextIO
+
+from pufferlib.errors import StorageError
 
 _reported: weakref.WeakSet[TextIO] = weakref.WeakSet()  # what was said of the process's streams
 _PLAIN = str.maketrans({"━": "=", "─": "-", "…": "~", "±": "+"})  # for a stream that has no such signs
@@ -88,3 +91,32 @@ def discard(stream: TextIO) -> None:
             os.dup2(kept, number)
             os.close(kept)
             os.close(nowhere)
+
+
+def flush_stdout(more: str = "") -> None:
+    """Writes what stdout still holds, and `more`, where the output is what was asked for.
+
+    Raises:
+        StorageError: if it cannot, as on a full disk.
+        BrokenPipeError: if its reader is gone.
+    """
+    try:
+        if sys.stdout is not None:
+            if more:  # /dev/full refuses even nothing
+                sys.stdout.write(more)
+            sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        discard(sys.stdout)
+        raise StorageError(f"the output cannot be written ({error.strerror}); direct it elsewhere") from error
+
+
+def is_stdout_gone() -> bool:
+    """Whether the reader of stdout is gone; if so, stdout goes nowhere from now on, also when Python ends."""
+    poll = select.poll()
+    poll.register(sys.stdout.fileno(), 0)  # errors are always reported
+    is_gone = bool(poll.poll(0))
+    if is_gone:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return is_gone

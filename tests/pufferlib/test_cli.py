@@ -29,8 +29,10 @@ def calls(monkeypatch):
     trainer.train = lambda env_name, args: recorded.append((env_name, args))
     evaluation = types.ModuleType("pufferlib.play.evaluation")
     evaluation.evaluate_command = lambda env_name, args, **options: recorded.append((env_name, args, options))
-    monkeypatch.setitem(sys.modules, trainer.__name__, trainer)
-    monkeypatch.setitem(sys.modules, evaluation.__name__, evaluation)
+    recorded_settings = types.ModuleType("pufferlib.runs.recorded_settings")
+    recorded_settings.run_settings = recorded_settings.model_settings = lambda env_name, args, *_: args
+    for module in (trainer, evaluation, recorded_settings):
+        monkeypatch.setitem(sys.modules, module.__name__, module)
     monkeypatch.setattr("pufferlib.config.check_config", lambda args: None)
     return recorded
 
@@ -121,6 +123,18 @@ def test_a_mistake_in_the_flags_of_the_shell_says_where_it_is(calls, monkeypatch
     assert capsys.readouterr().err.startswith("puffer: in PUFFER_FLAGS, ")
 
 
+def test_a_verb_is_a_row_and_a_function(calls, capsys, monkeypatch):
+    asked = []
+    monkeypatch.setitem(cli.VERBS, "stare", cli.Verb("look at an environment", asked.append, "BenchOptions"))
+    assert cli.main(["stare", SQUARED, "--seconds", "3", "--env.size", "5", "--resume", "latest"]) == 0
+    (call,) = asked
+    assert (call.env_name, call.args["env"]["size"], call.options) == (SQUARED, 5, {"seconds": 3.0})
+    saved = {"resume": "folder", "env": {"size": 4}}
+    assert call.flags_over(saved, but="resume") == {"resume": "folder", "env": {"size": 5}}
+    assert cli.main(["--help"]) == cli.main(["stare", "--help"]) == 0
+    assert capsys.readouterr().out.count("look at an environment") == 2
+
+
 # --- mistakes
 
 
@@ -204,7 +218,7 @@ def test_a_lack_of_memory_is_one_sentence(calls, capsys, monkeypatch, error):
 )
 def test_an_error_of_ours_keeps_its_traceback(calls, monkeypatch, error):
     fail_with(monkeypatch, error)
-    monkeypatch.setattr(cli, "_is_output_closed", lambda: False)
+    monkeypatch.setattr(cli, "is_stdout_gone", lambda: False)
     with pytest.raises(type(error)):
         cli.main(["train", SQUARED])
 
@@ -299,7 +313,6 @@ cli.main({["train", SQUARED, *flags.split()]!r})
     ],
 )
 def test_evaluation_says_what_it_plays_and_whether_it_is_seen(calls, capsys, monkeypatch, flags, has_display, line):
-    monkeypatch.setattr(cli, "_settings_of_model", lambda env_name, args, **keywords: args)
     monkeypatch.setattr(rendering, "has_display", lambda: has_display)
     assert cli.main(["eval", SQUARED, *flags.split()]) == 0
     assert re.fullmatch(f"playing {line}\n", capsys.readouterr().out)

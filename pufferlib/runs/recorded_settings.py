@@ -1,0 +1,65 @@
+"""The settings that a run recorded, for a command that goes on with it or plays what it learned.
+
+What was recorded counts, not what the inis say today.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pufferlib import distributed
+from pufferlib.errors import CheckpointError
+from pufferlib.runs import checkpoint, description
+
+
+def run_settings(env_name: str, args: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings that the run to go on with was begun with; `resume` is its folder.
+
+    Of several processes the first one looks.
+
+    Args:
+        env_name: the environment of the run.
+        args: the nested dict of `load_config`; `resume` and `[train] data_dir` say which run.
+
+    Raises:
+        CheckpointError: if there is no such run, or its policy is of a class that no setting names.
+    """
+
+    def find() -> dict[str, Any]:
+        folder = checkpoint.resolve_run(args["train"]["data_dir"], env_name, args["resume"])
+        _require_named_policy(folder, "call trainer.load_checkpoint(folder) there to go on with it")
+        return {**description.saved_settings(folder, env_name), "resume": str(folder)}
+
+    return distributed.connect().from_first(find)
+
+
+def model_settings(env_name: str, args: Mapping[str, Any], is_policy_named: bool) -> dict[str, Any]:
+    """The settings that a model was trained with where its run's folder tells, on the device of `args`; else `args`.
+
+    Args:
+        env_name: the environment that the model was trained in.
+        args: the nested dict of `load_config`; `load_model_path` and `[train] data_dir` say which model.
+        is_policy_named: whether `args` name the policy's class, so that the run does not have to.
+
+    Returns:
+        A dict of its own, whose `load_model_path` is the model's path.
+
+    Raises:
+        CheckpointError: if there is no such model, or its policy is of a class that no setting names.
+    """
+    path = checkpoint.resolve_model(args["train"]["data_dir"], env_name, args["load_model_path"])
+    if not (path.parent / description.CONFIG_FILE).exists():
+        return {**args, "load_model_path": str(path)}
+    if not is_policy_named:
+        _require_named_policy(path.parent, "load the weights into it there, or name a class by --policy-name")
+    saved = description.saved_settings(path.parent, env_name)
+    train = {**saved["train"], "device": args["train"]["device"]}
+    return {**saved, "train": train, "resume": None, "load_model_path": str(path)}
+
+
+def _require_named_policy(folder: Path, remedy: str) -> None:
+    found = description.own_policy_class(folder)
+    if found is not None:
+        raise CheckpointError(f"{folder} was trained with the policy {found} of your own program; {remedy}")

@@ -1,0 +1,65 @@
+import pytest
+
+from pufferlib.config import load_config
+from pufferlib.errors import CheckpointError
+from pufferlib.runs import checkpoint, description
+from pufferlib.runs.recorded_settings import model_settings, run_settings
+
+SQUARED = "puffer_squared"
+
+
+@pytest.fixture
+def run(tmp_path):
+    """The folder of a run with settings of its own, and those of today."""
+
+    def make(policy_class=None):
+        begun, folder = load_config(SQUARED), tmp_path / "puffer_squared_1"
+        begun["train"].update(gamma=0.5, device="cuda", data_dir=str(tmp_path))
+        folder.mkdir()
+        description.write_description(folder, description.describe_run(begun, policy_class))
+        (folder / "model_puffer_squared_000001.pt").touch()
+        (folder / checkpoint.TRAINER_STATE).touch()
+        today = load_config(SQUARED)
+        today["train"].update(device="cpu", data_dir=str(tmp_path))
+        return folder, today
+
+    return make
+
+
+def test_a_run_goes_on_as_it_was_begun(run):
+    folder, today = run()
+    found = run_settings(SQUARED, {**today, "resume": "latest"})
+    assert found["resume"] == str(folder)
+    assert (found["train"]["gamma"], found["train"]["device"]) == (0.5, "cuda")
+
+
+def test_a_model_is_played_as_it_was_trained_but_on_the_device_of_today(run):
+    folder, today = run()
+    found = model_settings(SQUARED, {**today, "load_model_path": "latest"}, is_policy_named=False)
+    assert found["load_model_path"] == str(folder / "model_puffer_squared_000001.pt") and found["resume"] is None
+    assert (found["train"]["gamma"], found["train"]["device"]) == (0.5, "cpu")
+
+
+def test_a_model_without_its_run_is_played_by_the_settings_of_today(run):
+    folder, today = run()
+    (folder / description.CONFIG_FILE).unlink()
+    path = str(folder / "model_puffer_squared_000001.pt")
+    assert model_settings(SQUARED, {**today, "load_model_path": path}, False) == {**today, "load_model_path": path}
+
+
+def test_a_policy_that_no_setting_names_has_to_be_named(run):
+    folder, today = run("mine.Policy")
+    words = "was trained with the policy mine.Policy of your own program; "
+    with pytest.raises(CheckpointError, match=words + r"call trainer.load_checkpoint\(folder\) there"):
+        run_settings(SQUARED, {**today, "resume": str(folder)})
+    given = {**today, "load_model_path": "latest"}
+    with pytest.raises(CheckpointError, match=words + "load the weights into it there"):
+        model_settings(SQUARED, given, is_policy_named=False)
+    assert model_settings(SQUARED, given, is_policy_named=True)["train"]["gamma"] == 0.5
+
+
+def test_a_run_that_is_not_there_is_one_sentence(tmp_path):
+    args = load_config(SQUARED)
+    args["train"]["data_dir"] = str(tmp_path)
+    with pytest.raises(CheckpointError, match="there is no run of puffer_squared to resume"):
+        run_settings(SQUARED, {**args, "resume": "latest"})
