@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import nn
 
+from pufferlib.fast.optimizers import KernelAdam
 from pufferlib.ppo.optimizers import Muon
 
 SHAPES = [(64, 118), (64,), (192, 64), (192, 64), (4, 64), (4,)]
@@ -28,7 +29,7 @@ class TorchMuon:
             optimizer.step()
 
 
-MAKERS = {"ours": lambda parameters: Muon(parameters, lr=0.1, momentum=0.95), "torch": TorchMuon}
+MAKERS = {"ours": lambda parameters: Muon(parameters, lr=0.1, momentum=0.95, adamw=KernelAdam), "torch": TorchMuon}
 
 
 @pytest.mark.parametrize("maker", MAKERS)

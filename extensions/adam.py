@@ -6,6 +6,7 @@ Torch makes several calls for every parameter, which take far longer than the ar
 from __future__ import annotations
 
 import ctypes
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -40,27 +41,22 @@ def can_step(tensors: Sequence[Tensor]) -> bool:
 class AdamBatch:
     """Parameters that are stepped together as long as they and their gradients lie where they lay."""
 
-    def __init__(
-        self,
-        parameters: Sequence[Tensor],
-        averages: Sequence[Tensor],
-        squares: Sequence[Tensor],
-        steps: Sequence[Tensor],
-    ):
+    def __init__(self, parameters: Sequence[Tensor], states: Sequence[dict[str, Tensor]]):
         """Takes over where everything lies.
 
         Args:
-            parameters: with gradients; `can_step` must hold for both and for the next ones.
-            averages: of the parameters' shapes, the running means of the gradients, updated in place.
-            squares: likewise, of the squared gradients.
-            steps: one number each, the steps taken so far, counted up.
+            parameters: with gradients; `can_step` must hold for both and for all in their states.
+            states: of each parameter what torch's AdamW keeps, updated in place: of the parameter's shape the running
+                means `exp_avg` of the gradients and `exp_avg_sq` of their squares, and `step`, the steps so far.
 
         Raises:
             APIUsageError: if what is kept of a parameter has another shape than the parameter, or is nothing that the
                 kernel takes: it goes by the parameter's.
         """
+        averages, squares, steps = ([state[name] for state in states] for name in ("exp_avg", "exp_avg_sq", "step"))
         _check_kept(parameters, averages, squares, steps)
         self._kept = averages, squares, steps
+        self._states = states
         self._addresses = _addresses(parameters)
         rows: list[int] = []
         for parameter, average, square, step in zip(parameters, averages, squares, steps, strict=True):
@@ -70,9 +66,10 @@ class AdamBatch:
         self._table = (_INT64 * len(rows))(*rows)
         self._library = cpu_library.library()
 
-    def holds(self, parameters: Sequence[Tensor]) -> bool:
-        """Whether these are the parameters, they and their gradients where they lay."""
-        return _addresses(parameters) == self._addresses
+    def holds(self, parameters: Sequence[Tensor], states: Sequence[dict[str, Tensor]]) -> bool:
+        """Whether these are the parameters and the states, parameters and gradients where they lay."""
+        are_same = len(states) == len(self._states) and all(map(operator.is_, states, self._states))
+        return are_same and _addresses(parameters) == self._addresses
 
     def step(self, settings: AdamSettings) -> None:
         """Steps the parameters by their gradients, in place."""

@@ -10,17 +10,13 @@ from torch.optim import Optimizer
 
 from pufferlib.distributed import Ranks
 from pufferlib.fast.cuda_graphs import Capture, CapturedCall
+from pufferlib.fast.optimizers import KernelAdam, fit_to_graphs
 from pufferlib.metrics.phases import Phases
 from pufferlib.ppo import losses
 from pufferlib.ppo.advantages import Advantages
 from pufferlib.ppo.gradients import NetworkGradients, TorchGradients
 from pufferlib.ppo.minibatches import Drawing, Drawn, SegmentDrawing, Share, StepDrawing, present_weights
-from pufferlib.ppo.optimizers import (
-    fit_to_graphs,
-    make_optimizer,
-    set_learning_rate,
-    take_over,
-)
+from pufferlib.ppo.optimizers import make_optimizer, set_learning_rate, take_over
 from pufferlib.ppo.rollout import Rollout
 
 _APPROX_KL = losses.METRICS.index("approx_kl")
@@ -103,6 +99,7 @@ class Learner:
             (config.adam_beta1, config.adam_beta2),
             config.adam_eps,
             config.weight_decay,
+            KernelAdam,
         )
 
     def follow(self, gradients: TorchGradients | NetworkGradients) -> None:

@@ -11,9 +11,9 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.optim import AdamW, Optimizer
+from torch.optim import Optimizer
 
-from pufferlib.ppo.optimizers import Adam, owner, parts
+from pufferlib.ppo.optimizers import Muon, Sgd
 from pufferlib.runs.checkpoint_pattern import Pattern, check, demand, maybe
 
 
@@ -24,13 +24,13 @@ def state_by_name(optimizer: Optimizer, parameters: Mapping[str, nn.Parameter]) 
         optimizer: from `make_optimizer`.
         parameters: of the policy, those too that it does not step.
     """
-    states = {name: owner(optimizer, each).state.get(each, {}) for name, each in parameters.items()}
+    states = {name: optimizer.state.get(each, {}) for name, each in parameters.items()}
     return {name: {key: kept for key, kept in state.items() if kept is not None} for name, state in states.items()}
 
 
 def state_pattern(optimizer: Optimizer, parameters: Mapping[str, nn.Parameter]) -> Pattern:
     """What `state_by_name` may return for these parameters; see `checkpoint_pattern`."""
-    return {name: maybe(_pattern_of(owner(optimizer, each), each), {}) for name, each in parameters.items()}
+    return {name: maybe(_pattern_of(optimizer, each), {}) for name, each in parameters.items()}
 
 
 @torch.no_grad()
@@ -38,25 +38,21 @@ def load_state_by_name(
     optimizer: Optimizer, parameters: Mapping[str, nn.Parameter], state: Mapping[str, Mapping[str, Tensor]]
 ) -> None:
     """Puts back what `state_by_name` returned and `state_pattern` describes; the settings stay the optimizer's."""
-    stepped = {each for part in parts(optimizer) for group in part.param_groups for each in group["params"]}
+    stepped = {each for group in optimizer.param_groups for each in group["params"]}
     for name, parameter in parameters.items():
-        kept = owner(optimizer, parameter).state
-        kept.pop(parameter, None)
+        optimizer.state.pop(parameter, None)
         if parameter in stepped and state[name]:
-            kept[parameter] = {
+            optimizer.state[parameter] = {
                 key: found.clone() if key == "step" else torch.zeros_like(parameter).copy_(found)
                 for key, found in state[name].items()
             }
-    for part in parts(optimizer):
-        if isinstance(part, Adam):
-            part.forget_tensors()
 
 
 def _pattern_of(optimizer: Optimizer, parameter: nn.Parameter) -> Pattern:
     """What an optimizer keeps of a parameter that it has stepped."""
-    if isinstance(optimizer, AdamW):
-        return {"step": _check_step, "exp_avg": parameter.detach(), "exp_avg_sq": parameter.detach()}
-    return {"momentum_buffer": parameter.detach()}
+    if isinstance(optimizer, Sgd) or (isinstance(optimizer, Muon) and parameter.dim() == 2):
+        return {"momentum_buffer": parameter.detach()}
+    return {"step": _check_step, "exp_avg": parameter.detach(), "exp_avg_sq": parameter.detach()}
 
 
 def _check_step(found: Any, place: str) -> None:
