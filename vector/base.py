@@ -1,15 +1,13 @@
-"""The contract of every backend, and what they share: batches, the order of calls, snapshots."""
+"""The contract of every backend, and what they share: the order of calls, snapshots."""
 
 from __future__ import annotations
 
 import abc
 import enum
 import os
-import threading
 import weakref
 from collections import deque
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache, cached_property
 from typing import Any, ClassVar, NoReturn
 
@@ -20,6 +18,8 @@ from pufferlib import spaces
 from pufferlib.environment import Buffers, Origin, PufferEnv, StepResult, fitting_actions
 from pufferlib.errors import APIUsageError
 from pufferlib.layout import Layout
+from pufferlib.vector.batch import Batch
+from pufferlib.vector.one_thread import OneThread
 from pufferlib.vector.recipe import AUTO, EnvSource, Options
 from pufferlib.vector.snapshots import RESULT_ARRAYS, VectorSnapshot
 
@@ -54,39 +54,6 @@ def _disown_vectors() -> None:
         vecenv._one_thread = OneThread()  # whoever was inside is a thread of the parent
         vecenv._idle_as(State.INHERITED)
     _vectors.clear()
-
-
-class OneThread:
-    """Lets one thread in at a time and refuses the others at once; the thread that is in may come in again."""
-
-    def __init__(self):
-        """Nobody is in."""
-        self._lock = threading.RLock()
-
-    def __enter__(self) -> None:
-        if not self._lock.acquire(blocking=False):
-            raise APIUsageError(
-                "another thread is inside a call of this vector, which serves one thread at a time; wait for that call "
-                "to return first"
-            )
-
-    def __exit__(self, *_: object) -> None:
-        self._lock.release()
-
-
-@dataclass(frozen=True, eq=False)
-class Batch:
-    """Environments that are received and sent together."""
-
-    envs: tuple[int, ...]
-    buffers: Buffers  # their rows
-    agent_ids: np.ndarray  # (rows,) int64
-
-    @classmethod
-    def consecutive(cls, buffers: Buffers, envs: range, agents_per_env: int) -> Batch:
-        """The batch of neighbouring environments, as views of the arrays of all."""
-        begin, end = envs.start * agents_per_env, envs.stop * agents_per_env
-        return cls(tuple(envs), buffers.rows(begin, end), np.arange(begin, end))
 
 
 class Vector(abc.ABC):
@@ -443,9 +410,3 @@ class Vector(abc.ABC):
             raise APIUsageError(
                 f"{call}() needs batch_size to be num_envs {self.num_envs}, got {self.batch_size}; use {remedy}"
             )
-
-
-def split(num_envs: int, parts: int) -> Sequence[range]:
-    """Equal ranges of neighbouring environments."""
-    size = num_envs // parts
-    return [range(begin, begin + size) for begin in range(0, num_envs, size)]

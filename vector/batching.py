@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from pufferlib.environment import Buffers
-from pufferlib.vector.base import Batch, split
+from pufferlib.vector.batch import Batch, split
 
 
 class FixedBatches:

@@ -9,7 +9,7 @@ from typing_extensions import override
 from pufferlib.emulation.gymnasium_vector_env import GymnasiumVectorPufferEnv
 from pufferlib.environment import PufferEnv
 from pufferlib.errors import APIUsageError
-from pufferlib.vector.base import Batch
+from pufferlib.vector.batch import Batch
 from pufferlib.vector.recipe import AUTO, EnvSource, Options
 from pufferlib.vector.serial import Serial
 from pufferlib.vector.sizes import count_batch

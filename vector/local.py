@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing_extensions import override
 
 from pufferlib.environment import PufferEnv
-from pufferlib.vector.base import Batch, State, Vector, split
+from pufferlib.vector.base import State, Vector
+from pufferlib.vector.batch import Batch, split
 from pufferlib.vector.group import EnvFacts, Group
 from pufferlib.vector.recipe import EnvSource
 

@@ -11,7 +11,7 @@ from pufferlib.environment import PufferEnv
 from pufferlib.errors import APIUsageError
 from pufferlib.ocean.environment import OceanEnv
 from pufferlib.vector._native import Stepper
-from pufferlib.vector.base import Batch
+from pufferlib.vector.batch import Batch
 from pufferlib.vector.local import LocalVector
 from pufferlib.vector.recipe import EnvSource, Options
 from pufferlib.vector.sizes import count_batch, count_threads, warn_above_cores

@@ -14,7 +14,7 @@ from typing_extensions import override
 from pufferlib.environment import PufferEnv
 from pufferlib.errors import WorkerError
 from pufferlib.vector.arrays import SharedMemory, buffer_bytes, buffers_in
-from pufferlib.vector.base import split
+from pufferlib.vector.batch import split
 from pufferlib.vector.group import EnvFacts
 from pufferlib.vector.launch import WorkerHandle, check_context, end_workers
 from pufferlib.vector.recipe import Options, Recipe

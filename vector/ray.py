@@ -15,7 +15,7 @@ from pufferlib.environment import PufferEnv
 from pufferlib.errors import WorkerError
 from pufferlib.machine import usable_cores
 from pufferlib.vector.arrays import buffer_bytes, private_buffers
-from pufferlib.vector.base import split
+from pufferlib.vector.batch import split
 from pufferlib.vector.group import EnvFacts
 from pufferlib.vector.launch import CLOSE_SECONDS
 from pufferlib.vector.ray_cluster import import_ray, join_cluster, leave_cluster

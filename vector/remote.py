@@ -12,7 +12,8 @@ from typing_extensions import override
 
 from pufferlib.environment import PufferEnv
 from pufferlib.errors import APIUsageError, WorkerError
-from pufferlib.vector.base import Batch, Vector, split
+from pufferlib.vector.base import Vector
+from pufferlib.vector.batch import Batch, split
 from pufferlib.vector.batching import FixedBatches, MixedBatches
 from pufferlib.vector.group import EnvFacts
 from pufferlib.vector.recipe import Options, Recipe

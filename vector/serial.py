@@ -8,7 +8,7 @@ from typing_extensions import override
 
 from pufferlib.environment import PufferEnv
 from pufferlib.errors import APIUsageError
-from pufferlib.vector.base import Batch
+from pufferlib.vector.batch import Batch
 from pufferlib.vector.local import LocalVector
 from pufferlib.vector.recipe import AUTO, EnvSource, Options
 from pufferlib.vector.sizes import count_batch
