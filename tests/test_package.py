@@ -50,6 +50,16 @@ def test_environments_need_no_torch(tmp_path):
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
+def test_looking_names_up_needs_nothing_that_is_optional_or_slow(tmp_path):
+    code = (
+        "import sys; from pufferlib.families import catalog; assert not {'torch', 'gymnasium'} & {*sys.modules};"
+        "import pufferlib.vector; catalog.families();"
+        "assert not {'torch', 'ray', 'ale_py', 'pettingzoo', 'minigrid', 'mujoco', 'rich'} & {*sys.modules}"
+    )
+    done = run(sys.executable, "-c", code, cwd=tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
 def test_an_unknown_name_is_an_attribute_error():
     with pytest.raises(AttributeError, match="module 'pufferlib' has no attribute 'PufferEnvironment'"):
         pufferlib.PufferEnvironment  # noqa: B018
