@@ -1,5 +1,6 @@
 import pytest
 import torch
+from advantage_inputs import PLAIN, random_segments, truth
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -7,26 +8,12 @@ from pufferlib.errors import APIUsageError
 from pufferlib.extensions import compute_puff_advantage, reference_advantage
 
 NAMES = ("values", "rewards", "terminals", "ratio", "advantages")
-PLAIN = (0.99, 0.95, 1.0, 1.0)  # gamma, lambda, rho clip, c clip
 SHAPES = [(1, 1), (1, 2), (3, 7), (8, 64), (9, 65), (16, 66), (257, 31), (13, 131), (0, 5)]
 
 DEVICES = [
     "cpu",
     pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")),
 ]
-
-
-def random_segments(shape, seed, terminal_rate=0.2, device="cpu"):
-    """Values, rewards, terminals, ratio, and an output full of NaN."""
-    generator = torch.Generator().manual_seed(seed)
-    values, rewards, log_ratio = (torch.randn(shape, generator=generator) for _ in range(3))
-    terminals = (torch.rand(shape, generator=generator) < terminal_rate).float()
-    tensors = values, rewards, terminals, (0.5 * log_ratio).exp(), torch.full(shape, torch.nan)
-    return tuple(tensor.to(device) for tensor in tensors)
-
-
-def truth(inputs, constants):
-    return reference_advantage(*(tensor.double() for tensor in inputs), *constants)
 
 
 def assert_matches_truth(tensors, constants):

@@ -10,8 +10,8 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from test_advantage_kernel import PLAIN, random_segments, truth
-from test_mingru_kernel import random_inputs, run_with_gradients
+from advantage_inputs import PLAIN, random_segments, truth
+from mingru_inputs import random_inputs, run_with_gradients
 
 import pufferlib.extensions
 from pufferlib.errors import PufferError

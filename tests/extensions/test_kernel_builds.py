@@ -10,8 +10,8 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from test_advantage_kernel import PLAIN, random_segments, truth
-from test_network import CASES, assert_learns_like_the_truth, random_layers, random_minibatch
+from advantage_inputs import PLAIN, random_segments, truth
+from network_truth import CASES, assert_learns_like_the_truth, random_layers, random_minibatch
 
 import pufferlib.extensions
 from pufferlib.errors import PufferError

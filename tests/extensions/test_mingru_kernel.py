@@ -5,6 +5,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from mingru_inputs import random_inputs, run_with_gradients
 
 from pufferlib.errors import APIUsageError
 from pufferlib.extensions import cpu_library, mingru_scan, mingru_step, reference_mingru
@@ -16,25 +17,6 @@ DEVICES = [
     "cpu",
     pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")),
 ]
-
-
-def random_inputs(shape, seed=0, reset_rate=0.2, scale=2.0, device="cpu"):
-    batch, steps, hidden = shape
-    generator = torch.Generator().manual_seed(seed)
-    gates = scale * torch.randn(batch, steps, 3 * hidden, generator=generator)
-    x, state = torch.randn(batch, steps, hidden, generator=generator), torch.randn(batch, hidden, generator=generator)
-    reset = torch.rand(batch, steps, generator=generator) < reset_rate
-    return tuple(tensor.to(device) for tensor in (gates, x, state, reset))
-
-
-def run_with_gradients(run, inputs, seed=1):
-    """Output, final state, and the gradients of a random weighting of both."""
-    *tensors, reset = inputs
-    tensors = [tensor.clone().requires_grad_() for tensor in tensors]
-    results = run(*tensors, reset)
-    generator = torch.Generator().manual_seed(seed)
-    loss = sum((result * torch.randn(result.shape, generator=generator).to(result)).sum() for result in results)
-    return (*results, *torch.autograd.grad(loss, tensors))
 
 
 def assert_matches_truth(inputs, magnitude=1.0):

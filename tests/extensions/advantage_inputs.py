@@ -1,0 +1,22 @@
+"""What the advantage kernels are given, and what they must find."""
+
+from __future__ import annotations
+
+import torch
+
+from pufferlib.extensions import reference_advantage
+
+PLAIN = (0.99, 0.95, 1.0, 1.0)  # gamma, lambda, rho clip, c clip
+
+
+def random_segments(shape, seed, terminal_rate=0.2, device="cpu"):
+    """Values, rewards, terminals, ratio, and an output full of NaN."""
+    generator = torch.Generator().manual_seed(seed)
+    values, rewards, log_ratio = (torch.randn(shape, generator=generator) for _ in range(3))
+    terminals = (torch.rand(shape, generator=generator) < terminal_rate).float()
+    tensors = values, rewards, terminals, (0.5 * log_ratio).exp(), torch.full(shape, torch.nan)
+    return tuple(tensor.to(device) for tensor in tensors)
+
+
+def truth(inputs, constants):
+    return reference_advantage(*(tensor.double() for tensor in inputs), *constants)

@@ -1,0 +1,183 @@
+"""Random policies of the kernel that computes all layers at once, and the same in plain torch and float64."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+from torch.distributions import Normal
+from torch.nn import functional
+
+from pufferlib.extensions import Layers, Minibatch, Network, Normalizer, reference_mingru
+from pufferlib.ppo import losses
+
+COEFFICIENTS = {"clip_coef": 0.2, "vf_clip_coef": 0.3, "vf_coef": 1.2, "ent_coef": 0.01}
+FUNCTIONS = {"linear": nn.Identity(), "relu": nn.ReLU(), "tanh": nn.Tanh(), "gelu": nn.GELU()}
+CASES = {
+    "breakout": {"inputs": 118, "width": 64, "recurrent": 2},
+    "one_input": {"inputs": 1, "width": 16, "recurrent": 1, "activation": "tanh"},
+    "no_recurrence": {"inputs": 5, "width": 32, "encoder": 2, "activation": "gelu"},
+    "deep": {"inputs": 16, "width": 48, "encoder": 3, "recurrent": 3, "activation": "relu"},
+    "multi_discrete": {"inputs": 7, "width": 16, "encoder": 2, "parts": (3, 1, 20), "activation": "gelu"},
+    "no_bias": {"inputs": 33, "width": 80, "recurrent": 1, "has_bias": False},
+    "numbers": {"inputs": 9, "width": 32, "numbers": 5, "activation": "relu"},
+    "recurrent_numbers": {"inputs": 3, "width": 16, "recurrent": 2, "numbers": 1},
+    "critic": {"inputs": 17, "width": 64, "encoder": 2, "numbers": 6, "critic": (64, 64), "activation": "tanh"},
+    "small_critic": {"inputs": 2, "width": 48, "numbers": 17, "critic": (16,), "activation": "gelu"},
+    "choices_and_critic": {"inputs": 20, "width": 16, "recurrent": 1, "parts": (2, 4), "critic": (32, 32, 32)},
+    "normalised": {"inputs": 17, "width": 32, "numbers": 3, "critic": (32,), "is_normalized": True},
+}
+
+
+def random_layers(
+    inputs=7,
+    width=16,
+    encoder=1,
+    recurrent=0,
+    activation="linear",
+    parts=(3,),
+    has_bias=True,
+    numbers=0,
+    critic=(),
+    is_normalized=False,
+):
+    def layer(outputs, columns):
+        return torch.randn(outputs, columns) / columns**0.5, 0.3 * torch.randn(outputs) if has_bias else None
+
+    def chain(sizes, outputs):
+        pairs = zip([inputs, *sizes], sizes, strict=False)
+        return {
+            "encoder": [layer(rows, columns) for columns, rows in pairs],
+            "activation": activation,
+            "head": layer(outputs, sizes[-1]),
+        }
+
+    parts = (1,) * numbers if numbers else parts
+    return Layers(
+        **chain([width] * encoder, sum(parts) + (not critic)),
+        recurrent=[1.5 * layer(3 * width, width)[0] for _ in range(recurrent)],
+        parts=parts,
+        log_std=0.3 * torch.randn(numbers) if numbers else None,
+        critic=Layers(**chain(critic, 1), recurrent=[], parts=()) if critic else None,
+        normalizer=random_normalizer(inputs) if is_normalized else None,
+    )
+
+
+def random_normalizer(inputs):
+    mean, variance = torch.randn(inputs, dtype=torch.float64), torch.rand(inputs, dtype=torch.float64)
+    return Normalizer(mean, variance, 0.01, 1.5)
+
+
+def random_minibatch(layers, segments, count, steps, has_weights=True):
+    def numbers():
+        return torch.randn(count, steps)
+
+    if layers.log_std is None:
+        choices = [torch.randint(0, size, (count, steps)) for size in layers.parts]
+        actions = torch.stack(choices, -1).int() if len(choices) > 1 else choices[0].int()
+    else:
+        actions = torch.randn(count, steps, len(layers.parts))
+    return Minibatch(
+        segments=torch.randperm(segments)[:count],
+        actions=actions,
+        resets=torch.rand(count, steps) < 0.2,
+        states=[torch.randn(count, len(layers.head[0][0])) for _ in layers.recurrent],
+        old_logprobs=0.3 * numbers() - len(layers.parts),
+        old_values=numbers(),
+        advantages=numbers(),
+        returns=numbers(),
+        weights=torch.rand(count, steps) if has_weights else None,
+    )
+
+
+class Truth:
+    """The same policy in plain torch and float64."""
+
+    def __init__(self, layers):
+        self.layers = layers
+        self.parameters = []
+        self.actor = self.take(layers)
+        self.critic = self.take(layers.critic) if layers.critic else None
+        self.log_std = None
+        if layers.log_std is not None:
+            self.log_std = layers.log_std.double().requires_grad_()
+            self.parameters.append(self.log_std)
+        self.kinks = []  # what has another slope on the other side of 0
+
+    def take(self, layers):
+        weights = [weight.double().requires_grad_() for weight in layers.weights()]
+        biases = [None if bias is None else bias.double().requires_grad_() for bias in layers.biases()]
+        self.parameters += weights + [bias for bias in biases if bias is not None]
+        return layers, weights, biases
+
+    def forward(self, observations, states, resets):
+        """Logits of every part or means, values, and the state after every layer's last step."""
+        seen, normalizer = observations.double(), self.layers.normalizer
+        if normalizer is not None:
+            scaled = (seen - normalizer.mean) * (normalizer.variance + normalizer.epsilon).rsqrt()
+            self.kinks.append(scaled.abs() - normalizer.clip)
+            seen = scaled.clamp(-normalizer.clip, normalizer.clip)
+        output, finals = self.follow(self.actor, seen, states, resets)
+        values = output[..., -1]
+        if self.critic is not None:
+            values = self.follow(self.critic, seen, [], resets)[0].squeeze(-1)
+        decision = output[..., : sum(self.layers.parts)]
+        return decision if self.log_std is not None else decision.split(tuple(self.layers.parts), -1), values, finals
+
+    def follow(self, chain, hidden, states, resets):
+        (layers, weights, biases), finals = chain, []
+        encoder = len(layers.encoder)
+        for weight, bias in zip(weights[:encoder], biases, strict=False):
+            hidden = functional.linear(hidden, weight, bias)
+            if layers.activation == "relu":
+                self.kinks.append(hidden)
+            hidden = FUNCTIONS[layers.activation](hidden)
+        for weight, state in zip(weights[encoder:-1], states, strict=True):
+            gates = functional.linear(hidden, weight)
+            self.kinks.append(gates.chunk(3, -1)[0])
+            hidden, final = reference_mingru(gates, hidden, state.double(), resets)
+            finals.append(final)
+        return functional.linear(hidden, weights[-1], biases[-1]), finals
+
+    def evaluate(self, decision, actions):
+        """Log-probabilities and entropies."""
+        if self.log_std is not None:
+            normal = Normal(decision, self.log_std.exp())
+            return normal.log_prob(actions.double()).sum(-1), normal.entropy().sum(-1)
+        logprobs, entropy = 0.0, 0.0
+        for part, chosen in zip(decision, actions.long().unbind(-1), strict=True):
+            logs = part.log_softmax(-1)
+            logprobs = logprobs + logs.gather(-1, chosen.unsqueeze(-1)).squeeze(-1)
+            entropy = entropy - (logs.exp() * logs).sum(-1)
+        return logprobs, entropy
+
+    def loss(self, observations, minibatch, coefficients=COEFFICIENTS):
+        decision, values, _ = self.forward(
+            observations[minibatch.segments].flatten(2), minibatch.states, minibatch.resets
+        )
+        logprobs, entropy = self.evaluate(decision, minibatch.actions.view(*values.shape, -1))
+        names = ("old_logprobs", "old_values", "advantages", "returns", "weights")
+        others = [getattr(minibatch, name) for name in names]
+        others = [None if tensor is None else tensor.double() for tensor in others]
+        old_logprobs, old_values, _, returns, _ = others
+        change = values - old_values
+        clipped = change.clamp(-coefficients["vf_clip_coef"], coefficients["vf_clip_coef"])
+        is_clipped = change != clipped
+        squares = (values - returns).square() - (old_values + clipped - returns).square()
+        self.kinks += [(logprobs - old_logprobs).expm1().abs() - coefficients["clip_coef"], squares[is_clipped]]
+        return losses.ppo_loss(logprobs, values, entropy, *others, **coefficients), values
+
+    def is_smooth(self):
+        """Whether every kink is further away than float32 rounds: at a kink two gradients are right."""
+        return all((kink.abs() > 1e-5).all() for kink in self.kinks)
+
+
+def assert_learns_like_the_truth(layers, observations, minibatch, coefficients=COEFFICIENTS):
+    learned = Network(layers).learn(observations, minibatch, **coefficients)
+    truth = Truth(layers)
+    loss, expected_values = truth.loss(observations, minibatch, coefficients)
+    for gradient, expected in zip(learned.gradients, torch.autograd.grad(loss.total, truth.parameters), strict=True):
+        scale = expected.abs().max().clamp(min=1e-3).item()
+        torch.testing.assert_close(gradient.double(), expected, rtol=1e-5, atol=1e-5 * scale)
+    torch.testing.assert_close(learned.metrics.double(), loss.metrics.double(), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(learned.ratios.double(), loss.ratio, rtol=2e-5, atol=1e-5)
+    torch.testing.assert_close(learned.values.double(), expected_values, rtol=1e-5, atol=1e-5)
