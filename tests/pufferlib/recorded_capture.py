@@ -55,3 +55,24 @@ class RecordedCapture(TorchDispatchMode):
 def is_other_memory(result, new):
     """Whether an operation gave new memory, and no view of what it took."""
     return isinstance(result, torch.Tensor) and result.numel() > 0 and result.data_ptr() != new.data_ptr()
+
+
+class FakeCapture:
+    """Records what is captured; its replays run the function."""
+
+    def __init__(self, error=None):
+        self.captured = []
+        self.replays = 0
+        self.error = error
+
+    def __call__(self, function, generator, stream):
+        self.captured.append(function)
+        if self.error is not None:
+            torch.rand(1, generator=generator)  # a broken capture has used the generator
+            raise self.error
+
+        def replay():
+            self.replays += 1
+            function()
+
+        return replay

@@ -29,3 +29,20 @@ class CountingPolicy(LinearPolicy):
         values = state["count"][:, 0]
         state["count"] = state["count"] + 1
         return observations @ self.weight, values
+
+
+class InPlacePolicy(CountingPolicy):
+    """Counts in the memory it was given."""
+
+    def forward_eval(self, observations, state):
+        values = state["count"][:, 0].clone()
+        state["count"] += 1
+        return observations @ self.weight, values
+
+
+class ConstantPolicy(nn.Module):
+    """All actions alike, whatever it sees."""
+
+    def forward(self, observations, state):
+        device = observations.device
+        return torch.zeros(len(observations), 5, device=device), torch.zeros(len(observations), device=device)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from torch.distributions import Normal
-from tracking_env import LIMIT, TrackingEnv
+from tracking_env import LIMIT, RECIPE, TrackingEnv
 
 from pufferlib import vector
 from pufferlib.config import TrainConfig, resolve_sizes
@@ -15,31 +15,6 @@ from pufferlib.models import Continuous, Default, MinGRUWrapper
 from pufferlib.ppo.learner import Learner
 from pufferlib.ppo.normalization import NormalizedObservations
 from pufferlib.pufferl import PuffeRL
-
-RECIPE = {
-    "device": "cpu",
-    "optimizer": "adam",
-    "learning_rate": 3e-3,
-    "lr_schedule": "linear",
-    "adam_beta1": 0.9,
-    "adam_eps": 1e-5,
-    "gamma": 0.9,
-    "gae_lambda": 0.95,
-    "bptt_horizon": 32,
-    "minibatch_size": 64,
-    "update_epochs": 4.0,
-    "shuffle": "steps",
-    "prio_alpha": 0.0,
-    "vf_coef": 0.5,
-    "ent_coef": 0.0,
-    "max_grad_norm": 0.5,
-    "clip_vloss": False,
-    "reward_clip": 0.0,
-    "normalize_observations": True,
-    "normalize_rewards": True,
-    "total_timesteps": 20_000,
-    "log_interval": 1,
-}
 
 pytestmark = pytest.mark.usefixtures("in_tmp_path")
 

@@ -14,9 +14,8 @@ import ranks
 import torch
 from command import metrics, only_run
 from gymnasium.spaces import Box, Discrete
-from test_continuous_control import RECIPE
 from torch import nn
-from tracking_env import TrackingEnv
+from tracking_env import RECIPE, TrackingEnv
 
 from pufferlib import distributed, vector
 from pufferlib.distributed import Ranks

@@ -1,4 +1,4 @@
-"""A task that only a time limit ends: keep a point at the target, by pushing it."""
+"""A task that only a time limit ends, and a recipe for it: keep a point at the target, by pushing it."""
 
 from __future__ import annotations
 
@@ -8,6 +8,32 @@ from gymnasium.spaces import Box
 from pufferlib.environment import PufferEnv
 
 LIMIT = 10  # steps of an episode
+
+# That of the published PPO results for continuous control.
+RECIPE = {
+    "device": "cpu",
+    "optimizer": "adam",
+    "learning_rate": 3e-3,
+    "lr_schedule": "linear",
+    "adam_beta1": 0.9,
+    "adam_eps": 1e-5,
+    "gamma": 0.9,
+    "gae_lambda": 0.95,
+    "bptt_horizon": 32,
+    "minibatch_size": 64,
+    "update_epochs": 4.0,
+    "shuffle": "steps",
+    "prio_alpha": 0.0,
+    "vf_coef": 0.5,
+    "ent_coef": 0.0,
+    "max_grad_norm": 0.5,
+    "clip_vloss": False,
+    "reward_clip": 0.0,
+    "normalize_observations": True,
+    "normalize_rewards": True,
+    "total_timesteps": 20_000,
+    "log_interval": 1,
+}
 
 
 class TrackingEnv(PufferEnv):

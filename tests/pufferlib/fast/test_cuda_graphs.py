@@ -8,8 +8,9 @@ from dataclasses import fields
 import numpy as np
 import pytest
 import torch
-from scripted_policies import CountingPolicy, LinearPolicy
-from test_collector import ConstantPolicy, InPlacePolicy, collected, make_collector, scripted_vector
+from collecting import collected, make_collector, scripted_vector
+from recorded_capture import FakeCapture
+from scripted_policies import ConstantPolicy, CountingPolicy, InPlacePolicy, LinearPolicy
 
 from pufferlib import pufferl, vector
 from pufferlib.fast.cuda_graphs import WARM_UP, CapturedCall
@@ -24,27 +25,6 @@ from pufferlib.runs.trainer_state import learner_state, load_learner_state
 
 CPU = torch.device("cpu")
 needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="captures need a CUDA device")
-
-
-class FakeCapture:
-    """Records what is captured; its replays run the function."""
-
-    def __init__(self, error=None):
-        self.captured = []
-        self.replays = 0
-        self.error = error
-
-    def __call__(self, function, generator, stream):
-        self.captured.append(function)
-        if self.error is not None:
-            torch.rand(1, generator=generator)  # a broken capture has used the generator
-            raise self.error
-
-        def replay():
-            self.replays += 1
-            function()
-
-        return replay
 
 
 # --- calls

@@ -5,8 +5,8 @@ import copy
 import numpy as np
 import pytest
 import torch
+from drifting import CASES, make_trainer, recurrent
 from gymnasium.spaces import Box, Discrete
-from test_policy_layers import CASES, make_trainer, recurrent
 from torch import nn
 
 from pufferlib.errors import APIUsageError

@@ -5,9 +5,9 @@ import functools
 import numpy as np
 import pytest
 import torch
+from collecting import collected, make_collector, scripted_vector
 from recorded_capture import RecordedCapture
-from scripted_policies import CountingPolicy, LinearPolicy
-from test_collector import InPlacePolicy, collected, make_collector, scripted_vector
+from scripted_policies import CountingPolicy, InPlacePolicy, LinearPolicy
 
 from pufferlib import pufferl, vector
 from pufferlib.fast.cuda_graphs import WARM_UP, CapturedCall

@@ -1,56 +1,19 @@
 import contextlib
-from dataclasses import fields
 
 import numpy as np
 import pytest
 import torch
+from collecting import HORIZON, collected, make_collector, scripted_vector
 from scripted import ACTION, EPISODE, NUM_ACTIONS, STEP, ScriptedEnv, episode_length, expected
-from scripted_policies import CountingPolicy, LinearPolicy
+from scripted_policies import ConstantPolicy, CountingPolicy, InPlacePolicy, LinearPolicy
 
 from pufferlib import vector
 from pufferlib.errors import APIUsageError
-from pufferlib.metrics.phases import Phases
 from pufferlib.models import Default, MinGRUWrapper
 from pufferlib.ocean import env_class
-from pufferlib.ppo.actor import Actor
-from pufferlib.ppo.collector import Collector, as_slice
-from pufferlib.ppo.rollout import Rollout
+from pufferlib.ppo.collector import as_slice
 from pufferlib.ppo.sampling import sample_logits
 from pufferlib.pufferl import PuffeRL
-
-HORIZON = 7
-
-
-def scripted_vector(num_envs=3, agents=2, backend="Serial", has_absent_agents=False, **keywords):
-    kwargs = [{"index": i, "agents": agents, "has_absent_agents": has_absent_agents} for i in range(num_envs)]
-    return vector.make(ScriptedEnv, env_kwargs=kwargs, num_envs=num_envs, backend=backend, **keywords)
-
-
-def make_collector(vecenv, policy, groups=1, horizon=HORIZON, reward_clip=0.0, seed=0, actor_class=Actor):
-    segments = groups * vecenv.num_agents
-    cpu = torch.device("cpu")
-    state = policy.initial_state(segments, cpu) if hasattr(policy, "initial_state") else {}
-    spaces = vecenv.single_observation_space, vecenv.single_action_space
-    rollout = Rollout.allocate(*spaces, segments, horizon, state, cpu, cpu)
-    generator = torch.Generator().manual_seed(seed)
-    actor = actor_class(policy, rollout, vecenv.num_agents, generator, contextlib.nullcontext)
-    collector = Collector(vecenv, actor, reward_clip, Phases())
-    collector.generator = generator
-    collector.reset(None)
-    return collector
-
-
-def collected(collector, rollouts):
-    """Arrays of several rollouts side by side: `(agents, rollouts * groups, columns, ...)`."""
-    agents = collector.vecenv.num_agents
-    names = [field.name for field in fields(Rollout) if field.name not in ("states", "finals")]
-    parts = {name: [] for name in [*names, *collector.actor.states]}
-    for _ in range(rollouts):
-        collector.collect()
-        tensors = {name: getattr(collector.rollout, name) for name in names} | collector.rollout.states
-        for name, tensor in tensors.items():
-            parts[name].append(tensor.clone().unflatten(0, (-1, agents)).transpose(0, 1))
-    return {name: torch.cat(tensors, 1).numpy() for name, tensors in parts.items()}
 
 
 def assert_as_scripted(arrays, horizon=HORIZON):
@@ -249,15 +212,6 @@ def test_state_begins_at_zero_with_every_episode_and_flows_across_rollouts(group
     assert observations[..., EPISODE].max() > 2 and (observations[:, 1:, 0, STEP] > 0).any()
 
 
-class InPlacePolicy(CountingPolicy):
-    """Counts in the memory it was given."""
-
-    def forward_eval(self, observations, state):
-        values = state["count"][:, 0].clone()
-        state["count"] += 1
-        return observations @ self.weight, values
-
-
 @pytest.mark.parametrize("keywords", [{}, {"batch_size": 1}])
 def test_a_policy_may_change_its_state_in_place(keywords):
     arrays = collected(make_collector(scripted_vector(**keywords), InPlacePolicy(), groups=2), rollouts=3)
@@ -412,14 +366,6 @@ def test_the_seed_of_the_vector_decides_the_environments(seeds):
         results.append(collector.actor.last_observations.clone())
         vecenv.close()
     assert torch.equal(*results) == (seeds[0] == seeds[1])
-
-
-class ConstantPolicy(torch.nn.Module):
-    """All actions alike, whatever it sees."""
-
-    def forward(self, observations, state):
-        device = observations.device
-        return torch.zeros(len(observations), 5, device=device), torch.zeros(len(observations), device=device)
 
 
 @pytest.mark.parametrize("threads", [1, 2])

@@ -5,11 +5,11 @@ import functools
 import numpy as np
 import pytest
 import torch
+from collecting import collected, make_collector
 from gymnasium.spaces import Box, Discrete
 from pettingzoo_environments import Leaving
+from recorded_capture import FakeCapture
 from scripted_policies import CountingPolicy
-from test_collector import collected, make_collector
-from test_cuda_graphs import FakeCapture
 
 from pufferlib import pufferl, vector
 from pufferlib.emulation import PettingZooPufferEnv
