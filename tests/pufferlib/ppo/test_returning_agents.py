@@ -218,16 +218,15 @@ def test_who_is_absent_is_still_awaited_after_a_resume(horizon, tmp_path):
 
 @pytest.mark.parametrize("batch_size", [1, 2])
 def test_a_player_begins_episodes_from_zero(batch_size):
+    counts = []
+
+    class Watched(CountingPolicy):
+        def forward_eval(self, observations, state):
+            counts.append(state["count"][:, 0].clone())
+            return super().forward_eval(observations, state)
+
     vecenv = make_vector(batch_size=batch_size)
-    player = Player(vecenv, CountingPolicy(), CPU)
-    act, counts = player._act, []
-
-    def watch(state):
-        counts.append(state["count"][:, 0].clone())
-        return act(state)
-
-    player._act = watch
-    list(player.play(np.full(vecenv.num_agents, 3), max_steps=100))
+    list(Player(vecenv, Watched(), CPU).play(np.full(vecenv.num_agents, 3), max_steps=100))
     assert len(counts) == 3 * LENGTH
     for time, count in enumerate(counts):
         there = np.tile(is_there(time), 2)
