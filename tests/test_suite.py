@@ -12,7 +12,12 @@ import pytest
 HERE = Path(__file__).parent
 SCRIPT = Path(sysconfig.get_path("scripts"), "pytest")
 FOLDERS = sorted({path.parent for path in HERE.rglob("test_*.py")} - {HERE})
-SHARED = [path for folder in FOLDERS for path in sorted(folder.glob("*.py")) if not path.name.startswith("test_")]
+SHARED = [
+    path
+    for folder in FOLDERS
+    for path in sorted(folder.glob("*.py"))
+    if not path.name.startswith("test_") and path.name != "conftest.py"  # which pytest finds by itself
+]
 
 
 @pytest.mark.parametrize("command", [[SCRIPT], [sys.executable, "-m", "pytest"]], ids=["pytest", "python -m pytest"])
