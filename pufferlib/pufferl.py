@@ -2,7 +2,7 @@
 
 One iteration is `evaluate()`, which collects a rollout, and `train()`, which learns from it. collector.py steps the
 environments, learner.py steps the optimizer, losses.py has the formulas; this file puts them in order, and keeps the
-books: counts and logs. construction.py says how a trainer may be called, saving.py has its checkpoints.
+books: counts and logs. runs/calls.py says how a trainer may be called, runs/run.py has its folder and checkpoints.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import math
 import time
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,7 @@ from pufferlib.fast.graph_actor import GraphActor
 from pufferlib.fast.network_actor import NetworkActor
 from pufferlib.fast.policy_layers import find_layers
 from pufferlib.fast.policy_watch import PolicyWatch
+from pufferlib.loggers import Logger
 from pufferlib.metrics.dashboard import Dashboard
 from pufferlib.metrics.finished_episodes import FinishedEpisodes
 from pufferlib.metrics.finite import describe_update
@@ -46,15 +48,19 @@ from pufferlib.ppo.gradients import NetworkGradients, TorchGradients
 from pufferlib.ppo.learner import Learner
 from pufferlib.ppo.normalization import NormalizedObservations, RewardNormalizer, normalized
 from pufferlib.ppo.rollout import Rollout
+from pufferlib.runs import checkpoint_file, run_checkpoint
 from pufferlib.runs.calls import AnyLogger, Construction
 from pufferlib.runs.loaders import load_env, load_policy, resolve_device
+from pufferlib.runs.metadata import plain_metadata
 from pufferlib.runs.policy_check import check_policy, check_state
-from pufferlib.runs.saving import Saving
+from pufferlib.runs.run import Run
+from pufferlib.runs.settings import settings_of
+from pufferlib.runs.trainer_state import Progress, TrainerParts
 
 __all__ = ["PuffeRL", "compute_puff_advantage", "load_config", "load_env", "load_policy", "train"]
 
 
-class PuffeRL(Construction, Saving):
+class PuffeRL(Construction):
     """Trains a policy in a vector of environments.
 
     Made as `PuffeRL(config, vecenv, policy)` or `PuffeRL(env, policy, learning_rate=3e-4, ...)`; see Construction.
@@ -85,7 +91,8 @@ class PuffeRL(Construction, Saving):
             raise ConfigError(
                 "[train] shuffle must be 'segments' for a recurrent policy, got 'steps'; it needs their order"
             )
-        self._begin_run(config, logger)
+        find_settings = partial(settings_of, self.env_name, dict(config), vecenv, self.policy)
+        self._run = Run(self.env_name, self.config, logger, self.ranks, self.policy, find_settings)
         if self.device.type == "cuda":
             torch.backends.cudnn.deterministic = self.config.torch_deterministic
             torch.set_float32_matmul_precision("high")  # TF32: ten bits of fraction, several times the speed
@@ -108,6 +115,9 @@ class PuffeRL(Construction, Saving):
         self._learner = Learner(
             self.rollout, self._gradients, self.device, generator, self.phases, self.ranks, self._is_captured
         )
+        self._parts = TrainerParts(
+            self.policy, self._learner, self._reward_normalizer, self._collector, self._interval, generator
+        )
         acting = self.policy, self.device, self._autocast
         make_vecenv = self._evaluation_maker(self.config, vecenv)
         self._evaluation = PeriodicEvaluation(self.config, make_vecenv, *acting, self.phases)
@@ -124,8 +134,6 @@ class PuffeRL(Construction, Saving):
         self._statistics: dict[str, float] = {}  # of the last rollout
         self._losses: dict[str, float] = {}
         self._metrics: dict[str, float] = {}
-        self._model_path: Path | None = None
-        self._divergence: str | None = None  # what ended the training, if it did not go on from a checkpoint since
         self._dashboard: Dashboard | None = None
         self._shown_epoch = 0  # last log that the dashboard showed
         self._shown_time = -math.inf
@@ -223,7 +231,7 @@ class PuffeRL(Construction, Saving):
             self._is_collected_before = False
             return dict(self._statistics)
         self._has_rollout = False
-        with self._telling_what_is_kept(), self._interval.iteration, self._gradients.limit_caller():
+        with self._run.telling_what_is_kept(), self._interval.iteration, self._gradients.limit_caller():
             steps = self._collector.collect(self.global_step)
             self._learner.prepare()
         self._steps = self.global_step
@@ -250,7 +258,7 @@ class PuffeRL(Construction, Saving):
         self._follow_policy()
         self._has_rollout = self._is_collected_before = False
         progress = min(self.epoch / self.total_epochs, 1.0)
-        with self._telling_what_is_kept(), self._interval.iteration:
+        with self._run.telling_what_is_kept(), self._interval.iteration:
             self._losses = self._learn(progress)
         self.epoch += 1
         if self.config.weights_check_interval and self.epoch % self.config.weights_check_interval == 0:
@@ -259,19 +267,19 @@ class PuffeRL(Construction, Saving):
         is_last = self.epoch >= self.total_epochs
         is_evaluated = self._evaluation.is_due(self.epoch)
         if is_evaluated:
-            self._require_finite()  # before they are the best
+            self._run.require_finite(self._parts, self._learning_rate)  # before they are the best
             self.ranks.wait_for_first(self._evaluate_apart)
         if is_evaluated or is_last or self.epoch % self.config.log_interval == 0:
             self.mean_and_log()
         if self.epoch % self.config.checkpoint_interval == 0:
-            with self._outliving_full_disks():
+            with self._run.outliving_full_disks():
                 self.save_checkpoint()
         return dict(self._losses)
 
     def _evaluate_apart(self) -> None:
-        with self._outliving_full_disks():
-            self.open_run()
-            self._evaluation.run(self.run_folder, self._facts())
+        with self._run.outliving_full_disks():
+            self._run.open()
+            self._evaluation.run(self._run.folder, run_checkpoint.note(self.env_name, self._progress()))
 
     def _learn(self, progress: float) -> dict[str, float]:
         """Trains on the rollout; raises DivergedError where that leaves anything not finite."""
@@ -373,8 +381,8 @@ class PuffeRL(Construction, Saving):
         self._metrics = {**self._gather_metrics(), **self._evaluation.take(), **self._interval.sample_hardware()}
         self._interval.end()
         self._logged_epoch, self._logged_step = self.epoch, self.global_step
-        with self._outliving_full_disks():
-            self.open_run()
+        with self._run.outliving_full_disks():
+            self._run.open()
         self.logger.log(self._metrics, self.global_step)
         return dict(self._metrics)
 
@@ -404,7 +412,7 @@ class PuffeRL(Construction, Saving):
                 "device": str(self.device),
                 "agents": f"{self.vecenv.num_agents:,}",
                 "parameters": f"{parameters:,}",
-                "run": str(self.run_folder),
+                "run": str(self._run.folder),
             }
             self._dashboard = Dashboard(self.env_name, facts, self.config.total_timesteps)
         now = time.perf_counter()
@@ -417,6 +425,107 @@ class PuffeRL(Construction, Saving):
             self._shown_epoch, self._shown_time = self._logged_epoch, now
 
     # ------------------------------------------------------------------------------------------------ what outlives it
+
+    @property
+    def logger(self) -> Logger:
+        """Where metrics go; may be replaced before the first log."""
+        return self._run.logger
+
+    @logger.setter
+    def logger(self, logger: Logger) -> None:
+        self._run.logger = logger
+
+    @property
+    def run_folder(self) -> Path:
+        """Where checkpoints and metrics go; made with the first of them."""
+        return self._run.folder
+
+    def describe_by(self, args: dict[str, Any]) -> None:
+        """Has the run's `config.json` hold these settings, instead of what can be told of the trainer's parts."""
+        self._run.describe_by(args)
+
+    def open_run(self) -> None:
+        """Makes and describes the run's folder; needed only to have it before the first log or checkpoint.
+
+        Raises:
+            CheckpointError: if another process is writing to it.
+            StorageError: if it cannot be written.
+        """
+        self._run.open()
+
+    def describe_run(self) -> dict[str, Any]:
+        """What `config.json` holds: see `pufferlib.runs.description.describe_run`."""
+        return self._run.describe()
+
+    def save_checkpoint(self, path: str | Path | None = None, metadata: Mapping[str, Any] | None = None) -> str:
+        """Writes the weights, then everything else that a resume needs; a kill leaves the checkpoint before it whole.
+
+        Between `evaluate` and `train` the rollout is saved as well, so that nothing of it is lost: see
+        `load_checkpoint`. A single file, and environments that have no snapshots, go on without it, and its steps do
+        not count then. After a rollout that failed, the run begins other episodes when it is resumed.
+
+        Args:
+            path: one file for all but the environments, as for a next stage in other ones; None is the run folder.
+            metadata: numbers, text, lists and dicts to keep with it; for anything else APIUsageError names the key.
+
+        Returns:
+            The path, or that of the weights in the run folder: `<run folder>/model_<env>_<epoch>.pt`.
+
+        Raises:
+            DivergedError: if a weight, the optimizer's state or a statistic is not finite: then nothing was written.
+            StorageError: if it cannot be written, as on a full disk; what was saved before is as it was.
+            CheckpointError: if another process is writing to the run's folder.
+        """
+        metadata = plain_metadata(metadata)
+        self._run.require_finite(self._parts, self._learning_rate)
+        progress = self._progress()
+        if path is not None:
+            return self.ranks.from_first(lambda: checkpoint_file.save(path, self._parts, progress, metadata))
+        return self._run.save(self._parts, progress, self._statistics if self._has_rollout else None, metadata)
+
+    def _progress(self) -> Progress:
+        return Progress(
+            self.epoch,
+            self.global_step,
+            int(self._rollout_steps.result()) if self._has_rollout else 0,
+            self.uptime,
+            self._learning_rate,
+            self._logged_epoch,
+            self._logged_step,
+            self._losses,
+        )
+
+    def load_checkpoint(self, path: str | Path) -> dict[str, Any]:
+        """Goes on where a checkpoint was saved; one that is refused leaves the trainer as it was.
+
+        By another number of processes than then, and where environments have no snapshots, as those in Python, other
+        episodes are begun.
+
+        Args:
+            path: a run folder: training goes on as if it had not stopped, on a CPU bit for bit, and in that folder.
+                After one that was saved between `evaluate` and `train` either may be called: `evaluate` then returns
+                what it had returned, and collects nothing. Or a file of `save_checkpoint(path)`: the environments stay
+                as they are, and `evaluate` comes next.
+
+        Returns:
+            The metadata that was saved with it.
+
+        Raises:
+            CheckpointError: if there is no checkpoint, it is damaged, or it was made with other settings or by an older
+                version.
+        """
+        self._follow_policy()  # the optimizer gets what belongs to the parts of now
+        progress, statistics, metadata = self._run.load(Path(path), self._parts)
+        self.epoch, self._steps, self._steps_underway = progress.epoch, progress.global_step, None
+        self._learning_rate, self._losses = progress.learning_rate, progress.losses
+        self._logged_epoch, self._logged_step = progress.logged_epoch, progress.logged_step
+        self._start_time = time.perf_counter() - progress.uptime
+        self._has_rollout = self._is_collected_before = statistics is not None
+        if statistics is not None:
+            self._statistics = statistics
+            self._rollout_steps = self.ranks.start_total(progress.untrained_steps if self.ranks.is_first else 0)
+        self._metrics, self._shown_epoch = {}, progress.logged_epoch  # what was shown is not of what was loaded
+        return metadata
 
     def close(self) -> str:
         """Saves the last checkpoint and lets go of environments, dashboard and logger; twice is harmless.
@@ -439,14 +548,15 @@ class PuffeRL(Construction, Saving):
                 self.logger.close(None)
                 raise
             self.release()
-            self.logger.close(str(self._model_path))
-        return str(self._model_path)
+            self.logger.close(str(self._run.model_path))
+        return str(self._run.model_path)
 
     def _save_last(self) -> None:
-        if self._model_path is None or not self._model_path.name.endswith(f"_{self.epoch:06d}.pt"):
+        path = self._run.model_path
+        if path is None or not path.name.endswith(f"_{self.epoch:06d}.pt"):
             self.save_checkpoint()
         else:
-            self.ranks.from_first(self._require_finite)
+            self._run.require_finite(self._parts, self._learning_rate)
 
     def release(self) -> None:
         """Lets go of the environments and the dashboard without saving; for a trainer that failed."""

@@ -6,13 +6,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
-from torch import nn
 
-from pufferlib.errors import APIUsageError, CheckpointError
+from pufferlib.distributed import Ranks
+from pufferlib.errors import CheckpointError
 from pufferlib.runs import checkpoint
-from pufferlib.runs.checkpoint_pattern import Mismatch, Pattern, check, count, demand, describe, number, seconds
+from pufferlib.runs.checkpoint_pattern import Mismatch, Pattern, check, count, describe, number, seconds
+from pufferlib.runs.metadata import check_metadata
+from pufferlib.runs.state_patterns import learning_pattern
+from pufferlib.runs.trainer_state import Loaded, Progress, TrainerParts, learning_state, load_learning_state
 
 KEYS = {"format", "policy", "parts", "optimizer", "progress", "metadata"}
 """What a file holds."""
@@ -21,67 +23,13 @@ PROGRESS: Pattern = {"epoch": count, "global_step": count, "uptime": seconds, "l
 """How far a trainer was."""
 
 
-def plain_metadata(metadata: Mapping[str, Any] | None) -> dict[str, Any]:
-    """The user's notes as a checkpoint holds them: None, bools, numbers, text, lists and dicts of them.
-
-    NumPy scalars become Python's.
-
-    Raises:
-        APIUsageError: naming the first key with something else in it.
-    """
-    if metadata is None:
-        return {}
-    if not isinstance(metadata, Mapping):
-        raise APIUsageError(f"metadata must be a dict, got {type(metadata).__name__}")
-    return _plain(metadata, "metadata")
-
-
-def _plain(value: Any, place: str) -> Any:
-    if isinstance(value, Mapping):
-        for key in value:
-            if not isinstance(key, str):
-                raise APIUsageError(f"the keys of {place} must be text, got {key!r}; use str({key!r})")
-        return {str(key): _plain(entry, f"{place}[{key!r}]") for key, entry in value.items()}
-    if isinstance(value, list):
-        return [_plain(entry, f"{place}[{index}]") for index, entry in enumerate(value)]
-    if isinstance(value, np.generic):
-        value = value.item()
-    if value is None:
-        return None
-    for kind in (bool, int, float, str):  # subclasses too, which a checkpoint could not hold as they are
-        if isinstance(value, kind):
-            return kind(value)
-    raise APIUsageError(
-        f"{place} must be a number, text, None, or a list or dict of them, got {type(value).__name__}; "
-        "convert it first, as with .item() or .tolist()"
-    )
-
-
-def check_metadata(found: Any, place: str) -> None:
-    """Compares what was loaded with what `plain_metadata` returns; see `checkpoint_pattern`."""
-    demand(type(found) is dict, place, "a dict", found)
-    try:
-        plain_metadata(found)
-    except (APIUsageError, RecursionError) as error:
-        raise Mismatch(f"{place} must be plain numbers, text, lists and dicts ({error})") from error
-
-
-def save(
-    path: str | Path,
-    weights: dict[str, torch.Tensor],
-    parts: dict[str, Any],
-    optimizer: str,
-    progress: Mapping[str, Any],
-    metadata: Mapping[str, Any],
-) -> str:
+def save(path: str | Path, parts: TrainerParts, progress: Progress, metadata: Mapping[str, Any]) -> str:
     """Writes the file, whole or not at all; its folders are made.
 
     Args:
         path: such as `checkpoint.pt`.
-        weights: of the policy.
-        parts: the state of whatever else learns, by name.
-        optimizer: its name, which is checked before its state is loaded.
-        progress: numbers for the trainer.
+        parts: of the trainer; what learns among them is kept.
+        progress: of which the steps that nobody learned from yet do not count here.
         metadata: from `plain_metadata`.
 
     Returns:
@@ -89,28 +37,50 @@ def save(
 
     Raises:
         CheckpointError: if the path is a folder.
+        StorageError: if it cannot be written.
     """
     if Path(path).is_dir():
         raise CheckpointError(f"a checkpoint must be a file, and {path} is a folder; name one in it")
     content = {
         "format": checkpoint.FORMAT,
-        "policy": weights,
-        "parts": parts,
-        "optimizer": optimizer,
-        "progress": dict(progress),
+        "policy": parts.policy.state_dict(),
+        "parts": learning_state(parts),
+        "optimizer": parts.learner.config.optimizer,
+        "progress": {
+            "epoch": progress.epoch,
+            "global_step": progress.global_step - progress.untrained_steps,
+            "uptime": progress.uptime,
+            "learning_rate": float(progress.learning_rate),
+        },
         "metadata": dict(metadata),
     }
     checkpoint.save(Path(path), content)
     return str(path)
 
 
-def read(path: str | Path) -> dict[str, Any]:
-    """What `save` wrote.
+def load(path: Path, parts: TrainerParts, ranks: Ranks) -> Loaded:
+    """Puts back what learns, as `save` wrote it; the environments stay as they are, and what was measured is ended.
+
+    Args:
+        path: of the file, which the first process reads for all.
+        parts: of the trainer that is to go on.
+        ranks: this process among all.
 
     Raises:
-        CheckpointError: if there is no such file, or it is damaged or no checkpoint of a trainer.
+        CheckpointError: if there is no such file, or it is damaged, no checkpoint of a trainer, or of a trainer of
+            other parts; then all is as it was.
     """
-    path = Path(path)
+    found = ranks.from_first(lambda: _read(path))
+    _check_content(path, found, parts)
+    load_learning_state(parts, found["parts"])
+    parts.policy.load_state_dict(found["policy"])
+    parts.interval.end()
+    epoch, step = found["progress"]["epoch"], found["progress"]["global_step"]
+    progress = Progress(**found["progress"], untrained_steps=0, logged_epoch=epoch, logged_step=step, losses={})
+    return Loaded(progress, None, found["metadata"])
+
+
+def _read(path: Path) -> dict[str, Any]:
     if not path.exists():
         raise CheckpointError(f"there is no checkpoint {path}; pass a file of save_checkpoint(path), or a run folder")
     found = checkpoint.load(path)
@@ -120,35 +90,23 @@ def read(path: str | Path) -> dict[str, Any]:
     return found
 
 
-def check_content(
-    path: Path, found: Mapping[str, Any], policy: nn.Module, parts: Mapping[str, Pattern], optimizer: str
-) -> None:
-    """Compares what was read from a path with what a trainer would have saved.
-
-    Args:
-        path: what messages call it.
-        found: from `read`.
-        policy: that the weights are for.
-        parts: what the state of everything else that learns must look like, by name; see `checkpoint_pattern`.
-        optimizer: its name.
-
-    Raises:
-        CheckpointError: if it is of another policy or optimizer, or the file is damaged.
-    """
-    checkpoint.check_policy_weights(policy, found["policy"], path)
-    saved = describe(found["optimizer"])
+def _check_content(path: Path, found: Mapping[str, Any], parts: TrainerParts) -> None:
+    """Compares what was read from a path with what a trainer of such parts would have saved."""
+    checkpoint.check_policy_weights(parts.policy, found["policy"], path)
+    saved, optimizer = describe(found["optimizer"]), parts.learner.config.optimizer
     if saved != repr(optimizer):
         raise CheckpointError(
             f"{path} was saved with the optimizer {saved}, this trainer has {optimizer!r}; make it with "
             f"optimizer={saved}"
         )
-    if isinstance(found["parts"], dict) and found["parts"].keys() != parts.keys():
+    pattern = learning_pattern(parts)
+    if isinstance(found["parts"], dict) and found["parts"].keys() != pattern.keys():
         raise CheckpointError(
             f"{path} was saved by a trainer with {', '.join(map(str, found['parts']))}, this one has "
-            f"{', '.join(parts)}; make it with the same normalize_rewards"
+            f"{', '.join(pattern)}; make it with the same normalize_rewards"
         )
     try:
-        check(found["parts"], dict(parts), "parts")
+        check(found["parts"], pattern, "parts")
         check(found["progress"], PROGRESS, "progress")
         check_metadata(found["metadata"], "metadata")
     except Mismatch as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -10,6 +11,7 @@ from torch import Tensor
 
 from pufferlib import spaces
 from pufferlib.episodes import EpisodeTracker
+from pufferlib.errors import CheckpointError
 from pufferlib.ppo.collector import CARRIED, Collector
 from pufferlib.ppo.learner import Learner
 from pufferlib.ppo.normalization import RewardNormalizer
@@ -23,13 +25,17 @@ from pufferlib.runs.checkpoint_pattern import (
     check,
     count,
     demand,
+    each,
     exactly,
     like,
     maybe,
     number,
     numbers_by_name,
     seconds,
+    text,
 )
+from pufferlib.runs.metadata import check_metadata
+from pufferlib.runs.trainer_state import TrainerParts
 from pufferlib.vector.base import RESULT_ARRAYS
 
 EPISODE_TOTALS: Pattern = {
@@ -58,6 +64,80 @@ INTERVAL: Pattern = {
     **dict.fromkeys(("episodes", "before"), check_statistics),
 }
 """Of `Interval.state_dict`."""
+
+
+def check_trainer_state(path: Path, state: Any, parts: TrainerParts, world_size: int) -> None:
+    """Compares what was loaded from `trainer_state.pt` with what a trainer of such parts would have saved.
+
+    Args:
+        path: what messages call it.
+        state: that was loaded.
+        parts: of the trainer that is to go on.
+        world_size: processes now; of a state of more or fewer no more is used, and looked at, than the first interval.
+
+    Raises:
+        CheckpointError: at the first difference.
+    """
+    try:
+        check(state, _trainer_pattern(parts), "trainer_state")
+        if len(state["ranks"]) == world_size:
+            check(state["ranks"], each(_rank_pattern(parts)), "ranks")
+        else:
+            check(state["ranks"][0].get("interval"), INTERVAL, "ranks[0]['interval']")
+    except Mismatch as error:
+        raise CheckpointError(
+            f"{path} was saved with other settings than these, or is damaged: {error}; "
+            "use the settings of the run, or another checkpoint"
+        ) from error
+
+
+def _trainer_pattern(parts: TrainerParts) -> Check:
+    """Of `trainer_state.pt`; `_rank_pattern` has the rest."""
+
+    def check_whole(found: Any, place: str) -> None:
+        check(found, pattern, place)
+        epoch, step = found["logged"]
+        demand(epoch <= found["epoch"] and step <= found["global_step"], f"{place}['logged']", "the past", found)
+        demand(found["untrained_steps"] <= found["global_step"], place, "of more steps", found["untrained_steps"])
+
+    pattern = {
+        "format": count,
+        "env": text,
+        "model": text,
+        "epoch": count,
+        "global_step": count,
+        "untrained_steps": count,
+        "uptime": seconds,
+        "learning_rate": number(),
+        "logged": [count, count],
+        "losses": numbers_by_name,
+        "learning": learning_pattern(parts),
+        "ranks": each(lambda found, place: demand(type(found) is dict, place, "a dict", found), least=1),
+        "metadata": check_metadata,
+    }
+    return check_whole
+
+
+def _rank_pattern(parts: TrainerParts) -> Pattern:
+    """Of `rank_state`."""
+    collector = parts.collector
+    rollout = {
+        "content": rollout_pattern(collector.rollout, collector.vecenv.single_action_space),
+        "statistics": numbers_by_name,
+    }
+    return {
+        "interval": INTERVAL,
+        "generator": generator_pattern(parts.generator.device),
+        "torch_generator": generator_pattern(torch.device("cpu")),
+        "collector": collector_pattern(collector, parts.reward_normalizer),
+        "rollout": maybe(rollout),
+    }
+
+
+def learning_pattern(parts: TrainerParts) -> dict[str, Pattern]:
+    """Of `learning_state`, for parts like these."""
+    pattern = {"learner": learner_pattern(parts.learner)}
+    return pattern if parts.reward_normalizer is None else {**pattern, "reward_normalizer": REWARD_NORMALIZER}
 
 
 def learner_pattern(learner: Learner) -> Pattern:

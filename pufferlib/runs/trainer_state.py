@@ -1,17 +1,88 @@
-"""The state of a trainer's parts, as checkpoints hold it: taken, compared with what it must be, and put back."""
+"""What of a trainer is saved, and how it is put back; `state_patterns` has what it must look like."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import torch
+from torch import Tensor, nn
+
+from pufferlib.distributed import Ranks
 from pufferlib.errors import CheckpointError
+from pufferlib.metrics.finite import find_in_state, find_weight
+from pufferlib.metrics.interval import Interval
+from pufferlib.ppo.collector import Collector
 from pufferlib.ppo.learner import Learner
 from pufferlib.ppo.normalization import RewardNormalizer
 from pufferlib.ppo.optimizers import set_learning_rate
-from pufferlib.runs.checkpoint_pattern import Mismatch, Pattern, check, each
 from pufferlib.runs.optimizer_state import load_state_by_name, state_by_name
-from pufferlib.runs.state_patterns import INTERVAL, REWARD_NORMALIZER, learner_pattern
+from pufferlib.seeding import mix_seed
+
+
+@dataclass(frozen=True)
+class TrainerParts:
+    """What of a trainer changes while it trains, but for its counts.
+
+    Attributes:
+        policy: that is trained.
+        learner: steps the optimizer.
+        reward_normalizer: scales the rewards, if one does.
+        collector: steps the environments and fills the rollout.
+        interval: what was measured since the last log.
+        generator: draws actions and minibatches; on the policy's device.
+    """
+
+    policy: nn.Module
+    learner: Learner
+    reward_normalizer: RewardNormalizer | None
+    collector: Collector
+    interval: Interval
+    generator: torch.Generator
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a trainer is.
+
+    Attributes:
+        epoch: iterations of `evaluate` and `train` so far.
+        global_step: agent steps collected so far, by all processes.
+        untrained_steps: those of a rollout that `train` did not learn from yet.
+        uptime: seconds of training.
+        learning_rate: that the schedule starts from.
+        logged_epoch: of the last log.
+        logged_step: of the last log.
+        losses: of the last update, by name.
+    """
+
+    epoch: int
+    global_step: int
+    untrained_steps: int
+    uptime: float
+    learning_rate: float
+    logged_epoch: int
+    logged_step: int
+    losses: dict[str, float]
+
+
+class Loaded(NamedTuple):
+    """What a trainer gets back beside the state of its parts.
+
+    Attributes:
+        progress: from where it goes on.
+        statistics: what `evaluate` had returned of the rollout that came back; None where none did.
+        metadata: that was saved with it.
+    """
+
+    progress: Progress
+    statistics: dict[str, float] | None
+    metadata: dict[str, Any]
+
+
+# -------------------------------------------------------------------------------------- what learns beside the weights
 
 
 def learner_state(learner: Learner) -> dict[str, Any]:
@@ -25,7 +96,7 @@ def learner_state(learner: Learner) -> dict[str, Any]:
     }
 
 
-def load_learner_state(learner: Learner, state: dict[str, Any]) -> None:
+def load_learner_state(learner: Learner, state: Mapping[str, Any]) -> None:
     """Puts back what `learner_state` returned and `learner_pattern` describes."""
     load_state_by_name(learner.optimizer, learner.named_parameters, state["optimizer_state"])
     learner.fit_optimizer()
@@ -35,46 +106,127 @@ def load_learner_state(learner: Learner, state: dict[str, Any]) -> None:
     learner.metrics = dict(state["metrics"])
 
 
-def learning_state(learner: Learner, reward_normalizer: RewardNormalizer | None) -> dict[str, Any]:
+def learning_state(parts: TrainerParts) -> dict[str, Any]:
     """Of everything that learns beside the policy, by name."""
-    state = {"learner": learner_state(learner)}
-    return state if reward_normalizer is None else {**state, "reward_normalizer": reward_normalizer.state_dict()}
+    state = {"learner": learner_state(parts.learner)}
+    if parts.reward_normalizer is not None:
+        state["reward_normalizer"] = parts.reward_normalizer.state_dict()
+    return state
 
 
-def learning_pattern(learner: Learner, reward_normalizer: RewardNormalizer | None) -> dict[str, Pattern]:
-    """Of `learning_state`, for parts like these."""
-    pattern = {"learner": learner_pattern(learner)}
-    return pattern if reward_normalizer is None else {**pattern, "reward_normalizer": REWARD_NORMALIZER}
-
-
-def load_learning_state(learner: Learner, reward_normalizer: RewardNormalizer | None, state: dict[str, Any]) -> None:
+def load_learning_state(parts: TrainerParts, state: Mapping[str, Any]) -> None:
     """Puts back what `learning_state` returned and `learning_pattern` describes."""
-    load_learner_state(learner, state["learner"])
-    if reward_normalizer is not None:
-        reward_normalizer.load_state_dict(state["reward_normalizer"])
+    load_learner_state(parts.learner, state["learner"])
+    if parts.reward_normalizer is not None:
+        parts.reward_normalizer.load_state_dict(state["reward_normalizer"])
 
 
-def check_trainer_state(path: Path, state: Any, shared: Pattern, own: Pattern, world_size: int) -> None:
-    """Compares what was loaded from `trainer_state.pt` with what a trainer would have saved.
+def find_not_finite(parts: TrainerParts, learning_rate: float) -> str | None:
+    """Names the first number that nobody can go on from: of the weights, the optimizer, statistics or learning rate."""
+    state = learning_state(parts)
+    state |= {"optimizer_state": state.pop("learner")["optimizer_state"], "learning_rate": learning_rate}
+    found = (find_in_state(part, name) for name, part in state.items())
+    return find_weight(parts.policy) or next((each for each in found if each is not None), None)
+
+
+# ------------------------------------------------------------------------------------------------------- one whole run
+
+
+def shared_state(parts: TrainerParts, progress: Progress) -> dict[str, Any]:
+    """What all processes have in common, but for the weights."""
+    return {
+        "epoch": progress.epoch,
+        "global_step": progress.global_step,
+        "untrained_steps": progress.untrained_steps,
+        "uptime": progress.uptime,
+        "learning_rate": float(progress.learning_rate),
+        "logged": [progress.logged_epoch, progress.logged_step],
+        "losses": progress.losses,
+        "learning": learning_state(parts),
+    }
+
+
+def rank_state(parts: TrainerParts, statistics: dict[str, float] | None) -> dict[str, Any]:
+    """What differs between processes.
 
     Args:
-        path: what messages call it.
-        state: that was loaded.
-        shared: what all processes have together.
-        own: what every one of them has in the list `ranks`.
-        world_size: processes now; of a state of more or fewer no more is used, and looked at, than the first interval.
+        parts: of this process.
+        statistics: what `evaluate` returned of a rollout that is yet to be learned from; None where there is no such
+            rollout. One is not kept where environments have no snapshots.
+    """
+    collector = parts.collector.state_dict()
+    rollout = {"content": parts.collector.rollout.state_dict(), "statistics": statistics}
+    return {
+        "interval": parts.interval.state_dict(),
+        "generator": parts.generator.get_state(),
+        "torch_generator": torch.get_rng_state(),
+        "collector": collector,
+        "rollout": None if statistics is None or collector is None else rollout,
+    }
+
+
+def load_trainer_state(
+    path: Path, parts: TrainerParts, ranks: Ranks, weights: Mapping[str, Tensor], state: Mapping[str, Any]
+) -> Loaded:
+    """Puts back what was saved in the folder of a run, as far as there are as many processes again.
+
+    Where there are not, or where environments have no snapshots, other episodes are begun.
+
+    Args:
+        path: of `trainer_state.pt`, for messages.
+        parts: of this process.
+        ranks: this process among all.
+        weights: of the policy.
+        state: that `check_trainer_state` let pass.
 
     Raises:
-        CheckpointError: at the first difference.
+        CheckpointError: if the environments refuse their snapshots; then all is as it was.
     """
+    own = state["ranks"][ranks.rank] if len(state["ranks"]) == ranks.world_size else None
+    goes_on = own is not None and own["collector"] is not None
+    if goes_on:  # first, as environments may refuse
+        _load_environments(path, parts.collector, own["collector"])
+    logged_epoch, logged_step = state["logged"]
+    names = ("epoch", "global_step", "untrained_steps", "uptime", "learning_rate", "losses")
+    kept = {name: state[name] for name in names}
+    progress = Progress(**kept, logged_epoch=logged_epoch, logged_step=logged_step)
+    parts.interval.load_state_dict((own or state["ranks"][0])["interval"])
+    _load_random_state(parts, ranks, own, progress.epoch)
+    statistics = None
+    if not goes_on:
+        progress = _begin_anew(parts.collector, ranks, progress)
+    elif own["rollout"] is not None:
+        parts.collector.rollout.load_state_dict(own["rollout"]["content"])
+        parts.learner.prepare()
+        statistics = own["rollout"]["statistics"]
+    parts.policy.load_state_dict(weights)
+    load_learning_state(parts, state["learning"])
+    return Loaded(progress, statistics, dict(state["metadata"]))
+
+
+def _load_environments(path: Path, collector: Collector, state: dict[str, Any]) -> None:
     try:
-        check(state, shared, "trainer_state")
-        if len(state["ranks"]) == world_size:
-            check(state["ranks"], each(own), "ranks")
-        else:
-            check(state["ranks"][0].get("interval"), INTERVAL, "ranks[0]['interval']")
-    except Mismatch as error:
+        collector.load_state_dict(state)
+    except Exception as error:  # environments may raise what they like
         raise CheckpointError(
-            f"{path} was saved with other settings than these, or is damaged: {error}; "
+            f"{path}: the environments refused their snapshots ({error}); "
             "use the settings of the run, or another checkpoint"
         ) from error
+
+
+def _load_random_state(parts: TrainerParts, ranks: Ranks, own: Mapping[str, Any] | None, epoch: int) -> None:
+    """Goes on with the random streams of this process; by another number of processes, with new ones."""
+    if own is not None:
+        parts.generator.set_state(own["generator"])
+        torch.set_rng_state(own["torch_generator"])
+        return
+    if not ranks.is_first:
+        parts.interval.episodes.take()  # they are the first one's
+    parts.generator.manual_seed(mix_seed(ranks.seed(parts.learner.config.seed), epoch))
+
+
+def _begin_anew(collector: Collector, ranks: Ranks, progress: Progress) -> Progress:
+    """Begins other episodes than those that the run began with, where environments cannot go on as they were."""
+    collector.reset(mix_seed(ranks.seed(collector.vecenv.seed), progress.epoch))
+    step = progress.global_step - progress.untrained_steps  # nobody will learn from those
+    return replace(progress, global_step=step, untrained_steps=0, logged_step=min(progress.logged_step, step))

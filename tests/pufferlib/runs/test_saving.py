@@ -17,7 +17,7 @@ from pufferlib.environment import PufferEnv
 from pufferlib.errors import CheckpointError, DivergedError, PufferError
 from pufferlib.models import Default, MinGRUWrapper
 from pufferlib.runs import checkpoint
-from pufferlib.runs.trainer_state import learner_state, learning_state
+from pufferlib.runs.trainer_state import learner_state, learning_state, rank_state
 
 pytestmark = pytest.mark.usefixtures("in_tmp_path")
 
@@ -318,8 +318,12 @@ def replaced(state, path, value):
 
 def content(trainer):
     """Everything that a load may change."""
-    state = {"ranks": trainer._rank_state(), "weights": trainer.policy.state_dict(), "steps": trainer.global_step}
-    state["learning"] = learning_state(trainer._learner, trainer._reward_normalizer)
+    state = {
+        "ranks": rank_state(trainer._parts, trainer._statistics if trainer._has_rollout else None),
+        "weights": trainer.policy.state_dict(),
+        "steps": trainer.global_step,
+    }
+    state["learning"] = learning_state(trainer._parts)
     del state["ranks"]["interval"]["seconds"]
     return copy.deepcopy(state)
 
