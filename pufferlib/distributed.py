@@ -344,7 +344,7 @@ def connect() -> Ranks:
     the single thread that torchrun sets.
 
     Raises:
-        RankError: if the processes cannot be connected.
+        RankError: if the processes cannot be connected, or how many there are is no number.
     """
     return _connected() if dist.is_initialized() or _is_started_with_others() else Ranks()
 
@@ -362,7 +362,12 @@ def take_gpu() -> int:
 
 
 def _is_started_with_others() -> bool:
-    return all(name in os.environ for name in _VARIABLES) and int(os.environ["WORLD_SIZE"]) > 1
+    if not all(name in os.environ for name in _VARIABLES):
+        return False
+    size = os.environ["WORLD_SIZE"]
+    if not size.isdecimal():
+        raise RankError(f"WORLD_SIZE must be a number of processes, got {size!r}; leave it to torchrun, or unset it")
+    return int(size) > 1
 
 
 @functools.cache
