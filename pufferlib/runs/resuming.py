@@ -61,7 +61,7 @@ def find_changes(saved: Mapping[str, Any], settings: Mapping[str, Any]) -> list[
 
 
 def allowed_changes(saved: Mapping[str, Any], settings: Mapping[str, Any], run: str) -> list[Change]:
-    """As `find_changes`.
+    """The settings in which a run and those who want to go on with it differ, all of which may change.
 
     Args:
         saved: the settings that the run was begun with.

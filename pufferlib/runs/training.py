@@ -20,10 +20,11 @@ from pufferlib.output import say
 from pufferlib.pufferl import PuffeRL
 from pufferlib.runs import checkpoint
 from pufferlib.runs.calls import AnyLogger
-from pufferlib.runs.description import CONFIG_FILE, StopRequest, restarted_run, saved_settings
+from pufferlib.runs.description import CONFIG_FILE, restarted_run, saved_settings
 from pufferlib.runs.loaders import load_env, load_policy
 from pufferlib.runs.resuming import Change, allowed_changes, with_new_length
 from pufferlib.runs.settings import settings_of
+from pufferlib.runs.stopping import StopRequest
 
 _DEAF_SECONDS = 20.0  # less than torchrun gives its processes to end
 
