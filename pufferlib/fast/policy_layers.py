@@ -9,7 +9,7 @@ from torch import nn
 
 from pufferlib.extensions import Layers, Normalizer
 from pufferlib.models import ACTIVATIONS, ActionHead, Continuous, Default, MinGRUWrapper
-from pufferlib.ppo.normalization import EPSILON, NormalizedObservations, NormalizedRecurrent
+from pufferlib.ppo.normalization import EPSILON, NormalizedObservations
 
 METHODS = ("forward", "forward_eval", "encode_observations", "decode_actions", "initial_state")
 """What a module may have of its own beside its class's, and then computes something else."""
@@ -32,7 +32,7 @@ def find_layers(policy: nn.Module) -> Layers | None:
 
 
 def _find_normalized_layers(policy: nn.Module) -> Layers | None:
-    if type(policy) in (NormalizedObservations, NormalizedRecurrent):
+    if type(policy) is NormalizedObservations:
         layers = _find_layers(policy.policy)
         return layers and replace(layers, normalizer=Normalizer(policy.mean, policy.variance, EPSILON, policy.clip))
     return _find_layers(policy)

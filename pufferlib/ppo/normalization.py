@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 from gymnasium.spaces import Box
 from torch import Tensor, nn
-from typing_extensions import override
 
 from pufferlib.distributed import Ranks
 from pufferlib.errors import APIUsageError, DivergedError
@@ -25,27 +24,39 @@ EPSILON = 1e-8
 _CHUNK = 1 << 20  # numbers that are summed up in double precision at once; a rollout of images is gigabytes of them
 
 
-class NormalizedObservations(nn.Module):
-    """A policy that sees observations less their mean, over their deviation, clipped.
+@dataclass(frozen=True)
+class Moments:
+    """Count, mean and variance of some numbers; mean and variance may be floats, arrays or tensors."""
 
-    The statistics are buffers of this module, so they are saved and loaded with the weights and stay as they are until
-    `update` is called: the trainer does after each update of the policy, so that a whole rollout is seen alike when it
-    is collected and when it is learned from.
+    count: float = 0.0
+    mean: Any = 0.0
+    variance: Any = 1.0
+
+    def merged(self, other: Moments) -> Moments:
+        """The moments of both together (Chan et al. 1979, "Updating Formulae and a Pairwise Algorithm")."""
+        if not self.count or not other.count:
+            return self if self.count else other
+        count, delta = self.count + other.count, other.mean - self.mean
+        squares = self.variance * self.count + other.variance * other.count
+        variance = (squares + delta * delta * (self.count * other.count / count)) / count
+        return Moments(count, self.mean + delta * (other.count / count), variance)
+
+
+class NormalizedObservations(nn.Module):
+    """A policy, with a state or without, that sees observations less their mean, over their deviation, clipped.
+
+    The statistics are buffers, so they are saved and loaded with the weights, and stay as they are until `update` is
+    called: the trainer does after each update of the policy, so that a rollout is learned from as it was seen.
 
     Attributes:
         policy: sees the normalised observations.
+        clip: their largest absolute value.
         count: observations so far.
-        mean: of the observations' shape, float64.
-        variance: of the observations' shape, float64.
+        mean, variance: of the observations' shape, float64.
     """
 
     def __init__(self, env: Any, policy: nn.Module, clip: float = 10.0):
-        """Begins with mean 0 and variance 1; `normalized` makes the right class for a policy.
-
-        Args:
-            env: anything with a `single_observation_space`, a Box of numbers.
-            policy: any module that pufferlib.models describes.
-            clip: the limit of what it sees.
+        """Begins with mean 0 and variance 1, of the shape of `env.single_observation_space`.
 
         Raises:
             APIUsageError: if the observations are no numbers.
@@ -66,10 +77,21 @@ class NormalizedObservations(nn.Module):
     def find_forms(self) -> None:
         """Looks how `policy` is to be called; after it was replaced by another, look again."""
         self._train_forward = training_forward(self.policy, self.policy)
+        self._act_forward = acting_forward(self.policy) if hasattr(self.policy, "initial_state") else None
+
+    @property
+    def initial_state(self) -> Callable[..., dict[str, Tensor]]:
+        """The policy's, where it has one."""
+        return self.policy.initial_state
 
     def forward(self, observations: Tensor, state: dict[str, Tensor] | None = None) -> tuple[Logits, Tensor]:
-        """As the policy's."""
+        """Normalises, and has the policy return its logits and values as in training."""
         return self._train_forward(self.normalize(observations), {} if state is None else state)
+
+    def forward_eval(self, observations: Tensor, state: dict[str, Tensor] | None = None) -> tuple[Logits, Tensor]:
+        """Normalises, and has the policy act: one step."""
+        act = self._train_forward if self._act_forward is None else self._act_forward
+        return act(self.normalize(observations), {} if state is None else state)
 
     def normalize(self, observations: Tensor) -> Tensor:
         """Observations `(..., *observation_shape)` of any dtype -> what the policy sees, float32."""
@@ -83,15 +105,12 @@ class NormalizedObservations(nn.Module):
         Raises:
             DivergedError: if they are not finite, or too large to have a variance; then nothing was added.
         """
-        observations, masks = rollout.by_column, rollout.masks.T[:-1]
-        seen = observations[masks.to(observations.device)]
-        own, size = Moments(), max(1, _CHUNK // self.mean.numel())
-        for begin in range(0, len(seen), size):
-            part = seen[begin : begin + size].double()
-            variance, mean = torch.var_mean(part, 0, correction=0)
-            own = own.merged(Moments(len(part), mean, variance))
-        own = Moments(own.count, own.mean.cpu(), own.variance.cpu()) if len(seen) else None
-        if own is not None and not (is_finite(own.mean) and is_finite(own.variance)):
+        seen = rollout.by_column[rollout.masks.T[:-1].to(rollout.observations.device)]
+        own = Moments()
+        for part in seen.split(max(1, _CHUNK // self.mean.numel())) if len(seen) else ():
+            variance, mean = torch.var_mean(part.double(), 0, correction=0)
+            own = own.merged(Moments(len(part), mean.cpu(), variance.cpu()))
+        if own.count and not is_finite(own.variance):  # nor is it where the mean is not
             raise DivergedError("observations must have a finite mean and variance to be normalized")
         whole = Moments(float(self.count), self.mean.cpu(), self.variance.cpu())
         for part in ranks.gather(own):
@@ -101,50 +120,9 @@ class NormalizedObservations(nn.Module):
         self.variance.copy_(whole.variance)
 
 
-class NormalizedRecurrent(NormalizedObservations):
-    """The same for a policy with a state."""
-
-    @override
-    def find_forms(self) -> None:
-        super().find_forms()
-        self._act_forward = acting_forward(self.policy)
-
-    def initial_state(self, batch: int, device: torch.device | str = "cpu") -> dict[str, Tensor]:
-        """The policy's."""
-        return self.policy.initial_state(batch, device)
-
-    def forward_eval(self, observations: Tensor, state: dict[str, Tensor]) -> tuple[Logits, Tensor]:
-        """As the policy's: one step."""
-        return self._act_forward(self.normalize(observations), state)
-
-
 def normalized(env: Any, policy: nn.Module, clip: float) -> NormalizedObservations:
     """The policy behind running statistics, or itself where it has them already."""
-    if isinstance(policy, NormalizedObservations):
-        return policy
-    return (NormalizedRecurrent if hasattr(policy, "initial_state") else NormalizedObservations)(env, policy, clip)
-
-
-@dataclass(frozen=True)
-class Moments:
-    """Count, mean and variance of some numbers; mean and variance may be floats, arrays or tensors."""
-
-    count: float = 0.0
-    mean: Any = 0.0
-    variance: Any = 1.0
-
-    def merged(self, other: Moments | None) -> Moments:
-        """The moments of both together (Chan et al. 1979, "Updating Formulae and a Pairwise Algorithm")."""
-        if other is None or other.count == 0:
-            return self
-        if self.count == 0:
-            return other
-        count = self.count + other.count
-        delta = other.mean - self.mean
-        mean = self.mean + delta * (other.count / count)
-        squares = self.variance * self.count + other.variance * other.count
-        variance = (squares + delta * delta * (self.count * other.count / count)) / count
-        return Moments(count, mean, variance)
+    return policy if isinstance(policy, NormalizedObservations) else NormalizedObservations(env, policy, clip)
 
 
 class RewardNormalizer:
@@ -153,15 +131,19 @@ class RewardNormalizer:
     Every step adds the discounted sum of the rewards of its episode so far, of which the variance is taken (Engstrom et
     al. 2020, "Implementation Matters in Deep Policy Gradients"). The mean is left where it is: shifting rewards would
     change what is worth doing.
+
+    Attributes:
+        moments: of these sums, over all processes.
+        sums: `(agents,)` float64, of every agent's running episode.
     """
 
     def __init__(self, num_agents: int, gamma: float, clip: float, ranks: Ranks):
         """Begins with variance 1, and no reward yet for any agent."""
+        self.moments = Moments()
+        self.sums = np.zeros(num_agents)
         self._gamma = gamma
         self._clip = clip
         self._ranks = ranks
-        self._moments = Moments()
-        self.sums = np.zeros(num_agents)  # discounted, of every agent's running episode
 
     def normalize(self, rewards: np.ndarray, ended: np.ndarray, masks: np.ndarray) -> None:
         """Adds the steps of a rollout to the statistics, then scales its rewards in place.
@@ -173,12 +155,11 @@ class RewardNormalizer:
         """
         agents = len(self.sums)
         groups = [slice(begin, begin + agents) for begin in range(0, rewards.shape[1], agents)]
-        seen = [self._add_up(rewards[:, group], ended[:, group])[masks[:, group]] for group in groups]
-        sums = np.concatenate(seen)
-        moments = Moments(len(sums), float(sums.mean()), float(sums.var())) if len(sums) else None
-        for part in self._ranks.gather(moments):
-            self._moments = self._moments.merged(part)
-        rewards /= math.sqrt(self._moments.variance + EPSILON)
+        sums = np.concatenate([self._add_up(rewards[:, each], ended[:, each])[masks[:, each]] for each in groups])
+        own = Moments(len(sums), float(sums.mean()), float(sums.var())) if len(sums) else Moments()
+        for part in self._ranks.gather(own):
+            self.moments = self.moments.merged(part)
+        rewards /= math.sqrt(self.moments.variance + EPSILON)
         np.clip(rewards, -self._clip, self._clip, out=rewards)
 
     def _add_up(self, rewards: np.ndarray, ended: np.ndarray) -> np.ndarray:
@@ -190,11 +171,3 @@ class RewardNormalizer:
             found[step] = self.sums
             self.sums[ended[step]] = 0.0
         return found
-
-    def state_dict(self) -> dict[str, Any]:
-        """What all processes share: count, mean and variance."""
-        return asdict(self._moments)
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Puts back what `state_dict` returned."""
-        self._moments = Moments(**state)

@@ -45,7 +45,7 @@ EPISODE_TOTALS: Pattern = {
 """Of `EpisodeTotals.state_dict`."""
 
 REWARD_NORMALIZER: Pattern = {"count": number(0.0), "mean": number(), "variance": number(0.0)}
-"""Of `RewardNormalizer.state_dict`."""
+"""Of `RewardNormalizer.moments`."""
 
 
 def check_statistics(found: Any, place: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,7 +16,7 @@ from pufferlib.metrics.finite import find_in_state, find_weight
 from pufferlib.metrics.interval import Interval
 from pufferlib.ppo.collector import Collector
 from pufferlib.ppo.learner import Learner
-from pufferlib.ppo.normalization import RewardNormalizer
+from pufferlib.ppo.normalization import Moments, RewardNormalizer
 from pufferlib.ppo.optimizers import set_learning_rate
 from pufferlib.runs.optimizer_state import load_state_by_name, state_by_name
 from pufferlib.seeding import mix_seed
@@ -110,7 +110,7 @@ def learning_state(parts: TrainerParts) -> dict[str, Any]:
     """Of everything that learns beside the policy, by name."""
     state = {"learner": learner_state(parts.learner)}
     if parts.reward_normalizer is not None:
-        state["reward_normalizer"] = parts.reward_normalizer.state_dict()
+        state["reward_normalizer"] = asdict(parts.reward_normalizer.moments)
     return state
 
 
@@ -118,7 +118,7 @@ def load_learning_state(parts: TrainerParts, state: Mapping[str, Any]) -> None:
     """Puts back what `learning_state` returned and `learning_pattern` describes."""
     load_learner_state(parts.learner, state["learner"])
     if parts.reward_normalizer is not None:
-        parts.reward_normalizer.load_state_dict(state["reward_normalizer"])
+        parts.reward_normalizer.moments = Moments(**state["reward_normalizer"])
 
 
 def find_not_finite(parts: TrainerParts, learning_rate: float) -> str | None:
