@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from trained import weights
 
 import pufferlib
 from pufferlib import NoLogger, PuffeRL, models, ocean
@@ -21,10 +22,6 @@ class MyPolicy(nn.Module):
     def forward(self, observations):
         hidden = self.body(observations.float())
         return self.action(hidden), self.value(hidden)
-
-
-def weights(policy):
-    return torch.cat([parameter.detach().flatten() for parameter in policy.parameters()])
 
 
 def test_training_by_keyword():

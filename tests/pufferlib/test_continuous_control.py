@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch.distributions import Normal
 from tracking_env import LIMIT, RECIPE, TrackingEnv
+from trained import iterate
 
 from pufferlib import vector
 from pufferlib.config import TrainConfig, resolve_sizes
@@ -28,12 +29,6 @@ def make_trainer(policy=None, seed=0, num_envs=4, env=None, **settings):
 
 def weights(trainer):
     return torch.cat([value.detach().flatten().double() for value in trainer.policy.state_dict().values()])
-
-
-def iterate(trainer, epochs):
-    for _ in range(epochs):
-        trainer.evaluate()
-        trainer.train()
 
 
 @pytest.mark.parametrize("scale", [1.0, 1e3])

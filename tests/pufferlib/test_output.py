@@ -11,6 +11,7 @@ import warnings
 
 import pytest
 import torch
+from trained import iterate
 
 from pufferlib import JsonLogger, PuffeRL, cli
 from pufferlib.errors import StorageError
@@ -216,12 +217,6 @@ def disk(monkeypatch):
     disk = Disk()
     monkeypatch.setattr(torch, "save", disk.write)
     return disk
-
-
-def iterate(trainer, count=1):
-    for _ in range(count):
-        trainer.evaluate()
-        trainer.train()
 
 
 def test_a_full_disk_in_the_middle_of_a_run_is_warned_about(disk):

@@ -12,6 +12,7 @@ from gymnasium.spaces import Box, Discrete, MultiDiscrete
 from scripted import ScriptedEnv
 from scripted_policies import CountingPolicy, LinearPolicy
 from torch import nn
+from trained import weights
 
 from pufferlib import pufferl, vector
 from pufferlib.config import TrainConfig
@@ -92,10 +93,6 @@ def scripted_trainer(policy, has_absent_agents=False, **settings):
     kwargs = [{"index": i, "agents": 4, "has_absent_agents": has_absent_agents} for i in range(4)]
     vecenv = vector.make(ScriptedEnv, env_kwargs=kwargs, num_envs=4, backend="Serial")
     return pufferl.PuffeRL(config(**settings), vecenv, policy)
-
-
-def weights(policy):
-    return torch.cat([parameter.detach().flatten() for parameter in policy.parameters()])
 
 
 def run(trainer, epochs):

@@ -8,6 +8,7 @@ import torch
 from drifting import CASES, make_trainer, recurrent
 from gymnasium.spaces import Box, Discrete
 from torch import nn
+from trained import iterate, weights
 
 from pufferlib.errors import APIUsageError
 from pufferlib.fast.network_actor import NetworkActor
@@ -139,16 +140,6 @@ def test_modules_that_are_shared_or_missing_are_watched():
 # ----------------------------------------------------------------------------------------------- what comes of it
 
 
-def iterate(trainer, count=1):
-    for _ in range(count):
-        trainer.evaluate()
-        trainer.train()
-
-
-def values_of(module):
-    return torch.cat([parameter.detach().flatten() for parameter in module.parameters()])
-
-
 @pytest.fixture(params=[True, False], ids=["kernel", "torch"])
 def start(request):
     """Makes trainers that begin by the kernel, or by torch."""
@@ -171,14 +162,14 @@ def test_frozen_parameters_stay_as_they_are_until_they_are_freed(start, optimize
     iterate(trainer, 2)
     encoder, head = trainer.policy.encoder, trainer.policy.head
     encoder.requires_grad_(False)
-    before, head_before = values_of(encoder), values_of(head)
+    before, head_before = weights(encoder), weights(head)
     iterate(trainer, 3)
-    assert torch.equal(values_of(encoder), before)
-    assert not torch.equal(values_of(head), head_before)
+    assert torch.equal(weights(encoder), before)
+    assert not torch.equal(weights(head), head_before)
     assert isinstance(trainer._gradients, TorchGradients)
     encoder.requires_grad_(True)
     iterate(trainer)
-    assert not torch.equal(values_of(encoder), before)
+    assert not torch.equal(weights(encoder), before)
     assert isinstance(trainer._gradients, NetworkGradients) == start.is_fused
 
 
@@ -187,9 +178,9 @@ def test_what_is_frozen_between_collecting_and_learning_is_not_trained(start):
     iterate(trainer)
     trainer.evaluate()
     trainer.policy.encoder.requires_grad_(False)
-    before = values_of(trainer.policy.encoder)
+    before = weights(trainer.policy.encoder)
     trainer.train()
-    assert torch.equal(values_of(trainer.policy.encoder), before)
+    assert torch.equal(weights(trainer.policy.encoder), before)
 
 
 def test_a_replaced_layer_is_acted_and_trained_with(start):
@@ -199,12 +190,12 @@ def test_a_replaced_layer_is_acted_and_trained_with(start):
     new = trainer.policy.head.linear = nn.Linear(16, 3)
     with torch.no_grad():
         new.bias[-1] = 100.0  # the value
-    before, old_before = values_of(new), values_of(old)
+    before, old_before = weights(new), weights(old)
     trainer.evaluate()
     assert trainer.rollout.values.min() > 50
     trainer.train()
-    assert torch.equal(values_of(old), old_before)
-    assert not torch.equal(values_of(new), before)
+    assert torch.equal(weights(old), old_before)
+    assert not torch.equal(weights(new), before)
     assert isinstance(trainer._gradients, NetworkGradients) == start.is_fused
 
 
@@ -232,9 +223,9 @@ def test_a_policy_inside_a_normalizer_may_be_replaced(start):
     trainer = start(CASES["one encoder"][0], normalize_observations=True)
     iterate(trainer)
     new = trainer.policy.policy = CASES["one encoder"][0](trainer.vecenv.driver_env)
-    before = values_of(new)
+    before = weights(new)
     iterate(trainer)
-    assert (values_of(new) != before).any()
+    assert (weights(new) != before).any()
 
 
 CHANGED_CASES = {
@@ -259,7 +250,7 @@ def test_after_changes_the_kernel_trains_as_torch_does(case):
         assert isinstance(trainer._gradients, NetworkGradients) == fused
         assert type(trainer._collector.actor) is (NetworkActor if fused else Actor)
         rollout = trainer.rollout
-        results.append((values_of(trainer.policy), rollout.actions.clone(), rollout.values.clone()))
+        results.append((weights(trainer.policy), rollout.actions.clone(), rollout.values.clone()))
         trainer.release()
     for expected, found in zip(*results, strict=True):
         torch.testing.assert_close(found, expected, rtol=1e-3, atol=5e-4)
@@ -302,7 +293,7 @@ def test_a_frozen_policy_is_saved_and_resumed(start, tmp_path):
     iterate(first, 2)
     first.save_checkpoint(tmp_path / "stage.pt")
     second.load_checkpoint(tmp_path / "stage.pt")
-    assert torch.equal(values_of(first.policy), values_of(second.policy))
+    assert torch.equal(weights(first.policy), weights(second.policy))
     iterate(second)
 
 

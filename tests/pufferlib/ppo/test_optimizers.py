@@ -6,6 +6,7 @@ import sys
 import pytest
 import torch
 from torch import nn
+from trained import weights
 
 from pufferlib.ppo.optimizers import ADAMW_SHARE, Muon, make_optimizer, orthogonalize, set_learning_rate, take_over
 
@@ -31,10 +32,6 @@ def train(model, optimizer, steps):
         give_gradients(model, step)
         optimizer.step()
         optimizer.zero_grad()
-
-
-def weights(model):
-    return torch.cat([parameter.detach().flatten() for parameter in model.parameters()])
 
 
 # --- orthogonalisation

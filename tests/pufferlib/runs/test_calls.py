@@ -6,6 +6,7 @@ import pytest
 import torch
 from gymnasium.spaces import Box, Discrete
 from torch import nn
+from trained import weights
 from typing_extensions import get_overloads
 
 import pufferlib
@@ -54,10 +55,6 @@ def made(*arguments, **keywords):
     trainer = PuffeRL(*arguments, **{"batch_size": 64, **keywords})
     trainer.release()
     return trainer
-
-
-def weights(policy):
-    return torch.cat([parameter.detach().flatten() for parameter in policy.parameters()])
 
 
 # --- both forms are one trainer

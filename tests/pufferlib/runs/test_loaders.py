@@ -1,5 +1,6 @@
 import pytest
 import torch
+from trained import weights
 
 from pufferlib import distributed, vector
 from pufferlib.config import load_config
@@ -26,10 +27,6 @@ def make_env():
     yield lambda args: made.append(load_env(SQUARED, args)) or made[-1]
     for vecenv in made:
         vecenv.close()
-
-
-def weights(policy):
-    return torch.cat([parameter.detach().flatten() for parameter in policy.parameters()])
 
 
 # --- devices
