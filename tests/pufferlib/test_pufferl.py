@@ -749,7 +749,7 @@ def test_every_optimizer_trains(optimizer, kind):
     trainer = guess_trainer(optimizer=optimizer)
     before = weights(trainer.policy)
     run(trainer, 1)
-    assert type(trainer._learner.optimizer) is kind and not torch.equal(weights(trainer.policy), before)
+    assert isinstance(trainer._learner.optimizer, kind) and not torch.equal(weights(trainer.policy), before)
 
 
 def test_batches_of_several_horizons_per_agent():
