@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import gymnasium
@@ -14,17 +14,11 @@ from pufferlib import spaces
 
 @dataclass(frozen=True)
 class FinalValues:
-    """What the policy expected of true final observations, those that came before a reset and were seen by nobody.
+    """What the policy expected of true final observations, those that came before a reset and were seen by nobody."""
 
-    Attributes:
-        segments: `(count,)` int64, with the next one the places of episodes that a limit cut.
-        columns: `(count,)` int64, in 1..T: where the last reward and the truncation lie.
-        values: `(count,)` float32.
-    """
-
-    segments: Tensor
-    columns: Tensor
-    values: Tensor
+    segments: Tensor  # (count,) int64, with `columns` the places of episodes that a limit cut
+    columns: Tensor  # (count,) int64, in 1..T: where the last reward and the truncation lie
+    values: Tensor  # (count,) float32
 
 
 @dataclass
@@ -68,40 +62,35 @@ class Rollout:
         observation_device: torch.device,
     ) -> Rollout:
         """Makes zeroed storage; `states` has one row per segment and shows shapes and dtypes."""
-        columns = horizon + 1
         is_pinned = device.type == "cuda" and observation_device.type == "cpu"  # so that the GPU copies by itself
+        observations = torch.zeros(
+            (horizon, segments, *observation_space.shape),
+            dtype=getattr(torch, observation_space.dtype.name),
+            device=observation_device,
+            pin_memory=is_pinned,
+        )
+        shape, dtype = spaces.action_shape(action_space), getattr(torch, spaces.action_dtype(action_space).name)
+        actions = torch.zeros(segments, horizon, *shape, dtype=dtype, device=device)
+        states = {name: torch.zeros_like(state, device=device) for name, state in states.items()}
+        return cls._around(observations.transpose(0, 1), actions, states)
 
-        def floats(width: int) -> Tensor:
-            return torch.zeros(segments, width, device=device)
-
-        def by_column(dtype: torch.dtype) -> Tensor:
-            return torch.zeros(columns, segments, dtype=dtype, device=device).T
-
+    @classmethod
+    def _around(cls, observations: Tensor, actions: Tensor, states: dict[str, Tensor]) -> Rollout:
+        segments, horizon = actions.shape[:2]
+        floats = torch.zeros(segments, horizon + 1, device=actions.device)
+        by_column = torch.zeros(horizon + 1, segments, device=actions.device)
         return cls(
-            observations=torch.zeros(
-                horizon,
-                segments,
-                *observation_space.shape,
-                dtype=getattr(torch, observation_space.dtype.name),
-                device=observation_device,
-                pin_memory=is_pinned,
-            ).transpose(0, 1),
-            actions=torch.zeros(
-                segments,
-                horizon,
-                *spaces.action_shape(action_space),
-                dtype=getattr(torch, spaces.action_dtype(action_space).name),
-                device=device,
-            ),
-            logprobs=floats(horizon),
-            values=floats(columns),
-            rewards=by_column(torch.float32),
-            terminals=by_column(torch.bool),
-            truncations=by_column(torch.bool),
-            masks=by_column(torch.bool).fill_(True),
-            pending=by_column(torch.bool),
-            ratios=torch.ones(segments, columns, device=device),
-            states={name: torch.zeros_like(state, device=device) for name, state in states.items()},
+            observations=observations,
+            actions=actions,
+            logprobs=floats[:, 1:].clone(),
+            values=floats,
+            rewards=by_column.T,
+            terminals=by_column.bool().T,
+            truncations=by_column.bool().T,
+            masks=~by_column.bool().T,
+            pending=by_column.bool().T,
+            ratios=torch.ones_like(floats),
+            states=states,
         )
 
     @property
@@ -124,22 +113,8 @@ class Rollout:
 
         The observations are the same memory; `take_steps` copies the rest after each time it was filled.
         """
-        count = self.segments * self.horizon
-        ones = torch.ones(count, 2, device=self.values.device)
-        flags = torch.zeros(count, 2, dtype=torch.bool, device=self.values.device)
-        return Rollout(
-            observations=self.by_column.flatten(0, 1).unsqueeze(1),
-            actions=torch.zeros_like(self.actions).flatten(0, 1).unsqueeze(1),
-            logprobs=torch.zeros(count, 1, device=self.values.device),
-            values=torch.zeros_like(ones),
-            rewards=torch.zeros_like(ones),
-            terminals=flags,
-            truncations=flags,
-            masks=flags,
-            pending=flags,
-            ratios=ones,
-            states={},
-        )
+        actions = torch.zeros_like(self.actions).flatten(0, 1).unsqueeze(1)
+        return self._around(self.by_column.flatten(0, 1).unsqueeze(1), actions, {})
 
     def take_steps(self, rollout: Rollout) -> None:
         """Takes the actions and their log-probabilities from the rollout that this one has the `single_steps` of."""
@@ -148,20 +123,17 @@ class Rollout:
 
     def state_dict(self) -> dict[str, Any]:
         """Everything in it: views."""
-        state = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {**state, "finals": None if self.finals is None else dict(vars(self.finals))}
+        return {**vars(self), "finals": None if self.finals is None else dict(vars(self.finals))}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Puts back what `state_dict` of a rollout of these sizes returned."""
-        for field in fields(self):
-            if isinstance(getattr(self, field.name), Tensor):
-                getattr(self, field.name).copy_(state[field.name])
+        for name, kept in vars(self).items():
+            if isinstance(kept, Tensor):
+                kept.copy_(state[name])
         for name, kept in self.states.items():
             kept.copy_(state["states"][name])
         finals, device = state["finals"], self.values.device
-        self.finals = (
-            None if finals is None else FinalValues(**{name: each.to(device) for name, each in finals.items()})
-        )
+        self.finals = finals and FinalValues(**{name: each.to(device) for name, each in finals.items()})
 
     def gather_observations(self, rows: Tensor, out: Tensor) -> None:
         """Copies the observations of some segments, in time order each.
