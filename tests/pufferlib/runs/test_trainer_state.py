@@ -97,6 +97,19 @@ def test_steps_nobody_learned_from_do_not_count_in_a_file(keep):
     assert (first.global_step, second.global_step) == (2 * 96, 96)
 
 
+@pytest.mark.parametrize("path", [None, "stage.pt"])
+def test_metrics_from_before_a_load_are_not_told_after_it(keep, path):
+    trainer = recurrent_trainer(keep, log_interval=1)
+    run(trainer)
+    trainer.save_checkpoint(path)
+    run(trainer)
+    assert trainer.mean_and_log()["epoch"] == 2
+    trainer.load_checkpoint(path or trainer.run_folder)
+    assert trainer.epoch == 1 and trainer.mean_and_log() == {}
+    run(trainer)
+    assert trainer.mean_and_log()["epoch"] == 2
+
+
 # --- beginning anew
 
 
