@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import asdict
 from datetime import timedelta
 from pathlib import Path
 
@@ -542,7 +543,7 @@ def train_continuously(target_kl):
         losses = trainer.train()
     trainer.ranks.check_same(list(trainer.policy.state_dict().values()), "weights and statistics")
     trainer.release()
-    scales = trainer._reward_normalizer.state_dict()
+    scales = asdict(trainer._reward_normalizer.moments)
     return int(trainer.policy.count), scales, {name: losses[name] for name in ("policy_loss", "approx_kl")}
 
 

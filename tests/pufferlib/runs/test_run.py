@@ -10,6 +10,7 @@ from scripted import ScriptedEnv
 from pufferlib import pufferl, vector
 from pufferlib.errors import DivergedError
 from pufferlib.models import Default
+from pufferlib.ppo.normalization import Moments
 from pufferlib.runs import checkpoint
 
 pytestmark = pytest.mark.usefixtures("in_tmp_path")
@@ -32,7 +33,7 @@ def spoil_learning_rate(trainer):
 
 
 def spoil_normalizer(trainer):
-    trainer._reward_normalizer.load_state_dict({"count": 3.0, "mean": 1.0, "variance": math.nan})
+    trainer._reward_normalizer.moments = Moments(3.0, 1.0, math.nan)
     return r"reward_normalizer\['variance'\] is nan"
 
 
