@@ -18,7 +18,7 @@ from gymnasium.spaces import Box
 
 from pufferlib import PufferEnv, pufferl, vector
 from pufferlib.models import Continuous
-from pufferlib.ppo.minibatches import Drawn
+from pufferlib.ppo.minibatches import Minibatch
 
 MINIBATCH_SEGMENTS = 256
 
@@ -38,7 +38,7 @@ def test_act(benchmark, threads, kind, tmp_path):
     trainer = make_trainer(tmp_path, kind)
     actor, rows = trainer._collector.actor, slice(0, trainer.vecenv.num_agents)
     actor.begin(0)
-    limit = trainer._gradients.limit_caller if kind == "fused" else contextlib.nullcontext
+    limit = trainer._learner.gradients.limit_caller if kind == "fused" else contextlib.nullcontext
     with limit():
         benchmark.extra_info["steps"] = trainer.vecenv.num_agents
         benchmark.pedantic(lambda: actor.act(rows, 5), rounds=300, warmup_rounds=20)
@@ -54,10 +54,10 @@ def test_learn(benchmark, threads, kind, tmp_path):
     advantages = torch.randn(MINIBATCH_SEGMENTS, horizon)
     resets = torch.rand(trainer.rollout.segments, horizon) < 0.01
     old_values = trainer.rollout.values[rows, :-1]
-    drawn = Drawn(rows, old_values, advantages + old_values, advantages, None, resets)
-    with trainer._gradients.limit_caller():
+    minibatch = Minibatch(rows, resets[rows], old_values, advantages + old_values, advantages, None, None)
+    with trainer._learner.gradients.limit_caller():
         benchmark.extra_info["steps"] = MINIBATCH_SEGMENTS * horizon
-        benchmark.pedantic(lambda: trainer._gradients.differentiate(drawn), rounds=20, warmup_rounds=3)
+        benchmark.pedantic(lambda: trainer._learner._differentiate(minibatch), rounds=20, warmup_rounds=3)
     trainer.release()
 
 

@@ -30,23 +30,18 @@ from pufferlib import distributed, making
 from pufferlib.config import TrainConfig, load_config, resolve_sizes
 from pufferlib.distributed import Total
 from pufferlib.errors import APIUsageError, ConfigError, DivergedError, StorageError
-from pufferlib.extensions import Network, compute_puff_advantage
-from pufferlib.extensions.network import OBSERVATION_DTYPES
-from pufferlib.fast.graph_actor import GraphActor
-from pufferlib.fast.network_actor import NetworkActor
-from pufferlib.fast.policy_layers import find_layers
+from pufferlib.extensions import compute_puff_advantage
+from pufferlib.fast.choose import choose
 from pufferlib.fast.policy_watch import PolicyWatch
 from pufferlib.loggers import Logger
 from pufferlib.metrics.dashboard import Dashboard
 from pufferlib.metrics.finished_episodes import FinishedEpisodes
-from pufferlib.metrics.finite import describe_update
+from pufferlib.metrics.finite import describe_update, explaining
 from pufferlib.metrics.interval import Interval, prefixed
 from pufferlib.play.periodic_evaluation import PeriodicEvaluation
-from pufferlib.ppo.actor import Actor
 from pufferlib.ppo.collector import Collector
-from pufferlib.ppo.gradients import NetworkGradients, TorchGradients
-from pufferlib.ppo.learner import Learner
 from pufferlib.ppo.normalization import NormalizedObservations, RewardNormalizer, normalized
+from pufferlib.ppo.optimizers import take_over
 from pufferlib.ppo.rollout import Rollout
 from pufferlib.runs import checkpoint_file, run_checkpoint
 from pufferlib.runs.calls import AnyLogger, Construction
@@ -104,21 +99,18 @@ class PuffeRL(Construction):
         self._interval = Interval(self.device)
         self.phases = self._interval.phases
         self.rollout = self._allocate_rollout()
-        network = self._find_network()
+        self._choice = choose(self.policy, self.rollout, self.config, self.device)
         self._reward_normalizer = self._make_reward_normalizer()
-        self._collector = Collector(
-            vecenv, self._make_actor(network), self.config.reward_clip, self.phases, self._reward_normalizer
-        )
+        actor = self._choice.actor(self.rollout, vecenv.num_agents, generator)
+        self._collector = Collector(vecenv, actor, self.config.reward_clip, self.phases, self._reward_normalizer)
         learned = self.rollout.single_steps() if self.config.shuffle == "steps" else self.rollout
-        self._gradients = self._make_gradients(network, learned)
+        gradients = self._choice.gradients(learned)
+        self._learner = self._choice.learner(self.rollout, gradients, generator, self.phases, self.ranks)
         self._policy_watch = PolicyWatch(self.policy)
-        self._learner = Learner(
-            self.rollout, self._gradients, self.device, generator, self.phases, self.ranks, self._is_captured
-        )
         self._parts = TrainerParts(
             self.policy, self._learner, self._reward_normalizer, self._collector, self._interval, generator
         )
-        acting = self.policy, self.device, self._autocast
+        acting = self.policy, self.device, self._choice.autocast
         make_vecenv = self._evaluation_maker(self.config, vecenv)
         self._evaluation = PeriodicEvaluation(self.config, make_vecenv, *acting, self.phases)
         # The first process keeps the seed that its vector was made with.
@@ -154,27 +146,6 @@ class PuffeRL(Construction):
             torch.device("cpu") if self.config.cpu_offload else self.device,
         )
 
-    def _find_network(self) -> Network | None:
-        """The policy as one kernel, where it is small and nothing asks for torch's own operations."""
-        config, observations = self.config, self.rollout.observations
-        if not config.fused or config.compile or config.precision != "float32" or self.device.type != "cpu":
-            return None
-        layers = find_layers(self.policy)
-        if layers is None or not layers.fit() or observations.dtype not in OBSERVATION_DTYPES:
-            return None
-        return Network(layers, torch.get_num_threads())
-
-    def _make_actor(self, network: Network | None) -> Actor:
-        common = self.policy, self.rollout, self.vecenv.num_agents, self._generator
-        if network is not None:
-            return NetworkActor(*common, network)
-        return (GraphActor if self._is_captured else Actor)(*common, self._autocast)
-
-    def _make_gradients(self, network: Network | None, rollout: Rollout) -> TorchGradients | NetworkGradients:
-        if network is not None:
-            return NetworkGradients(network, self.policy, rollout, self.config)
-        return TorchGradients(self.policy, rollout, self.config, self.device, self._autocast)
-
     def _make_reward_normalizer(self) -> RewardNormalizer | None:
         if not self.config.normalize_rewards:
             return None
@@ -199,13 +170,16 @@ class PuffeRL(Construction):
         check_policy(self.policy, self.vecenv.single_observation_space, self.vecenv.single_action_space, self.device)
         check_state(self.policy, self.rollout.states, self.device)
         self.ranks.broadcast(list(self.policy.state_dict().values()))
-        network, actor = self._find_network(), self._collector.actor
-        self._collector.actor = self._make_actor(network)
+        self._choice = choose(self.policy, self.rollout, self.config, self.device)
+        actor, learner = self._collector.actor, self._learner
+        self._collector.actor = self._choice.actor(self.rollout, self.vecenv.num_agents, self._generator)
         self._collector.actor.load_state_dict(actor.state_dict())
         actor.close()
-        self._gradients.close()
-        self._gradients = self._make_gradients(network, self._gradients.rollout)
-        self._learner.follow(self._gradients)
+        learner.gradients.close()
+        gradients = self._choice.gradients(learner.gradients.rollout)
+        optimizer = self._choice.optimizer(gradients)
+        take_over(optimizer, learner.optimizer)
+        learner.follow(gradients, optimizer)
         self._policy_watch = PolicyWatch(self.policy)
 
     # ------------------------------------------------------------------------------------------------ the iteration
@@ -231,8 +205,9 @@ class PuffeRL(Construction):
             self._is_collected_before = False
             return dict(self._statistics)
         self._has_rollout = False
-        with self._run.telling_what_is_kept(), self._interval.iteration, self._gradients.limit_caller():
-            steps = self._collector.collect(self.global_step)
+        with self._run.telling_what_is_kept(), self._interval.iteration, self._explaining():
+            with self._learner.gradients.limit_caller():
+                steps = self._collector.collect(self.global_step)
             self._learner.prepare()
         self._steps = self.global_step
         self._steps_underway = self._rollout_steps = self.ranks.start_total(steps)
@@ -285,23 +260,19 @@ class PuffeRL(Construction):
         """Trains on the rollout; raises DivergedError where that leaves anything not finite."""
         learning_rate = self.learning_rate
         is_full = self._rollout_steps.result() == self.config.batch_size  # no agent was absent, in any process
-        with self._collector.explaining():
+        with self._explaining():
             losses = self._learner.learn(learning_rate, progress, is_full)
         found = describe_update(losses, self._learner.weight_norm, self.policy, learning_rate)
         if found is not None:  # an observation may be to blame: nobody has waited for a GPU to say so
             raise DivergedError(self._collector.find_not_finite() or found)
         if isinstance(self.policy, NormalizedObservations):
-            with self._collector.explaining():
+            with self._explaining():
                 self.policy.update(self.rollout, self.ranks)
         return losses
 
-    @property
-    def _is_captured(self) -> bool:
-        """Whether steps and minibatches are replayed as CUDA graphs."""
-        return self.device.type == "cuda" and self.config.cuda_graphs and not self.config.compile
-
-    def _autocast(self) -> AbstractContextManager:
-        return torch.autocast(self.device.type, torch.bfloat16, enabled=self.config.precision == "bfloat16")
+    def _explaining(self) -> AbstractContextManager[None]:
+        """Replaces an error of the policy by the number that led to it, see `explaining`."""
+        return explaining(self._collector.find_not_finite, self.policy)
 
     @property
     def global_step(self) -> int:
@@ -564,7 +535,7 @@ class PuffeRL(Construction):
         if self._dashboard is not None:
             self._dashboard.close()
         self._interval.close()
-        self._gradients.close()
+        self._learner.gradients.close()
         self._collector.actor.close()
         self._evaluation.close()
         self.vecenv.close()

@@ -26,9 +26,6 @@ HEIGHT = {room: height for height, rooms in enumerate(ORDER) for room in rooms.s
 
 # Imports that are wrong and on their way out.
 EXCEPTIONS = {
-    ("ppo.gradients", "fast.shards"),  # ppo/ learns in plain torch, fast/ is chosen above it
-    ("ppo.learner", "fast.cuda_graphs"),
-    ("ppo.learner", "fast.optimizers"),
     ("pufferl", "cli"),  # pufferl.py, cli.py and runs/training.py: one of the three calls the others
     ("runs.training", "pufferl"),
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,7 +13,7 @@ from typing_extensions import override
 
 from pufferlib.fast.cuda_graphs import Capture, CapturedCall
 from pufferlib.fast.pinned_memory import PinnedArrays
-from pufferlib.ppo.actor import Actor, Rows
+from pufferlib.ppo.actor import Actor
 from pufferlib.ppo.rollout import Rollout
 from pufferlib.ppo.sampling import sample_logits
 
@@ -24,7 +25,6 @@ class GraphActor(Actor):
 
     The observations are copied from the environments' own memory, which is page-locked for it; the caller waits for
     the event behind a batch's actions alone. So while the GPU works for one batch, the CPU's threads step the others.
-    Batches whose agents are not consecutive, and so are not always the same ones, act without.
     """
 
     def __init__(
@@ -36,9 +36,11 @@ class GraphActor(Actor):
         autocast: Callable[[], AbstractContextManager],
         capture: Capture | None = None,
     ):
-        """As for an Actor; `capture` is as for CapturedCall."""
+        """Allocates as an Actor does; `capture` is that of CapturedCall."""
         super().__init__(policy, rollout, num_agents, generator, autocast)
+        # What the policy sees. On a GPU that has the rollout's observations too, column T stays here.
         self._inputs = self.last_observations.to(self._device)
+        self._is_offloaded = self.last_observations.device.type == "cpu"  # the rollout's columns are in the CPU's reach
         self._capture = capture
         self._pinned = PinnedArrays(self._device)
         self._lanes: dict[tuple[int, int], Lane] = {}
@@ -52,18 +54,13 @@ class GraphActor(Actor):
             lane.wait()
 
     @override
-    def see(self, rows: Rows, column: int, observations: np.ndarray, begins: np.ndarray) -> None:
+    def see(self, rows: slice, column: int, observations: np.ndarray, begins: np.ndarray) -> None:
         lane = self._lane(rows)
-        if lane is None:
-            super().see(rows, column, observations, begins)
-            return
         if lane.stream is not None:
             self._pinned.pin(observations)
         source = torch.from_numpy(observations)
-        if self._is_stored_at_once:
-            is_last = column == self.rollout.horizon
-            stored = self.last_observations[rows] if is_last else self.rollout.by_column[column, self._segments(rows)]
-            source = stored.copy_(source)
+        if self._is_offloaded:
+            source = self._stored(rows, column).copy_(source)
         lane.host_begins.numpy()[:] = begins
         with torch.cuda.stream(lane.stream):
             lane.step.observations.copy_(source, non_blocking=True)
@@ -71,10 +68,8 @@ class GraphActor(Actor):
 
     @override
     @torch.no_grad()
-    def act(self, rows: Rows, column: int) -> np.ndarray:
+    def act(self, rows: slice, column: int) -> np.ndarray:
         lane = self._lane(rows)
-        if lane is None:
-            return super().act(rows, column)
         self._stream(rows)  # which the lane draws from is seeded by now
         with torch.cuda.stream(lane.stream):
             lane.run()
@@ -84,11 +79,8 @@ class GraphActor(Actor):
 
     @override
     @torch.no_grad()
-    def bootstrap(self, rows: Rows) -> None:
+    def bootstrap(self, rows: slice) -> None:
         lane = self._lane(rows)
-        if lane is None:
-            super().bootstrap(rows)
-            return
         with torch.cuda.stream(lane.stream):
             lane.step.clear_states()
             super().bootstrap(rows)
@@ -120,12 +112,19 @@ class GraphActor(Actor):
             torch.cuda.synchronize(self._device)  # nothing may read memory that is let go
         self._pinned.close()
 
-    def _lane(self, rows: Rows) -> Lane | None:
-        if not isinstance(rows, slice):
-            return None
+    @override
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        super().load_state_dict(state)
+        self._inputs.copy_(self.last_observations)
+
+    @override
+    def _input(self, rows: slice, column: int) -> Tensor:
+        return self._inputs[rows]
+
+    def _lane(self, rows: slice) -> Lane:
         key = rows.start, rows.stop
         if key not in self._lanes:
-            step = BatchStep(rows, self._inputs, self.states, self.rollout, not self._is_stored_at_once)
+            step = BatchStep(rows, self._inputs, self.states, self.rollout, not self._is_offloaded)
             step.begin(self._offset)
             generator = self._streams.of(rows.start, rows.stop - rows.start)
             self._lanes[key] = Lane(step, self._choose, generator, self._capture)

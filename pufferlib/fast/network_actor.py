@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from typing_extensions import override
 
 from pufferlib.extensions import Network
-from pufferlib.ppo.actor import Actor, Rows
+from pufferlib.ppo.actor import Actor
 from pufferlib.ppo.rollout import Rollout
 
 
@@ -19,10 +19,10 @@ class NetworkActor(Actor):
     """
 
     def __init__(
-        self, policy: nn.Module, rollout: Rollout, num_agents: int, generator: torch.Generator, network: Network
+        self, network: Network, policy: nn.Module, rollout: Rollout, num_agents: int, generator: torch.Generator
     ):
-        """As for an Actor; `network` computes `policy`, and its layers' states are the policy's in their order."""
-        super().__init__(policy, rollout, num_agents, generator, torch.no_grad)
+        """Takes a network that computes `policy`, whose states are its layers' in their order; the rest as Actor."""
+        super().__init__(policy, rollout, num_agents, generator)
         self._network = network
         self._seen: dict[int, Tensor] = {}  # what a batch saw and did not act on yet, by its first agent
 
@@ -32,8 +32,8 @@ class NetworkActor(Actor):
         self._network.refresh()
 
     @override
-    def see(self, rows: Rows, column: int, observations: np.ndarray, begins: np.ndarray) -> None:
-        if column < self.rollout.horizon and isinstance(rows, slice):
+    def see(self, rows: slice, column: int, observations: np.ndarray, begins: np.ndarray) -> None:
+        if column < self.rollout.horizon:
             self._seen[rows.start] = torch.from_numpy(observations)
             self._clear_states(rows, begins)
         else:
@@ -45,28 +45,22 @@ class NetworkActor(Actor):
         self._seen.clear()
 
     @override
-    def act(self, rows: Rows, column: int) -> np.ndarray:
+    def act(self, rows: slice, column: int) -> np.ndarray:
         rollout, segments = self.rollout, self._segments(rows)
         states = [state[rows] for state in self.states.values()]
-        stored = rollout.by_column[column, segments]
-        seen = self._seen.pop(rows.start, None) if isinstance(rows, slice) else None
+        stored = self._stored(rows, column)
         draw = torch.rand if self._network.action_dtype == torch.int32 else torch.randn
         noise = draw(len(stored), self._network.num_parts, generator=self._stream(rows))
-        targets = rollout.actions, rollout.logprobs, rollout.values
-        results = [target[segments, column] for target in targets]
+        results = [target[segments, column] for target in (rollout.actions, rollout.logprobs, rollout.values)]
+        seen = self._seen.pop(rows.start, None)
         if seen is None:
             self._network.act(stored, states, noise, *results)
         else:
             self._network.act(seen, states, noise, *results, stored=stored)
-        if not isinstance(rows, slice):  # copies, not views
-            for target, result in zip(targets, results, strict=True):
-                target[segments, column] = result
-            for target, state in zip(self.states.values(), states, strict=True):
-                target[rows] = state
         return results[0].numpy()
 
     @override
-    def _value(self, rows: Rows, observations: Tensor) -> Tensor:
+    def _value(self, rows: slice | np.ndarray, observations: Tensor) -> Tensor:
         states = [state[rows].clone() for state in self.states.values()]
         values = torch.empty(len(observations))
         self._network.value(observations, states, values)

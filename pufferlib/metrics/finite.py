@@ -7,12 +7,15 @@ is anything looked for, from what came first to what came of it.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+
+from pufferlib.errors import DivergedError, PufferError
 
 VITAL = ("policy_loss", "value_loss", "entropy", "explained_variance")
 """Metrics that nothing recovers from once they are infinite; a ratio may be for one step, where the loss clips it."""
@@ -59,6 +62,55 @@ def find_in_rollout(columns: Tensor, num_agents: int, first_step: int) -> Findin
     group, column, agent = by_time.isfinite().all(3).logical_not_().nonzero()[0].tolist()
     row = by_time[group, column, agent]
     return Finding(group * len(columns) + column + first_step, agent, row[~row.isfinite()][0].item())
+
+
+def find_first(rewards: Tensor, observations: Tensor, newest: Tensor) -> str | None:
+    """Names the first reward or observation of a rollout that is not finite, the earlier of the two; None if all are.
+
+    Args:
+        rewards: `(T + 1, segments)`; column 0 is of the rollout before.
+        observations: `(T, segments, ...)`.
+        newest: `(agents, ...)`, those after the last action.
+    """
+    agents, horizon = len(newest), len(observations)
+    given = [
+        ("reward", find_in_rollout(rewards[1:], agents, 1)),
+        ("observation", find_in_rollout(observations, agents, 0)),
+        ("observation", find_in_rollout(newest.unsqueeze(0), agents, horizon * (observations.shape[1] // agents))),
+    ]
+    found = [(what, finding) for what, finding in given if finding is not None]
+    if not found:
+        return None
+    what, finding = min(found, key=lambda pair: pair[1].step)
+    return finding.describe(what)
+
+
+@contextmanager
+def explaining(find: Callable[[], str | None], policy: nn.Module) -> Iterator[None]:
+    """Replaces an error of a policy by what led to it, where that is a number which is not finite.
+
+    Args:
+        find: names the first number that is not finite of what the policy was given; None if all are.
+        policy: whose weights are looked at after that.
+
+    Raises:
+        DivergedError: names a reward, an observation, or a weight; or says that these are not to blame for an error of
+            this kind.
+    """
+    try:
+        yield
+    except Exception as error:  # NaN has policies of users raise anything
+        if isinstance(error, PufferError) and not isinstance(error, DivergedError):
+            raise
+        finding = find() or find_weight(policy)
+        if finding is not None:
+            raise DivergedError(finding) from error
+        if isinstance(error, DivergedError):
+            raise DivergedError(
+                f"{str(error).partition(';')[0]}, from finite observations and weights, the largest of them "
+                f"{largest_weight(policy):g}; lower [train] learning_rate, or look at the policy's forward()"
+            ) from error
+        raise
 
 
 def find_weight(policy: nn.Module) -> str | None:

@@ -1,103 +1,110 @@
-"""Which part of a rollout the next minibatch is."""
+"""What is learned from a rollout: its advantages, and the minibatches that they are drawn in."""
 
 from __future__ import annotations
 
 import abc
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 
 import torch
 from torch import Tensor
 from typing_extensions import override
 
 from pufferlib.config import ResolvedTrainConfig
+from pufferlib.extensions import compute_puff_advantage
 from pufferlib.ppo import losses
-from pufferlib.ppo.advantages import Advantages
+from pufferlib.ppo.priorities import draw_segments, importance_weights, inclusion_probabilities, segment_probabilities
 from pufferlib.ppo.rollout import Rollout
 
 
 @dataclass(frozen=True)
-class Drawn:
-    """The rows of a minibatch, each of the steps of a segment; of one step where single steps are drawn.
+class Minibatch:
+    """Rows of a rollout, each of the steps of a segment; of one step where single steps are drawn.
 
     Attributes:
         rows: `(count,)` int64, their places in the rollout that is trained on.
-        old_values: `(count, steps)`, what values are clipped around.
-        returns: `(count, steps)`, what values should be.
-        normalized: `(count, steps)`, advantages ready for the loss.
-        weights: `(count, steps)` with mean 1 over all processes, 0 for absent agents; None when every agent was there.
-        resets: `(all rows, steps)` bool, of the whole rollout: where an episode begins.
+        resets: `(count, steps)` bool, where an episode begins.
+        old_values: `(count, steps)` float32, what values are clipped around.
+        returns: `(count, steps)` float32, what values should be.
+        advantages: `(count, steps)` float32; `ready_for_loss` normalises and weighs them.
+        importance: `(count, 1)` float32, the weights that make up for uneven draws; None for none.
+        weights: `(count, steps)` float32 with mean 1, 0 for absent agents; None when every agent was there.
     """
 
     rows: Tensor
-    old_values: Tensor
-    returns: Tensor
-    normalized: Tensor
-    weights: Tensor | None
     resets: Tensor
-
-
-@dataclass(frozen=True)
-class Share:
-    """What one process drew of a minibatch, whose moments are those of all processes together.
-
-    Attributes:
-        rows: as in Drawn, as are the next two and `resets`.
-        old_values: what values are clipped around.
-        returns: what values should be.
-        advantages: `(count, steps)`.
-        importance: `(count, 1)`, the weights that make up for uneven draws; None for none.
-        weights: `(count, steps)` with mean 1 in this share; None when every agent was there, in all processes.
-        resets: where an episode begins.
-        norm_adv: whether advantages are normalised.
-    """
-
-    rows: Tensor
     old_values: Tensor
     returns: Tensor
     advantages: Tensor
     importance: Tensor | None
     weights: Tensor | None
-    resets: Tensor
-    norm_adv: bool
 
-    def moments(self) -> Tensor:
-        """What the other processes have to know: losses.moments of the advantages, or nothing, `(0,)`."""
-        if not self.norm_adv and self.weights is None:
-            return self.advantages.new_empty(0)
-        return losses.moments(self.advantages, self.weights)
+    def __len__(self) -> int:
+        return len(self.rows)
 
-    def alone(self) -> Drawn:
-        """The minibatch, where this share is all of it."""
-        return self._drawn(
-            losses.normalize(self.advantages, self.weights) if self.norm_adv else self.advantages, self.weights
+    def __getitem__(self, part: slice) -> Minibatch:
+        """Some of its rows."""
+        tensors = ((field.name, getattr(self, field.name)) for field in fields(self))
+        return replace(self, **{name: tensor[part] for name, tensor in tensors if tensor is not None})
+
+    def split(self, size: int) -> list[Minibatch]:
+        """Parts of at most `size` rows."""
+        if len(self) <= size:
+            return [self]
+        return [self[begin : begin + size] for begin in range(0, len(self), size)]
+
+    def ready_for_loss(self, is_normalized: bool) -> Minibatch:
+        """The minibatch with advantages of mean 0 and deviation 1, if asked for, times their importance."""
+        return self.weighted(losses.normalize(self.advantages, self.weights) if is_normalized else self.advantages)
+
+    def weighted(self, advantages: Tensor) -> Minibatch:
+        """The minibatch with these advantages times their importance."""
+        return replace(self, advantages=advantages if self.importance is None else advantages * self.importance)
+
+
+class Advantages:
+    """The advantages of a rollout, computed anew whenever its values and ratios have changed.
+
+    Attributes:
+        resets: `(S, T)` bool, set where an episode begins, and where an absent agent waits for its next one.
+    """
+
+    def __init__(self, rollout: Rollout, config: ResolvedTrainConfig):
+        """Allocates for a rollout that is filled again and again; `take` follows each time."""
+        self._rollout = rollout
+        self.config = config
+        self.resets = torch.zeros_like(rollout.logprobs, dtype=torch.bool)
+        # All (S, T + 1) float32: 1 where the observation is not of the same episode as the one before; 1 where a limit
+        # ended the episode and no value of its final observation is known; rewards; rewards with all bootstraps; the
+        # result.
+        self._ends, self._cuts, self._rewards, self._bootstrapped, self._result = (
+            torch.zeros_like(rollout.values) for _ in range(5)
         )
 
-    def among(self, of_all: Tensor, rank: int) -> Drawn:
-        """This share of a minibatch, ready for gradients that are averaged over all processes.
+    def take(self) -> None:
+        """Takes the rewards and the ends of episodes from the rollout, which was just filled."""
+        rollout, finals = self._rollout, self._rollout.finals
+        ends = rollout.terminals | rollout.truncations | rollout.pending
+        self._ends.copy_(ends)
+        self.resets.copy_(ends[:, :-1])
+        self._rewards.copy_(rollout.rewards)
+        if not self.config.truncation_bootstrap:
+            self._cuts.zero_()
+            return
+        self._cuts.copy_(rollout.truncations & ~rollout.terminals)
+        if finals is not None:
+            self._rewards[finals.segments, finals.columns] += self.config.gamma * finals.values
+            self._cuts[finals.segments, finals.columns] = 0.0
 
-        Each present step then counts the same, whichever process it belongs to, however few there are.
-
-        Args:
-            of_all: `(processes, 3)` or `(processes, 0)`, the `moments` of all.
-            rank: of this process.
-        """
-        if not of_all.numel():
-            return self.alone()
-        count, mean, variance = losses.pooled(of_all).unbind()
-        weights = self.weights
-        if weights is not None:
-            weights = weights * (of_all[rank, 0] * len(of_all) / count.clamp(min=1.0))
-        return self._drawn(
-            losses.standardize(self.advantages, mean, variance) if self.norm_adv else self.advantages, weights
-        )
-
-    def _drawn(self, advantages: Tensor, weights: Tensor | None) -> Drawn:
-        if self.importance is not None:
-            advantages = advantages * self.importance
-        return Drawn(self.rows, self.old_values, self.returns, advantages, weights, self.resets)
+    def compute(self) -> Tensor:
+        """`(S, T)` from the values and ratios as they are now; a view of a tensor that the next call overwrites."""
+        rollout, config = self._rollout, self.config
+        rewards = bootstrap_truncations(self._rewards, rollout.values, self._cuts, config.gamma, out=self._bootstrapped)
+        factors = config.gamma, config.gae_lambda, config.vtrace_rho_clip, config.vtrace_c_clip
+        compute_puff_advantage(rollout.values, rewards, self._ends, rollout.ratios, self._result, *factors)
+        return self._result[:, :-1]
 
 
-class Drawing(abc.ABC):
+class Minibatches(abc.ABC):
     """Draws minibatches from one rollout after the other."""
 
     @abc.abstractmethod
@@ -110,25 +117,16 @@ class Drawing(abc.ABC):
         """
 
     @abc.abstractmethod
-    def draw_share(self) -> Share:
-        """This process's share of the next minibatch."""
-
-    def draw(self) -> Drawn:
-        """The next minibatch of a process that trains alone."""
-        return self.draw_share().alone()
+    def draw(self) -> Minibatch:
+        """The next minibatch; of several processes that train together each draws its share, from its own rollout."""
 
 
-class SegmentDrawing(Drawing):
-    """Draws distinct segments by the size of their advantages, which are computed anew for each minibatch.
+class SegmentMinibatches(Minibatches):
+    """Draws distinct segments by the size of their advantages, which are computed anew for each minibatch."""
 
-    Of several processes each draws as many, from its own.
-    """
-
-    def __init__(
-        self, rollout: Rollout, config: ResolvedTrainConfig, advantages: Advantages, generator: torch.Generator
-    ):
+    def __init__(self, rollout: Rollout, advantages: Advantages, generator: torch.Generator):
         self._rollout = rollout
-        self._config = config
+        self._config = config = advantages.config
         self._advantages = advantages
         self._generator = generator
         self._beta = torch.zeros((), device=rollout.values.device)  # of the importance weights
@@ -143,40 +141,38 @@ class SegmentDrawing(Drawing):
         self._is_full = is_full
 
     @override
-    def draw_share(self) -> Share:
+    def draw(self) -> Minibatch:
         rollout, config = self._rollout, self._config
         advantages = self._advantages.compute()
         present = advantages if self._is_full else advantages * rollout.masks[:, :-1]
-        probabilities = losses.segment_probabilities(present, config.prio_alpha)
-        rows = losses.draw_segments(probabilities, config.minibatch_segments, self._generator)
-        weights = None if self._is_full else present_weights(rollout.masks[rows, :-1])
-        chosen, old_values = advantages[rows], rollout.values[rows, :-1]
+        probabilities = segment_probabilities(present, config.prio_alpha)
+        rows = draw_segments(probabilities, config.minibatch_segments, self._generator)
         importance = None
         if self._is_uneven:
-            inclusion = losses.inclusion_probabilities(probabilities, len(rows))
-            importance = losses.importance_weights(inclusion, rows, self._beta).unsqueeze(1)
-        returns, resets = chosen + old_values, self._advantages.resets
-        return Share(rows, old_values, returns, chosen, importance, weights, resets, config.norm_adv)
+            inclusion = inclusion_probabilities(probabilities, len(rows))
+            importance = importance_weights(inclusion, rows, self._beta).unsqueeze(1)
+        chosen, old_values = advantages[rows], rollout.values[rows, :-1]
+        return Minibatch(
+            rows=rows,
+            resets=self._advantages.resets[rows],
+            old_values=old_values,
+            returns=chosen + old_values,
+            advantages=chosen,
+            importance=importance,
+            weights=None if self._is_full else present_weights(rollout.masks[rows, :-1]),
+        )
 
 
-class StepDrawing(Drawing):
+class StepMinibatches(Minibatches):
     """Goes through all steps in random order, pass after pass; advantages and returns stay what they were at first.
 
     Those of absent agents come along with weight 0.
     """
 
-    def __init__(
-        self,
-        rollout: Rollout,
-        steps: Rollout,
-        config: ResolvedTrainConfig,
-        advantages: Advantages,
-        generator: torch.Generator,
-    ):
+    def __init__(self, rollout: Rollout, steps: Rollout, advantages: Advantages, generator: torch.Generator):
         """`steps` are the `single_steps` of `rollout`, which are trained on."""
         self._rollout = rollout
         self._steps = steps
-        self._config = config
         self._advantages = advantages
         self._generator = generator
         self._resets = torch.zeros(steps.segments, 1, dtype=torch.bool, device=rollout.values.device)
@@ -185,23 +181,40 @@ class StepDrawing(Drawing):
     def begin(self, progress: float, is_full: bool) -> None:
         rollout = self._rollout
         self._steps.take_steps(rollout)
-        advantages, values = by_step(self._advantages.compute()), by_step(rollout.values[:, :-1])
+        advantages, values = _by_step(self._advantages.compute()), _by_step(rollout.values[:, :-1])
         self._numbers = torch.stack([advantages, values, advantages + values])  # gathered together: one call, not three
-        self._masks = None if is_full else by_step(rollout.masks[:, :-1])
+        self._masks = None if is_full else _by_step(rollout.masks[:, :-1])
         self._order = torch.empty(0)
         self._place = 0
 
     @override
-    def draw_share(self) -> Share:
+    def draw(self) -> Minibatch:
         if self._place >= len(self._order):
             device = self._rollout.values.device
             self._order = torch.randperm(self._steps.segments, generator=self._generator, device=device)
             self._place = 0
-        rows = self._order[self._place : self._place + self._config.minibatch_steps]
+        rows = self._order[self._place : self._place + self._advantages.config.minibatch_steps]
         self._place += len(rows)
         weights = None if self._masks is None else present_weights(self._masks[rows])
         chosen, old_values, returns = self._numbers.index_select(1, rows).unbind()
-        return Share(rows, old_values, returns, chosen, None, weights, self._resets, self._config.norm_adv)
+        return Minibatch(rows, self._resets[: len(rows)], old_values, returns, chosen, None, weights)
+
+
+def bootstrap_truncations(rewards: Tensor, values: Tensor, cuts: Tensor, gamma: float, out: Tensor) -> Tensor:
+    """Adds gamma * V to the reward of every step that a limit cut, V of the observation acted on.
+
+    The value of the true final observation is what Pardo et al. 2018 ("Time Limits in Reinforcement Learning") ask for;
+    an environment that resets in the same step does not return it, and the observation one step earlier is the nearest.
+
+    Args:
+        rewards: `(segments, columns)`; column t belongs to the action of column t - 1.
+        values: `(segments, columns)`.
+        cuts: `(segments, columns)`, 1 where a limit cut the episode and the task itself did not end, else 0.
+        gamma: discount.
+        out: `(segments, columns)`, overwritten except for column 0, which belongs to no action of these segments.
+    """
+    torch.addcmul(rewards[:, 1:], cuts[:, 1:], values[:, :-1], value=gamma, out=out[:, 1:])
+    return out
 
 
 def present_weights(masks: Tensor) -> Tensor:
@@ -210,6 +223,6 @@ def present_weights(masks: Tensor) -> Tensor:
     return present / present.mean().clamp(min=1e-8)
 
 
-def by_step(x: Tensor) -> Tensor:
+def _by_step(x: Tensor) -> Tensor:
     """`(S, T)` -> `(T * S, 1)`, a copy in the order of `Rollout.single_steps`."""
     return x.T.reshape(-1, 1)

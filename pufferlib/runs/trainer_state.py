@@ -17,7 +17,6 @@ from pufferlib.metrics.interval import Interval
 from pufferlib.ppo.collector import Collector
 from pufferlib.ppo.learner import Learner
 from pufferlib.ppo.normalization import Moments, RewardNormalizer
-from pufferlib.ppo.optimizers import set_learning_rate
 from pufferlib.runs.optimizer_state import load_state_by_name, state_by_name
 from pufferlib.seeding import mix_seed
 
@@ -99,9 +98,8 @@ def learner_state(learner: Learner) -> dict[str, Any]:
 def load_learner_state(learner: Learner, state: Mapping[str, Any]) -> None:
     """Puts back what `learner_state` returned and `learner_pattern` describes."""
     load_state_by_name(learner.optimizer, learner.named_parameters, state["optimizer_state"])
-    learner.fit_optimizer()
     learner.learning_rate = state["learning_rate"]
-    set_learning_rate(learner.optimizer, learner.learning_rate)
+    learner.follow(learner.gradients, learner.optimizer)
     learner.minibatches_due = state["minibatches_due"]
     learner.metrics = dict(state["metrics"])
 

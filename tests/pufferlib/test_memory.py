@@ -50,7 +50,7 @@ def measure_tensors(name, folder):
     trainer = make_trainer(name, folder)
     rollout = [value for value in vars(trainer.rollout).values() if isinstance(value, torch.Tensor)]
     rollout += trainer.rollout.states.values()
-    network = trainer._gradients.network
+    network = trainer._learner.gradients.network
     workspace = [value for value in vars(network).values() if isinstance(value, torch.Tensor)]
     workspace += [chain._packed for chain in network._chains]
     in_rollout, in_workspace = (sum(t.untyped_storage().nbytes() for t in some) for some in (rollout, workspace))

@@ -18,11 +18,12 @@ from pufferlib import pufferl, vector
 from pufferlib.config import TrainConfig
 from pufferlib.environment import PufferEnv
 from pufferlib.errors import APIUsageError, ConfigError, DivergedError
+from pufferlib.fast.network_gradients import NetworkGradients
+from pufferlib.fast.sharded_gradients import ShardedGradients
 from pufferlib.loggers import NoLogger
 from pufferlib.models import Default, LSTMWrapper, MinGRUWrapper
 from pufferlib.ocean import env_class
 from pufferlib.ppo import losses
-from pufferlib.ppo.gradients import NetworkGradients, TorchGradients
 from pufferlib.ppo.optimizers import Adam, Muon, Sgd
 from pufferlib.ppo.sampling import sample_logits
 
@@ -290,7 +291,7 @@ def test_kernels_of_whole_policies_train_like_torch(rnn):
         policy = MinGRUWrapper(vecenv.driver_env, policy, 16, 16, 2) if rnn else policy
         settings = config(fused=fused, optimizer="sgd", adam_beta1=0.0, learning_rate=0.1, minibatch_size=128)
         trainer = pufferl.PuffeRL(settings, vecenv, policy)
-        assert isinstance(trainer._learner._gradients, NetworkGradients) == fused
+        assert isinstance(trainer._learner.gradients, NetworkGradients) == fused
         metrics = run(trainer, 3)[-1]
         results.append((weights(policy), trainer.rollout.actions.clone(), metrics))
         trainer.close()
@@ -336,7 +337,7 @@ def frozen(policy):
 def test_other_policies_are_left_to_torch(make, settings):
     vecenv = vector.make(env_class("puffer_squared"), env_kwargs={"num_envs": 4})
     trainer = pufferl.PuffeRL(config(**settings), vecenv, make(vecenv.driver_env))
-    assert isinstance(trainer._learner._gradients, TorchGradients)
+    assert isinstance(trainer._learner.gradients, ShardedGradients)
     run(trainer, 1)
     trainer.close()
 
@@ -344,7 +345,7 @@ def test_other_policies_are_left_to_torch(make, settings):
 def test_a_failing_share_ends_the_update(two_threads):
     trainer = guess_trainer(fused=False)
     trainer.evaluate()
-    trainer._learner._gradients._forward = lambda observations, state: 1 / 0
+    trainer._learner.gradients._forward = lambda observations, state: 1 / 0
     with pytest.raises(ZeroDivisionError):
         trainer.train()
     trainer.release()
@@ -353,8 +354,13 @@ def test_a_failing_share_ends_the_update(two_threads):
 def watch_minibatches(learner):
     """A list that every minibatch's segments will be appended to."""
     rows = []
-    differentiate = learner._gradients.differentiate
-    learner._gradients.differentiate = lambda drawn: rows.append(drawn.rows) or differentiate(drawn)
+    differentiate = learner.gradients.differentiate
+
+    def watch(minibatch, num_rows):
+        rows.append(minibatch.rows)
+        return differentiate(minibatch, num_rows)
+
+    learner.gradients.differentiate = watch
     return rows
 
 
@@ -833,7 +839,7 @@ def test_all_memory_of_breakouts_batch_is_within_a_fifth_of_the_shapes_of_its_ro
     trainer = pufferl.PuffeRL(args["train"], vecenv, pufferl.load_policy(args, vecenv, "puffer_breakout"))
     trainer.evaluate()
     learner = trainer._learner
-    owners = trainer._collector, trainer._collector.actor, learner, learner._advantages, trainer._gradients
+    owners = trainer._collector, trainer._collector.actor, learner, learner._advantages, trainer._learner.gradients
     held = storage_bytes(trainer.rollout, *owners)
     trainer.close()
     assert held < 1.2 * storage_bytes(trainer.rollout)

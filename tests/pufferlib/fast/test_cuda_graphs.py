@@ -13,6 +13,7 @@ from recorded_capture import FakeCapture
 from scripted_policies import ConstantPolicy, CountingPolicy, InPlacePolicy, LinearPolicy
 
 from pufferlib import pufferl, vector
+from pufferlib.fast.captured_learner import CapturedLearner
 from pufferlib.fast.cuda_graphs import WARM_UP, CapturedCall
 from pufferlib.fast.graph_actor import GraphActor
 from pufferlib.fast.pinned_memory import PinnedArrays, whole_memory
@@ -275,21 +276,6 @@ def test_each_batch_is_captured_once_for_all_columns_groups_and_rollouts():
     assert capture.replays == 2 * (3 * 2 * 7 - WARM_UP)
 
 
-def test_batches_of_scattered_agents_act_without_a_capture():
-    capture = FakeCapture()
-    vecenv = scripted_vector(num_envs=4, backend="Multiprocessing", num_workers=2, batch_size=4, zero_copy=False)
-    actor = functools.partial(GraphActor, capture=capture)
-    with contextlib.closing(vecenv):
-        plain = make_collector(vecenv, LinearPolicy(), actor_class=actor).actor
-        plain._lanes.clear()
-        rows = np.array([2, 3, 0, 1, 4, 5, 6, 7])
-        observations = np.arange(32, dtype=np.float32).reshape(8, 4)
-        plain.see(rows, 0, observations, np.zeros(8, bool))
-        plain.act(rows, 0)
-    assert plain._lanes == {} and capture.captured == []
-    np.testing.assert_array_equal(plain.rollout.observations[rows, 0].numpy(), observations)
-
-
 def test_a_restored_actor_does_not_end_the_episodes_that_ended_before():
     def started():
         return make_collector(scripted_vector(), CountingPolicy(), 2, actor_class=ColumnStore)
@@ -320,9 +306,9 @@ def make_trainer(tmp_path, rnn_name="MinGRU", **settings):
 def make_captured_trainer(tmp_path, capture, **settings):
     """On a CPU, with the learning rate as a tensor and every minibatch a call of the fake capture."""
     trainer = make_trainer(tmp_path, **settings)
-    learner = trainer._learner
-    learner._is_captured, learner._capture = True, capture
-    learner.fit_optimizer()
+    learner, phases = trainer._learner, trainer.phases
+    parts = trainer.rollout, learner.gradients, learner.optimizer, trainer._generator, phases
+    trainer._learner = CapturedLearner(*parts, capture=capture)
     return trainer
 
 
@@ -541,7 +527,7 @@ def test_captured_and_plain_training_on_a_gpu_are_the_same(tmp_path, optimizer, 
             trainer.evaluate()
             losses = trainer.train()
         assert all(np.isfinite(value) for value in losses.values())
-        assert trainer._learner._is_captured == has_graphs
+        assert isinstance(trainer._learner, CapturedLearner) == has_graphs
         policies.append([parameter.detach().clone() for parameter in trainer.policy.parameters()])
         trainer.release()
     for plain, captured in zip(*policies, strict=True):

@@ -12,10 +12,11 @@ from trained import iterate, weights
 
 from pufferlib.errors import APIUsageError
 from pufferlib.fast.network_actor import NetworkActor
+from pufferlib.fast.network_gradients import NetworkGradients
 from pufferlib.fast.policy_watch import PolicyWatch
+from pufferlib.fast.sharded_gradients import ShardedGradients
 from pufferlib.models import Continuous, Default, MinGRUWrapper
 from pufferlib.ppo.actor import Actor
-from pufferlib.ppo.gradients import NetworkGradients, TorchGradients
 from pufferlib.ppo.normalization import normalized
 
 
@@ -147,7 +148,7 @@ def start(request):
 
     def make(make_policy=CASES["one encoder"][0], **settings):
         trainers.append(make_trainer(make_policy, fused=request.param, **settings))
-        assert isinstance(trainers[-1]._gradients, NetworkGradients) == request.param
+        assert isinstance(trainers[-1]._learner.gradients, NetworkGradients) == request.param
         return trainers[-1]
 
     make.is_fused = request.param
@@ -166,11 +167,11 @@ def test_frozen_parameters_stay_as_they_are_until_they_are_freed(start, optimize
     iterate(trainer, 3)
     assert torch.equal(weights(encoder), before)
     assert not torch.equal(weights(head), head_before)
-    assert isinstance(trainer._gradients, TorchGradients)
+    assert isinstance(trainer._learner.gradients, ShardedGradients)
     encoder.requires_grad_(True)
     iterate(trainer)
     assert not torch.equal(weights(encoder), before)
-    assert isinstance(trainer._gradients, NetworkGradients) == start.is_fused
+    assert isinstance(trainer._learner.gradients, NetworkGradients) == start.is_fused
 
 
 def test_what_is_frozen_between_collecting_and_learning_is_not_trained(start):
@@ -196,7 +197,7 @@ def test_a_replaced_layer_is_acted_and_trained_with(start):
     trainer.train()
     assert torch.equal(weights(old), old_before)
     assert not torch.equal(weights(new), before)
-    assert isinstance(trainer._gradients, NetworkGradients) == start.is_fused
+    assert isinstance(trainer._learner.gradients, NetworkGradients) == start.is_fused
 
 
 def test_a_bias_that_was_taken_away_is_gone(start):
@@ -215,7 +216,7 @@ def test_a_bias_that_became_one_number_is_left_to_torch(start):
     iterate(trainer)
     bias = trainer.policy.encoder[0].bias = nn.Parameter(torch.zeros(1))
     iterate(trainer)
-    assert isinstance(trainer._gradients, TorchGradients)
+    assert isinstance(trainer._learner.gradients, ShardedGradients)
     assert bias.shape == (1,) and bias != 0
 
 
@@ -247,7 +248,7 @@ def test_after_changes_the_kernel_trains_as_torch_does(case):
         for is_trained in (False, True):
             parameter.requires_grad_(is_trained)
             iterate(trainer, 2)
-        assert isinstance(trainer._gradients, NetworkGradients) == fused
+        assert isinstance(trainer._learner.gradients, NetworkGradients) == fused
         assert type(trainer._collector.actor) is (NetworkActor if fused else Actor)
         rollout = trainer.rollout
         results.append((weights(trainer.policy), rollout.actions.clone(), rollout.values.clone()))

@@ -127,7 +127,7 @@ def make_learner(tmp_path, rnn_name):
     learner = trainer._learner
     resets = learner._advantages.resets
     resets.copy_(torch.rand(resets.shape, generator=torch.Generator().manual_seed(0)) < 0.2)  # breakout ends seldom
-    learner._drawing.begin(0.5, True)
+    learner._minibatches.begin(0.5, True)
     return trainer, learner
 
 
@@ -138,15 +138,15 @@ def test_a_recorded_minibatch_has_the_gradients_that_it_has_without(tmp_path, rn
         trainer, learner = make_learner(tmp_path, rnn_name)
 
         def work(learner=learner):
-            learner._differentiate(learner._drawing.draw())
+            learner._differentiate(learner._minibatches.draw().ready_for_loss(True))
 
         call = CapturedCall(work, trainer._generator, None, capture) if is_captured else work
         history = []
         for _ in range(WARM_UP + 3):
             call()
-            gradients = [parameter.grad for parameter in learner._gradients.parameters]
+            gradients = [parameter.grad for parameter in learner.gradients.parameters]
             with torch.no_grad():  # in place, as optimizers step
-                for parameter, gradient in zip(learner._gradients.parameters, gradients, strict=True):
+                for parameter, gradient in zip(learner.gradients.parameters, gradients, strict=True):
                     parameter -= 0.1 * gradient
             rollout = trainer.rollout
             history += [g.clone() for g in gradients] + [rollout.values.clone(), rollout.ratios.clone()]

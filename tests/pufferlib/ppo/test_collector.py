@@ -11,7 +11,6 @@ from pufferlib import vector
 from pufferlib.errors import APIUsageError
 from pufferlib.models import Default, MinGRUWrapper
 from pufferlib.ocean import env_class
-from pufferlib.ppo.collector import as_slice
 from pufferlib.ppo.sampling import sample_logits
 from pufferlib.pufferl import PuffeRL
 
@@ -246,14 +245,6 @@ def test_observations_are_gathered_in_the_order_of_rows_and_time():
     assert torch.equal(gathered, rollout.observations[rows])
 
 
-def test_the_array_that_says_which_agents_came_is_looked_at_once(monkeypatch):
-    collector = make_collector(scripted_vector(num_envs=4, batch_size=2), LinearPolicy())
-    looked_at = []
-    monkeypatch.setattr("pufferlib.ppo.collector.as_slice", lambda rows: looked_at.append(rows) or as_slice(rows))
-    collector.collect()
-    assert looked_at == []
-
-
 # --- masks, clipping, statistics
 
 
@@ -408,19 +399,6 @@ def test_an_environment_without_snapshots_has_no_state():
 
     vecenv = vector.make(Forgetful, backend="Serial")
     assert make_collector(vecenv, LinearPolicy()).state_dict() is None
-
-
-# --- rows
-
-
-@pytest.mark.parametrize(
-    ("rows", "is_slice"),
-    [([4, 5, 6], True), ([7], True), ([0, 2, 1, 3], False), ([2, 1], False), ([0, 5, 2, 3], False), ([0, 2], False)],
-)
-def test_only_consecutive_rows_are_a_slice(rows, is_slice):
-    found = as_slice(np.array(rows))
-    assert isinstance(found, slice) == is_slice
-    np.testing.assert_array_equal(np.arange(10)[found], rows)
 
 
 def test_observations_are_what_was_acted_on_not_what_came_of_it():

@@ -4,8 +4,7 @@ import torch
 from tracking_env import TrackingEnv
 
 from pufferlib.config import TrainConfig, resolve_sizes
-from pufferlib.ppo.advantages import Advantages
-from pufferlib.ppo.minibatches import SegmentDrawing, Share, StepDrawing, present_weights
+from pufferlib.ppo.minibatches import Advantages, SegmentMinibatches, StepMinibatches, bootstrap_truncations
 from pufferlib.ppo.rollout import FinalValues, Rollout
 
 CPU = torch.device("cpu")
@@ -27,58 +26,58 @@ def config(**settings):
     return resolve_sizes(TrainConfig(**given), SEGMENTS, "cpu")
 
 
-def make_drawing(rollout, **settings):
+def step_minibatches(rollout, **settings):
     steps, resolved = rollout.single_steps(), config(**settings)
     advantages = Advantages(rollout, resolved)
     advantages.take()
-    drawing = StepDrawing(rollout, steps, resolved, advantages, torch.Generator().manual_seed(1))
-    return drawing, steps, advantages
+    minibatches = StepMinibatches(rollout, steps, advantages, torch.Generator().manual_seed(1))
+    return minibatches, steps, advantages
 
 
 def test_a_step_is_the_same_in_every_array():
     rollout = filled_rollout()
-    drawing, steps, advantages = make_drawing(rollout, norm_adv=False)
-    drawing.begin(0.0, True)
-    drawn = drawing.draw()
+    minibatches, steps, advantages = step_minibatches(rollout, norm_adv=False)
+    minibatches.begin(0.0, True)
+    minibatch = minibatches.draw()
     found = advantages.compute()
-    for place, row in enumerate(drawn.rows.tolist()):
+    for place, row in enumerate(minibatch.rows.tolist()):
         step, segment = divmod(row, SEGMENTS)
         assert torch.equal(steps.observations[row, 0], rollout.observations[segment, step])
         assert torch.equal(steps.actions[row, 0], rollout.actions[segment, step])
         assert steps.logprobs[row, 0] == rollout.logprobs[segment, step]
-        assert drawn.old_values[place, 0] == rollout.values[segment, step]
-        assert drawn.normalized[place, 0] == found[segment, step]
-        assert drawn.returns[place, 0] == found[segment, step] + rollout.values[segment, step]
+        assert minibatch.old_values[place, 0] == rollout.values[segment, step]
+        assert minibatch.advantages[place, 0] == found[segment, step]
+        assert minibatch.returns[place, 0] == found[segment, step] + rollout.values[segment, step]
 
 
 def test_every_pass_goes_through_all_steps_once_in_another_order():
-    drawing, _, _ = make_drawing(filled_rollout())
-    drawing.begin(0.0, True)
-    passes = [torch.cat([drawing.draw().rows for _ in range(3)]).tolist() for _ in range(2)]
+    minibatches, _, _ = step_minibatches(filled_rollout())
+    minibatches.begin(0.0, True)
+    passes = [torch.cat([minibatches.draw().rows for _ in range(3)]).tolist() for _ in range(2)]
     assert sorted(passes[0]) == sorted(passes[1]) == list(range(SEGMENTS * HORIZON))
     assert passes[0] != passes[1]
 
 
 def test_what_is_learned_is_fixed_when_the_rollout_is_taken():
     rollout = filled_rollout()
-    drawing, steps, _ = make_drawing(rollout)
-    drawing.begin(0.0, True)
-    first = {row: value for drawn in [drawing.draw() for _ in range(3)] for row, value in by_row(drawn)}
+    minibatches, steps, _ = step_minibatches(rollout)
+    minibatches.begin(0.0, True)
+    first = {row: value for minibatch in [minibatches.draw() for _ in range(3)] for row, value in by_row(minibatch)}
     steps.values.fill_(7.0)  # as training does, which writes what it found
-    second = {row: value for drawn in [drawing.draw() for _ in range(3)] for row, value in by_row(drawn)}
+    second = {row: value for minibatch in [minibatches.draw() for _ in range(3)] for row, value in by_row(minibatch)}
     assert first == second
 
 
-def by_row(drawn):
-    learned = zip(drawn.returns.flatten().tolist(), drawn.old_values.flatten().tolist(), strict=True)
-    return zip(drawn.rows.tolist(), learned, strict=True)
+def by_row(minibatch):
+    learned = zip(minibatch.returns.flatten().tolist(), minibatch.old_values.flatten().tolist(), strict=True)
+    return zip(minibatch.rows.tolist(), learned, strict=True)
 
 
 @pytest.mark.parametrize("norm_adv", [True, False])
 def test_advantages_are_normalised_within_a_minibatch_where_asked(norm_adv):
-    drawing, _, _ = make_drawing(filled_rollout(), norm_adv=norm_adv)
-    drawing.begin(0.0, True)
-    normalized = drawing.draw().normalized
+    minibatches, _, _ = step_minibatches(filled_rollout(), norm_adv=norm_adv)
+    minibatches.begin(0.0, True)
+    normalized = minibatches.draw().ready_for_loss(norm_adv).advantages
     is_normal = abs(normalized.mean()) < 1e-6 and abs(normalized.std(correction=0) - 1) < 1e-4
     assert is_normal == norm_adv
 
@@ -86,18 +85,18 @@ def test_advantages_are_normalised_within_a_minibatch_where_asked(norm_adv):
 def test_absent_agents_weigh_nothing():
     rollout = filled_rollout()
     rollout.masks[1] = False
-    drawing, _, _ = make_drawing(rollout)
-    drawing.begin(0.0, False)
-    drawn = drawing.draw()
-    is_absent = drawn.rows % SEGMENTS == 1
-    assert is_absent.any() and (drawn.weights[is_absent] == 0).all()
-    torch.testing.assert_close(drawn.weights.mean(), torch.tensor(1.0))
+    minibatches, _, _ = step_minibatches(rollout)
+    minibatches.begin(0.0, False)
+    minibatch = minibatches.draw()
+    is_absent = minibatch.rows % SEGMENTS == 1
+    assert is_absent.any() and (minibatch.weights[is_absent] == 0).all()
+    torch.testing.assert_close(minibatch.weights.mean(), torch.tensor(1.0))
 
 
 # --- segments
 
 
-def segment_drawing(advantages, minibatch, **settings):
+def segment_minibatches(advantages, size, **settings):
     """Draws segments of one step that have these advantages, with beta 1."""
     env, count = TrackingEnv(), len(advantages)
     rollout = Rollout.allocate(env.single_observation_space, env.single_action_space, count, 1, {}, CPU, CPU)
@@ -105,54 +104,28 @@ def segment_drawing(advantages, minibatch, **settings):
     rollout.terminals[:, 1] = True
     given = {"prio_beta0": 1.0, "norm_adv": False, **settings}
     resolved = resolve_sizes(
-        TrainConfig(bptt_horizon=1, minibatch_size=minibatch, total_timesteps=10**6, **given), count, "cpu"
+        TrainConfig(bptt_horizon=1, minibatch_size=size, total_timesteps=10**6, **given), count, "cpu"
     )
-    drawing = SegmentDrawing(rollout, resolved, Advantages(rollout, resolved), torch.Generator().manual_seed(2))
-    drawing._advantages.take()
-    drawing.begin(0.5, True)
-    return drawing
+    computed = Advantages(rollout, resolved)
+    computed.take()
+    minibatches = SegmentMinibatches(rollout, computed, torch.Generator().manual_seed(2))
+    minibatches.begin(0.5, True)
+    return minibatches
 
 
 @pytest.mark.parametrize("share", [1 / 16, 1 / 2, 15 / 16, 1])
 def test_a_mean_that_goes_with_the_priorities_is_unbiased_however_many_are_drawn(share):
     advantages = torch.from_numpy(np.random.default_rng(0).lognormal(size=128)).float()
-    drawing = segment_drawing(advantages, int(128 * share), prio_alpha=0.8)
-    means = [drawing.draw().normalized.mean() / advantages.mean() for _ in range(1500)]
+    minibatches = segment_minibatches(advantages, int(128 * share), prio_alpha=0.8)
+    means = [minibatches.draw().ready_for_loss(False).advantages.mean() / advantages.mean() for _ in range(1500)]
     assert np.mean(means) == pytest.approx(1, abs=0.02)
 
 
-@pytest.mark.parametrize(("prio_alpha", "minibatch"), [(0.8, 16), (0.0, 4)])
-def test_segments_weigh_the_same_where_all_are_drawn_or_all_as_likely(prio_alpha, minibatch):
+@pytest.mark.parametrize(("prio_alpha", "size"), [(0.8, 16), (0.0, 4)])
+def test_segments_weigh_the_same_where_all_are_drawn_or_all_as_likely(prio_alpha, size):
     advantages = torch.from_numpy(np.random.default_rng(0).lognormal(size=16)).float()
-    drawn = segment_drawing(advantages, minibatch, prio_alpha=prio_alpha).draw()
-    assert torch.equal(drawn.normalized[:, 0], advantages[drawn.rows])
-
-
-# --- shares of a minibatch
-
-
-@pytest.mark.parametrize("norm_adv", [True, False])
-@pytest.mark.parametrize("is_full", [True, False])
-def test_eight_shares_of_a_minibatch_are_the_whole(is_full, norm_adv):
-    random = torch.Generator().manual_seed(3)
-    advantages = torch.randn(8, 8, generator=random) * torch.arange(8).exp2().unsqueeze(1)
-    masks = torch.rand(8, 8, generator=random) < torch.linspace(0, 1, 8).unsqueeze(1)  # nobody in the first one
-    importance = torch.rand(8, 1, generator=random)
-
-    def share(rows):
-        weights = None if is_full else present_weights(masks[rows])
-        fields = torch.arange(len(rows)), advantages[rows], advantages[rows], advantages[rows], importance[rows]
-        return Share(*fields, weights, torch.zeros(0), norm_adv)
-
-    whole = share(torch.arange(8)).alone()
-    shares = [share(torch.tensor([row])) for row in range(8)]
-    of_all = torch.stack([one.moments() for one in shares])
-    found = [one.among(of_all, rank) for rank, one in enumerate(shares)]
-    torch.testing.assert_close(torch.cat([one.normalized for one in found]), whole.normalized)
-    if is_full:
-        assert all(one.weights is None for one in found)
-    else:
-        torch.testing.assert_close(torch.cat([one.weights for one in found]), whole.weights)
+    minibatch = segment_minibatches(advantages, size, prio_alpha=prio_alpha).draw().ready_for_loss(False)
+    assert torch.equal(minibatch.advantages[:, 0], advantages[minibatch.rows])
 
 
 # --- advantages
@@ -183,3 +156,13 @@ def test_a_known_final_value_is_forgotten_with_its_rollout():
     rollout.finals = None
     advantages.take()
     assert torch.equal(advantages.compute(), plain)
+
+
+def test_a_truncated_step_gains_the_discounted_value_of_the_observation_acted_on():
+    values = torch.tensor([[1.0, 2.0, 3.0, 4.0]])
+    rewards = torch.tensor([[0.1, 0.2, 0.3, 0.4]])
+    cuts = torch.tensor([[1.0, 1.0, 0.0, 0.0]])
+    found = bootstrap_truncations(rewards, values, cuts, 0.5, out=torch.full_like(rewards, 9.0))
+    # Column 0 is of an action of the rollout before.
+    torch.testing.assert_close(found, torch.tensor([[9.0, 0.2 + 0.5 * 1.0, 0.3, 0.4]]))
+    torch.testing.assert_close(rewards, torch.tensor([[0.1, 0.2, 0.3, 0.4]]))

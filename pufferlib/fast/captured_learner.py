@@ -1,0 +1,50 @@
+"""The update phase by a CUDA graph: a minibatch, from the draw to the optimizer's step, is one launch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.optim import Optimizer
+from typing_extensions import override
+
+from pufferlib.fast.cuda_graphs import Capture, CapturedCall
+from pufferlib.fast.optimizers import fit_to_graphs
+from pufferlib.ppo.gradients import Gradients
+from pufferlib.ppo.learner import Learner
+
+
+class CapturedLearner(Learner):
+    """Records the first minibatches and replays them; the time of all their parts is that of `learn`."""
+
+    def __init__(self, *parts: Any, capture: Capture | None = None, **named: Any):
+        """Readies the optimizer for capture.
+
+        Args:
+            parts: as for Learner.
+            capture: as for CapturedCall.
+            named: as for Learner.
+        """
+        super().__init__(*parts, **named)
+        self._capture = capture
+        self.follow(self.gradients, self.optimizer)
+
+    @override
+    def follow(self, gradients: Gradients, optimizer: Optimizer) -> None:
+        super().follow(gradients, optimizer)
+        fit_to_graphs(optimizer, self.gradients.device)
+        self._graphs: dict[bool, CapturedCall] = {}  # by whether every agent was there
+
+    @override
+    def train_minibatch(self) -> None:
+        if self._is_full not in self._graphs:
+            device = self.gradients.device
+            stream = torch.cuda.Stream(device) if device.type == "cuda" else None
+            self._graphs[self._is_full] = CapturedCall(self._work, self._generator, stream, self._capture)
+        with self._phases.queued_phase("learn"):
+            self._graphs[self._is_full]()
+
+    def _work(self) -> None:
+        """What a graph records: it reads and writes tensors alone, and times nothing."""
+        self._differentiate(self._minibatches.draw().ready_for_loss(self.config.norm_adv))
+        self._step()

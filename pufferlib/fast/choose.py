@@ -1,0 +1,157 @@
+"""Which of the ways to compute the same a trainer takes, and why: the one place where that is decided.
+
+    acting                       learning                                                   where
+    Actor                        Gradients, Learner            plain torch, ppo/            anywhere
+    Actor                        ShardedGradients              a thread for each share      CPU, unless compiled
+    NetworkActor                 NetworkGradients              one C kernel                 CPU, small policies
+    GraphActor                   CapturedLearner               CUDA graphs                  CUDA, unless compiled
+    any of them                  DistributedLearner            averaged gradients           several processes
+
+Results are those of ppo/, as far as sums of floats in another order are the same; tests hold them together.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+from torch.optim import Optimizer
+
+from pufferlib.config import ResolvedTrainConfig
+from pufferlib.distributed import Ranks
+from pufferlib.extensions import Network
+from pufferlib.extensions.network import OBSERVATION_DTYPES
+from pufferlib.fast.captured_learner import CapturedLearner
+from pufferlib.fast.distributed_learner import DistributedLearner
+from pufferlib.fast.followed import edited_files
+from pufferlib.fast.graph_actor import GraphActor
+from pufferlib.fast.network_actor import NetworkActor
+from pufferlib.fast.network_gradients import NetworkGradients
+from pufferlib.fast.optimizers import KernelAdam
+from pufferlib.fast.policy_layers import find_layers
+from pufferlib.fast.sharded_gradients import ShardedGradients
+from pufferlib.metrics.phases import Phases
+from pufferlib.ppo.actor import Actor
+from pufferlib.ppo.gradients import Gradients, Loss
+from pufferlib.ppo.learner import Learner
+from pufferlib.ppo.losses import ppo_loss
+from pufferlib.ppo.optimizers import make_optimizer
+from pufferlib.ppo.rollout import Rollout
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What was chosen for one policy, and makes the parts of a trainer for it.
+
+    Attributes:
+        config: of the training.
+        policy: as it is now.
+        loss: what is minimised.
+        device: of the policy.
+        network: the kernel that computes the policy; None for torch.
+        is_captured: whether torch's operations are replayed as CUDA graphs.
+        reason: why it is torch; None for the kernel.
+    """
+
+    config: ResolvedTrainConfig
+    policy: nn.Module
+    loss: Loss
+    device: torch.device
+    network: Network | None
+    is_captured: bool
+    reason: str | None
+
+    @property
+    def name(self) -> str:
+        """`C kernel`, `CUDA graphs` or `torch`."""
+        if self.network is not None:
+            return "C kernel"
+        return "CUDA graphs" if self.is_captured else "torch"
+
+    def __str__(self) -> str:
+        return self.name if self.reason is None else f"{self.name} ({self.reason})"
+
+    def autocast(self) -> AbstractContextManager:
+        """What torch computes the policy in."""
+        return torch.autocast(self.device.type, torch.bfloat16, enabled=self.config.precision == "bfloat16")
+
+    def actor(self, rollout: Rollout, num_agents: int, generator: torch.Generator) -> Actor:
+        """What acts for `num_agents` agents and fills the rollout."""
+        if self.network is not None:
+            return NetworkActor(self.network, self.policy, rollout, num_agents, generator)
+        kind = GraphActor if self.is_captured else Actor
+        return kind(self.policy, rollout, num_agents, generator, self.autocast)
+
+    def gradients(self, rollout: Rollout) -> Gradients:
+        """What differentiates the policy over the rows of a rollout."""
+        if self.network is not None:
+            return NetworkGradients(self.network, self.policy, rollout, self.config)
+        kind = ShardedGradients if self.device.type == "cpu" and not self.config.compile else Gradients
+        return kind(self.policy, rollout, self.config, self.autocast, self.loss)
+
+    def optimizer(self, gradients: Gradients) -> Optimizer:
+        """What steps the parameters."""
+        config = self.config
+        betas = config.adam_beta1, config.adam_beta2
+        settings = config.learning_rate, betas, config.adam_eps, config.weight_decay
+        return make_optimizer(config.optimizer, gradients.all_parameters, *settings, KernelAdam)
+
+    def learner(
+        self, rollout: Rollout, gradients: Gradients, generator: torch.Generator, phases: Phases, ranks: Ranks
+    ) -> Learner:
+        """What trains the policy on the rollout, together with other processes where there are any."""
+        parts = rollout, gradients, self.optimizer(gradients), generator, phases
+        if ranks.world_size > 1:
+            return DistributedLearner(*parts, ranks=ranks)
+        config = self.config
+        # Of single steps the host keeps the order, and torch's SGD and offloaded observations cannot be recorded.
+        can_be_captured = config.optimizer != "sgd" and not config.cpu_offload and config.shuffle == "segments"
+        return (CapturedLearner if self.is_captured and can_be_captured else Learner)(*parts)
+
+
+def choose(
+    policy: nn.Module, rollout: Rollout, config: ResolvedTrainConfig, device: torch.device, loss: Loss = ppo_loss
+) -> Choice:
+    """Chooses for a policy as it is now; after its parts were replaced, frozen or hooked, choose again.
+
+    Args:
+        policy: on `device`.
+        rollout: what the policy acts in.
+        config: of the training.
+        device: of the policy.
+        loss: what is minimised.
+    """
+    is_captured = device.type == "cuda" and config.cuda_graphs and not config.compile
+    reason = _why_no_kernel(policy, rollout, config, device, loss)
+    if reason is None:
+        network = Network(find_layers(policy), torch.get_num_threads())
+        return Choice(config, policy, loss, device, network, False, None)
+    return Choice(config, policy, loss, device, None, is_captured, reason)
+
+
+def _why_no_kernel(
+    policy: nn.Module, rollout: Rollout, config: ResolvedTrainConfig, device: torch.device, loss: Loss
+) -> str | None:
+    """Why the policy cannot be one kernel; None if it can."""
+    if device.type != "cpu":
+        return f"the kernel for whole policies is for CPUs, the device is {device.type}"
+    if not config.fused:
+        return "[train] fused is False"
+    if config.compile:
+        return "[train] compile is True"
+    if config.precision != "float32":
+        return f"[train] precision is {config.precision}"
+    if loss is not ppo_loss:
+        return f"the loss is {getattr(loss, '__name__', type(loss).__name__)}, one of your own"
+    if edited_files():
+        return f"{' and '.join(edited_files())} changed, and the kernel did not follow"
+    layers = find_layers(policy)
+    if layers is None:
+        return f"the policy {type(policy).__name__} has parts that the kernel does not know, or frozen ones"
+    if not layers.fit():
+        return "the policy's layers are too large for the kernel"
+    if rollout.observations.dtype not in OBSERVATION_DTYPES:
+        return f"observations are {str(rollout.observations.dtype).removeprefix('torch.')}"
+    return None

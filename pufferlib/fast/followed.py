@@ -1,0 +1,62 @@
+"""Whether the kernel for whole policies still computes what ppo/ says: `python -m pufferlib.fast.followed` signs it.
+
+extensions/ppo_row.h is losses.py and sampling.py once more, in C++ and with its derivatives by hand. Who edits one of
+the two files gets what the edit says, by torch, from the next run on. A test fails until the kernel follows and the
+files are signed anew.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import io
+import tokenize
+from collections.abc import Iterator
+from pathlib import Path
+
+from pufferlib.ppo import losses, sampling
+
+SIGNATURES = Path(__file__).with_name("followed.txt")
+_MODULES = (losses, sampling)
+_UNSEEN = (tokenize.COMMENT, tokenize.NL, tokenize.INDENT, tokenize.DEDENT)
+
+
+@functools.cache
+def edited_files() -> tuple[str, ...]:
+    """The files that are not what they were when the kernel was made to follow them, such as `ppo/losses.py`."""
+    signed = dict(line.split() for line in SIGNATURES.read_text().splitlines())
+    return tuple(name for name, found in signatures().items() if signed.get(name) != found)
+
+
+def signatures() -> dict[str, str]:
+    """A hash of the code of each file, without its imports, comments and docstrings."""
+    return {f"ppo/{Path(module.__file__).name}": _signature(Path(module.__file__)) for module in _MODULES}
+
+
+def _signature(path: Path) -> str:
+    digest = hashlib.sha256()
+    for line in _logical_lines(path):
+        is_docstring = len(line) == 1 and line[0].startswith(('"', "'"))
+        if line and line[0] not in ("import", "from") and not is_docstring:
+            digest.update(" ".join(line).encode() + b"\n")
+    return digest.hexdigest()[:16]
+
+
+def _logical_lines(path: Path) -> Iterator[list[str]]:
+    """The tokens of every statement, or of the head of a compound one, without comments."""
+    line: list[str] = []
+    for token in tokenize.generate_tokens(io.StringIO(path.read_text(encoding="utf-8")).readline):
+        if token.type == tokenize.NEWLINE:
+            yield line
+            line = []
+        elif token.type not in _UNSEEN:
+            line.append(token.string)
+
+
+def sign() -> None:
+    """Says that the kernel computes what the files say now."""
+    SIGNATURES.write_text("".join(f"{name} {found}\n" for name, found in signatures().items()))
+
+
+if __name__ == "__main__":
+    sign()

@@ -1,0 +1,62 @@
+"""The gradients of a minibatch in a few large shares, one thread each, on a CPU."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import AbstractContextManager
+from typing import Any
+
+import torch
+from torch import Tensor
+from typing_extensions import override
+
+from pufferlib.fast.shards import Shards, one_thread
+from pufferlib.ppo.gradients import Gradients
+from pufferlib.ppo.minibatches import Minibatch
+
+_LEAST_SHARE = 128  # rows of a minibatch that are worth a thread of their own
+
+
+class ShardedGradients(Gradients):
+    """Gives each thread some of the segments; the shares are added in their order, so the sum is always the same."""
+
+    def __init__(self, *arguments: Any, **keywords: Any):
+        """Starts the threads; the arguments are those of Gradients."""
+        super().__init__(*arguments, **keywords)
+        most = max(1, self.config.minibatch_steps // _LEAST_SHARE)
+        self._shards = Shards(min(torch.get_num_threads(), most))
+
+    @property
+    def _scratch(self) -> Tensor:
+        """Memory for observations, that of the calling thread."""
+        return getattr(self._memory, "observations", self._nothing)
+
+    @_scratch.setter
+    def _scratch(self, memory: Tensor) -> None:
+        if not hasattr(self, "_memory"):
+            self._memory, self._nothing = threading.local(), memory
+        self._memory.observations = memory
+
+    @override
+    def differentiate(self, minibatch: Minibatch, num_rows: int) -> Tensor:
+        def differentiate_share(rows: slice) -> tuple[Tensor, tuple[Tensor | None, ...]]:
+            loss = self.compute_loss(minibatch[rows])
+            fraction = (rows.stop - rows.start) / num_rows
+            gradients = torch.autograd.grad(loss.total * fraction, self.parameters, allow_unused=True)
+            return self.stacked(loss) * fraction, gradients
+
+        metrics, gradients = zip(*self._shards.run(differentiate_share, len(minibatch)), strict=True)
+        for parameter, *shares in zip(self.parameters, *gradients, strict=True):
+            for gradient in shares:
+                if gradient is not None:
+                    parameter.grad = gradient if parameter.grad is None else parameter.grad + gradient
+        return sum(metrics)
+
+    @override
+    def limit_caller(self) -> AbstractContextManager:
+        """Keeps torch operations of the calling thread off the cores of the threads here."""
+        return one_thread()
+
+    @override
+    def close(self) -> None:
+        self._shards.close()
