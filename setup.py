@@ -76,10 +76,13 @@ def render_modules():
 
 def cpu_kernels():
     """A plain C library that pufferlib.extensions opens with ctypes: the build needs no torch."""
+    read = runpy.run_path("extensions/declarations.py")
+    fingerprint = read["fingerprint"](Path("extensions/cpu_kernels.h").read_text())
     return Extension(
         "pufferlib.extensions.cpu_kernels",
         sorted(map(str, Path("extensions").glob("*.cpp"))),
         depends=headers("extensions"),
+        define_macros=[("KERNEL_DECLARATIONS", f'"{fingerprint}"')],
         extra_compile_args=["-std=c++17", "-fno-trapping-math", *compile_args],  # no trap, so a choice needs no branch
     )
 

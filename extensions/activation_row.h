@@ -3,9 +3,8 @@
 
 #include <math.h>
 
+#include "cpu_kernels.h"
 #include "mingru_row.h"
-
-enum { ACTIVATION_LINEAR, ACTIVATION_RELU, ACTIVATION_TANH, ACTIVATION_GELU };
 
 typedef struct {
     float value, slope;

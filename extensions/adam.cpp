@@ -1,23 +1,8 @@
 // adam.cpp - what an optimizer does with all parameters of a small policy, each in one call: clip their gradients, and
-// a step of Adam with decoupled weight decay (Loshchilov and Hutter 2017).
+// a step of Adam.
 #include <math.h>
 
-#include "kernel.h"
-
-// Made by adam.py, as are the numbers of a step; all pointers are borrowed.
-struct AdamParameter {
-    float* parameter;  // [size], as are the next three
-    float* gradient;
-    float *average, *square;  // running means of the gradient and of its square
-    float* steps;             // taken so far, a whole number
-    int64_t size;
-};
-
-struct AdamSettings {
-    double learning_rate, beta1, beta2, epsilon, weight_decay;
-};
-
-static_assert(sizeof(AdamParameter) == 6 * sizeof(int64_t), "adam.py makes rows of six numbers");
+#include "cpu_kernels.h"
 
 extern "C" void puffer_adam_step(const AdamParameter* parameters, int64_t count, const AdamSettings* settings) {
     double beta1 = settings->beta1, beta2 = settings->beta2;
@@ -40,7 +25,6 @@ extern "C" void puffer_adam_step(const AdamParameter* parameters, int64_t count,
     }
 }
 
-// Scales the gradients so that the norm of all together is at most `limit`; where it is NaN, so are they.
 extern "C" void puffer_clip_gradients(const AdamParameter* parameters, int64_t count, double limit) {
     enum { LANES = 16 };  // sums that do not wait for each other
     double total = 0.0;

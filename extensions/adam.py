@@ -15,8 +15,7 @@ from torch import Tensor
 
 from pufferlib.errors import APIUsageError
 from pufferlib.extensions import cpu_library
-
-_INT64, _DOUBLE = ctypes.c_int64, ctypes.c_double
+from pufferlib.extensions.cpu_library import STRUCTURES
 
 
 @dataclass(frozen=True)
@@ -58,12 +57,18 @@ class AdamBatch:
         self._kept = averages, squares, steps
         self._states = states
         self._addresses = _addresses(parameters)
-        rows: list[int] = []
-        for parameter, average, square, step in zip(parameters, averages, squares, steps, strict=True):
-            rows += parameter.data_ptr(), parameter.grad.data_ptr(), average.data_ptr(), square.data_ptr()
-            rows += step.data_ptr(), parameter.numel()
-        self._count = len(parameters)
-        self._table = (_INT64 * len(rows))(*rows)
+        rows = [
+            STRUCTURES["AdamParameter"](
+                parameter=parameter.data_ptr(),
+                gradient=parameter.grad.data_ptr(),
+                average=average.data_ptr(),
+                square=square.data_ptr(),
+                steps=step.data_ptr(),
+                size=parameter.numel(),
+            )
+            for parameter, average, square, step in zip(parameters, averages, squares, steps, strict=True)
+        ]
+        self._table = (STRUCTURES["AdamParameter"] * len(rows))(*rows)
         self._library = cpu_library.library()
 
     def holds(self, parameters: Sequence[Tensor], states: Sequence[dict[str, Tensor]]) -> bool:
@@ -73,10 +78,8 @@ class AdamBatch:
 
     def step(self, settings: AdamSettings) -> None:
         """Steps the parameters by their gradients, in place."""
-        numbers = (_DOUBLE * 5)(
-            *(settings.learning_rate, settings.beta1, settings.beta2, settings.epsilon, settings.weight_decay)
-        )
-        self._library.puffer_adam_step(self._table, self._count, numbers)
+        numbers = STRUCTURES["AdamSettings"](**vars(settings))
+        self._library.puffer_adam_step(self._table, len(self._table), ctypes.addressof(numbers))
 
 
 def _check_kept(
@@ -99,7 +102,7 @@ def _addresses(parameters: Sequence[Tensor]) -> list[int]:
 
 def clip_gradients(gradients: Sequence[Tensor], limit: float) -> None:
     """Scales gradients for which `can_step` holds so that the norm of all together is at most `limit`, in place."""
-    rows: list[int] = []
-    for gradient in gradients:
-        rows += 0, gradient.data_ptr(), 0, 0, 0, gradient.numel()
-    cpu_library.library().puffer_clip_gradients((_INT64 * len(rows))(*rows), len(gradients), limit)
+    table = (STRUCTURES["AdamParameter"] * len(gradients))()
+    for row, gradient in zip(table, gradients, strict=True):
+        row.gradient, row.size = gradient.data_ptr(), gradient.numel()
+    cpu_library.library().puffer_clip_gradients(table, len(table), limit)

@@ -4,6 +4,7 @@
 // chain of one multiply-add per column, whose latency is hidden by running the chains of several rows side by side. A
 // row is computed the same way wherever it falls, so the result does not depend on the number of threads.
 #include "advantage_row.h"
+#include "cpu_kernels.h"
 
 namespace {
 
@@ -63,7 +64,6 @@ void advantage_range(int64_t begin, int64_t end, void* context) {
 
 }  // namespace
 
-// All arrays are contiguous [segments, columns] with columns >= 1; `advantages` overlaps none of the others.
 extern "C" void puffer_advantage(const float* values, const float* rewards, const float* terminals, const float* ratio,
                                  float* advantages, int64_t segments, int64_t columns, float gamma, float gae_lambda,
                                  float rho_clip, float c_clip, KernelParallelFor* parallel_for) {

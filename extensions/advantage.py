@@ -61,7 +61,7 @@ def reference_advantage(
     vtrace_rho_clip: float,
     vtrace_c_clip: float,
 ) -> torch.Tensor:
-    """The same as `compute_puff_advantage`, column by column, in the inputs' own precision; in float64 the truth."""
+    """What `compute_puff_advantage` computes, column by column in the inputs' own precision; in float64 the truth."""
     rho, c = ratio.clamp(max=vtrace_rho_clip), ratio.clamp(max=vtrace_c_clip)
     goes_on = 1 - terminals
     result = torch.zeros_like(values)

@@ -1,4 +1,8 @@
-"""Opens the compiled CPU kernels, plain C libraries beside this file."""
+"""Opens the compiled CPU kernels, plain C libraries beside this file.
+
+What they take is written in cpu_kernels.h and read from there: `CONSTANTS` and `STRUCTURES` by name, and the arguments
+of functions.
+"""
 
 from __future__ import annotations
 
@@ -10,24 +14,11 @@ from pathlib import Path
 import torch
 
 from pufferlib.errors import PufferError
+from pufferlib.extensions import declarations
 
-POINTER, INT64, FLOAT, DOUBLE = ctypes.c_void_p, ctypes.c_int64, ctypes.c_float, ctypes.c_double
-
-SIGNATURES = {
-    "puffer_advantage": [*[POINTER] * 5, *[INT64] * 2, *[FLOAT] * 4, POINTER],
-    "puffer_mingru_forward": [*[POINTER] * 6, *[INT64] * 3, POINTER],
-    "puffer_mingru_backward": [*[POINTER] * 10, *[INT64] * 3, POINTER],
-    "puffer_mingru_exp": [POINTER, POINTER, INT64],
-    "puffer_orthogonalize": [*[POINTER] * 2, *[INT64] * 5, *[FLOAT] * 3],
-    "puffer_adam_step": [POINTER, INT64, POINTER],
-    "puffer_clip_gradients": [POINTER, INT64, DOUBLE],
-    "puffer_chain_size": [POINTER] * 2,
-    "puffer_network_sizes": [POINTER, INT64, INT64, POINTER],
-    "puffer_network_structures": [POINTER],
-    "puffer_network_pack": [POINTER],
-    "puffer_network_act": [POINTER, POINTER],
-    "puffer_network_learn": [POINTER, POINTER],
-}
+_HEADER = Path(__file__).with_name("cpu_kernels.h").read_text(encoding="utf-8")
+_DECLARED = declarations.read(_HEADER)
+CONSTANTS, STRUCTURES = _DECLARED.constants, _DECLARED.structures
 
 
 @functools.cache
@@ -35,9 +26,24 @@ def library() -> ctypes.CDLL:
     """The kernels, with the argument types of their functions declared.
 
     Raises:
-        PufferError: if they were not built.
+        PufferError: if they were not built, or from another cpu_kernels.h than the one beside this file.
     """
-    return declare(open_library("cpu_kernels"))
+    opened = open_library("cpu_kernels")
+    expected, found = declarations.fingerprint(_HEADER), _built_from(opened)
+    if found != expected:
+        raise PufferError(
+            f"expected kernels built from cpu_kernels.h as it is now, {expected}, found those of {found}; "
+            "rebuild them with `python setup.py build_ext --inplace`"
+        )
+    return declare(opened)
+
+
+def _built_from(opened: ctypes.CDLL) -> str:
+    function = getattr(opened, "puffer_declarations", None)
+    if function is None:
+        return "an earlier version"
+    function.argtypes, function.restype = [], ctypes.c_char_p
+    return function().decode()
 
 
 def open_library(name: str) -> ctypes.CDLL:
@@ -57,7 +63,7 @@ def open_library(name: str) -> ctypes.CDLL:
 
 def declare(opened: ctypes.CDLL) -> ctypes.CDLL:
     """Gives the functions of an opened kernel library their argument types; returns it."""
-    for name, argument_types in SIGNATURES.items():
+    for name, argument_types in _DECLARED.functions.items():
         function = getattr(opened, name)
         function.argtypes, function.restype = argument_types, None
     return opened
@@ -70,5 +76,5 @@ def parallel_for() -> int | None:
     for name in ("libtorch_cpu.so", "libtorch_cpu.dylib"):
         if (folder / name).exists():
             function = getattr(ctypes.CDLL(str(folder / name)), "torch_parallel_for", None)
-            return None if function is None else ctypes.cast(function, POINTER).value
+            return None if function is None else ctypes.cast(function, ctypes.c_void_p).value
     return None

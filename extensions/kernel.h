@@ -25,12 +25,9 @@
 typedef void KernelRange(int64_t begin, int64_t end, void* context);
 typedef int32_t KernelParallelFor(int64_t begin, int64_t end, int64_t grain, KernelRange* range, void* context);
 
-// The thread pool of threads.py, for kernels that call it often: nobody waits there for a thread that has not begun.
+// The thread pool of threads.py.
 typedef void KernelTask(void* context, int begin, int end, int thread);
-typedef struct {
-    void (*run)(void* pool, KernelTask* task, void* context, int count);
-    void* pool;
-} KernelThreads;
+typedef void KernelRun(void* pool, KernelTask* task, void* context, int count);
 
 static inline void kernel_run(KernelParallelFor* parallel_for, int64_t count, int64_t grain, KernelRange* range,
                               void* context) {

@@ -8,9 +8,8 @@
 // it along.
 #pragma once
 
+#include "cpu_kernels.h"
 #include "instruction_sets.h"
-
-enum { MATMUL_LANES = 16 };  // columns of the right matrix and of the result come in multiples of this
 
 // `count` floats that one register holds.
 template <int COUNT>

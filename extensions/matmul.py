@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-LANES = 16  # MATMUL_LANES
+from pufferlib.extensions.cpu_library import CONSTANTS
+
+LANES = CONSTANTS["MATMUL_LANES"]
 
 
 def padded(columns: int) -> int:

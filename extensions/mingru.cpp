@@ -4,6 +4,7 @@
 // do not touch each other, so the compiler turns the loops over them into vector instructions; steps follow one another
 // and find the state of the step before in the nearest cache. Sequences are shared out among the threads, and each is
 // computed the same way wherever it runs, so the result does not depend on their number.
+#include "cpu_kernels.h"
 #include "instruction_sets.h"
 #include "mingru_row.h"
 
@@ -116,7 +117,6 @@ extern "C" void puffer_mingru_backward(const float* gates, const float* x, const
     kernel_run(parallel_for, sequences, grain(steps, lanes), backward_variant(), &call);
 }
 
-// e^x of `count` numbers, none above 0: the tests hold the kernel's own exponential to its word.
 extern "C" void puffer_mingru_exp(const float* x, float* result, int64_t count) {
     for (int64_t i = 0; i < count; i++) result[i] = mingru_exp(x[i]);
 }

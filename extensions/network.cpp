@@ -10,57 +10,6 @@
 
 namespace {
 
-enum { OBSERVATION_FLOAT, OBSERVATION_BYTE, OBSERVATION_DOUBLE };  // in the order of OBSERVATION_DTYPES
-
-// Rows of observations anywhere in memory; strides in elements.
-struct Observations {
-    const void* data;
-    int64_t kind;
-    int64_t segment_stride, step_stride;
-};
-
-// Made by network.py, as are the other calls; all pointers are borrowed.
-struct Act {
-    const Network* network;
-    Observations observations;  // one step
-    void* stored;               // [rows, inputs] of the observations' type, where a copy is left; or NULL
-    int64_t rows, block;        // rows in a block
-    float* const* states;       // [recurrent_layers] of [rows, width], overwritten
-    const float* noise;  // [rows, num_parts]: of choices uniform in [0, 1), of numbers normal; NULL without a decision
-    void* actions;       // [rows, num_parts] int32 or float; rows of results lie some elements apart
-    int64_t action_stride;
-    float* logprobs;  // [rows]
-    int64_t logprob_stride;
-    float* values;  // [rows]
-    int64_t value_stride;
-    float* scratch;  // [slots, scratch_size]
-    int64_t slots, scratch_size;
-    int32_t* has_nan;  // set to 1 when a logit or a number is NaN
-};
-
-struct Learn {
-    const Network* network;
-    Observations observations;
-    const int64_t* segments;  // [count], rows of the observations, of which there are so many:
-    int64_t all_segments;
-    int64_t count, steps;
-    int64_t block, chunks;        // segments in a block; groups of segments with gradients of their own
-    const void* actions;          // [count, steps, num_parts] int32 or float
-    const uint8_t* reset;         // [count, steps]
-    const float* const* initial;  // [recurrent_layers] of [count, width]
-    const float *old_logprobs, *old_values, *advantages, *returns;  // [count, steps]
-    const float* weights;                                           // [count, steps] with mean 1, or NULL
-    PpoCoefficients coefficients;
-    float *ratios, *values;  // [count, steps], results
-    float* metrics;          // [PPO_METRICS], results
-    double* chunk_metrics;   // [chunks, PPO_METRICS], to work in, as is the next one
-    float* chunk_gradients;  // [chunks, gradient_size]
-    int64_t gradient_size;
-    float* scratch;  // [slots, scratch_size]
-    int64_t slots, scratch_size;
-    int32_t* is_outside;  // set to 1 when a segment is no such row, and nothing else is done
-};
-
 template <class Call>
 struct Shared {
     const Call* call;
@@ -111,14 +60,14 @@ KERNEL_FN float choose(const Network& network, const float* uniforms, float* log
     for (int64_t part = 0; part < network.num_parts; part++) {
         int64_t size = network.part_sizes[part];
         ppo_log_softmax(logits, size);
-        actions[part] = ppo_draw(logits, size, uniforms[part]);
+        actions[part] = ppo_sample(logits, size, uniforms[part]);
         logprob += logits[actions[part]];
         logits += size;
     }
     return logprob;
 }
 
-KERNEL_FN float draw_numbers(const Network& network, const float* noise, const float* means, float* actions) {
+KERNEL_FN float sample_numbers(const Network& network, const float* noise, const float* means, float* actions) {
     PpoNormal normal = network_normal(network);
     for (int64_t i = 0; i < normal.size; i++) actions[i] = means[i] + normal.deviations[i] * noise[i];
     return ppo_evaluate_normal(normal, actions, means).logprob;
@@ -132,7 +81,7 @@ KERNEL_FN void decide_row(const Act& call, int64_t row, NetworkOutput output) {
     int64_t place = row * call.action_stride;
     float logprob = network.log_std == nullptr
                         ? choose(network, noise, output.decision, (int32_t*)call.actions + place)
-                        : draw_numbers(network, noise, output.decision, (float*)call.actions + place);
+                        : sample_numbers(network, noise, output.decision, (float*)call.actions + place);
     call.logprobs[row * call.logprob_stride] = logprob;
     if (logprob != logprob) __atomic_store_n(call.has_nan, 1, __ATOMIC_RELAXED);  // any thread may
 }
@@ -283,22 +232,12 @@ void sum_results(const Learn& call) {
 
 }  // namespace
 
-// Bytes of the structures that network.py makes.
-extern "C" void puffer_network_structures(int64_t* sizes) {
-    sizes[0] = sizeof(Chain);
-    sizes[1] = sizeof(Network);
-    sizes[2] = sizeof(Act);
-    sizes[3] = sizeof(Learn);
-}
-
-// Floats that `packed` of a chain takes.
 extern "C" void puffer_chain_size(const Chain* chain, int64_t* size) {
     ChainMemory memory = {};
     chain_packed(*chain, memory);
     *size = memory.used;
 }
 
-// Floats that the gradients of a chunk and the scratch memory of a slot take.
 extern "C" void puffer_network_sizes(const Network* network, int64_t sequences, int64_t steps, int64_t* sizes) {
     ChainMemory gradients = {}, scratch = {};
     network_gradients(*network, gradients);
@@ -307,7 +246,6 @@ extern "C" void puffer_network_sizes(const Network* network, int64_t sequences, 
     sizes[1] = scratch.used;
 }
 
-// Copies the parameters as they are now; the calls below use the copy for forward.
 extern "C" void puffer_network_pack(const Network* network) { network_pack(*network); }
 
 // Every item is a slot: a thread's scratch memory, with which it works until nothing is left.

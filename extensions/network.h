@@ -7,23 +7,6 @@
 #include "network_chain.h"
 #include "ppo_row.h"
 
-enum { NETWORK_MAX_CHAINS = 2 };
-
-// Made by network.py; all pointers are borrowed.
-struct Network {
-    Chain chains[NETWORK_MAX_CHAINS];  // the actor's and the critic's
-    int64_t num_chains;                // 1 where the value is the last output of the actor
-    int64_t num_parts;                 // of a decision
-    const int64_t* part_sizes;         // [num_parts], logits of each; NULL where the parts are numbers
-    const float* log_std;              // [num_parts], NULL where the parts are choices
-    float* normal;                     // [2, num_parts], filled by network_pack: log_std and the deviations
-    float* log_std_results;            // [num_parts], its gradient
-    const double *mean, *variance;     // [inputs] of the observations, NULL where they are seen as they are
-    double epsilon;                    // added to the variance
-    float clip;                        // the limit of what is seen
-    float* seen;                       // [2, inputs], filled by network_pack: what is subtracted, and the scale
-};
-
 KERNEL_FN int64_t network_inputs(const Network& network) { return network.chains[0].inputs; }
 
 KERNEL_FN int64_t network_observation_row(const Network& network) { return network.chains[0].padded_inputs; }

@@ -18,17 +18,20 @@ from torch import Tensor
 from pufferlib.errors import APIUsageError, DivergedError
 from pufferlib.extensions import cpu_library
 from pufferlib.extensions.checks import check_tensor
-from pufferlib.extensions.network_layers import Chain, ChainStructure, Layers, check_layers
+from pufferlib.extensions.cpu_library import CONSTANTS, STRUCTURES
+from pufferlib.extensions.declarations import Structure
+from pufferlib.extensions.network_layers import Chain, Layers, check_layers
 from pufferlib.extensions.threads import ThreadPool
 
-MAX_CHAINS = 2  # NETWORK_MAX_CHAINS: the actor's and the critic's
-NUM_METRICS = 7  # PPO_METRICS
+NUM_METRICS = CONSTANTS["PPO_METRICS"]
 BLOCK_ROWS = 64  # rows that go through the layers together
 CHUNK_ROWS = 32  # rows that are worth a chunk, where a minibatch has few
 MAX_CHUNKS = 16  # parts of a minibatch, so also the most threads; each costs a copy of the gradients
-OBSERVATION_DTYPES = (torch.float32, torch.uint8, torch.float64)  # in the order of network.cpp
-
-_POINTER, _INT64, _FLOAT = ctypes.c_void_p, ctypes.c_int64, ctypes.c_float
+OBSERVATION_DTYPES = {
+    torch.float32: CONSTANTS["OBSERVATION_FLOAT"],
+    torch.uint8: CONSTANTS["OBSERVATION_BYTE"],
+    torch.float64: CONSTANTS["OBSERVATION_DOUBLE"],
+}
 
 
 @dataclass(frozen=True)
@@ -75,54 +78,6 @@ class Learned:
     values: Tensor
 
 
-class _Network(ctypes.Structure):
-    _fields_ = [
-        *(("chains", ChainStructure * MAX_CHAINS), ("num_chains", _INT64), ("num_parts", _INT64)),
-        *((name, _POINTER) for name in ("part_sizes", "log_std", "normal", "log_std_results", "mean", "variance")),
-        *(("epsilon", ctypes.c_double), ("clip", _FLOAT), ("seen", _POINTER)),
-    ]
-
-
-class _Observations(ctypes.Structure):
-    _fields_ = [("data", _POINTER), ("kind", _INT64), ("segment_stride", _INT64), ("step_stride", _INT64)]
-
-
-class _Act(ctypes.Structure):
-    _fields_ = [
-        ("network", _POINTER),
-        ("observations", _Observations),
-        ("stored", _POINTER),
-        ("rows", _INT64),
-        ("block", _INT64),
-        *((name, _POINTER) for name in ("states", "noise")),
-        *(("actions", _POINTER), ("action_stride", _INT64)),
-        *(("logprobs", _POINTER), ("logprob_stride", _INT64)),
-        *(("values", _POINTER), ("value_stride", _INT64)),
-        ("scratch", _POINTER),
-        ("slots", _INT64),
-        ("scratch_size", _INT64),
-        ("has_nan", _POINTER),
-    ]
-
-
-class _Learn(ctypes.Structure):
-    _fields_ = [
-        ("network", _POINTER),
-        ("observations", _Observations),
-        ("segments", _POINTER),
-        *((name, _INT64) for name in ("all_segments", "count", "steps", "block", "chunks")),
-        *((name, _POINTER) for name in ("actions", "reset", "initial", "old_logprobs", "old_values")),
-        *((name, _POINTER) for name in ("advantages", "returns", "weights")),
-        *((name, _FLOAT) for name in ("clip_coef", "vf_clip_coef", "vf_coef", "ent_coef")),
-        *((name, _POINTER) for name in ("ratios", "values", "metrics", "chunk_metrics", "chunk_gradients")),
-        ("gradient_size", _INT64),
-        ("scratch", _POINTER),
-        ("slots", _INT64),
-        ("scratch_size", _INT64),
-        ("is_outside", _POINTER),
-    ]
-
-
 class Network:
     """Acts and learns with the parameters of a policy, which stay the policy's own.
 
@@ -167,27 +122,27 @@ class Network:
         self._metrics = torch.empty(MAX_CHUNKS, NUM_METRICS, dtype=torch.float64)  # of chunks
         self.refresh()
 
-    def _describe_layers(self) -> _Network:
-        layers = self.layers  # the last result is that of log_std, where there is one
-        self._part_sizes = (_INT64 * self.num_parts)(*layers.parts)
+    def _describe_layers(self) -> Structure:
+        layers, normalizer = self.layers, self.layers.normalizer
+        are_choices = layers.log_std is None
+        self._part_sizes = (ctypes.c_int64 * self.num_parts)(*layers.parts)
         self._normal = torch.zeros(2, self.num_parts)  # memory for the kernel, as is the next one
         self._seen = torch.zeros(2, self.inputs)
-        chains = (ChainStructure * MAX_CHAINS)(*(chain.structure for chain in self._chains))
-        normalizer = layers.normalizer
-        return _Network(
-            *(chains, len(self._chains), self.num_parts),
-            None if layers.log_std is not None else ctypes.addressof(self._part_sizes),
-            *(
-                _address(tensor)
-                for tensor in (layers.log_std, self._normal, None if layers.log_std is None else self._results[-1])
-            ),
-            *((None, None, 0.0, 0.0) if normalizer is None else self._describe_normalizer()),
-            self._seen.data_ptr(),
+        chains = STRUCTURES["Chain"] * CONSTANTS["NETWORK_MAX_CHAINS"]
+        return STRUCTURES["Network"](
+            chains=chains(*(chain.structure for chain in self._chains)),
+            num_chains=len(self._chains),
+            num_parts=self.num_parts,
+            part_sizes=ctypes.addressof(self._part_sizes) if are_choices else None,
+            log_std=_address(layers.log_std),
+            normal=self._normal.data_ptr(),
+            log_std_results=None if are_choices else self._results[-1].data_ptr(),
+            mean=None if normalizer is None else normalizer.mean.data_ptr(),
+            variance=None if normalizer is None else normalizer.variance.data_ptr(),
+            epsilon=0.0 if normalizer is None else normalizer.epsilon,
+            clip=0.0 if normalizer is None else normalizer.clip,
+            seen=self._seen.data_ptr(),
         )
-
-    def _describe_normalizer(self) -> tuple[int, int, float, float]:
-        normalizer = self.layers.normalizer
-        return normalizer.mean.data_ptr(), normalizer.variance.data_ptr(), normalizer.epsilon, normalizer.clip
 
     def refresh(self) -> None:
         """Takes over the parameters as they are now; `act` works with those until the next call.
@@ -208,15 +163,16 @@ class Network:
             )
 
     def _pack(self) -> None:
-        """As `refresh`; parameters that lie where they lay are taken to fit still."""
+        """Takes over the parameters as they are now; those that lie where they lay are taken to fit still."""
         log_std = _address(self.layers.log_std)
         if log_std != self._network.log_std or any(chain.has_moved() for chain in self._chains):
             self._check_parameters()
             self._network.log_std = log_std
             for chain in self._chains:
                 chain.find_parameters()
-        if self.layers.normalizer is not None:
-            self._network.mean, self._network.variance, *_ = self._describe_normalizer()
+        normalizer = self.layers.normalizer
+        if normalizer is not None:
+            self._network.mean, self._network.variance = normalizer.mean.data_ptr(), normalizer.variance.data_ptr()
         self._library.puffer_network_pack(self._address)
 
     def act(
@@ -234,7 +190,7 @@ class Network:
         Args:
             observations: `(rows, ...)` of OBSERVATION_DTYPES, each row contiguous.
             states: of every MinGRU layer `(rows, width)`, contiguous, overwritten with the state after the step.
-            noise: `(rows, parts)`, from which actions are drawn: uniform in [0, 1) for choices, of the standard normal
+            noise: `(rows, parts)`, from which actions are made: uniform in [0, 1) for choices, of the standard normal
                 distribution for numbers; contiguous.
             actions: `(rows,)` or `(rows, parts)` of `action_dtype`, to be written; the parts of a row lie side by side.
             logprobs: `(rows,)` float32, to be written: of the actions.
@@ -253,7 +209,16 @@ class Network:
             raise DivergedError("the policy's logits contain NaN; lower the learning rate or check the observations")
 
     def value(self, observations: Tensor, states: Sequence[Tensor], values: Tensor) -> None:
-        """As `act`, without a decision."""
+        """The values of rows and the next states, without a decision, with the parameters of the last `refresh`.
+
+        Args:
+            observations: `(rows, ...)` of OBSERVATION_DTYPES, each row contiguous.
+            states: of every MinGRU layer `(rows, width)`, contiguous, overwritten with the state after the step.
+            values: `(rows,)` float32, to be written.
+
+        Raises:
+            APIUsageError: if a tensor differs from the above.
+        """
         self._check_results(observations.shape[0], values=values)
         self._act(observations, states, None, None, None, values, None)
 
@@ -266,11 +231,24 @@ class Network:
         slots = min(self._threads.size, -(-rows // BLOCK_ROWS))
         scratch, scratch_size = self._take_scratch(slots, BLOCK_ROWS, 1)
         has_nan, state_pointers = ctypes.c_int32(), _pointers(states)
-        call = _Act(
-            *(self._address, self._describe(observations, 1), _address(stored)),
-            *(rows, BLOCK_ROWS, ctypes.addressof(state_pointers), _address(noise)),
-            *(*_rows(actions), *_rows(logprobs), *_rows(values)),
-            *(scratch, slots, scratch_size, ctypes.addressof(has_nan)),
+        call = STRUCTURES["Act"](
+            network=self._address,
+            observations=self._describe(observations, 1),
+            stored=_address(stored),
+            rows=rows,
+            block=BLOCK_ROWS,
+            states=ctypes.addressof(state_pointers),
+            noise=_address(noise),
+            actions=_address(actions),
+            action_stride=_row_stride(actions),
+            logprobs=_address(logprobs),
+            logprob_stride=_row_stride(logprobs),
+            values=_address(values),
+            value_stride=_row_stride(values),
+            scratch=scratch,
+            slots=slots,
+            scratch_size=scratch_size,
+            has_nan=ctypes.addressof(has_nan),
         )
         self._library.puffer_network_act(ctypes.addressof(call), self._threads.address)
         return bool(has_nan.value)
@@ -310,15 +288,36 @@ class Network:
         metrics, is_outside = torch.empty(NUM_METRICS), ctypes.c_int32()
         ratios, values = torch.empty(count, steps), torch.empty(count, steps)
         states = _pointers(minibatch.states)
-        call = _Learn(
-            *(self._address, self._describe(observations, 2), _address(minibatch.segments)),
-            *(observations.shape[0] if steps <= observations.shape[1] else 0, count, steps, block, chunks),
-            *(_address(minibatch.actions), _address(minibatch.resets)),
-            *(ctypes.addressof(states), _address(minibatch.old_logprobs), _address(minibatch.old_values)),
-            *(_address(minibatch.advantages), _address(minibatch.returns), _address(minibatch.weights)),
-            *(clip_coef, vf_clip_coef, vf_coef, ent_coef, _address(ratios), _address(values), _address(metrics)),
-            *(_address(self._metrics), _address(self._gradients), self._gradient_size),
-            *(scratch, slots, scratch_size, ctypes.addressof(is_outside)),
+        call = STRUCTURES["Learn"](
+            network=self._address,
+            observations=self._describe(observations, 2),
+            segments=minibatch.segments.data_ptr(),
+            all_segments=observations.shape[0] if steps <= observations.shape[1] else 0,
+            count=count,
+            steps=steps,
+            block=block,
+            chunks=chunks,
+            actions=minibatch.actions.data_ptr(),
+            reset=minibatch.resets.data_ptr(),
+            initial=ctypes.addressof(states),
+            old_logprobs=minibatch.old_logprobs.data_ptr(),
+            old_values=minibatch.old_values.data_ptr(),
+            advantages=minibatch.advantages.data_ptr(),
+            returns=minibatch.returns.data_ptr(),
+            weights=_address(minibatch.weights),
+            coefficients=STRUCTURES["PpoCoefficients"](
+                clip_coef=clip_coef, vf_clip_coef=vf_clip_coef, vf_coef=vf_coef, ent_coef=ent_coef
+            ),
+            ratios=ratios.data_ptr(),
+            values=values.data_ptr(),
+            metrics=metrics.data_ptr(),
+            chunk_metrics=self._metrics.data_ptr(),
+            chunk_gradients=self._gradients.data_ptr(),
+            gradient_size=self._gradient_size,
+            scratch=scratch,
+            slots=slots,
+            scratch_size=scratch_size,
+            is_outside=ctypes.addressof(is_outside),
         )
         self._library.puffer_network_learn(ctypes.addressof(call), self._threads.address)
         if is_outside.value:
@@ -330,7 +329,7 @@ class Network:
 
     def _sizes(self, sequences: int, steps: int) -> tuple[int, int]:
         """Floats of the gradients of a chunk, and of scratch memory for a block."""
-        sizes = (_INT64 * 2)()
+        sizes = (ctypes.c_int64 * 2)()
         self._library.puffer_network_sizes(self._address, sequences, steps, sizes)
         return tuple(sizes)
 
@@ -343,7 +342,7 @@ class Network:
             self._scratch = torch.empty(slots * size)
         return self._scratch.data_ptr(), size
 
-    def _describe(self, observations: Tensor, leading: int) -> _Observations:
+    def _describe(self, observations: Tensor, leading: int) -> Structure:
         """Where the observations lie, after `leading` dimensions: rows, or segments and steps."""
         row = observations[(0,) * leading] if 0 not in observations.shape[:leading] else observations
         if observations.dtype not in OBSERVATION_DTYPES or not row.is_contiguous() or row.numel() != self.inputs:
@@ -351,8 +350,12 @@ class Network:
                 f"observations must be contiguous rows of {self.inputs} numbers in float32, float64 or uint8, got "
                 f"{_describe(observations)}"
             )
-        kind, step_stride = OBSERVATION_DTYPES.index(observations.dtype), observations.stride(1) if leading == 2 else 0
-        return _Observations(observations.data_ptr(), kind, observations.stride(0), step_stride)
+        return STRUCTURES["Observations"](
+            data=observations.data_ptr(),
+            kind=OBSERVATION_DTYPES[observations.dtype],
+            segment_stride=observations.stride(0),
+            step_stride=observations.stride(1) if leading == 2 else 0,
+        )
 
     def _check_results(self, rows: int, **tensors: Tensor) -> None:
         for name, tensor in tensors.items():
@@ -392,9 +395,9 @@ def _address(tensor: Tensor | None) -> int | None:
     return None if tensor is None else tensor.data_ptr()
 
 
-def _rows(tensor: Tensor | None) -> tuple[int | None, int]:
-    """Where the first row lies, and how many elements further the next one."""
-    return (None, 0) if tensor is None else (tensor.data_ptr(), tensor.stride(0))
+def _row_stride(tensor: Tensor | None) -> int:
+    """How many elements after a row the next one lies."""
+    return 0 if tensor is None else tensor.stride(0)
 
 
 def _listed(shapes: Sequence[torch.Size]) -> str:
@@ -406,4 +409,4 @@ def _describe(tensor: Tensor) -> str:
 
 
 def _pointers(tensors: Sequence[Tensor]) -> ctypes.Array:
-    return (_POINTER * max(len(tensors), 1))(*(tensor.data_ptr() for tensor in tensors))
+    return (ctypes.c_void_p * max(len(tensors), 1))(*(tensor.data_ptr() for tensor in tensors))

@@ -8,23 +8,6 @@
 #include "linear_layer.h"
 #include "mingru_layer.h"
 
-enum { CHAIN_MAX_LAYERS = 8 };  // of each kind
-
-// Made by network_layers.py; all pointers are borrowed.
-struct Chain {
-    int64_t inputs, padded_inputs;
-    int64_t width;
-    int64_t encoder_layers;  // at least 1
-    int64_t activation;      // of the encoder
-    int64_t recurrent_layers;
-    int64_t outputs, padded_outputs;
-    const float* const* weights;   // encoder, recurrent, head: as torch has them, [outputs, inputs]
-    const float* const* biases;    // encoder, head; NULL for zeros
-    float* const* weight_results;  // gradients, of the shapes of weights
-    float* const* bias_results;    // of biases; NULL where there is none
-    float* packed;                 // filled by chain_pack
-};
-
 // Hands out pieces of memory one after the other, on register boundaries; without memory it only counts.
 struct ChainMemory {
     float* base;

@@ -11,12 +11,11 @@ from torch import Tensor
 
 from pufferlib.errors import APIUsageError
 from pufferlib.extensions import cpu_library
+from pufferlib.extensions.cpu_library import CONSTANTS, STRUCTURES
 from pufferlib.extensions.matmul import LANES, padded
 
-MAX_LAYERS = 8  # CHAIN_MAX_LAYERS
-ACTIVATIONS = ("linear", "relu", "tanh", "gelu")  # in the order of activation_row.h
-
-_POINTER, _INT64 = ctypes.c_void_p, ctypes.c_int64
+MAX_LAYERS = CONSTANTS["CHAIN_MAX_LAYERS"]
+ACTIVATIONS = {name: CONSTANTS[f"ACTIVATION_{name.upper()}"] for name in ("linear", "relu", "tanh", "gelu")}
 
 
 @dataclass(frozen=True)
@@ -136,16 +135,6 @@ def _is_plain(tensor: Tensor) -> bool:
     )
 
 
-class ChainStructure(ctypes.Structure):
-    """Chain in network_chain.h; zeros for no layers."""
-
-    _fields_ = [
-        *((name, _INT64) for name in ("inputs", "padded_inputs", "width", "encoder_layers", "activation")),
-        *((name, _INT64) for name in ("recurrent_layers", "outputs", "padded_outputs")),
-        *((name, _POINTER) for name in ("weights", "biases", "weight_results", "bias_results", "packed")),
-    ]
-
-
 class Chain:
     """The kernel's view of layers that follow each other, and memory for what it makes of them.
 
@@ -168,12 +157,23 @@ class Chain:
         self._pointers = [_pointers(tensors) for tensors in (self._weights, self._biases, weight_results, bias_results)]
         width, inputs = layers.encoder[0][0].shape
         outputs = len(layers.head[0])
-        self.structure = ChainStructure(
-            *(inputs, padded(inputs), width, len(layers.encoder), ACTIVATIONS.index(layers.activation)),
-            *(len(layers.recurrent), outputs, padded(outputs)),
-            *(ctypes.addressof(pointers) for pointers in self._pointers),
+        weights, biases, weight_results, bias_results = map(ctypes.addressof, self._pointers)
+        self.structure = STRUCTURES["Chain"](
+            inputs=inputs,
+            padded_inputs=padded(inputs),
+            width=width,
+            encoder_layers=len(layers.encoder),
+            activation=ACTIVATIONS[layers.activation],
+            recurrent_layers=len(layers.recurrent),
+            outputs=outputs,
+            padded_outputs=padded(outputs),
+            weights=weights,
+            biases=biases,
+            weight_results=weight_results,
+            bias_results=bias_results,
+            packed=None,
         )
-        size = _INT64()
+        size = ctypes.c_int64()
         cpu_library.library().puffer_chain_size(ctypes.addressof(self.structure), ctypes.addressof(size))
         self._packed = torch.empty(size.value)
         self.structure.packed = self._packed.data_ptr()
@@ -205,4 +205,4 @@ def check_layers(layers: Layers) -> None:
 
 
 def _pointers(tensors: Sequence[Tensor | None]) -> ctypes.Array:
-    return (_POINTER * len(tensors))(*(None if tensor is None else tensor.data_ptr() for tensor in tensors))
+    return (ctypes.c_void_p * len(tensors))(*(None if tensor is None else tensor.data_ptr() for tensor in tensors))

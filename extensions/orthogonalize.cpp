@@ -2,6 +2,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "cpu_kernels.h"
 #include "matmul.h"
 
 namespace {

@@ -37,7 +37,7 @@ def orthogonalize(matrices: Tensor) -> Tensor:
 
 
 def reference_orthogonalize(matrices: Tensor) -> Tensor:
-    """The same in plain torch, in the precision of the matrices; rows are at most columns."""
+    """Newton-Schulz in plain torch, in the precision of the matrices, `(count, rows, columns)` with rows <= columns."""
     a, b, c = NEWTON_SCHULZ
     x = matrices / matrices.norm(dim=(1, 2), keepdim=True).clamp(min=1e-7)
     for _ in range(NEWTON_SCHULZ_STEPS):

@@ -1,4 +1,4 @@
-// ppo_row.h - what PPO needs of one decision: drawing it, and the gradient of its loss. See pufferlib/ppo/losses.py.
+// ppo_row.h - what PPO needs of one decision: sampling it, and the gradient of its loss. See pufferlib/ppo/losses.py.
 //
 // A decision has one or more independent parts: all choices, each among the next `size` logits, or all numbers, each
 // from a normal distribution.
@@ -6,6 +6,7 @@
 
 #include <math.h>
 
+#include "cpu_kernels.h"
 #include "mingru_row.h"
 
 // e^x for x <= 0, and 0 where that is too small for a float; NaN stays NaN.
@@ -23,7 +24,7 @@ KERNEL_FN void ppo_log_softmax(float* logits, int64_t size) {
 
 // Inverse transform: the number of cumulative probabilities that lie at or below a number uniform in [0, 1). Their last
 // is rounded, seldom 1: a number below that last one never leads past the last possible choice.
-KERNEL_FN int32_t ppo_draw(const float* logprobs, int64_t size, float uniform) {
+KERNEL_FN int32_t ppo_sample(const float* logprobs, int64_t size, float uniform) {
     float total = 0.0f;
     for (int64_t i = 0; i < size; i++) total += ppo_probability(logprobs[i]);
     float cumulative = 0.0f;
@@ -108,10 +109,6 @@ KERNEL_FN void ppo_differentiate_normal(const PpoNormal& normal, const float* ac
     }
 }
 
-typedef struct {
-    float clip_coef, vf_clip_coef, vf_coef, ent_coef;
-} PpoCoefficients;
-
 // One step of an agent; `weight` is its share of the mean over the minibatch, the same for all but for absent agents.
 typedef struct {
     float logprob, entropy, value;                         // now
@@ -124,9 +121,7 @@ typedef struct {
     float value;
 } PpoGradient;
 
-enum { PPO_METRICS = 7 };  // in the order of losses.METRICS
-
-// The gradient of the loss of a step, which it adds to the metrics.
+// The gradient of the loss of a step, which it adds to the metrics, PPO_METRICS of them.
 KERNEL_FN PpoGradient ppo_differentiate(const PpoCoefficients& coefficients, PpoStep* step, double* metrics) {
     float weight = step->weight, logratio = step->logprob - step->old_logprob, ratio = expf(logratio);
     step->ratio = ratio;

@@ -13,13 +13,7 @@ import os
 import weakref
 
 from pufferlib.errors import PufferError
-from pufferlib.extensions.cpu_library import open_library
-
-
-class _Handle(ctypes.Structure):
-    """KernelThreads in kernel.h."""
-
-    _fields_ = [("run", ctypes.c_void_p), ("pool", ctypes.c_void_p)]
+from pufferlib.extensions.cpu_library import STRUCTURES, open_library
 
 
 class ThreadPool:
@@ -43,7 +37,7 @@ class ThreadPool:
         if not pool:
             raise PufferError(f"cannot start {self.size - 1} threads; ask for fewer with torch.set_num_threads")
         self._owner = os.getpid()
-        self._handle = _Handle(ctypes.cast(library.pool_run, ctypes.c_void_p), pool)
+        self._handle = STRUCTURES["KernelThreads"](run=ctypes.cast(library.pool_run, ctypes.c_void_p), pool=pool)
         self._finalizer = weakref.finalize(self, library.pool_destroy, pool)
 
     @property

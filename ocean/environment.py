@@ -41,7 +41,7 @@ class OceanEnv(PufferEnv):
             num_envs: C environments in this PufferEnv, at least 1.
             arguments: keyword arguments for the C side; it checks their ranges.
             buf: arrays to fill, or None to allocate them.
-            seed: environment `i` draws from the stream (seed, i).
+            seed: environment `i` has the random stream (seed, i).
             report_interval: steps between two reports of episode statistics in `infos`.
 
         Raises:

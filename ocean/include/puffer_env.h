@@ -72,7 +72,7 @@ PUFFER_FN PufferLayout puffer_layout(int num_agents, int observation_size, Puffe
     return layout;
 }
 
-// A PCG32 generator (XSH-RR variant, O'Neill 2014, pcg-random.org): 64 bits of state, 32 bits a draw.
+// A PCG32 generator (XSH-RR variant, O'Neill 2014, pcg-random.org): 64 bits of state, 32 bits a number.
 typedef struct {
     uint64_t state;
 } Rng;

@@ -35,7 +35,7 @@ PUFFER_FN PufferLayout c_layout(const Squared* env) {
     return puffer_layout(1, env->size * env->size, PUFFER_UINT8, 1, PUFFER_INT32);
 }
 
-// Draws a target and marks both cells on a board that is empty.
+// Chooses a target and marks both cells on a board that is empty.
 PUFFER_FN void squared_begin_episode(Squared* env) {
     int size = env->size, centre = size / 2 * size + size / 2;
     int target = rng_below(&env->rng, size * size - 1);

@@ -33,6 +33,7 @@ needs_nvcc = pytest.mark.skipif(shutil.which("nvcc") is None, reason="needs nvcc
 
 def compile_shared(target, sources, *options):
     command = ["c++", "-std=c++17", "-O2", "-fPIC", "-shared", "-Wall", "-Wextra", "-Werror", *options]
+    command.append('-DKERNEL_DECLARATIONS="of a test"')
     subprocess.run([*command, *map(str, sources), "-o", str(target)], check=True)
     return ctypes.CDLL(str(target))
 
@@ -78,6 +79,20 @@ def test_a_missing_library_says_how_to_build_it(monkeypatch):
     monkeypatch.setattr(cpu_library.importlib.util, "find_spec", lambda name: None)
     cpu_library.library.cache_clear()
     with pytest.raises(PufferError, match="found none; build them with `python setup.py build_ext --inplace`"):
+        compute_puff_advantage(*random_segments((2, 3), seed=2), *PLAIN)
+
+
+@pytest.mark.parametrize(
+    ("function", "found"), [("puffer_declarations", "of a test"), ("renamed", "an earlier version")]
+)
+@needs_compiler
+def test_a_library_of_other_declarations_is_not_called(function, found, tmp_path, monkeypatch):
+    source = tmp_path / "other.cpp"
+    source.write_text(f'extern "C" const char* {function}(void) {{ return KERNEL_DECLARATIONS; }}')
+    library = compile_shared(tmp_path / "other.so", [source])
+    monkeypatch.setattr(cpu_library, "open_library", lambda name: library)
+    cpu_library.library.cache_clear()
+    with pytest.raises(PufferError, match=f"found those of {found}; rebuild them with `python setup.py build_ext"):
         compute_puff_advantage(*random_segments((2, 3), seed=2), *PLAIN)
 
 

@@ -1,4 +1,3 @@
-import ctypes
 import dataclasses
 import math
 
@@ -17,7 +16,7 @@ from network_truth import (
 )
 
 from pufferlib.errors import APIUsageError
-from pufferlib.extensions import Network, cpu_library, network, network_layers
+from pufferlib.extensions import Network, network_layers
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -35,7 +34,7 @@ def test_the_gradients_of_the_loss_match_float64(case, steps):
     width=st.sampled_from([16, 32, 80]),
     encoder=st.integers(1, 3),
     recurrent=st.integers(0, 3),
-    activation=st.sampled_from(network_layers.ACTIVATIONS),
+    activation=st.sampled_from([*network_layers.ACTIVATIONS]),
     parts=st.lists(st.integers(1, 9), min_size=1, max_size=3),
     numbers=st.integers(0, 4),
     critic=st.lists(st.just(48), max_size=3),
@@ -390,10 +389,3 @@ def test_results_of_another_form_are_refused():
             net.act(observations, [], torch.rand(4, 2), **{**good, name: tensor})
     with pytest.raises(APIUsageError, match="noise"):
         net.act(observations, [], torch.rand(4, 1), **good)
-
-
-def test_the_structures_of_python_and_c_have_one_size():
-    sizes = (ctypes.c_int64 * 4)()
-    cpu_library.library().puffer_network_structures(sizes)
-    structures = network_layers.ChainStructure, network._Network, network._Act, network._Learn
-    assert [ctypes.sizeof(structure) for structure in structures] == list(sizes)

@@ -23,7 +23,7 @@ def run(pool, count):
             for item in range(begin, end):
                 done[item] += 1
 
-    handle = threads._Handle.from_address(pool.address)
+    handle = cpu_library.STRUCTURES["KernelThreads"].from_address(pool.address)
     RUN(handle.run)(handle.pool, task, None, count)
     return done
 
