@@ -41,12 +41,12 @@ from pufferlib.metrics.interval import Interval, prefixed
 from pufferlib.play.periodic_evaluation import PeriodicEvaluation
 from pufferlib.ppo.collector import Collector
 from pufferlib.ppo.normalization import NormalizedObservations, RewardNormalizer, normalized
-from pufferlib.ppo.optimizers import take_over
 from pufferlib.ppo.rollout import Rollout
 from pufferlib.runs import checkpoint_file, run_checkpoint
 from pufferlib.runs.calls import AnyLogger, Construction
 from pufferlib.runs.loaders import load_env, load_policy, resolve_device
 from pufferlib.runs.metadata import plain_metadata
+from pufferlib.runs.optimizer_state import take_over
 from pufferlib.runs.policy_check import check_policy, check_state
 from pufferlib.runs.run import Run
 from pufferlib.runs.settings import settings_of

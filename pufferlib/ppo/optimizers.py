@@ -120,13 +120,3 @@ def set_learning_rate(optimizer: Optimizer, learning_rate: float) -> None:
             group["lr"].fill_(rate)
         else:
             group["lr"] = rate
-
-
-def take_over(optimizer: Optimizer, earlier: Optimizer) -> None:
-    """Gives a new optimizer what an earlier one of its kind knows of parameters that both have and that kept shape."""
-    own = {parameter for group in optimizer.param_groups for parameter in group["params"]}
-    for parameter, state in earlier.state.items():
-        kept = [each for name, each in state.items() if name != "step" and each is not None]
-        like = parameter.shape, parameter.dtype, parameter.device
-        if parameter in own and all((each.shape, each.dtype, each.device) == like for each in kept):
-            optimizer.state[parameter] = state

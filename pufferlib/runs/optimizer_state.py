@@ -1,4 +1,4 @@
-"""What an optimizer keeps of every parameter, by the parameter's name.
+"""What an optimizer keeps of every parameter: by the parameter's name, or handed to another optimizer.
 
 Torch's own `state_dict` goes by position, and so gives one parameter the state of another as soon as a policy declares
 them in another order.
@@ -46,6 +46,16 @@ def load_state_by_name(
                 key: found.clone() if key == "step" else torch.zeros_like(parameter).copy_(found)
                 for key, found in state[name].items()
             }
+
+
+def take_over(optimizer: Optimizer, earlier: Optimizer) -> None:
+    """Gives a new optimizer what an earlier one of its kind knows of parameters that both have and that kept shape."""
+    own = {parameter for group in optimizer.param_groups for parameter in group["params"]}
+    for parameter, state in earlier.state.items():
+        kept = [each for name, each in state.items() if name != "step" and each is not None]
+        like = parameter.shape, parameter.dtype, parameter.device
+        if parameter in own and all((each.shape, each.dtype, each.device) == like for each in kept):
+            optimizer.state[parameter] = state
 
 
 def _pattern_of(optimizer: Optimizer, parameter: nn.Parameter) -> Pattern:

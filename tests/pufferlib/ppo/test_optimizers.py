@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from trained import weights
 
-from pufferlib.ppo.optimizers import ADAMW_SHARE, Muon, make_optimizer, orthogonalize, set_learning_rate, take_over
+from pufferlib.ppo.optimizers import ADAMW_SHARE, Muon, make_optimizer, orthogonalize, set_learning_rate
 
 SETTINGS = {"learning_rate": 0.05, "betas": (0.9, 0.99), "eps": 1e-8, "weight_decay": 0.1}
 
@@ -182,22 +182,6 @@ def test_adam_steps_by_the_learning_rate_at_first():
     parameter.grad = torch.tensor([1e-3, -5.0, math.pi])
     optimizer.step()
     torch.testing.assert_close(parameter.detach(), torch.tensor([-0.25, 0.25, -0.25]))
-
-
-@pytest.mark.parametrize("name", ["muon", "adam", "sgd"])
-def test_what_is_known_of_parameters_that_stay_is_taken_over(name):
-    model = network()
-    earlier = make_optimizer(name, model.parameters(), *SETTINGS.values())
-    train(model, earlier, range(3))
-    replaced, stays = model[0], model[4]
-    model[0] = nn.Linear(6, 16)
-    model[2].weight.data = torch.zeros(3, 16)  # another shape
-    optimizer = make_optimizer(name, model.parameters(), *SETTINGS.values())
-    take_over(optimizer, earlier)
-    assert all(optimizer.state[each] is earlier.state[each] for each in stays.parameters())
-    strange = [*replaced.parameters(), *model[0].parameters(), model[2].weight]
-    assert not any(each in optimizer.state for each in strange)
-    assert len(optimizer.state) == len(list(model.parameters())) - 3
 
 
 # --- torch.compile
