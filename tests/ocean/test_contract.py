@@ -19,6 +19,7 @@ from contract import (
 )
 
 from pufferlib import ocean
+from pufferlib.config import load_config
 from pufferlib.errors import APIUsageError
 
 each_case = pytest.mark.parametrize("case", cases(), ids=str)
@@ -192,14 +193,24 @@ def test_bad_keyword_values_raise_a_sentence_that_names_them(name, key):
 
 
 @each_name
-def test_ini_names_the_environment_and_its_keyword_defaults(name):
+def test_ini_names_the_keyword_defaults(name):
     ini = configparser.ConfigParser()
     ini.read(ocean.config_path(name))
-    assert ini["base"]["package"] == "ocean"
-    assert ini["base"]["env_name"] == name
     arguments = dict(ini["env"])
     assert arguments.pop("num_envs") in ("auto", "1024")
     assert {key: ast.literal_eval(value) for key, value in arguments.items()} == keywords(name)
     if "solve" in ini:  # when it counts as solved need not be known
         assert ini["solve"]["metric"] in ("perf", "score")
         assert float(ini["solve"]["threshold"]) > 0.0
+
+
+@each_name
+def test_no_line_of_an_ini_repeats_what_would_hold_without_it(name, tmp_path, monkeypatch):
+    path, settings = ocean.config_path(name), load_config(name)
+    lines = path.read_text().splitlines()
+    copy = tmp_path / path.name
+    monkeypatch.setattr(ocean, "config_path", lambda name: copy)
+    for index, line in enumerate(lines):
+        if "=" in line:
+            copy.write_text("\n".join(lines[:index] + lines[index + 1 :]))
+            assert load_config(name) != settings, f"{path.name}: {line!r} changes nothing; leave it out"
