@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import re
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 BEGIN, END = "// BEGIN DECLARATIONS", "// END DECLARATIONS"
 NUMBERS = {
@@ -48,8 +48,7 @@ class Structure(ctypes.Structure):
         super().__init__(**members)
 
 
-@dataclass(frozen=True)
-class Declarations:
+class Declarations(NamedTuple):
     """What a header declares, by name.
 
     Attributes:
@@ -58,9 +57,9 @@ class Declarations:
         functions: the types of their arguments, in order.
     """
 
-    constants: dict[str, int] = field(default_factory=dict)
-    structures: dict[str, type[Structure]] = field(default_factory=dict)
-    functions: dict[str, list[type]] = field(default_factory=dict)
+    constants: dict[str, int]
+    structures: dict[str, type[Structure]]
+    functions: dict[str, list[type]]
 
 
 def fingerprint(header: str) -> str:
@@ -74,7 +73,7 @@ def read(header: str) -> Declarations:
     Raises:
         ValueError: if it has no such part, or something in it that is not understood; the message cites it.
     """
-    text, position, found = _normalized(header), 0, Declarations()
+    text, position, found = _normalized(header), 0, Declarations({}, {}, {})
     while position < len(text):
         item = _ITEM.match(text, position)
         if item is None:
@@ -83,16 +82,13 @@ def read(header: str) -> Declarations:
             found.constants.update(_constants(item["constants"]))
         elif item["structure"]:
             members = [each for line in item["members"].split("; ") if line for each in _declared(line.strip(), found)]
-            found.structures[item["structure"]] = type(item["structure"], (Structure,), _body(members))
+            body = {"__slots__": (), "_fields_": members}
+            found.structures[item["structure"]] = type(item["structure"], (Structure,), body)
         else:
-            parameters = [each for text in item["parameters"].split(" , ") for each in _declared(text, found)]
+            parameters = [each for part in item["parameters"].split(" , ") for each in _declared(part, found)]
             found.functions[item["function"]] = [kind for _, kind in parameters]
         position = item.end()
     return found
-
-
-def _body(members: list[tuple[str, type]]) -> dict:
-    return {"__slots__": (), "_fields_": members}
 
 
 def _normalized(header: str) -> str:
