@@ -1,186 +1,212 @@
 """PuffeRL: the PPO trainer. `python -m pufferlib.pufferl train puffer_breakout` runs it from the command line.
 
-One iteration is `evaluate()`, which collects a rollout, and `train()`, which learns from it. collector.py steps the
-environments, learner.py steps the optimizer, losses.py has the formulas; this file puts them in order, and keeps the
-books: counts and logs. runs/calls.py says how a trainer may be called, runs/run.py has its folder and checkpoints.
+One iteration is `evaluate()`, which collects a rollout, and `train()`, which learns from it. The algorithm is in ppo/:
+collector.py steps the environments, learner.py the optimizer, losses.py has the formulas; fast/choose.py says what
+computes it. This file puts them in order; runs/ has how a trainer is called and what it leaves on disk, metrics/ what
+it tells.
 """
 
 from __future__ import annotations
 
-if __name__ == "__main__":  # before the imports below, so that help and usage errors do not wait for torch
-    import sys
+if __name__ == "__main__":  # a program that only starts the command line, before the imports below: torch takes a while
+    import runpy
 
-    from pufferlib.cli import main
-
-    sys.exit(main())
+    runpy.run_module("pufferlib", run_name="__main__")
 
 import math
-import time
 from collections.abc import Mapping
-from contextlib import AbstractContextManager
-from functools import partial
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
-from typing_extensions import override
+from typing_extensions import overload
 
-from pufferlib import distributed, making
-from pufferlib.config import TrainConfig, load_config, resolve_sizes
-from pufferlib.distributed import Total
-from pufferlib.errors import APIUsageError, ConfigError, DivergedError, StorageError
+from pufferlib.config import ResolvedTrainConfig, load_config
+from pufferlib.distributed import Ranks, Total
+from pufferlib.errors import APIUsageError, DivergedError, StorageError
 from pufferlib.extensions import compute_puff_advantage
 from pufferlib.fast.choose import choose
-from pufferlib.fast.policy_watch import PolicyWatch
 from pufferlib.loggers import Logger
-from pufferlib.metrics.dashboard import Dashboard
-from pufferlib.metrics.finished_episodes import FinishedEpisodes
 from pufferlib.metrics.finite import describe_update, explaining
-from pufferlib.metrics.interval import Interval, prefixed
+from pufferlib.metrics.report import Counts, Report
 from pufferlib.play.periodic_evaluation import PeriodicEvaluation
 from pufferlib.ppo.collector import Collector
-from pufferlib.ppo.normalization import NormalizedObservations, RewardNormalizer, normalized
+from pufferlib.ppo.gradients import Loss
+from pufferlib.ppo.normalization import NormalizedObservations, RewardNormalizer
 from pufferlib.ppo.rollout import Rollout
-from pufferlib.runs import checkpoint_file, run_checkpoint
-from pufferlib.runs.calls import AnyLogger, Construction
-from pufferlib.runs.loaders import load_env, load_policy, resolve_device
+from pufferlib.runs import checkpoint_file, run_checkpoint, training
+from pufferlib.runs.calls import AnyLogger, resolve_call
+from pufferlib.runs.loaders import load_env, load_policy
 from pufferlib.runs.metadata import plain_metadata
-from pufferlib.runs.optimizer_state import take_over
 from pufferlib.runs.policy_check import check_policy, check_state
 from pufferlib.runs.run import Run
-from pufferlib.runs.settings import settings_of
 from pufferlib.runs.trainer_state import Progress, TrainerParts
 
 __all__ = ["PuffeRL", "compute_puff_advantage", "load_config", "load_env", "load_policy", "train"]
 
 
-class PuffeRL(Construction):
+@dataclass
+class Collected:
+    """A rollout that is yet to be learned from.
+
+    Attributes:
+        steps: agent steps of all processes.
+        statistics: what `evaluate` returns of it.
+        is_returned: whether it has; not yet where a checkpoint brought the rollout.
+    """
+
+    steps: Total
+    statistics: dict[str, float]
+    is_returned: bool = True
+
+
+class PuffeRL:
     """Trains a policy in a vector of environments.
 
-    Made as `PuffeRL(config, vecenv, policy)` or `PuffeRL(env, policy, learning_rate=3e-4, ...)`; see Construction.
     Of several processes that torchrun started each makes a trainer, with environments of its own; all of them call the
     same methods in the same order.
 
     Attributes:
         config: the settings, resolved for these environments and this device.
+        vecenv: the vector of environments.
         policy: the module that is trained, on `device`.
+        device: of the policy.
         ranks: this process among those that train together.
+        rollout: what was collected last.
         epoch: iterations of `evaluate` and `train` done so far.
-        total_epochs: iterations that reach `total_timesteps`.
+        run: its name and folder, loggers and checkpoints.
+        report: what is measured and shown of it.
     """
 
-    @override
-    def _begin(self, config: Mapping[str, Any], vecenv: Any, policy: nn.Module, logger: AnyLogger) -> None:
-        settings = TrainConfig.from_dict(config)
-        self.ranks = distributed.connect()
-        self.device = resolve_device(settings.device)
-        self.config = resolve_sizes(settings, vecenv.num_agents, self.device.type, self.ranks.world_size)
-        self.env_name = config.get("env") or making.environment_name(vecenv)
-        self.vecenv = vecenv
-        self.policy = policy.to(self.device)
-        check_policy(self.policy, vecenv.single_observation_space, vecenv.single_action_space, self.device)
-        if self.config.normalize_observations:
-            self.policy = normalized(vecenv, self.policy, self.config.normalization_clip).to(self.device)
-        if self.config.shuffle == "steps" and hasattr(self.policy, "initial_state"):
-            raise ConfigError(
-                "[train] shuffle must be 'segments' for a recurrent policy, got 'steps'; it needs their order"
-            )
-        find_settings = partial(settings_of, self.env_name, dict(config), vecenv, self.policy)
-        self._run = Run(self.env_name, self.config, logger, self.ranks, self.policy, find_settings)
-        if self.device.type == "cuda":
-            torch.backends.cudnn.deterministic = self.config.torch_deterministic
-            torch.set_float32_matmul_precision("high")  # TF32: ten bits of fraction, several times the speed
+    @overload
+    def __init__(
+        self,
+        config: Mapping[str, Any],
+        vecenv: Any,
+        policy: nn.Module,
+        logger: AnyLogger = None,
+        *,
+        eval_env: Any = None,
+        loss: Loss | None = None,
+    ): ...
 
-        self.ranks.broadcast(list(self.policy.state_dict().values()))
-        generator = torch.Generator(self.device).manual_seed(self.ranks.seed(self.config.seed))
-        self._generator = generator
-        self._learning_rate = self.config.learning_rate
-        self._interval = Interval(self.device)
-        self.phases = self._interval.phases
-        self.rollout = self._allocate_rollout()
-        self._choice = choose(self.policy, self.rollout, self.config, self.device)
-        self._reward_normalizer = self._make_reward_normalizer()
-        actor = self._choice.actor(self.rollout, vecenv.num_agents, generator)
-        self._collector = Collector(vecenv, actor, self.config.reward_clip, self.phases, self._reward_normalizer)
-        learned = self.rollout.single_steps() if self.config.shuffle == "steps" else self.rollout
-        gradients = self._choice.gradients(learned)
-        self._learner = self._choice.learner(self.rollout, gradients, generator, self.phases, self.ranks)
-        self._policy_watch = PolicyWatch(self.policy)
-        self._parts = TrainerParts(
-            self.policy, self._learner, self._reward_normalizer, self._collector, self._interval, generator
-        )
-        acting = self.policy, self.device, self._choice.autocast
-        make_vecenv = self._evaluation_maker(self.config, vecenv)
-        self._evaluation = PeriodicEvaluation(self.config, make_vecenv, *acting, self.phases)
-        # The first process keeps the seed that its vector was made with.
-        self._collector.reset(None if self.ranks.is_first else self.ranks.seed(vecenv.seed))
+    @overload
+    def __init__(
+        self,
+        env: Any,
+        policy: nn.Module | None = None,
+        logger: AnyLogger = None,
+        *,
+        device: str | torch.device = "auto",
+        learning_rate: float = 3e-4,
+        batch_size: int = 32_768,
+        n_epochs: float = 4,
+        num_envs: int = 256,
+        num_steps: int = 128,
+        gamma: float = 0.99,
+        gae_lambda: float = 0.95,
+        clip_coef: float = 0.2,
+        ent_coef: float = 0.01,
+        vf_coef: float = 0.5,
+        max_grad_norm: float = 0.5,
+        compile: bool = False,
+        num_workers: int | str = "auto",
+        eval_env: Any | None = None,
+        loss: Loss | None = None,
+        **settings: Any,
+    ): ...
 
-        self._steps = 0  # without those that are still being summed over all processes
-        self._steps_underway: Total | None = None
-        self.epoch = 0
-        self.total_epochs = self.config.total_epochs
-        self._has_rollout = False
-        self._rollout_steps: Total | None = None  # of all processes, in the rollout that is trained on
-        self._is_collected_before = False  # a loaded checkpoint brought the rollout that evaluate() is to return
-        self._statistics: dict[str, float] = {}  # of the last rollout
-        self._losses: dict[str, float] = {}
-        self._metrics: dict[str, float] = {}
-        self._dashboard: Dashboard | None = None
-        self._shown_epoch = 0  # last log that the dashboard showed
-        self._shown_time = -math.inf
-        self._is_closed = False
-        self._start_time = time.perf_counter()
-        self._logged_epoch = 0
-        self._logged_step = 0
+    def __init__(self, *arguments: Any, **keywords: Any):  # noqa: D417 - it documents what the overloads name
+        """Allocates the rollout and resets the environments; the run's folder is made with the first log or checkpoint.
 
-    def _allocate_rollout(self) -> Rollout:
-        segments = self.config.segments
-        return Rollout.allocate(
-            self.vecenv.single_observation_space,
-            self.vecenv.single_action_space,
-            segments,
-            self.config.bptt_horizon,
-            self.policy.initial_state(segments, self.device) if hasattr(self.policy, "initial_state") else {},
-            self.device,
-            torch.device("cpu") if self.config.cpu_offload else self.device,
-        )
+        By configuration, `PuffeRL(config, vecenv, policy, logger=None)`:
 
-    def _make_reward_normalizer(self) -> RewardNormalizer | None:
-        if not self.config.normalize_rewards:
-            return None
-        return RewardNormalizer(self.vecenv.num_agents, self.config.gamma, self.config.normalization_clip, self.ranks)
+        Args:
+            config: the `[train]` settings, as in `load_config(name)['train']`; an `env` key names the run, which
+                otherwise has the environment's name.
+            vecenv: a vector from `load_env` or `pufferlib.vector.make`, or one environment, or its class or a function
+                that makes it, called without arguments.
+            policy: any module that pufferlib.models describes.
+            logger: where `mean_and_log` sends metrics beside `metrics.jsonl` in the run's folder: one, several, or
+                None; a NoLogger alone for nowhere at all. One that fails is warned about once, and the training goes
+                on.
+            eval_env: what the `evaluations` of the settings play in; see below.
+            loss: what is minimised; see below.
 
-    def _follow_policy(self) -> None:
-        """Chooses anew what computes and trains the policy where it was changed: parts replaced, frozen, or hooked.
+        By keyword, `PuffeRL(env, policy=None, logger=None, **settings)`; the first argument tells the two apart:
+
+        Args:
+            env: a PufferEnv (or a wrapper that has its methods), an environment of Gymnasium or PettingZoo, a
+                `gymnasium.vector.VectorEnv`, a vector, a name for `pufferlib.make`, or a class or function that makes
+                one of these. Closing the trainer closes it. A PufferEnv has one trainer at a time: a second one takes
+                it over, and the first can then only be saved and closed.
+            policy: as above; None makes the class that a name's configuration has, such as `Convolutional` for Atari,
+                or `pufferlib.models.Default`, for the environment's spaces, with the same weights for the same `seed`.
+            device: `auto` (CUDA, then MPS, then the CPU), `cpu`, `cuda`, `cuda:N` or `mps`.
+            learning_rate: 3e-4.
+            batch_size: agent steps in one rollout, 32768; by default rounded up to whole segments of all agents.
+            n_epochs: passes over each rollout, 4; `[train] update_epochs` by another name.
+            num_envs: 256; environments to make where `env` is a name, a class or a function. One that has `num_envs`
+                itself is called once with it, any other once for each environment; a `functools.partial` that fixes
+                `num_envs` keeps it.
+            num_steps: steps in one segment, 128; `[train] bptt_horizon` by another name. With `batch_size` alone it is
+                the largest number up to 128 that divides it for all agents.
+            gamma: discount, 0.99.
+            gae_lambda: 0.95.
+            clip_coef: 0.2.
+            ent_coef: 0.01.
+            vf_coef: 0.5.
+            max_grad_norm: 0.5.
+            compile: False, because the first call then compiles for long, and small policies, which kernels and CUDA
+                graphs run with few launches already, gain nothing.
+            num_workers: threads that step C environments, or processes where `env` is a class or function for Python
+                ones; `auto` follows the cores.
+            eval_env: what the `evaluations` of the settings play in, in any form that `env` may have; closed with the
+                trainer. None makes `evaluation_envs` environments as those of the training were made, of other seeds,
+                which needs an `env` that is a name, a class, a function, or a vector from `pufferlib.vector.make`.
+            loss: a function of the signature of `pufferlib.ppo.losses.ppo_loss`, which it is where none is given. It is
+                called with the `[train]` settings that its keywords name, runs through torch, and its metrics are
+                logged as `losses/...`.
+            settings: every other `[train]` setting. Where nobody sets them, the optimizer is adam (beta 0.9, eps 1e-5),
+                the learning rate stays as it is unless `total_timesteps` or `num_iterations` gives it an end to anneal
+                to, rewards are not clipped, segments are drawn evenly, a minibatch is a quarter of the batch, and
+                every epoch is logged.
 
         Raises:
-            APIUsageError: if it does not fit the environment any more, has another state, or is another module.
+            APIUsageError: if the arguments fit neither form, or an output of the policy does not fit the environment.
+            ConfigError: if a setting is wrong, or does not fit the number of agents.
+            UnknownEnvironmentError: if `env` is a name that no environment has.
         """
-        if self.policy is not self._policy_watch.policy:
-            raise APIUsageError(
-                "the policy must stay the module that the trainer was made with, got another "
-                f"{type(self.policy).__name__}; replace parts of it, or make a new PuffeRL"
-            )
-        if not self._policy_watch.has_changed():
-            return
-        if isinstance(self.policy, NormalizedObservations):
-            self.policy.find_forms()
-        self.policy.to(self.device)
-        check_policy(self.policy, self.vecenv.single_observation_space, self.vecenv.single_action_space, self.device)
-        check_state(self.policy, self.rollout.states, self.device)
-        self.ranks.broadcast(list(self.policy.state_dict().values()))
-        self._choice = choose(self.policy, self.rollout, self.config, self.device)
-        actor, learner = self._collector.actor, self._learner
-        self._collector.actor = self._choice.actor(self.rollout, self.vecenv.num_agents, self._generator)
-        self._collector.actor.load_state_dict(actor.state_dict())
-        actor.close()
-        learner.gradients.close()
-        gradients = self._choice.gradients(learner.gradients.rollout)
-        optimizer = self._choice.optimizer(gradients)
-        take_over(optimizer, learner.optimizer)
-        learner.follow(gradients, optimizer)
-        self._policy_watch = PolicyWatch(self.policy)
+        with ExitStack() as undo:
+            call = resolve_call(arguments, keywords, undo)
+            self.config, self.ranks, self.device = config, ranks, device = call.config, call.ranks, call.device
+            self.env_name, self.vecenv, self.policy = call.env_name, call.vecenv, call.policy
+            self._generator = torch.Generator(device).manual_seed(ranks.seed(config.seed))
+            self.report = Report(device, config.total_timesteps, config.dashboard_interval_seconds)
+            self.phases = self.report.phases
+            self.rollout = _allocate_rollout(self.vecenv, self.policy, config, device)
+            self._choice = choose(self.policy, self.rollout, config, device, call.loss)
+            self._reward_normalizer = _make_reward_normalizer(config, self.vecenv.num_agents, ranks)
+            actor = self._choice.actor(self.rollout, self.vecenv.num_agents, self._generator)
+            self._collector = Collector(self.vecenv, actor, config.reward_clip, self.phases, self._reward_normalizer)
+            learned = self.rollout.single_steps() if config.shuffle == "steps" else self.rollout
+            learning = self._choice.gradients(learned), self._generator, self.phases, ranks
+            self._learner = self._choice.learner(self.rollout, *learning)
+            playing = self.policy, device, self._choice.autocast, self.phases
+            self._evaluation = PeriodicEvaluation(config, call.make_evaluation_vecenv, *playing)
+            parts = self.policy, self._learner, self._reward_normalizer, self._collector, self.report, self._generator
+            self._parts = TrainerParts(*parts)
+            self.run = Run(call, lambda: self._choice.describe())
+            self._collector.reset(None if ranks.is_first else ranks.seed(self.vecenv.seed))  # the first keeps its own
+            self._learning_rate = config.learning_rate
+            self.epoch = self._steps = 0  # steps without those that are still being summed over all processes
+            self._steps_underway: Total | None = None
+            self._collected: Collected | None = None
+            self._is_closed = False
+            undo.pop_all()  # it worked: nothing is to be undone
 
     # ------------------------------------------------------------------------------------------------ the iteration
 
@@ -201,20 +227,18 @@ class PuffeRL(Construction):
         """
         self._require_open()
         self._follow_policy()
-        if self._is_collected_before:
-            self._is_collected_before = False
-            return dict(self._statistics)
-        self._has_rollout = False
-        with self._run.telling_what_is_kept(), self._interval.iteration, self._explaining():
+        if self._collected is not None and not self._collected.is_returned:
+            self._collected.is_returned = True
+            return dict(self._collected.statistics)
+        self._collected = None
+        with self.run.telling_what_is_kept(), self.report.iteration, self._explaining():
             with self._learner.gradients.limit_caller():
                 steps = self._collector.collect(self.global_step)
             self._learner.prepare()
-        self._steps = self.global_step
-        self._steps_underway = self._rollout_steps = self.ranks.start_total(steps)
-        self._has_rollout = True
-        self._interval.episodes.merge(self._collector.statistics)
-        self._statistics = self._collector.statistics.take()
-        return dict(self._statistics)
+        self._steps, self._steps_underway = self.global_step, self.ranks.start_total(steps)
+        self.report.episodes.merge(self._collector.statistics)
+        self._collected = Collected(self._steps_underway, self._collector.statistics.take())
+        return dict(self._collected.statistics)
 
     def train(self) -> dict[str, float]:
         """Learns from the rollout that `evaluate` collected, logs and saves where the intervals say so.
@@ -228,51 +252,77 @@ class PuffeRL(Construction):
             DivergedError: if a loss or a weight is not finite any more; nothing was logged or saved since.
         """
         self._require_open()
-        if not self._has_rollout:
+        if self._collected is None:
             raise APIUsageError("train() needs a new rollout; call evaluate() first")
         self._follow_policy()
-        self._has_rollout = self._is_collected_before = False
-        progress = min(self.epoch / self.total_epochs, 1.0)
-        with self._run.telling_what_is_kept(), self._interval.iteration:
-            self._losses = self._learn(progress)
+        collected, self._collected = self._collected, None
+        with self.run.telling_what_is_kept(), self.report.iteration:
+            is_full = collected.steps.result() == self.config.batch_size  # no agent was absent, in any process
+            with self._explaining():
+                losses = self._learner.learn(self.learning_rate, self._progress, is_full)
+            self._check_update(losses)
+            if isinstance(self.policy, NormalizedObservations):
+                with self._explaining():
+                    self.policy.update(self.rollout, self.ranks)
+        self.report.losses = losses
         self.epoch += 1
-        if self.config.weights_check_interval and self.epoch % self.config.weights_check_interval == 0:
-            self.ranks.check_same(list(self.policy.state_dict().values()), "weights")
+        self._do_what_is_due()
+        return dict(losses)
 
-        is_last = self.epoch >= self.total_epochs
-        is_evaluated = self._evaluation.is_due(self.epoch)
-        if is_evaluated:
-            self._run.require_finite(self._parts, self._learning_rate)  # before they are the best
-            self.ranks.wait_for_first(self._evaluate_apart)
-        if is_evaluated or is_last or self.epoch % self.config.log_interval == 0:
-            self.mean_and_log()
-        if self.epoch % self.config.checkpoint_interval == 0:
-            with self._run.outliving_full_disks():
-                self.save_checkpoint()
-        return dict(self._losses)
-
-    def _evaluate_apart(self) -> None:
-        with self._run.outliving_full_disks():
-            self._run.open()
-            self._evaluation.run(self._run.folder, run_checkpoint.note(self.env_name, self._progress()))
-
-    def _learn(self, progress: float) -> dict[str, float]:
-        """Trains on the rollout; raises DivergedError where that leaves anything not finite."""
-        learning_rate = self.learning_rate
-        is_full = self._rollout_steps.result() == self.config.batch_size  # no agent was absent, in any process
-        with self._explaining():
-            losses = self._learner.learn(learning_rate, progress, is_full)
-        found = describe_update(losses, self._learner.weight_norm, self.policy, learning_rate)
+    def _check_update(self, losses: Mapping[str, float]) -> None:
+        """Raises DivergedError where an update left anything not finite."""
+        found = describe_update(losses, self._learner.weight_norm, self.policy, self._learner.learning_rate)
         if found is not None:  # an observation may be to blame: nobody has waited for a GPU to say so
             raise DivergedError(self._collector.find_not_finite() or found)
-        if isinstance(self.policy, NormalizedObservations):
-            with self._explaining():
-                self.policy.update(self.rollout, self.ranks)
-        return losses
+
+    def _do_what_is_due(self) -> None:
+        """What comes after some epochs: a check of the weights, an evaluation, a log, a checkpoint."""
+        config = self.config
+        if config.weights_check_interval and self.epoch % config.weights_check_interval == 0:
+            self.ranks.check_same(list(self.policy.state_dict().values()), "weights")
+        is_last = self.epoch >= config.total_epochs
+        is_evaluated = self._evaluation.is_due(self.epoch)
+        if is_evaluated:
+            self.run.require_finite(self._parts, self._learning_rate)  # before they are the best
+            self.ranks.wait_for_first(self._evaluate_apart)
+        if is_evaluated or is_last or self.epoch % config.log_interval == 0:
+            self.mean_and_log()
+        if self.epoch % config.checkpoint_interval == 0:
+            with self.run.outliving_full_disks():
+                self.save_checkpoint()
+
+    def _evaluate_apart(self) -> None:
+        with self.run.outliving_full_disks():
+            self.run.open()
+            self._evaluation.run(self.run.folder, run_checkpoint.note(self.env_name, self._how_far()))
 
     def _explaining(self) -> AbstractContextManager[None]:
         """Replaces an error of the policy by the number that led to it, see `explaining`."""
         return explaining(self._collector.find_not_finite, self.policy)
+
+    def _follow_policy(self) -> None:
+        """Chooses anew what computes and trains the policy where it was changed: parts replaced, frozen, or hooked.
+
+        Raises:
+            APIUsageError: if it does not fit the environment any more, has another state, or is another module.
+        """
+        if self.policy is not self._choice.policy:
+            raise APIUsageError(
+                "the policy must stay the module that the trainer was made with, got another "
+                f"{type(self.policy).__name__}; replace parts of it, or make a new PuffeRL"
+            )
+        if not self._choice.is_outdated():
+            return
+        if isinstance(self.policy, NormalizedObservations):
+            self.policy.find_forms()
+        self.policy.to(self.device)
+        check_policy(self.policy, self.vecenv.single_observation_space, self.vecenv.single_action_space, self.device)
+        check_state(self.policy, self.rollout.states, self.device)
+        self.ranks.broadcast(list(self.policy.state_dict().values()))
+        self._choice = choose(self.policy, self.rollout, self.config, self.device, self._choice.loss)
+        self._choice.take_over(self._collector, self._learner, self._generator)
+
+    # ---------------------------------------------------------------------------------------------- how far it has come
 
     @property
     def global_step(self) -> int:
@@ -283,6 +333,16 @@ class PuffeRL(Construction):
         return self._steps
 
     @property
+    def total_epochs(self) -> int:
+        """Iterations that reach `total_timesteps`."""
+        return self.config.total_epochs
+
+    @property
+    def _progress(self) -> float:
+        """Of the whole run, 0 to 1."""
+        return min(self.epoch / self.config.total_epochs, 1.0)
+
+    @property
     def learning_rate(self) -> float:
         """The learning rate of this epoch: the one set, annealed along `lr_schedule` to 0 over `total_epochs`.
 
@@ -290,33 +350,35 @@ class PuffeRL(Construction):
         """
         if not self.config.anneal_lr:
             return self._learning_rate
-        progress = min(self.epoch / self.total_epochs, 1.0)
         if self.config.lr_schedule == "linear":
-            return self._learning_rate * (1.0 - progress)
-        return self._learning_rate * 0.5 * (1.0 + math.cos(math.pi * progress))
+            return self._learning_rate * (1.0 - self._progress)
+        return self._learning_rate * 0.5 * (1.0 + math.cos(math.pi * self._progress))
 
     @learning_rate.setter
     def learning_rate(self, value: float) -> None:
         self._learning_rate = value
 
-    # ------------------------------------------------------------------------------------------- what is seen of it
-
     @property
     def uptime(self) -> float:
         """Seconds of training, those before a resume included."""
-        return time.perf_counter() - self._start_time
+        return self.report.uptime
 
     @property
     def sps(self) -> float:
         """Agent steps per second since the last log, or of that log until a step is collected."""
-        if self.global_step == self._logged_step:
-            return self._metrics.get("sps", 0.0)
-        return (self.global_step - self._logged_step) / max(self._interval.seconds, 1e-9)
+        return self.report.sps(self.global_step)
+
+    # ------------------------------------------------------------------------------------------------ what it tells
+
+    @property
+    def computed_by(self) -> str:
+        """What computes the policy, and in brackets why it is nothing faster; see fast/choose.py."""
+        return str(self._choice)
 
     @property
     def is_logged(self) -> bool:
         """Whether the metrics of the last epoch were sent to the logger."""
-        return self.epoch == self._logged_epoch
+        return self.epoch == self.report.logged_epoch
 
     def mean_and_log(self) -> dict[str, float]:
         """Sends the metrics of the epochs since the last call to the logger.
@@ -345,88 +407,50 @@ class PuffeRL(Construction):
             - `hardware/cpu, memory, memory_bytes` and, with the extra `gpu`, `hardware/gpu, gpu_memory,
               gpu_memory_bytes`: what is used of the machine, see HardwareMeter.
         """
-        if self.is_logged:
-            return dict(self._metrics)
-        of_all = self.ranks.gather(self._interval.episodes.state_dict())
-        self._interval.episodes = FinishedEpisodes.merged(of_all)
-        self._metrics = {**self._gather_metrics(), **self._evaluation.take(), **self._interval.sample_hardware()}
-        self._interval.end()
-        self._logged_epoch, self._logged_step = self.epoch, self.global_step
-        with self._run.outliving_full_disks():
-            self._run.open()
-        self.logger.log(self._metrics, self.global_step)
-        return dict(self._metrics)
-
-    def _gather_metrics(self) -> dict[str, float]:
-        """The metrics since the last log, but for those of the hardware."""
-        return {
-            "agent_steps": self.global_step,
-            "epoch": self.epoch,
-            "sps": self.sps,
-            "uptime": self.uptime,
-            "learning_rate": self._learner.learning_rate,
-            **prefixed("losses", self._losses),
-            **self._interval.metrics(self.epoch - self._logged_epoch),
-        }
+        if not self.is_logged:
+            metrics = self.report.log(self._counts(), self._evaluation.take(), self.ranks)
+            with self.run.outliving_full_disks():
+                self.run.open()
+            self.logger.log(metrics, self.global_step)
+        return dict(self.report.metrics)
 
     def print_dashboard(self) -> None:
         """Shows how it goes: a panel on a terminal, every `dashboard_interval_seconds`; elsewhere a line per log.
 
         Call it as often as you like. Of several processes the first shows it, with the speed of all.
         """
-        if not self.ranks.is_first:
-            return
-        if self._dashboard is None:
-            parameters = sum(parameter.numel() for parameter in self.policy.parameters())
-            facts = {
-                "environment": self.env_name,
-                "device": str(self.device),
-                "agents": f"{self.vecenv.num_agents:,}",
-                "parameters": f"{parameters:,}",
-                "run": str(self._run.folder),
-            }
-            self._dashboard = Dashboard(self.env_name, facts, self.config.total_timesteps)
-        now = time.perf_counter()
-        if not self._dashboard.is_panel:
-            is_due = self._shown_epoch != self._logged_epoch
-        else:
-            is_due = now - self._shown_time >= self.config.dashboard_interval_seconds
-        if is_due:
-            self._dashboard.show(self._metrics if self.is_logged else {**self._metrics, **self._gather_metrics()})
-            self._shown_epoch, self._shown_time = self._logged_epoch, now
+        if self.ranks.is_first:
+            self.report.show(self.env_name, self._facts, self._counts())
+
+    def _counts(self) -> Counts:
+        return Counts(self.epoch, self.global_step, self._learner.learning_rate)
+
+    def _facts(self) -> dict[str, str]:
+        """What the dashboard shows of the run."""
+        return {
+            "environment": self.env_name,
+            "device": str(self.device),
+            "agents": f"{self.vecenv.num_agents:,}",
+            "parameters": f"{sum(parameter.numel() for parameter in self.policy.parameters()):,}",
+            "computed by": self.computed_by,
+            "run": str(self.run.folder),
+        }
 
     # ------------------------------------------------------------------------------------------------ what outlives it
 
     @property
     def logger(self) -> Logger:
         """Where metrics go; may be replaced before the first log."""
-        return self._run.logger
+        return self.run.logger
 
     @logger.setter
     def logger(self, logger: Logger) -> None:
-        self._run.logger = logger
+        self.run.logger = logger
 
     @property
     def run_folder(self) -> Path:
         """Where checkpoints and metrics go; made with the first of them."""
-        return self._run.folder
-
-    def describe_by(self, args: dict[str, Any]) -> None:
-        """Has the run's `config.json` hold these settings, instead of what can be told of the trainer's parts."""
-        self._run.describe_by(args)
-
-    def open_run(self) -> None:
-        """Makes and describes the run's folder; needed only to have it before the first log or checkpoint.
-
-        Raises:
-            CheckpointError: if another process is writing to it.
-            StorageError: if it cannot be written.
-        """
-        self._run.open()
-
-    def describe_run(self) -> dict[str, Any]:
-        """What `config.json` holds: see `pufferlib.runs.description.describe_run`."""
-        return self._run.describe()
+        return self.run.folder
 
     def save_checkpoint(self, path: str | Path | None = None, metadata: Mapping[str, Any] | None = None) -> str:
         """Writes the weights, then everything else that a resume needs; a kill leaves the checkpoint before it whole.
@@ -448,23 +472,19 @@ class PuffeRL(Construction):
             CheckpointError: if another process is writing to the run's folder.
         """
         metadata = plain_metadata(metadata)
-        self._run.require_finite(self._parts, self._learning_rate)
-        progress = self._progress()
+        self.run.require_finite(self._parts, self._learning_rate)
+        progress = self._how_far()
         if path is not None:
             return self.ranks.from_first(lambda: checkpoint_file.save(path, self._parts, progress, metadata))
-        return self._run.save(self._parts, progress, self._statistics if self._has_rollout else None, metadata)
+        statistics = None if self._collected is None else self._collected.statistics
+        return self.run.save(self._parts, progress, statistics, metadata)
 
-    def _progress(self) -> Progress:
-        return Progress(
-            self.epoch,
-            self.global_step,
-            int(self._rollout_steps.result()) if self._has_rollout else 0,
-            self.uptime,
-            self._learning_rate,
-            self._logged_epoch,
-            self._logged_step,
-            self._losses,
-        )
+    def _how_far(self) -> Progress:
+        report = self.report
+        untrained = 0 if self._collected is None else int(self._collected.steps.result())
+        logged = report.logged_epoch, report.logged_step
+        counts = self.epoch, self.global_step, untrained, report.uptime
+        return Progress(*counts, self._learning_rate, *logged, report.losses)
 
     def load_checkpoint(self, path: str | Path) -> dict[str, Any]:
         """Goes on where a checkpoint was saved; one that is refused leaves the trainer as it was.
@@ -486,16 +506,14 @@ class PuffeRL(Construction):
                 version.
         """
         self._follow_policy()  # the optimizer gets what belongs to the parts of now
-        progress, statistics, metadata = self._run.load(Path(path), self._parts)
+        progress, statistics, metadata = self.run.load(Path(path), self._parts)
         self.epoch, self._steps, self._steps_underway = progress.epoch, progress.global_step, None
-        self._learning_rate, self._losses = progress.learning_rate, progress.losses
-        self._logged_epoch, self._logged_step = progress.logged_epoch, progress.logged_step
-        self._start_time = time.perf_counter() - progress.uptime
-        self._has_rollout = self._is_collected_before = statistics is not None
+        self._learning_rate = progress.learning_rate
+        self.report.go_on(progress.uptime, progress.logged_epoch, progress.logged_step, progress.losses)
+        self._collected = None
         if statistics is not None:
-            self._statistics = statistics
-            self._rollout_steps = self.ranks.start_total(progress.untrained_steps if self.ranks.is_first else 0)
-        self._metrics, self._shown_epoch = {}, progress.logged_epoch  # what was shown is not of what was loaded
+            steps = self.ranks.start_total(progress.untrained_steps if self.ranks.is_first else 0)
+            self._collected = Collected(steps, statistics, is_returned=False)
         return metadata
 
     def close(self) -> str:
@@ -519,31 +537,44 @@ class PuffeRL(Construction):
                 self.logger.close(None)
                 raise
             self.release()
-            self.logger.close(str(self._run.model_path))
-        return str(self._run.model_path)
+            self.logger.close(str(self.run.model_path))
+        return str(self.run.model_path)
 
     def _save_last(self) -> None:
-        path = self._run.model_path
+        path = self.run.model_path
         if path is None or not path.name.endswith(f"_{self.epoch:06d}.pt"):
             self.save_checkpoint()
         else:
-            self._run.require_finite(self._parts, self._learning_rate)
+            self.run.require_finite(self._parts, self._learning_rate)
 
     def release(self) -> None:
         """Lets go of the environments and the dashboard without saving; for a trainer that failed."""
         self._is_closed = True
-        if self._dashboard is not None:
-            self._dashboard.close()
-        self._interval.close()
-        self._learner.gradients.close()
-        self._collector.actor.close()
-        self._evaluation.close()
-        self.vecenv.close()
-        self._run.close()
+        for part in (self.report, self._learner.gradients, self._collector.actor, self._evaluation, self.vecenv):
+            part.close()
+        self.run.close()
 
     def _require_open(self) -> None:
         if self._is_closed:
             raise APIUsageError("the trainer is closed; make a new PuffeRL")
+
+
+def _allocate_rollout(vecenv: Any, policy: nn.Module, config: ResolvedTrainConfig, device: torch.device) -> Rollout:
+    return Rollout.allocate(
+        vecenv.single_observation_space,
+        vecenv.single_action_space,
+        config.segments,
+        config.bptt_horizon,
+        policy.initial_state(config.segments, device) if hasattr(policy, "initial_state") else {},
+        device,
+        torch.device("cpu") if config.cpu_offload else device,
+    )
+
+
+def _make_reward_normalizer(config: ResolvedTrainConfig, num_agents: int, ranks: Ranks) -> RewardNormalizer | None:
+    if not config.normalize_rewards:
+        return None
+    return RewardNormalizer(num_agents, config.gamma, config.normalization_clip, ranks)
 
 
 def train(
@@ -567,6 +598,4 @@ def train(
     Returns:
         The metrics of every log in the last 80% of the steps.
     """
-    from pufferlib.runs import training  # which needs the trainer
-
-    return training.train(env_name, args, vecenv, policy, logger)
+    return training.train(PuffeRL, env_name, args, vecenv, policy, logger)

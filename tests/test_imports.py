@@ -19,16 +19,13 @@ MAPPED = ("ocean", "vector", "extensions")  # they lie beside pufferlib/ and are
 ORDER = (
     *("errors", "episodes machine output seeding", "extras spaces", "layout", "settings", "environment"),
     *("ocean wrappers", "emulation", "vector", "families", "config", "making"),
-    *("extensions loggers policy", "models", "distributed metrics", "ppo", "fast", "runs", "play"),
+    *("extensions loggers policy", "models", "distributed", "metrics", "ppo", "fast", "runs", "play"),
     *("pufferl", "cli", "__main__"),
 )
 HEIGHT = {room: height for height, rooms in enumerate(ORDER) for room in rooms.split()}
 
 # Imports that are wrong and on their way out.
-EXCEPTIONS = {
-    ("pufferl", "cli"),  # pufferl.py, cli.py and runs/training.py: one of the three calls the others
-    ("runs.training", "pufferl"),
-}
+EXCEPTIONS = {}
 
 
 def sources(root: Path) -> dict[str, Path]:

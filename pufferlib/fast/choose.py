@@ -29,11 +29,13 @@ from pufferlib.fast.followed import edited_files
 from pufferlib.fast.graph_actor import GraphActor
 from pufferlib.fast.network_actor import NetworkActor
 from pufferlib.fast.network_gradients import NetworkGradients
-from pufferlib.fast.optimizers import KernelAdam
+from pufferlib.fast.optimizers import KernelAdam, take_over
 from pufferlib.fast.policy_layers import find_layers
+from pufferlib.fast.policy_watch import PolicyWatch
 from pufferlib.fast.sharded_gradients import ShardedGradients
 from pufferlib.metrics.phases import Phases
 from pufferlib.ppo.actor import Actor
+from pufferlib.ppo.collector import Collector
 from pufferlib.ppo.gradients import Gradients, Loss
 from pufferlib.ppo.learner import Learner
 from pufferlib.ppo.losses import ppo_loss
@@ -53,6 +55,7 @@ class Choice:
         network: the kernel that computes the policy; None for torch.
         is_captured: whether torch's operations are replayed as CUDA graphs.
         reason: why it is torch; None for the kernel.
+        watch: remembers what the policy was.
     """
 
     config: ResolvedTrainConfig
@@ -62,6 +65,7 @@ class Choice:
     network: Network | None
     is_captured: bool
     reason: str | None
+    watch: PolicyWatch
 
     @property
     def name(self) -> str:
@@ -72,6 +76,32 @@ class Choice:
 
     def __str__(self) -> str:
         return self.name if self.reason is None else f"{self.name} ({self.reason})"
+
+    def describe(self) -> dict[str, str | None]:
+        """What computes the policy, and why it is nothing faster, as `config.json` has it."""
+        return {"by": self.name, "because": self.reason}
+
+    def is_outdated(self) -> bool:
+        """Whether the policy is not what it was: parts were replaced, frozen, moved, or given a hook."""
+        return self.watch.has_changed()
+
+    def take_over(self, collector: Collector, learner: Learner, generator: torch.Generator) -> None:
+        """Has a trainer's parts go on with what was chosen; of parameters that stayed the optimizer knows all.
+
+        Args:
+            collector: gets an actor, which goes on where its own one was.
+            learner: gets gradients and an optimizer.
+            generator: of the actor.
+        """
+        earlier = collector.actor
+        collector.actor = self.actor(collector.rollout, collector.vecenv.num_agents, generator)
+        collector.actor.load_state_dict(earlier.state_dict())
+        earlier.close()
+        learner.gradients.close()
+        gradients = self.gradients(learner.gradients.rollout)
+        optimizer = self.optimizer(gradients)
+        take_over(optimizer, learner.optimizer)
+        learner.follow(gradients, optimizer)
 
     def autocast(self) -> AbstractContextManager:
         """What torch computes the policy in."""
@@ -123,12 +153,15 @@ def choose(
         device: of the policy.
         loss: what is minimised.
     """
+    if device.type == "cuda":
+        torch.backends.cudnn.deterministic = config.torch_deterministic
+        torch.set_float32_matmul_precision("high")  # TF32: ten bits of fraction, several times the speed
     is_captured = device.type == "cuda" and config.cuda_graphs and not config.compile
     reason = _why_no_kernel(policy, rollout, config, device, loss)
     if reason is None:
         network = Network(find_layers(policy), torch.get_num_threads())
-        return Choice(config, policy, loss, device, network, False, None)
-    return Choice(config, policy, loss, device, None, is_captured, reason)
+        return Choice(config, policy, loss, device, network, False, None, PolicyWatch(policy))
+    return Choice(config, policy, loss, device, None, is_captured, reason, PolicyWatch(policy))
 
 
 def _why_no_kernel(

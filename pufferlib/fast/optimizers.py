@@ -72,3 +72,13 @@ def fit_to_graphs(optimizer: Optimizer, device: torch.device | None) -> None:
         for state in optimizer.state.values():
             if "step" in state:
                 state["step"] = state["step"].to(device)
+
+
+def take_over(optimizer: Optimizer, earlier: Optimizer) -> None:
+    """Gives a new optimizer what an earlier one of its kind knows of parameters that both have and that kept shape."""
+    own = {parameter for group in optimizer.param_groups for parameter in group["params"]}
+    for parameter, state in earlier.state.items():
+        kept = [each for name, each in state.items() if name != "step" and each is not None]
+        like = parameter.shape, parameter.dtype, parameter.device
+        if parameter in own and all((each.shape, each.dtype, each.device) == like for each in kept):
+            optimizer.state[parameter] = state

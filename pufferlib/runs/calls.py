@@ -1,29 +1,42 @@
 """How a trainer may be called: `PuffeRL(config, vecenv, policy)`, or `PuffeRL(env, policy, learning_rate=3e-4, ...)`.
 
-Both forms end in the same four things: a configuration, a vector, a policy and a logger.
+Both forms end in a Call: all that a trainer is made of, checked, and ready.
 """
 
 from __future__ import annotations
 
-import abc
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import torch
 from torch import nn
-from typing_extensions import overload
 
 from pufferlib import distributed, making, vector
-from pufferlib.config import ResolvedTrainConfig, TrainConfig, env_settings, hints, load_config, policy_classes
+from pufferlib.config import (
+    ResolvedTrainConfig,
+    TrainConfig,
+    env_settings,
+    hints,
+    load_config,
+    policy_classes,
+    resolve_sizes,
+)
+from pufferlib.distributed import Ranks
 from pufferlib.environment import Origin
-from pufferlib.errors import APIUsageError
+from pufferlib.errors import APIUsageError, ConfigError
 from pufferlib.families import catalog
 from pufferlib.loggers import Logger
 from pufferlib.models import Default
 from pufferlib.policy import make_module
+from pufferlib.ppo.gradients import Loss
+from pufferlib.ppo.losses import ppo_loss
+from pufferlib.ppo.normalization import normalized
 from pufferlib.runs.keyword_settings import ALIASES, settings_from_keywords
+from pufferlib.runs.loaders import resolve_device
+from pufferlib.runs.policy_check import check_policy
 from pufferlib.runs.torch_generator import borrowed_generator
 
 _CONFIG_FORM = ("config", "vecenv", "policy", "logger")
@@ -34,139 +47,110 @@ _ENV_KEYWORDS = {"num_envs": making.NUM_ENVS, "num_workers": "auto"}
 AnyLogger = Logger | Sequence[Logger] | None
 
 
-class Construction(abc.ABC):
-    """What may be given to a trainer."""
+@dataclass(frozen=True)
+class Call:
+    """What a trainer is made of.
 
-    @overload
-    def __init__(
-        self,
-        config: Mapping[str, Any],
-        vecenv: Any,
-        policy: nn.Module,
-        logger: AnyLogger = None,
-        *,
-        eval_env: Any = None,
-    ): ...
+    Attributes:
+        settings: of `[train]`, as they were given.
+        config: the settings, resolved for these environments and this device.
+        env_name: what the run is called by.
+        vecenv: the vector to train in.
+        policy: on `device`, the same in all processes; sees normalised observations where the settings say so.
+        logger: the user's.
+        loss: what is minimised.
+        ranks: this process among those that train together.
+        device: of the policy.
+        make_evaluation_vecenv: makes the vector that evaluations play in, from its seed; None where there are none.
+    """
 
-    @overload
-    def __init__(
-        self,
-        env: Any,
-        policy: nn.Module | None = None,
-        logger: AnyLogger = None,
-        *,
-        device: str | torch.device = "auto",
-        learning_rate: float = 3e-4,
-        batch_size: int = 32_768,
-        n_epochs: float = 4,
-        num_envs: int = 256,
-        num_steps: int = 128,
-        gamma: float = 0.99,
-        gae_lambda: float = 0.95,
-        clip_coef: float = 0.2,
-        ent_coef: float = 0.01,
-        vf_coef: float = 0.5,
-        max_grad_norm: float = 0.5,
-        compile: bool = False,
-        num_workers: int | str = "auto",
-        eval_env: Any | None = None,
-        **settings: Any,
-    ): ...
+    settings: Mapping[str, Any]
+    config: ResolvedTrainConfig
+    env_name: str
+    vecenv: Any
+    policy: nn.Module
+    logger: AnyLogger
+    loss: Loss
+    ranks: Ranks
+    device: torch.device
+    make_evaluation_vecenv: Callable[[int], Any] | None
 
-    _eval_env: Any  # what was given to evaluate in; what the training environment was made from; or None
 
-    def __init__(self, *arguments: Any, **keywords: Any):  # noqa: D417 - it documents what the overloads name
-        """Allocates the rollout and resets the environments; the run's folder is made with the first log or checkpoint.
+def resolve_call(arguments: Sequence[Any], keywords: dict[str, Any], undo: ExitStack) -> Call:
+    """What a call of `PuffeRL` asks for.
 
-        By configuration, `PuffeRL(config, vecenv, policy, logger=None)`:
+    Args:
+        arguments: those given by position.
+        keywords: the others.
+        undo: gets how to let go of what is made for it.
 
-        Args:
-            config: the `[train]` settings, as in `load_config(name)['train']`; an `env` key names the run, which
-                otherwise has the environment's name.
-            vecenv: a vector from `load_env` or `pufferlib.vector.make`, or one environment, or its class or a function
-                that makes it, called without arguments.
-            policy: any module that pufferlib.models describes.
-            logger: where `mean_and_log` sends metrics beside `metrics.jsonl` in the run's folder: one, several, or
-                None; a NoLogger alone for nowhere at all. One that fails is warned about once, and the training goes
-                on.
-            eval_env: what the `evaluations` of the settings play in; see below.
+    Raises:
+        APIUsageError: if the arguments fit neither form, or an output of the policy does not fit the environment.
+        ConfigError: if a setting is wrong, or does not fit the number of agents.
+        UnknownEnvironmentError: if the environment is a name that none has.
+    """
+    keywords = dict(keywords)
+    given_env, loss = _given_env(arguments, keywords), keywords.pop("loss", None)
+    eval_env = keywords.pop("eval_env", None)
+    if eval_env is None and _is_to_be_made(given_env):
+        eval_env = given_env
+    if loss is not None and not callable(loss):
+        raise APIUsageError(f"loss must be a function such as pufferlib.ppo.losses.ppo_loss, got {_described(loss)}")
+    settings, vecenv, policy, logger = _resolve_form(arguments, keywords, undo)
+    chosen, ranks = TrainConfig.from_dict(settings), distributed.connect()
+    device = resolve_device(chosen.device)
+    config = resolve_sizes(chosen, vecenv.num_agents, device.type, ranks.world_size)
+    return Call(
+        settings=settings,
+        config=config,
+        env_name=settings.get("env") or making.environment_name(vecenv),
+        vecenv=vecenv,
+        policy=_ready_policy(policy, vecenv, config, device, ranks),
+        logger=logger,
+        loss=ppo_loss if loss is None else loss,
+        ranks=ranks,
+        device=device,
+        make_evaluation_vecenv=_evaluation_maker(eval_env, vecenv, config),
+    )
 
-        By keyword, `PuffeRL(env, policy=None, logger=None, **settings)`; the first argument tells the two apart:
 
-        Args:
-            env: a PufferEnv (or a wrapper that has its methods), an environment of Gymnasium or PettingZoo, a
-                `gymnasium.vector.VectorEnv`, a vector, a name for `pufferlib.make`, or a class or function that makes
-                one of these. Closing the trainer closes it. A PufferEnv has one trainer at a time: a second one takes
-                it over, and the first can then only be saved and closed.
-            policy: as above; None makes the class that a name's configuration has, such as `Convolutional` for Atari,
-                or `pufferlib.models.Default`, for the environment's spaces, with the same weights for the same `seed`.
-            device: `auto` (CUDA, then MPS, then the CPU), `cpu`, `cuda`, `cuda:N` or `mps`.
-            learning_rate: 3e-4.
-            batch_size: agent steps in one rollout, 32768; by default rounded up to whole segments of all agents.
-            n_epochs: passes over each rollout, 4; `[train] update_epochs` by another name.
-            num_envs: 256; environments to make where `env` is a name, a class or a function. One that has `num_envs`
-                itself is called once with it, any other once for each environment; a `functools.partial` that fixes
-                `num_envs` keeps it.
-            num_steps: steps in one segment, 128; `[train] bptt_horizon` by another name. With `batch_size` alone it is
-                the largest number up to 128 that divides it for all agents.
-            gamma: discount, 0.99.
-            gae_lambda: 0.95.
-            clip_coef: 0.2.
-            ent_coef: 0.01.
-            vf_coef: 0.5.
-            max_grad_norm: 0.5.
-            compile: False, because the first call then compiles for long, and small policies, which kernels and CUDA
-                graphs run with few launches already, gain nothing.
-            num_workers: threads that step C environments, or processes where `env` is a class or function for Python
-                ones; `auto` follows the cores.
-            eval_env: what the `evaluations` of the settings play in, in any form that `env` may have; closed with the
-                trainer. None makes `evaluation_envs` environments as those of the training were made, of other seeds,
-                which needs an `env` that is a name, a class, a function, or a vector from `pufferlib.vector.make`.
-            settings: every other `[train]` setting. Where nobody sets them, the optimizer is adam (beta 0.9, eps 1e-5),
-                the learning rate stays as it is unless `total_timesteps` or `num_iterations` gives it an end to anneal
-                to, rewards are not clipped, segments are drawn evenly, a minibatch is a quarter of the batch, and
-                every epoch is logged.
+def _ready_policy(
+    policy: nn.Module, vecenv: Any, config: ResolvedTrainConfig, device: torch.device, ranks: Ranks
+) -> nn.Module:
+    """The policy on its device, checked, behind running statistics if asked for, with the first process's weights."""
+    policy = policy.to(device)
+    check_policy(policy, vecenv.single_observation_space, vecenv.single_action_space, device)
+    if config.normalize_observations:
+        policy = normalized(vecenv, policy, config.normalization_clip).to(device)
+    if config.shuffle == "steps" and hasattr(policy, "initial_state"):
+        raise ConfigError(
+            "[train] shuffle must be 'segments' for a recurrent policy, got 'steps'; it needs their order"
+        )
+    ranks.broadcast(list(policy.state_dict().values()))
+    return policy
 
-        Raises:
-            APIUsageError: if the arguments fit neither form, or an output of the policy does not fit the environment.
-            ConfigError: if a setting is wrong, or does not fit the number of agents.
-            UnknownEnvironmentError: if `env` is a name that no environment has.
-        """
-        self._eval_env = keywords.pop("eval_env", None)
-        if self._eval_env is None:
-            env = _given_env(arguments, keywords)
-            self._eval_env = env if _is_to_be_made(env) else None
-        with ExitStack() as undo:
-            self._begin(*_resolve(arguments, keywords, undo))
-            undo.pop_all()  # it worked: nothing is to be undone
 
-    @abc.abstractmethod
-    def _begin(self, config: Mapping[str, Any], vecenv: Any, policy: nn.Module, logger: AnyLogger) -> None:
-        """Does what a constructor does, with what all forms come to."""
+def _evaluation_maker(given: Any, vecenv: Any, config: ResolvedTrainConfig) -> Callable[[int], Any] | None:
+    """How to make the vector that evaluations play in.
 
-    def _evaluation_maker(self, config: ResolvedTrainConfig, vecenv: Any) -> Callable[[int], Any] | None:
-        """How to make the vector that evaluations play in, from its seed; None where there are none.
+    Args:
+        given: for evaluations, in any form that `env` may have; None for environments as those of the training.
+        vecenv: of the training.
+        config: says whether there are any, and in how many environments.
 
-        Args:
-            config: says whether there are any, and in how many environments.
-            vecenv: of the training.
-
-        Raises:
-            APIUsageError: if there is nothing to make it from.
-        """
-        given = self._eval_env
-        if not config.evaluations:
-            return None
-        if given is None and not getattr(vecenv, "is_repeatable", False):
-            raise APIUsageError(
-                "evaluations need environments of their own, and none can be made from the ready "
-                f"{type(vecenv.driver_env).__name__} that was given; pass eval_env=, such as its name or its class"
-            )
-        if given is vecenv or given is vecenv.driver_env:
-            raise APIUsageError(
-                "eval_env must be another environment than that of the training, got the same; make two"
-            )
-        return partial(_make_for_evaluation, given, vecenv, config.evaluation_envs)
+    Raises:
+        APIUsageError: if there is nothing to make it from.
+    """
+    if not config.evaluations:
+        return None
+    if given is None and not getattr(vecenv, "is_repeatable", False):
+        raise APIUsageError(
+            "evaluations need environments of their own, and none can be made from the ready "
+            f"{type(vecenv.driver_env).__name__} that was given; pass eval_env=, such as its name or its class"
+        )
+    if given is vecenv or given is vecenv.driver_env:
+        raise APIUsageError("eval_env must be another environment than that of the training, got the same; make two")
+    return partial(_make_for_evaluation, given, vecenv, config.evaluation_envs)
 
 
 def _make_for_evaluation(given: Any, training: Any, num_envs: int, seed: int) -> Any:
@@ -185,11 +169,11 @@ def _make_for_evaluation(given: Any, training: Any, num_envs: int, seed: int) ->
     return vecenv
 
 
-Parts = tuple[Mapping[str, Any], Any, nn.Module, AnyLogger]
+Form = tuple[Mapping[str, Any], Any, nn.Module, AnyLogger]
 
 
-def _resolve(arguments: Sequence[Any], keywords: dict[str, Any], undo: ExitStack) -> Parts:
-    """What a call asks for; `undo` gets how to let go of what was made for it."""
+def _resolve_form(arguments: Sequence[Any], keywords: dict[str, Any], undo: ExitStack) -> Form:
+    """Settings, vector, policy and logger of a call of either form."""
     is_config_form = _is_config_form(arguments, keywords)
     names = _CONFIG_FORM if is_config_form else _ENV_FORM
     if len(arguments) > len(names):
@@ -217,7 +201,7 @@ def _is_config_form(arguments: Sequence[Any], keywords: Mapping[str, Any]) -> bo
 # ----------------------------------------------------------------------------------------------------- by configuration
 
 
-def _from_config(named: dict[str, Any], keywords: dict[str, Any], undo: ExitStack) -> Parts:
+def _from_config(named: dict[str, Any], keywords: dict[str, Any], undo: ExitStack) -> Form:
     for name in keywords:
         raise APIUsageError(
             f"PuffeRL(config, vecenv, policy) has no keyword {name!r}; put settings into the configuration"
@@ -254,7 +238,7 @@ def _from_config(named: dict[str, Any], keywords: dict[str, Any], undo: ExitStac
 # ----------------------------------------------------------------------------------------------------------- by keyword
 
 
-def _from_keywords(named: dict[str, Any], keywords: dict[str, Any], undo: ExitStack) -> Parts:
+def _from_keywords(named: dict[str, Any], keywords: dict[str, Any], undo: ExitStack) -> Form:
     _check_keyword_call(named, keywords)
     env, policy = named["env"], named.get("policy")
     settings = {name: value for name, value in keywords.items() if name not in _ENV_KEYWORDS}

@@ -74,7 +74,7 @@ def load(path: Path, parts: TrainerParts, ranks: Ranks) -> Loaded:
     _check_content(path, found, parts)
     load_learning_state(parts, found["parts"])
     parts.policy.load_state_dict(found["policy"])
-    parts.interval.end()
+    parts.report.end_interval()
     epoch, step = found["progress"]["epoch"], found["progress"]["global_step"]
     progress = Progress(**found["progress"], untrained_steps=0, logged_epoch=epoch, logged_step=step, losses={})
     return Loaded(progress, None, found["metadata"])

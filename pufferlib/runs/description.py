@@ -18,17 +18,21 @@ from pufferlib.runs import checkpoint
 CONFIG_FILE = "config.json"
 
 
-def describe_run(args: dict[str, Any], policy_class: str | None = None) -> dict[str, Any]:
+def describe_run(
+    args: dict[str, Any], policy_class: str | None = None, computation: dict[str, str | None] | None = None
+) -> dict[str, Any]:
     """All settings, the versions that they ran with, and what launched the run.
 
     Args:
         args: the nested dict of `load_config`.
         policy_class: the policy's class where it is the user's own, which the settings cannot name.
+        computation: what computes the policy, and why it is nothing faster.
     """
     packages = ("pufferlib", "torch", "numpy", "gymnasium")
     return {
         "settings": args,
         "policy_class": policy_class,
+        "computation": computation,
         "versions": {"python": platform.python_version(), **{name: metadata.version(name) for name in packages}},
         "git_commit": _git_commit(),
         "seed": args["train"]["seed"],

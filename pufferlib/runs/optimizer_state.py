@@ -48,16 +48,6 @@ def load_state_by_name(
             }
 
 
-def take_over(optimizer: Optimizer, earlier: Optimizer) -> None:
-    """Gives a new optimizer what an earlier one of its kind knows of parameters that both have and that kept shape."""
-    own = {parameter for group in optimizer.param_groups for parameter in group["params"]}
-    for parameter, state in earlier.state.items():
-        kept = [each for name, each in state.items() if name != "step" and each is not None]
-        like = parameter.shape, parameter.dtype, parameter.device
-        if parameter in own and all((each.shape, each.dtype, each.device) == like for each in kept):
-            optimizer.state[parameter] = state
-
-
 def _pattern_of(optimizer: Optimizer, parameter: nn.Parameter) -> Pattern:
     """What an optimizer keeps of a parameter that it has stepped."""
     if isinstance(optimizer, Sgd) or (isinstance(optimizer, Muon) and parameter.dim() == 2):

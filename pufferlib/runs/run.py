@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from torch import nn
-
-from pufferlib.config import ResolvedTrainConfig
-from pufferlib.distributed import Ranks
 from pufferlib.errors import DivergedError, StorageError
 from pufferlib.families.catalog import slug
-from pufferlib.loggers import METRICS_FILE, JsonLogger, Logger, Loggers, NoLogger
+from pufferlib.loggers import METRICS_FILE, JsonLogger, Loggers, NoLogger
 from pufferlib.runs import checkpoint, checkpoint_file, run_checkpoint
+from pufferlib.runs.calls import Call
 from pufferlib.runs.description import describe_run
 from pufferlib.runs.folder import RunFolder
 from pufferlib.runs.policy_settings import class_text, policy_settings
+from pufferlib.runs.settings import settings_of
 from pufferlib.runs.trainer_state import (
     Loaded,
     Progress,
@@ -39,39 +38,29 @@ class Run:
         model_path: the weights that were saved or loaded last; None before the first.
     """
 
-    def __init__(
-        self,
-        env_name: str,
-        config: ResolvedTrainConfig,
-        logger: Logger | Sequence[Logger] | None,
-        ranks: Ranks,
-        policy: nn.Module,
-        find_settings: Callable[[], dict[str, Any]],
-    ):
+    def __init__(self, call: Call, find_computation: Callable[[], dict[str, str | None]]):
         """Names the run and prepares its folder and loggers; nothing is written yet.
 
         Args:
-            env_name: what is trained in.
-            config: of the trainer.
-            logger: the user's, beside `metrics.jsonl`; a NoLogger alone for nowhere at all.
-            ranks: this process among all.
-            policy: that is trained.
-            find_settings: gives the settings that describe the run, for where `describe_by` does not tell them.
+            call: what the trainer is made of.
+            find_computation: tells what computes the policy, and why it is nothing faster.
         """
-        given = Loggers(logger if ranks.is_first else None)
+        self._ranks = ranks = call.ranks
+        given = Loggers(call.logger if ranks.is_first else None)  # beside metrics.jsonl; a NoLogger alone for nothing
         run_id = ranks.from_first(lambda: given.run_id)
-        self.env_name = env_name
+        self.env_name = env_name = call.env_name
         self.model_path: Path | None = None
-        self._ranks = ranks
-        self._policy = policy
-        self._find_settings = find_settings
+        self._policy = call.policy
+        self._find_settings = partial(settings_of, env_name, dict(call.settings), call.vecenv, call.policy)
+        self._find_computation = find_computation
         self._divergence: str | None = None  # what ended the training, if it did not go on from a checkpoint since
-        folder = Path(config.data_dir) / slug(f"{env_name}_{run_id}")  # of a user's logger, too
+        folder = Path(call.config.data_dir) / slug(f"{env_name}_{run_id}")  # of a user's logger, too
         self._folder = RunFolder(folder, self.describe)
         self._metrics_file = JsonLogger(folder / METRICS_FILE, run_id=run_id)
         wants_file = not given.loggers or any(type(each) is not NoLogger for each in given.loggers)
         files = [self._metrics_file] if wants_file and ranks.is_first else []
-        self.logger = Loggers([*files, given], {"env_name": env_name, "train": asdict(config)})
+        settings = {"env_name": env_name, "train": asdict(call.config), "computation": find_computation()}
+        self.logger = Loggers([*files, given], settings)
 
     @property
     def folder(self) -> Path:
@@ -86,7 +75,7 @@ class Run:
         """What `config.json` holds: see `describe_run`."""
         settings = self._find_settings()
         is_known = policy_settings(self._policy, settings["env_name"]) is not None
-        return describe_run(settings, None if is_known else class_text(self._policy))
+        return describe_run(settings, None if is_known else class_text(self._policy), self._find_computation())
 
     def open(self) -> None:
         """Makes and describes the folder, which is needed only to have it before the first log or checkpoint.

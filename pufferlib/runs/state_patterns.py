@@ -63,7 +63,7 @@ INTERVAL: Pattern = {
     **dict.fromkeys(("seconds", "iteration_seconds"), seconds),
     **dict.fromkeys(("episodes", "before"), check_statistics),
 }
-"""Of `Interval.state_dict`."""
+"""Of `Report.state_dict`."""
 
 
 def check_trainer_state(path: Path, state: Any, parts: TrainerParts, world_size: int) -> None:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from pufferlib.distributed import Ranks
 from pufferlib.errors import CheckpointError
 from pufferlib.metrics.finite import find_in_state, find_weight
-from pufferlib.metrics.interval import Interval
+from pufferlib.metrics.report import Report
 from pufferlib.ppo.collector import Collector
 from pufferlib.ppo.learner import Learner
 from pufferlib.ppo.normalization import Moments, RewardNormalizer
@@ -30,7 +30,7 @@ class TrainerParts:
         learner: steps the optimizer.
         reward_normalizer: scales the rewards, if one does.
         collector: steps the environments and fills the rollout.
-        interval: what was measured since the last log.
+        report: what was measured since the last log.
         generator: draws actions and minibatches; on the policy's device.
     """
 
@@ -38,7 +38,7 @@ class TrainerParts:
     learner: Learner
     reward_normalizer: RewardNormalizer | None
     collector: Collector
-    interval: Interval
+    report: Report
     generator: torch.Generator
 
 
@@ -155,7 +155,7 @@ def rank_state(parts: TrainerParts, statistics: dict[str, float] | None) -> dict
     collector = parts.collector.state_dict()
     rollout = {"content": parts.collector.rollout.state_dict(), "statistics": statistics}
     return {
-        "interval": parts.interval.state_dict(),
+        "interval": parts.report.state_dict(),
         "generator": parts.generator.get_state(),
         "torch_generator": torch.get_rng_state(),
         "collector": collector,
@@ -188,7 +188,7 @@ def load_trainer_state(
     names = ("epoch", "global_step", "untrained_steps", "uptime", "learning_rate", "losses")
     kept = {name: state[name] for name in names}
     progress = Progress(**kept, logged_epoch=logged_epoch, logged_step=logged_step)
-    parts.interval.load_state_dict((own or state["ranks"][0])["interval"])
+    parts.report.load_state_dict((own or state["ranks"][0])["interval"])
     _load_random_state(parts, ranks, own, progress.epoch)
     statistics = None
     if not goes_on:
@@ -219,7 +219,7 @@ def _load_random_state(parts: TrainerParts, ranks: Ranks, own: Mapping[str, Any]
         torch.set_rng_state(own["torch_generator"])
         return
     if not ranks.is_first:
-        parts.interval.episodes.take()  # they are the first one's
+        parts.report.episodes.take()  # they are the first one's
     parts.generator.manual_seed(mix_seed(ranks.seed(parts.learner.config.seed), epoch))
 
 

@@ -5,6 +5,7 @@ Which run to go on with, the files and loggers of the run, the signals that end 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,6 @@ from pufferlib.errors import ConfigError
 from pufferlib.loggers import Loggers, make_loggers
 from pufferlib.metrics.log_history import LogHistory
 from pufferlib.output import say
-from pufferlib.pufferl import PuffeRL
 from pufferlib.runs import checkpoint
 from pufferlib.runs.calls import AnyLogger
 from pufferlib.runs.description import CONFIG_FILE, restarted_run, saved_settings
@@ -30,9 +30,14 @@ _DEAF_SECONDS = 20.0  # less than torchrun gives its processes to end
 
 
 def train(
-    env_name: str, args: dict[str, Any] | None, vecenv: Any, policy: nn.Module | None, logger: AnyLogger
+    make_trainer: Callable[..., Any],
+    env_name: str,
+    args: dict[str, Any] | None,
+    vecenv: Any,
+    policy: nn.Module | None,
+    logger: AnyLogger,
 ) -> list[dict[str, float]]:
-    """As `pufferlib.pufferl.train`, which is this function's name for users."""
+    """Trains from the first step to the last; `make_trainer` is PuffeRL, and `pufferl.train` tells of the rest."""
     args = load_config(env_name) if args is None else args
     require_sections(args)
     ranks = distributed.connect()
@@ -43,8 +48,10 @@ def train(
     trainer = None
     try:
         policy = load_policy(args, vecenv, env_name) if policy is None else policy
-        trainer = PuffeRL({**args["train"], "env": env_name}, vecenv, policy, logger)
-        trainer.describe_by(args if is_from_settings else settings_of(env_name, args["train"], vecenv, policy, args))
+        trainer = make_trainer({**args["train"], "env": env_name}, vecenv, policy, logger)
+        trainer.run.describe_by(
+            args if is_from_settings else settings_of(env_name, args["train"], vecenv, policy, args)
+        )
         if folder is not None:
             trainer.load_checkpoint(folder)
             _apply(changes, trainer)
@@ -54,6 +61,7 @@ def train(
                 _open_files(trainer, args, logger is None, folder is not None)
                 if folder is not None:
                     say(_resumed_text(trainer, changes))
+                say(f"computed by {trainer.computed_by}")
             return _run(trainer, stop)
     except BaseException as error:
         ranks.announce(error)
@@ -78,13 +86,13 @@ def _find_run(env_name: str, args: dict[str, Any]) -> tuple[Path | None, list[Ch
     return folder, allowed_changes(saved_settings(folder, env_name), args, str(folder))
 
 
-def _apply(changes: list[Change], trainer: PuffeRL) -> None:
+def _apply(changes: list[Change], trainer: Any) -> None:
     """Has what a checkpoint brought back give way to what was changed; the trainer was made with the rest."""
     if any(change.name == "learning_rate" for change in changes):
         trainer.learning_rate = trainer.config.learning_rate
 
 
-def _resumed_text(trainer: PuffeRL, changes: list[Change]) -> str:
+def _resumed_text(trainer: Any, changes: list[Change]) -> str:
     what = f"{trainer.run_folder} after {trainer.epoch} of {trainer.total_epochs} epochs, {trainer.global_step} steps"
     if trainer.epoch >= trainer.total_epochs:
         return f"finished: {what}; --train.total-timesteps N goes on until N"
@@ -92,28 +100,28 @@ def _resumed_text(trainer: PuffeRL, changes: list[Change]) -> str:
     return f"resumes {what}" + (f", with {', '.join(changed)}" if changed else "")
 
 
-def _open_files(trainer: PuffeRL, args: dict[str, Any], logs_by_settings: bool, is_resumed: bool) -> None:
+def _open_files(trainer: Any, args: dict[str, Any], logs_by_settings: bool, is_resumed: bool) -> None:
     folder = trainer.run_folder
     if logs_by_settings:
         resume_step = trainer.global_step if is_resumed else None
         trainer.logger = Loggers(make_loggers(args.get("log", {}), folder, folder.absolute().name, resume_step))
     try:
-        trainer.open_run()
+        trainer.run.open()
     except OSError as error:
         found = f"{trainer.config.data_dir!r} ({error.strerror})"
         raise ConfigError(f"[train] data_dir must be a folder that can be written, got {found}") from error
-    description = trainer.describe_run()
+    description = trainer.run.describe()
     description |= {**description.pop("settings"), "train": asdict(trainer.config)}  # with every size that was 'auto'
-    with trainer._interval.paused():  # a service may take seconds to open its run
+    with trainer.report.paused():  # a service may take seconds to open its run
         trainer.logger.describe(description)
 
 
-def _stopped_text(trainer: PuffeRL) -> str:
+def _stopped_text(trainer: Any) -> str:
     steps, total = trainer.global_step, trainer.config.total_timesteps
     return f"; stopped after {steps:,} of {total:,} steps, --resume latest goes on"
 
 
-def _run(trainer: PuffeRL, stop: StopRequest) -> list[dict[str, float]]:
+def _run(trainer: Any, stop: StopRequest) -> list[dict[str, float]]:
     history = LogHistory()
     is_stopped, first_epoch = False, trainer.epoch
     while trainer.epoch < trainer.total_epochs and not is_stopped:

@@ -701,7 +701,8 @@ def test_looking_at_the_dashboard_between_logs_changes_no_metric(capsys):
             trainer.evaluate()
             if looks:
                 trainer.print_dashboard()
-                trainer._dashboard.is_panel, trainer._dashboard.show = True, print
+                shown = trainer.report._dashboard
+                shown.is_panel, shown.show = True, print
             trainer.train()
             trainer.print_dashboard() if looks else None
         kept = ("episode/", "environment/", "since_start/", "losses/")

@@ -6,7 +6,7 @@ from torch import nn
 
 from pufferlib.errors import APIUsageError
 from pufferlib.extensions import can_step
-from pufferlib.fast.optimizers import KernelAdam, fit_to_graphs
+from pufferlib.fast.optimizers import KernelAdam, fit_to_graphs, take_over
 from pufferlib.ppo.optimizers import make_optimizer, set_learning_rate
 
 SHAPES = [(5, 17), (1,), (33, 2, 3), (64, 64)]
@@ -154,3 +154,21 @@ def test_a_learning_rate_on_a_device_steps_as_a_number_does(name):
     fit_to_graphs(optimizers[1], None)
     rates = [[group["lr"] for group in optimizer.param_groups] for optimizer in optimizers]
     assert rates[0] == pytest.approx(rates[1]) and all(isinstance(rate, float) for rate in rates[1])
+
+
+@pytest.mark.parametrize("name", ["muon", "adam", "sgd"])
+def test_what_is_known_of_parameters_that_stay_is_taken_over(name):
+    model = nn.Sequential(nn.Linear(6, 16), nn.Linear(16, 16), nn.Linear(16, 3))
+    earlier = make_optimizer(name, model.parameters(), 0.05, (0.9, 0.99), 1e-8, 0.1)
+    for parameter in model.parameters():
+        parameter.grad = torch.ones_like(parameter)
+    earlier.step()
+    replaced, reshaped, stays = model
+    model[0] = nn.Linear(6, 16)
+    reshaped.weight.data = torch.zeros(3, 16)
+    optimizer = make_optimizer(name, model.parameters(), 0.05, (0.9, 0.99), 1e-8, 0.1)
+    take_over(optimizer, earlier)
+    kept = [reshaped.bias, *stays.parameters()]
+    assert all(optimizer.state[each] is earlier.state[each] for each in kept)
+    strange = [*replaced.parameters(), *model[0].parameters(), reshaped.weight]
+    assert not any(each in optimizer.state for each in strange)

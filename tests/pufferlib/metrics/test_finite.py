@@ -171,7 +171,7 @@ def test_an_update_that_leaves_a_weight_nan_says_which():
     name = next(iter(dict(trainer.policy.named_parameters())))
     with pytest.raises(DivergedError, match=rf"the weight '{name}' is nan after an update .* which was "):
         trainer.train()
-    assert trainer.epoch == 0 and trainer._run.model_path is None
+    assert trainer.epoch == 0 and trainer.run.model_path is None
 
 
 def test_weights_that_are_broken_between_updates_are_named():

@@ -1,4 +1,5 @@
 import inspect
+import re
 
 import gymnasium
 import numpy as np
@@ -16,7 +17,6 @@ from pufferlib.errors import APIUsageError, ConfigError, UnknownEnvironmentError
 from pufferlib.loggers import NoLogger
 from pufferlib.models import Default
 from pufferlib.ocean import env_class
-from pufferlib.runs.calls import Construction
 from pufferlib.runs.keyword_settings import settings_from_keywords
 
 SQUARED = env_class("puffer_squared")
@@ -81,7 +81,7 @@ def test_both_forms_train_alike(env, tmp_path):
 
 
 def test_the_signature_says_what_the_defaults_are():
-    overloads = get_overloads(Construction.__init__)
+    overloads = get_overloads(PuffeRL.__init__)
     declared = {
         name: parameter.default
         for name, parameter in inspect.signature(overloads[1]).parameters.items()
@@ -91,9 +91,16 @@ def test_the_signature_says_what_the_defaults_are():
     aliases = {"n_epochs": "update_epochs", "num_steps": "bptt_horizon"}
     of_envs = {"num_envs": 256, "num_workers": "auto"}
     assert declared == {name: of_envs.get(name, found.get(aliases.get(name, name))) for name in declared}
-    assert list(inspect.signature(overloads[0]).parameters)[1:] == ["config", "vecenv", "policy", "logger", "eval_env"]
-    for name in declared:
-        assert f"    {name}: " in Construction.__init__.__doc__
+    by_config = ["config", "vecenv", "policy", "logger", "eval_env", "loss"]
+    assert list(inspect.signature(overloads[0]).parameters)[1:] == by_config
+    documented = " ".join(PuffeRL.__init__.__doc__.partition("By keyword")[2].split())
+    for name, value in declared.items():
+        told = documented.partition(f" {name}: ")[2][:300]
+        assert told, f"the docstring must tell of {name}"
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            assert re.search(rf"\b({value:g}|{value})\b", told.replace("3e-4", "0.0003")), (
+                f"{name} = {value} in {told!r}"
+            )
 
 
 def test_a_configuration_takes_one_environment_too(env):

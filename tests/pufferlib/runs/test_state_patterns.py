@@ -97,7 +97,7 @@ def replaced(state, path, value):
 def content(trainer):
     """Everything that a load may change."""
     state = {
-        "ranks": rank_state(trainer._parts, trainer._statistics if trainer._has_rollout else None),
+        "ranks": rank_state(trainer._parts, None if trainer._collected is None else trainer._collected.statistics),
         "weights": trainer.policy.state_dict(),
         "steps": trainer.global_step,
     }

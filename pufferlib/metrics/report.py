@@ -1,0 +1,196 @@
+"""What a trainer tells of itself: metrics from one log to the next, and the dashboard."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from pufferlib.distributed import Ranks
+from pufferlib.metrics.dashboard import Dashboard
+from pufferlib.metrics.finished_episodes import FinishedEpisodes
+from pufferlib.metrics.hardware import HardwareMeter
+from pufferlib.metrics.phases import DeviceClock, Phase, Phases
+
+
+@dataclass(frozen=True)
+class Counts:
+    """How far a training is.
+
+    Attributes:
+        epoch: iterations of `evaluate` and `train` so far.
+        agent_steps: collected so far, by all processes.
+        learning_rate: the last one used.
+    """
+
+    epoch: int
+    agent_steps: int
+    learning_rate: float
+
+
+class Report:
+    """Measures an interval from one log to the next, adds up all intervals before, and shows both.
+
+    Attributes:
+        episodes: those that ended in the interval.
+        phases: where the time of each phase is added up.
+        iteration: adds up the wall time of iterations.
+        losses: of the last update, by name.
+        metrics: of the last log; empty before the first, and after a checkpoint was loaded.
+        logged_epoch: of the last log.
+        logged_step: agent steps at the last log.
+    """
+
+    def __init__(self, device: torch.device, total_steps: int, dashboard_seconds: float):
+        """Begins the first interval of a run.
+
+        Args:
+            device: that is trained on.
+            total_steps: agent steps of the whole run.
+            dashboard_seconds: between two refreshes of a panel.
+        """
+        self.episodes = FinishedEpisodes()
+        self.phases = Phases(DeviceClock.of(device))
+        self.iteration = Phase()
+        self.losses: dict[str, float] = {}
+        self.metrics: dict[str, float] = {}
+        self.logged_epoch = self.logged_step = 0
+        self._before = FinishedEpisodes()  # of the intervals that were ended
+        self._hardware = HardwareMeter(device)
+        self._start = self._begin = time.perf_counter()  # of the run, and of the interval
+        self._total_steps, self._dashboard_seconds = total_steps, dashboard_seconds
+        self._dashboard: Dashboard | None = None
+        self._shown_epoch = 0  # last log that the dashboard showed
+        self._shown_time = -math.inf
+
+    @property
+    def uptime(self) -> float:
+        """Seconds of training, those before a resume included."""
+        return time.perf_counter() - self._start
+
+    @property
+    def seconds(self) -> float:
+        """Wall time of the interval, that before a resume included."""
+        return time.perf_counter() - self._begin
+
+    def sps(self, agent_steps: int) -> float:
+        """Agent steps per second since the last log, or of that log until a step is collected."""
+        if agent_steps == self.logged_step:
+            return self.metrics.get("sps", 0.0)
+        return (agent_steps - self.logged_step) / max(self.seconds, 1e-9)
+
+    def log(self, counts: Counts, evaluation: Mapping[str, float], ranks: Ranks) -> dict[str, float]:
+        """Ends the interval; all processes call it.
+
+        Args:
+            counts: as they are now.
+            evaluation: metrics of an evaluation in this interval, if there was one.
+            ranks: this process among all, whose episodes are taken together.
+
+        Returns:
+            The metrics that `PuffeRL.mean_and_log` describes.
+        """
+        self.episodes = FinishedEpisodes.merged(ranks.gather(self.episodes.state_dict()))
+        hardware = prefixed("hardware", self._hardware.sample())
+        self.metrics = {**self._measured(counts), **evaluation, **hardware}
+        self.end_interval()
+        self.logged_epoch, self.logged_step = counts.epoch, counts.agent_steps
+        return dict(self.metrics)
+
+    def _measured(self, counts: Counts) -> dict[str, float]:
+        """The metrics of the interval so far, but for those of the hardware and of evaluations."""
+        since_start = FinishedEpisodes()
+        since_start.merge(self._before)
+        since_start.merge(self.episodes)
+        return {
+            "agent_steps": counts.agent_steps,
+            "epoch": counts.epoch,
+            "sps": self.sps(counts.agent_steps),
+            "uptime": self.uptime,
+            "learning_rate": counts.learning_rate,
+            **prefixed("losses", self.losses),
+            "iteration_seconds": self.iteration.seconds / (counts.epoch - self.logged_epoch),
+            **self.episodes.metrics(),
+            **prefixed("since_start", since_start.metrics()),
+            **prefixed("performance", self.phases.shares()),
+            **prefixed("device", self.phases.device_shares()),
+        }
+
+    def end_interval(self) -> None:
+        """Begins the next one."""
+        self._before.merge(self.episodes)
+        self.episodes.take()
+        self.phases.reset()
+        self.iteration.seconds = 0.0
+        self._begin = time.perf_counter()
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """Time inside does not count; to be entered before anything of the interval, or after a resume."""
+        seconds = self.seconds
+        yield
+        self._begin = time.perf_counter() - seconds
+        self.phases.reset()
+
+    # ----------------------------------------------------------------------------------------------- what a person sees
+
+    def show(self, title: str, facts: Callable[[], Mapping[str, str]], counts: Counts) -> None:
+        """Shows how it goes: a panel on a terminal, refreshed now and then; elsewhere a line for every log.
+
+        Args:
+            title: what is trained.
+            facts: gives what stays the same during the run; asked once.
+            counts: as they are now.
+        """
+        if self._dashboard is None:
+            self._dashboard = Dashboard(title, facts(), self._total_steps)
+        now = time.perf_counter()
+        if not self._dashboard.is_panel:
+            is_due = self._shown_epoch != self.logged_epoch
+        else:
+            is_due = now - self._shown_time >= self._dashboard_seconds
+        if is_due:
+            is_logged = counts.epoch == self.logged_epoch
+            self._dashboard.show(self.metrics if is_logged else {**self.metrics, **self._measured(counts)})
+            self._shown_epoch, self._shown_time = self.logged_epoch, now
+
+    def close(self) -> None:
+        """Lets go of the terminal and of the hardware's drivers; calling it twice is harmless."""
+        if self._dashboard is not None:
+            self._dashboard.close()
+        self._hardware.close()
+
+    # ------------------------------------------------------------------------------------------------ what outlives it
+
+    def go_on(self, uptime: float, logged_epoch: int, logged_step: int, losses: Mapping[str, float]) -> None:
+        """Goes on after a checkpoint was loaded; metrics of before are not told as its own."""
+        self._start = time.perf_counter() - uptime
+        self.logged_epoch, self.logged_step = logged_epoch, logged_step
+        self.losses, self.metrics = dict(losses), {}
+        self._shown_epoch = logged_epoch
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a later process needs to end the interval."""
+        return {
+            "seconds": self.seconds,
+            "iteration_seconds": self.iteration.seconds,
+            "episodes": self.episodes.state_dict(),
+            "before": self._before.state_dict(),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Puts back what `state_dict` returned."""
+        self._begin = time.perf_counter() - state["seconds"]
+        self.iteration.seconds = state["iteration_seconds"]
+        self.episodes.load_state_dict(state["episodes"])
+        self._before.load_state_dict(state["before"])
+
+
+def prefixed(prefix: str, metrics: Mapping[str, float]) -> dict[str, float]:
+    """The metrics under `prefix/<name>`."""
+    return {f"{prefix}/{name}": value for name, value in metrics.items()}
