@@ -1,6 +1,11 @@
-"""Seeds that flow down: from a run to a vector, from a vector to its environments."""
+"""Seeds that flow down: from a run to a vector, from a vector to its environments, and to the batches that act."""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import torch
 
 _GOLDEN_GAMMA = 0x9E3779B97F4A7C15
 _WORD = (1 << 64) - 1
@@ -28,3 +33,49 @@ def _finalise(x: int) -> int:
     x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9 & _WORD
     x = (x ^ (x >> 27)) * 0x94D049BB133111EB & _WORD
     return x ^ (x >> 31)
+
+
+class Streams:
+    """A random stream for each batch of agents to draw actions from, all of them from one generator of torch.
+
+    Worker processes finish in another order each time: drawing from one generator, batches would get other numbers in
+    every run. A batch that is everything does draw from it; each of several has a stream of its own, seeded anew by one
+    number of the generator for every group of segments. So a checkpoint keeps the generator alone.
+    """
+
+    def __init__(self, generator: torch.Generator, num_agents: int):
+        """Makes no stream yet."""
+        self._generator = generator
+        self._num_agents = num_agents
+        self._streams: dict[int, torch.Generator] = {}  # by the first agent of the batch
+        self.begin()
+
+    def begin(self) -> None:
+        """Turns to another group of segments; nothing draws meanwhile."""
+        self._seed: int | None = None  # of the streams of this group, None until one is asked for
+        self._seeded: set[int] = set()
+
+    def of(self, first_agent: int, count: int) -> torch.Generator:
+        """The stream of a batch of `count` agents, one object every time; `ready` it before it is drawn from."""
+        if count == self._num_agents:
+            return self._generator
+        if first_agent not in self._streams:
+            import torch  # whoever has a generator has loaded it
+
+            self._streams[first_agent] = torch.Generator(self._generator.device)
+        return self._streams[first_agent]
+
+    def ready(self, first_agent: int, count: int) -> torch.Generator:
+        """The stream of a batch, seeded for this group of segments."""
+        stream = self.of(first_agent, count)
+        if stream is not self._generator and first_agent not in self._seeded:
+            if self._seed is None:
+                self._seed = self._draw_seed()
+            self._seeded.add(first_agent)
+            stream.manual_seed(mix_seed(self._seed, first_agent))
+        return stream
+
+    def _draw_seed(self) -> int:
+        import torch
+
+        return int(torch.randint(1 << 62, (), generator=self._generator, device=self._generator.device))

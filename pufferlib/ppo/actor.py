@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from pufferlib.policy import acting_forward
 from pufferlib.ppo.rollout import Rollout
 from pufferlib.ppo.sampling import sample_logits
-from pufferlib.ppo.streams import Streams
+from pufferlib.seeding import Streams
 
 
 class Actor:
