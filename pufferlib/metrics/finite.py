@@ -64,13 +64,24 @@ def find_in_rollout(columns: Tensor, num_agents: int, first_step: int) -> Findin
     return Finding(group * len(columns) + column + first_step, agent, row[~row.isfinite()][0].item())
 
 
-def find_first(rewards: Tensor, observations: Tensor, newest: Tensor) -> str | None:
+def require_finite(values: Tensor, logprobs: Tensor) -> None:
+    """Refuses to learn from what a policy gave that is not finite; a GPU would be waited for, and is not asked.
+
+    Raises:
+        DivergedError: if a value or a log-probability is not finite.
+    """
+    if values.device.type == "cpu" and not (is_finite(values) and is_finite(logprobs)):
+        raise DivergedError("the policy's values or log-probabilities are not finite")
+
+
+def find_first(rewards: Tensor, observations: Tensor, newest: Tensor, agent_steps: int) -> str | None:
     """Names the first reward or observation of a rollout that is not finite, the earlier of the two; None if all are.
 
     Args:
         rewards: `(T + 1, segments)`; column 0 is of the rollout before.
         observations: `(T, segments, ...)`.
         newest: `(agents, ...)`, those after the last action.
+        agent_steps: of the run, before this rollout.
     """
     agents, horizon = len(newest), len(observations)
     given = [
@@ -82,7 +93,10 @@ def find_first(rewards: Tensor, observations: Tensor, newest: Tensor) -> str | N
     if not found:
         return None
     what, finding = min(found, key=lambda pair: pair[1].step)
-    return finding.describe(what)
+    return (
+        f"{finding.describe(what)}, which began after {agent_steps:,} agent steps of the run; look at what "
+        "the environment's step() returns"
+    )
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from torch import Tensor
 from pufferlib.episodes import EpisodeTracker
 from pufferlib.errors import DivergedError
 from pufferlib.metrics.finished_episodes import FinishedEpisodes
-from pufferlib.metrics.finite import find_first, is_finite
+from pufferlib.metrics.finite import find_first, is_finite, require_finite
 from pufferlib.metrics.phases import Phases
 from pufferlib.ppo.actor import Actor
 from pufferlib.ppo.normalization import RewardNormalizer
@@ -33,8 +33,13 @@ class Collector:
     by the new policy, as column 0 of the next rollout.
 
     Attributes:
+        vecenv: what is stepped, from `pufferlib.vector.make`.
         actor: acts for the agents of the vector and fills its rollout; may be replaced between two rollouts.
+        reward_normalizer: scales the rewards before they are clipped, if they are scaled.
         statistics: what was told of the episodes that ended.
+        batches: of the vector; all of them are held between two rollouts.
+        tracker: follows the running episodes.
+        given: `(T + 1, S)` by the names in CARRIED, in memory that NumPy writes to: that of the rollout on a CPU.
     """
 
     def __init__(
@@ -45,14 +50,7 @@ class Collector:
         phases: Phases,
         reward_normalizer: RewardNormalizer | None = None,
     ):
-        """Allocates; `reset` comes next.
-
-        Args:
-            vecenv: a vector from `pufferlib.vector.make`.
-            actor: as above.
-            reward_clip: the limit of rewards, 0 for none.
-            phases: where the time of each phase is added up.
-            reward_normalizer: scales the rewards before they are clipped.
+        """Allocates; `reset` comes next. `reward_clip` is the limit of rewards, 0 for none.
 
         Raises:
             APIUsageError: if the vector mixes environments of different progress in one batch.
@@ -60,21 +58,19 @@ class Collector:
         self.vecenv = vecenv
         self.actor = actor
         self.rollout = actor.rollout
+        self.reward_normalizer = reward_normalizer
         self.statistics = FinishedEpisodes()
-        self._batches = InOrder(vecenv)
-        self._tracker = EpisodeTracker(vecenv.num_agents)
+        self.batches = InOrder(vecenv)
+        self.tracker = EpisodeTracker(vecenv.num_agents)
+        self.given = {name: host_memory(getattr(self.rollout, name).T) for name in CARRIED}
+        self._arrays = {name: memory.numpy() for name, memory in self.given.items()}  # views: cheaper to write into
         self._reward_clip = reward_clip
-        self._reward_normalizer = reward_normalizer
-        self._finals: list[tuple[np.ndarray, int, Tensor]] = []  # segments, column, values of final observations
-        self._reports: dict[int, FinishedEpisodes] = {}  # what environments told, by the batch's first agent
         self._phases = phases
-        self._host = {name: host_memory(getattr(self.rollout, name).T) for name in CARRIED}
-        self._arrays = {name: memory.numpy() for name, memory in self._host.items()}  # views: cheaper to write into
+        self._finals: list[FinalValues] = []
+        self._reports: dict[int, FinishedEpisodes] = {}  # what environments told, by the batch's first agent
         self._columns = np.zeros(vecenv.num_agents, np.int64)  # the next column of every agent
         self._offset = 0  # first segment of the group of agents that is being filled
-        self._agent_steps = 0  # before this rollout
-        # On a CPU the policy's distribution has looked at its numbers already.
-        self._checks_actions = self.rollout.values.device.type != "cpu" and self.rollout.actions.is_floating_point()
+        self._agent_steps = 0  # of the run, before this rollout
 
     def reset(self, seed: int | None) -> None:
         """Begins an episode in every environment and receives the first observations.
@@ -82,17 +78,26 @@ class Collector:
         Args:
             seed: as for the vector's `async_reset`; None takes the seed that the vector was made with.
         """
-        self._forget()
-        self._batches.held.clear()
-        self._tracker.restart()
+        self.forget()
+        self.batches.held.clear()
         self.vecenv.async_reset(seed)
         # Into the last column, as if a rollout had just ended.
         self._offset = self.rollout.segments - self.vecenv.num_agents
         self._columns[:] = self.rollout.horizon - 1
         for _ in range(self.vecenv.num_agents // self.vecenv.agents_per_batch):
-            self._batches.held.append(self._receive())
+            self.batches.held.append(self._receive())
         self._add_statistics()
         self.actor.finish()
+
+    def forget(self) -> None:
+        """Nothing of the episodes that ran until now counts for those that come."""
+        self._finals.clear()
+        self._reports.clear()
+        self.statistics.take()
+        self.tracker.restart()
+        self.actor.restart()
+        if self.reward_normalizer is not None:
+            self.reward_normalizer.sums[:] = 0.0
 
     def collect(self, agent_steps: int = 0) -> int:
         """Fills the rollout.
@@ -119,22 +124,21 @@ class Collector:
             self._collect_group()
             source = group
         self.actor.finish()
-        self._check_decisions()
+        require_finite(self.rollout.values, self.rollout.logprobs)
         self._add_statistics()
         self._hand_over()
         return int(np.count_nonzero(self._arrays["masks"][:-1]))
 
     def _collect_group(self) -> None:
         """One segment for every agent: each batch acts, and steps while the others act, until its row is full."""
-        horizon = self.rollout.horizon
         self._columns[:] = 0
-        held = self._batches.held
+        held = self.batches.held
         running = len(held)
         for _ in range(running):
             self._act(held.popleft())
         while running:
             rows = self._receive()
-            if self._columns[rows.start] < horizon:
+            if self._columns[rows.start] < self.rollout.horizon:
                 self._act(rows)
             else:
                 with self._phases.phase("forward"):
@@ -146,24 +150,24 @@ class Collector:
         """Chooses actions for the current column of a batch and sends them."""
         with self._phases.phase("forward"):
             actions = self.actor.act(rows, int(self._columns[rows.start]))
-            if self._checks_actions and not np.isfinite(actions).all():
+            if actions.dtype.kind == "f" and not np.isfinite(actions).all():
                 raise DivergedError("the policy's actions are not finite")
         with self._phases.phase("environment"):
-            self._batches.send(rows, actions)
+            self.batches.send(rows, actions)
 
     def _receive(self) -> slice:
         """Waits for a batch and stores what it brings in its next column."""
         with self._phases.phase("environment"):
-            received = self._batches.receive()
+            received = self.batches.receive()
         with self._phases.phase("store"):
             rows, observations, rewards, terminals, truncations, masks, infos = received
             segments = slice(rows.start + self._offset, rows.stop + self._offset)
             self._columns[rows] += 1
             column = int(self._columns[rows.start])
-            pending = self._tracker.is_pending[rows]
+            pending = self.tracker.is_pending[rows]
             for name, array in zip(CARRIED, (rewards, terminals, truncations, masks, pending), strict=True):
                 self._arrays[name][column, segments] = array
-            begins = self._tracker.step(rows, rewards, terminals | truncations, masks)
+            begins = self.tracker.step(rows, rewards, terminals | truncations, masks)
             if infos:
                 self._take_infos(rows, infos, column)
             self.actor.see(rows, column, observations, begins)
@@ -174,37 +178,19 @@ class Collector:
 
         Only where a limit cut the episode: after a terminal there is nothing to come.
         """
-        finals = [info for info in infos if FINAL_OBSERVATION in info and self._is_cut(info["agent_id"], column)]
-        if finals:
-            agents = np.array([info["agent_id"] for info in finals])
-            values = self.actor.value_final(agents, np.stack([info[FINAL_OBSERVATION] for info in finals]))
-            self._finals.append((agents + self._offset, column, values))
+        is_cut = self._arrays["truncations"][column] & ~self._arrays["terminals"][column]
+        told = [info for info in infos if FINAL_OBSERVATION in info and is_cut[info["agent_id"] + self._offset]]
+        if told:
+            agents = np.array([info["agent_id"] for info in told])
+            values = self.actor.value_final(agents, np.stack([info[FINAL_OBSERVATION] for info in told]))
+            segments = torch.from_numpy(agents + self._offset).to(values.device)
+            self._finals.append(FinalValues(segments, torch.full_like(segments, column), values))
         reports = self._reports.setdefault(rows.start, FinishedEpisodes())
         reports.add(info for info in infos if FINAL_OBSERVATION not in info)
 
-    def _is_cut(self, agent: int, column: int) -> bool:
-        """Whether a limit ended the episode of an agent, and nothing else did."""
-        segment = agent + self._offset
-        return bool(self._arrays["truncations"][column, segment] and not self._arrays["terminals"][column, segment])
-
-    def _check_decisions(self) -> None:
-        """Refuses to learn from values and log-probabilities that are not finite; a GPU would be waited for."""
-        rollout = self.rollout
-        if rollout.values.device.type == "cpu" and not (is_finite(rollout.values) and is_finite(rollout.logprobs)):
-            raise DivergedError("the policy's values or log-probabilities are not finite")
-
-    def find_not_finite(self) -> str | None:
-        """Says which reward or observation of the rollout so far is not finite, the first of them; None if all are."""
-        self.actor.finish()
-        found = find_first(self._host["rewards"], self.rollout.by_column, self.actor.last_observations)
-        return found and (
-            f"{found}, which began after {self._agent_steps:,} agent steps of the run; look at what "
-            "the environment's step() returns"
-        )
-
     def _add_statistics(self) -> None:
         """Adds what the rollout told of episodes, batch after batch: sums of numbers are rounded by their order."""
-        _, returns, lengths = self._tracker.take()
+        _, returns, lengths = self.tracker.take()
         self.statistics.episodes.add(returns, lengths)
         for batch in sorted(self._reports):
             self.statistics.merge(self._reports[batch])
@@ -212,92 +198,28 @@ class Collector:
 
     def _hand_over(self) -> None:
         """Scales and clips the rewards; where the rollout is in another memory, copies what was received there."""
-        if not is_finite(self._host["rewards"][1:]):  # before they change what other rewards are scaled by
+        rewards = self.given["rewards"]
+        if not is_finite(rewards[1:]):  # before they change what other rewards are scaled by
             raise DivergedError(self.find_not_finite())
-        if self._reward_normalizer is not None:
-            rewards, terminals, truncations = (self._arrays[name][1:] for name in CARRIED[:3])
+        if self.reward_normalizer is not None:
+            _, terminals, truncations, masks, pending = self._arrays.values()
             # A step's mask comes one column earlier: column t - 1 was acted on, column t has the reward.
-            ended = terminals | truncations | self._arrays["pending"][1:]
-            self._reward_normalizer.normalize(rewards, ended, self._arrays["masks"][:-1])
-        self.rollout.finals = self._take_finals()
+            ended = (terminals | truncations | pending)[1:]
+            self.reward_normalizer.normalize(rewards[1:].numpy(), ended, masks[:-1])
         if self._reward_clip:
-            self._host["rewards"].clamp_(-self._reward_clip, self._reward_clip)
-        for name, memory in self._host.items():
+            rewards.clamp_(-self._reward_clip, self._reward_clip)
+        self.rollout.finals = FinalValues(*map(torch.cat, zip(*self._finals, strict=True))) if self._finals else None
+        self._finals.clear()
+        for name, memory in self.given.items():
             columns = getattr(self.rollout, name).T
             if columns.device != memory.device:
                 columns.copy_(memory, non_blocking=True)
 
-    def _take_finals(self) -> FinalValues | None:
-        """The values of the final observations of this rollout, where there were any."""
-        if not self._finals:
-            return None
-        segments = np.concatenate([segments for segments, _, _ in self._finals])
-        columns = np.concatenate([np.full(len(segments), column) for segments, column, _ in self._finals])
-        values = torch.cat([values for _, _, values in self._finals])
-        self._finals.clear()
-        return FinalValues(
-            torch.from_numpy(segments).to(values.device), torch.from_numpy(columns).to(values.device), values
-        )
-
-    def _forget(self) -> None:
-        """Nothing of the episodes that ran until now counts for those that come."""
-        self._finals.clear()
-        self._reports.clear()
-        self.statistics.take()
-        self.actor.restart()
-        if self._reward_normalizer is not None:
-            self._reward_normalizer.sums[:] = 0.0
-
-    # ------------------------------------------------------------------------------------------------ what outlives it
-
-    def state_dict(self) -> dict[str, Any] | None:
-        """Everything a later process needs to go on exactly.
-
-        Returns:
-            None where it cannot be told: an environment has no snapshot, a failed or interrupted rollout left steps
-            that were never received, or what was received is not finite.
-        """
-        environments = self._batches.snapshot() if self._is_finite() else None
-        if environments is None:
-            return None
-        return {
-            "environments": [as_tensor(env) for env in environments["envs"]],
-            "arrays": {name: as_tensor(array) for name, array in environments["arrays"].items()},
-            "order": environments["order"],
-            "columns": {name: memory[-1, self._last].clone() for name, memory in self._host.items()},
-            "actor": self.actor.state_dict(),
-            "tracker": {name: torch.from_numpy(array) for name, array in self._tracker.state_dict().items()},
-            "reward_sums": None if self._reward_normalizer is None else torch.tensor(self._reward_normalizer.sums),
-            "statistics": self.statistics.state_dict(),
-        }
-
-    @property
-    def _last(self) -> slice:
-        """The segments of the last group of agents."""
-        return slice(self.rollout.segments - self.vecenv.num_agents, None)
-
-    def _is_finite(self) -> bool:
-        """Whether rewards were, and what comes of them; a recurrent state likewise."""
-        kept = [self._host["rewards"][-1], torch.from_numpy(self._tracker.returns), *self.actor.states.values()]
-        return all(map(is_finite, kept))
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Puts back what `state_dict` returned; what the environments refuse leaves all as it was."""
-        envs = [env.numpy().tobytes() for env in state["environments"]]
-        arrays = {name: array.numpy().tobytes() for name, array in state["arrays"].items()}
-        self._batches.restore({"envs": envs, "order": state["order"], "arrays": arrays})
-        self._forget()
-        for name, column in state["columns"].items():
-            self._host[name][-1, self._last] = column
-        _, terminals, truncations, masks, pending = (self._arrays[name][-1, self._last] for name in CARRIED)
-        self._tracker.restart()
-        self._tracker.load_state_dict({name: array.numpy() for name, array in state["tracker"].items()})
-        self._tracker.is_pending[:] = pending
-        self._tracker.begin(slice(None), terminals | truncations, masks)
-        self.actor.load_state_dict(state["actor"])
-        if self._reward_normalizer is not None:
-            self._reward_normalizer.sums[:] = state["reward_sums"].numpy()
-        self.statistics.load_state_dict(state["statistics"])
+    def find_not_finite(self) -> str | None:
+        """Says which reward or observation of the rollout so far is not finite, the first of them; None if all are."""
+        self.actor.finish()
+        newest = self.actor.last_observations
+        return find_first(self.given["rewards"], self.rollout.by_column, newest, self._agent_steps)
 
 
 def host_memory(columns: Tensor) -> Tensor:
@@ -305,8 +227,3 @@ def host_memory(columns: Tensor) -> Tensor:
     if columns.device.type == "cpu":
         return columns
     return columns.cpu().pin_memory() if columns.is_cuda else columns.cpu()
-
-
-def as_tensor(content: bytes) -> Tensor:
-    """Bytes in a form that a checkpoint holds without pickling objects."""
-    return torch.frombuffer(bytearray(content), dtype=torch.uint8)

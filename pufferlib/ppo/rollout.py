@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import NamedTuple
 
 import gymnasium
 import torch
@@ -12,8 +12,7 @@ from torch import Tensor
 from pufferlib import spaces
 
 
-@dataclass(frozen=True)
-class FinalValues:
+class FinalValues(NamedTuple):
     """What the policy expected of true final observations, those that came before a reset and were seen by nobody."""
 
     segments: Tensor  # (count,) int64, with `columns` the places of episodes that a limit cut
@@ -120,20 +119,6 @@ class Rollout:
         """Takes the actions and their log-probabilities from the rollout that this one has the `single_steps` of."""
         self.actions[:, 0] = rollout.actions.transpose(0, 1).flatten(0, 1)
         self.logprobs[:, 0] = rollout.logprobs.T.flatten()
-
-    def state_dict(self) -> dict[str, Any]:
-        """Everything in it: views."""
-        return {**vars(self), "finals": None if self.finals is None else dict(vars(self.finals))}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Puts back what `state_dict` of a rollout of these sizes returned."""
-        for name, kept in vars(self).items():
-            if isinstance(kept, Tensor):
-                kept.copy_(state[name])
-        for name, kept in self.states.items():
-            kept.copy_(state["states"][name])
-        finals, device = state["finals"], self.values.device
-        self.finals = finals and FinalValues(**{name: each.to(device) for name, each in finals.items()})
 
     def gather_observations(self, rows: Tensor, out: Tensor) -> None:
         """Copies the observations of some segments, in time order each.

@@ -34,8 +34,9 @@ from pufferlib.runs.checkpoint_pattern import (
     seconds,
     text,
 )
+from pufferlib.runs.collector_state import rollout_state
 from pufferlib.runs.metadata import check_metadata
-from pufferlib.runs.trainer_state import TrainerParts
+from pufferlib.runs.trainer_state import TrainerParts, named_parameters
 from pufferlib.vector.base import RESULT_ARRAYS
 
 EPISODE_TOTALS: Pattern = {
@@ -144,7 +145,7 @@ def learner_pattern(learner: Learner) -> Pattern:
     """Of `learner_state`, for a learner with this one's optimizer and parameters."""
     return {
         "optimizer": exactly(learner.config.optimizer),
-        "optimizer_state": optimizer_state.state_pattern(learner.optimizer, learner.named_parameters),
+        "optimizer_state": optimizer_state.state_pattern(learner.optimizer, named_parameters(learner)),
         "learning_rate": number(),
         "minibatches_due": number(-1.0, 1.0),
         "metrics": numbers_by_name,
@@ -152,7 +153,7 @@ def learner_pattern(learner: Learner) -> Pattern:
 
 
 def collector_pattern(collector: Collector, reward_normalizer: RewardNormalizer | None) -> Pattern:
-    """Of `Collector.state_dict`, for the same environments; the sizes of snapshots are the vector's to check.
+    """Of `collector_state`, for the same environments; the sizes of snapshots are the vector's to check.
 
     Args:
         collector: of the trainer that is to go on.
@@ -173,7 +174,7 @@ def collector_pattern(collector: Collector, reward_normalizer: RewardNormalizer 
 
 
 def rollout_pattern(rollout: Rollout, action_space: gymnasium.Space) -> Pattern:
-    """Of `Rollout.state_dict`, for a rollout of these sizes: no index in it leads out of anything.
+    """Of `rollout_state`, for a rollout of these sizes: no index in it leads out of anything.
 
     Args:
         rollout: of the trainer that is to go on.
@@ -189,7 +190,7 @@ def rollout_pattern(rollout: Rollout, action_space: gymnasium.Space) -> Pattern:
             demand(is_possible, place, f"of {action_space}", found)
 
     def check_finals(found: Any, place: str) -> None:
-        check(found, dict.fromkeys(FinalValues.__dataclass_fields__, _check_row), place)
+        check(found, dict.fromkeys(FinalValues._fields, _check_row), place)
         segments, columns, values = found.values()
         is_inside = (
             (segments.dtype, columns.dtype, values.dtype) == (torch.int64, torch.int64, torch.float32)
@@ -199,7 +200,7 @@ def rollout_pattern(rollout: Rollout, action_space: gymnasium.Space) -> Pattern:
         )
         demand(is_inside, place, "places in the rollout and their values", found)
 
-    return {**rollout.state_dict(), "actions": check_actions, "finals": maybe(check_finals)}
+    return {**rollout_state(rollout), "actions": check_actions, "finals": maybe(check_finals)}
 
 
 def generator_pattern(device: torch.device) -> Check:

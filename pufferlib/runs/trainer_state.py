@@ -17,6 +17,12 @@ from pufferlib.metrics.report import Report
 from pufferlib.ppo.collector import Collector
 from pufferlib.ppo.learner import Learner
 from pufferlib.ppo.normalization import Moments, RewardNormalizer
+from pufferlib.runs.collector_state import (
+    collector_state,
+    load_collector_state,
+    load_rollout_state,
+    rollout_state,
+)
 from pufferlib.runs.optimizer_state import load_state_by_name, state_by_name
 from pufferlib.seeding import mix_seed
 
@@ -84,11 +90,16 @@ class Loaded(NamedTuple):
 # -------------------------------------------------------------------------------------- what learns beside the weights
 
 
+def named_parameters(learner: Learner) -> dict[str, nn.Parameter]:
+    """The policy's, those that are frozen for now included."""
+    return dict(learner.gradients.policy.named_parameters())
+
+
 def learner_state(learner: Learner) -> dict[str, Any]:
     """What a later process needs of a learner beside the policy's weights."""
     return {
         "optimizer": learner.config.optimizer,
-        "optimizer_state": state_by_name(learner.optimizer, learner.named_parameters),
+        "optimizer_state": state_by_name(learner.optimizer, named_parameters(learner)),
         "learning_rate": float(learner.learning_rate),
         "minibatches_due": learner.minibatches_due,
         "metrics": dict(learner.metrics),
@@ -97,7 +108,7 @@ def learner_state(learner: Learner) -> dict[str, Any]:
 
 def load_learner_state(learner: Learner, state: Mapping[str, Any]) -> None:
     """Puts back what `learner_state` returned and `learner_pattern` describes."""
-    load_state_by_name(learner.optimizer, learner.named_parameters, state["optimizer_state"])
+    load_state_by_name(learner.optimizer, named_parameters(learner), state["optimizer_state"])
     learner.learning_rate = state["learning_rate"]
     learner.follow(learner.gradients, learner.optimizer)
     learner.minibatches_due = state["minibatches_due"]
@@ -152,8 +163,8 @@ def rank_state(parts: TrainerParts, statistics: dict[str, float] | None) -> dict
         statistics: what `evaluate` returned of a rollout that is yet to be learned from; None where there is no such
             rollout. One is not kept where environments have no snapshots.
     """
-    collector = parts.collector.state_dict()
-    rollout = {"content": parts.collector.rollout.state_dict(), "statistics": statistics}
+    collector = collector_state(parts.collector)
+    rollout = {"content": rollout_state(parts.collector.rollout), "statistics": statistics}
     return {
         "interval": parts.report.state_dict(),
         "generator": parts.generator.get_state(),
@@ -194,7 +205,7 @@ def load_trainer_state(
     if not goes_on:
         progress = _begin_anew(parts.collector, ranks, progress)
     elif own["rollout"] is not None:
-        parts.collector.rollout.load_state_dict(own["rollout"]["content"])
+        load_rollout_state(parts.collector.rollout, own["rollout"]["content"])
         parts.learner.prepare()
         statistics = own["rollout"]["statistics"]
     parts.policy.load_state_dict(weights)
@@ -204,7 +215,7 @@ def load_trainer_state(
 
 def _load_environments(path: Path, collector: Collector, state: dict[str, Any]) -> None:
     try:
-        collector.load_state_dict(state)
+        load_collector_state(collector, state)
     except Exception as error:  # environments may raise what they like
         raise CheckpointError(
             f"{path}: the environments refused their snapshots ({error}); "

@@ -22,6 +22,7 @@ from pufferlib.ocean import env_class
 from pufferlib.ppo.actor import Actor
 from pufferlib.ppo.collector import Collector
 from pufferlib.ppo.rollout import Rollout
+from pufferlib.runs.collector_state import collector_state, load_collector_state
 from pufferlib.runs.trainer_state import learner_state, load_learner_state
 
 CPU = torch.device("cpu")
@@ -283,7 +284,7 @@ def test_a_restored_actor_does_not_end_the_episodes_that_ended_before():
     collector, used = started(), started()
     collector.collect()
     used.collect(), used.collect()
-    used.load_state_dict(collector.state_dict())
+    load_collector_state(used, collector_state(collector))
     used.generator.set_state(collector.generator.get_state())
     first, second = collected(collector, 2), collected(used, 2)
     for name, array in first.items():

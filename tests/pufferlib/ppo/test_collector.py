@@ -13,6 +13,7 @@ from pufferlib.models import Default, MinGRUWrapper
 from pufferlib.ocean import env_class
 from pufferlib.ppo.sampling import sample_logits
 from pufferlib.pufferl import PuffeRL
+from pufferlib.runs.collector_state import collector_state, load_collector_state
 
 
 def assert_as_scripted(arrays, horizon=HORIZON):
@@ -142,7 +143,7 @@ def test_a_shuffled_batch_goes_on_after_a_resume():
     (vecenv, collector), (other, restored) = started(), started()
     with contextlib.closing(vecenv), contextlib.closing(other):
         collector.collect()
-        restored.load_state_dict(collector.state_dict())
+        load_collector_state(restored, collector_state(collector))
         restored.generator.set_state(collector.generator.get_state())
         first, second = collected(collector, 2), collected(restored, 2)
     for name, array in first.items():
@@ -381,9 +382,9 @@ def test_a_restored_collector_goes_on_exactly(keywords):
 
     collector = started()
     collector.collect()
-    state, generator = collector.state_dict(), collector.generator.get_state()
+    state, generator = collector_state(collector), collector.generator.get_state()
     restored = started()
-    restored.load_state_dict(state)
+    load_collector_state(restored, state)
     restored.generator.set_state(generator)
     first, second = collected(collector, 2), collected(restored, 2)
     assert collector.statistics.episodes.count > 0
@@ -398,7 +399,7 @@ def test_an_environment_without_snapshots_has_no_state():
             return None
 
     vecenv = vector.make(Forgetful, backend="Serial")
-    assert make_collector(vecenv, LinearPolicy()).state_dict() is None
+    assert collector_state(make_collector(vecenv, LinearPolicy())) is None
 
 
 def test_observations_are_what_was_acted_on_not_what_came_of_it():

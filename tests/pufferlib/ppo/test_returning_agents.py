@@ -17,6 +17,7 @@ from pufferlib.environment import PufferEnv
 from pufferlib.fast.graph_actor import GraphActor
 from pufferlib.models import Default, LSTMWrapper, MinGRUWrapper
 from pufferlib.play.player import Player
+from pufferlib.runs.collector_state import collector_state, load_collector_state
 
 CPU = torch.device("cpu")
 LENGTH = 5  # steps of an episode
@@ -200,9 +201,9 @@ def test_who_is_absent_is_still_awaited_after_a_resume(horizon, tmp_path):
 
     collector = started()
     collector.collect()
-    state, generator = collector.state_dict(), collector.generator.get_state()
+    state, generator = collector_state(collector), collector.generator.get_state()
     restored = started()
-    restored.load_state_dict(state)
+    load_collector_state(restored, state)
     restored.generator.set_state(generator)
     first, second = collected(collector, 3), collected(restored, 3)
     for name, array in first.items():
