@@ -57,7 +57,7 @@ def test_learn(benchmark, threads, kind, tmp_path):
     minibatch = Minibatch(rows, resets[rows], old_values, advantages + old_values, advantages, None, None)
     with trainer._learner.gradients.limit_caller():
         benchmark.extra_info["steps"] = MINIBATCH_SEGMENTS * horizon
-        benchmark.pedantic(lambda: trainer._learner._differentiate(minibatch), rounds=20, warmup_rounds=3)
+        benchmark.pedantic(lambda: trainer._learner.gradients.differentiate(minibatch), rounds=20, warmup_rounds=3)
     trainer.release()
 
 

@@ -5,6 +5,7 @@
 
 from pufferlib.config.checking import check_config
 from pufferlib.config.environments import check_env, env_settings
+from pufferlib.config.keywords import settings_taken
 from pufferlib.config.loading import load_config
 from pufferlib.config.policies import policy_arguments, policy_classes
 from pufferlib.config.schema import BaseConfig, LogConfig, SolveConfig, TrainConfig, VecConfig
@@ -27,4 +28,5 @@ __all__ = [
     "require_sections",
     "resolve_env_count",
     "resolve_sizes",
+    "settings_taken",
 ]

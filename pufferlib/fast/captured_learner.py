@@ -32,13 +32,13 @@ class CapturedLearner(Learner):
     @override
     def follow(self, gradients: Gradients, optimizer: Optimizer) -> None:
         super().follow(gradients, optimizer)
-        fit_to_graphs(optimizer, self.gradients.device)
+        fit_to_graphs(optimizer, self.rollout.values.device)
         self._graphs: dict[bool, CapturedCall] = {}  # by whether every agent was there
 
     @override
     def train_minibatch(self) -> None:
         if self._is_full not in self._graphs:
-            device = self.gradients.device
+            device = self.rollout.values.device
             stream = torch.cuda.Stream(device) if device.type == "cuda" else None
             self._graphs[self._is_full] = CapturedCall(self._work, self._generator, stream, self._capture)
         with self._phases.queued_phase("learn"):
@@ -46,5 +46,6 @@ class CapturedLearner(Learner):
 
     def _work(self) -> None:
         """What a graph records: it reads and writes tensors alone, and times nothing."""
-        self._differentiate(self._minibatches.draw().ready_for_loss(self.config.norm_adv))
+        minibatch = self._minibatches.draw().ready_for_loss(self.config.norm_adv)
+        self._add(self.gradients.differentiate(minibatch))
         self._step()

@@ -32,22 +32,19 @@ class DistributedLearner(Learner):
         """
         super().__init__(*parts, **named)
         self._ranks = ranks
-        self._count = self._left = 0  # minibatches that are due, and those that are left of them
         self._ahead: tuple[Minibatch, Tensor] | None = None  # the next minibatch, and the moments of all shares
         self._summaries: Tensor | None = None  # of all processes, once they were exchanged
 
     @override
-    def _train_minibatches(self, count: int) -> int:
-        self._count = self._left = count
+    def learn(self, learning_rate: float, progress: float, is_full: bool) -> dict[str, float]:
         self._ahead = self._summaries = None
-        return super()._train_minibatches(count)
+        return super().learn(learning_rate, progress, is_full)
 
     @override
     def train_minibatch(self) -> None:
-        self._left -= 1
         minibatch = self._next_minibatch()
         with self._phases.queued_phase("learn"):
-            self._differentiate(minibatch)
+            self._add(self.gradients.differentiate(minibatch))
         self._average_gradients()
         with self._phases.queued_phase("learn"):
             self._step()
@@ -76,11 +73,11 @@ class DistributedLearner(Learner):
         """
         share = None
         with self._phases.queued_phase("advantage"):
-            if self._left:
+            if self._trained + 1 < self._due:
                 share = self._minibatches.draw()
                 told = self._moments(share)
             else:
-                told = self._summarize(self._count)
+                told = self._summarize(self._due)
         with self._phases.queued_phase("communicate"):
             of_all = self._ranks.average_gradients(self.gradients.parameters, told)
         if share is None:
@@ -89,8 +86,8 @@ class DistributedLearner(Learner):
             self._ahead = share, of_all
 
     @override
-    def _is_beyond_target(self, kl: float) -> bool:
-        return self._ranks.start_total(kl).result() > self.config.target_kl * self._ranks.world_size
+    def _mean_over_processes(self, number: float) -> float:
+        return self._ranks.start_total(number).result() / self._ranks.world_size
 
     def _summarize(self, count: int) -> Tensor:
         """Of this process: the means over `count` minibatches, the norm of all weights, and the moments of targets."""
@@ -99,9 +96,9 @@ class DistributedLearner(Learner):
         return torch.cat([self._metric_sums / count, self._weight_norm(), *of_targets])
 
     @override
-    def _read_metrics(self, count: int) -> dict[str, float]:
+    def _read_metrics(self) -> dict[str, float]:
         if self._summaries is None:  # `target_kl` ended it before the last minibatch
-            self._summaries = self._ranks.gather_numbers(self._summarize(count))
+            self._summaries = self._ranks.gather_numbers(self._summarize(self._trained))
         means, *parts = self._summaries.split([self._summaries.shape[1] - 6, 3, 3], 1)
         unexplained, spread = (pooled(part)[2] for part in parts)
         explained = losses.explained_variance(unexplained, spread)

@@ -26,15 +26,10 @@ class NetworkGradients(Gradients):
         # Single steps are trained on with the values they had at first: nobody asks for those of this minibatch.
         self._refreshes = config.shuffle == "segments"
 
-    @property
     @override
-    def most_rows(self) -> int:
-        """All of a minibatch: the kernel goes through it in small blocks anyway."""
-        return self.config.minibatch_steps
-
-    @override
-    def differentiate(self, minibatch: Minibatch, num_rows: int) -> Tensor:
-        """Sets the gradients; ratios and values of single steps, which nobody reads, stay as they are."""
+    def differentiate(self, minibatch: Minibatch) -> Tensor:
+        """All of it at once, as the kernel works in small blocks anyway; nobody reads ratios and values of steps."""
+        self.clear()
         rollout, rows = self.rollout, minibatch.rows
         inputs = NetworkMinibatch(
             segments=rows,

@@ -38,14 +38,22 @@ class ShardedGradients(Gradients):
         self._memory.observations = memory
 
     @override
-    def differentiate(self, minibatch: Minibatch, num_rows: int) -> Tensor:
-        def differentiate_share(rows: slice) -> tuple[Tensor, tuple[Tensor | None, ...]]:
-            loss = self.compute_loss(minibatch[rows])
-            fraction = (rows.stop - rows.start) / num_rows
-            gradients = torch.autograd.grad(loss.total * fraction, self.parameters, allow_unused=True)
-            return self.stacked(loss) * fraction, gradients
+    def differentiate(self, minibatch: Minibatch) -> Tensor:
+        self.clear()
+        parts = minibatch.split(self.config.max_minibatch_size // self.rollout.horizon)
+        return sum(self._differentiate_part(part, len(minibatch)) for part in parts)
 
-        metrics, gradients = zip(*self._shards.run(differentiate_share, len(minibatch)), strict=True)
+    def _differentiate_part(self, part: Minibatch, num_rows: int) -> Tensor:
+        """Adds to the gradients, for a part of a minibatch of `num_rows`; returns its share of the metrics."""
+
+        def differentiate_share(rows: slice) -> tuple[Tensor, tuple[Tensor | None, ...]]:
+            share = part[rows]
+            loss = self.loss(*self.evaluate(share), **self.coefficients)
+            fraction = len(share) / num_rows
+            metrics = self.keep(loss, share.rows) * fraction
+            return metrics, torch.autograd.grad(loss.total * fraction, self.parameters, allow_unused=True)
+
+        metrics, gradients = zip(*self._shards.run(differentiate_share, len(part)), strict=True)
         for parameter, *shares in zip(self.parameters, *gradients, strict=True):
             for gradient in shares:
                 if gradient is not None:

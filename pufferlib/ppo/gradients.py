@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -11,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from pufferlib.config import ResolvedTrainConfig
+from pufferlib.config import ResolvedTrainConfig, settings_taken
 from pufferlib.errors import APIUsageError
 from pufferlib.policy import training_forward
 from pufferlib.ppo.losses import METRICS, PPOLoss, ppo_loss
@@ -28,10 +27,11 @@ class Gradients:
 
     Attributes:
         policy: whose parameters are differentiated.
+        rollout: what is trained on, which may be the `single_steps` of what is collected.
+        config: the settings, those that the loss names as its keywords among them.
         parameters: what is trained.
         all_parameters: what an optimizer keeps: of the policy, in its order, those that are frozen for now included.
-        coefficients: the settings that the loss takes, by its keywords.
-        device: of the policy.
+        loss: what is minimised; coefficients: the settings that it takes, by its keywords.
         metric_names: of what `differentiate` returns.
     """
 
@@ -43,14 +43,7 @@ class Gradients:
         autocast: Callable[[], AbstractContextManager] = nullcontext,
         loss: Loss = ppo_loss,
     ):
-        """Takes what to differentiate.
-
-        Args:
-            policy: acts in the rollout.
-            rollout: what is trained on, which may be the `single_steps` of what is collected.
-            config: the settings, those that the loss names as its keywords among them.
-            autocast: the precision that the policy computes in.
-            loss: what is minimised.
+        """`autocast` is the precision that the policy computes in.
 
         Raises:
             APIUsageError: if the loss takes a keyword that is no setting and has no default.
@@ -60,42 +53,47 @@ class Gradients:
         self.config = config
         self.all_parameters = list(policy.parameters())
         self.parameters = [parameter for parameter in self.all_parameters if parameter.requires_grad]
+        self.loss, self.coefficients = loss, coefficients(loss, config)
         self.metric_names: tuple[str, ...] = METRICS
+        called = policy
+        if config.compile:
+            called = torch.compile(policy, mode=config.compile_mode, fullgraph=config.compile_fullgraph)
+        self._forward = training_forward(policy, called)
         self._autocast = autocast
-        self._loss, self.coefficients = loss, coefficients(loss, config)
-        self._forward = training_forward(policy, self._called())
-        self.device = rollout.values.device
         self._scratch = torch.empty(0)
 
-    def _called(self) -> Callable:
-        config = self.config
-        if not config.compile:
-            return self.policy
-        return torch.compile(self.policy, mode=config.compile_mode, fullgraph=config.compile_fullgraph)
+    def differentiate(self, minibatch: Minibatch) -> Tensor:
+        """Sets the gradients of the loss over a minibatch; writes its new ratios and values into the rollout.
 
-    @property
-    def most_rows(self) -> int:
-        """Rows that `differentiate` takes at once."""
-        return self.config.max_minibatch_size // self.rollout.horizon
-
-    def differentiate(self, minibatch: Minibatch, num_rows: int) -> Tensor:
-        """Adds the gradients of the loss over a minibatch; writes its new ratios and values into the rollout.
+        Parts of at most `max_minibatch_size` steps go one after the other: their gradients and metrics add up to the
+        means over the whole.
 
         Args:
-            minibatch: ready for the loss, or a part of it.
-            num_rows: of the whole minibatch; gradients and metrics are this part's share of its means.
+            minibatch: ready for the loss.
 
         Returns:
             The metrics, `(len(metric_names),)` float32.
         """
-        loss = self.compute_loss(minibatch)
-        share = len(minibatch) / num_rows
-        (loss.total * share).backward()
-        return self.stacked(loss) * share
+        self.clear()
+        metrics = 0.0
+        for part in minibatch.split(self.config.max_minibatch_size // self.rollout.horizon):
+            loss = self.loss(*self.evaluate(part), **self.coefficients)
+            share = len(part) / len(minibatch)
+            metrics += self.keep(loss, part.rows) * share
+            (loss.total * share).backward()
+        return metrics
 
-    def compute_loss(self, minibatch: Minibatch) -> PPOLoss:
-        """The loss of the policy as it is now over the rows of a minibatch."""
-        rollout, rows = self.rollout, minibatch.rows
+    def clear(self) -> None:
+        """Forgets the gradients of before: a parameter that was frozen since would still be stepped."""
+        for parameter in self.all_parameters:
+            parameter.grad = None
+
+    def evaluate(self, minibatch: Minibatch) -> tuple[Tensor | None, ...]:
+        """What the policy as it is now makes of a minibatch: the first eight arguments of `ppo_loss`, in their order.
+
+        Writes the values into the rollout.
+        """
+        rollout, rows, shape = self.rollout, minibatch.rows, minibatch.returns.shape
         observations, actions = self._gather_observations(rows), rollout.actions.index_select(0, rows)
         state = {}
         if hasattr(self.policy, "initial_state"):
@@ -106,28 +104,16 @@ class Gradients:
         with self._autocast():
             logits, values = self._forward(observations, state)
         _, logprobs, entropy = sample_logits(logits, action=actions)
+        logprobs, values, entropy = logprobs.view(shape), values.float().view(shape), entropy.view(shape)
+        rollout.values[rows, :-1] = values.detach()
+        old = rollout.logprobs[rows], minibatch.old_values
+        return logprobs, values, entropy, *old, minibatch.advantages, minibatch.returns, minibatch.weights
 
-        shape = (len(rows), rollout.horizon)
-        values = values.float().view(shape)
-        loss = self._loss(
-            logprobs.view(shape),
-            values,
-            entropy.view(shape),
-            rollout.logprobs[rows],
-            minibatch.old_values,
-            minibatch.advantages,
-            minibatch.returns,
-            minibatch.weights,
-            **self.coefficients,
-        )
+    def keep(self, loss: PPOLoss, rows: Tensor) -> Tensor:
+        """Writes the ratios into rows of the rollout; returns the metrics in one tensor, named in `metric_names`."""
         if not isinstance(loss, PPOLoss):
             raise APIUsageError(f"a loss must return a PPOLoss(total, metrics, ratio), got {type(loss).__name__}")
-        rollout.ratios[rows, :-1] = loss.ratio.detach()  # a loss of a user's own may not have
-        rollout.values[rows, :-1] = values.detach()
-        return loss
-
-    def stacked(self, loss: PPOLoss) -> Tensor:
-        """Its metrics in one tensor, in the order of `metric_names`."""
+        self.rollout.ratios[rows, :-1] = loss.ratio.detach()  # a loss of a user's own may not have
         self.metric_names = tuple(loss.metrics)
         return torch.stack([metric.detach().float() for metric in loss.metrics.values()])
 
@@ -138,13 +124,10 @@ class Gradients:
         """
         stored = self.rollout.observations
         if len(self._scratch) < len(rows):
-            is_pinned = stored.device != self.device and stored.is_pinned()
-            self._scratch = torch.empty(
-                (len(rows), *stored.shape[1:]), dtype=stored.dtype, device=stored.device, pin_memory=is_pinned
-            )
+            self._scratch = stored.new_empty((len(rows), *stored.shape[1:]), pin_memory=stored.is_pinned())
         gathered = self._scratch[: len(rows)]
         self.rollout.gather_observations(rows, out=gathered)
-        return gathered.to(self.device)
+        return gathered.to(self.rollout.values.device)
 
     def clip(self, limit: float) -> None:
         """Scales the parameters' gradients so that the norm of all together is at most `limit`."""
@@ -164,18 +147,7 @@ def coefficients(loss: Loss, config: ResolvedTrainConfig) -> dict[str, Any]:
     Raises:
         APIUsageError: if it takes a keyword that is no setting and has no default.
     """
-    values = {name: getattr(config, name) for name in config.settings()}
+    settings = {name: getattr(config, name) for name in config.settings()}
     if not config.clip_vloss:
-        values["vf_clip_coef"] = math.inf
-    parameters = inspect.signature(loss).parameters.values()
-    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
-        return {**coefficients(ppo_loss, config)}
-    keywords = [parameter for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY]
-    for parameter in keywords:
-        if parameter.name not in values and parameter.default is parameter.empty:
-            raise APIUsageError(
-                f"the keywords of a loss must be [train] settings or have defaults, got {parameter.name!r}; "
-                "add it to config/schema.py, or bind it by functools.partial"
-            )
-    bound = getattr(loss, "keywords", {})  # of a functools.partial
-    return {parameter.name: values[parameter.name] for parameter in keywords if parameter.name in values.keys() - bound}
+        settings["vf_clip_coef"] = math.inf
+    return settings_taken(loss, settings, default=ppo_loss)

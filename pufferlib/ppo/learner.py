@@ -12,7 +12,7 @@ from pufferlib.errors import ConfigError
 from pufferlib.metrics.phases import Phases
 from pufferlib.ppo import losses
 from pufferlib.ppo.gradients import Gradients
-from pufferlib.ppo.minibatches import Advantages, Minibatch, SegmentMinibatches, StepMinibatches, present_weights
+from pufferlib.ppo.minibatches import Advantages, SegmentMinibatches, StepMinibatches, present_weights
 from pufferlib.ppo.optimizers import set_learning_rate
 from pufferlib.ppo.rollout import Rollout
 
@@ -30,18 +30,13 @@ class Learner:
     """
 
     def __init__(
-        self,
-        rollout: Rollout,
-        gradients: Gradients,
-        optimizer: Optimizer,
-        generator: torch.Generator,
-        phases: Phases,
+        self, rollout: Rollout, gradients: Gradients, optimizer: Optimizer, generator: torch.Generator, phases: Phases
     ):
         """Allocates.
 
         Args:
             rollout: what the collector fills.
-            gradients: as above; of `rollout`, or of its `single_steps` where these are trained on.
+            gradients: of `rollout`, or of its `single_steps` where these are trained on.
             optimizer: of `gradients.all_parameters`.
             generator: draws the minibatches.
             phases: where the time of each phase is added up.
@@ -62,6 +57,8 @@ class Learner:
         self._generator = generator
         self._phases = phases
         self._is_full = True  # no agent was absent from any process's rollout
+        self._due = self._trained = 0  # minibatches of this rollout
+        self._kl_before: float | Tensor = 0.0  # the sum of approx_kl at the end of the pass before
         self._metric_sums: Tensor | None = None  # over the minibatches of a rollout, once there was one
 
     def follow(self, gradients: Gradients, optimizer: Optimizer) -> None:
@@ -71,11 +68,6 @@ class Learner:
         """
         self.gradients, self.optimizer = gradients, optimizer
         set_learning_rate(optimizer, self.learning_rate)
-
-    @property
-    def named_parameters(self) -> dict[str, nn.Parameter]:
-        """The policy's, those that are frozen for now included."""
-        return dict(self.gradients.policy.named_parameters())
 
     def prepare(self) -> None:
         """Takes from a new rollout what does not change while it is trained on."""
@@ -98,56 +90,29 @@ class Learner:
         set_learning_rate(self.optimizer, learning_rate)
         if self._metric_sums is not None:
             self._metric_sums.zero_()
-        self._is_full = is_full
+        self._is_full, self._trained, self._kl_before = is_full, 0, 0.0
         self.minibatches_due += self.config.minibatches_per_epoch
-        count = math.floor(self.minibatches_due + 1e-6)  # sums of fractions are rounded
-        self.minibatches_due -= count
+        self._due = math.floor(self.minibatches_due + 1e-6)  # sums of fractions are rounded
+        self.minibatches_due -= self._due
         with self.gradients.limit_caller():
             self._minibatches.begin(progress, is_full)
-            trained = self._train_minibatches(count)
-            if trained:
+            while self._trained < self._due and not self._is_beyond_target():
+                self.train_minibatch()
+                self._trained += 1
+            if self._trained:
                 with self._phases.queued_phase("learn"):  # here the host waits for the GPU
-                    self.metrics = self._read_metrics(trained)
+                    self.metrics = self._read_metrics()
         return dict(self.metrics)
-
-    def _train_minibatches(self, count: int) -> int:
-        """Returns how many were trained: all `count`, or those up to the end of a pass that went beyond `target_kl`."""
-        per_pass = math.ceil(self.config.minibatches_per_pass)
-        kl_before = 0.0
-        for index in range(count):
-            self.train_minibatch()
-            is_last_of_pass = (index + 1) % per_pass == 0 and index + 1 < count
-            if is_last_of_pass and self.config.target_kl is not None:
-                kl_so_far = self._approx_kl()
-                if self._is_beyond_target(float(kl_so_far - kl_before) / per_pass):
-                    return index + 1
-                kl_before = kl_so_far
-        return count
-
-    def _approx_kl(self) -> Tensor:
-        """The sum over the minibatches so far; whoever reads it waits for a GPU."""
-        names = self.gradients.metric_names
-        if "approx_kl" not in names:
-            raise ConfigError(
-                f"[train] target_kl needs a loss that reports approx_kl, got one of {', '.join(names)}; "
-                "report it, or set target_kl to None"
-            )
-        return self._metric_sums[names.index("approx_kl")].clone()
 
     def train_minibatch(self) -> None:
         """One optimizer step; adds the minibatch's metrics to their sums on the device."""
         with self._phases.queued_phase("advantage"):
             minibatch = self._minibatches.draw().ready_for_loss(self.config.norm_adv)
         with self._phases.queued_phase("learn"):
-            self._differentiate(minibatch)
+            self._add(self.gradients.differentiate(minibatch))
             self._step()
 
-    def _differentiate(self, minibatch: Minibatch) -> None:
-        """Sets the gradients, those of one part of at most `max_minibatch_size` steps after the other."""
-        for parameter in self.gradients.all_parameters:  # a frozen one may have one from before, and would be stepped
-            parameter.grad = None
-        parts = minibatch.split(self.gradients.most_rows)
-        metrics = sum(self.gradients.differentiate(part, len(minibatch)) for part in parts)
+    def _add(self, metrics: Tensor) -> None:
         if self._metric_sums is None:
             self._metric_sums = torch.zeros_like(metrics)
         self._metric_sums += metrics
@@ -156,11 +121,31 @@ class Learner:
         self.gradients.clip(self.config.max_grad_norm)
         self.optimizer.step()
 
-    def _read_metrics(self, count: int) -> dict[str, float]:
-        """The means over `count` minibatches, and how much of the returns the values explain."""
+    def _is_beyond_target(self) -> bool:
+        """Whether a pass has just ended that moved the policy by more than `target_kl`; reading it waits for a GPU."""
+        per_pass = math.ceil(self.config.minibatches_per_pass)
+        if self.config.target_kl is None or not self._trained or self._trained % per_pass:
+            return False
+        names = self.gradients.metric_names
+        if "approx_kl" not in names:
+            raise ConfigError(
+                f"[train] target_kl needs a loss that reports approx_kl, got one of {', '.join(names)}; "
+                "report it, or set target_kl to None"
+            )
+        kl_so_far = self._metric_sums[names.index("approx_kl")].clone()
+        kl = float(kl_so_far - self._kl_before) / per_pass
+        self._kl_before = kl_so_far
+        return self._mean_over_processes(kl) > self.config.target_kl
+
+    def _mean_over_processes(self, number: float) -> float:
+        return number
+
+    def _read_metrics(self) -> dict[str, float]:
+        """The means over the minibatches, and how much of the returns the values explain."""
         residuals, returns, weights = self._targets()
         explained = losses.explained_variance(losses.variance(residuals, weights), losses.variance(returns, weights))
-        return self._named(torch.cat([self._metric_sums / count, self._weight_norm(), explained.unsqueeze(0)]))
+        means = self._metric_sums / self._trained
+        return self._named(torch.cat([means, self._weight_norm(), explained.unsqueeze(0)]))
 
     def _targets(self) -> tuple[Tensor, Tensor, Tensor | None]:
         """Returns less values, returns, and weights that count only who was there: `(S, T)` each."""
@@ -177,6 +162,3 @@ class Learner:
         """The metrics by name: `(len(metric_names) + 2,)`, these, the norm of the weights, the explained variance."""
         *means, self.weight_norm, explained = numbers.tolist()  # the one device synchronisation of `learn`
         return dict(zip((*self.gradients.metric_names, "explained_variance"), (*means, explained), strict=True))
-
-    def _is_beyond_target(self, kl: float) -> bool:
-        return kl > self.config.target_kl

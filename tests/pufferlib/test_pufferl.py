@@ -356,9 +356,9 @@ def watch_minibatches(learner):
     rows = []
     differentiate = learner.gradients.differentiate
 
-    def watch(minibatch, num_rows):
+    def watch(minibatch):
         rows.append(minibatch.rows)
-        return differentiate(minibatch, num_rows)
+        return differentiate(minibatch)
 
     learner.gradients.differentiate = watch
     return rows

@@ -138,7 +138,7 @@ def test_a_recorded_minibatch_has_the_gradients_that_it_has_without(tmp_path, rn
         trainer, learner = make_learner(tmp_path, rnn_name)
 
         def work(learner=learner):
-            learner._differentiate(learner._minibatches.draw().ready_for_loss(True))
+            learner.gradients.differentiate(learner._minibatches.draw().ready_for_loss(True))
 
         call = CapturedCall(work, trainer._generator, None, capture) if is_captured else work
         history = []
