@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from pufferlib.environment import Buffers, PufferEnv
     from pufferlib.errors import APIUsageError, PufferError
     from pufferlib.loggers import JsonLogger, Loggers, NeptuneLogger, NoLogger, TensorBoardLogger, WandbLogger
-    from pufferlib.making import make
     from pufferlib.pufferl import PuffeRL
+    from pufferlib.runs.making import make
 
     __version__: str
 
@@ -30,7 +30,7 @@ _HOMES = {
     "PufferError": "pufferlib.errors",
     "TensorBoardLogger": "pufferlib.loggers",
     "WandbLogger": "pufferlib.loggers",
-    "make": "pufferlib.making",
+    "make": "pufferlib.runs.making",
 }
 
 __all__ = [

@@ -10,7 +10,7 @@ import numpy as np
 
 from pufferlib import spaces
 from pufferlib.errors import APIUsageError
-from pufferlib.layout import Layout
+from pufferlib.spaces.layout import Layout
 
 StepResult = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, list[dict]]
 

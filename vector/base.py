@@ -17,7 +17,7 @@ import numpy as np
 from pufferlib import spaces
 from pufferlib.environment import Buffers, Origin, PufferEnv, StepResult, fitting_actions
 from pufferlib.errors import APIUsageError
-from pufferlib.layout import Layout
+from pufferlib.spaces.layout import Layout
 from pufferlib.vector.batch import Batch
 from pufferlib.vector.one_thread import OneThread
 from pufferlib.vector.recipe import AUTO, EnvSource, Options

@@ -1,6 +1,7 @@
 """Environments of Gymnasium and PettingZoo, single and in vectors, as PufferEnvs.
 
-Their observations are packed into rows, as pufferlib.layout has them, and rows of actions are taken apart for them.
+Their observations are packed into rows, as pufferlib.spaces.layout has them, and rows of actions are taken apart for
+them.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from pufferlib.emulation.gymnasium_env import GymnasiumPufferEnv
 from pufferlib.emulation.pettingzoo_env import PettingZooPufferEnv
-from pufferlib.layout import Layout, unpack
+from pufferlib.spaces.layout import Layout, unpack
 
 if TYPE_CHECKING:
     from pufferlib.emulation.tensors import nativize

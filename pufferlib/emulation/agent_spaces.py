@@ -13,7 +13,7 @@ from pufferlib import spaces
 from pufferlib.emulation.actions import ActionLayout, Split
 from pufferlib.emulation.packing import row_writer
 from pufferlib.errors import APIUsageError
-from pufferlib.layout import Layout
+from pufferlib.spaces.layout import Layout
 
 
 class AgentObservations:

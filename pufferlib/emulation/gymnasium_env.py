@@ -16,13 +16,13 @@ from pufferlib.emulation.infos import final_observation, plain_numbers
 from pufferlib.emulation.packing import row_writer
 from pufferlib.environment import StepResult, fitting_actions
 from pufferlib.errors import APIUsageError
-from pufferlib.layout import Layout
+from pufferlib.spaces.layout import Layout
 
 
 class GymnasiumPufferEnv(EmulatedEnv):
     """Steps a `gymnasium.Env` whose observations and actions may have any structure.
 
-    Observations are packed into rows as `emulated` describes (see pufferlib.layout), unless their space is a
+    Observations are packed into rows as `emulated` describes (see pufferlib.spaces.layout), unless their space is a
     Box, which stays as it is. Actions are rows of `single_action_space` and reach the environment in its own space,
     clipped to its bounds.
 

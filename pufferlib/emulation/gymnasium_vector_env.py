@@ -20,8 +20,8 @@ from pufferlib.emulation.infos import plain_numbers
 from pufferlib.emulation.packing import row_writer
 from pufferlib.environment import Buffers, PufferEnv, StepResult
 from pufferlib.errors import APIUsageError
-from pufferlib.layout import Layout, unpack
 from pufferlib.seeding import mix_seed
+from pufferlib.spaces.layout import Layout, unpack
 
 _SEEDS = 2**31  # what every generator that an environment may use takes as a seed
 _HALVES = (("step_async", "step_wait"), ("send", "recv"))  # of a step, by Gymnasium's own and by ale-py's

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from pufferlib.errors import APIUsageError
-from pufferlib.layout import Layout, Leaf, path_name
+from pufferlib.spaces.layout import Layout, Leaf, path_name
 
 _INT64 = np.dtype(np.int64)
 _INTEGERS = (int, np.int64)

@@ -14,7 +14,7 @@ from pufferlib.emulation.emulated_env import EmulatedEnv
 from pufferlib.emulation.infos import final_observation, plain_numbers
 from pufferlib.environment import StepResult, fitting_actions
 from pufferlib.errors import APIUsageError, MissingExtraError
-from pufferlib.layout import Layout
+from pufferlib.spaces.layout import Layout
 
 
 class PettingZooPufferEnv(EmulatedEnv):

@@ -3,7 +3,6 @@
 None of the packages behind them is imported before something is logged.
 """
 
-from pufferlib.loggers.factory import make_loggers
 from pufferlib.loggers.json_logger import METRICS_FILE, JsonLogger
 from pufferlib.loggers.logger import Logger, NoLogger
 from pufferlib.loggers.neptune_logger import NeptuneLogger
@@ -21,6 +20,5 @@ __all__ = [
     "NoLogger",
     "TensorBoardLogger",
     "WandbLogger",
-    "make_loggers",
     "make_run_id",
 ]

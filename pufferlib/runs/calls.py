@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from pufferlib import distributed, making, vector
+from pufferlib import distributed, vector
 from pufferlib.config import (
     ResolvedTrainConfig,
     TrainConfig,
@@ -34,6 +34,7 @@ from pufferlib.policy import make_module
 from pufferlib.ppo.gradients import Loss
 from pufferlib.ppo.losses import ppo_loss
 from pufferlib.ppo.normalization import normalized
+from pufferlib.runs import making
 from pufferlib.runs.keyword_settings import ALIASES, settings_from_keywords
 from pufferlib.runs.loaders import resolve_device
 from pufferlib.runs.policy_check import check_policy

@@ -8,10 +8,10 @@ from typing import Any
 
 from torch import nn
 
-from pufferlib import making
 from pufferlib.config import BaseConfig, LogConfig, TrainConfig, VecConfig, load_config
 from pufferlib.errors import PufferError
 from pufferlib.families import catalog
+from pufferlib.runs import making
 from pufferlib.runs.policy_settings import policy_settings
 
 

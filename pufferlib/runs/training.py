@@ -15,13 +15,14 @@ from torch import nn
 from pufferlib import distributed
 from pufferlib.config import load_config, require_sections
 from pufferlib.errors import ConfigError
-from pufferlib.loggers import Loggers, make_loggers
+from pufferlib.loggers import Loggers
 from pufferlib.metrics.log_history import LogHistory
 from pufferlib.output import say
 from pufferlib.runs import checkpoint
 from pufferlib.runs.calls import AnyLogger
 from pufferlib.runs.description import CONFIG_FILE, restarted_run, saved_settings
 from pufferlib.runs.loaders import load_env, load_policy
+from pufferlib.runs.loggers import make_loggers
 from pufferlib.runs.resuming import Change, allowed_changes, with_new_length
 from pufferlib.runs.settings import settings_of
 from pufferlib.runs.stopping import StopRequest

@@ -9,7 +9,7 @@ import pufferlib
 from pufferlib import PuffeRL, vector
 from pufferlib.environment import PufferEnv
 from pufferlib.errors import APIUsageError
-from pufferlib.making import environment_name
+from pufferlib.runs.making import environment_name
 from pufferlib.wrappers import (
     ClipReward,
     EpisodeStatistics,

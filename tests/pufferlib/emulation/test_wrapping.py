@@ -12,8 +12,8 @@ import pufferlib
 from pufferlib import PuffeRL, vector
 from pufferlib.emulation import GymnasiumPufferEnv
 from pufferlib.errors import APIUsageError
-from pufferlib.making import environment_name
 from pufferlib.models import Default
+from pufferlib.runs.making import environment_name
 from pufferlib.vector import GymnasiumVectorPufferEnv
 
 SAME_STEP = {"autoreset_mode": gymnasium.vector.AutoresetMode.SAME_STEP}

@@ -1,4 +1,4 @@
-"""Facts about Gymnasium spaces that more than one part needs."""
+"""Rows of actions, and the joint spaces of many agents."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ import pufferlib
 from pufferlib import ocean
 from pufferlib.environment import Buffers
 from pufferlib.errors import APIUsageError, ConfigError, UnknownEnvironmentError
-from pufferlib.making import environment_name
+from pufferlib.runs.making import environment_name
 
 
 @pytest.mark.parametrize("name", ocean.names())
@@ -24,7 +24,7 @@ def test_keywords_go_to_the_environment_over_the_defaults_of_its_ini():
 
 
 def test_the_ini_has_the_defaults(monkeypatch):
-    monkeypatch.setattr("pufferlib.making.load_config", lambda name: {"env": {"num_envs": "auto", "size": 7}})
+    monkeypatch.setattr("pufferlib.runs.making.load_config", lambda name: {"env": {"num_envs": "auto", "size": 7}})
     env = pufferlib.make("puffer_squared")
     assert env.single_observation_space.shape == (49,) and env.num_envs == 256
     env.close()
