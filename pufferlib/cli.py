@@ -19,8 +19,7 @@ from pufferlib.errors import APIUsageError, ConfigError, PufferError, StorageErr
 from pufferlib.output import Output, flush_stdout, is_stdout_gone, say
 
 if TYPE_CHECKING:
-    from pufferlib.config.flags import FlagTable
-    from pufferlib.settings.setting import Setting
+    from pufferlib.config.flags import FlagTable, Found
 
 # Exit codes; 130 and 141 are what a shell reports for a program that SIGINT or SIGPIPE ended.
 OK, MISTAKE, INTERRUPTED, PIPE_CLOSED = 0, 2, 130, 141
@@ -58,7 +57,7 @@ class Call:
     env_name: str
     args: dict[str, Any]
     options: dict[str, Any]
-    flags: list[tuple[Setting, Any]]
+    flags: Found
 
     def flags_over(self, args: dict[str, Any], but: str) -> dict[str, Any]:
         """Has the flags, except that of one setting, count over other settings than those of the environment's inis.
@@ -222,7 +221,7 @@ def _run_for_environment(name: str, rest: list[str]) -> None:
     VERBS[name].run(Call(env_name, args, options, found))
 
 
-def _flags_of_the_shell(table: FlagTable) -> list[tuple[Setting, Any]]:
+def _flags_of_the_shell(table: FlagTable) -> Found:
     """What PUFFER_FLAGS says, which those of the command line come after."""
     try:
         return table.parse(shlex.split(os.environ.get("PUFFER_FLAGS", "")))

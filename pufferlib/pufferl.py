@@ -29,7 +29,6 @@ from pufferlib.distributed import Ranks, Total
 from pufferlib.errors import APIUsageError, DivergedError, StorageError
 from pufferlib.extensions import compute_puff_advantage
 from pufferlib.fast.choose import choose
-from pufferlib.loggers import Logger
 from pufferlib.metrics.finite import describe_update, explaining
 from pufferlib.metrics.report import Counts, Report
 from pufferlib.play.periodic_evaluation import PeriodicEvaluation
@@ -408,7 +407,8 @@ class PuffeRL:
               gpu_memory_bytes`: what is used of the machine, see HardwareMeter.
         """
         if not self.is_logged:
-            metrics = self.report.log(self._counts(), self._evaluation.take(), self.ranks)
+            episodes = self.ranks.gather(self.report.episodes.state_dict())
+            metrics = self.report.log(self._counts(), self._evaluation.take(), episodes)
             with self.run.outliving_full_disks():
                 self.run.open()
             self.logger.log(metrics, self.global_step)
@@ -439,12 +439,12 @@ class PuffeRL:
     # ------------------------------------------------------------------------------------------------ what outlives it
 
     @property
-    def logger(self) -> Logger:
+    def logger(self) -> Any:
         """Where metrics go; may be replaced before the first log."""
         return self.run.logger
 
     @logger.setter
-    def logger(self, logger: Logger) -> None:
+    def logger(self, logger: Any) -> None:
         self.run.logger = logger
 
     @property

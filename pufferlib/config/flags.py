@@ -15,6 +15,9 @@ from pufferlib.settings.setting import Section, Setting
 
 FIXED = frozenset({"package", "env_name"})  # the environment's name on the command line says both
 
+Found = list[tuple[Setting, Any]]
+"""What a command line holds: settings and their checked values, in its order."""
+
 
 class FlagTable:
     """The flags that a command takes for one environment.
@@ -45,7 +48,7 @@ class FlagTable:
         self._settings = {_key(setting.flag): setting for setting in [*options.settings().values(), *sectioned]}
         self._settings |= {name: setting for setting in base for name in (setting.name, f"base.{setting.name}")}
 
-    def parse(self, tokens: Iterable[str]) -> list[tuple[Setting, Any]]:
+    def parse(self, tokens: Iterable[str]) -> Found:
         """The settings and checked values that a command line holds, in its order.
 
         Raises:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-from pufferlib.distributed import Ranks
 from pufferlib.metrics.dashboard import Dashboard
 from pufferlib.metrics.finished_episodes import FinishedEpisodes
 from pufferlib.metrics.hardware import HardwareMeter
@@ -84,18 +83,20 @@ class Report:
             return self.metrics.get("sps", 0.0)
         return (agent_steps - self.logged_step) / max(self.seconds, 1e-9)
 
-    def log(self, counts: Counts, evaluation: Mapping[str, float], ranks: Ranks) -> dict[str, float]:
-        """Ends the interval; all processes call it.
+    def log(
+        self, counts: Counts, evaluation: Mapping[str, float], episodes: Sequence[Mapping[str, Any]]
+    ) -> dict[str, float]:
+        """Ends the interval.
 
         Args:
             counts: as they are now.
             evaluation: metrics of an evaluation in this interval, if there was one.
-            ranks: this process among all, whose episodes are taken together.
+            episodes: the `state_dict` of the episodes of every process, which are taken together.
 
         Returns:
             The metrics that `PuffeRL.mean_and_log` describes.
         """
-        self.episodes = FinishedEpisodes.merged(ranks.gather(self.episodes.state_dict()))
+        self.episodes = FinishedEpisodes.merged(episodes)
         hardware = prefixed("hardware", self._hardware.sample())
         self.metrics = {**self._measured(counts), **evaluation, **hardware}
         self.end_interval()
