@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch import nn
 
+from pufferlib.extensions.optimizers import Muon
 from pufferlib.fast.optimizers import KernelAdam
-from pufferlib.ppo.optimizers import Muon
 
 SHAPES = [(64, 118), (64,), (192, 64), (192, 64), (4, 64), (4,)]
 

@@ -10,7 +10,7 @@ from torch.optim import Optimizer
 from typing_extensions import override
 
 from pufferlib.extensions import AdamBatch, AdamSettings, can_step
-from pufferlib.ppo.optimizers import Adam
+from pufferlib.extensions.optimizers import Adam
 
 
 class KernelAdam(Adam):

@@ -2,94 +2,12 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterable
 
-import torch
 from torch import Tensor, nn, optim
 from torch.optim import Optimizer
-from typing_extensions import override
 
-from pufferlib.extensions import orthogonalize
-
-ADAMW_SHARE = 0.1
-"""Learning rate of the vectors (biases, log-std) as a share of Muon's: AdamW changes every element by about the
-learning rate, Muon a matrix by an orthogonal one, whose elements are far below 1."""
-
-
-class EagerOptimizer(Optimizer):
-    """torch's Optimizer, made without what hides it from torch.compile and so imports that: two seconds of a start."""
-
-    add_param_group = inspect.unwrap(Optimizer.add_param_group)
-
-
-class Sgd(EagerOptimizer, optim.SGD):
-    """torch's SGD, stepped without importing torch.compile."""
-
-    step = torch.no_grad()(inspect.unwrap(optim.SGD.step))
-
-
-class Adam(EagerOptimizer, optim.AdamW):
-    """torch's AdamW, stepped without importing torch.compile."""
-
-    step = torch.no_grad()(inspect.unwrap(optim.AdamW.step))
-
-
-class Muon(EagerOptimizer):
-    """Muon for matrices (Jordan et al. 2024), AdamW for all other parameters.
-
-    Muon steps along the orthogonalised Nesterov momentum, scaled by sqrt(max(1, rows / columns)). torch.optim.Muon does
-    so one matrix after another and in bfloat16, which most CPUs emulate; here it is float32, for all matrices of one
-    shape at once. For small networks that is several times faster (bench/optimizer.py).
-    """
-
-    def __init__(
-        self,
-        parameters: Iterable[nn.Parameter],
-        lr: float,
-        momentum: float,
-        betas: tuple[float, float] = (0.9, 0.999),
-        eps: float = 1e-8,
-        weight_decay: float = 0.0,
-        adamw: type[optim.AdamW] = Adam,
-    ):
-        """Learning rate and momentum are those of the matrices, betas and eps AdamW's; both decay the weights."""
-        parameters = list(parameters)
-        matrices = {"params": [parameter for parameter in parameters if parameter.dim() == 2]}
-        vectors = {"params": [parameter for parameter in parameters if parameter.dim() != 2], "share": ADAMW_SHARE}
-        super().__init__([matrices], {"lr": lr, "momentum": momentum, "weight_decay": weight_decay})
-        self._adamw = adamw([vectors], lr=ADAMW_SHARE * lr, betas=betas, eps=eps, weight_decay=weight_decay)
-        self.param_groups += self._adamw.param_groups
-
-    @override
-    @torch.no_grad()
-    def step(self, closure: None = None) -> None:
-        matrices, *vectors = self.param_groups
-        self._adamw.param_groups, self._adamw.state = vectors, self.state  # which loading replaces
-        self._adamw.step()
-        shapes: dict[torch.Size, list[nn.Parameter]] = {}
-        for parameter in matrices["params"]:
-            if parameter.grad is not None:
-                shapes.setdefault(parameter.shape, []).append(parameter)
-        for parameters in shapes.values():
-            self._step_matrices(parameters, matrices["lr"], matrices["momentum"], matrices["weight_decay"])
-
-    def _step_matrices(
-        self, parameters: list[nn.Parameter], lr: float | Tensor, momentum: float, weight_decay: float
-    ) -> None:
-        """Steps matrices of one shape."""
-        rows, columns = parameters[0].shape
-        gradients = torch.stack([parameter.grad for parameter in parameters])
-        buffers = [self.state[p].setdefault("momentum_buffer", torch.zeros_like(p)) for p in parameters]
-        torch._foreach_lerp_(buffers, list(gradients.unbind()), 1.0 - momentum)
-        updates = orthogonalize(gradients.lerp(torch.stack(buffers), momentum))
-        if weight_decay:
-            torch._foreach_mul_(parameters, 1.0 - lr * weight_decay)
-        scale = max(1.0, rows / columns) ** 0.5
-        if isinstance(lr, Tensor):
-            torch._foreach_sub_(parameters, list((updates * (lr * scale)).unbind()))
-        else:
-            torch._foreach_add_(parameters, list(updates.unbind()), alpha=-lr * scale)
+from pufferlib.extensions.optimizers import Adam, Muon, Sgd
 
 
 def make_optimizer(

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from pufferlib.ppo.optimizers import Muon, Sgd
+from pufferlib.extensions.optimizers import Muon, Sgd
 from pufferlib.runs.checkpoint_pattern import Pattern, check, demand, maybe
 
 

@@ -18,13 +18,13 @@ from pufferlib import pufferl, vector
 from pufferlib.config import TrainConfig
 from pufferlib.environment import PufferEnv
 from pufferlib.errors import APIUsageError, ConfigError, DivergedError
+from pufferlib.extensions.optimizers import Adam, Muon, Sgd
 from pufferlib.fast.network_gradients import NetworkGradients
 from pufferlib.fast.sharded_gradients import ShardedGradients
 from pufferlib.loggers import NoLogger
 from pufferlib.models import Default, LSTMWrapper, MinGRUWrapper
 from pufferlib.ocean import env_class
 from pufferlib.ppo import losses
-from pufferlib.ppo.optimizers import Adam, Muon, Sgd
 from pufferlib.ppo.sampling import sample_logits
 
 pytestmark = pytest.mark.usefixtures("in_tmp_path")
