@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import abc
 from dataclasses import dataclass, fields, replace
 
 import torch
 from torch import Tensor
-from typing_extensions import override
 
 from pufferlib.config import ResolvedTrainConfig
 from pufferlib.extensions import compute_puff_advantage
@@ -48,8 +46,6 @@ class Minibatch:
 
     def split(self, size: int) -> list[Minibatch]:
         """Parts of at most `size` rows."""
-        if len(self) <= size:
-            return [self]
         return [self[begin : begin + size] for begin in range(0, len(self), size)]
 
     def ready_for_loss(self, is_normalized: bool) -> Minibatch:
@@ -104,24 +100,7 @@ class Advantages:
         return self._result[:, :-1]
 
 
-class Minibatches(abc.ABC):
-    """Draws minibatches from one rollout after the other."""
-
-    @abc.abstractmethod
-    def begin(self, progress: float, is_full: bool) -> None:
-        """Turns to a rollout that was just filled.
-
-        Args:
-            progress: of the whole run, 0 to 1.
-            is_full: whether every agent of every process was there at every step.
-        """
-
-    @abc.abstractmethod
-    def draw(self) -> Minibatch:
-        """The next minibatch; of several processes that train together each draws its share, from its own rollout."""
-
-
-class SegmentMinibatches(Minibatches):
+class SegmentMinibatches:
     """Draws distinct segments by the size of their advantages, which are computed anew for each minibatch."""
 
     def __init__(self, rollout: Rollout, advantages: Advantages, generator: torch.Generator):
@@ -134,14 +113,19 @@ class SegmentMinibatches(Minibatches):
         self._is_uneven = config.prio_alpha > 0 and config.minibatch_segments < rollout.segments
         self._is_full = True
 
-    @override
     def begin(self, progress: float, is_full: bool) -> None:
+        """Turns to a rollout that was just filled.
+
+        Args:
+            progress: of the whole run, 0 to 1.
+            is_full: whether every agent of every process was there at every step.
+        """
         config = self._config
         self._beta.fill_(config.prio_beta0 + (1.0 - config.prio_beta0) * config.prio_alpha * progress)
         self._is_full = is_full
 
-    @override
     def draw(self) -> Minibatch:
+        """The next minibatch; of several processes that train together each draws its share, from its own rollout."""
         rollout, config = self._rollout, self._config
         advantages = self._advantages.compute()
         present = advantages if self._is_full else advantages * rollout.masks[:, :-1]
@@ -151,22 +135,16 @@ class SegmentMinibatches(Minibatches):
         if self._is_uneven:
             inclusion = inclusion_probabilities(probabilities, len(rows))
             importance = importance_weights(inclusion, rows, self._beta).unsqueeze(1)
+        weights = None if self._is_full else present_weights(rollout.masks[rows, :-1])
         chosen, old_values = advantages[rows], rollout.values[rows, :-1]
-        return Minibatch(
-            rows=rows,
-            resets=self._advantages.resets[rows],
-            old_values=old_values,
-            returns=chosen + old_values,
-            advantages=chosen,
-            importance=importance,
-            weights=None if self._is_full else present_weights(rollout.masks[rows, :-1]),
-        )
+        resets = self._advantages.resets[rows]
+        return Minibatch(rows, resets, old_values, chosen + old_values, chosen, importance, weights)
 
 
-class StepMinibatches(Minibatches):
+class StepMinibatches:
     """Goes through all steps in random order, pass after pass; advantages and returns stay what they were at first.
 
-    Those of absent agents come along with weight 0.
+    `begin` and `draw` are called as those of SegmentMinibatches. Steps of absent agents come along with weight 0.
     """
 
     def __init__(self, rollout: Rollout, steps: Rollout, advantages: Advantages, generator: torch.Generator):
@@ -177,8 +155,8 @@ class StepMinibatches(Minibatches):
         self._generator = generator
         self._resets = torch.zeros(steps.segments, 1, dtype=torch.bool, device=rollout.values.device)
 
-    @override
     def begin(self, progress: float, is_full: bool) -> None:
+        """Turns to a rollout that was just filled."""
         rollout = self._rollout
         self._steps.take_steps(rollout)
         advantages, values = _by_step(self._advantages.compute()), _by_step(rollout.values[:, :-1])
@@ -187,8 +165,8 @@ class StepMinibatches(Minibatches):
         self._order = torch.empty(0)
         self._place = 0
 
-    @override
     def draw(self) -> Minibatch:
+        """The next steps in their order; the last of a pass may be fewer."""
         if self._place >= len(self._order):
             device = self._rollout.values.device
             self._order = torch.randperm(self._steps.segments, generator=self._generator, device=device)
@@ -205,13 +183,8 @@ def bootstrap_truncations(rewards: Tensor, values: Tensor, cuts: Tensor, gamma: 
 
     The value of the true final observation is what Pardo et al. 2018 ("Time Limits in Reinforcement Learning") ask for;
     an environment that resets in the same step does not return it, and the observation one step earlier is the nearest.
-
-    Args:
-        rewards: `(segments, columns)`; column t belongs to the action of column t - 1.
-        values: `(segments, columns)`.
-        cuts: `(segments, columns)`, 1 where a limit cut the episode and the task itself did not end, else 0.
-        gamma: discount.
-        out: `(segments, columns)`, overwritten except for column 0, which belongs to no action of these segments.
+    All are `(S, T + 1)`; column t of `rewards` and of `cuts`, 1 or 0, belongs to the action of column t - 1, and so
+    column 0 of `out` to none of these segments: it is left as it was.
     """
     torch.addcmul(rewards[:, 1:], cuts[:, 1:], values[:, :-1], value=gamma, out=out[:, 1:])
     return out

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,31 +14,12 @@ from torch import Tensor, nn
 from pufferlib.distributed import Ranks
 from pufferlib.errors import APIUsageError, DivergedError
 from pufferlib.metrics.finite import is_finite
+from pufferlib.metrics.moments import Moments
 from pufferlib.policy import Logits, acting_forward, training_forward
 from pufferlib.ppo.rollout import Rollout
 
 EPSILON = 1e-8
 """Added to variances."""
-
-_CHUNK = 1 << 20  # numbers that are summed up in double precision at once; a rollout of images is gigabytes of them
-
-
-@dataclass(frozen=True)
-class Moments:
-    """Count, mean and variance of some numbers; mean and variance may be floats, arrays or tensors."""
-
-    count: float = 0.0
-    mean: Any = 0.0
-    variance: Any = 1.0
-
-    def merged(self, other: Moments) -> Moments:
-        """The moments of both together (Chan et al. 1979, "Updating Formulae and a Pairwise Algorithm")."""
-        if not self.count or not other.count:
-            return self if self.count else other
-        count, delta = self.count + other.count, other.mean - self.mean
-        squares = self.variance * self.count + other.variance * other.count
-        variance = (squares + delta * delta * (self.count * other.count / count)) / count
-        return Moments(count, self.mean + delta * (other.count / count), variance)
 
 
 class NormalizedObservations(nn.Module):
@@ -77,7 +57,7 @@ class NormalizedObservations(nn.Module):
     def find_forms(self) -> None:
         """Looks how `policy` is to be called; after it was replaced by another, look again."""
         self._train_forward = training_forward(self.policy, self.policy)
-        self._act_forward = acting_forward(self.policy) if hasattr(self.policy, "initial_state") else None
+        self._act_forward = acting_forward(self.policy)
 
     @property
     def initial_state(self) -> Callable[..., dict[str, Tensor]]:
@@ -90,8 +70,7 @@ class NormalizedObservations(nn.Module):
 
     def forward_eval(self, observations: Tensor, state: dict[str, Tensor] | None = None) -> tuple[Logits, Tensor]:
         """Normalises, and has the policy act: one step."""
-        act = self._train_forward if self._act_forward is None else self._act_forward
-        return act(self.normalize(observations), {} if state is None else state)
+        return self._act_forward(self.normalize(observations), {} if state is None else state)
 
     def normalize(self, observations: Tensor) -> Tensor:
         """Observations `(..., *observation_shape)` of any dtype -> what the policy sees, float32."""
@@ -105,16 +84,10 @@ class NormalizedObservations(nn.Module):
         Raises:
             DivergedError: if they are not finite, or too large to have a variance; then nothing was added.
         """
-        seen = rollout.by_column[rollout.masks.T[:-1].to(rollout.observations.device)]
-        own = Moments()
-        for part in seen.split(max(1, _CHUNK // self.mean.numel())) if len(seen) else ():
-            variance, mean = torch.var_mean(part.double(), 0, correction=0)
-            own = own.merged(Moments(len(part), mean.cpu(), variance.cpu()))
-        if own.count and not is_finite(own.variance):  # nor is it where the mean is not
+        seen = Moments.of_rows(rollout.by_column[rollout.masks.T[:-1].to(rollout.observations.device)])
+        if seen.count and not is_finite(seen.variance):  # nor is it where the mean is not
             raise DivergedError("observations must have a finite mean and variance to be normalized")
-        whole = Moments(float(self.count), self.mean.cpu(), self.variance.cpu())
-        for part in ranks.gather(own):
-            whole = whole.merged(part)
+        whole = Moments(float(self.count), self.mean.cpu(), self.variance.cpu()).with_all(ranks.gather(seen))
         self.count.fill_(whole.count)
         self.mean.copy_(whole.mean)
         self.variance.copy_(whole.variance)
@@ -157,8 +130,7 @@ class RewardNormalizer:
         groups = [slice(begin, begin + agents) for begin in range(0, rewards.shape[1], agents)]
         sums = np.concatenate([self._add_up(rewards[:, each], ended[:, each])[masks[:, each]] for each in groups])
         own = Moments(len(sums), float(sums.mean()), float(sums.var())) if len(sums) else Moments()
-        for part in self._ranks.gather(own):
-            self.moments = self.moments.merged(part)
+        self.moments = self.moments.with_all(self._ranks.gather(own))
         rewards /= math.sqrt(self.moments.variance + EPSILON)
         np.clip(rewards, -self._clip, self._clip, out=rewards)
 

@@ -13,10 +13,11 @@ from torch import Tensor, nn
 from pufferlib.distributed import Ranks
 from pufferlib.errors import CheckpointError
 from pufferlib.metrics.finite import find_in_state, find_weight
+from pufferlib.metrics.moments import Moments
 from pufferlib.metrics.report import Report
 from pufferlib.ppo.collector import Collector
 from pufferlib.ppo.learner import Learner
-from pufferlib.ppo.normalization import Moments, RewardNormalizer
+from pufferlib.ppo.normalization import RewardNormalizer
 from pufferlib.runs.collector_state import (
     collector_state,
     load_collector_state,

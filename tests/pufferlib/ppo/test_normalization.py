@@ -2,15 +2,13 @@ import numpy as np
 import pytest
 import torch
 from gymnasium.spaces import Box, Dict, Discrete
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from tracking_env import TrackingEnv
 
 from pufferlib.distributed import Ranks
 from pufferlib.errors import APIUsageError
+from pufferlib.metrics import moments
 from pufferlib.models import Continuous, Default, MinGRUWrapper
-from pufferlib.ppo import normalization
-from pufferlib.ppo.normalization import Moments, NormalizedObservations, RewardNormalizer, normalized
+from pufferlib.ppo.normalization import NormalizedObservations, RewardNormalizer, normalized
 from pufferlib.ppo.rollout import Rollout
 
 CPU = torch.device("cpu")
@@ -22,22 +20,6 @@ def make_rollout(segments=6, horizon=5, seed=0, shift=3.0, scale=2.0):
     torch.manual_seed(seed)
     rollout.by_column.normal_().mul_(scale).add_(shift)
     return rollout
-
-
-# --- moments
-
-
-@settings(max_examples=50, deadline=None)
-@given(st.lists(st.lists(st.floats(-1e3, 1e3), max_size=6), min_size=1, max_size=5))
-def test_moments_of_parts_are_those_of_the_whole(parts):
-    merged = Moments()
-    for part in parts:
-        merged = merged.merged(Moments(len(part), np.mean(part), np.var(part)) if part else Moments())
-    whole = np.concatenate(parts)
-    if len(whole):
-        assert merged.count == len(whole)
-        np.testing.assert_allclose(merged.mean, whole.mean(), atol=1e-9, rtol=1e-9)
-        np.testing.assert_allclose(merged.variance, whole.var(), atol=1e-6, rtol=1e-6)
 
 
 # --- observations
@@ -67,7 +49,7 @@ def test_a_large_rollout_is_summed_up_in_parts(monkeypatch, numbers):
     whole, in_parts = (normalized(TrackingEnv(), Continuous(TrackingEnv()), clip=10.0) for _ in range(2))
     rollout = make_rollout()
     whole.update(rollout, Ranks())
-    monkeypatch.setattr(normalization, "_CHUNK", numbers)
+    monkeypatch.setattr(moments, "CHUNK", numbers)
     in_parts.update(rollout, Ranks())
     assert in_parts.count == whole.count
     torch.testing.assert_close(in_parts.mean, whole.mean)

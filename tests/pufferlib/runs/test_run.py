@@ -9,8 +9,8 @@ from scripted import ScriptedEnv
 
 from pufferlib import pufferl, vector
 from pufferlib.errors import DivergedError
+from pufferlib.metrics.moments import Moments
 from pufferlib.models import Default
-from pufferlib.ppo.normalization import Moments
 from pufferlib.runs import checkpoint
 
 pytestmark = pytest.mark.usefixtures("in_tmp_path")

@@ -1,0 +1,47 @@
+"""Count, mean and variance of numbers that are seen part after part, or by several processes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+CHUNK = 1 << 20
+"""Numbers that are summed up in double precision at once; a rollout of images is gigabytes of them."""
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Count, mean and variance of some numbers; mean and variance may be floats, arrays or tensors."""
+
+    count: float = 0.0
+    mean: Any = 0.0
+    variance: Any = 1.0
+
+    @classmethod
+    def of_rows(cls, rows: Tensor) -> Moments:
+        """Those of `(count, ...)` over the first dimension: float64, on the CPU."""
+        whole = cls()
+        for part in rows.split(max(1, CHUNK // rows[:1].numel())) if len(rows) else ():
+            variance, mean = torch.var_mean(part.double(), 0, correction=0)
+            whole = whole.merged(cls(len(part), mean.cpu(), variance.cpu()))
+        return whole
+
+    def merged(self, other: Moments) -> Moments:
+        """The moments of both together (Chan et al. 1979, "Updating Formulae and a Pairwise Algorithm")."""
+        if not self.count or not other.count:
+            return self if self.count else other
+        count, delta = self.count + other.count, other.mean - self.mean
+        squares = self.variance * self.count + other.variance * other.count
+        variance = (squares + delta * delta * (self.count * other.count / count)) / count
+        return Moments(count, self.mean + delta * (other.count / count), variance)
+
+    def with_all(self, parts: Iterable[Moments]) -> Moments:
+        """The moments of these and of all parts together, one part merged after the other."""
+        whole = self
+        for part in parts:
+            whole = whole.merged(part)
+        return whole
