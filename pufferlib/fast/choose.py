@@ -23,6 +23,7 @@ from pufferlib.config import ResolvedTrainConfig
 from pufferlib.distributed import Ranks
 from pufferlib.extensions import Network
 from pufferlib.extensions.network import OBSERVATION_DTYPES
+from pufferlib.extensions.optimizers import make_optimizer
 from pufferlib.fast.captured_learner import CapturedLearner
 from pufferlib.fast.distributed_learner import DistributedLearner
 from pufferlib.fast.followed import edited_files
@@ -39,7 +40,6 @@ from pufferlib.ppo.collector import Collector
 from pufferlib.ppo.gradients import Gradients, Loss
 from pufferlib.ppo.learner import Learner
 from pufferlib.ppo.losses import ppo_loss
-from pufferlib.ppo.optimizers import make_optimizer
 from pufferlib.ppo.rollout import Rollout
 
 

@@ -9,11 +9,11 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from pufferlib.errors import ConfigError
+from pufferlib.extensions.optimizers import set_learning_rate
 from pufferlib.metrics.phases import Phases
 from pufferlib.ppo import losses
 from pufferlib.ppo.gradients import Gradients
 from pufferlib.ppo.minibatches import Advantages, SegmentMinibatches, StepMinibatches, present_weights
-from pufferlib.ppo.optimizers import set_learning_rate
 from pufferlib.ppo.rollout import Rollout
 
 

@@ -6,8 +6,8 @@ from torch import nn
 
 from pufferlib.errors import APIUsageError
 from pufferlib.extensions import can_step
+from pufferlib.extensions.optimizers import make_optimizer, set_learning_rate
 from pufferlib.fast.optimizers import KernelAdam, fit_to_graphs, take_over
-from pufferlib.ppo.optimizers import make_optimizer, set_learning_rate
 
 SHAPES = [(5, 17), (1,), (33, 2, 3), (64, 64)]
 
