@@ -55,24 +55,24 @@ class Streams:
         self._seed: int | None = None  # of the streams of this group, None until one is asked for
         self._seeded: set[int] = set()
 
-    def of(self, first_agent: int, count: int) -> torch.Generator:
-        """The stream of a batch of `count` agents, one object every time; `ready` it before it is drawn from."""
-        if count == self._num_agents:
+    def of(self, agents: slice) -> torch.Generator:
+        """The stream of a batch of agents, one object every time; `ready` it before it is drawn from."""
+        if agents.stop - agents.start == self._num_agents:
             return self._generator
-        if first_agent not in self._streams:
+        if agents.start not in self._streams:
             import torch  # whoever has a generator has loaded it
 
-            self._streams[first_agent] = torch.Generator(self._generator.device)
-        return self._streams[first_agent]
+            self._streams[agents.start] = torch.Generator(self._generator.device)
+        return self._streams[agents.start]
 
-    def ready(self, first_agent: int, count: int) -> torch.Generator:
-        """The stream of a batch, seeded for this group of segments."""
-        stream = self.of(first_agent, count)
-        if stream is not self._generator and first_agent not in self._seeded:
+    def ready(self, agents: slice) -> torch.Generator:
+        """The stream of a batch of agents, seeded for this group of segments."""
+        stream = self.of(agents)
+        if stream is not self._generator and agents.start not in self._seeded:
             if self._seed is None:
                 self._seed = self._draw_seed()
-            self._seeded.add(first_agent)
-            stream.manual_seed(mix_seed(self._seed, first_agent))
+            self._seeded.add(agents.start)
+            stream.manual_seed(mix_seed(self._seed, agents.start))
         return stream
 
     def _draw_seed(self) -> int:

@@ -47,5 +47,5 @@ class CapturedLearner(Learner):
     def _work(self) -> None:
         """What a graph records: it reads and writes tensors alone, and times nothing."""
         minibatch = self._minibatches.draw().ready_for_loss(self.config.norm_adv)
-        self._add(self.gradients.differentiate(minibatch))
+        self._sums.add(self.gradients.differentiate(minibatch))
         self._step()

@@ -2,6 +2,7 @@
 
     acting                       learning                                                   where
     Actor                        Gradients, Learner            plain torch, ppo/            anywhere
+    Actor                        GatheringGradients            reused memory                observations on the CPU
     Actor                        ShardedGradients              a thread for each share      CPU, unless compiled
     NetworkActor                 NetworkGradients              one C kernel                 CPU, small policies
     GraphActor                   CapturedLearner               CUDA graphs                  CUDA, unless compiled
@@ -27,6 +28,7 @@ from pufferlib.extensions.optimizers import make_optimizer
 from pufferlib.fast.captured_learner import CapturedLearner
 from pufferlib.fast.distributed_learner import DistributedLearner
 from pufferlib.fast.followed import edited_files
+from pufferlib.fast.gathering_gradients import GatheringGradients
 from pufferlib.fast.graph_actor import GraphActor
 from pufferlib.fast.network_actor import NetworkActor
 from pufferlib.fast.network_gradients import NetworkGradients
@@ -118,7 +120,9 @@ class Choice:
         """What differentiates the policy over the rows of a rollout."""
         if self.network is not None:
             return NetworkGradients(self.network, self.policy, rollout, self.config)
-        kind = ShardedGradients if self.device.type == "cpu" and not self.config.compile else Gradients
+        kind = Gradients if rollout.observations.device.type != "cpu" else GatheringGradients
+        if self.device.type == "cpu" and not self.config.compile:
+            kind = ShardedGradients
         return kind(self.policy, rollout, self.config, self.autocast, self.loss)
 
     def optimizer(self, gradients: Gradients) -> Optimizer:

@@ -70,7 +70,7 @@ class GraphActor(Actor):
     @torch.no_grad()
     def act(self, rows: slice, column: int) -> np.ndarray:
         lane = self._lane(rows)
-        self._stream(rows)  # which the lane draws from is seeded by now
+        self._streams.ready(rows)  # which the lane draws from is seeded by now
         with torch.cuda.stream(lane.stream):
             lane.run()
             lane.host_actions.copy_(lane.step.actions, non_blocking=True)
@@ -126,7 +126,7 @@ class GraphActor(Actor):
         if key not in self._lanes:
             step = BatchStep(rows, self._inputs, self.states, self.rollout, not self._is_offloaded)
             step.begin(self._offset)
-            generator = self._streams.of(rows.start, rows.stop - rows.start)
+            generator = self._streams.of(rows)
             self._lanes[key] = Lane(step, self._choose, generator, self._capture)
         return self._lanes[key]
 

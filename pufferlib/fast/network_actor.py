@@ -50,7 +50,7 @@ class NetworkActor(Actor):
         states = [state[rows] for state in self.states.values()]
         stored = self._stored(rows, column)
         draw = torch.rand if self._network.action_dtype == torch.int32 else torch.randn
-        noise = draw(len(stored), self._network.num_parts, generator=self._stream(rows))
+        noise = draw(len(stored), self._network.num_parts, generator=self._streams.ready(rows))
         results = [target[segments, column] for target in (rollout.actions, rollout.logprobs, rollout.values)]
         seen = self._seen.pop(rows.start, None)
         if seen is None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -10,14 +9,14 @@ import torch
 from torch import Tensor
 from typing_extensions import override
 
+from pufferlib.fast.gathering_gradients import GatheringGradients
 from pufferlib.fast.shards import Shards, one_thread
-from pufferlib.ppo.gradients import Gradients
 from pufferlib.ppo.minibatches import Minibatch
 
 _LEAST_SHARE = 128  # rows of a minibatch that are worth a thread of their own
 
 
-class ShardedGradients(Gradients):
+class ShardedGradients(GatheringGradients):
     """Gives each thread some of the segments; the shares are added in their order, so the sum is always the same."""
 
     def __init__(self, *arguments: Any, **keywords: Any):
@@ -25,17 +24,6 @@ class ShardedGradients(Gradients):
         super().__init__(*arguments, **keywords)
         most = max(1, self.config.minibatch_steps // _LEAST_SHARE)
         self._shards = Shards(min(torch.get_num_threads(), most))
-
-    @property
-    def _scratch(self) -> Tensor:
-        """Memory for observations, that of the calling thread."""
-        return getattr(self._memory, "observations", self._nothing)
-
-    @_scratch.setter
-    def _scratch(self, memory: Tensor) -> None:
-        if not hasattr(self, "_memory"):
-            self._memory, self._nothing = threading.local(), memory
-        self._memory.observations = memory
 
     @override
     def differentiate(self, minibatch: Minibatch) -> Tensor:

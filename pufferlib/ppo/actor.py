@@ -55,13 +55,10 @@ class Actor:
             self.rollout.states[name][group] = state
 
     def see(self, rows: slice, column: int, observations: np.ndarray, begins: np.ndarray) -> None:
-        """Takes what a batch sees at a column.
+        """Takes what a batch sees at a column, which is the horizon after the last action.
 
-        Args:
-            rows: the agents.
-            column: of the rollout; its horizon for the observations after the last action.
-            observations: `(rows, *observation_shape)`; may be read until the batch acts, so it must stay as it is.
-            begins: `(rows,)` bool, whose recurrent state begins anew with this observation.
+        The observations `(rows, *observation_shape)` may be read until the batch acts, so they must stay as they are;
+        `begins`, `(rows,)` bool, says whose recurrent state begins anew with them.
         """
         self._stored(rows, column).copy_(torch.from_numpy(observations))
         self._clear_states(rows, begins)
@@ -81,7 +78,7 @@ class Actor:
         state = dict(held)
         with self._autocast():
             logits, values = self._forward(self._input(rows, column), state)
-        actions, logprobs, _ = sample_logits(logits, generator=self._stream(rows))
+        actions, logprobs, _ = sample_logits(logits, generator=self._streams.ready(rows))
         actions = actions.to(rollout.actions.dtype)
         rollout.actions[segments, column] = actions
         rollout.logprobs[segments, column] = logprobs
@@ -99,15 +96,7 @@ class Actor:
 
     @torch.no_grad()
     def value_final(self, agents: np.ndarray, observations: np.ndarray) -> Tensor:
-        """Values what agents saw last before an end that `see` is yet to be told of.
-
-        Args:
-            agents: `(count,)`.
-            observations: `(count, *observation_shape)`.
-
-        Returns:
-            `(count,)` float32.
-        """
+        """Values what agents `(count,)` saw last before an end that `see` is yet to be told of: `(count,)` float32."""
         return self._value(agents, torch.from_numpy(observations).to(self._device)).view(-1).float()
 
     def _value(self, rows: slice | np.ndarray, observations: Tensor) -> Tensor:
@@ -139,10 +128,6 @@ class Actor:
         self.last_observations.copy_(state["last_observations"])
         for name, value in state["states"].items():
             self.states[name].copy_(value)
-
-    def _stream(self, rows: slice) -> torch.Generator:
-        """What draws the actions of a batch now."""
-        return self._streams.ready(rows.start, rows.stop - rows.start)
 
     def _input(self, rows: slice, column: int) -> Tensor:
         """The observations of a batch at a column, where the policy is."""

@@ -28,10 +28,10 @@ class Gradients:
     Attributes:
         policy: whose parameters are differentiated.
         rollout: what is trained on, which may be the `single_steps` of what is collected.
-        config: the settings, those that the loss names as its keywords among them.
+        config: the settings.
         parameters: what is trained.
         all_parameters: what an optimizer keeps: of the policy, in its order, those that are frozen for now included.
-        loss: what is minimised; coefficients: the settings that it takes, by its keywords.
+        loss, coefficients: what is minimised, and the settings that it takes, by its keywords.
         metric_names: of what `differentiate` returns.
     """
 
@@ -60,19 +60,12 @@ class Gradients:
             called = torch.compile(policy, mode=config.compile_mode, fullgraph=config.compile_fullgraph)
         self._forward = training_forward(policy, called)
         self._autocast = autocast
-        self._scratch = torch.empty(0)
 
     def differentiate(self, minibatch: Minibatch) -> Tensor:
         """Sets the gradients of the loss over a minibatch; writes its new ratios and values into the rollout.
 
-        Parts of at most `max_minibatch_size` steps go one after the other: their gradients and metrics add up to the
-        means over the whole.
-
-        Args:
-            minibatch: ready for the loss.
-
-        Returns:
-            The metrics, `(len(metric_names),)` float32.
+        Parts of at most `max_minibatch_size` steps go one after the other: their gradients, and the metrics that are
+        returned, `(len(metric_names),)` float32, add up to the means over the whole.
         """
         self.clear()
         metrics = 0.0
@@ -89,12 +82,9 @@ class Gradients:
             parameter.grad = None
 
     def evaluate(self, minibatch: Minibatch) -> tuple[Tensor | None, ...]:
-        """What the policy as it is now makes of a minibatch: the first eight arguments of `ppo_loss`, in their order.
-
-        Writes the values into the rollout.
-        """
+        """The arguments of the loss but for its coefficients; writes the new values into the rollout."""
         rollout, rows, shape = self.rollout, minibatch.rows, minibatch.returns.shape
-        observations, actions = self._gather_observations(rows), rollout.actions.index_select(0, rows)
+        observations, actions = self.gather_observations(rows), rollout.actions.index_select(0, rows)
         state = {}
         if hasattr(self.policy, "initial_state"):
             state = {name: value.index_select(0, rows) for name, value in rollout.states.items()}
@@ -109,6 +99,10 @@ class Gradients:
         old = rollout.logprobs[rows], minibatch.old_values
         return logprobs, values, entropy, *old, minibatch.advantages, minibatch.returns, minibatch.weights
 
+    def gather_observations(self, rows: Tensor) -> Tensor:
+        """`(rows, horizon, *observation_shape)`, where the policy is, valid until the next call."""
+        return self.rollout.gather_observations(rows).to(self.rollout.values.device)
+
     def keep(self, loss: PPOLoss, rows: Tensor) -> Tensor:
         """Writes the ratios into rows of the rollout; returns the metrics in one tensor, named in `metric_names`."""
         if not isinstance(loss, PPOLoss):
@@ -116,18 +110,6 @@ class Gradients:
         self.rollout.ratios[rows, :-1] = loss.ratio.detach()  # a loss of a user's own may not have
         self.metric_names = tuple(loss.metrics)
         return torch.stack([metric.detach().float() for metric in loss.metrics.values()])
-
-    def _gather_observations(self, rows: Tensor) -> Tensor:
-        """`(rows, horizon, *observation_shape)` on the policy's device, valid until the next call.
-
-        Memory is reused: a fresh tensor of many megabytes costs a page fault for every 4 KB of it.
-        """
-        stored = self.rollout.observations
-        if len(self._scratch) < len(rows):
-            self._scratch = stored.new_empty((len(rows), *stored.shape[1:]), pin_memory=stored.is_pinned())
-        gathered = self._scratch[: len(rows)]
-        self.rollout.gather_observations(rows, out=gathered)
-        return gathered.to(self.rollout.values.device)
 
     def clip(self, limit: float) -> None:
         """Scales the parameters' gradients so that the norm of all together is at most `limit`."""
@@ -142,11 +124,7 @@ class Gradients:
 
 
 def coefficients(loss: Loss, config: ResolvedTrainConfig) -> dict[str, Any]:
-    """The settings that a loss names as its keywords; of one with `**kwargs` those of `ppo_loss`.
-
-    Raises:
-        APIUsageError: if it takes a keyword that is no setting and has no default.
-    """
+    """The settings that a loss names as its keywords; of one with `**kwargs` those of `ppo_loss`."""
     settings = {name: getattr(config, name) for name in config.settings()}
     if not config.clip_vloss:
         settings["vf_clip_coef"] = math.inf

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from pufferlib.errors import ConfigError
 from pufferlib.extensions.optimizers import set_learning_rate
+from pufferlib.metrics.metric_sums import MetricSums
 from pufferlib.metrics.phases import Phases
 from pufferlib.ppo import losses
 from pufferlib.ppo.gradients import Gradients
@@ -32,14 +32,10 @@ class Learner:
     def __init__(
         self, rollout: Rollout, gradients: Gradients, optimizer: Optimizer, generator: torch.Generator, phases: Phases
     ):
-        """Allocates.
+        """Allocates; `rollout` is what the collector fills, and the generator draws the minibatches.
 
-        Args:
-            rollout: what the collector fills.
-            gradients: of `rollout`, or of its `single_steps` where these are trained on.
-            optimizer: of `gradients.all_parameters`.
-            generator: draws the minibatches.
-            phases: where the time of each phase is added up.
+        The gradients are of `rollout`, or of its `single_steps` where these are trained on, and the optimizer is of
+        `gradients.all_parameters`.
         """
         self.rollout = rollout
         self.config = config = gradients.config
@@ -59,13 +55,10 @@ class Learner:
         self._is_full = True  # no agent was absent from any process's rollout
         self._due = self._trained = 0  # minibatches of this rollout
         self._kl_before: float | Tensor = 0.0  # the sum of approx_kl at the end of the pass before
-        self._metric_sums: Tensor | None = None  # over the minibatches of a rollout, once there was one
+        self._sums = MetricSums()
 
     def follow(self, gradients: Gradients, optimizer: Optimizer) -> None:
-        """Goes on with the gradients of a policy that was changed, of the same rollout, and with its optimizer.
-
-        To be called also when the optimizer has loaded a state.
-        """
+        """Goes on with those of a policy that was changed, and also with an optimizer that has loaded a state."""
         self.gradients, self.optimizer = gradients, optimizer
         set_learning_rate(optimizer, self.learning_rate)
 
@@ -88,8 +81,7 @@ class Learner:
         """
         self.learning_rate = learning_rate
         set_learning_rate(self.optimizer, learning_rate)
-        if self._metric_sums is not None:
-            self._metric_sums.zero_()
+        self._sums.clear()
         self._is_full, self._trained, self._kl_before = is_full, 0, 0.0
         self.minibatches_due += self.config.minibatches_per_epoch
         self._due = math.floor(self.minibatches_due + 1e-6)  # sums of fractions are rounded
@@ -109,13 +101,8 @@ class Learner:
         with self._phases.queued_phase("advantage"):
             minibatch = self._minibatches.draw().ready_for_loss(self.config.norm_adv)
         with self._phases.queued_phase("learn"):
-            self._add(self.gradients.differentiate(minibatch))
+            self._sums.add(self.gradients.differentiate(minibatch))
             self._step()
-
-    def _add(self, metrics: Tensor) -> None:
-        if self._metric_sums is None:
-            self._metric_sums = torch.zeros_like(metrics)
-        self._metric_sums += metrics
 
     def _step(self) -> None:
         self.gradients.clip(self.config.max_grad_norm)
@@ -126,13 +113,7 @@ class Learner:
         per_pass = math.ceil(self.config.minibatches_per_pass)
         if self.config.target_kl is None or not self._trained or self._trained % per_pass:
             return False
-        names = self.gradients.metric_names
-        if "approx_kl" not in names:
-            raise ConfigError(
-                f"[train] target_kl needs a loss that reports approx_kl, got one of {', '.join(names)}; "
-                "report it, or set target_kl to None"
-            )
-        kl_so_far = self._metric_sums[names.index("approx_kl")].clone()
+        kl_so_far = self._sums.approx_kl(self.gradients.metric_names)
         kl = float(kl_so_far - self._kl_before) / per_pass
         self._kl_before = kl_so_far
         return self._mean_over_processes(kl) > self.config.target_kl
@@ -144,8 +125,7 @@ class Learner:
         """The means over the minibatches, and how much of the returns the values explain."""
         residuals, returns, weights = self._targets()
         explained = losses.explained_variance(losses.variance(residuals, weights), losses.variance(returns, weights))
-        means = self._metric_sums / self._trained
-        return self._named(torch.cat([means, self._weight_norm(), explained.unsqueeze(0)]))
+        return self._named(torch.cat([self._sums.means(self._trained), self._weight_norm(), explained.unsqueeze(0)]))
 
     def _targets(self) -> tuple[Tensor, Tensor, Tensor | None]:
         """Returns less values, returns, and weights that count only who was there: `(S, T)` each."""

@@ -43,14 +43,14 @@ def ppo_loss(
     A keyword is the `[train]` setting of its name; a new one needs its line in config/schema.py and no other.
 
     Args:
-        logprobs: `(rows, horizon)` of the actions under the policy as it is now; so are values and entropy.
-        values: of the observations.
-        entropy: of the distributions.
+        logprobs: `(rows, horizon)` of the actions under the policy as it is now; all tensors are of this shape.
+        values: under the policy as it is now.
+        entropy: of its distributions.
         old_logprobs: when the actions were taken.
         old_values: what values are clipped around.
         advantages: normalised and weighted, ready for the loss.
         returns: what values should be.
-        weights: `(rows, horizon)` with mean 1, 0 for steps that must not count; None counts all alike.
+        weights: with mean 1, 0 for steps that must not count; None counts all alike.
         clip_coef: how far the ratio may leave 1.
         vf_clip_coef: how far a value may leave the old one.
         vf_coef: weight of the value loss.
@@ -78,12 +78,7 @@ def ppo_loss(
 
 
 def explained_variance(unexplained: Tensor, spread: Tensor) -> Tensor:
-    """1 - Var(returns - values) / Var(returns): 1 is a perfect value function, 0 no better than a constant.
-
-    Args:
-        unexplained: the variance of returns - values.
-        spread: the variance of returns.
-    """
+    """1 - Var(returns - values) / Var(returns): 1 is a perfect value function, 0 no better than a constant."""
     return 1.0 - unexplained / spread.clamp(min=1e-8)
 
 

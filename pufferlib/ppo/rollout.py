@@ -120,13 +120,14 @@ class Rollout:
         self.actions[:, 0] = rollout.actions.transpose(0, 1).flatten(0, 1)
         self.logprobs[:, 0] = rollout.logprobs.T.flatten()
 
-    def gather_observations(self, rows: Tensor, out: Tensor) -> None:
-        """Copies the observations of some segments, in time order each.
+    def gather_observations(self, rows: Tensor, out: Tensor | None = None) -> Tensor:
+        """Copies those of segments `(rows,)`, in time order each: `(rows, T, *observation_shape)`, into `out` if given.
 
-        Args:
-            rows: `(rows,)` int64, on any device.
-            out: `(rows, T, *observation_shape)`, contiguous, on the observations' device.
+        Both are contiguous, on the observations' device; the rows may lie on any.
         """
-        columns = torch.arange(self.horizon, device=out.device) * self.segments
-        places = (rows.to(out.device).unsqueeze(1) + columns).flatten()
-        torch.index_select(self.by_column.flatten(0, 1), 0, places, out=out.flatten(0, 1))
+        device = self.observations.device
+        columns = torch.arange(self.horizon, device=device) * self.segments
+        places = (rows.to(device).unsqueeze(1) + columns).flatten()
+        memory = None if out is None else out.flatten(0, 1)
+        gathered = torch.index_select(self.by_column.flatten(0, 1), 0, places, out=memory)
+        return gathered.unflatten(0, (len(rows), self.horizon))
