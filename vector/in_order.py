@@ -114,5 +114,5 @@ class InOrder:
 
 
 def as_slice(rows: np.ndarray) -> slice | None:
-    """The same rows as a slice where they are consecutive, so that indexing gives views; else None."""
+    """Rows as a slice where they are consecutive, so that indexing gives views; else None."""
     return slice(int(rows[0]), int(rows[-1]) + 1) if (np.diff(rows) == 1).all() else None
