@@ -1,0 +1,1 @@
+"""What is measured of a training, and how it is shown."""
