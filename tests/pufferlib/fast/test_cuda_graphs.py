@@ -325,7 +325,7 @@ def test_captured_minibatches_train_as_the_others_do(tmp_path, optimizer):
     assert len(capture.captured) == 1 and capture.replays == 15 - WARM_UP  # 1.25 epochs of 4 minibatches
     for parameter, other in zip(*(trainer.policy.parameters() for trainer in trainers), strict=True):
         torch.testing.assert_close(parameter, other, atol=1e-5, rtol=1e-4)
-    assert trainers[0]._losses == pytest.approx(trainers[1]._losses, abs=1e-4)
+    assert trainers[0].report.losses == pytest.approx(trainers[1].report.losses, abs=1e-4)
 
 
 def test_phases_are_marked_around_a_capture_and_a_replay_never_inside(tmp_path):
