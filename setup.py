@@ -189,6 +189,7 @@ setup(
     package_dir={"pufferlib": "pufferlib", **{f"pufferlib.{folder}": folder for folder in FOLDERS}},
     package_data={
         "": ["*.ini", "*.h", "*.cu", "*.md", "py.typed"],
+        "pufferlib.fast": ["followed.txt"],
         "pufferlib.ocean": ["include/*.h"],
         "pufferlib.families": ["tuned/*.ini"],
     },

@@ -31,10 +31,11 @@ from pufferlib.extensions import compute_puff_advantage
 from pufferlib.fast.choose import choose
 from pufferlib.metrics.finite import describe_update, explaining
 from pufferlib.metrics.report import Counts, Report
+from pufferlib.normalized_policy import NormalizedObservations
 from pufferlib.play.periodic_evaluation import PeriodicEvaluation
 from pufferlib.ppo.collector import Collector
 from pufferlib.ppo.gradients import Loss
-from pufferlib.ppo.normalization import NormalizedObservations, RewardNormalizer
+from pufferlib.ppo.normalization import RewardNormalizer
 from pufferlib.ppo.rollout import Rollout
 from pufferlib.runs import checkpoint_file, run_checkpoint, training
 from pufferlib.runs.calls import AnyLogger, resolve_call
@@ -262,7 +263,7 @@ class PuffeRL:
             self._check_update(losses)
             if isinstance(self.policy, NormalizedObservations):
                 with self._explaining():
-                    self.policy.update(self.rollout, self.ranks)
+                    self.policy.update(self.rollout.seen, self.ranks)
         self.report.losses = losses
         self.epoch += 1
         self._do_what_is_due()

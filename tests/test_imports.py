@@ -19,7 +19,17 @@ MAPPED = ("ocean", "vector", "extensions")  # they lie beside pufferlib/ and are
 ORDER = (
     *("errors", "episodes machine output seeding", "extras spaces", "settings", "environment"),
     *("ocean wrappers", "emulation", "vector", "families", "config"),
-    *("extensions loggers policy", "models", "distributed", "metrics", "ppo", "fast", "runs", "play"),
+    *(
+        "extensions loggers policy",
+        "models",
+        "distributed",
+        "metrics",
+        "normalized_policy",
+        "ppo",
+        "fast",
+        "runs",
+        "play",
+    ),
     *("pufferl", "cli", "__main__"),
 )
 HEIGHT = {room: height for height, rooms in enumerate(ORDER) for room in rooms.split()}

@@ -9,7 +9,7 @@ from torch import nn
 
 from pufferlib.extensions import Layers, Normalizer
 from pufferlib.models import ACTIVATIONS, ActionHead, Continuous, Default, MinGRUWrapper
-from pufferlib.ppo.normalization import EPSILON, NormalizedObservations
+from pufferlib.normalized_policy import EPSILON, NormalizedObservations
 
 METHODS = ("forward", "forward_eval", "encode_observations", "decode_actions", "initial_state")
 """What a module may have of its own beside its class's, and then computes something else."""

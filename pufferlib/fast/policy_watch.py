@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from pufferlib.fast.policy_layers import HOOKS, METHODS
-from pufferlib.ppo.normalization import NormalizedObservations
+from pufferlib.normalized_policy import NormalizedObservations
 
 
 class PolicyWatch:

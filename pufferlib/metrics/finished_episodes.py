@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from pufferlib.episodes import EpisodeTracker
 from pufferlib.metrics.episode_totals import EpisodeTotals
 
 
@@ -62,6 +63,19 @@ class FinishedEpisodes:
         for name, total in other._sums.items():
             self._sums[name] = self._sums.get(name, 0.0) + total
             self._counts[name] = self._counts.get(name, 0.0) + other._counts[name]
+
+    def take_over(self, tracker: EpisodeTracker, reports: dict[int, FinishedEpisodes]) -> None:
+        """Adds the episodes that ended in a rollout: those that were tracked, and what was told, which is forgotten.
+
+        Args:
+            tracker: of all agents.
+            reports: by batch, and so added in one order, whichever came first: sums of numbers are rounded.
+        """
+        _, returns, lengths = tracker.take()
+        self.episodes.add(returns, lengths)
+        for batch in sorted(reports):
+            self.merge(reports[batch])
+        reports.clear()
 
     @classmethod
     def merged(cls, states: Iterable[Mapping[str, dict[str, float]]]) -> FinishedEpisodes:

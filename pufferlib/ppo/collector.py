@@ -43,12 +43,7 @@ class Collector:
     """
 
     def __init__(
-        self,
-        vecenv: Any,
-        actor: Actor,
-        reward_clip: float,
-        phases: Phases,
-        reward_normalizer: RewardNormalizer | None = None,
+        self, vecenv: Any, actor: Actor, reward_clip: float, phases: Phases, normalizer: RewardNormalizer | None = None
     ):
         """Allocates; `reset` comes next. `reward_clip` is the limit of rewards, 0 for none.
 
@@ -58,7 +53,7 @@ class Collector:
         self.vecenv = vecenv
         self.actor = actor
         self.rollout = actor.rollout
-        self.reward_normalizer = reward_normalizer
+        self.reward_normalizer = normalizer
         self.statistics = FinishedEpisodes()
         self.batches = InOrder(vecenv)
         self.tracker = EpisodeTracker(vecenv.num_agents)
@@ -73,11 +68,7 @@ class Collector:
         self._agent_steps = 0  # of the run, before this rollout
 
     def reset(self, seed: int | None) -> None:
-        """Begins an episode in every environment and receives the first observations.
-
-        Args:
-            seed: as for the vector's `async_reset`; None takes the seed that the vector was made with.
-        """
+        """Begins an episode in every environment and receives the first observations; seed None is the vector's own."""
         self.forget()
         self.batches.held.clear()
         self.vecenv.async_reset(seed)
@@ -86,7 +77,7 @@ class Collector:
         self._columns[:] = self.rollout.horizon - 1
         for _ in range(self.vecenv.num_agents // self.vecenv.agents_per_batch):
             self.batches.held.append(self._receive())
-        self._add_statistics()
+        self.statistics.take_over(self.tracker, self._reports)
         self.actor.finish()
 
     def forget(self) -> None:
@@ -100,13 +91,10 @@ class Collector:
             self.reward_normalizer.sums[:] = 0.0
 
     def collect(self, agent_steps: int = 0) -> int:
-        """Fills the rollout.
+        """Fills the rollout; returns the number of agent steps that count, which those of absent agents do not.
 
         Args:
             agent_steps: of the run before this rollout, which tell where an error happened.
-
-        Returns:
-            The number of agent steps that count: those of absent agents do not.
 
         Raises:
             DivergedError: if a reward, a value or a log-probability is not finite.
@@ -120,17 +108,17 @@ class Collector:
             group = slice(offset, offset + agents)
             for array in self._arrays.values():
                 array[0, group] = array[-1, source]
-            self.actor.begin(offset)
             self._collect_group()
             source = group
         self.actor.finish()
         require_finite(self.rollout.values, self.rollout.logprobs)
-        self._add_statistics()
+        self.statistics.take_over(self.tracker, self._reports)
         self._hand_over()
         return int(np.count_nonzero(self._arrays["masks"][:-1]))
 
     def _collect_group(self) -> None:
         """One segment for every agent: each batch acts, and steps while the others act, until its row is full."""
+        self.actor.begin(self._offset)
         self._columns[:] = 0
         held = self.batches.held
         running = len(held)
@@ -164,8 +152,8 @@ class Collector:
             segments = slice(rows.start + self._offset, rows.stop + self._offset)
             self._columns[rows] += 1
             column = int(self._columns[rows.start])
-            pending = self.tracker.is_pending[rows]
-            for name, array in zip(CARRIED, (rewards, terminals, truncations, masks, pending), strict=True):
+            given = rewards, terminals, truncations, masks, self.tracker.is_pending[rows]
+            for name, array in zip(CARRIED, given, strict=True):
                 self._arrays[name][column, segments] = array
             begins = self.tracker.step(rows, rewards, terminals | truncations, masks)
             if infos:
@@ -187,14 +175,6 @@ class Collector:
             self._finals.append(FinalValues(segments, torch.full_like(segments, column), values))
         reports = self._reports.setdefault(rows.start, FinishedEpisodes())
         reports.add(info for info in infos if FINAL_OBSERVATION not in info)
-
-    def _add_statistics(self) -> None:
-        """Adds what the rollout told of episodes, batch after batch: sums of numbers are rounded by their order."""
-        _, returns, lengths = self.tracker.take()
-        self.statistics.episodes.add(returns, lengths)
-        for batch in sorted(self._reports):
-            self.statistics.merge(self._reports[batch])
-        self._reports.clear()
 
     def _hand_over(self) -> None:
         """Scales and clips the rewards; where the rollout is in another memory, copies what was received there."""
@@ -224,6 +204,4 @@ class Collector:
 
 def host_memory(columns: Tensor) -> Tensor:
     """The tensor itself where it is in CPU memory, else a copy there that the device can read by itself."""
-    if columns.device.type == "cpu":
-        return columns
     return columns.cpu().pin_memory() if columns.is_cuda else columns.cpu()

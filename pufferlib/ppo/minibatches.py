@@ -16,25 +16,15 @@ from pufferlib.ppo.rollout import Rollout
 
 @dataclass(frozen=True)
 class Minibatch:
-    """Rows of a rollout, each of the steps of a segment; of one step where single steps are drawn.
+    """Rows of a rollout, each of the steps of a segment; of one step where single steps are drawn."""
 
-    Attributes:
-        rows: `(count,)` int64, their places in the rollout that is trained on.
-        resets: `(count, steps)` bool, where an episode begins.
-        old_values: `(count, steps)` float32, what values are clipped around.
-        returns: `(count, steps)` float32, what values should be.
-        advantages: `(count, steps)` float32; `ready_for_loss` normalises and weighs them.
-        importance: `(count, 1)` float32, the weights that make up for uneven draws; None for none.
-        weights: `(count, steps)` float32 with mean 1, 0 for absent agents; None when every agent was there.
-    """
-
-    rows: Tensor
-    resets: Tensor
-    old_values: Tensor
-    returns: Tensor
-    advantages: Tensor
-    importance: Tensor | None
-    weights: Tensor | None
+    rows: Tensor  # (count,) int64, their places in the rollout that is trained on
+    resets: Tensor  # (count, steps) bool, where an episode begins
+    old_values: Tensor  # (count, steps) float32, what values are clipped around
+    returns: Tensor  # (count, steps) float32, what values should be
+    advantages: Tensor  # (count, steps) float32; `ready_for_loss` normalises and weighs them
+    importance: Tensor | None  # (count, 1) float32, the weights that make up for uneven draws; None for none
+    weights: Tensor | None  # (count, steps) float32 with mean 1, 0 for absent agents; None when every agent was there
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -114,12 +104,7 @@ class SegmentMinibatches:
         self._is_full = True
 
     def begin(self, progress: float, is_full: bool) -> None:
-        """Turns to a rollout that was just filled.
-
-        Args:
-            progress: of the whole run, 0 to 1.
-            is_full: whether every agent of every process was there at every step.
-        """
+        """Turns to a rollout that was just filled, with what `Learner.learn` was told of it."""
         config = self._config
         self._beta.fill_(config.prio_beta0 + (1.0 - config.prio_beta0) * config.prio_alpha * progress)
         self._is_full = is_full
@@ -137,8 +122,8 @@ class SegmentMinibatches:
             importance = importance_weights(inclusion, rows, self._beta).unsqueeze(1)
         weights = None if self._is_full else present_weights(rollout.masks[rows, :-1])
         chosen, old_values = advantages[rows], rollout.values[rows, :-1]
-        resets = self._advantages.resets[rows]
-        return Minibatch(rows, resets, old_values, chosen + old_values, chosen, importance, weights)
+        resets, returns = self._advantages.resets[rows], chosen + old_values
+        return Minibatch(rows, resets, old_values, returns, chosen, importance, weights)
 
 
 class StepMinibatches:

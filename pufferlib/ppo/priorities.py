@@ -37,13 +37,7 @@ def inclusion_probabilities(probabilities: Tensor, count: int) -> Tensor:
     In the race of exponential clocks at rates p a clock has rung by time t with that very probability, and t is when
     `count` of them are expected to have. That the race ends when one of them rings, not at a fixed time, is of no
     account but among a handful of segments. Nothing here waits for a GPU, and all of it can be captured.
-
-    Args:
-        probabilities: `(segments,)`, positive, sums to 1.
-        count: how many are drawn, at most the number of segments.
-
-    Returns:
-        `(segments,)` in (0, 1], 1 where all are drawn.
+    The probabilities `(segments,)` are positive and sum to 1; what is returned is in (0, 1], 1 where all are drawn.
     """
     segments = len(probabilities)
     left = segments - count
@@ -70,9 +64,7 @@ def importance_weights(inclusion: Tensor, rows: Tensor, beta: Tensor | float) ->
     Schaul et al. 2015 write (S p)^-beta, p the probability of one draw, which is q S / m for draws with replacement;
     `draw_segments` draws without, where p would be off by up to 17% (alpha 0.8) and q by at most 1%.
 
-    Args:
-        inclusion: `(segments,)`, as `inclusion_probabilities` returns them.
-        rows: `(count,)` int64, which were drawn.
-        beta: 0 to 1, how much of it is made up for.
+    `inclusion` is what `inclusion_probabilities` returned, `rows`, `(count,)` int64, says which segments were drawn,
+    and beta, 0 to 1, how much of it is made up for: `(count,)`.
     """
     return (inclusion[rows] * (len(inclusion) / len(rows))).pow(-beta)

@@ -61,12 +61,11 @@ class Rollout:
         observation_device: torch.device,
     ) -> Rollout:
         """Makes zeroed storage; `states` has one row per segment and shows shapes and dtypes."""
-        is_pinned = device.type == "cuda" and observation_device.type == "cpu"  # so that the GPU copies by itself
         observations = torch.zeros(
             (horizon, segments, *observation_space.shape),
             dtype=getattr(torch, observation_space.dtype.name),
             device=observation_device,
-            pin_memory=is_pinned,
+            pin_memory=device.type == "cuda" and observation_device.type == "cpu",  # so that the GPU copies by itself
         )
         shape, dtype = spaces.action_shape(action_space), getattr(torch, spaces.action_dtype(action_space).name)
         actions = torch.zeros(segments, horizon, *shape, dtype=dtype, device=device)
@@ -106,6 +105,11 @@ class Rollout:
     def by_column(self) -> Tensor:
         """The observations as `(T, S, *observation_shape)`, contiguous."""
         return self.observations.transpose(0, 1)
+
+    @property
+    def seen(self) -> Tensor:
+        """The observations that agents acted on, `(count, *observation_shape)`: not those of absent agents."""
+        return self.by_column[self.masks.T[:-1].to(self.observations.device)]
 
     def single_steps(self) -> Rollout:
         """Every step as a segment of its own, step `t` of segment `s` in row `t * S + s`.

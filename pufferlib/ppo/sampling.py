@@ -42,7 +42,8 @@ def sample_logits(
         chosen.append(column)
         logprobs.append(logprob)
         entropies.append(entropy)
-    return _joined(logits, chosen) if action is None else action, _total(logprobs), _total(entropies)
+    chosen = _joined(logits, chosen) if action is None else action
+    return chosen, sum(logprobs[1:], logprobs[0]), sum(entropies[1:], entropies[0])
 
 
 def greedy_action(logits: Logits) -> Tensor:
@@ -103,10 +104,6 @@ def _split(columns: Tensor, parts: Sequence[Tensor | Normal]) -> Sequence[Tensor
     """One column for each choice, and as many as a Normal has."""
     widths = [part.mean.shape[-1] if isinstance(part, Normal) else 1 for part in parts]
     return [columns] if len(parts) == 1 else columns.split(widths, -1)
-
-
-def _total(of_parts: list[Tensor]) -> Tensor:
-    return sum(of_parts[1:], of_parts[0])
 
 
 def _refuse_nan(values: Tensor) -> None:

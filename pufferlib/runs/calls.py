@@ -30,10 +30,10 @@ from pufferlib.errors import APIUsageError, ConfigError
 from pufferlib.families import catalog
 from pufferlib.loggers import Logger
 from pufferlib.models import Default
+from pufferlib.normalized_policy import normalized
 from pufferlib.policy import make_module
 from pufferlib.ppo.gradients import Loss
 from pufferlib.ppo.losses import ppo_loss
-from pufferlib.ppo.normalization import normalized
 from pufferlib.runs import making
 from pufferlib.runs.keyword_settings import ALIASES, settings_from_keywords
 from pufferlib.runs.loaders import resolve_device

@@ -13,8 +13,8 @@ from pufferlib import vector
 from pufferlib.config import TrainConfig, resolve_sizes
 from pufferlib.errors import APIUsageError, ConfigError
 from pufferlib.models import Continuous, Default, MinGRUWrapper
+from pufferlib.normalized_policy import NormalizedObservations
 from pufferlib.ppo.learner import Learner
-from pufferlib.ppo.normalization import NormalizedObservations
 from pufferlib.pufferl import PuffeRL
 
 pytestmark = pytest.mark.usefixtures("in_tmp_path")

@@ -1,0 +1,74 @@
+import shutil
+from pathlib import Path
+
+import pytest
+
+from pufferlib.fast import followed
+
+ROOT = Path(followed.__file__).parents[2]
+
+
+def test_the_kernel_computes_what_losses_and_sampling_say():
+    files = [f"pufferlib/{name}" for name in followed.edited_files()]
+    assert not files, (
+        f"{' and '.join(files)} changed, so that policies train by torch where a kernel was several times faster. Have "
+        "extensions/ppo_row.h and extensions/network.cpp compute the same, with its derivatives, and sign that by "
+        "`python -m pufferlib.fast.followed`. Leave it unsigned where training by torch is what you want."
+    )
+
+
+@pytest.fixture
+def signature_after(tmp_path):
+    """The signature of a copy of losses.py in which something was replaced."""
+
+    def sign(old, new):
+        path = tmp_path / "losses.py"
+        shutil.copy(followed.losses.__file__, path)
+        source = path.read_text()
+        assert old in source
+        path.write_text(source.replace(old, new))
+        return followed._signature(path)
+
+    return sign
+
+
+SIGNED = followed.signatures()["ppo/losses.py"]
+
+
+@pytest.mark.parametrize(
+    "old, new",
+    [
+        ("value_loss = 0.5 *", "value_loss = 0.25 *"),
+        ("1.0 + clip_coef", "1.0 + 2.0 * clip_coef"),
+        ("torch.max(", "torch.min("),
+        ("    ent_coef: float,\n", "    ent_coef: float,\n    kl_coef: float,\n"),
+    ],
+)
+def test_another_loss_has_another_signature(signature_after, old, new):
+    assert signature_after(old, new) != SIGNED
+
+
+@pytest.mark.parametrize(
+    "old, new",
+    [
+        ("    logratio =", "    # Of the new policy to the old one.\n    logratio ="),
+        ('    """The mean of what counts."""', '    """The mean over all that\n\n    counts."""'),
+        ("import torch\n", "import torch\nimport math\n"),
+    ],
+)
+def test_comments_docstrings_and_imports_are_not_signed(signature_after, old, new):
+    assert signature_after(old, new) == SIGNED
+
+
+def test_an_edited_file_is_named(monkeypatch, tmp_path):
+    signatures = tmp_path / "followed.txt"
+    signatures.write_text(followed.SIGNATURES.read_text().replace(SIGNED, "0" * 16))
+    monkeypatch.setattr(followed, "SIGNATURES", signatures)
+    monkeypatch.setattr(followed, "edited_files", followed.edited_files.__wrapped__)
+    assert followed.edited_files() == ("ppo/losses.py",)
+    followed.sign()
+    assert followed.edited_files() == ()
+
+
+def test_a_wheel_has_the_signatures():
+    assert '"pufferlib.fast": ["followed.txt"]' in (ROOT / "setup.py").read_text()

@@ -1,0 +1,100 @@
+import pytest
+import torch
+from gymnasium.spaces import Box, Dict, Discrete
+from tracking_env import TrackingEnv
+
+from pufferlib.distributed import Ranks
+from pufferlib.errors import APIUsageError
+from pufferlib.metrics import moments
+from pufferlib.models import Continuous, Default, MinGRUWrapper
+from pufferlib.normalized_policy import NormalizedObservations, normalized
+from pufferlib.ppo.rollout import Rollout
+
+CPU = torch.device("cpu")
+
+
+def make_rollout(segments=6, horizon=5, seed=0, shift=3.0, scale=2.0):
+    env = TrackingEnv()
+    rollout = Rollout.allocate(env.single_observation_space, env.single_action_space, segments, horizon, {}, CPU, CPU)
+    torch.manual_seed(seed)
+    rollout.by_column.normal_().mul_(scale).add_(shift)
+    return rollout
+
+
+def test_a_new_one_shows_observations_as_they_are():
+    policy = normalized(TrackingEnv(), Continuous(TrackingEnv()), clip=10.0)
+    observations = torch.randn(7, 2, dtype=torch.float64)
+    torch.testing.assert_close(policy.normalize(observations), observations.float())
+    assert policy.normalize(observations).dtype == torch.float32
+    assert policy.normalize(observations * 1e6).abs().max() == 10.0
+
+
+def test_after_updates_what_was_seen_has_mean_0_and_variance_1():
+    policy = normalized(TrackingEnv(), Continuous(TrackingEnv()), clip=10.0)
+    rollouts = [make_rollout(seed=seed, shift=100.0 * seed) for seed in range(3)]
+    for rollout in rollouts:
+        policy.update(rollout.seen, Ranks())
+    seen = torch.cat([policy.normalize(rollout.observations).reshape(-1, 2) for rollout in rollouts]).double()
+    torch.testing.assert_close(seen.mean(0), torch.zeros(2).double(), atol=1e-6, rtol=0.0)
+    torch.testing.assert_close(seen.var(0, correction=0), torch.ones(2).double(), atol=1e-5, rtol=0.0)
+    assert policy.count == 3 * 6 * 5
+
+
+@pytest.mark.parametrize("numbers", [1, 7, 58])
+def test_a_large_rollout_is_summed_up_in_parts(monkeypatch, numbers):
+    whole, in_parts = (normalized(TrackingEnv(), Continuous(TrackingEnv()), clip=10.0) for _ in range(2))
+    rollout = make_rollout()
+    whole.update(rollout.seen, Ranks())
+    monkeypatch.setattr(moments, "CHUNK", numbers)
+    in_parts.update(rollout.seen, Ranks())
+    assert in_parts.count == whole.count
+    torch.testing.assert_close(in_parts.mean, whole.mean)
+    torch.testing.assert_close(in_parts.variance, whole.variance)
+
+
+def test_absent_agents_are_not_counted():
+    policy = normalized(TrackingEnv(), Continuous(TrackingEnv()), clip=10.0)
+    rollout = make_rollout()
+    rollout.masks[:] = False
+    policy.update(rollout.seen, Ranks())
+    assert policy.count == 0 and (policy.variance == 1).all()
+    rollout.masks[2, 3] = True
+    policy.update(rollout.seen, Ranks())
+    torch.testing.assert_close(policy.mean, rollout.observations[2, 3])
+
+
+def test_the_policy_behind_it_sees_normalised_observations_and_keeps_its_state():
+    env = TrackingEnv()
+    inner = MinGRUWrapper(env, Default(env, hidden_size=16), 16, 16)
+    policy = normalized(env, inner, clip=10.0)
+    policy.update(make_rollout().seen, Ranks())
+    observations = make_rollout(seed=1).by_column[0]
+    state, plain = policy.initial_state(6), inner.initial_state(6)
+    for _ in range(2):
+        _, values = policy.forward_eval(observations, state)
+        _, expected = inner.forward_eval(policy.normalize(observations), plain)
+        torch.testing.assert_close(values, expected)
+    torch.testing.assert_close(state["mingru_0"], plain["mingru_0"])
+    assert not hasattr(normalized(env, Default(env), 10.0), "initial_state")
+
+
+def test_a_normalised_policy_is_not_normalised_twice():
+    policy = normalized(TrackingEnv(), Continuous(TrackingEnv()), clip=10.0)
+    assert normalized(TrackingEnv(), policy, 5.0) is policy
+
+
+def test_the_statistics_travel_with_the_weights():
+    policy, other = (normalized(TrackingEnv(), Continuous(TrackingEnv()), clip=10.0) for _ in range(2))
+    policy.update(make_rollout().seen, Ranks())
+    other.load_state_dict(policy.state_dict())
+    observations = make_rollout(seed=1).by_column[0]
+    assert torch.equal(policy(observations)[1], other(observations)[1])
+
+
+@pytest.mark.parametrize("space", [Discrete(4), Dict(a=Box(0, 1))])
+def test_what_are_no_numbers_is_refused(space):
+    env = TrackingEnv()
+    policy = Continuous(env)
+    env.single_observation_space = space
+    with pytest.raises(APIUsageError, match="one Box of numbers"):
+        NormalizedObservations(env, policy)
