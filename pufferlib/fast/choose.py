@@ -188,7 +188,7 @@ def _why_no_kernel(
     if layers is None:
         return f"the policy {type(policy).__name__} has parts that the kernel does not know, or frozen ones"
     if not layers.fit():
-        return "the policy's layers are too large for the kernel"
+        return "the policy's layers are not of the sizes and types that the kernel takes"
     if rollout.observations.dtype not in OBSERVATION_DTYPES:
         return f"observations are {str(rollout.observations.dtype).removeprefix('torch.')}"
     return None

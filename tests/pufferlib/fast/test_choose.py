@@ -1,0 +1,204 @@
+import functools
+import math
+from types import SimpleNamespace
+
+import pytest
+import torch
+from gymnasium.spaces import Box, Discrete
+from torch import nn
+
+from pufferlib.config import TrainConfig, resolve_sizes
+from pufferlib.distributed import Ranks
+from pufferlib.errors import APIUsageError
+from pufferlib.fast import choose as choosing
+from pufferlib.fast.choose import choose
+from pufferlib.fast.gathering_gradients import GatheringGradients
+from pufferlib.fast.network_actor import NetworkActor
+from pufferlib.fast.network_gradients import NetworkGradients
+from pufferlib.fast.sharded_gradients import ShardedGradients
+from pufferlib.metrics.phases import Phases
+from pufferlib.models import Default
+from pufferlib.ppo.actor import Actor
+from pufferlib.ppo.gradients import Gradients, coefficients
+from pufferlib.ppo.losses import PPOLoss, ppo_loss
+from pufferlib.ppo.rollout import Rollout
+
+AGENTS, HORIZON = 16, 8
+CPU = torch.device("cpu")
+ENV = SimpleNamespace(single_observation_space=Box(-1, 1, (3,)), single_action_space=Discrete(4), emulated=None)
+
+
+def config(**settings):
+    given = {"batch_size": AGENTS * HORIZON, "bptt_horizon": HORIZON, "minibatch_size": 64, "device": "cpu", **settings}
+    return resolve_sizes(TrainConfig(**given), AGENTS, "cpu")
+
+
+def allocate(space=ENV.single_observation_space):
+    torch.manual_seed(0)
+    return Rollout.allocate(space, ENV.single_action_space, AGENTS, HORIZON, {}, CPU, CPU)
+
+
+def chosen(policy=None, space=ENV.single_observation_space, device=CPU, loss=ppo_loss, **settings):
+    policy = Default(ENV, 16) if policy is None else policy
+    return choose(policy, allocate(space), config(**settings), device, loss)
+
+
+def frozen():
+    policy = Default(ENV, 16)
+    next(policy.parameters()).requires_grad_(False)
+    return policy
+
+
+class OwnPolicy(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.action, self.value = nn.Linear(3, 4), nn.Linear(3, 1)
+
+    def forward(self, observations):
+        return self.action(observations), self.value(observations)
+
+
+def plain_loss(logprobs, values, entropy, old_logprobs, old_values, advantages, returns, weights, *, vf_coef):
+    """A policy gradient without clipping, and half of what ppo_loss tells."""
+    ratio = (logprobs - old_logprobs).exp()
+    value_loss = (values - returns).square().mean()
+    total = vf_coef * value_loss - (advantages * ratio).mean()
+    return PPOLoss(total, {"value_loss": value_loss, "largest_ratio": ratio.max()}, ratio)
+
+
+# --- what is chosen, and why
+
+
+def test_a_small_policy_on_a_cpu_is_a_kernel():
+    choice = chosen()
+    assert (str(choice), choice.reason) == ("C kernel", None)
+    rollout = allocate()
+    assert type(choice.actor(rollout, AGENTS, torch.Generator())) is NetworkActor
+    assert type(choice.gradients(rollout)) is NetworkGradients
+
+
+@pytest.mark.parametrize(
+    "given, reason",
+    [
+        ({"device": torch.device("meta")}, "the kernel for whole policies is for CPUs, the device is meta"),
+        ({"fused": False}, "[train] fused is False"),
+        ({"compile": True}, "[train] compile is True"),
+        ({"precision": "bfloat16"}, "[train] precision is bfloat16"),
+        ({"loss": plain_loss}, "the loss is plain_loss, one of your own"),
+        ({"loss": functools.partial(ppo_loss, clip_coef=0.3)}, "the loss is partial, one of your own"),
+        ({"policy": OwnPolicy()}, "the policy OwnPolicy has parts that the kernel does not know, or frozen ones"),
+        ({"policy": frozen()}, "the policy Default has parts that the kernel does not know, or frozen ones"),
+        ({"policy": Default(ENV, 20)}, "the policy's layers are not of the sizes and types that the kernel takes"),
+        ({"space": Box(0, 1, (3,), dtype="bool")}, "observations are bool"),
+    ],
+    ids=lambda each: each[:30] if isinstance(each, str) else "",
+)
+def test_what_is_no_kernel_says_why_and_runs_by_torch(given, reason):
+    choice = chosen(**given)
+    assert (choice.name, choice.reason, str(choice)) == ("torch", reason, f"torch ({reason})")
+    assert choice.network is None and type(choice.actor(allocate(), AGENTS, torch.Generator())) is Actor
+
+
+def test_an_edited_loss_runs_by_torch_until_the_kernel_follows(monkeypatch):
+    monkeypatch.setattr(choosing, "edited_files", lambda: ("ppo/losses.py",))
+    assert chosen().reason == "ppo/losses.py changed, and the kernel did not follow"
+
+
+def test_gradients_of_torch_fit_where_the_observations_and_the_policy_are():
+    gradients = chosen(fused=False).gradients(allocate())
+    assert type(gradients) is ShardedGradients
+    gradients.close()
+    assert type(chosen(compile=True).gradients(allocate())) is GatheringGradients
+
+
+# --- a loss of one's own
+
+
+def learner_of(loss, **settings):
+    choice, rollout = chosen(loss=loss, prio_alpha=0.0, **settings), allocate()
+    for name in ("logprobs", "values", "rewards", "observations"):
+        getattr(rollout, name).normal_()
+    gradients = choice.gradients(rollout)
+    learner = choice.learner(rollout, gradients, torch.Generator().manual_seed(0), Phases(), Ranks())
+    learner.prepare()
+    return choice, learner
+
+
+def test_a_loss_of_ones_own_is_learned_from_by_torch_and_told_of_by_its_own_names():
+    choice, learner = learner_of(plain_loss)
+    before = [parameter.clone() for parameter in choice.policy.parameters()]
+    metrics = learner.learn(0.1, 0.0, True)
+    learner.gradients.close()
+    assert choice.name == "torch" and learner.gradients.metric_names == ("value_loss", "largest_ratio")
+    assert list(metrics) == ["value_loss", "largest_ratio", "explained_variance"]
+    assert all(math.isfinite(value) for value in metrics.values())
+    after = choice.policy.parameters()
+    assert not any(torch.equal(old, new) for old, new in zip(before, after, strict=True))
+
+
+def test_a_loss_that_returns_something_else_is_refused():
+    _, learner = learner_of(lambda *tensors: tensors[0].mean())
+    with pytest.raises(APIUsageError, match="a loss must return a PPOLoss.*got Tensor"):
+        learner.learn(0.1, 0.0, True)
+    learner.gradients.close()
+
+
+@pytest.mark.parametrize("kind", [Gradients, GatheringGradients, ShardedGradients])
+def test_all_ways_of_torch_find_the_same_gradients_in_parts_as_at_once(kind):
+    found = []
+    for most in (64, 16):
+        torch.manual_seed(1)
+        _, learner = learner_of(ppo_loss, fused=False, max_minibatch_size=most)
+        learner._minibatches.begin(0.0, True)
+        minibatch = learner._minibatches.draw().ready_for_loss(True)
+        learner.gradients.close()
+        torch.manual_seed(2)
+        policy = Default(ENV, 16)
+        gradients = kind(policy, learner.rollout, learner.config)
+        metrics = gradients.differentiate(minibatch)
+        gradients.close()
+        found.append([metrics, *(parameter.grad for parameter in policy.parameters())])
+    for first, second in zip(*found, strict=True):
+        torch.testing.assert_close(first, second, atol=1e-6, rtol=1e-5)
+
+
+# --- the settings that a loss takes
+
+
+def test_a_loss_gets_the_settings_that_it_names():
+    assert coefficients(plain_loss, config(vf_coef=0.7)) == {"vf_coef": 0.7}
+    expected = {"clip_coef": 0.1, "vf_clip_coef": 0.2, "vf_coef": 0.3, "ent_coef": 0.4}
+    assert coefficients(ppo_loss, config(**expected)) == expected
+    assert coefficients(ppo_loss, config(clip_vloss=False))["vf_clip_coef"] == math.inf
+
+
+def test_a_loss_with_any_keywords_gets_those_of_ppo_loss():
+    def loss(*tensors, **keywords):
+        return ppo_loss(*tensors, **keywords)
+
+    assert coefficients(loss, config()) == coefficients(ppo_loss, config())
+
+
+def test_what_a_partial_has_bound_stays_bound():
+    assert coefficients(functools.partial(ppo_loss, clip_coef=0.5), config()).keys() == {
+        "vf_clip_coef",
+        "vf_coef",
+        "ent_coef",
+    }
+
+    def loss(*tensors, temperature, vf_coef):
+        return temperature, vf_coef
+
+    assert coefficients(functools.partial(loss, temperature=2.0), config(vf_coef=0.7)) == {"vf_coef": 0.7}
+
+
+def test_a_keyword_that_is_no_setting_needs_a_default():
+    def unknown(*tensors, temperature):
+        return temperature
+
+    def has_default(*tensors, temperature=1.0, ent_coef):
+        return temperature, ent_coef
+
+    with pytest.raises(APIUsageError, match="settings or have defaults, got 'temperature'.*functools.partial"):
+        coefficients(unknown, config())
+    assert coefficients(has_default, config(ent_coef=0.3)) == {"ent_coef": 0.3}
