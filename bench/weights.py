@@ -87,8 +87,8 @@ def fingerprint(trainer: pufferl.PuffeRL) -> str:
         trainer.evaluate()
         losses = trainer.train()
     digest = hashlib.sha256()
-    for value in trainer.policy.state_dict().values():
-        digest.update(value.cpu().contiguous().numpy().tobytes())
+    for value in (*trainer.policy.parameters(), *trainer.policy.buffers()):
+        digest.update(value.detach().cpu().contiguous().numpy().tobytes())
     trainer.close()
     return f"{digest.hexdigest()[:16]}  " + "  ".join(f"{name} {value:.9g}" for name, value in losses.items())
 

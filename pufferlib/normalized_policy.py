@@ -53,8 +53,8 @@ class NormalizedObservations(nn.Module):
 
     def find_forms(self) -> None:
         """Looks how `policy` is to be called; after it was replaced by another, look again."""
-        self._train_forward = training_forward(self.policy, self.policy)
-        self._act_forward = acting_forward(self.policy) if hasattr(self.policy, "initial_state") else None
+        # A tuple, as a module that is an attribute by itself would be saved a second time.
+        self._forms = training_forward(self.policy, self.policy), acting_forward(self.policy)
 
     @property
     def initial_state(self) -> Callable[..., dict[str, Tensor]]:
@@ -63,12 +63,11 @@ class NormalizedObservations(nn.Module):
 
     def forward(self, observations: Tensor, state: dict[str, Tensor] | None = None) -> tuple[Logits, Tensor]:
         """Normalises, and has the policy return its logits and values as in training."""
-        return self._train_forward(self.normalize(observations), {} if state is None else state)
+        return self._forms[0](self.normalize(observations), {} if state is None else state)
 
     def forward_eval(self, observations: Tensor, state: dict[str, Tensor] | None = None) -> tuple[Logits, Tensor]:
         """Normalises, and has the policy act: one step."""
-        act = self._train_forward if self._act_forward is None else self._act_forward
-        return act(self.normalize(observations), {} if state is None else state)
+        return self._forms[1](self.normalize(observations), {} if state is None else state)
 
     def normalize(self, observations: Tensor) -> Tensor:
         """Observations `(..., *observation_shape)` of any dtype -> what the policy sees, float32."""

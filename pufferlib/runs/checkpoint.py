@@ -23,6 +23,8 @@ TRAINER_STATE = "trainer_state.pt"
 FORMAT = 2
 """Of what a trainer saves beside weights; it grows when an older file can no longer be read."""
 
+_TWINS = ("_train_forward.", "_act_forward.")  # where files of before have weights of a normalised policy once more
+
 NAMED = ("best", "last")
 """Weights that a run's folder has under names of their own, `best.pt` with a note `best.json`: see `save_named`."""
 
@@ -131,7 +133,7 @@ def read_policy_weights(policy: nn.Module, path: Path) -> dict[str, torch.Tensor
 
 
 def check_policy_weights(policy: nn.Module, found: Any, path: Path) -> None:
-    """Checks that what was loaded from a path fits a policy.
+    """Checks that what was loaded from a path fits a policy, and takes out what older files have twice.
 
     Raises:
         CheckpointError: if it does not; as for `load_policy_weights`.
@@ -152,8 +154,10 @@ def check_policy_weights(policy: nn.Module, found: Any, path: Path) -> None:
                 f"{path}: tensor {name!r} must be {pattern.describe(tensor)}, got {pattern.describe(found[name])}; "
                 "use an earlier checkpoint"
             )
-    for name in found:
-        if name not in expected:
+    for name in [name for name in found if name not in expected]:
+        if name.startswith(_TWINS):
+            del found[name]
+        else:
             raise CheckpointError(f"{path} has a tensor {name!r} that the policy lacks; check policy_name and rnn_name")
 
 

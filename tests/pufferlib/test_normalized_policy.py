@@ -98,3 +98,33 @@ def test_what_are_no_numbers_is_refused(space):
     env.single_observation_space = space
     with pytest.raises(APIUsageError, match="one Box of numbers"):
         NormalizedObservations(env, policy)
+
+
+@pytest.mark.parametrize("wrapper", [None, MinGRUWrapper])
+def test_the_weights_are_saved_once_beside_the_statistics(wrapper):
+    env = TrackingEnv()
+    inner = Default(env, 16) if wrapper is None else wrapper(env, Default(env, 16), 16, 16)
+    own = [f"policy.{name}" for name in inner.state_dict()]
+    assert list(normalized(env, inner, 10.0).state_dict()) == ["count", "mean", "variance", *own]
+
+
+def test_a_policy_without_a_state_acts_by_its_forward_eval():
+    class Acting(Continuous):
+        def forward_eval(self, observations):
+            return "acted", observations
+
+    policy = normalized(TrackingEnv(), Acting(TrackingEnv()), clip=10.0)
+    assert policy.forward_eval(torch.full((1, 2), 1e6))[1].tolist() == [[10.0, 10.0]]
+    assert isinstance(policy(torch.zeros(1, 2))[1], torch.Tensor)
+
+
+def test_the_policy_behind_it_may_be_replaced_by_one_of_another_form():
+    class Plain(Continuous):
+        def forward(self, observations):
+            return super().forward(observations)
+
+    env = TrackingEnv()
+    policy = normalized(env, Continuous(env), clip=10.0)
+    policy.policy = Plain(env)
+    policy.find_forms()
+    assert policy(torch.zeros(3, 2), {})[1].shape == (3,)

@@ -161,6 +161,14 @@ def test_weights_are_loaded(path):
     assert torch.equal(source.weight, target.weight) and torch.equal(source.bias, target.bias)
 
 
+def test_weights_of_a_normalised_policy_that_were_saved_twice_are_loaded(path):
+    weights = nn.Linear(3, 2).state_dict()
+    save(path, {**weights, **{f"_train_forward.{name}": tensor for name, tensor in weights.items()}})
+    target = nn.Linear(3, 2)
+    load_policy_weights(target, path)
+    assert torch.equal(target.weight, weights["weight"])
+
+
 @pytest.mark.parametrize(
     ("content", "words"),
     [
