@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pufferlib.errors import APIUsageError, ConfigError, PufferError, StorageError, nearest
-from pufferlib.output import Output, flush_stdout, is_stdout_gone, say
+from pufferlib.metrics.output import Output, flush_stdout, is_stdout_gone, say
 
 if TYPE_CHECKING:
     from pufferlib.config.flags import FlagTable, Found

@@ -9,7 +9,7 @@ import weakref
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, TextIO
 
-from pufferlib.output import Output
+from pufferlib.metrics.output import Output
 
 if TYPE_CHECKING:
     from rich.console import Console

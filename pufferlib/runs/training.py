@@ -17,7 +17,7 @@ from pufferlib.config import load_config, require_sections
 from pufferlib.errors import ConfigError
 from pufferlib.loggers import Loggers
 from pufferlib.metrics.log_history import LogHistory
-from pufferlib.output import say
+from pufferlib.metrics.output import say
 from pufferlib.runs import checkpoint
 from pufferlib.runs.calls import AnyLogger
 from pufferlib.runs.description import CONFIG_FILE, restarted_run, saved_settings

@@ -16,7 +16,7 @@ from trained import iterate
 from pufferlib import JsonLogger, PuffeRL, cli
 from pufferlib.errors import StorageError
 from pufferlib.metrics.dashboard import Dashboard
-from pufferlib.output import Output, say
+from pufferlib.metrics.output import Output, say
 from pufferlib.runs import checkpoint
 
 TRAIN = (
