@@ -31,8 +31,8 @@ from pufferlib.extensions import compute_puff_advantage
 from pufferlib.fast.choose import choose
 from pufferlib.metrics.finite import describe_update, explaining
 from pufferlib.metrics.report import Counts, Report
-from pufferlib.normalized_policy import NormalizedObservations
 from pufferlib.play.periodic_evaluation import PeriodicEvaluation
+from pufferlib.policy.normalized import NormalizedObservations
 from pufferlib.ppo.collector import Collector
 from pufferlib.ppo.gradients import Loss
 from pufferlib.ppo.normalization import RewardNormalizer

@@ -8,8 +8,9 @@ from dataclasses import replace
 from torch import nn
 
 from pufferlib.extensions import Layers, Normalizer
+from pufferlib.metrics.moments import EPSILON
 from pufferlib.models import ACTIVATIONS, ActionHead, Continuous, Default, MinGRUWrapper
-from pufferlib.normalized_policy import EPSILON, NormalizedObservations
+from pufferlib.policy.normalized import NormalizedObservations
 
 METHODS = ("forward", "forward_eval", "encode_observations", "decode_actions", "initial_state")
 """What a module may have of its own beside its class's, and then computes something else."""

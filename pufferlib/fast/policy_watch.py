@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from pufferlib.fast.policy_layers import HOOKS, METHODS
-from pufferlib.normalized_policy import NormalizedObservations
+from pufferlib.policy.normalized import NormalizedObservations
 
 
 class PolicyWatch:

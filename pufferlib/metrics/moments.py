@@ -9,6 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+EPSILON = 1e-8
+"""Added to variances that something is divided by the root of."""
+
 CHUNK = 1 << 20
 """Numbers that are summed up in double precision at once; a rollout of images is gigabytes of them."""
 

@@ -1,4 +1,4 @@
-"""Rewards that a value function can learn: scaled by a running deviation. Observations: see normalized_policy.py."""
+"""Rewards that a value function can learn: scaled by a running deviation. Observations: see policy/normalized.py."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ import math
 import numpy as np
 
 from pufferlib.distributed import Ranks
-from pufferlib.metrics.moments import Moments
-from pufferlib.normalized_policy import EPSILON
+from pufferlib.metrics.moments import EPSILON, Moments
 
 
 class RewardNormalizer:

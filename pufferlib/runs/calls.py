@@ -30,8 +30,8 @@ from pufferlib.errors import APIUsageError, ConfigError
 from pufferlib.families import catalog
 from pufferlib.loggers import Logger
 from pufferlib.models import Default
-from pufferlib.normalized_policy import normalized
 from pufferlib.policy import make_module
+from pufferlib.policy.normalized import normalized
 from pufferlib.ppo.gradients import Loss
 from pufferlib.ppo.losses import ppo_loss
 from pufferlib.runs import making

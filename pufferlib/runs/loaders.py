@@ -20,8 +20,8 @@ from pufferlib.config import (
 from pufferlib.environment import Origin
 from pufferlib.errors import ConfigError
 from pufferlib.families import catalog
-from pufferlib.normalized_policy import normalized
 from pufferlib.policy import make_module
+from pufferlib.policy.normalized import normalized
 from pufferlib.runs import checkpoint
 from pufferlib.runs.torch_generator import borrowed_generator
 

@@ -8,8 +8,8 @@ from typing import Any
 from torch import nn
 
 from pufferlib.config.policies import policy_class_name, recurrent_name
-from pufferlib.normalized_policy import NormalizedObservations
 from pufferlib.policy import settings_noted
+from pufferlib.policy.normalized import NormalizedObservations
 
 
 def policy_settings(policy: nn.Module, env_name: str) -> dict[str, Any] | None:

@@ -15,7 +15,7 @@ from pufferlib.fast.network_gradients import NetworkGradients
 from pufferlib.fast.policy_layers import find_layers
 from pufferlib.fast.sharded_gradients import ShardedGradients
 from pufferlib.models import Continuous, Default, LSTMWrapper, MinGRUWrapper
-from pufferlib.normalized_policy import normalized
+from pufferlib.policy.normalized import normalized
 from pufferlib.ppo.actor import Actor
 from pufferlib.ppo.rollout import Rollout
 from pufferlib.runs.trainer_state import learner_state, load_learner_state

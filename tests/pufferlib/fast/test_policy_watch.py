@@ -16,7 +16,7 @@ from pufferlib.fast.network_gradients import NetworkGradients
 from pufferlib.fast.policy_watch import PolicyWatch
 from pufferlib.fast.sharded_gradients import ShardedGradients
 from pufferlib.models import Continuous, Default, MinGRUWrapper
-from pufferlib.normalized_policy import normalized
+from pufferlib.policy.normalized import normalized
 from pufferlib.ppo.actor import Actor
 
 

@@ -12,11 +12,8 @@ from torch import Tensor, nn
 from pufferlib.distributed import Ranks
 from pufferlib.errors import APIUsageError, DivergedError
 from pufferlib.metrics.finite import is_finite
-from pufferlib.metrics.moments import Moments
-from pufferlib.policy import Logits, acting_forward, training_forward
-
-EPSILON = 1e-8
-"""Added to variances."""
+from pufferlib.metrics.moments import EPSILON, Moments
+from pufferlib.policy.forms import Logits, acting_forward, training_forward
 
 
 class NormalizedObservations(nn.Module):

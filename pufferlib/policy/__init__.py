@@ -1,0 +1,13 @@
+"""What all policies have in common, whoever wrote them; those of the library are in pufferlib.models."""
+
+from pufferlib.policy.forms import (
+    Forward,
+    Logits,
+    Remembering,
+    acting_forward,
+    make_module,
+    settings_noted,
+    training_forward,
+)
+
+__all__ = ["Forward", "Logits", "Remembering", "acting_forward", "make_module", "settings_noted", "training_forward"]
