@@ -16,7 +16,6 @@ if __name__ == "__main__":  # a program that only starts the command line, befor
 import math
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +23,7 @@ import torch
 from torch import nn
 from typing_extensions import overload
 
-from pufferlib.config import ResolvedTrainConfig, load_config
-from pufferlib.distributed import Ranks, Total
+from pufferlib.config import load_config
 from pufferlib.errors import APIUsageError, DivergedError, StorageError
 from pufferlib.extensions import compute_puff_advantage
 from pufferlib.fast.choose import choose
@@ -35,32 +33,15 @@ from pufferlib.play.periodic_evaluation import PeriodicEvaluation
 from pufferlib.policy.normalized import NormalizedObservations
 from pufferlib.ppo.collector import Collector
 from pufferlib.ppo.gradients import Loss
-from pufferlib.ppo.normalization import RewardNormalizer
-from pufferlib.ppo.rollout import Rollout
 from pufferlib.runs import checkpoint_file, run_checkpoint, training
 from pufferlib.runs.calls import AnyLogger, resolve_call
 from pufferlib.runs.loaders import load_env, load_policy
 from pufferlib.runs.metadata import plain_metadata
 from pufferlib.runs.policy_check import check_policy, check_state
 from pufferlib.runs.run import Run
-from pufferlib.runs.trainer_state import Progress, TrainerParts
+from pufferlib.runs.trainer_state import Collected, Progress, TrainerParts
 
 __all__ = ["PuffeRL", "compute_puff_advantage", "load_config", "load_env", "load_policy", "train"]
-
-
-@dataclass
-class Collected:
-    """A rollout that is yet to be learned from.
-
-    Attributes:
-        steps: agent steps of all processes.
-        statistics: what `evaluate` returns of it.
-        is_returned: whether it has; not yet where a checkpoint brought the rollout.
-    """
-
-    steps: Total
-    statistics: dict[str, float]
-    is_returned: bool = True
 
 
 class PuffeRL:
@@ -187,9 +168,9 @@ class PuffeRL:
             self._generator = torch.Generator(device).manual_seed(ranks.seed(config.seed))
             self.report = Report(device, config.total_timesteps, config.dashboard_interval_seconds)
             self.phases = self.report.phases
-            self.rollout = _allocate_rollout(self.vecenv, self.policy, config, device)
+            self.rollout = call.allocate_rollout()
             self._choice = choose(self.policy, self.rollout, config, device, call.loss)
-            self._reward_normalizer = _make_reward_normalizer(config, self.vecenv.num_agents, ranks)
+            self._reward_normalizer = call.make_reward_normalizer()
             actor = self._choice.actor(self.rollout, self.vecenv.num_agents, self._generator)
             self._collector = Collector(self.vecenv, actor, config.reward_clip, self.phases, self._reward_normalizer)
             learned = self.rollout.single_steps() if config.shuffle == "steps" else self.rollout
@@ -202,8 +183,8 @@ class PuffeRL:
             self.run = Run(call, lambda: self._choice.describe())
             self._collector.reset(None if ranks.is_first else ranks.seed(self.vecenv.seed))  # the first keeps its own
             self._learning_rate = config.learning_rate
-            self.epoch = self._steps = 0  # steps without those that are still being summed over all processes
-            self._steps_underway: Total | None = None
+            self.epoch = self._steps = 0  # steps but for those that are being summed over all processes
+            self._steps_underway: Any = None  # the Total of the others
             self._collected: Collected | None = None
             self._is_closed = False
             undo.pop_all()  # it worked: nothing is to be undone
@@ -558,24 +539,6 @@ class PuffeRL:
     def _require_open(self) -> None:
         if self._is_closed:
             raise APIUsageError("the trainer is closed; make a new PuffeRL")
-
-
-def _allocate_rollout(vecenv: Any, policy: nn.Module, config: ResolvedTrainConfig, device: torch.device) -> Rollout:
-    return Rollout.allocate(
-        vecenv.single_observation_space,
-        vecenv.single_action_space,
-        config.segments,
-        config.bptt_horizon,
-        policy.initial_state(config.segments, device) if hasattr(policy, "initial_state") else {},
-        device,
-        torch.device("cpu") if config.cpu_offload else device,
-    )
-
-
-def _make_reward_normalizer(config: ResolvedTrainConfig, num_agents: int, ranks: Ranks) -> RewardNormalizer | None:
-    if not config.normalize_rewards:
-        return None
-    return RewardNormalizer(num_agents, config.gamma, config.normalization_clip, ranks)
 
 
 def train(

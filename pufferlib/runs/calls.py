@@ -34,6 +34,8 @@ from pufferlib.policy import make_module
 from pufferlib.policy.normalized import normalized
 from pufferlib.ppo.gradients import Loss
 from pufferlib.ppo.losses import ppo_loss
+from pufferlib.ppo.normalization import RewardNormalizer
+from pufferlib.ppo.rollout import Rollout
 from pufferlib.runs import making
 from pufferlib.runs.keyword_settings import ALIASES, settings_from_keywords
 from pufferlib.runs.loaders import resolve_device
@@ -75,6 +77,25 @@ class Call:
     ranks: Ranks
     device: torch.device
     make_evaluation_vecenv: Callable[[int], Any] | None
+
+    def allocate_rollout(self) -> Rollout:
+        """The memory of one rollout of this process."""
+        config, policy, device = self.config, self.policy, self.device
+        return Rollout.allocate(
+            self.vecenv.single_observation_space,
+            self.vecenv.single_action_space,
+            config.segments,
+            config.bptt_horizon,
+            policy.initial_state(config.segments, device) if hasattr(policy, "initial_state") else {},
+            device,
+            torch.device("cpu") if config.cpu_offload else device,
+        )
+
+    def make_reward_normalizer(self) -> RewardNormalizer | None:
+        """What scales the rewards, if anything is to."""
+        if not self.config.normalize_rewards:
+            return None
+        return RewardNormalizer(self.vecenv.num_agents, self.config.gamma, self.config.normalization_clip, self.ranks)
 
 
 def resolve_call(arguments: Sequence[Any], keywords: dict[str, Any], undo: ExitStack) -> Call:

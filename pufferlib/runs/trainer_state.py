@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from pufferlib.distributed import Ranks
+from pufferlib.distributed import Ranks, Total
 from pufferlib.errors import CheckpointError
 from pufferlib.metrics.finite import find_in_state, find_weight
 from pufferlib.metrics.moments import Moments
@@ -72,6 +72,21 @@ class Progress:
     logged_epoch: int
     logged_step: int
     losses: dict[str, float]
+
+
+@dataclass
+class Collected:
+    """A rollout that is yet to be learned from.
+
+    Attributes:
+        steps: agent steps of all processes.
+        statistics: what `evaluate` returns of it.
+        is_returned: whether it has; not yet where a checkpoint brought the rollout.
+    """
+
+    steps: Total
+    statistics: dict[str, float]
+    is_returned: bool = True
 
 
 class Loaded(NamedTuple):
