@@ -408,13 +408,12 @@ class PuffeRL:
         return Counts(self.epoch, self.global_step, self._learner.learning_rate)
 
     def _facts(self) -> dict[str, str]:
-        """What the dashboard shows of the run."""
+        """What the dashboard shows of the run, the first first where there is little room."""
         return {
-            "environment": self.env_name,
             "device": str(self.device),
+            "computed by": self.computed_by,
             "agents": f"{self.vecenv.num_agents:,}",
             "parameters": f"{sum(parameter.numel() for parameter in self.policy.parameters()):,}",
-            "computed by": self.computed_by,
             "run": str(self.run.folder),
         }
 
