@@ -22,7 +22,7 @@ from torch.optim import Optimizer
 
 from pufferlib.config import ResolvedTrainConfig
 from pufferlib.distributed import Ranks
-from pufferlib.extensions import Network
+from pufferlib.extensions import Layers, Network
 from pufferlib.extensions.network import OBSERVATION_DTYPES
 from pufferlib.extensions.optimizers import make_optimizer
 from pufferlib.fast.captured_learner import CapturedLearner
@@ -157,21 +157,16 @@ def choose(
         device: of the policy.
         loss: what is minimised.
     """
-    if device.type == "cuda":
-        torch.backends.cudnn.deterministic = config.torch_deterministic
-        torch.set_float32_matmul_precision("high")  # TF32: ten bits of fraction, several times the speed
     is_captured = device.type == "cuda" and config.cuda_graphs and not config.compile
-    reason = _why_no_kernel(policy, rollout, config, device, loss)
-    if reason is None:
-        network = Network(find_layers(policy), torch.get_num_threads())
-        return Choice(config, policy, loss, device, network, False, None, PolicyWatch(policy))
-    return Choice(config, policy, loss, device, None, is_captured, reason, PolicyWatch(policy))
+    reason = _why_torch(config, device, loss)
+    layers = find_layers(policy) if reason is None else None
+    reason = reason or _why_not_these(layers, policy, rollout)
+    network = None if reason else Network(layers, torch.get_num_threads())
+    return Choice(config, policy, loss, device, network, is_captured, reason, PolicyWatch(policy))
 
 
-def _why_no_kernel(
-    policy: nn.Module, rollout: Rollout, config: ResolvedTrainConfig, device: torch.device, loss: Loss
-) -> str | None:
-    """Why the policy cannot be one kernel; None if it can."""
+def _why_torch(config: ResolvedTrainConfig, device: torch.device, loss: Loss) -> str | None:
+    """Why no policy can be one kernel in this training; None if some can."""
     if device.type != "cpu":
         return f"the kernel for whole policies is for CPUs, the device is {device.type}"
     if not config.fused:
@@ -184,7 +179,11 @@ def _why_no_kernel(
         return f"the loss is {getattr(loss, '__name__', type(loss).__name__)}, one of your own"
     if edited_files():
         return f"{' and '.join(edited_files())} changed, and the kernel did not follow"
-    layers = find_layers(policy)
+    return None
+
+
+def _why_not_these(layers: Layers | None, policy: nn.Module, rollout: Rollout) -> str | None:
+    """Why the kernel does not take this policy, in which these layers were found; None if it does."""
     if layers is None:
         return f"the policy {type(policy).__name__} has parts that the kernel does not know, or frozen ones"
     if not layers.fit():

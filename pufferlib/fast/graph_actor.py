@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from typing_extensions import override
 
 from pufferlib.fast.cuda_graphs import Capture, CapturedCall
@@ -27,17 +26,9 @@ class GraphActor(Actor):
     the event behind a batch's actions alone. So while the GPU works for one batch, the CPU's threads step the others.
     """
 
-    def __init__(
-        self,
-        policy: nn.Module,
-        rollout: Rollout,
-        num_agents: int,
-        generator: torch.Generator,
-        autocast: Callable[[], AbstractContextManager],
-        capture: Capture | None = None,
-    ):
-        """Allocates as an Actor does; `capture` is that of CapturedCall."""
-        super().__init__(policy, rollout, num_agents, generator, autocast)
+    def __init__(self, *arguments: Any, capture: Capture | None = None, **keywords: Any):
+        """Allocates as an Actor does, whose the arguments are; `capture` is that of CapturedCall."""
+        super().__init__(*arguments, **keywords)
         # What the policy sees. On a GPU that has the rollout's observations too, column T stays here.
         self._inputs = self.last_observations.to(self._device)
         self._is_offloaded = self.last_observations.device.type == "cpu"  # the rollout's columns are in the CPU's reach

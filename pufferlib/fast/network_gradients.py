@@ -29,7 +29,6 @@ class NetworkGradients(Gradients):
     @override
     def differentiate(self, minibatch: Minibatch) -> Tensor:
         """All of it at once, as the kernel works in small blocks anyway; nobody reads ratios and values of steps."""
-        self.clear()
         rollout, rows = self.rollout, minibatch.rows
         inputs = NetworkMinibatch(
             segments=rows,

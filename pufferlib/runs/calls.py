@@ -112,15 +112,21 @@ def resolve_call(arguments: Sequence[Any], keywords: dict[str, Any], undo: ExitS
         UnknownEnvironmentError: if the environment is a name that none has.
     """
     keywords = dict(keywords)
-    given_env, loss = _given_env(arguments, keywords), keywords.pop("loss", None)
-    eval_env = keywords.pop("eval_env", None)
-    if eval_env is None and _is_to_be_made(given_env):
-        eval_env = given_env
+    loss, eval_env = keywords.pop("loss", None), keywords.pop("eval_env", None)
     if loss is not None and not callable(loss):
         raise APIUsageError(f"loss must be a function such as pufferlib.ppo.losses.ppo_loss, got {_described(loss)}")
-    settings, vecenv, policy, logger = _resolve_form(arguments, keywords, undo)
+    is_config_form = _is_config_form(arguments, keywords)
+    named = _take_named(arguments, keywords, _CONFIG_FORM if is_config_form else _ENV_FORM)
+    given_env = named.get("vecenv" if is_config_form else "env")
+    if eval_env is None and _is_to_be_made(given_env):
+        eval_env = given_env
+    resolve_form = _from_config if is_config_form else _from_keywords
+    settings, vecenv, policy, logger = resolve_form(named, keywords, undo)
     chosen, ranks = TrainConfig.from_dict(settings), distributed.connect()
     device = resolve_device(chosen.device)
+    if device.type == "cuda":
+        torch.backends.cudnn.deterministic = chosen.torch_deterministic
+        torch.set_float32_matmul_precision("high")  # TF32: ten bits of fraction, several times the speed
     config = resolve_sizes(chosen, vecenv.num_agents, device.type, ranks.world_size)
     return Call(
         settings=settings,
@@ -192,26 +198,18 @@ def _make_for_evaluation(given: Any, training: Any, num_envs: int, seed: int) ->
 
 
 Form = tuple[Mapping[str, Any], Any, nn.Module, AnyLogger]
+"""Settings, vector, policy and logger of a call."""
 
 
-def _resolve_form(arguments: Sequence[Any], keywords: dict[str, Any], undo: ExitStack) -> Form:
-    """Settings, vector, policy and logger of a call of either form."""
-    is_config_form = _is_config_form(arguments, keywords)
-    names = _CONFIG_FORM if is_config_form else _ENV_FORM
+def _take_named(arguments: Sequence[Any], keywords: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    """What is given under the names of a form, by position or by keyword; takes it out of the keywords."""
     if len(arguments) > len(names):
         raise APIUsageError(f"PuffeRL({', '.join(names)}) takes no more by position, got {len(arguments)} arguments")
     named = dict(zip(names, arguments, strict=False))
     for name in named.keys() & keywords.keys():
         raise APIUsageError(f"PuffeRL got {name} twice, by position and by keyword; pass one")
     named.update((name, keywords.pop(name)) for name in names if name in keywords)
-    return (_from_config if is_config_form else _from_keywords)(named, keywords, undo)
-
-
-def _given_env(arguments: Sequence[Any], keywords: Mapping[str, Any]) -> Any:
-    """What a call of either form says the environment is; None where it says nothing."""
-    names = _CONFIG_FORM if _is_config_form(arguments, keywords) else _ENV_FORM
-    named = {**dict(zip(names, arguments, strict=False)), **keywords}
-    return named.get("vecenv", named.get("env"))
+    return named
 
 
 def _is_config_form(arguments: Sequence[Any], keywords: Mapping[str, Any]) -> bool:
