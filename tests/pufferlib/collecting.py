@@ -13,6 +13,7 @@ from pufferlib.metrics.phases import Phases
 from pufferlib.ppo.actor import Actor
 from pufferlib.ppo.collector import Collector
 from pufferlib.ppo.rollout import Rollout
+from pufferlib.runs.collector_state import collector_state, load_collector_state
 
 HORIZON = 7
 
@@ -34,6 +35,14 @@ def make_collector(vecenv, policy, groups=1, horizon=HORIZON, reward_clip=0.0, s
     collector.generator = generator
     collector.reset(None)
     return collector
+
+
+def going_on(other, collector):
+    """Another collector of the same environments, gone on from where one is."""
+    state, generator = collector_state(collector), collector.generator.get_state()
+    load_collector_state(other, state)
+    other.generator.set_state(generator)
+    return other
 
 
 def collected(collector, rollouts):

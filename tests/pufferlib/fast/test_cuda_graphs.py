@@ -8,7 +8,7 @@ from dataclasses import fields
 import numpy as np
 import pytest
 import torch
-from collecting import collected, make_collector, scripted_vector
+from collecting import collected, going_on, make_collector, scripted_vector
 from recorded_capture import FakeCapture
 from scripted_policies import ConstantPolicy, CountingPolicy, InPlacePolicy, LinearPolicy
 
@@ -22,7 +22,6 @@ from pufferlib.ocean import env_class
 from pufferlib.ppo.actor import Actor
 from pufferlib.ppo.collector import Collector
 from pufferlib.ppo.rollout import Rollout
-from pufferlib.runs.collector_state import collector_state, load_collector_state
 from pufferlib.runs.trainer_state import learner_state, load_learner_state
 
 CPU = torch.device("cpu")
@@ -284,8 +283,7 @@ def test_a_restored_actor_does_not_end_the_episodes_that_ended_before():
     collector, used = started(), started()
     collector.collect()
     used.collect(), used.collect()
-    load_collector_state(used, collector_state(collector))
-    used.generator.set_state(collector.generator.get_state())
+    going_on(used, collector)
     first, second = collected(collector, 2), collected(used, 2)
     for name, array in first.items():
         np.testing.assert_array_equal(array, second[name], err_msg=name)

@@ -5,7 +5,7 @@ import functools
 import numpy as np
 import pytest
 import torch
-from collecting import collected, make_collector
+from collecting import collected, going_on, make_collector
 from gymnasium.spaces import Box, Discrete
 from pettingzoo_environments import Leaving
 from recorded_capture import FakeCapture
@@ -17,7 +17,6 @@ from pufferlib.environment import PufferEnv
 from pufferlib.fast.graph_actor import GraphActor
 from pufferlib.models import Default, LSTMWrapper, MinGRUWrapper
 from pufferlib.play.player import Player
-from pufferlib.runs.collector_state import collector_state, load_collector_state
 
 CPU = torch.device("cpu")
 LENGTH = 5  # steps of an episode
@@ -201,10 +200,7 @@ def test_who_is_absent_is_still_awaited_after_a_resume(horizon, tmp_path):
 
     collector = started()
     collector.collect()
-    state, generator = collector_state(collector), collector.generator.get_state()
-    restored = started()
-    load_collector_state(restored, state)
-    restored.generator.set_state(generator)
+    restored = going_on(started(), collector)
     first, second = collected(collector, 3), collected(restored, 3)
     for name, array in first.items():
         np.testing.assert_array_equal(array, second[name], err_msg=name)

@@ -2,7 +2,7 @@ import contextlib
 
 import numpy as np
 import pytest
-from collecting import collected, make_collector, scripted_vector
+from collecting import collected, going_on, make_collector, scripted_vector
 from scripted import ScriptedEnv
 from scripted_policies import CountingPolicy, LinearPolicy
 
@@ -17,10 +17,7 @@ def test_a_restored_collector_goes_on_exactly(keywords):
 
     collector = started()
     collector.collect()
-    state, generator = collector_state(collector), collector.generator.get_state()
-    restored = started()
-    load_collector_state(restored, state)
-    restored.generator.set_state(generator)
+    restored = going_on(started(), collector)
     first, second = collected(collector, 2), collected(restored, 2)
     assert collector.statistics.episodes.count > 0
     assert restored.statistics.metrics() == collector.statistics.metrics()
