@@ -1,0 +1,21 @@
+"""What the trials and the study of a sweep remember besides Optuna's own: the keys of their user attributes.
+
+A trial that is told as complete has its score as its value; the other attributes hold of failed and stopped ones too.
+"""
+
+# Of a trial
+CURVE = "curve"  # [[progress in (0, 1], seconds of training until then, score], ...]; the last one is where it ended
+COST = "cost"  # seconds of training, float
+CONFIG = "config"  # {section: {setting: value}}: what the trial ran with that the sweep chose, after repairs
+ERROR = "error"  # why it failed, one sentence
+STOPPED = "stopped"  # why it was stopped early, one sentence
+RUN_FOLDER = "run_folder"  # of the run, with its metrics and weights
+DRIVER = "driver"  # {"host", "process", "started", "key"}: who runs it
+HEARTBEAT = "heartbeat"  # seconds since the epoch, when its driver was last alive
+RETRY_OF = "retry_of"  # number of the trial whose driver died, which this one runs again
+
+# Of a study
+ENV_NAME = "env_name"
+METRIC = "metric"
+SPACE = "space"  # a text that is the same for the same dimensions
+CONFIRMATIONS = "confirmations"  # [{"trial", "seed", "score", "cost", "run_folder"}, ...]: best trials on fresh seeds
