@@ -1,5 +1,5 @@
 """Hyperparameter search: what may vary, what proposes the next trial, the processes that run trials, what one sees.
 
-`space` says what may vary. `protein_sampler` proposes; `history`, `surrogate` and `front` are what it knows. `driver` runs
-trials in processes of their own, and `study` keeps what is known where other drivers find it.
+`space` says what may vary. `protein_sampler` proposes; `history`, `surrogate` and `front` are what it knows. `driver`
+runs trials in processes of their own, and `study` keeps what is known where other drivers find it.
 """
