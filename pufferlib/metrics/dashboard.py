@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import math
-import os
-import sys
-import weakref
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, TextIO
 
-from pufferlib.metrics.output import Output
+from pufferlib.metrics.panel import CYAN, FRAME_COLUMNS, RED, WHITE, LivePanel, fit, frame, pair, pairs, progress
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.panel import Panel
     from rich.text import Text
 
-CYAN, RED, WHITE, BACKGROUND = "#00BBBB", "#BB0000", "#F1F1F1", "#061818"
-TRACK = "#1D3C3C"  # the part of the bar that is still ahead
 _GAP = "  "  # between columns
-_FRAME_COLUMNS = 4  # of the panel's border and its padding
 _FRAME_LINES = 12  # lines of the panel that are not statistics
 _PLAIN_STATISTICS = 6  # environment statistics in a plain line
 
@@ -45,11 +39,9 @@ class Dashboard:
             stream: where to write; None for stdout.
         """
         self.title, self.facts, self.total_steps = title, facts, total_steps
-        self._output = Output(sys.stdout if stream is None else stream)
-        self.is_panel = self._output.isatty() and os.environ.get("TERM") != "dumb"
+        self._screen = LivePanel(stream)
+        self.is_panel = self._screen.is_panel
         self._evaluation: dict[str, float] = {}  # the newest, which the panel keeps showing
-        self._live = None
-        self._stop = None  # stops the live display, once; also called when this object or the interpreter goes
 
     def show(self, metrics: Mapping[str, float]) -> None:
         """Shows the newest metrics.
@@ -57,34 +49,16 @@ class Dashboard:
         Args:
             metrics: as `PuffeRL.mean_and_log` describes them; what is missing is left out.
         """
-        if not self.is_panel:
-            self._output.write(f"{plain_line(self.title, metrics, self.total_steps)}\n")
-            self._output.flush()
-        elif self._output.error is None:
-            self._show_panel(metrics)
-        if self._output.error is not None:
-            self.close()  # first, so that the warning does not go where it cannot be read
-            self._output.report()
-
-    def _show_panel(self, metrics: Mapping[str, float]) -> None:
-        if self._live is None:
-            self._start()
         self._evaluation.update((name, value) for name, value in metrics.items() if name.startswith("eval/"))
-        panel = render(self.title, self.facts, {**self._evaluation, **metrics}, self.total_steps, self._live.console)
-        self._live.update(panel, refresh=True)
+        if self.is_panel:
+            shown = {**self._evaluation, **metrics}
+            self._screen.draw(lambda console: render(self.title, self.facts, shown, self.total_steps, console))
+        else:
+            self._screen.write(plain_line(self.title, metrics, self.total_steps))
 
     def close(self) -> None:
         """Leaves the last panel on the screen and gives the terminal back; calling it twice is harmless."""
-        if self._stop is not None:
-            self._stop()
-
-    def _start(self) -> None:
-        from rich.console import Console
-        from rich.live import Live
-
-        self._live = Live(console=Console(file=self._output), auto_refresh=False, vertical_overflow="crop")
-        self._stop = weakref.finalize(self, self._live.stop)
-        self._live.start()
+        self._screen.close()
 
 
 def plain_line(title: str, metrics: Mapping[str, float], total_steps: int) -> str:
@@ -110,22 +84,15 @@ def render(
     title: str, facts: Mapping[str, str], metrics: Mapping[str, float], total_steps: int, console: Console
 ) -> Panel:
     """The panel as a rich renderable that fits the console."""
-    from rich import box
-    from rich.panel import Panel
-    from rich.text import Text
-
-    width, rows = console.width - _FRAME_COLUMNS, max(4, console.height - _FRAME_LINES)
-    heading = Text.assemble(("PufferLib ", f"bold {CYAN}"), (title, WHITE))
+    width, rows = console.width - FRAME_COLUMNS, max(4, console.height - _FRAME_LINES)
     lines = [
         _progress(metrics, total_steps, width),
-        *(_pairs(pairs, width) for pairs in (_run_facts(metrics), _hardware_facts(metrics), facts)),
-        _pairs(_episode_facts(metrics), width),
-        _pairs(_evaluation_facts(metrics), width),
+        *(pairs(known, width) for known in (_run_facts(metrics), _hardware_facts(metrics), facts)),
+        pairs(_episode_facts(metrics), width),
+        pairs(_evaluation_facts(metrics), width),
         *_columns(metrics, width, rows),
     ]
-    body = Text("\n", no_wrap=True, overflow="crop").join(lines)
-    style = f"{WHITE} on {BACKGROUND}"
-    return Panel(body, title=heading, title_align="left", border_style=CYAN, style=style, box=box.ROUNDED)
+    return frame(title, lines)
 
 
 def group(metrics: Mapping[str, float], prefix: str) -> dict[str, float]:
@@ -181,14 +148,10 @@ def percent_text(fraction: float) -> str:
 
 
 def _progress(metrics: Mapping[str, float], total_steps: int, width: int) -> Text:
-    from rich.text import Text
-
     steps = metrics.get("agent_steps", 0)
-    left = _pair("Steps", f"{count_text(steps)} / {count_text(total_steps)}")
-    right = _pair("Remaining", duration_text(remaining_seconds(metrics, total_steps)))
-    cells = max(0, width - len(left) - len(right) - 2)
-    filled = round(cells * min(max(steps / total_steps, 0.0), 1.0))
-    return Text.assemble(left, " ", ("━" * filled, CYAN), ("─" * (cells - filled), TRACK), " ", right)
+    left = pair("Steps", f"{count_text(steps)} / {count_text(total_steps)}")
+    right = pair("Remaining", duration_text(remaining_seconds(metrics, total_steps)))
+    return progress(left, steps / total_steps, right, width)
 
 
 def _run_facts(metrics: Mapping[str, float]) -> dict[str, str]:
@@ -265,25 +228,7 @@ def _column(heading: str, values: Mapping[str, str], width: int, rows: int) -> l
 
     shown = list(values.items())
     hidden = max(0, len(shown) - rows)
-    lines = [Text(_fit(heading, width), f"bold {RED}")]
+    lines = [Text(fit(heading, width), f"bold {RED}")]
     for name, value in shown[: len(shown) - hidden]:
-        lines.append(Text.assemble((_fit(name, width - len(value) - 1), CYAN), " ", (value, WHITE)))
-    return lines + ([Text(_fit(f"and {hidden} more", width), CYAN)] if hidden else [])
-
-
-def _fit(text: str, width: int) -> str:
-    return text.ljust(width) if len(text) <= width else text[: max(0, width - 1)] + "…"
-
-
-def _pairs(values: Mapping[str, str], width: int) -> Text:
-    from rich.text import Text
-
-    line = Text("   ").join(_pair(label, value) for label, value in values.items())
-    line.truncate(width, overflow="ellipsis")
-    return line
-
-
-def _pair(label: str, value: str) -> Text:
-    from rich.text import Text
-
-    return Text.assemble((f"{label} ", CYAN), (str(value), WHITE))
+        lines.append(Text.assemble((fit(name, width - len(value) - 1), CYAN), " ", (value, WHITE)))
+    return lines + ([Text(fit(f"and {hidden} more", width), CYAN)] if hidden else [])

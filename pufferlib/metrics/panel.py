@@ -1,0 +1,120 @@
+"""A panel of a person's terminal: redrawn in place there, and plain lines everywhere else."""
+
+from __future__ import annotations
+
+import os
+import sys
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, TextIO
+
+from pufferlib.metrics.output import Output
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.panel import Panel
+    from rich.text import Text
+
+CYAN, RED, WHITE, BACKGROUND = "#00BBBB", "#BB0000", "#F1F1F1", "#061818"
+TRACK = "#1D3C3C"  # the part of a bar that is still ahead
+FRAME_COLUMNS = 4  # of the panel's border and its padding
+
+
+class LivePanel:
+    """A stream that shows one panel, or lines where it is no terminal or TERM is `dumb`.
+
+    The terminal is put back by `close`, and at the latest when Python ends. A stream that cannot be written is warned
+    about once and left; a closed one is left without a word.
+
+    Attributes:
+        is_panel: whether the stream shows a panel rather than lines.
+    """
+
+    def __init__(self, stream: TextIO | None = None):
+        """Writes nothing yet.
+
+        Args:
+            stream: where to write; None for stdout.
+        """
+        self._output = Output(sys.stdout if stream is None else stream)
+        self.is_panel = self._output.isatty() and os.environ.get("TERM") != "dumb"
+        self._live = None
+        self._stop = None  # stops the live display, once; also called when this object or the interpreter goes
+
+    def draw(self, render: Callable[[Console], Panel]) -> None:
+        """Redraws the panel in place.
+
+        Args:
+            render: gives the panel for a console; not called once the stream was left.
+        """
+        if self._output.error is None:
+            if self._live is None:
+                self._start()
+            self._live.update(render(self._live.console), refresh=True)
+        self._leave_what_failed()
+
+    def write(self, line: str) -> None:
+        """Writes a line of plain text."""
+        self._output.write(f"{line}\n")
+        self._output.flush()
+        self._leave_what_failed()
+
+    def close(self) -> None:
+        """Leaves the last panel on the screen and gives the terminal back; calling it twice is harmless."""
+        if self._stop is not None:
+            self._stop()
+
+    def _start(self) -> None:
+        from rich.console import Console
+        from rich.live import Live
+
+        self._live = Live(console=Console(file=self._output), auto_refresh=False, vertical_overflow="crop")
+        self._stop = weakref.finalize(self, self._live.stop)
+        self._live.start()
+
+    def _leave_what_failed(self) -> None:
+        if self._output.error is not None:
+            self.close()  # first, so that the warning does not go where it cannot be read
+            self._output.report()
+
+
+def frame(title: str, lines: Sequence[Text]) -> Panel:
+    """The panel around lines, which are cut where they are wider than it."""
+    from rich import box
+    from rich.panel import Panel
+    from rich.text import Text
+
+    heading = Text.assemble(("PufferLib ", f"bold {CYAN}"), (title, WHITE))
+    body = Text("\n", no_wrap=True, overflow="crop").join(lines)
+    style = f"{WHITE} on {BACKGROUND}"
+    return Panel(body, title=heading, title_align="left", border_style=CYAN, style=style, box=box.ROUNDED)
+
+
+def progress(left: Text, fraction: float, right: Text, width: int) -> Text:
+    """A line with a bar between two texts, filled as far as the fraction says."""
+    from rich.text import Text
+
+    cells = max(0, width - len(left) - len(right) - 2)
+    filled = round(cells * min(max(fraction, 0.0), 1.0))
+    return Text.assemble(left, " ", ("━" * filled, CYAN), ("─" * (cells - filled), TRACK), " ", right)
+
+
+def pairs(values: Mapping[str, str], width: int) -> Text:
+    """A line of names and values, cut where it is wider."""
+    from rich.text import Text
+
+    line = Text("   ").join(pair(label, value) for label, value in values.items())
+    line.truncate(width, overflow="ellipsis")
+    return line
+
+
+def pair(label: str, value: str) -> Text:
+    """A name and its value."""
+    from rich.text import Text
+
+    return Text.assemble((f"{label} ", CYAN), (str(value), WHITE))
+
+
+def fit(text: str, width: int) -> str:
+    """A text of exactly that many characters."""
+    return text.ljust(width) if len(text) <= width else text[: max(0, width - 1)] + "…"
