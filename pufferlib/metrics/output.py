@@ -13,7 +13,7 @@ from typing import TextIO
 from pufferlib.errors import StorageError
 
 _reported: weakref.WeakSet[TextIO] = weakref.WeakSet()  # what was said of the process's streams
-_PLAIN = str.maketrans({"━": "=", "─": "-", "…": "~", "±": "+"})  # for a stream that has no such signs
+_PLAIN = str.maketrans("━─…±▁▂▃▄▅▆▇█", "=-~+_.,:;oO#")  # for a stream that has no such signs
 
 
 class Output:

@@ -18,4 +18,4 @@ RETRY_OF = "retry_of"  # number of the trial whose driver died, which this one r
 ENV_NAME = "env_name"
 METRIC = "metric"
 SPACE = "space"  # a text that is the same for the same dimensions
-CONFIRMATIONS = "confirmations"  # [{"trial", "seed", "score", "cost", "run_folder"}, ...]: best trials on fresh seeds
+CONFIRMATION = "confirmation"  # "confirmation/TRIAL/SEED": {"score" or None, "cost", "run_folder", "error"} of its run

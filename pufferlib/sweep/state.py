@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from optuna import Study
     from optuna.trial import FrozenTrial
 
+    from pufferlib.sweep.confirmation import Confirmation
+
 
 @dataclass
 class RunningTrial:
@@ -51,6 +53,8 @@ class SweepState:
         deadline: the `time.monotonic()` after which no trial begins; None for no limit.
         trials: all of the study as the driver last read them, those of other drivers among them.
         running: what this driver's processes are busy with, by slot.
+        confirmations: runs of the best trials on fresh seeds that have ended.
+        to_confirm: how many confirmations are still to come, those that run among them; 0 while trials run.
     """
 
     env_name: str
@@ -63,3 +67,5 @@ class SweepState:
     deadline: float | None = None
     trials: Sequence[FrozenTrial] = ()
     running: list[RunningTrial] = field(default_factory=list)
+    confirmations: Sequence[Confirmation] = ()
+    to_confirm: int = 0

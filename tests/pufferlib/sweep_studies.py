@@ -1,12 +1,15 @@
 """Studies with trials that never ran, for tests of what is made of them."""
 
+import time
 from datetime import datetime, timedelta
+from pathlib import Path
 
 import optuna
 from optuna.distributions import CategoricalDistribution, FloatDistribution
 from optuna.trial import TrialState
 
 from pufferlib.sweep.attributes import COST, CURVE, ERROR, STOPPED
+from pufferlib.sweep.state import SweepState
 
 DISTRIBUTIONS = {
     "train.learning_rate": FloatDistribution(1e-4, 0.31, log=True),
@@ -45,6 +48,19 @@ def make_study(*trials, goal="maximize", name="test"):
     study = optuna.create_study(direction=goal, study_name=name)
     study.add_trials(trials)
     return study
+
+
+def make_state(study, folder=Path("unused"), running=(), confirmations=(), to_confirm=0, solve=None, **settings):
+    """What a driver knows of a study; the settings are those of the sweep."""
+    sweep = {
+        **{"goal": study.direction.name.lower(), "num_trials": 20, "workers": 2, "method": "Protein"},
+        **{"metric": "perf", "confirm_best": 3, "confirm_seeds": 3},
+    }
+    args = {"train": {"seed": 42}, "sweep": {**sweep, **settings}, "solve": solve}
+    state = SweepState("puffer_squared", args, "environment/perf", study, folder, started=time.monotonic())
+    state.trials, state.running = study.trials, list(running)
+    state.confirmations, state.to_confirm = confirmations, to_confirm
+    return state
 
 
 def _trial(state, attributes, values=(0.01, 0.98, "muon"), score=None, seconds=3.0):
