@@ -8,7 +8,7 @@ from pufferlib.config.environments import check_env, env_settings
 from pufferlib.config.keywords import settings_taken
 from pufferlib.config.loading import load_config
 from pufferlib.config.policies import policy_arguments, policy_classes
-from pufferlib.config.schema import BaseConfig, LogConfig, SolveConfig, TrainConfig, VecConfig
+from pufferlib.config.schema import BaseConfig, LogConfig, SolveConfig, SweepConfig, TrainConfig, VecConfig
 from pufferlib.config.sections import require_sections
 from pufferlib.config.sizes import ResolvedTrainConfig, resolve_env_count, resolve_sizes
 
@@ -17,6 +17,7 @@ __all__ = [
     "LogConfig",
     "ResolvedTrainConfig",
     "SolveConfig",
+    "SweepConfig",
     "TrainConfig",
     "VecConfig",
     "check_config",

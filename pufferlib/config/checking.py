@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from pufferlib.config.dimensions import check_dimensions
 from pufferlib.config.environments import check_env
 from pufferlib.config.policies import policy_arguments, policy_classes
-from pufferlib.config.schema import BaseConfig, LogConfig, TrainConfig, VecConfig
+from pufferlib.config.schema import BaseConfig, LogConfig, SweepConfig, TrainConfig, VecConfig
 from pufferlib.config.sections import require_sections
 
 
@@ -26,6 +27,9 @@ def check_config(args: Mapping[str, Any]) -> None:
     VecConfig.from_dict(args["vec"])
     TrainConfig.from_dict(args["train"])
     LogConfig.from_dict(args.get("log", {}))  # runs of earlier versions have none
+    sweep = args.get("sweep", {})  # runs of earlier versions have none
+    SweepConfig.from_dict(sweep)
+    check_dimensions(sweep, args["env_name"])
     check_env(args["env_name"], args["env"])
     policy_class, rnn_class = policy_classes(args)
     policy_arguments(args, "policy", policy_class)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from pufferlib.config.dimensions import DEFAULT_DIMENSIONS, PREFIX
 from pufferlib.config.loading import DEFAULTS
-from pufferlib.config.schema import BaseConfig, LogConfig, TrainConfig, VecConfig
+from pufferlib.config.schema import BaseConfig, LogConfig, SweepConfig, TrainConfig, VecConfig
 from pufferlib.config.sections import ARGUMENTS
 from pufferlib.settings.setting import Section
 from pufferlib.settings.values import format_value
@@ -18,7 +19,8 @@ def render() -> str:
     """The text of default.ini."""
     written = {config.section: _settings_text(config) for config in (BaseConfig, VecConfig)}
     written |= {section: "; Keyword arguments of the class; its own defaults hold.\n" for section in ARGUMENTS}
-    written |= {config.section: _settings_text(config) for config in (TrainConfig, LogConfig)}
+    written |= {config.section: _settings_text(config) for config in (TrainConfig, LogConfig, SweepConfig)}
+    written |= {f"{PREFIX}{name}": _dimension_text(name) for name in DEFAULT_DIMENSIONS}
     return _HEADER + "".join(f"\n[{section}]\n{text}" for section, text in written.items())
 
 
@@ -27,6 +29,10 @@ def _settings_text(config: type[Section]) -> str:
         f"; {setting.meaning}\n{setting.name} = {format_value(setting.default)}\n"
         for setting in config.settings().values()
     )
+
+
+def _dimension_text(name: str) -> str:
+    return "".join(f"{key} = {format_value(value)}\n" for key, value in DEFAULT_DIMENSIONS[name].items())
 
 
 if __name__ == "__main__":

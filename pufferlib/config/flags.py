@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
+from pufferlib.config.dimensions import PREFIX, dimension_settings
 from pufferlib.config.environments import takes_any_setting
 from pufferlib.config.hints import hint_for, with_flags
-from pufferlib.config.schema import BaseConfig, LogConfig, TrainConfig, VecConfig
+from pufferlib.config.schema import BaseConfig, LogConfig, SweepConfig, TrainConfig, VecConfig
 from pufferlib.config.sections import ARGUMENTS, section_settings
 from pufferlib.errors import ConfigError
 from pufferlib.settings.setting import Section, Setting
@@ -40,7 +41,7 @@ class FlagTable:
         base = [setting for name, setting in BaseConfig.settings().items() if name not in FIXED]
         sectioned = [
             setting
-            for section in (VecConfig.section, TrainConfig.section, LogConfig.section, "env")
+            for section in (VecConfig.section, TrainConfig.section, LogConfig.section, "env", SweepConfig.section)
             for setting in (section_settings(section, env_name) or {}).values()
         ]
         self._env_name = env_name
@@ -72,9 +73,26 @@ class FlagTable:
         section, _, name = key.partition(".")
         if key in self._settings:
             return self._settings[key]
+        if section == SweepConfig.section and "." in name:
+            return self._dimension_setting(flag, key)
         if section in self._open_sections and name:
             return Setting(section, name, Any, None)  # checked when its class is loaded, or by the environment
         raise ConfigError(f"there is no flag {flag}{self._remedy(key)}")
+
+    def _dimension_setting(self, flag: str, key: str) -> Setting:
+        """What a flag such as `--sweep.train.learning-rate.max` names."""
+        name, _, which = key.removeprefix(PREFIX).rpartition(".")
+        if "." not in name:
+            raise ConfigError(
+                f"there is no flag {flag}; a range is told by --sweep.train.learning-rate.max and the like"
+            )
+        try:
+            settings = dimension_settings(name, self._env_name)
+        except ConfigError as error:
+            raise ConfigError(f"there is no flag {flag}: {error}") from error
+        if which not in settings:
+            raise ConfigError(f"there is no flag {flag}; --sweep.{name} has {', '.join(settings)}".replace("_", "-"))
+        return settings[which]
 
     def _remedy(self, key: str) -> str:
         """Ends the message about an unknown flag: its hint, else the same name, else the nearest, of any section."""
@@ -82,8 +100,10 @@ class FlagTable:
         found = "" if section in ARGUMENTS else hint_for(name)
         if found:
             return f"; {with_flags(found)}"
-        near = [one for one in self._known if one.name == name]
-        for group in ([one for one in self._known if section and one.section == section], self._known):
+        same = [one for one in self._known if section and one.section == section]
+        runs = [one for one in self._known if one.section != SweepConfig.section]  # what most look for
+        near = [one for one in runs if one.name == name]
+        for group in (same, runs) if section else (runs, self._known):
             names = [one.name for one in group]
             near = near or [group[names.index(close)] for close in difflib.get_close_matches(name, names, n=1)]
         flags = sorted({one.flag for one in near}, key=lambda flag: not flag.startswith("--train."))
@@ -97,10 +117,16 @@ def apply_flags(found: Iterable[tuple[Setting, Any]], args: dict[str, Any], opti
     for setting, value in found:
         if not setting.section:
             options[setting.name] = value
-        elif setting.section == BaseConfig.section:
-            args[setting.name] = value
         else:
-            args.setdefault(setting.section, {})[setting.name] = value
+            merge(args, setting.section, {setting.name: value})
+
+
+def merge(args: dict[str, Any], section: str, values: Mapping[str, Any]) -> None:
+    """Writes values of a section, such as `train` or `sweep.train.learning_rate`, into the configuration."""
+    if section != BaseConfig.section:
+        for name in section.split("."):
+            args = args.setdefault(name, {})
+    args.update(values)
 
 
 def _key(flag: str) -> str:

@@ -25,7 +25,9 @@ def settings_text(env_name: str | None, args: Mapping[str, Any]) -> str:
         env_name: the environment, or None for the settings that all of them share.
         args: the values to show: what `load_config` returned, or an empty dict for the defaults.
     """
-    return "\n".join(_section_text(section, env_name, args) for section in ("base", "vec", *ARGUMENTS, "train", "log"))
+    return "\n".join(
+        _section_text(section, env_name, args) for section in ("base", "vec", *ARGUMENTS, "train", "log", "sweep")
+    )
 
 
 def options_text(settings: Iterable[Setting]) -> str:

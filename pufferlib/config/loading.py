@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pufferlib.config.flags import FlagTable, apply_flags
+from pufferlib.config.dimensions import PREFIX, parse_dimension
+from pufferlib.config.flags import FlagTable, apply_flags, merge
 from pufferlib.config.sections import ARGUMENTS, SECTIONS, section_settings
 from pufferlib.errors import APIUsageError, ConfigError, nearest
 from pufferlib.families import catalog
@@ -29,8 +30,9 @@ def load_config(env_name: str, argv: Sequence[str] | None = None) -> dict[str, A
 
     Returns:
         A dict of its own for each call. Keys `package`, `env_name`, `policy_name`, `rnn_name`, `load_model_path`,
-        `resume`, and the dicts `vec`, `env`, `policy`, `rnn`, `train` and `log`; also `solve` (`metric`, `threshold`)
-        where the environment names its learning threshold.
+        `resume`, and the dicts `vec`, `env`, `policy`, `rnn`, `train`, `log` and `sweep`, which also holds what a sweep
+        varies as `args["sweep"]["train"]["learning_rate"] = {"distribution": ..., "min": ..., "max": ...}`; also
+        `solve` (`metric`, `threshold`) where the environment names its learning threshold.
 
     Raises:
         UnknownEnvironmentError: if there is no such environment.
@@ -39,10 +41,10 @@ def load_config(env_name: str, argv: Sequence[str] | None = None) -> dict[str, A
         APIUsageError: if `argv` is no list of texts.
     """
     entry = catalog.find(env_name)
-    args: dict[str, Any] = {name: {} for name in ("vec", *ARGUMENTS, "train", "log")}
+    args: dict[str, Any] = {name: {} for name in ("vec", *ARGUMENTS, "train", "log", "sweep")}
     for source in (DEFAULTS, *entry.ini_files):
         for section, texts in read_ini(source).items():
-            _merge(args, section, _parse_section(source, section, texts, env_name))
+            merge(args, section, _parse_section(source, section, texts, env_name))
     args |= {"package": entry.family, "env_name": entry.name}
     if argv is not None:
         _apply_argv(args, env_name, argv)
@@ -70,16 +72,14 @@ def _apply_argv(args: dict[str, Any], env_name: str, argv: Sequence[str]) -> Non
     apply_flags(FlagTable(env_name).parse(argv), args, {})
 
 
-def _merge(args: dict[str, Any], section: str, values: Mapping[str, Any]) -> None:
-    (args if section == "base" else args.setdefault(section, {})).update(values)
-
-
 def _parse_section(path: Path, section: str, texts: Mapping[str, str], env_name: str) -> dict[str, Any]:
-    _require_section(path, section)
-    settings = section_settings(section, env_name)
-    if settings is None:
-        return {name: parse_value(text) for name, text in texts.items()}
     try:
+        if section.startswith(PREFIX):
+            return parse_dimension(section.removeprefix(PREFIX), texts, env_name)
+        _require_section(section)
+        settings = section_settings(section, env_name)
+        if settings is None:
+            return {name: parse_value(text) for name, text in texts.items()}
         if section in SECTIONS:
             SECTIONS[section].require_known(texts)
         else:
@@ -89,8 +89,8 @@ def _parse_section(path: Path, section: str, texts: Mapping[str, str], env_name:
         raise ConfigError(f"{path}: {error}") from error
 
 
-def _require_section(path: Path, section: str) -> None:
+def _require_section(section: str) -> None:
     known = [*SECTIONS, *ARGUMENTS]
     if section not in known:
         remedy = nearest(section, known) or f"; there are {', '.join(known)}"
-        raise ConfigError(f"{path}: there is no section [{section}]{remedy}")
+        raise ConfigError(f"there is no section [{section}]{remedy}")

@@ -23,6 +23,15 @@ class EvalOptions(Section):
 
 
 @dataclass(frozen=True)
+class SweepOptions(Section):
+    """Short names of what `puffer sweep` takes from [sweep]; None is what that says."""
+
+    storage: str | None = setting(None, "Where studies are kept; short for --sweep.storage.")
+    study: str | None = setting(None, "The study's name; short for --sweep.study.")
+    workers: int | None = setting(None, "Trials side by side; short for --sweep.workers.", "[1, 1024]")
+
+
+@dataclass(frozen=True)
 class BenchOptions(Section):
     """How `puffer bench` measures."""
 

@@ -1,4 +1,4 @@
-"""Every setting of the base, vec, train, log and solve sections: type, default, bounds and help, written once, here.
+"""Every setting of the base, vec, train, log, solve and sweep sections: type, default, bounds and help, written once.
 
 `default.ini` is made from this file (`python -m pufferlib.config.defaults`), and so is the command line's help.
 """
@@ -134,6 +134,60 @@ class SolveConfig(ConfigSection):
 
     metric: str = setting("perf", "The statistic that says so.")
     threshold: float = setting(1.0, "The mean over finished episodes at which the environment is solved.")
+
+
+@dataclass(frozen=True)
+class SweepConfig(ConfigSection):
+    """How `puffer sweep` searches for hyperparameters; what it varies is told by sections `[sweep.SECTION.SETTING]`."""
+
+    section: ClassVar[str] = "sweep"
+
+    method: Literal["Protein", "Random", "TPE", "GP"] = setting(
+        "Protein", "What proposes trials: cost-aware Gaussian processes, or one of Optuna's samplers."
+    )
+    metric: str | None = setting(
+        None,
+        "The metric that a trial is scored by: a name in metrics.jsonl, or what comes after its slash; None takes that "
+        "of [solve], or episode/return_mean.",
+    )
+    goal: Literal["maximize", "minimize"] = setting("maximize", "Whether more of it is better, or less.")
+    num_trials: int = setting(100, "Trials of the study, those of all machines together.", "[1, 1e6]")
+    max_minutes: float | None = setting(
+        None, "Minutes after which this driver begins no further trial; None is no limit.", "(0, inf)"
+    )
+    max_suggestion_cost: float = setting(
+        3600.0, "Seconds of training beyond which a trial, by what is expected of it, is not proposed.", "(0, inf)"
+    )
+    workers: int = setting(1, "Trials side by side on this machine, each with its share of the cores.", "[1, 1024]")
+    storage: str | None = setting(
+        None,
+        "Where studies are kept: a file, or the URL of a database that Optuna takes; None is a journal file for the "
+        "environment in the folder sweeps of [train] data_dir.",
+    )
+    study: str | None = setting(None, "The study's name in the storage; None is the environment's.")
+    trial_minutes: float | None = setting(
+        None, "Minutes after which a trial is ended as failed; None is three times max_suggestion_cost.", "(0, inf)"
+    )
+    trial_memory_gb: float | None = setting(
+        None,
+        "Memory in 1e9 bytes beyond which a trial is ended as failed; None is the machine's over workers.",
+        "(0, inf)",
+    )
+    silent_minutes: float = setting(5.0, "Minutes after which a trial that says nothing counts as hung.", "(0, inf)")
+    early_stopping: bool = setting(True, "End trials early whose learning curve promises nothing.")
+    confirm_best: int = setting(3, "Best trials that are run again in the end, on fresh seeds.", "[0, 1000]")
+    confirm_seeds: int = setting(3, "Seeds that each of them is run on.", "[1, 1000]")
+    seed: int = setting(0, "Seed of what is proposed; trials train by [train] seed.", "[0, inf)")
+
+    @classmethod
+    @override
+    def from_dict(cls, given: Mapping[str, Any]) -> Self:
+        """Makes the section from a dict that may also hold dimensions: dicts or lists, by section and setting.
+
+        Raises:
+            ConfigError: if a key is unknown or a value does not fit.
+        """
+        return super().from_dict({name: value for name, value in given.items() if not isinstance(value, Mapping)})
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,13 @@ from typing import Any
 
 from pufferlib.config.environments import env_settings
 from pufferlib.config.hints import remedy
-from pufferlib.config.schema import BaseConfig, LogConfig, SolveConfig, TrainConfig, VecConfig
+from pufferlib.config.schema import BaseConfig, LogConfig, SolveConfig, SweepConfig, TrainConfig, VecConfig
 from pufferlib.errors import ConfigError
 from pufferlib.settings.setting import Setting
 
-SECTIONS = {"base": BaseConfig, "vec": VecConfig, "train": TrainConfig, "log": LogConfig, "solve": SolveConfig}
+SECTIONS = {
+    config.section: config for config in (BaseConfig, VecConfig, TrainConfig, LogConfig, SolveConfig, SweepConfig)
+}
 ARGUMENTS = ("env", "policy", "rnn")  # sections whose keys are the keyword arguments of a class
 
 

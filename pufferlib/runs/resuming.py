@@ -31,7 +31,7 @@ CHANGEABLE = {
 }
 """Settings that another value may be given to, by section; those of `log` all may be."""
 
-_NOT_COMPARED = {"resume", "env_name", "log", "solve"}
+_NOT_COMPARED = {"resume", "env_name", "log", "solve", "sweep"}
 
 
 class Change(NamedTuple):

@@ -113,6 +113,7 @@ def _open_files(trainer: Any, args: dict[str, Any], logs_by_settings: bool, is_r
         raise ConfigError(f"[train] data_dir must be a folder that can be written, got {found}") from error
     description = trainer.run.describe()
     description |= {**description.pop("settings"), "train": asdict(trainer.config)}  # with every size that was 'auto'
+    description.pop("sweep", None)  # what a sweep would vary is nothing that this run is told by
     with trainer.report.paused():  # a service may take seconds to open its run
         trainer.logger.describe(description)
 

@@ -13,7 +13,7 @@ SQUARED = "puffer_squared"
 
 @pytest.mark.parametrize(
     ("name", "remedy"),
-    [("trian", "; did you mean 'train'?"), ("sweeep", "; it has package, "), ("wandb", "; metrics go to services by")],
+    [("trian", "; did you mean 'train'?"), ("zzz", "; it has package, "), ("wandb", "; metrics go to services by")],
 )
 @pytest.mark.parametrize("use", ["load_env", "load_policy", "train"])
 def test_an_unknown_key_at_the_top_is_refused_wherever_the_configuration_goes(use, name, remedy):

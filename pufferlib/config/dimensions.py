@@ -1,0 +1,159 @@
+"""What a sweep varies, as the configuration tells it: sections `[sweep.SECTION.SETTING]`, one for each dimension."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, ClassVar, Literal
+
+from typing_extensions import override
+
+from pufferlib.config.environments import takes_any_setting
+from pufferlib.config.sections import section_settings
+from pufferlib.errors import ConfigError, nearest
+from pufferlib.settings.setting import Section, Setting, require_known, setting
+from pufferlib.settings.values import shown
+
+PREFIX = "sweep."
+SWEPT = ("base", "vec", "env", "policy", "rnn", "train")  # sections whose settings a sweep may vary
+_MULTIPLE = re.compile(r"(\d+\.?\d*|\.\d+)x")
+
+
+@dataclass(frozen=True)
+class DimensionConfig(Section):
+    """What the configuration says of one dimension."""
+
+    section: ClassVar[str] = "sweep.SECTION.SETTING"
+
+    distribution: Literal["uniform", "int_uniform", "uniform_pow2", "log_normal", "logit_normal"] | None = setting(
+        None, "How values are spread over the range; none takes the dimension out of the sweep."
+    )
+    min: float | str | None = setting(None, "The least value: a number, or the configured one times such as 0.1x.")
+    max: float | str | None = setting(None, "The largest one: a number, or the configured one times such as 2x.")
+    mean: float | None = setting(
+        None, "Where the search starts; None is the configured value where it lies in the range, else the middle."
+    )
+    scale: float | Literal["auto"] = setting(
+        "auto", "Standard deviation of the first trials around the mean, as a part of the range; auto is 0.3.", "(0, 1]"
+    )
+
+
+class Bound(Setting):
+    """An end of a range: a number, or a multiple of the configured value."""
+
+    @property
+    @override
+    def allowed(self) -> str:
+        return "a number, or such as 0.1x, a multiple of the configured value"
+
+    @override
+    def check(self, value: Any) -> Any:
+        if isinstance(value, str) and multiple(value) is None:
+            raise ConfigError(f"{self.label} must be {self.allowed}, got {shown(value)}")
+        return super().check(value)
+
+
+def _dimension(distribution: str, low: float | str, high: float | str) -> Mapping[str, Any]:
+    return MappingProxyType({"distribution": distribution, "min": low, "max": high})
+
+
+DEFAULT_DIMENSIONS = MappingProxyType(
+    {
+        "train.total_timesteps": _dimension("log_normal", "0.05x", "2x"),
+        "train.learning_rate": _dimension("log_normal", "0.1x", "10x"),
+        "train.gamma": _dimension("logit_normal", 0.8, 0.9998),
+        "train.gae_lambda": _dimension("logit_normal", 0.6, 0.998),
+        "train.ent_coef": _dimension("log_normal", 1e-5, 0.2),
+        "train.update_epochs": _dimension("log_normal", "0.25x", "2x"),
+    }
+)
+"""What a sweep of any environment varies; its inis change and add to it."""
+
+
+def split_name(name: str) -> tuple[str, str]:
+    """The section and the key of a dimension's name, such as `train.learning_rate`.
+
+    Raises:
+        ConfigError: if it has no section whose settings can be varied.
+    """
+    section, _, key = name.partition(".")
+    if section in SWEPT and key and "." not in key:
+        return section, key
+    remedy = nearest(section, SWEPT) if key else ""
+    remedy = remedy or f"; name a setting of {', '.join(SWEPT)}, such as [sweep.train.learning_rate]"
+    raise ConfigError(f"there is no section [{PREFIX}{name}]{remedy}")
+
+
+def dimension_settings(name: str, env_name: str | None) -> Mapping[str, Setting]:
+    """The keys of `[sweep.NAME]`.
+
+    Args:
+        name: of the setting that is varied, such as `train.learning_rate`.
+        env_name: the environment, or None where any keyword of one is taken.
+
+    Raises:
+        ConfigError: if there is no such setting; those of `[policy]` and `[rnn]` are known only to their classes.
+    """
+    section, key = split_name(name)
+    known = section_settings(section, env_name)
+    is_open = known is None or (section == "env" and takes_any_setting(env_name))
+    if not is_open:
+        require_known(section, [key], known)
+    return {each: _setting(name, each, one) for each, one in DimensionConfig.settings().items()}
+
+
+def _setting(name: str, key: str, declared: Setting) -> Setting:
+    values = {field.name: getattr(declared, field.name) for field in dataclasses.fields(declared)}
+    kind = Bound if key in ("min", "max") else Setting
+    return kind(**{**values, "section": f"{PREFIX}{name}"})
+
+
+def parse_dimension(name: str, texts: Mapping[str, str], env_name: str | None) -> dict[str, Any]:
+    """What the texts of a file's `[sweep.NAME]` say, checked; see `check_dimension`."""
+    settings = dimension_settings(name, env_name)
+    require_known(f"{PREFIX}{name}", texts, settings)
+    return check_dimension(name, {key: settings[key].parse(text) for key, text in texts.items()}, env_name)
+
+
+def check_dimension(name: str, given: Mapping[str, Any], env_name: str | None) -> dict[str, Any]:
+    """What the configuration says of a dimension, with values of the right type.
+
+    Raises:
+        ConfigError: naming the first key that is unknown or whose value does not fit.
+    """
+    settings = dimension_settings(name, env_name)
+    require_known(f"{PREFIX}{name}", given, settings)
+    return {key: settings[key].check(value) for key, value in given.items()}
+
+
+def multiple(text: str) -> float | None:
+    """The factor that a bound such as `0.1x` stands for, None where the text is no such."""
+    return float(text[:-1]) if _MULTIPLE.fullmatch(text) else None
+
+
+def dimensions_of(sweep: Mapping[str, Any]) -> dict[str, Any]:
+    """What the section `sweep` of a configuration says of dimensions, by their names, those taken out included."""
+    return {
+        f"{section}.{key}": given
+        for section, settings in sweep.items()
+        if isinstance(settings, Mapping)
+        for key, given in settings.items()
+    }
+
+
+def check_dimensions(sweep: Mapping[str, Any], env_name: str) -> None:
+    """Checks what the section `sweep` of a configuration says of dimensions.
+
+    Raises:
+        ConfigError: naming the first that there is no setting for, or whose keys or values do not fit.
+    """
+    for name, given in dimensions_of(sweep).items():
+        if isinstance(given, Mapping):
+            check_dimension(name, given, env_name)
+        elif isinstance(given, (list, tuple)):
+            dimension_settings(name, env_name)
+        else:
+            raise ConfigError(f"[{PREFIX}{name}] must be a dict of a range or a list of values, got {given!r}")

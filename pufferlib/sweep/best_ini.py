@@ -1,0 +1,37 @@
+"""The settings that a sweep found, as a file for `puffer train ENV --config FILE`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from pufferlib.errors import ConfigError
+from pufferlib.settings.values import format_value, parse_value
+
+_COMMENT = re.compile(r"\s[;#]|[\n\r]|^[;#]")  # what an ini would cut off
+
+
+def best_ini(env_name: str, settings: Mapping[str, Mapping[str, Any]], comments: Iterable[str]) -> str:
+    """The text of an ini file.
+
+    Args:
+        env_name: the environment.
+        settings: by section and key, those at the top in `base`; all that the sweep changed.
+        comments: lines to begin with, such as the score.
+
+    Raises:
+        ConfigError: if an ini cannot hold a value.
+    """
+    header = [*comments, f"puffer train {env_name} --config THIS_FILE"]
+    lines = [f"; {' '.join(line.split())}" for line in header]
+    for section, values in settings.items():
+        lines += ["", f"[{section}]", *(f"{key} = {_text(section, key, value)}" for key, value in values.items())]
+    return "\n".join(lines) + "\n"
+
+
+def _text(section: str, key: str, value: Any) -> str:
+    for text in (format_value(value), repr(value)):
+        if parse_value(text) == value and not _COMMENT.search(text):
+            return text
+    raise ConfigError(f"[{section}] {key} must be a number, a text or a list to be written to an ini, got {value!r}")
