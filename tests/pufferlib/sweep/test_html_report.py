@@ -98,9 +98,7 @@ def test_without_a_score_there_are_the_reasons():
 
 def test_what_is_not_finite_is_left_out():
     hole = [[0.5, 5.0, math.nan], [1.0, 10.0, 0.5]]
-    page = page_of(
-        scored(0.5, 10, **{CURVE: hole}), scored(math.inf, 5), scored(0.7, 5, **{COST: math.nan}), scored(0.6, None)
-    )
+    page = page_of(scored(0.5, 10, **{CURVE: hole}), scored(math.inf, 5), scored(0.7, None), scored(0.6, 5))
     assert page.ids >= PLOTS
     assert "The winner is trial 2: 0.7 in -." in page.text
 
