@@ -110,6 +110,8 @@ def resolve_sizes(config: TrainConfig, num_agents: int, device_type: str, world_
         most = world_size * _MOST_STEPS[device_type] if device_type in _MOST_STEPS else _MOST_STEPS_CPU
         wanted = min(max(batch_size // config.num_minibatches, _LEAST_STEPS), most)
         minibatch_size = row * _even_share(batch_size // row, max(1, wanted // row))
+        if config.shuffle == "steps" and batch_size % minibatch_size:
+            minibatch_size = world_size * nearest_divisor(batch_size // world_size, wanted / world_size)
     values = {name: getattr(config, name) for name in config.settings()}
     values["batch_size"], values["minibatch_size"] = batch_size, minibatch_size
     values["world_size"] = world_size
@@ -118,6 +120,12 @@ def resolve_sizes(config: TrainConfig, num_agents: int, device_type: str, world_
     if config.num_iterations is not None:
         values["total_timesteps"] = config.num_iterations * batch_size
     return ResolvedTrainConfig(**values)
+
+
+def nearest_divisor(number: int, wanted: float) -> int:
+    """The divisor of a number that another one, above 0, has to be multiplied or divided by least to become."""
+    small = [each for each in range(1, math.isqrt(number) + 1) if number % each == 0]
+    return min((*small, *(number // each for each in small)), key=lambda each: abs(math.log(each / wanted)))
 
 
 def _even_share(segments: int, limit: int) -> int:

@@ -121,3 +121,13 @@ def test_breakouts_sizes_follow_the_device(device, agents, minibatch):
     resolved = resolve_sizes(TrainConfig.from_dict(args["train"]), count, device)
     assert (count, resolved.minibatch_size) == (agents, minibatch)
     assert resolved.batch_size == agents * 64 == resolved.minibatch_size * (agents * 64 // minibatch)
+
+
+@pytest.mark.parametrize(
+    ("agents", "horizon", "world_size", "minibatch"),
+    [(257, 1, 1, 257), (3, 100, 1, 300), (7, 64, 1, 224), (5, 77, 2, 154)],
+)
+def test_an_automatic_minibatch_of_single_steps_divides_the_batch(agents, horizon, world_size, minibatch):
+    config = TrainConfig(shuffle="steps", bptt_horizon=horizon, total_timesteps=10**9)
+    resolved = resolve_sizes(config, agents, "cpu", world_size)
+    assert resolved.minibatch_size == minibatch and resolved.batch_size % minibatch == 0
