@@ -211,12 +211,13 @@ def _run_for_environment(name: str, rest: list[str]) -> None:
         )
     from pufferlib.config import load_config
     from pufferlib.config.flags import FlagTable, apply_flags
+    from pufferlib.config.loading import with_files
 
     args, options_class = load_config(rest[0]), _options_class(name)
     env_name = args["env_name"]
     options = {option: setting.default for option, setting in options_class.settings().items()}
     table = FlagTable(env_name, options_class)
-    found = [*_flags_of_the_shell(table), *table.parse(rest[1:])]
+    found = with_files(env_name, [*_flags_of_the_shell(table), *table.parse(rest[1:])])
     apply_flags(found, args, options)
     VERBS[name].run(Call(env_name, args, options, found))
 
@@ -272,12 +273,13 @@ def _verb_help(name: str, rest: list[str]) -> str:
         argument = f" [{verb.argument}]" if verb.argument else ""
         return f"usage: puffer {name}{argument}\n\n{verb.summary}"
     from pufferlib.config import help_text, load_config
+    from pufferlib.config.flags import CONFIG_FILE
 
     env_name = rest[0] if rest and not rest[0].startswith("-") else None
     args = load_config(env_name) if env_name else {}
-    options = help_text.options_text(_options_class(name).settings().values())
+    options = help_text.options_text([CONFIG_FILE, *_options_class(name).settings().values()])
     usage = f"usage: puffer {name} {env_name or 'ENV'} [--section.key value ...]\n\n{verb.summary}\n\n"
-    return usage + (f"{options}\n" if options else "") + help_text.settings_text(env_name, args).rstrip()
+    return f"{usage}{options}\n" + help_text.settings_text(env_name, args).rstrip()
 
 
 def _rank_text() -> str:

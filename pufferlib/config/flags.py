@@ -16,6 +16,14 @@ from pufferlib.settings.setting import Section, Setting
 
 FIXED = frozenset({"package", "env_name"})  # the environment's name on the command line says both
 
+CONFIG_FILE = Setting(
+    "",
+    "config",
+    str,
+    None,
+    "An ini of further settings, such as a sweep's best: they come after those of the environment, before all flags.",
+)
+
 Found = list[tuple[Setting, Any]]
 """What a command line holds: settings and their checked values, in its order."""
 
@@ -45,8 +53,9 @@ class FlagTable:
             for setting in (section_settings(section, env_name) or {}).values()
         ]
         self._env_name = env_name
-        self._known = [*options.settings().values(), *base, *sectioned]
-        self._settings = {_key(setting.flag): setting for setting in [*options.settings().values(), *sectioned]}
+        own = [CONFIG_FILE, *options.settings().values()]
+        self._known = [*own, *base, *sectioned]
+        self._settings = {_key(setting.flag): setting for setting in [*own, *sectioned]}
         self._settings |= {name: setting for setting in base for name in (setting.name, f"base.{setting.name}")}
 
     def parse(self, tokens: Iterable[str]) -> Found:

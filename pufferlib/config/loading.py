@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import configparser
+import itertools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from pufferlib.config.dimensions import PREFIX, parse_dimension
-from pufferlib.config.flags import FlagTable, apply_flags, merge
+from pufferlib.config.flags import CONFIG_FILE, FIXED, FlagTable, Found, apply_flags, merge
 from pufferlib.config.sections import ARGUMENTS, SECTIONS, section_settings
 from pufferlib.errors import APIUsageError, ConfigError, nearest
 from pufferlib.families import catalog
-from pufferlib.settings.setting import require_known
+from pufferlib.settings.setting import Setting, require_known
 from pufferlib.settings.values import parse_value
 
 DEFAULTS = Path(__file__).with_name("default.ini")
 
 
-def load_config(env_name: str, argv: Sequence[str] | None = None) -> dict[str, Any]:
-    """The settings of an environment: default.ini, overridden by its family's ini and its own, and by flags if given.
+def load_config(env_name: str, argv: Sequence[str] | None = None, config: str | Path | None = None) -> dict[str, Any]:
+    """The settings of an environment: default.ini, overridden by its family's ini and its own, a file's, and flags.
 
     The result depends on nothing else: not on the program's command line, not on the working directory.
 
@@ -27,6 +28,8 @@ def load_config(env_name: str, argv: Sequence[str] | None = None) -> dict[str, A
         env_name: such as `puffer_breakout` or `CartPole-v1`, any name of `pufferlib.families.catalog`.
         argv: flags as `puffer train` takes them after the name, such as `["--train.seed", "3"]`, or `sys.argv[1:]` for
             those of a script of one's own; None for none.
+        config: an ini of further settings, such as a sweep's best; what it does not name stays. The flag `--config`
+            does the same.
 
     Returns:
         A dict of its own for each call. Keys `package`, `env_name`, `policy_name`, `rnn_name`, `load_model_path`,
@@ -46,9 +49,29 @@ def load_config(env_name: str, argv: Sequence[str] | None = None) -> dict[str, A
         for section, texts in read_ini(source).items():
             merge(args, section, _parse_section(source, section, texts, env_name))
     args |= {"package": entry.family, "env_name": entry.name}
+    if config is not None:
+        apply_flags(_settings_in(Path(config), args["env_name"], env_name), args, {})
     if argv is not None:
-        _apply_argv(args, env_name, argv)
+        _require_texts(argv)
+        apply_flags(with_files(env_name, FlagTable(env_name).parse(argv)), args, {})
     return args
+
+
+def with_files(env_name: str, found: Found) -> Found:
+    """What a command line holds, with the settings in the files that `--config` names in the place of those flags.
+
+    They come first: any flag counts over them.
+
+    Args:
+        env_name: the environment.
+        found: by `FlagTable.parse`.
+
+    Raises:
+        ConfigError: if there is no such file, or it holds an unknown section or key, or a wrong value.
+    """
+    name = catalog.find(env_name).name
+    inside = [_settings_in(Path(value), name, env_name) for setting, value in found if setting is CONFIG_FILE]
+    return [*itertools.chain(*inside), *(pair for pair in found if pair[0] is not CONFIG_FILE)]
 
 
 def read_ini(path: Path) -> dict[str, dict[str, str]]:
@@ -66,10 +89,27 @@ def read_ini(path: Path) -> dict[str, dict[str, str]]:
     return {section: dict(parser[section]) for section in parser.sections()}
 
 
-def _apply_argv(args: dict[str, Any], env_name: str, argv: Sequence[str]) -> None:
+def _settings_in(path: Path, name: str, env_name: str) -> Found:
+    """The settings in a file of the user's, which may say for which environment it is, by name."""
+    try:
+        sections = read_ini(path)
+    except OSError as error:
+        raise ConfigError(f"--config must name a file of settings, got {str(path)!r} ({error.strerror})") from error
+    parsed = {section: _parse_section(path, section, texts, env_name) for section, texts in sections.items()}
+    made_for = parsed.get("base", {}).get("env_name", name)
+    if made_for != name:
+        raise ConfigError(f"{path} must be for {name}, found one for {made_for}; leave out its env_name to try it")
+    return [
+        (Setting(section, key, Any, None), value)
+        for section, values in parsed.items()
+        for key, value in values.items()
+        if section != "base" or key not in FIXED
+    ]
+
+
+def _require_texts(argv: Sequence[str]) -> None:
     if isinstance(argv, str) or not all(isinstance(token, str) for token in argv):
         raise APIUsageError(f"argv must be a list of texts, such as sys.argv[1:], got {argv!r}")
-    apply_flags(FlagTable(env_name).parse(argv), args, {})
 
 
 def _parse_section(path: Path, section: str, texts: Mapping[str, str], env_name: str) -> dict[str, Any]:
