@@ -31,10 +31,10 @@ class DimensionConfig(Section):
     distribution: Literal["uniform", "int_uniform", "uniform_pow2", "log_normal", "logit_normal"] | None = setting(
         None, "How values are spread over the range; none takes the dimension out of the sweep."
     )
-    min: float | str | None = setting(None, "The least value: a number, or the configured one times such as 0.1x.")
-    max: float | str | None = setting(None, "The largest one: a number, or the configured one times such as 2x.")
+    min: float | str | None = setting(None, "The least value.")
+    max: float | str | None = setting(None, "The largest one.")
     mean: float | None = setting(
-        None, "Where the search starts; None is the configured value where it lies in the range, else the middle."
+        None, "Where the search starts; None is the configured value where that lies in the range, else the middle."
     )
     scale: float | Literal["auto"] = setting(
         "auto", "Standard deviation of the first trials around the mean, as a part of the range; auto is 0.3.", "(0, 1]"
@@ -47,7 +47,7 @@ class Bound(Setting):
     @property
     @override
     def allowed(self) -> str:
-        return "a number, or such as 0.1x, a multiple of the configured value"
+        return "a number, or a multiple of the configured value such as 0.1x"
 
     @override
     def check(self, value: Any) -> Any:
@@ -102,6 +102,11 @@ def dimension_settings(name: str, env_name: str | None) -> Mapping[str, Setting]
     is_open = known is None or (section == "env" and takes_any_setting(env_name))
     if not is_open:
         require_known(section, [key], known)
+    return dimension_keys(name)
+
+
+def dimension_keys(name: str) -> Mapping[str, Setting]:
+    """The keys of `[sweep.NAME]`, whether there is such a setting or not."""
     return {each: _setting(name, each, one) for each, one in DimensionConfig.settings().items()}
 
 

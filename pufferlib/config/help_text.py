@@ -7,8 +7,9 @@ import textwrap
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from pufferlib.config.dimensions import DEFAULT_DIMENSIONS, dimension_keys, dimensions_of
 from pufferlib.config.flags import FIXED
-from pufferlib.config.schema import BaseConfig
+from pufferlib.config.schema import BaseConfig, SweepConfig
 from pufferlib.config.sections import ARGUMENTS, section_settings
 from pufferlib.settings.setting import Setting
 from pufferlib.settings.values import format_value
@@ -43,7 +44,16 @@ def _section_text(section: str, env_name: str | None, args: Mapping[str, Any]) -
         lines = "".join(_setting_text(Setting(section, name, Any, value), value) for name, value in values.items())
         return f"[{section}] {note}\n{lines}"
     shown = [one for one in known.values() if one.name not in FIXED]
-    return f"[{section}]\n" + "".join(_setting_text(one, values.get(one.name, one.default)) for one in shown)
+    lines = "".join(_setting_text(one, values.get(one.name, one.default)) for one in shown)
+    return f"[{section}]\n{lines}" + (_dimensions_text(values) if section == SweepConfig.section else "")
+
+
+def _dimensions_text(sweep: Mapping[str, Any]) -> str:
+    """What a sweep varies: the ranges, and the flags that change one."""
+    ranges = (dimensions_of(sweep) or DEFAULT_DIMENSIONS).items()
+    lines = "".join(f"  {name} {' '.join(str(value) for value in given.values())}\n" for name, given in ranges)
+    flags = "".join(_setting_text(one, one.default) for one in dimension_keys("SECTION.SETTING").values())
+    return f"\n[sweep.SECTION.SETTING] what a sweep varies\n{lines}{flags}"
 
 
 def _setting_text(setting: Setting, value: Any) -> str:
