@@ -10,6 +10,7 @@ import gymnasium
 import numpy as np
 
 from pufferlib.config import TrainConfig, resolve_sizes
+from pufferlib.config.sizes import nearest_divisor
 from pufferlib.errors import ConfigError
 from pufferlib.spaces import action_dtype, action_shape
 
@@ -81,7 +82,7 @@ def require_memory(needed: int, limit: float) -> None:
 def _minibatch_size(train: Mapping[str, Any], batch: int) -> int:
     wanted, horizon = train["minibatch_size"], train["bptt_horizon"]
     if train["shuffle"] == "steps":
-        return min(_divisors(batch), key=lambda size: abs(math.log(size / wanted)))
+        return nearest_divisor(batch, wanted)
     return horizon * min(max(1, round(wanted / horizon)), batch // horizon)
 
 
@@ -89,8 +90,3 @@ def _minibatch_reason(train: Mapping[str, Any], batch: int) -> str:
     if train["shuffle"] == "steps":
         return f"a divisor of the batch of {batch}"
     return f"a multiple of bptt_horizon {train['bptt_horizon']}, at most the batch of {batch}"
-
-
-def _divisors(number: int) -> list[int]:
-    small = [each for each in range(1, math.isqrt(number) + 1) if number % each == 0]
-    return sorted({*small, *(number // each for each in small)})
