@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import re
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import torch
 from torch import nn
 
-from pufferlib.errors import CheckpointError, StorageError
+from pufferlib.errors import CheckpointError
 from pufferlib.families.catalog import slug
 from pufferlib.runs import checkpoint_pattern as pattern
+from pufferlib.runs.whole_files import write_atomically
 
 TRAINER_STATE = "trainer_state.pt"
 
@@ -27,60 +27,6 @@ _TWINS = ("_train_forward.", "_act_forward.")  # where files of before have weig
 
 NAMED = ("best", "last")
 """Weights that a run's folder has under names of their own, `best.pt` with a note `best.json`: see `save_named`."""
-
-
-@contextlib.contextmanager
-def storing(path: Path) -> Iterator[None]:
-    """Has what keeps a file from being written be one sentence.
-
-    Raises:
-        StorageError: in place of an OSError, and of what torch makes of one.
-    """
-    try:
-        yield
-    except (OSError, RuntimeError) as error:
-        cause = next((each for each in _causes(error) if isinstance(each, OSError)), None)
-        if cause is None or isinstance(error, StorageError):
-            raise
-        reason = cause.strerror or str(cause)
-        remedy = "what was saved before is whole, make room and try again"
-        raised = StorageError(f"{path} cannot be written ({reason}); {remedy}")
-        raised.strerror = reason
-        raise raised from error
-
-
-def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    while error is not None:
-        yield error
-        error = error.__cause__ or error.__context__
-
-
-def write_atomically(path: Path, write: Callable[[BinaryIO], None]) -> None:
-    """Writes a file so that a kill at any instant leaves either the old one or the new one, whole.
-
-    Raises:
-        StorageError: if it cannot be written, as on a full disk; the old one is left as it was.
-    """
-    with storing(path):
-        _write_atomically(path, write)
-
-
-def _write_atomically(path: Path, write: Callable[[BinaryIO], None]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with open(temporary, "wb") as file:
-            write(file)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
 
 
 def remove_unfinished(folder: Path) -> None:

@@ -14,6 +14,7 @@ import psutil
 
 from pufferlib.errors import CheckpointError, ConfigError
 from pufferlib.runs import checkpoint
+from pufferlib.runs.whole_files import write_atomically
 
 CONFIG_FILE = "config.json"
 
@@ -43,7 +44,7 @@ def describe_run(
 def write_description(folder: Path, description: dict[str, Any]) -> None:
     """Writes `config.json` into the run's folder."""
     text = json.dumps(description, indent=2, default=str) + "\n"
-    checkpoint.write_atomically(folder / CONFIG_FILE, lambda file: file.write(text.encode()))
+    write_atomically(folder / CONFIG_FILE, lambda file: file.write(text.encode()))
 
 
 def saved_settings(folder: Path, env_name: str) -> dict[str, Any]:

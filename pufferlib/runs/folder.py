@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from pufferlib.errors import CheckpointError
-from pufferlib.runs import checkpoint
 from pufferlib.runs.description import CONFIG_FILE, write_description
+from pufferlib.runs.whole_files import storing
 
 LOCK_FILE = ".lock"
 
@@ -49,7 +49,7 @@ class RunFolder:
         if self._is_open and not (self.path / CONFIG_FILE).exists():
             self.close()  # somebody removed the folder, and the lock with it
         if not self._is_open:
-            with checkpoint.storing(self.path):
+            with storing(self.path):
                 self.path.mkdir(parents=True, exist_ok=True)
                 self.lock()
             self._sign()

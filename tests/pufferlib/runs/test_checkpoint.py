@@ -12,6 +12,7 @@ from torch import nn
 from pufferlib.errors import CheckpointError
 from pufferlib.runs import checkpoint
 from pufferlib.runs.checkpoint import TRAINER_STATE, load, load_policy_weights, resolve_model, resolve_run, save
+from pufferlib.runs.whole_files import write_atomically
 
 CONTENT = {
     "tensor": torch.arange(12.0).view(3, 4),
@@ -61,7 +62,7 @@ def test_a_failure_while_writing_leaves_the_file_before(path):
         raise OSError("disk full")
 
     with pytest.raises(OSError, match="disk full"):
-        checkpoint.write_atomically(path, half_written)
+        write_atomically(path, half_written)
     assert is_same(load(path))
     assert [file.name for file in path.parent.iterdir()] == ["model.pt"]
 

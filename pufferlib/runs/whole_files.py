@@ -1,0 +1,65 @@
+"""Files of a run that are written whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+from pufferlib.errors import StorageError
+
+
+@contextlib.contextmanager
+def storing(path: Path) -> Iterator[None]:
+    """Has what keeps a file from being written be one sentence.
+
+    Raises:
+        StorageError: in place of an OSError, and of what torch makes of one.
+    """
+    try:
+        yield
+    except (OSError, RuntimeError) as error:
+        cause = next((each for each in _causes(error) if isinstance(each, OSError)), None)
+        if cause is None or isinstance(error, StorageError):
+            raise
+        reason = cause.strerror or str(cause)
+        remedy = "what was saved before is whole, make room and try again"
+        raised = StorageError(f"{path} cannot be written ({reason}); {remedy}")
+        raised.strerror = reason
+        raise raised from error
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def write_atomically(path: Path, write: Callable[[BinaryIO], None]) -> None:
+    """Writes a file so that a kill at any instant leaves either the old one or the new one, whole.
+
+    Raises:
+        StorageError: if it cannot be written, as on a full disk; the old one is left as it was.
+    """
+    with storing(path):
+        _write_atomically(path, write)
+
+
+def _write_atomically(path: Path, write: Callable[[BinaryIO], None]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with open(temporary, "wb") as file:
+            write(file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
