@@ -13,6 +13,10 @@ _HEADER = """\
 ; The defaults of every setting. The environment's own ini comes after this file, the command line after that.
 ; Made from schema.py by `python -m pufferlib.config.defaults`: change a default there.
 """
+_DIMENSIONS = """
+; What a sweep varies, a section for each setting. min and max are numbers, or multiples of the configured value such as
+; 2x; mean, where it starts, is that value unless it is given; distribution = none takes a setting out.
+"""
 
 
 def render() -> str:
@@ -20,6 +24,7 @@ def render() -> str:
     written = {config.section: _settings_text(config) for config in (BaseConfig, VecConfig)}
     written |= {section: "; Keyword arguments of the class; its own defaults hold.\n" for section in ARGUMENTS}
     written |= {config.section: _settings_text(config) for config in (TrainConfig, LogConfig, SweepConfig)}
+    written[SweepConfig.section] += _DIMENSIONS
     written |= {f"{PREFIX}{name}": _dimension_text(name) for name in DEFAULT_DIMENSIONS}
     return _HEADER + "".join(f"\n[{section}]\n{text}" for section, text in written.items())
 
