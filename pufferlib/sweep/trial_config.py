@@ -23,7 +23,7 @@ def trial_args(args: Mapping[str, Any], values: Mapping[str, Any], cores: int) -
     """The configuration that a trial runs by.
 
     Sizes that do not fit each other are repaired where the number of agents is known before the environments are made:
-    for those in C and those of Gymnasium. For others the trial calls `fit_to_agents` once it has made them.
+    for those in C and those of Gymnasium. For others the trial calls `fit_to_environments` once it has made them.
 
     Args:
         args: the nested dict of `load_config` of the sweep; it stays as it is.
@@ -51,13 +51,21 @@ def trial_args(args: Mapping[str, Any], values: Mapping[str, Any], cores: int) -
     notes += _fit_env_count(trial, device_type)
     agents = num_agents(trial, device_type)
     if agents is not None:
-        notes += fit_to_agents(trial, agents, device_type)
-        _require_memory(trial, agents, memory_limit(args["sweep"]))
+        notes += _fit_horizon(trial, values, agents)
+        trial["train"], more = fit_sizes(trial["train"], agents, device_type)
+        notes += more
+        _try_environment(trial, agents, memory_limit(args["sweep"], device_type))
     return trial, notes
 
 
-def fit_to_agents(trial: dict[str, Any], agents: int, device_type: str) -> list[str]:
-    """Repairs the sizes of a trial's configuration, in place, once the number of agents is known.
+def fit_to_environments(trial: dict[str, Any], vecenv: Any, device_type: str, limit: float) -> list[str]:
+    """Repairs the sizes of a trial's configuration, in place, once its environments are there; twice does nothing more.
+
+    Args:
+        trial: what `trial_args` returned.
+        vecenv: what it made.
+        device_type: `cpu`, `cuda` or `mps`.
+        limit: bytes of memory, as `memory_limit` says.
 
     Returns:
         A sentence for each setting that was repaired.
@@ -65,7 +73,8 @@ def fit_to_agents(trial: dict[str, Any], agents: int, device_type: str) -> list[
     Raises:
         ConfigError: if it cannot run.
     """
-    trial["train"], notes = fit_sizes(trial["train"], agents, device_type)
+    trial["train"], notes = fit_sizes(trial["train"], vecenv.num_agents, device_type)
+    _require_memory(trial, vecenv, vecenv.num_agents, limit)
     return notes
 
 
@@ -79,8 +88,12 @@ def num_agents(args: Mapping[str, Any], device_type: str) -> int | None:
     return buffers * resolve_env_count(num_envs, device_type, buffers, entry.agents_per_env) * entry.agents_per_env
 
 
-def memory_limit(sweep: Mapping[str, Any]) -> float:
-    """The bytes that a trial may use, by the settings of `[sweep]`."""
+def memory_limit(sweep: Mapping[str, Any], device_type: str) -> float:
+    """The bytes that a trial's rollout may take of a device's memory, by the settings of `[sweep]`."""
+    if device_type == "cuda":  # trial_memory_gb is of the machine's
+        import torch
+
+        return torch.cuda.get_device_properties(0).total_memory
     if sweep.get("trial_memory_gb") is not None:
         return 1e9 * sweep["trial_memory_gb"]
     return usable_memory_bytes() / sweep.get("workers", 1)
@@ -91,7 +104,7 @@ def trial_settings(args: Mapping[str, Any], trial: Mapping[str, Any], names: Ite
 
     Args:
         args: of the sweep.
-        trial: what `trial_args` made of them, and `fit_to_agents`.
+        trial: what `trial_args` made of them, and `fit_to_environments`.
         names: of the dimensions.
 
     Returns:
@@ -143,6 +156,15 @@ def _fit_env_count(trial: dict[str, Any], device_type: str) -> list[str]:
     return [_changed(trial, "env.num_envs", count, f"a batch of {batch} has so many segments of {horizon}")]
 
 
+def _fit_horizon(trial: dict[str, Any], values: Mapping[str, Any], agents: int) -> list[str]:
+    """Has segments as short as a small batch needs, unless the sweep varies their length."""
+    batch, horizon = trial["train"]["batch_size"], trial["train"]["bptt_horizon"]
+    if batch == "auto" or batch >= agents * horizon or "train.bptt_horizon" in values:
+        return []
+    reason = f"a batch of {batch} has so many steps of {agents} agents"
+    return [_changed(trial, "train.bptt_horizon", max(1, round(batch / agents)), reason)]
+
+
 def _check(trial: Mapping[str, Any]) -> None:
     """Checks each setting by itself, but for those of the policy's classes, which need torch."""
     BaseConfig.from_dict({name: value for name, value in trial.items() if not isinstance(value, Mapping)})
@@ -151,7 +173,7 @@ def _check(trial: Mapping[str, Any]) -> None:
     check_env(trial["env_name"], trial["env"])
 
 
-def _require_memory(trial: Mapping[str, Any], agents: int, limit: float) -> None:
+def _try_environment(trial: Mapping[str, Any], agents: int, limit: float) -> None:
     """Checks the keywords of an environment in C by making one, and the memory of the rollout by its spaces."""
     entry = catalog.find(trial["env_name"])
     if not isinstance(entry, OceanEntry):
@@ -160,12 +182,16 @@ def _require_memory(trial: Mapping[str, Any], agents: int, limit: float) -> None
         env = entry.creator(**{**check_env(entry.name, trial["env"]), "num_envs": 1})
     except APIUsageError as error:
         raise ConfigError(str(error)) from error
-    batch = trial["train"]["batch_size"]
-    steps = agents * trial["train"]["bptt_horizon"] if batch == "auto" else batch
     try:
-        require_memory(rollout_bytes(env.single_observation_space, env.single_action_space, steps), limit)
+        _require_memory(trial, env, agents, limit)
     finally:
         env.close()
+
+
+def _require_memory(trial: Mapping[str, Any], env: Any, agents: int, limit: float) -> None:
+    batch = trial["train"]["batch_size"]
+    steps = agents * trial["train"]["bptt_horizon"] if batch == "auto" else batch
+    require_memory(rollout_bytes(env.single_observation_space, env.single_action_space, steps), limit)
 
 
 def _buffers(args: Mapping[str, Any], device_type: str) -> int:

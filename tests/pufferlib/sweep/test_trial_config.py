@@ -1,10 +1,13 @@
 import copy
+import types
 
+import gymnasium
 import pytest
 
 from pufferlib.config import TrainConfig, load_config, resolve_sizes
 from pufferlib.errors import ConfigError
-from pufferlib.sweep.trial_config import memory_limit, num_agents, trial_args, trial_settings
+from pufferlib.sweep import trial_config
+from pufferlib.sweep.trial_config import fit_to_environments, memory_limit, num_agents, trial_args, trial_settings
 
 
 def configuration(env_name="puffer_cartpole", *flags):
@@ -42,14 +45,28 @@ def test_sizes_are_repaired_and_told():
     }
 
 
-@pytest.mark.parametrize(("batch", "envs", "fitted"), [(8192, 256, 8192), (100_000, 1024, 98_304), (5, 1, 32)])
+@pytest.mark.parametrize(("batch", "envs", "fitted"), [(8192, 256, 8192), (100_000, 1024, 98_304), (5, 1, 5)])
 def test_environments_follow_the_batch_where_their_number_is_automatic(batch, envs, fitted):
     args = configuration()
     trial, notes = trial_args(args, {"train.batch_size": batch, "train.minibatch_size": "auto"}, cores=2)
     assert num_agents(trial, "cpu") == envs and trial["train"]["batch_size"] == fitted
     assert bool(notes) == (envs != 1024 or batch != fitted)
-    fixed, _ = trial_args(configuration("puffer_cartpole", "--env.num-envs", "64"), {"train.batch_size": batch}, 2)
-    assert fixed["env"]["num_envs"] == 64 and fixed["train"]["batch_size"] % (64 * 32) == 0
+
+
+@pytest.mark.parametrize(
+    ("values", "horizon", "fitted"),
+    [
+        ({"batch_size": 1024}, 16, 1024),
+        ({"batch_size": 1000}, 16, 1024),
+        ({"batch_size": 5000}, 32, 4096),
+        ({"batch_size": 1}, 1, 64),
+        ({"batch_size": 1024, "bptt_horizon": 64}, 64, 4096),
+    ],
+)
+def test_segments_follow_a_batch_that_is_too_small_for_the_environments(values, horizon, fitted):
+    args = configuration("puffer_cartpole", "--env.num-envs", "64")
+    train = trial_args(args, {f"train.{name}": value for name, value in values.items()}, 2)[0]["train"]
+    assert (train["bptt_horizon"], train["batch_size"]) == (horizon, fitted)
 
 
 @pytest.mark.parametrize("name", ["policy.hidden_size", "rnn.hidden_size"])
@@ -101,6 +118,21 @@ def test_agents_that_only_environments_can_tell_are_left_to_them():
     assert num_agents(args, "cpu") is None
 
 
+def test_environments_that_are_there_tell_the_rest(monkeypatch):
+    args = configuration("CartPole-v1")
+    monkeypatch.setattr(trial_config, "num_agents", lambda args, device_type: None)
+    trial, notes = trial_args(args, {"train.minibatch_size": 1000, "train.batch_size": 1000}, cores=2)
+    assert notes == [] and trial["train"]["minibatch_size"] == 1000
+    env = gymnasium.make("CartPole-v1")
+    spaces = {"single_observation_space": env.observation_space, "single_action_space": env.action_space}
+    vecenv = types.SimpleNamespace(num_agents=8, **spaces)
+    assert len(fit_to_environments(trial, vecenv, "cpu", 1e9)) == 2
+    assert (trial["train"]["batch_size"], trial["train"]["minibatch_size"]) == (1024, 1024)
+    assert fit_to_environments(trial, vecenv, "cpu", 1e9) == []
+    with pytest.raises(ConfigError, match="takes 4.1e-05 GB"):
+        fit_to_environments(trial, vecenv, "cpu", 1e3)
+
+
 def test_gymnasiums_minibatches_divide_the_batch():
     trial, notes = trial_args(configuration("CartPole-v1"), {"train.minibatch_size": 1000}, cores=2)
     assert trial["train"]["minibatch_size"] == 256 and len(notes) == 1
@@ -125,5 +157,5 @@ def test_what_cannot_run_is_refused_before_it_starts(flags, values, message):
 
 
 def test_trials_share_the_memory_unless_told_how_much_each_has():
-    assert memory_limit({"trial_memory_gb": 2.0, "workers": 4}) == 2e9
-    assert memory_limit({"trial_memory_gb": None, "workers": 4}) == memory_limit({}) / 4 > 0
+    assert memory_limit({"trial_memory_gb": 2.0, "workers": 4}, "cpu") == 2e9
+    assert memory_limit({"trial_memory_gb": None, "workers": 4}, "cpu") == memory_limit({}, "cpu") / 4 > 0
