@@ -12,8 +12,10 @@ from dataclasses import dataclass
 from statistics import mean, pstdev
 from typing import TYPE_CHECKING, Any
 
+from pufferlib.metrics.dashboard import number_text
 from pufferlib.sweep.attributes import CONFIRMATION
 from pufferlib.sweep.results import FoundTrial, Results, goal_sign
+from pufferlib.sweep.texts import cost_text
 
 if TYPE_CHECKING:
     from optuna import Study
@@ -48,11 +50,11 @@ class ConfirmedTrial:
 
     Attributes:
         trial: as the search saw it.
-        runs: at least one.
+        runs: with its settings; none where it was not confirmed.
     """
 
     trial: FoundTrial
-    runs: Sequence[Confirmation]
+    runs: Sequence[Confirmation] = ()
 
     @property
     def scores(self) -> list[float]:
@@ -61,7 +63,7 @@ class ConfirmedTrial:
 
     @property
     def mean(self) -> float:
-        """Of the scores; NaN where every run failed."""
+        """Of the scores; NaN where there are none."""
         return mean(self.scores) if self.scores else math.nan
 
     @property
@@ -73,6 +75,15 @@ class ConfirmedTrial:
     def num_failed(self) -> int:
         """Runs that failed."""
         return len(self.runs) - len(self.scores)
+
+    @property
+    def text(self) -> str:
+        """Such as `0.95 ± 0.02 on 3 fresh seeds`; empty where it was not confirmed."""
+        if not self.runs:
+            return ""
+        mean = f"{number_text(self.mean)} ± {number_text(self.spread)}" if self.scores else "-"
+        failures = f", {self.num_failed} failed" if self.num_failed else ""
+        return f"{mean} on {len(self.runs)} fresh seed{'s' * (len(self.runs) != 1)}{failures}"
 
 
 def candidates(results: Results, count: int) -> list[FoundTrial]:
@@ -103,18 +114,26 @@ def outstanding(
 
 def confirmed_trials(results: Results, known: Sequence[Confirmation]) -> list[ConfirmedTrial]:
     """The trials that were run again, the best first: fewest failures, then the best mean, then the cheapest."""
-    found = []
-    for trial in results.complete:
-        runs = sorted((run for run in known if run.trial == trial.number), key=lambda run: run.seed)
-        if runs:
-            found.append(ConfirmedTrial(trial, runs))
+    runs: dict[int, list[Confirmation]] = {}
+    for run in sorted(known, key=lambda run: (run.trial, run.seed)):
+        runs.setdefault(run.trial, []).append(run)
+    found = [ConfirmedTrial(trial, runs[trial.number]) for trial in results.complete if trial.number in runs]
     return sorted(found, key=lambda each: (each.num_failed, *_rank(each, results.goal)))
 
 
-def winner(results: Results, known: Sequence[Confirmation]) -> FoundTrial | None:
+def winner(results: Results, known: Sequence[Confirmation]) -> ConfirmedTrial | None:
     """The trial that was confirmed best, else that with the best score; None where no trial ran to its end."""
     found = confirmed_trials(results, known)
-    return found[0].trial if found and found[0].scores else results.best
+    if found and found[0].scores:
+        return found[0]
+    return None if results.best is None else ConfirmedTrial(results.best)
+
+
+def winner_text(best: ConfirmedTrial) -> str:
+    """How good the winner is, such as `trial 7: 0.98 in 12s of training; again 0.95 ± 0.02 on 3 fresh seeds`."""
+    again = f"; again {best.text}" if best.runs else ""
+    trial = best.trial
+    return f"trial {trial.number}: {number_text(trial.score)} in {cost_text(trial.cost)} of training{again}"
 
 
 def known_confirmations(study: Study) -> list[Confirmation]:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import html
-import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pufferlib.metrics.dashboard import duration_text, number_text
+from pufferlib.runs.whole_files import write_atomically
 from pufferlib.sweep import figures
-from pufferlib.sweep.confirmation import Confirmation, ConfirmedTrial, confirmed_trials, winner
+from pufferlib.sweep.confirmation import Confirmation, ConfirmedTrial, confirmed_trials, winner, winner_text
 from pufferlib.sweep.results import EndedEarly, Results, importance, results_of, solve_threshold
 from pufferlib.sweep.texts import cost_text, short_names
 
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
     from pufferlib.sweep.state import SweepState
+
+FILE_NAME = "report.html"
 
 _BEST = 10  # trials in the table
 
@@ -33,11 +35,13 @@ code { background: #EDF3F3; padding: .15em .4em; border-radius: 3px }
 
 
 def write_report(state: SweepState, path: Path) -> None:
-    """Writes the report; what was there is replaced by the whole of it or not at all."""
+    """Writes the report.
+
+    Raises:
+        StorageError: if it cannot be written; the one before is left as it was.
+    """
     text = report_html(state)
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    temporary.write_text(text, encoding="utf-8")
-    os.replace(temporary, path)
+    write_atomically(path, lambda file: file.write(text.encode()))
 
 
 def report_html(state: SweepState) -> str:
@@ -91,11 +95,9 @@ def _winner(state: SweepState, results: Results) -> str:
     best = winner(results, state.confirmations)
     if best is None:
         return "<p>No trial ran to its end.</p>"
-    runs = next((each for each in confirmed_trials(results, state.confirmations) if each.trial is best), None)
-    again = f"; on {len(runs.runs)} fresh seeds {_mean(runs)}" if runs else ""
-    sentence = f"The winner is trial {best.number}: {number_text(best.score)} in {cost_text(best.cost)}{again}."
-    rows = [[name, figures.full_text(value)] for name, value in best.settings.items()]
-    return f"<h2>Winner</h2><p>{_escaped(sentence)}</p>{_table(['setting', 'value'], rows, text_columns=(0,))}"
+    rows = [[name, figures.full_text(value)] for name, value in best.trial.settings.items()]
+    table = _table(["setting", "value"], rows, text_columns=(0,))
+    return f"<h2>Winner</h2><p>{_escaped(winner_text(best))}</p>{table}"
 
 
 def _plots(state: SweepState, results: Results) -> Iterable[str]:
@@ -103,7 +105,7 @@ def _plots(state: SweepState, results: Results) -> Iterable[str]:
     if not results.complete:
         return
     best = winner(results, state.confirmations)
-    yield _plot("Score against cost", "front", figures.front_figure(results, state.metric, best))
+    yield _plot("Score against cost", "front", figures.front_figure(results, state.metric, best and best.trial))
     yield _plot("History", "history", figures.history_figure(results, state.trials, state.metric))
     shares = importance(state.study)
     if shares:
@@ -129,9 +131,9 @@ def _best_table(results: Results, confirmed: Sequence[ConfirmedTrial]) -> str:
     trials = results.complete[:_BEST]
     if not trials:
         return ""
-    again = {each.trial.number: _mean(each) for each in confirmed}
+    again = {each.trial.number: each.text for each in confirmed}
     names = short_names(list(trials[0].settings))
-    header = ["trial", "score", "cost", *(["on fresh seeds"] if again else []), *names.values()]
+    header = ["trial", "score", "cost", *(["again"] if again else []), *names.values()]
     rows = [
         [
             *(trial.number, number_text(trial.score), cost_text(trial.cost)),
@@ -163,11 +165,6 @@ def _ended_table(title: str, ended: Sequence[EndedEarly]) -> str:
         return ""
     rows = [[each.number, each.reason] for each in ended]
     return f"<h2>{title}</h2>{_table(['trial', 'why'], rows, text_columns=(1,))}"
-
-
-def _mean(each: ConfirmedTrial) -> str:
-    failures = f" ({each.num_failed} failed)" if each.num_failed else ""
-    return f"{number_text(each.mean)} ± {number_text(each.spread)}{failures}" if each.scores else "failed"
 
 
 def _table(header: Sequence[str], rows: Sequence[Sequence[Any]], text_columns: Sequence[int] = ()) -> str:

@@ -149,11 +149,7 @@ def _spread(front: Sequence[FoundTrial], count: int) -> list[FoundTrial]:
 def _confirmed(confirmed: Sequence[ConfirmedTrial], width: int) -> list[Text]:
     lines = []
     for each in confirmed:
-        failures = f", {each.num_failed} failed" if each.num_failed else ""
-        seeds = f"{len(each.runs)} fresh seed{'s' * (len(each.runs) != 1)}{failures}"
-        mean = f"{number_text(each.mean)} ± {number_text(each.spread)}" if each.scores else "-"
-        label = f" trial {each.trial.number} "
-        line = Text.assemble(_heading("Confirmed"), (label, CYAN), (f"{mean} on {seeds}", WHITE))
+        line = Text.assemble(_heading("Confirmed"), (f" trial {each.trial.number} ", CYAN), (each.text, WHITE))
         line.truncate(width, overflow="ellipsis")
         lines.append(line)
     return lines

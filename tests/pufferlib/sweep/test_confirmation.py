@@ -67,7 +67,7 @@ def test_the_winner_is_who_confirms_best(goal, first, mean):
     results = found(scored(0.7, 1, 0.01), scored(0.9, 9, 0.02), scored(0.8, 9, 0.03), goal=goal)
     known = [*runs(0, 0.5, 0.6), *runs(1, 0.9, 0.1), *runs(2, 0.8, 0.7)]
     confirmed = confirmed_trials(results, known)
-    assert winner(results, known).number == confirmed[0].trial.number == first
+    assert winner(results, known).trial.number == confirmed[0].trial.number == first
     assert confirmed[0].mean == pytest.approx(mean)
 
 
@@ -81,7 +81,7 @@ def test_who_fails_is_behind_who_does_not():
 
 def test_without_confirmations_the_best_score_wins():
     results = found(scored(0.7, 1, 0.01), scored(0.9, 9, 0.02))
-    assert winner(results, []).number == 1
-    assert winner(results, runs(0, None, None)).number == 1
+    assert winner(results, []).trial.number == 1
+    assert winner(results, runs(0, None, None)).trial.number == 1
     assert math.isnan(confirmed_trials(results, runs(0, None))[0].mean)
     assert winner(found(), []) is None

@@ -71,7 +71,7 @@ def test_the_page_shows_what_was_found():
     assert page.ids >= PLOTS | {"importance"}
     for words in (
         *("Sweep of puffer_squared", "maximize environment/perf", "solved at 0.3 by", "trial 5 in 6.0s"),
-        *("The winner is trial 1: 0.1 in 2.0s; on 2 fresh seeds 0.85 ± 0.05.", "used 5.1 GB of its 4.0"),
+        *("trial 1: 0.1 in 2.0s of training; again 0.85 ± 0.05 on 2 fresh seeds", "used 5.1 GB of its 4.0"),
         *("its score is <low>", "experiments/one", "train.learning_rate", "0.85 ± 0.05"),
     ):
         assert words in page.text
@@ -85,7 +85,7 @@ def test_any_number_of_trials_makes_a_page(count, goal):
         warnings.simplefilter("error")
         page = page_of(*trials, goal=goal)
     assert page.ids >= PLOTS
-    assert f"winner is trial {0 if goal == 'maximize' else count - 1}:" in page.text
+    assert f"Winner trial {0 if goal == 'maximize' else count - 1}:" in page.text
 
 
 def test_without_a_score_there_are_the_reasons():
@@ -100,7 +100,7 @@ def test_what_is_not_finite_is_left_out():
     hole = [[0.5, 5.0, math.nan], [1.0, 10.0, 0.5]]
     page = page_of(scored(0.5, 10, **{CURVE: hole}), scored(math.inf, 5), scored(0.7, None), scored(0.6, 5))
     assert page.ids >= PLOTS
-    assert "The winner is trial 2: 0.7 in -." in page.text
+    assert "Winner trial 2: 0.7 in - of training" in page.text
 
 
 def test_trials_of_other_settings_are_shown_beside():

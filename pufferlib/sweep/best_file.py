@@ -1,0 +1,67 @@
+"""The file of the best settings, which `puffer train ENV --config FILE` takes."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import Any
+
+from pufferlib.config import load_config
+from pufferlib.config.dimensions import split_name
+from pufferlib.errors import ConfigError
+from pufferlib.runs.whole_files import write_atomically
+from pufferlib.sweep.best_ini import best_ini
+from pufferlib.sweep.confirmation import ConfirmedTrial, winner, winner_text
+from pufferlib.sweep.results import FoundTrial, Results
+from pufferlib.sweep.state import SweepState
+
+FILE_NAME = "best.ini"
+
+_BASE = ("policy_name", "rnn_name")
+_SECTIONS = ("vec", "env", "policy", "rnn", "train")
+_PLACES = ("data_dir",)  # settings of where, not of how
+
+
+def write_best(state: SweepState, results: Results, path: Path) -> bool:
+    """Writes the settings of the winner; returns whether there is one.
+
+    Raises:
+        StorageError: if the file cannot be written.
+    """
+    best = winner(results, state.confirmations)
+    if best is None:
+        return False
+    text = best_ini(state.env_name, best_settings(state, best.trial), _comments(state, results, best))
+    write_atomically(path, lambda file: file.write(text.encode()))
+    return True
+
+
+def best_settings(state: SweepState, best: FoundTrial) -> dict[str, dict[str, Any]]:
+    """All by which a trial's settings differ from the environment's own, by section: the sweep's may, too."""
+    found = _given(state)
+    for name, value in best.settings.items():
+        section, key = split_name(name)
+        found.setdefault(section, {})[key] = value
+    return found
+
+
+def _given(state: SweepState) -> dict[str, dict[str, Any]]:
+    """What an ini can hold of by which the sweep's settings, such as its flags, differ from the environment's."""
+    own = load_config(state.env_name)
+    found: dict[str, dict[str, Any]] = {}
+    for section, values in {"base": state.args, **{name: state.args[name] for name in _SECTIONS}}.items():
+        before = own if section == "base" else own[section]
+        for key, value in values.items():
+            is_setting = section != "base" or key in _BASE
+            if is_setting and key not in _PLACES and (key not in before or before[key] != value):
+                with contextlib.suppress(ConfigError):
+                    best_ini(state.env_name, {section: {key: value}}, ())
+                    found.setdefault(section, {})[key] = value
+    return found
+
+
+def _comments(state: SweepState, results: Results, best: ConfirmedTrial) -> list[str]:
+    return [
+        f"The best of {results.num_ended} trials of puffer sweep {state.env_name}, {winner_text(best)}",
+        f"{results.goal} {state.metric}, study {state.study.study_name}",
+    ]

@@ -1,0 +1,75 @@
+"""What a sweep leaves when it ends: the best settings, the report, the table of trials, and a summary to read."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TextIO
+
+from pufferlib.metrics.dashboard import duration_text, number_text
+from pufferlib.metrics.output import say
+from pufferlib.play.plain_table import plain_table
+from pufferlib.sweep import best_file, html_report, trial_table
+from pufferlib.sweep.confirmation import confirmed_trials, winner, winner_text
+from pufferlib.sweep.results import Results, results_of, solve_threshold
+from pufferlib.sweep.state import SweepState
+from pufferlib.sweep.texts import cost_text, short_names, value_text
+
+_ROWS = 10  # of the best trials
+
+
+def finish(state: SweepState, stream: TextIO | None = None) -> None:
+    """Writes the files of a sweep and says what it found.
+
+    Args:
+        state: of the sweep, with all its trials and confirmations; it may have been interrupted.
+        stream: where to say it; None for stdout.
+
+    Raises:
+        StorageError: if a file cannot be written.
+    """
+    results = results_of(state.trials, state.args["sweep"]["goal"])
+    paths = {"trials": state.folder / trial_table.FILE_NAME, "report": state.folder / html_report.FILE_NAME}
+    trial_table.write_trials(state.trials, paths["trials"])
+    best_path = state.folder / best_file.FILE_NAME
+    if best_file.write_best(state, results, best_path):
+        paths["best"] = best_path
+    html_report.write_report(state, paths["report"])
+    say(summary(state, results), stream)
+    say("\n".join(f"{name:<8}{path}" for name, path in paths.items()), stream)
+    if "best" in paths:
+        command = shlex.join(["puffer", "train", state.env_name, "--config", str(best_path)])
+        say(f"\n{command}", stream)
+
+
+def summary(state: SweepState, results: Results) -> str:
+    """What a sweep found, in some lines of plain text."""
+    counts = {"complete": results.complete, "stopped": results.stopped, "failed": results.failed}
+    parts = [f"{len(trials)} {name}" for name, trials in counts.items() if trials]
+    spent = f"{duration_text(results.total_cost)} of training"
+    lines = [f"\n{state.env_name}: {results.num_ended} trials ({', '.join(parts)}) in {spent}"] if parts else []
+    lines += [f"trial {each.number} failed: {each.reason}" for each in results.failed[-1:]]
+    best = winner(results, state.confirmations)
+    if best is None:
+        return "\n".join([*lines, "no trial has run to its end\n"])
+    lines += ["", _best_table(state, results), "", f"the winner is {winner_text(best)}"]
+    threshold = solve_threshold(state.args, state.metric)
+    cheapest = None if threshold is None else results.cheapest_past(threshold)
+    if cheapest is not None:
+        cost = cost_text(cheapest.cost)
+        lines.append(f"the cheapest past {number_text(threshold)} is trial {cheapest.number} in {cost}")
+    return "\n".join([*lines, ""])
+
+
+def _best_table(state: SweepState, results: Results) -> str:
+    again = {each.trial.number: each.text for each in confirmed_trials(results, state.confirmations)}
+    trials = results.complete[:_ROWS]
+    names = short_names(list(trials[0].settings))
+    rows = [
+        [
+            *(str(trial.number), number_text(trial.score), cost_text(trial.cost)),
+            *([again.get(trial.number, "-")] if again else []),
+            *(value_text(trial.settings.get(name, "-")) for name in names),
+        ]
+        for trial in trials
+    ]
+    return plain_table(["trial", "score", "cost", *(["again"] if again else []), *names.values()], rows)
