@@ -81,7 +81,7 @@ class ConfirmedTrial:
         """Such as `0.95 ± 0.02 on 3 fresh seeds`; empty where it was not confirmed."""
         if not self.runs:
             return ""
-        mean = f"{number_text(self.mean)} ± {number_text(self.spread)}" if self.scores else "-"
+        mean = f"{number_text(self.mean)} ± {self.spread:.2g}" if self.scores else "-"
         failures = f", {self.num_failed} failed" if self.num_failed else ""
         return f"{mean} on {len(self.runs)} fresh seed{'s' * (len(self.runs) != 1)}{failures}"
 

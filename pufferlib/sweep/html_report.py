@@ -11,7 +11,7 @@ from pufferlib.metrics.dashboard import duration_text, number_text
 from pufferlib.runs.whole_files import write_atomically
 from pufferlib.sweep import figures
 from pufferlib.sweep.confirmation import Confirmation, ConfirmedTrial, confirmed_trials, winner, winner_text
-from pufferlib.sweep.results import EndedEarly, Results, importance, results_of, solve_threshold
+from pufferlib.sweep.results import EndedEarly, FoundTrial, Results, importance, results_of, solve_threshold
 from pufferlib.sweep.texts import cost_text, short_names
 
 if TYPE_CHECKING:
@@ -56,7 +56,8 @@ def report_html(state: SweepState) -> str:
         _facts(state, results),
         _winner(state, results),
         *_plots(state, results),
-        _best_table(results, confirmed),
+        _trial_table("Best trials", results.complete[:_BEST], confirmed),
+        _trial_table("Front: what no other trial beats at its cost", results.front, confirmed),
         _confirmation_table(state.confirmations),
         _ended_table("Failed trials", results.failed),
         _ended_table("Trials that were stopped early", results.stopped),
@@ -127,8 +128,7 @@ def _plot(title: str, name: str, figure: Figure) -> str:
     return f'<h2>{title}</h2><div class="wide">{drawn}</div>'
 
 
-def _best_table(results: Results, confirmed: Sequence[ConfirmedTrial]) -> str:
-    trials = results.complete[:_BEST]
+def _trial_table(title: str, trials: Sequence[FoundTrial], confirmed: Sequence[ConfirmedTrial]) -> str:
     if not trials:
         return ""
     again = {each.trial.number: each.text for each in confirmed}
@@ -142,7 +142,7 @@ def _best_table(results: Results, confirmed: Sequence[ConfirmedTrial]) -> str:
         ]
         for trial in trials
     ]
-    return f"<h2>Best trials</h2>{_table(header, rows)}"
+    return f"<h2>{title}</h2>{_table(header, rows)}"
 
 
 def _confirmation_table(known: Sequence[Confirmation]) -> str:
