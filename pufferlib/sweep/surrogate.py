@@ -1,0 +1,130 @@
+"""A Gaussian process that stays fast with thousands of observations."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
+from sklearn.preprocessing import PowerTransformer
+from typing_extensions import override
+
+_FIT_POINTS = 160  # the kernel's parameters are found from so many observations; a fit takes their cube
+_JITTER = 1e-6  # of the diagonal, for points that coincide
+
+# What is expected of the kernel before anything is observed, in logarithms: mean and standard deviation.
+_VARIANCE = (0.0, 1.0)  # of standardised values
+_LENGTH = (-0.5, 1.0)  # of an axis of the unit cube, where there is one axis; longer where there are more
+_NOISE = (-6.0, 2.0)
+
+
+class Surrogate:
+    """Predicts a value, which is noisy, from features.
+
+    A Matern kernel of smoothness 5/2 with a length for each feature and noise, whose parameters have the highest
+    posterior density; the values are made normal first by the transformation of Yeo and Johnson (Biometrika, 2000).
+    """
+
+    def __init__(self, features: np.ndarray, values: np.ndarray, seed: int):
+        """Fits it.
+
+        Args:
+            features: float64 of shape `[n, columns]`.
+            values: float64 of shape `[n]`, finite; `n` is at least 2.
+            seed: of the draw of observations for the kernel's parameters, where there are many.
+        """
+        self._warp = _Warp(values)
+        warped = self._warp(values)
+        fitted = _fit_kernel(*_subset(features, warped, seed))
+        self.noise = float(fitted.k2.noise_level)  # variance, of warped values
+        self._kernel = fitted.k1
+        self._process = self._conditioned(features, warped)
+
+    def _conditioned(self, features: np.ndarray, warped: np.ndarray) -> GaussianProcessRegressor:
+        process = GaussianProcessRegressor(self._kernel, alpha=self.noise + _JITTER, optimizer=None)
+        return process.fit(features, warped)
+
+    def warp(self, values: np.ndarray) -> np.ndarray:
+        """Values as predictions give them."""
+        return self._warp(values)
+
+    def predict(self, features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Means and standard deviations of the value without its noise, warped, each float64 of shape `[n]`."""
+        mean, deviation = self._process.predict(features, return_std=True)
+        return mean, np.maximum(deviation, 1e-9)
+
+    def believing(self, features: np.ndarray) -> Surrogate:
+        """The same, but sure of its own predictions at some points, as if they had been observed."""
+        if not len(features):
+            return self
+        believer = copy.copy(self)
+        believed = np.concatenate([self._process.y_train_, self._process.predict(features)])
+        believer._process = self._conditioned(np.concatenate([self._process.X_train_, features]), believed)
+        return believer
+
+    def draw(self, features: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+        """One function that could be the true one, at some points: float64 of shape `[n]`, warped."""
+        mean, covariance = self._process.predict(features, return_cov=True)
+        covariance[np.diag_indices_from(covariance)] += _JITTER
+        return mean + np.linalg.cholesky(covariance) @ generator.standard_normal(len(mean))
+
+
+class _Warp:
+    """Makes values normal; equal ones become 0."""
+
+    def __init__(self, values: np.ndarray):
+        self._is_flat = np.ptp(values) < 1e-12 * max(1.0, np.abs(values).max())
+        self._transformer = PowerTransformer()
+        if not self._is_flat:
+            # Standardised first: the exponent is found for values of any unit alike.
+            self._mean, self._deviation = values.mean(), values.std()
+            self._transformer.fit(self._standard(values))
+
+    def __call__(self, values: np.ndarray) -> np.ndarray:
+        if self._is_flat:
+            return np.zeros(len(values))
+        return self._transformer.transform(self._standard(values))[:, 0]
+
+    def _standard(self, values: np.ndarray) -> np.ndarray:
+        return ((values - self._mean) / self._deviation)[:, None]
+
+
+class _Process(GaussianProcessRegressor):
+    """Finds kernel parameters by their posterior, where scikit-learn's own takes the likelihood."""
+
+    @override
+    def log_marginal_likelihood(self, theta=None, eval_gradient=False, clone_kernel=True):
+        found = super().log_marginal_likelihood(theta, eval_gradient, clone_kernel)
+        if theta is None:
+            return found
+        lengths = len(theta) - 2
+        means = np.array([_VARIANCE[0], *[_LENGTH[0] + 0.5 * np.log(lengths)] * lengths, _NOISE[0]])
+        deviations = np.array([_VARIANCE[1], *[_LENGTH[1]] * lengths, _NOISE[1]])
+        prior = -0.5 * (((theta - means) / deviations) ** 2).sum()
+        if not eval_gradient:
+            return found + prior
+        return found[0] + prior, found[1] - (theta - means) / deviations**2
+
+
+def _fit_kernel(features: np.ndarray, values: np.ndarray):
+    columns = features.shape[1]
+    length = np.exp(_LENGTH[0]) * np.sqrt(columns)
+    kernel = ConstantKernel(1.0, (1e-2, 1e2)) * Matern(np.full(columns, length), (1e-2, 1e3), nu=2.5)
+    process = _Process(kernel + WhiteKernel(np.exp(_NOISE[0]), (1e-6, 1.0)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # a length that does not matter grows to its bound
+        return process.fit(features, values).kernel_
+
+
+def _subset(features: np.ndarray, values: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """The best half of what fits, and any others."""
+    if len(values) <= _FIT_POINTS:
+        return features, values
+    order = np.argsort(-values)
+    best, rest = order[: _FIT_POINTS // 2], order[_FIT_POINTS // 2 :]
+    drawn = np.random.default_rng(seed).choice(rest, _FIT_POINTS - len(best), replace=False)
+    chosen = np.concatenate([best, drawn])
+    return features[chosen], values[chosen]
