@@ -61,7 +61,7 @@ def test_the_page_shows_what_was_found():
         Confirmation(0, 7, None, error="no"),
     ]
     page = page_of(
-        *[scored(0.05 * count, count, rate=0.01 * count) for count in range(1, 12)],
+        *[scored(0.05 * count, count, rate=0.01 * count) for count in range(1, 22)],
         failed("used 5.1 GB of its 4.0"),
         stopped("its score is <low>", 4),
         running(),

@@ -101,13 +101,13 @@ def test_what_matters_comes_first():
     assert list(found.values()) == sorted(found.values(), reverse=True)
 
 
-@pytest.mark.parametrize("count", [0, 1, 2, 9, 12])
+@pytest.mark.parametrize("count", [0, 1, 2, 19, 22])
 def test_nothing_is_important_among_few_or_equal_scores(count):
     assert importance(make_study(*[scored(0.5, 10, rate=0.01 * step) for step in range(1, count + 1)])) == {}
 
 
 def test_importance_survives_settings_that_are_not_in_every_trial():
-    trials = [scored(0.1 * step, 10, rate=0.01 * step) for step in range(1, 13)]
+    trials = [scored(0.1 * step, 10, rate=0.01 * step) for step in range(1, 26)]
     trials[3] = optuna.trial.create_trial(
         state=TrialState.COMPLETE, value=0.3, params={}, distributions={}, user_attrs={"cost": 3.0}
     )
