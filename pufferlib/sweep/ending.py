@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shlex
+import shutil
+from itertools import accumulate
 from typing import TextIO
 
 from pufferlib.metrics.dashboard import duration_text, number_text
@@ -61,15 +63,20 @@ def summary(state: SweepState, results: Results) -> str:
 
 
 def _best_table(state: SweepState, results: Results) -> str:
+    """The best trials, with as many of their settings as a terminal has room for beside each other."""
     again = {each.trial.number: each.text for each in confirmed_trials(results, state.confirmations)}
     trials = results.complete[:_ROWS]
-    names = short_names(list(trials[0].settings))
-    rows = [
-        [
-            *(str(trial.number), number_text(trial.score), cost_text(trial.cost)),
-            *([again.get(trial.number, "-")] if again else []),
-            *(value_text(trial.settings.get(name, "-")) for name in names),
-        ]
-        for trial in trials
+    columns = [
+        ["trial", *(str(trial.number) for trial in trials)],
+        ["score", *(number_text(trial.score) for trial in trials)],
+        ["cost", *(cost_text(trial.cost) for trial in trials)],
     ]
-    return plain_table(["trial", "score", "cost", *(["again"] if again else []), *names.values()], rows)
+    if again:
+        columns.append(["again", *(again.get(trial.number, "-") for trial in trials)])
+    for name, short in short_names(list(trials[0].settings)).items():
+        columns.append([short, *(value_text(trial.settings.get(name, "-")) for trial in trials)])
+    ends = list(accumulate(max(map(len, column)) + len("  ") for column in columns))
+    width = shutil.get_terminal_size((10_000, 0)).columns  # without a terminal there is room for all
+    count = max(3, sum(end - len("  ") <= width for end in ends))
+    header, *rows = zip(*columns[:count], strict=True)
+    return plain_table(header, rows)

@@ -10,7 +10,8 @@ from pufferlib.config import load_config
 from pufferlib.errors import StorageError
 from pufferlib.sweep.attributes import CONFIG, RUN_FOLDER
 from pufferlib.sweep.confirmation import Confirmation
-from pufferlib.sweep.ending import finish
+from pufferlib.sweep.ending import finish, summary
+from pufferlib.sweep.results import results_of
 from pufferlib.sweep.trial_table import trials_csv
 from pufferlib.sweep.view import SweepView
 
@@ -80,6 +81,14 @@ def test_what_flags_gave_the_sweep_is_among_the_best_settings(tmp_path):
     found = ini_of(tmp_path / "best.ini")
     assert found["env"] == {"size": "7"}
     assert found["train"] == {"bptt_horizon": "16", "learning_rate": "0.01", "gamma": "0.98", "optimizer": "muon"}
+
+
+def test_a_narrow_terminal_shows_the_settings_that_fit(tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    state = squared_state(make_study(scored(0.5, 10), scored(0.9, 40)), tmp_path)
+    lines = summary(state, results_of(state.trials, "maximize")).splitlines()
+    assert "trial  score  cost  learning_rate  gamma" in lines
+    assert "1      0.9    40s   0.01           0.98" in lines
 
 
 def test_without_a_score_there_is_no_best(tmp_path):
