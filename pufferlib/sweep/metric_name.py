@@ -1,0 +1,110 @@
+"""The metric that a sweep searches by: which of those in the logs is meant, and whether it will ever come."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from pufferlib.errors import nearest
+
+_OWN_RETURN = "episode/return_mean"
+_ALIASES = {
+    **dict.fromkeys(("mean_reward", "reward", "return", "episode_return", "episode_reward"), _OWN_RETURN),
+    "episode_length": "episode/length_mean",
+}
+_GROUPS = ("environment", "episode", "eval")  # where a name alone is looked for, in this order
+_COUNTS = {"environment": "environment/n", "episode": "episode/count"}  # episodes that the means of a group are over
+_PATIENT_LOGS, _PATIENT_STEPS = 5, 1000  # with finished episodes that the environment has not told of: it may later
+
+
+def find_metric(wanted: str, names: Iterable[str]) -> str | None:
+    """The metric of a log that is meant.
+
+    Args:
+        wanted: its whole name, such as `losses/entropy`, or that within `environment/`, `episode/` or `eval/`, such as
+            `perf`, or what other libraries call it, such as `mean_reward`.
+        names: of the metrics in the log.
+
+    Returns:
+        Its whole name; None where there is none.
+    """
+    names = set(names)
+    candidates = [wanted, *(f"{group}/{wanted}" for group in _GROUPS), _ALIASES.get(wanted, wanted)]
+    return next((name for name in candidates if name in names), None)
+
+
+def episode_count(name: str, metrics: Mapping[str, float]) -> float:
+    """How many episodes a metric of a log is the mean of; 1 for those that are no means over episodes."""
+    return max(float(metrics.get(_COUNTS.get(name.split("/")[0], ""), 1.0)), 1e-9)
+
+
+class MetricSearch:
+    """Looks for a metric in one log after the other.
+
+    Attributes:
+        name: its whole name, None while no log has had it.
+    """
+
+    def __init__(self, wanted: str, env_name: str, has_evaluations: bool, is_known: bool = False):
+        """Has seen no log yet.
+
+        Args:
+            wanted: as for `find_metric`.
+            env_name: for messages.
+            has_evaluations: whether some logs will be of evaluations.
+            is_known: whether another run of the same kind has had the metric, so that it may still come.
+        """
+        self.name: str | None = None
+        self._wanted, self._env_name = wanted, env_name
+        self._has_evaluations, self._is_known = has_evaluations, is_known
+        self._seen: dict[str, None] = {}  # names, in their order
+        self._reports = self._silent_logs = 0
+        self._silent_steps = 0.0
+
+    def score(self, metrics: Mapping[str, float], steps: float) -> float | None:
+        """The metric in a log; None where the log lacks it, as where no episode ended since the one before.
+
+        Args:
+            metrics: of the log.
+            steps: of each environment since the log before.
+        """
+        self._seen.update(dict.fromkeys(metrics))
+        if self.name is None:
+            self.name = find_metric(self._wanted, metrics)
+        if "environment/n" in metrics:
+            self._reports += 1
+        elif "episode/count" in metrics:
+            self._silent_logs += 1
+            self._silent_steps += steps
+        return None if self.name is None else metrics.get(self.name)
+
+    @property
+    def is_hopeless(self) -> bool:
+        """Whether enough was logged to tell that the metric does not exist.
+
+        Two logs in which the environment tells of its episodes are enough; where it tells nothing, many steps are.
+        """
+        if self.name is not None or self._is_known:
+            return False
+        if self._wanted.startswith("eval/") and self._has_evaluations and not self._has_seen("eval/"):
+            return False
+        is_silent = self._silent_logs >= _PATIENT_LOGS and self._silent_steps >= _PATIENT_STEPS
+        return self._reports >= 2 or is_silent
+
+    def missing_text(self) -> str:
+        """Says that the metric is not there, and which are."""
+        remedy = self._remedy()
+        if not self.is_hopeless:
+            return f"[sweep] metric {self._wanted!r} was not logged before the training ended; train for more steps"
+        listed = [name for name in self._seen if name.split("/")[0] in _GROUPS]
+        others = sorted({name.split("/")[0] for name in self._seen if name not in listed and "/" in name})
+        return (
+            f"[sweep] metric must be one that {self._env_name} logs, got {self._wanted!r}{remedy or ';'} "
+            f"{'There' if remedy else 'there'} are {', '.join(listed)}, and those of {', '.join(others)}"
+        )
+
+    def _remedy(self) -> str:
+        short = {name.partition("/")[2] for name in self._seen if name.split("/")[0] in _GROUPS}
+        return nearest(self._wanted, [*self._seen, *short])
+
+    def _has_seen(self, prefix: str) -> bool:
+        return any(name.startswith(prefix) for name in self._seen)
