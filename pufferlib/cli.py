@@ -112,6 +112,20 @@ def bench(call: Call) -> None:
     bench_command(call.env_name, call.args, **call.options)
 
 
+def sweep(call: Call) -> None:
+    """Searches for hyperparameters."""
+    from pufferlib.config import check_config
+    from pufferlib.extras import require_extra
+
+    for package in ("optuna", "sklearn", "plotly"):
+        require_extra(package, "sweep")
+    call.args["sweep"].update((name, value) for name, value in call.options.items() if value is not None)
+    check_config(call.args)
+    from pufferlib.sweep.command import sweep_command
+
+    sweep_command(call.env_name, call.args)
+
+
 def envs(family: str | None = None) -> None:
     """Prints the tables of environments, or the names of one family."""
     from pufferlib.play.listing import names_of, overview
@@ -123,6 +137,7 @@ VERBS = {
     "train": Verb("train a policy and save it under experiments/", train, "TrainOptions"),
     "eval": Verb("play a policy in a window, or without one, and print how well it does", evaluate, "EvalOptions"),
     "bench": Verb("time an environment: steps per second", bench, "BenchOptions"),
+    "sweep": Verb("search for hyperparameters by many runs, and keep the best settings", sweep, "SweepOptions"),
     "envs": Verb("list the environments, or the names of one family", envs, argument="FAMILY"),
 }
 

@@ -13,9 +13,12 @@ RUN_FOLDER = "run_folder"  # of the run, with its metrics and weights
 DRIVER = "driver"  # {"host", "process", "started", "key"}: who runs it
 HEARTBEAT = "heartbeat"  # seconds since the epoch, when its driver was last alive
 RETRY_OF = "retry_of"  # number of the trial whose driver died, which this one runs again
+UNCOUNTED = "uncounted"  # true of a failed trial that is not one of num_trials: it never ran, or is run again
 
 # Of a study
 ENV_NAME = "env_name"
 METRIC = "metric"
+DRIVERS = "drivers/"  # before the key of a driver: who opened the study, as DRIVER of a trial
 SPACE = "space"  # a text that is the same for the same dimensions
 CONFIRMATION = "confirmation"  # "confirmation/TRIAL/SEED": {"score" or None, "cost", "run_folder", "error"} of its run
+CONFIRMING = "confirming"  # "confirming/TRIAL/SEED": the driver that runs it, as DRIVER of a trial, and its heartbeat

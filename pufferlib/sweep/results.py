@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from optuna.trial import TrialState
 
-from pufferlib.sweep.attributes import CONFIG, COST, CURVE, ERROR, RETRY_OF, RUN_FOLDER, STOPPED
+from pufferlib.sweep.attributes import CONFIG, COST, CURVE, ERROR, RETRY_OF, RUN_FOLDER, STOPPED, UNCOUNTED
 from pufferlib.sweep.front import pareto_front
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class Results:
         complete: all that ran to their end with a finite score, the best first; of equal scores the cheaper.
         front: those of them that no other beats at their cost, the cheapest first.
         stopped: those that were stopped early.
-        failed: those that failed; not those whose driver died and that were begun again.
+        failed: those that failed; not those that are run again, or never ran.
         running: how many are running.
         total_cost: seconds of training of all trials.
     """
@@ -171,7 +171,8 @@ def _rank(trial: FoundTrial, goal: str) -> tuple[float, float, int]:
 def _is_failure(trial: FrozenTrial, begun_again: set[int]) -> bool:
     if trial.state is TrialState.COMPLETE:
         return _found(trial) is None
-    return trial.state is TrialState.FAIL and trial.number not in begun_again
+    is_counted = trial.number not in begun_again and not trial.user_attrs.get(UNCOUNTED)
+    return trial.state is TrialState.FAIL and is_counted
 
 
 def _ended(trial: FrozenTrial, attribute: str, otherwise: str) -> EndedEarly:

@@ -1,0 +1,55 @@
+"""What `puffer sweep` does: searches, shows how it goes, and leaves the best settings and a report."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+from pufferlib.metrics.output import say
+from pufferlib.sweep.driver import Sweep
+from pufferlib.sweep.ending import finish
+from pufferlib.sweep.view import SweepView
+
+
+def sweep_command(env_name: str, args: Mapping[str, Any]) -> None:
+    """Sweeps until the trials or the minutes are used up, or somebody interrupts it.
+
+    Args:
+        env_name: the environment.
+        args: its settings with those of the search.
+
+    Raises:
+        PufferError: if it cannot be done.
+        KeyboardInterrupt: if it was interrupted.
+    """
+    sweep = Sweep(env_name, args)
+    say(_beginning(sweep))
+    view = SweepView()
+    try:
+        sweep.run(view.show)
+    except KeyboardInterrupt:
+        view.close()
+        finish(sweep.state)
+        say(f"\ninterrupted; `{_again(sweep)}` with the same settings goes on")
+        raise
+    finally:
+        view.close()
+    finish(sweep.state)
+
+
+def _beginning(sweep: Sweep) -> str:
+    state, config = sweep.state, sweep.config
+    number = len(sweep.space.dimensions)
+    known = f", {len(state.trials)} of them begun before" if state.trials else ""
+    side = f", {config.workers} side by side" if config.workers > 1 else ""
+    return (
+        f"sweeping {number} settings of {state.env_name} to {config.goal} {state.metric}: "
+        f"{config.num_trials} trials{known}{side}\n"
+        f"the study {sweep.place.name!r} is in {sweep.place.storage}; `{_again(sweep)}` there, or on another machine "
+        "that sees it, takes part or goes on"
+    )
+
+
+def _again(sweep: Sweep) -> str:
+    return f"puffer sweep {shlex.quote(sweep.state.env_name)} {sweep.state.where}".rstrip()
