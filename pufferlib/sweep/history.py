@@ -14,7 +14,7 @@ from pufferlib.sweep import attributes
 from pufferlib.sweep.space import SearchSpace
 
 _LEAST_COST = 1e-3  # seconds; what was refused before it ran cost nothing
-_MOST_POINTS = 2_000  # that models are made of: they take the square of that
+_MOST_POINTS = 1_500  # that models are made of: they take the square of that
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ import numpy as np
 from optuna.distributions import BaseDistribution
 from optuna.samplers import BaseSampler, RandomSampler
 from optuna.search_space import IntersectionSearchSpace
+from threadpoolctl import threadpool_limits
 from typing_extensions import override
 
 from pufferlib.sweep.candidates import anywhere, around
@@ -66,7 +67,8 @@ class ProteinSampler(BaseSampler):
             return {}
         space = self._space or space_of_distributions(search_space)
         others = [each for each in study.get_trials(deepcopy=False) if each.number != trial.number]
-        return space.values(self.propose(space, read_history(others, study.direction, space)))
+        with threadpool_limits(1):  # threads that wait for the cores of trials are slower than none
+            return space.values(self.propose(space, read_history(others, study.direction, space)))
 
     @override
     def sample_independent(

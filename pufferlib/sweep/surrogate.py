@@ -12,7 +12,7 @@ from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
 from sklearn.preprocessing import PowerTransformer
 from typing_extensions import override
 
-_FIT_POINTS = 160  # the kernel's parameters are found from so many observations; a fit takes their cube
+_FIT_POINTS = 128  # the kernel's parameters are found from so many observations; a fit takes their cube
 _JITTER = 1e-6  # of the diagonal, for points that coincide
 
 # What is expected of the kernel before anything is observed, in logarithms: mean and standard deviation.
