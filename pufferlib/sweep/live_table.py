@@ -10,6 +10,7 @@ from optuna.trial import TrialState
 
 from pufferlib.metrics.dashboard import duration_text, number_text
 from pufferlib.metrics.panel import LivePanel
+from pufferlib.sweep.attributes import ERROR, UNCOUNTED
 from pufferlib.sweep.results import FoundTrial, Results, results_of
 from pufferlib.sweep.sweep_panel import render
 from pufferlib.sweep.texts import cost_text
@@ -97,9 +98,10 @@ def _outcome(found: Results, trial: FrozenTrial, complete: FoundTrial | None) ->
     if complete is not None:
         front = "  on the front" if complete in found.front else ""
         return f"score {number_text(complete.score)}  cost {cost_text(complete.cost)}{front}"
+    if trial.state is TrialState.FAIL and trial.user_attrs.get(UNCOUNTED):
+        return f"not counted: {trial.user_attrs.get(ERROR)}"
     word, ended = ("stopped", found.stopped) if trial.state is TrialState.PRUNED else ("failed", found.failed)
-    reason = next((each.reason for each in ended if each.number == trial.number), None)
-    return "interrupted, to be run again" if reason is None else f"{word}: {reason}"
+    return f"{word}: {next(each.reason for each in ended if each.number == trial.number)}"
 
 
 def _confirmation_line(env_name: str, run: Confirmation) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from optuna.trial import TrialState
 
-from pufferlib.sweep.attributes import CONFIG, COST, CURVE, ERROR, RETRY_OF, RUN_FOLDER, STOPPED, UNCOUNTED
+from pufferlib.sweep.attributes import CONFIG, COST, CURVE, ERROR, RUN_FOLDER, STOPPED, UNCOUNTED
 from pufferlib.sweep.front import pareto_front
 
 if TYPE_CHECKING:
@@ -99,13 +99,12 @@ def results_of(trials: Sequence[FrozenTrial], goal: str) -> Results:
     complete = sorted(filter(None, map(_found, trials)), key=lambda trial: _rank(trial, goal))
     priced = [trial for trial in complete if math.isfinite(trial.cost)]
     costs, scores = np.array([(trial.cost, trial.score) for trial in priced]).reshape(-1, 2).T
-    again = {trial.user_attrs[RETRY_OF] for trial in trials if RETRY_OF in trial.user_attrs}
     return Results(
         goal=goal,
         complete=complete,
         front=[priced[place] for place in pareto_front(costs, goal_sign(goal) * scores)],
         stopped=[_ended(trial, STOPPED, "stopped early") for trial in trials if trial.state is TrialState.PRUNED],
-        failed=[_ended(trial, ERROR, "no reason is known") for trial in trials if _is_failure(trial, again)],
+        failed=[_ended(trial, ERROR, "no reason is known") for trial in trials if _is_failure(trial)],
         running=sum(trial.state is TrialState.RUNNING for trial in trials),
         total_cost=sum(cost for cost in map(cost_of, trials) if math.isfinite(cost)),
     )
@@ -168,11 +167,10 @@ def _rank(trial: FoundTrial, goal: str) -> tuple[float, float, int]:
     return -goal_sign(goal) * trial.score, math.inf if math.isnan(trial.cost) else trial.cost, trial.number
 
 
-def _is_failure(trial: FrozenTrial, begun_again: set[int]) -> bool:
+def _is_failure(trial: FrozenTrial) -> bool:
     if trial.state is TrialState.COMPLETE:
         return _found(trial) is None
-    is_counted = trial.number not in begun_again and not trial.user_attrs.get(UNCOUNTED)
-    return trial.state is TrialState.FAIL and is_counted
+    return trial.state is TrialState.FAIL and not trial.user_attrs.get(UNCOUNTED)
 
 
 def _ended(trial: FrozenTrial, attribute: str, otherwise: str) -> EndedEarly:

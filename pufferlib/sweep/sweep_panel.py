@@ -187,8 +187,8 @@ def _run_here(trial: RunningTrial) -> _Run:
 def _run_elsewhere(trial: FrozenTrial) -> _Run:
     curve = trial.user_attrs.get(CURVE, ())
     progress, cost = curve[-1][:2] if curve else (0.0, 0.0)
-    label = f"#{trial.number} {trial.user_attrs.get(DRIVER, {}).get('host', '')}".rstrip()
-    return _Run(label, curve, progress, cost, settings_of(trial))
+    host = trial.user_attrs.get(DRIVER, {}).get("host", "").split()[:1]  # what follows tells machines of one name apart
+    return _Run(" ".join([f"#{trial.number}", *host]), curve, progress, cost, settings_of(trial))
 
 
 def _run_line(run: _Run, scale: tuple[float, float], label_cells: int, width: int) -> Text:

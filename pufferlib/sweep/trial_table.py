@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from optuna.trial import TrialState
 
 from pufferlib.runs.whole_files import write_atomically
-from pufferlib.sweep.attributes import COST, ERROR, RUN_FOLDER, STOPPED
+from pufferlib.sweep.attributes import COST, ERROR, RUN_FOLDER, STOPPED, UNCOUNTED
 from pufferlib.sweep.results import settings_of
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def trials_csv(trials: Sequence[FrozenTrial]) -> str:
         known = trial.user_attrs
         writer.writerow(
             [
-                *(trial.number, _STATES[trial.state], trial.value, known.get(COST)),
+                *(trial.number, _state(trial), trial.value, known.get(COST)),
                 *(settings.get(name) for name in names),
                 *(known.get(ERROR) or known.get(STOPPED), known.get(RUN_FOLDER)),
                 *(
@@ -52,3 +52,7 @@ def trials_csv(trials: Sequence[FrozenTrial]) -> str:
             ]
         )
     return stream.getvalue()
+
+
+def _state(trial: FrozenTrial) -> str:
+    return "uncounted" if trial.user_attrs.get(UNCOUNTED) else _STATES[trial.state]

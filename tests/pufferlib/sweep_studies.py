@@ -8,7 +8,7 @@ import optuna
 from optuna.distributions import CategoricalDistribution, FloatDistribution
 from optuna.trial import TrialState
 
-from pufferlib.sweep.attributes import COST, CURVE, ERROR, STOPPED
+from pufferlib.sweep.attributes import COST, CURVE, ERROR, STOPPED, UNCOUNTED
 from pufferlib.sweep.state import SweepState
 
 DISTRIBUTIONS = {
@@ -32,9 +32,10 @@ def stopped(reason, cost, curve=((0.3, 3.0, 0.1),)):
     return _trial(TrialState.PRUNED, {STOPPED: reason, COST: float(cost), CURVE: [list(row) for row in curve]})
 
 
-def failed(reason):
+def failed(reason, is_counted=True):
     """A trial that failed."""
-    return _trial(TrialState.FAIL, {ERROR: reason, COST: 0.0} if reason else {})
+    uncounted = {} if is_counted else {UNCOUNTED: True}
+    return _trial(TrialState.FAIL, {ERROR: reason, COST: 0.0, **uncounted} if reason else {})
 
 
 def running(*attribute):

@@ -106,13 +106,15 @@ def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path):
 
 def test_the_table_has_every_trial_that_ended():
     other = scored(0.9, None, **{CONFIG: {**RAN, "env": {"size": 3}}, RUN_FOLDER: "experiments/one, two"})
-    study = make_study(scored(0.5, 10), other, stopped("it was low", 4), failed('"no"'), running())
+    study = make_study(
+        scored(0.5, 10), other, stopped("it was low", 4), failed('"no"'), failed("gone", is_counted=False), running()
+    )
     rows = list(csv.DictReader(io.StringIO(trials_csv(study.trials))))
-    assert [row["state"] for row in rows] == ["complete", "complete", "stopped", "failed"]
-    assert [row["score"] for row in rows] == ["0.5", "0.9", "", ""]
-    assert [row["cost"] for row in rows] == ["10.0", "", "4.0", "0.0"]
-    assert [row["env.size"] for row in rows] == ["", "3", "", ""]
-    assert [row["reason"] for row in rows] == ["", "", "it was low", '"no"']
+    assert [row["state"] for row in rows] == ["complete", "complete", "stopped", "failed", "uncounted"]
+    assert [row["score"] for row in rows] == ["0.5", "0.9", "", "", ""]
+    assert [row["cost"] for row in rows] == ["10.0", "", "4.0", "0.0", "0.0"]
+    assert [row["env.size"] for row in rows] == ["", "3", "", "", ""]
+    assert [row["reason"] for row in rows] == ["", "", "it was low", '"no"', "gone"]
     assert rows[1]["run_folder"] == "experiments/one, two" and rows[0]["started"] < rows[0]["ended"]
 
 

@@ -79,7 +79,7 @@ def test_the_panel_is_drawn_before_there_is_anything_to_show():
 
 
 def test_trials_of_other_drivers_are_shown_with_their_machines():
-    elsewhere = running(DRIVER, {"host": "gpu-7"})
+    elsewhere = running(DRIVER, {"host": "gpu-7 0123 pid:[4]"})
     elsewhere.user_attrs[CURVE] = CURVE_ROWS
     text = panel_text(make_state(make_study(scored(0.5, 10), elsewhere)), width=100)
     assert re.search(r"#1 gpu-7 .+ 30% +0\.8 +3\.0s", text)
@@ -171,9 +171,9 @@ def test_a_trial_whose_driver_died_is_not_told_as_a_failure():
     table = LiveTable(stream)
     study = make_study()
     table.show(make_state(study))
-    study.add_trials([failed("its driver died"), running(RETRY_OF, 0)])
+    study.add_trials([failed("its driver is gone", is_counted=False), running(RETRY_OF, 0)])
     table.show(make_state(study))
-    assert "trial 0  0/20 done  interrupted, to be run again" in stream.getvalue()
+    assert "trial 0  0/20 done  not counted: its driver is gone" in stream.getvalue()
 
 
 # --- the terminal

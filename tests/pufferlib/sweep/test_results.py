@@ -36,7 +36,7 @@ def test_every_trial_counts_once():
         scored(0.5, 10),
         stopped("its score stays low", 4),
         failed("used 5.1 GB of its 4.0"),
-        failed("its driver died"),
+        failed("its driver is gone", is_counted=False),
         running(RETRY_OF, 3),
         running(),
     )
