@@ -28,6 +28,7 @@ from pufferlib.sweep.space_settings import space_of
 from pufferlib.sweep.state import SweepState
 from pufferlib.sweep.stopping import hopeless_reason
 from pufferlib.sweep.study import claim_metric, claim_study, open_study, quiet_optuna, study_place
+from pufferlib.sweep.summary_log import without_services
 from pufferlib.sweep.trial_config import trial_args, trial_settings
 from pufferlib.sweep.trial_process import Job, TrialProcess
 from pufferlib.sweep.trial_task import Task
@@ -100,7 +101,8 @@ class Sweep:
         self._driver = this_driver()
         self._on_change: OnChange | None = None
         self.place = place = study_place(env_name, args)
-        self._args = {**args, "train": {**args["train"], "data_dir": str(place.folder)}}
+        train = {**args["train"], "data_dir": str(place.folder)}
+        self._args = {**args, "train": train, "log": without_services(args["log"])}
         self._study = study = open_study(place, config.goal)
         if METRIC in study.user_attrs:
             claim_metric(study, self._wanted_metric)

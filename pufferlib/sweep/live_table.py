@@ -43,7 +43,7 @@ class LiveTable:
         self._drawn = -math.inf  # when
         self._state: SweepState | None = None
         self._told: set[int] | None = None  # numbers of the trials of which there was a line
-        self._confirmed = 0  # confirmations of which there was one
+        self._confirmed: set[tuple[int, int]] = set()  # trials and seeds of the confirmations of which there was one
 
     def show(self, state: SweepState) -> None:
         """Shows a sweep as it is now; may be called as often as one likes."""
@@ -69,13 +69,13 @@ class LiveTable:
         found = results_of(state.trials, state.args["sweep"]["goal"])
         ended = {trial.number: trial for trial in state.trials if trial.state.is_finished()}
         if self._told is None:
-            self._told, self._confirmed = set(ended), len(state.confirmations)
+            self._told, self._confirmed = set(ended), {(run.trial, run.seed) for run in state.confirmations}
             return [f"{state.env_name}  going on after {_count(len(ended), 'trial')}"] if ended else []
         new = sorted(ended.keys() - self._told)
         self._told |= ended.keys()
         lines = [plain_line(state, found, ended[number]) for number in new]
-        runs = state.confirmations[self._confirmed :]
-        self._confirmed = len(state.confirmations)
+        runs = [run for run in state.confirmations if (run.trial, run.seed) not in self._confirmed]
+        self._confirmed |= {(run.trial, run.seed) for run in runs}
         return lines + [_confirmation_line(state.env_name, run) for run in runs]
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from pufferlib.config import LogConfig
 from pufferlib.loggers import Loggers, make_run_id
@@ -12,6 +13,8 @@ from pufferlib.sweep.results import FoundTrial, Results
 
 if TYPE_CHECKING:
     from pufferlib.sweep.state import SweepState
+
+_SERVICES = ("tensorboard", "wandb", "neptune")
 
 
 class SummaryLog:
@@ -49,12 +52,17 @@ class SummaryLog:
 
     def _open(self, state: SweepState) -> None:
         config = LogConfig.from_dict(state.args["log"])
-        if not (config.tensorboard or config.wandb or config.neptune):
+        if not any(getattr(config, service) for service in _SERVICES):
             return
         run_id = make_run_id()
         settings = {**state.args["log"], "name": config.name or f"sweep of {state.study.study_name}"}
         self._loggers = Loggers(make_loggers(settings, state.folder / f"log_{run_id}", run_id))
         self._loggers.describe({"env_name": state.env_name, "metric": state.metric, **state.args["sweep"]})
+
+
+def without_services(log_settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The `[log]` section of a trial: it has no run of its own at the services, where the sweep has one."""
+    return {**log_settings, **dict.fromkeys(_SERVICES, False)}
 
 
 def _metrics(results: Results, trial: FoundTrial | None) -> dict[str, float]:

@@ -158,7 +158,8 @@ def test_a_sweep_that_goes_on_does_not_tell_of_its_trials_again():
     table = LiveTable(stream)
     table.show(state)
     assert stream.getvalue() == "puffer_squared  going on after 4 trials\n"
-    state.confirmations = [*state.confirmations, Confirmation(1, 8, 0.8, 12.0), Confirmation(0, 8, None, error="no")]
+    new = [Confirmation(1, 8, 0.8, 12.0), Confirmation(0, 8, None, error="no")]
+    state.confirmations = [*new, *state.confirmations]  # a storage gives them in any order
     table.show(state)
     assert stream.getvalue().splitlines()[1:] == [
         "puffer_squared  trial 1 again with seed 8  score 0.8  cost 12s",
