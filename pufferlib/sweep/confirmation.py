@@ -130,8 +130,8 @@ def winner(results: Results, known: Sequence[Confirmation]) -> ConfirmedTrial | 
 
 
 def winner_text(best: ConfirmedTrial) -> str:
-    """How good the winner is, such as `trial 7: 0.98 in 12s of training; again 0.95 ± 0.02 on 3 fresh seeds`."""
-    again = f"; again {best.text}" if best.runs else ""
+    """How good the winner is, such as `trial 7: 0.98 in 12s of training, confirmed 0.95 ± 0.02 on 3 fresh seeds`."""
+    again = f", confirmed {best.text}" if best.runs else ""
     trial = best.trial
     return f"trial {trial.number}: {number_text(trial.score)} in {cost_text(trial.cost)} of training{again}"
 

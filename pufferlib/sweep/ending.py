@@ -72,7 +72,7 @@ def _best_table(state: SweepState, results: Results) -> str:
         ["cost", *(cost_text(trial.cost) for trial in trials)],
     ]
     if again:
-        columns.append(["again", *(again.get(trial.number, "-") for trial in trials)])
+        columns.append(["confirmed", *(again.get(trial.number, "-") for trial in trials)])
     for name, short in short_names(list(trials[0].settings)).items():
         columns.append([short, *(value_text(trial.settings.get(name, "-")) for trial in trials)])
     ends = list(accumulate(max(map(len, column)) + len("  ") for column in columns))

@@ -71,7 +71,7 @@ def test_the_page_shows_what_was_found():
     assert page.ids >= PLOTS | {"importance"}
     for words in (
         *("Sweep of puffer_squared", "maximize environment/perf", "solved at 0.3 by", "trial 5 in 6.0s"),
-        *("trial 1: 0.1 in 2.0s of training; again 0.85 ± 0.05 on 2 fresh seeds", "used 5.1 GB of its 4.0"),
+        *("trial 1: 0.1 in 2.0s of training, confirmed 0.85 ± 0.05 on 2 fresh seeds", "used 5.1 GB of its 4.0"),
         *("its score is <low>", "experiments/one", "train.learning_rate", "0.85 ± 0.05"),
     ):
         assert words in page.text
