@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pufferlib.loggers import JsonLogger, Loggers, NeptuneLogger, NoLogger, TensorBoardLogger, WandbLogger
     from pufferlib.pufferl import PuffeRL
     from pufferlib.runs.making import make
+    from pufferlib.sweep.protein import Protein
 
     __version__: str
 
@@ -25,6 +26,7 @@ _HOMES = {
     "Loggers": "pufferlib.loggers",
     "NeptuneLogger": "pufferlib.loggers",
     "NoLogger": "pufferlib.loggers",
+    "Protein": "pufferlib.sweep.protein",
     "PuffeRL": "pufferlib.pufferl",
     "PufferEnv": "pufferlib.environment",
     "PufferError": "pufferlib.errors",
@@ -40,6 +42,7 @@ __all__ = [
     "Loggers",
     "NeptuneLogger",
     "NoLogger",
+    "Protein",
     "PuffeRL",
     "PufferEnv",
     "PufferError",

@@ -115,13 +115,10 @@ def bench(call: Call) -> None:
 def sweep(call: Call) -> None:
     """Searches for hyperparameters."""
     from pufferlib.config import check_config
-    from pufferlib.extras import require_extra
+    from pufferlib.sweep.command import sweep_command
 
-    for package in ("optuna", "sklearn", "plotly"):
-        require_extra(package, "sweep")
     call.args["sweep"].update((name, value) for name, value in call.options.items() if value is not None)
     check_config(call.args)
-    from pufferlib.sweep.command import sweep_command
 
     sweep_command(call.env_name, call.args)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import shlex
 from collections.abc import Mapping
 from typing import Any
@@ -24,21 +25,40 @@ def sweep_command(env_name: str, args: Mapping[str, Any]) -> None:
         KeyboardInterrupt: if it was interrupted.
     """
     sweep = Sweep(env_name, args)
-    say(_beginning(sweep))
+    show_sweep(sweep, f"`{_again(sweep)}` with the same settings")
+
+
+def show_sweep(sweep: Sweep, again: str, quiet: bool = False) -> None:
+    """Runs a sweep, shows how it goes and what it found, and leaves its files.
+
+    Args:
+        sweep: that has not run yet.
+        again: what would go on with it.
+        quiet: whether nothing is shown.
+
+    Raises:
+        PufferError: if it cannot be done.
+        KeyboardInterrupt: if it was interrupted.
+    """
+    if quiet:
+        sweep.run()
+        finish(sweep.state, io.StringIO())
+        return
+    say(_beginning(sweep, again))
     view = SweepView()
     try:
         sweep.run(view.show)
     except KeyboardInterrupt:
         view.close()
         finish(sweep.state)
-        say(f"\ninterrupted; `{_again(sweep)}` with the same settings goes on")
+        say(f"\ninterrupted; {again} goes on")
         raise
     finally:
         view.close()
     finish(sweep.state)
 
 
-def _beginning(sweep: Sweep) -> str:
+def _beginning(sweep: Sweep, again: str) -> str:
     state, config = sweep.state, sweep.config
     number = len(sweep.space.dimensions)
     known = f", {len(state.trials)} of them begun before" if state.trials else ""
@@ -46,8 +66,8 @@ def _beginning(sweep: Sweep) -> str:
     return (
         f"sweeping {number} settings of {state.env_name} to {config.goal} {state.metric}: "
         f"{config.num_trials} trials{known}{side}\n"
-        f"the study {sweep.place.name!r} is in {sweep.place.storage}; `{_again(sweep)}` there, or on another machine "
-        "that sees it, takes part or goes on"
+        f"the study {sweep.place.name!r} is in {sweep.place.storage}; {again} there, or on another machine that "
+        "sees it, takes part or goes on"
     )
 
 

@@ -1,0 +1,213 @@
+"""Sweeps from Python: a whole one, or a loop of one's own around what is proposed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+import optuna
+from optuna.trial import TrialState, create_trial
+
+from pufferlib.config import SweepConfig, load_config, require_sections
+from pufferlib.errors import APIUsageError, ConfigError
+from pufferlib.sweep import attributes
+from pufferlib.sweep.best_file import best_settings
+from pufferlib.sweep.command import show_sweep
+from pufferlib.sweep.confirmation import winner
+from pufferlib.sweep.distributions import optuna_distributions, settled
+from pufferlib.sweep.driver import Sweep
+from pufferlib.sweep.results import results_of
+from pufferlib.sweep.samplers import make_sampler
+from pufferlib.sweep.space import Choice, Dimension, SearchSpace
+from pufferlib.sweep.space_settings import choices_of, resolved_name, space_of
+from pufferlib.sweep.study import quiet_optuna
+
+if TYPE_CHECKING:
+    from pufferlib.sweep.state import SweepState
+
+
+class Protein:
+    """A search for hyperparameters, by what they reach and what they cost.
+
+    `optimize` trains, as `puffer sweep` does: every trial in a process of its own.
+
+        best = Protein("puffer_cartpole", {"learning_rate": [0.001, 0.01, 0.1]}, num_trials=20).optimize()
+
+    `suggest` and `observe` leave the trials to the caller, and need no environment.
+
+        protein = Protein(search_space={"width": {"distribution": "log_normal", "min": 8, "max": 512}})
+        values = protein.suggest()
+        protein.observe(values, score=score_of(values), cost=seconds)
+
+    Attributes:
+        space: what varies.
+        study: Optuna's study of the trials so far: of those that `optimize` made once it was called.
+        best_args: after `optimize`: the nested dict of the best settings, for `pufferl.train(env_name, best_args)`.
+    """
+
+    def __init__(
+        self,
+        env_name: str | None = None,
+        search_space: Mapping[str, Any] | None = None,
+        num_trials: int | None = None,
+        metric: str | None = None,
+        goal: Literal["maximize", "minimize"] | None = None,
+        args: Mapping[str, Any] | None = None,
+        **settings: Any,
+    ):
+        """Prepares the search; nothing runs yet.
+
+        Args:
+            env_name: the environment that `optimize` trains in, such as `puffer_breakout`.
+            search_space: by the name of a setting, such as `learning_rate` or `env.size`: a list of values, or a dict
+                with the keys of `[sweep.SECTION.SETTING]` for a range. None takes the environment's own.
+            num_trials: of the whole search; None is 100, or what the environment says.
+            metric: what a trial is scored by, a name in the logs, or what comes after its slash.
+            goal: whether more of it is better; None is `maximize`.
+            args: the settings of the trials, as `load_config` returns them; None takes the environment's.
+            settings: any other of `[sweep]`, such as `workers=2`, `max_minutes=30` or `seed=1`.
+
+        Raises:
+            ConfigError: if a setting is unknown or does not fit.
+            APIUsageError: if there is neither an environment nor a search space.
+        """
+        if env_name is None and search_space is None:
+            raise APIUsageError("Protein needs something to vary, got neither env_name nor search_space")
+        given = {"num_trials": num_trials, "metric": metric, "goal": goal, **settings}
+        given = {name: value for name, value in given.items() if value is not None}
+        self._env_name = env_name
+        self._args = _with_search(load_config(env_name) if args is None else args, given) if env_name else {}
+        self._config = SweepConfig.from_dict(self._args["sweep"] if env_name else given)
+        self.space, self._names = _named_space(env_name, self._args, search_space)
+        self.best_args: dict[str, Any] | None = None
+        self._pending: list[optuna.Trial] = []
+        sampler = make_sampler(self._config.method, self.space, self._config.seed, self._config.max_suggestion_cost)
+        with quiet_optuna():
+            self.study = optuna.create_study(direction=self._config.goal, sampler=sampler)
+
+    def optimize(self, quiet: bool = False) -> dict[str, Any]:
+        """Makes the trials and returns the best values, by the names of the search space.
+
+        A study that was begun before goes on: see `[sweep] storage` and `study`. The files of `puffer sweep` are left
+        in the folder of the study: the best settings as an ini, the report, the table of trials.
+
+        Args:
+            quiet: whether nothing is printed.
+
+        Raises:
+            APIUsageError: if there is no environment.
+            ConfigError: if the metric does not exist, the first trials all fail for the same reason, or none came to
+                its end.
+            KeyboardInterrupt: if it was interrupted; the same call goes on.
+        """
+        if self._env_name is None:
+            raise APIUsageError("optimize() trains in an environment, and there is none; give Protein an env_name")
+        sweep = Sweep(self._env_name, self._args, self.space)
+        show_sweep(sweep, "the same call", quiet)
+        self.study = sweep.state.study
+        return self._best(sweep.state)
+
+    def _best(self, state: SweepState) -> dict[str, Any]:
+        best = winner(results_of(state.trials, self._config.goal), state.confirmations)
+        if best is None:
+            raise ConfigError(f"no trial has run to its end, of {len(state.trials)}; see {state.folder}")
+        self.best_args = _merged(self._args, best_settings(state, best.trial))
+        return {given: best.trial.settings[name] for given, name in self._names.items()}
+
+    def suggest(self) -> dict[str, Any]:
+        """The values to try next, by the names of the search space; `observe` is to tell how they did.
+
+        Several may be asked for before the first is told: they are different.
+        """
+        with quiet_optuna():
+            trial = self.study.ask(optuna_distributions(self.space))
+        self._pending.append(trial)
+        return self._by_given_names(settled(self.space, trial.params))
+
+    def observe(
+        self, values: Mapping[str, Any], score: float | None, cost: float, curve: Sequence[Sequence[float]] = ()
+    ) -> None:
+        """Tells how values did.
+
+        Args:
+            values: what `suggest` returned; or others, of which one knows how they did.
+            score: what they reached; None or NaN where they failed.
+            cost: what that took, in seconds or any other unit that `max_suggestion_cost` has too.
+            curve: rows of the part of the run that was done, in (0, 1], the cost until then, and the score.
+
+        Raises:
+            APIUsageError: if a value is missing.
+        """
+        missing = [name for name in self._names if name not in values]
+        if missing:
+            raise APIUsageError(f"observe() needs a value of {', '.join(missing)}, got {dict(values)}")
+        is_failed = score is None or not math.isfinite(score)
+        told = {attributes.COST: float(cost), attributes.CURVE: [[float(part) for part in row] for row in curve]}
+        trial = next((each for each in self._pending if self._is_of(each, values)), None)
+        if trial is None:
+            self._add(values, None if is_failed else score, told)
+            return
+        self._pending.remove(trial)
+        for name, value in told.items():
+            trial.set_user_attr(name, value)
+        with quiet_optuna():
+            self.study.tell(trial, None if is_failed else score, TrialState.FAIL if is_failed else None)
+
+    def _add(self, values: Mapping[str, Any], score: float | None, told: Mapping[str, Any]) -> None:
+        """Adds a trial that nobody suggested."""
+        point = self.space.point({name: values[given] for given, name in self._names.items()})
+        state = TrialState.FAIL if score is None else TrialState.COMPLETE
+        params, distributions = self.space.values(point), optuna_distributions(self.space)
+        self.study.add_trial(
+            create_trial(state=state, value=score, params=params, distributions=distributions, user_attrs=dict(told))
+        )
+
+    def _is_of(self, trial: optuna.Trial, values: Mapping[str, Any]) -> bool:
+        suggested = self._by_given_names(settled(self.space, trial.params))
+        return all(values[name] == value for name, value in suggested.items())
+
+    def _by_given_names(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        return {given: values[name] for given, name in self._names.items()}
+
+
+def _with_search(args: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings whose section `[sweep]` says what a caller does."""
+    require_sections(args)
+    SweepConfig.require_known(given)
+    return {**args, "sweep": {**args.get("sweep", {}), **given}}
+
+
+def _named_space(
+    env_name: str | None, args: Mapping[str, Any], search_space: Mapping[str, Any] | None
+) -> tuple[SearchSpace, dict[str, str]]:
+    """What varies, and the names of its dimensions by those that the caller gave."""
+    if env_name is None:
+        space = SearchSpace(tuple(_free_dimension(name, given) for name, given in (search_space or {}).items()))
+        return space, {name: name for name in space.names}
+    if search_space is None:
+        space = space_of(args)
+        return space, {name: name for name in space.names}
+    space = choices_of(env_name, args, search_space)
+    return space, {given: resolved_name(args, given) for given in search_space}
+
+
+def _free_dimension(name: str, given: Any) -> Dimension | Choice:
+    """A dimension that is no setting of ours."""
+    if isinstance(given, (list, tuple)):
+        return Choice(name, tuple(given))
+    known = {"distribution", "min", "max", "mean", "scale", "is_integer"}
+    if not isinstance(given, Mapping) or not {"distribution", "min", "max"} <= given.keys() <= known:
+        raise ConfigError(
+            f"{name!r} must be a list of values or a dict with distribution, min, max, and perhaps mean, scale and "
+            f"is_integer, got {given!r}"
+        )
+    return Dimension(name, **given)
+
+
+def _merged(args: Mapping[str, Any], settings: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Settings with others put in; those of `base` stand at the top."""
+    found = {name: dict(value) if isinstance(value, Mapping) else value for name, value in args.items()}
+    for section, values in settings.items():
+        (found if section == "base" else found[section]).update(values)
+    return found

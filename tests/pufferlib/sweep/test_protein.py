@@ -1,0 +1,87 @@
+"""Sweeps as a user's script has them."""
+
+import math
+
+import pytest
+
+from pufferlib import Protein, pufferl
+from pufferlib.errors import APIUsageError, ConfigError
+
+RANGE = {"distribution": "uniform", "min": 0.0, "max": 1.0}
+
+
+def test_a_loop_of_ones_own_finds_the_best():
+    protein = Protein(search_space={"x": RANGE, "kind": ["bad", "good", "worse"]}, goal="minimize", seed=1)
+    losses = []
+    for _ in range(30):
+        values = protein.suggest()
+        loss = (values["x"] - 0.3) ** 2 + {"bad": 1.0, "good": 0.0, "worse": 2.0}[values["kind"]]
+        protein.observe(values, loss, cost=1.0)
+        losses.append(loss)
+    assert min(losses) < 1e-3
+    assert protein.study.best_params["kind"] == "good"
+    assert len(protein.study.trials) == 30
+
+
+def test_several_suggestions_may_run_at_once_and_are_told_in_any_order():
+    protein = Protein(search_space={"x": RANGE, "y": RANGE}, seed=0)
+    for _ in range(6):
+        batch = [protein.suggest() for _ in range(3)]
+        assert len({(values["x"], values["y"]) for values in batch}) == 3
+        for values in reversed(batch):
+            protein.observe(values, values["x"] - values["y"], cost=2.0, curve=[[0.5, 1.0, 0.1]])
+    trials = protein.study.trials
+    assert all(trial.value == trial.params["x"] - trial.params["y"] for trial in trials)
+    assert protein.study.best_value > 0.9
+
+
+def test_failures_and_what_was_known_before_are_observed_too():
+    protein = Protein(search_space={"x": RANGE})
+    protein.observe({"x": 0.9}, 5.0, cost=3.0)
+    protein.observe(protein.suggest(), None, cost=1.0)
+    protein.observe(protein.suggest(), math.nan, cost=1.0)
+    assert [trial.state.name for trial in protein.study.trials] == ["COMPLETE", "FAIL", "FAIL"]
+    with pytest.raises(APIUsageError, match="needs a value of x, got {'y': 1}"):
+        protein.observe({"y": 1}, 1.0, cost=1.0)
+
+
+def test_the_script_of_the_documentation(in_tmp_path):
+    protein = Protein(
+        env_name="puffer_cartpole",
+        search_space={"learning_rate": [1e-3, 1e-2], "n_epochs": [1, 2]},
+        num_trials=2,
+        metric="mean_reward",
+        args=short(),
+        confirm_best=0,
+    )
+    best = protein.optimize(quiet=True)
+    assert best.keys() == {"learning_rate", "n_epochs"} and best["n_epochs"] in (1, 2)
+    assert protein.best_args["train"]["update_epochs"] == best["n_epochs"]
+    assert protein.best_args["train"]["total_timesteps"] == 70_000
+    assert len(protein.study.trials) == 2
+    assert protein.study.best_value > 5  # steps that the pole stood
+
+
+def short():
+    args = pufferl.load_config("puffer_cartpole")
+    args["train"]["total_timesteps"] = 70_000
+    return args
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({}, "something to vary"),
+        ({"search_space": {"x": 3}}, "'x' must be a list of values or a dict"),
+        ({"search_space": {"x": [1]}, "num_trial": 3}, "did you mean 'num_trials'"),
+        ({"env_name": "puffer_cartpole", "search_space": {"learning_rat": [1]}}, "did you mean 'learning_rate'"),
+    ],
+)
+def test_a_mistake_is_told_at_once(given, said):
+    with pytest.raises((APIUsageError, ConfigError), match=said):
+        Protein(**given)
+
+
+def test_without_an_environment_there_is_nothing_to_train_in():
+    with pytest.raises(APIUsageError, match="give Protein an env_name"):
+        Protein(search_space={"x": RANGE}).optimize()
