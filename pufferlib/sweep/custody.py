@@ -36,7 +36,6 @@ def this_driver() -> dict[str, Any]:
         "process": process,
         "started": _started(process),
         "key": uuid.uuid4().hex,
-        "since": time.time(),
     }
 
 

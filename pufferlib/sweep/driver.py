@@ -106,8 +106,8 @@ class Sweep:
         self._study = study = open_study(place, config.goal)
         if METRIC in study.user_attrs:
             claim_metric(study, self._wanted_metric)
-        index = claim_study(study, env_name, self.space, self._driver)
-        seed = mix_seed(config.seed, index) % 2**32  # drivers of one study do not propose the same
+        own_number = claim_study(study, env_name, self.space, self._driver)
+        seed = mix_seed(config.seed, own_number) % 2**32  # drivers of one study do not propose the same
         study.sampler = sampler or make_sampler(config.method, self.space, seed, config.max_suggestion_cost)
         self.state = SweepState(env_name, args, self._wanted_metric, study, place.folder, place.flags)
         self._slots = Slots(config.workers, trial_limits(args["sweep"]))

@@ -12,7 +12,7 @@ from optuna.trial import TrialState
 
 from pufferlib.sweep.attributes import COST, CURVE, HEARTBEAT
 from pufferlib.sweep.curve import full_windows
-from pufferlib.sweep.custody import forget, give_back, mark
+from pufferlib.sweep.custody import forget, give_back
 from pufferlib.sweep.trial_process import TrialProcess
 
 
@@ -53,7 +53,8 @@ class OwnTrials:
         """Has a trial remember something."""
         if number in self._trials:
             try:
-                mark(self._study, self._trials[number], attributes)
+                for key, value in attributes.items():
+                    self._trials[number].set_user_attr(key, value)
             except UpdateFinishedTrialError:
                 del self._trials[number]
 

@@ -41,8 +41,6 @@ def hopeless_reason(curve: Curve, finished: Sequence[Curve], goal: str) -> str |
     reached = own[-2:, 2].max()
     finals = np.array([each[-1, 2] for each in peers])
     margin = max(2.0 * _noise(peers), _LEAST_MARGIN * (finals.max() - finals.min()))
-    if margin == 0.0:
-        return None
     at_progress = np.array([np.interp(progress, each[:, 0], each[:, 2]) for each in peers])
     usual = float(np.quantile(at_progress, 0.25))
     for_cost = float(np.median([_best_until(each, cost) for each in peers]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import shlex
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -57,7 +58,7 @@ def study_place(env_name: str, args: Mapping[str, Any]) -> StudyPlace:
             f"[sweep] storage must be a journal file or a URL, got {storage!r}; a database of SQLite is sqlite:///{storage}"
         )
     given = {"--storage": config.storage, "--study": config.study}
-    flags = " ".join(f"{flag} {value}" for flag, value in given.items() if value is not None)
+    flags = " ".join(f"{flag} {shlex.quote(value)}" for flag, value in given.items() if value is not None)
     return StudyPlace(name, storage, folder / slug(name), flags)
 
 
@@ -81,7 +82,7 @@ def claim_study(study: optuna.Study, env_name: str, space: SearchSpace, driver: 
     """Takes part in a study: of the same environment and space as all before.
 
     Returns:
-        How many drivers have taken part before this one.
+        A number that no other driver of the study has: 0 for the first.
 
     Raises:
         ConfigError: naming what is not the same.
@@ -96,8 +97,8 @@ def claim_study(study: optuna.Study, env_name: str, space: SearchSpace, driver: 
         name = next(name for name in [*before, *now] if before.get(name) != now.get(name))
         raise _difference(study.study_name, f"[sweep.{name}]", before.get(name), now.get(name))
     study.set_user_attr(f"{DRIVERS}{driver['key']}", dict(driver))
-    earlier = [value for name, value in study.user_attrs.items() if name.startswith(DRIVERS)]
-    return sum((each["since"], each["key"]) < (driver["since"], driver["key"]) for each in earlier)
+    is_first = sum(name.startswith(DRIVERS) for name in study.user_attrs) == 1
+    return 0 if is_first else int(driver["key"], 16)
 
 
 def claim_metric(study: optuna.Study, metric: str) -> None:
@@ -159,7 +160,7 @@ def _open_database(url: str) -> RDBStorage:
         except SQLAlchemyError:
             if attempt == _ATTEMPTS - 1:
                 raise
-            time.sleep(0.2 * (attempt + 1))
+            time.sleep(0.1 * (attempt + 1))
     raise AssertionError("the last attempt returns or raises")
 
 

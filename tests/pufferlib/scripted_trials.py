@@ -1,0 +1,102 @@
+"""Trials that do as a test says, in no time, in place of processes; and a sampler that proposes what a test says."""
+
+from __future__ import annotations
+
+import time
+
+from optuna.samplers import BaseSampler
+
+from pufferlib.config import load_config
+from pufferlib.sweep import confirming, driver, slots
+from pufferlib.sweep.curve import LoggedPoint, final_score, window_rows
+from pufferlib.sweep.space import Dimension, SearchSpace
+from pufferlib.sweep.trial_process import Outcome
+
+ENV = "puffer_squared"
+SPACE = SearchSpace((Dimension("train.learning_rate", "log_normal", 1e-4, 0.1),))
+
+
+class ScriptedProcess:
+    """Advances by a tenth whenever it is looked at, and scores what `script` says.
+
+    Attributes:
+        script: called with the job and the tenth, from 1 to 10: the score, an Outcome's keywords where it ends there,
+            or None where nothing more comes until it is stopped.
+        jobs: all that were started, in their order.
+    """
+
+    script = None
+    jobs: list = []
+
+    def __init__(self, job, limits, cores):
+        self.job, self.limits, self.cores = job, limits, cores
+        self.points, self.progress, self.cost, self.metric = [], 0.0, 0.0, None
+        self.started, self.outcome, self.waitables = time.monotonic(), None, []
+        self.tenth, self.stopped = 0, None
+        ScriptedProcess.jobs.append(job)
+
+    @property
+    def curve(self):
+        return window_rows(self.points)
+
+    def look(self):
+        if self.outcome is not None:
+            return
+        if self.stopped is not None:
+            self.end(stopped=self.stopped)
+            return
+        found = self.script(self.job, self.tenth + 1)
+        if isinstance(found, dict):
+            self.end(**found)
+        elif found is not None:
+            self.tenth += 1
+            self.progress, self.cost, self.metric = self.tenth / 10, float(self.tenth), "environment/perf"
+            self.points.append(LoggedPoint(self.progress, self.cost, found))
+            if self.tenth == 10:
+                self.end()
+
+    def end(self, **ending):
+        found = {"cost": self.cost, "curve": self.curve, "metric": self.metric, "run_folder": "f", "fitted": {}}
+        self.outcome = Outcome(final_score(self.points), **{**found, **ending})
+
+    def stop(self, reason):
+        self.stopped = self.stopped or reason
+
+    def close(self):
+        if self.outcome is None:
+            self.end(error="closed")
+
+
+def use_scripted_trials(monkeypatch):
+    """Has trials be scripted; gives the class, whose `script` a test replaces."""
+    monkeypatch.setattr(slots, "TrialProcess", ScriptedProcess)
+    monkeypatch.setattr(driver, "TICK_SECONDS", 0.0)
+    monkeypatch.setattr(confirming, "TICK_SECONDS", 0.0)
+    monkeypatch.setattr(driver, "READ_SECONDS", 0.01)
+    monkeypatch.setattr(ScriptedProcess, "script", staticmethod(lambda job, tenth: tenth / 10))
+    monkeypatch.setattr(ScriptedProcess, "jobs", [])
+    return ScriptedProcess
+
+
+class Proposed(BaseSampler):
+    """Proposes the values of a list, by the number of the trial."""
+
+    def __init__(self, name, values):
+        self.name, self.values = name, values
+
+    def infer_relative_search_space(self, study, trial):
+        return {}
+
+    def sample_relative(self, study, trial, search_space):
+        return {}
+
+    def sample_independent(self, study, trial, param_name, param_distribution):
+        assert param_name == self.name
+        return self.values[trial.number % len(self.values)]
+
+
+def sweep_args(folder, **settings):
+    """The settings of a sweep."""
+    args = load_config(ENV, ["--train.data-dir", str(folder), "--train.device", "cpu"])
+    plain = {name: value for name, value in args["sweep"].items() if not isinstance(value, dict)}
+    return {**args, "sweep": {**plain, "method": "Random", "confirm_best": 0, "metric": "perf", **settings}}

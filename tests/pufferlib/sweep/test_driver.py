@@ -1,0 +1,248 @@
+"""What a driver asks of a study and tells it, of trials that are scripted."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+
+import optuna
+import pytest
+from optuna.trial import TrialState
+from scripted_trials import ENV, SPACE, Proposed, sweep_args, use_scripted_trials
+
+from pufferlib.errors import ConfigError
+from pufferlib.sweep import attributes, custody
+from pufferlib.sweep.driver import Sweep, run_sweep
+from pufferlib.sweep.space import Choice, Dimension, SearchSpace
+
+RATES = (0.001, 0.01, 0.1)
+
+
+@pytest.fixture
+def scripted(monkeypatch):
+    return use_scripted_trials(monkeypatch)
+
+
+def states(study):
+    return [trial.state for trial in study.trials]
+
+
+def by_rate(job, tenth):
+    """Scores the learning rate, times the progress."""
+    return job.task.args["train"]["learning_rate"] * tenth / 10
+
+
+def test_a_study_learns_all_of_a_trial(tmp_path, scripted):
+    state = run_sweep(ENV, sweep_args(tmp_path, num_trials=2), SPACE, Proposed("train.learning_rate", RATES))
+    trial = state.study.trials[1]
+    assert states(state.study) == [TrialState.COMPLETE] * 2
+    assert trial.value == 1.0
+    assert trial.user_attrs[attributes.COST] == 10.0
+    assert trial.user_attrs[attributes.CURVE][4] == [0.5, 5.0, 0.5]
+    assert trial.user_attrs[attributes.CONFIG] == {"train": {"learning_rate": pytest.approx(0.01)}}
+    assert trial.user_attrs[attributes.RUN_FOLDER] == "f"
+    assert trial.intermediate_values == {tenth: pytest.approx(tenth / 10) for tenth in range(1, 11)}
+    assert state.metric == "environment/perf"
+    assert state.study.user_attrs[attributes.METRIC] == "perf"
+    assert state.folder == tmp_path / "sweeps" / ENV
+    job = scripted.jobs[1]
+    assert job.task.args["train"]["learning_rate"] == pytest.approx(0.01)
+    assert job.task.args["train"]["data_dir"] == str(state.folder)
+    assert "sweep" not in job.task.args
+    assert [each.task.is_metric_known for each in scripted.jobs] == [False, True]
+
+
+def test_lower_is_better_where_the_goal_says_so(tmp_path, scripted):
+    scripted.script = staticmethod(by_rate)
+    args = sweep_args(tmp_path, num_trials=3, goal="minimize")
+    state = run_sweep(ENV, args, SPACE, Proposed("train.learning_rate", RATES))
+    assert state.study.best_trial.number == 0
+    assert state.study.direction is optuna.study.StudyDirection.MINIMIZE
+
+
+def test_a_sweep_goes_on_where_it_stopped_and_ends_at_once_when_all_is_done(tmp_path, scripted):
+    for number, begun in ((2, 2), (5, 5), (5, 5)):
+        state = run_sweep(ENV, sweep_args(tmp_path, num_trials=number), SPACE)
+        assert len(state.study.trials) == len(scripted.jobs) == begun
+
+
+def test_drivers_that_follow_each_other_do_not_propose_the_same(tmp_path, scripted):
+    for number in (2, 4):
+        run_sweep(ENV, sweep_args(tmp_path, num_trials=number), SPACE)
+    rates = [job.task.args["train"]["learning_rate"] for job in scripted.jobs]
+    assert len(set(rates)) == 4
+
+
+@pytest.mark.parametrize("repetition", range(3))
+def test_drivers_side_by_side_run_exactly_as_many_trials_as_asked_for(tmp_path, scripted, repetition):
+    args = sweep_args(tmp_path, num_trials=11, workers=2)
+    threads = [threading.Thread(target=run_sweep, args=(ENV, args, SPACE)) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    trials = Sweep(ENV, args, SPACE).state.trials
+    counted = [trial for trial in trials if custody.is_counted(trial)]
+    assert [trial.state for trial in counted] == [TrialState.COMPLETE] * 11
+    assert sorted(job.number for job in scripted.jobs) == [trial.number for trial in counted]
+    assert len({job.task.args["train"]["learning_rate"] for job in scripted.jobs}) == 11
+
+
+# --------------------------------------------------------------------------------------- trials that come to no end
+
+
+def test_failures_are_told_with_their_reasons_and_the_sweep_goes_on(tmp_path, scripted):
+    scripted.script = staticmethod(lambda job, tenth: {"error": "the ball is lost"} if job.number % 2 == 0 else 1.0)
+    state = run_sweep(ENV, sweep_args(tmp_path, num_trials=4), SPACE)
+    assert states(state.study) == [TrialState.FAIL, TrialState.COMPLETE] * 2
+    assert state.trials[0].user_attrs[attributes.ERROR] == "the ball is lost"
+    assert all(custody.is_counted(trial) for trial in state.trials)
+
+
+def test_settings_that_cannot_run_are_a_failed_trial_that_costs_nothing(tmp_path, scripted):
+    space = SearchSpace((Choice("train.device", ("cuda:99", "cpu")),))
+    sampler = Proposed("train.device", ["cuda:99", "cpu"])
+    state = run_sweep(ENV, sweep_args(tmp_path, num_trials=2), space, sampler)
+    assert states(state.study) == [TrialState.FAIL, TrialState.COMPLETE]
+    refused = state.trials[0].user_attrs
+    assert refused[attributes.COST] == 0.0
+    assert "cuda:99" in refused[attributes.ERROR]
+
+
+def test_five_failures_alike_at_the_start_are_enough(tmp_path, scripted):
+    scripted.script = staticmethod(lambda job, tenth: {"error": f"used {job.number}.5 GB of its 4.0"})
+    with pytest.raises(ConfigError, match=r"the first 5 trials failed for the same reason: used 4\.5 GB"):
+        run_sweep(ENV, sweep_args(tmp_path, num_trials=100), SPACE)
+    assert len(scripted.jobs) == 5
+
+
+def test_different_failures_or_one_success_do_not_end_a_sweep(tmp_path, scripted):
+    words = ["ball", "paddle", "wall"]
+    scripted.script = staticmethod(lambda job, tenth: {"error": f"no {words[job.number % 3]}"})
+    run_sweep(ENV, sweep_args(tmp_path / "a", num_trials=8), SPACE)
+    scripted.script = staticmethod(lambda job, tenth: 1.0 if job.number == 0 else {"error": "no ball"})
+    run_sweep(ENV, sweep_args(tmp_path / "b", num_trials=8), SPACE)
+
+
+def test_a_metric_that_does_not_exist_ends_the_sweep_and_counts_nothing(tmp_path, scripted):
+    missing = {"error": "[sweep] metric must be another", "ends_sweep": True}
+    scripted.script = staticmethod(lambda job, tenth: missing)
+    with pytest.raises(ConfigError, match="metric must be another"):
+        run_sweep(ENV, sweep_args(tmp_path, num_trials=4, metric="prf", workers=2), SPACE)
+    scripted.script = staticmethod(lambda job, tenth: 1.0)
+    state = run_sweep(ENV, sweep_args(tmp_path, num_trials=4, metric="perf"), SPACE)  # put right, it may go on
+    assert states(state.study).count(TrialState.COMPLETE) == 4
+
+
+def test_a_run_that_promises_nothing_is_stopped_and_keeps_what_it_had(tmp_path, scripted):
+    scripted.script = staticmethod(lambda job, tenth: 0.0 if job.number == 6 else 1.0 + 0.1 * tenth)
+    state = run_sweep(ENV, sweep_args(tmp_path, num_trials=8), SPACE)
+    stopped = state.trials[6]
+    assert states(state.study) == [*[TrialState.COMPLETE] * 6, TrialState.PRUNED, TrialState.COMPLETE]
+    assert "a quarter of the trials had less" in stopped.user_attrs[attributes.STOPPED]
+    assert stopped.value == 0.0
+    assert 2 <= len(stopped.user_attrs[attributes.CURVE]) < 10
+    scripted.script = staticmethod(lambda job, tenth: 0.0 if job.number == 8 else 1.0 + 0.1 * tenth)
+    state = run_sweep(ENV, sweep_args(tmp_path, num_trials=9, early_stopping=False), SPACE)
+    assert states(state.study)[8] is TrialState.COMPLETE
+
+
+def test_the_end_of_the_time_stops_what_runs(tmp_path, scripted):
+    scripted.script = staticmethod(lambda job, tenth: 1.0 if job.number == 0 and tenth < 4 else None)
+    args = sweep_args(tmp_path, num_trials=4, max_minutes=0.01, workers=2)
+    state = run_sweep(ENV, args, SPACE)
+    assert states(state.study) == [TrialState.PRUNED, TrialState.FAIL]
+    assert state.trials[0].value == 1.0
+    assert state.trials[0].user_attrs[attributes.STOPPED] == "the 0.01 minutes of the sweep were over"
+    assert not custody.is_counted(state.trials[1])  # it had not scored anything
+
+
+def test_sizes_that_a_trial_had_to_fit_are_what_it_ran_with(tmp_path, scripted):
+    scripted.script = staticmethod(lambda job, tenth: {"fitted": {"minibatch_size": 64}} if tenth == 2 else 1.0)
+    state = run_sweep(ENV, sweep_args(tmp_path, num_trials=1), SPACE, Proposed("train.learning_rate", RATES))
+    assert state.trials[0].user_attrs[attributes.CONFIG] == {
+        "train": {"learning_rate": pytest.approx(0.001), "minibatch_size": 64}
+    }
+
+
+# --------------------------------------------------------------------------------------- interruptions
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_what_is_interrupted_is_run_again_by_the_sweep_that_goes_on(tmp_path, scripted, number):
+    def script(job, tenth):
+        if job.number == 1 and tenth == 3:
+            os.kill(os.getpid(), number)
+        return None if job.number == 1 and tenth == 4 else 1.0
+
+    scripted.script = staticmethod(script)
+    args = sweep_args(tmp_path, num_trials=3)
+    with pytest.raises(KeyboardInterrupt):
+        run_sweep(ENV, args, SPACE, Proposed("train.learning_rate", RATES))
+    scripted.script = staticmethod(lambda job, tenth: 1.0)
+    state = run_sweep(ENV, args, SPACE, Proposed("train.learning_rate", RATES[::-1]))
+    assert states(state.study) == [TrialState.COMPLETE, TrialState.FAIL, TrialState.COMPLETE, TrialState.COMPLETE]
+    again = state.trials[2]
+    assert again.user_attrs[attributes.RETRY_OF] == 1
+    assert again.params == state.trials[1].params
+    rates = [job.task.args["train"]["learning_rate"] for job in scripted.jobs]
+    assert rates == pytest.approx([RATES[0], RATES[1], RATES[1], RATES[2]])
+
+
+def test_an_error_of_the_driver_gives_back_what_runs(tmp_path, scripted):
+    def fail(state):
+        if state.running and state.running[0].progress > 0.3:
+            raise OSError("the disk is full")
+
+    args = sweep_args(tmp_path, num_trials=1)
+    with pytest.raises(OSError, match="the disk is full"):
+        run_sweep(ENV, args, SPACE, on_change=fail)
+    state = run_sweep(ENV, args, SPACE)
+    assert states(state.study) == [TrialState.FAIL, TrialState.COMPLETE]
+    assert not custody.is_counted(state.trials[0])
+
+
+def test_a_trial_that_another_driver_took_is_stopped_and_not_told(tmp_path, scripted):
+    def take(state):
+        if len(state.trials) == 1 and state.running and state.running[0].progress > 0.3:
+            custody.give_back(state.study, state.trials[0], custody.GONE, SPACE.names)
+
+    state = run_sweep(ENV, sweep_args(tmp_path, num_trials=1), SPACE, on_change=take)
+    assert states(state.study) == [TrialState.FAIL, TrialState.COMPLETE]
+    assert state.trials[1].user_attrs[attributes.RETRY_OF] == 0
+
+
+# --------------------------------------------------------------------------------------- the study of another sweep
+
+
+def test_a_study_is_of_one_sweep(tmp_path, scripted):
+    run_sweep(ENV, sweep_args(tmp_path, num_trials=1), SPACE)
+    wider = SearchSpace((Dimension("train.learning_rate", "log_normal", 1e-4, 0.2),))
+    more = SearchSpace((*SPACE.dimensions, Dimension("train.ent_coef", "uniform", 0.0, 0.1)))
+    for args, space, message in (
+        ({"goal": "minimize"}, SPACE, "has goal maximize, this sweep minimize; --study NAME begins another study"),
+        ({"metric": "score"}, SPACE, "has metric perf, this sweep score"),
+        ({}, wider, r"\[sweep.train.learning_rate\] \['log_normal', 0.0001, 0.1, False\], this sweep"),
+        ({}, more, r"has \[sweep.train.ent_coef\] not varied, this sweep \['uniform', 0.0, 0.1, False\]"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            Sweep(ENV, sweep_args(tmp_path, num_trials=2, **args), space)
+    with pytest.raises(ConfigError, match=r"has environment puffer_squared, this sweep puffer_cartpole"):
+        Sweep("puffer_cartpole", {**sweep_args(tmp_path, study=ENV), "env_name": "puffer_cartpole"}, SPACE)
+    elsewhere = Sweep(ENV, sweep_args(tmp_path, study="another", goal="minimize"), more)
+    assert elsewhere.place.flags == "--study another"
+    narrower_start = SearchSpace((Dimension("train.learning_rate", "log_normal", 1e-4, 0.1, mean=0.01, scale=0.1),))
+    assert len(Sweep(ENV, sweep_args(tmp_path), narrower_start).state.trials) == 1
+
+
+def test_a_confirmation_runs_the_best_again_with_its_seeds_and_once(tmp_path, scripted):
+    scripted.script = staticmethod(by_rate)
+    args = sweep_args(tmp_path, num_trials=3, confirm_best=2, confirm_seeds=2, workers=2)
+    for _ in range(2):
+        state = run_sweep(ENV, args, SPACE, Proposed("train.learning_rate", RATES))
+    found = sorted((run.trial, run.seed, run.score) for run in state.confirmations)
+    seeds = [args["train"]["seed"] + 1_000_000 + index for index in range(2)]
+    assert found == [(number, seed, pytest.approx(RATES[number])) for number in (1, 2) for seed in seeds]
+    assert len(scripted.jobs) == 3 + 4
+    assert [job.task.args["train"]["seed"] for job in scripted.jobs[3:]] == [job.seed for job in scripted.jobs[3:]]
