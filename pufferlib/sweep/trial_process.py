@@ -22,6 +22,7 @@ from pufferlib.sweep.curve import LoggedPoint, final_score, is_finite, window_ro
 from pufferlib.sweep.trial_task import Task
 
 STOP_SECONDS = 10.0  # for a trial that is asked to stop to end its iteration and save
+START_SECONDS = 120.0  # at least, for one to import what it needs and make its environments, before it says anything
 EXIT_SECONDS = 10.0  # for a process that has told its end to be gone
 TRACE_SECONDS = 0.5  # for one that hangs to write where
 LOOK_SECONDS = 1.0  # between two looks at the memory
@@ -33,7 +34,7 @@ class Limits:
 
     Attributes:
         seconds: from the start of its process to its end.
-        silent_seconds: without any message.
+        silent_seconds: without any message, once it has begun.
         memory_bytes: resident, of the process and all that it started.
     """
 
@@ -217,14 +218,20 @@ class TrialProcess:
 
     # ------------------------------------------------------------------------------------------------------- its limits
 
+    @property
+    def _patience(self) -> float:
+        """Seconds without a message after which it counts as hung."""
+        has_begun = self._run_folder is not None
+        return self._limits.silent_seconds if has_begun else max(self._limits.silent_seconds, START_SECONDS)
+
     def _hold_to_limits(self, now: float) -> None:
         limits = self._limits
         if now - self.started > limits.seconds:
             self._verdict = f"it took longer than its {_minutes(limits.seconds)} ([sweep] trial_minutes)"
             self._process.terminate()  # what it has is saved
             self._kill_time = now + STOP_SECONDS
-        elif now - self._heard > limits.silent_seconds:
-            self._verdict = f"it told nothing for {_minutes(limits.silent_seconds)} ([sweep] silent_minutes): it hangs"
+        elif now - self._heard > self._patience:
+            self._verdict = f"it told nothing for {_minutes(self._patience)} ([sweep] silent_minutes): it hangs"
             self._process.send_signal(signal.SIGUSR1)
             self._kill_time = now + TRACE_SECONDS
         elif now - self._looked >= LOOK_SECONDS:

@@ -1,0 +1,57 @@
+"""Kills of a driver and of a trial, mid-way: nothing is lost and nothing counts twice."""
+
+from __future__ import annotations
+
+import psutil
+import pytest
+from optuna.trial import TrialState
+from trouble import NAME, start_driver, the_study, trial_processes, trouble_args, wait_until
+
+from pufferlib.sweep.attributes import CURVE, ERROR, RETRY_OF, RUN_FOLDER
+from pufferlib.sweep.custody import GONE, is_counted
+from pufferlib.sweep.driver import run_sweep
+
+
+def has_scored(folder, count):
+    """Whether the study knows a part of the curves of so many trials."""
+    if not list(folder.glob("experiments/sweeps/*.journal")):
+        return False
+    return sum(CURVE in trial.user_attrs for trial in the_study(folder).trials) == count
+
+
+def test_a_driver_that_is_killed_leaves_no_process_and_its_trials_are_run_again(tmp_path):
+    flags = ("--sweep.num-trials", 2, "--sweep.workers", 2)
+    with start_driver(tmp_path, *flags, pause=0.01) as driver:
+        wait_until(lambda: has_scored(tmp_path, 2))
+        trials = trial_processes(driver.pid)
+        assert len(trials) == 2
+        driver.kill()
+    _, alive = psutil.wait_procs(trials, timeout=10)
+    assert alive == []
+    state = run_sweep(NAME, trouble_args(tmp_path, *flags))
+    found = state.trials
+    assert [trial.state for trial in found] == [TrialState.FAIL] * 2 + [TrialState.COMPLETE] * 2
+    assert [is_counted(trial) for trial in found] == [False, False, True, True]
+    assert {trial.user_attrs[ERROR] for trial in found[:2]} == {GONE}
+    assert {trial.user_attrs[RETRY_OF] for trial in found[2:]} == {0, 1}
+    for trial in found[2:]:
+        assert trial.params == found[trial.user_attrs[RETRY_OF]].params
+        assert trial.value == pytest.approx(10 * trial.params["env.level"])
+
+
+def test_a_trial_that_is_killed_is_one_failed_trial(tmp_path):
+    killed = []
+
+    def kill_first(state):
+        if not killed and state.running and state.running[0].progress > 0.2:
+            (process,) = trial_processes()
+            process.kill()
+            killed.append(process)
+
+    state = run_sweep(NAME, trouble_args(tmp_path, "--sweep.num-trials", 2), on_change=kill_first)
+    first, second = state.trials
+    assert first.state is TrialState.FAIL
+    assert is_counted(first)
+    assert first.user_attrs[ERROR].startswith("its process was killed by SIGKILL")
+    assert first.user_attrs[RUN_FOLDER]
+    assert second.state is TrialState.COMPLETE
