@@ -3,67 +3,66 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 WINDOWS = 10
 
 
-@dataclass(frozen=True)
-class LoggedPoint:
-    """What one log says of a run.
-
-    Attributes:
-        progress: the part of the run that is done, in (0, 1].
-        cost: seconds of training until then.
-        score: of the episodes since the log before.
-        weight: how many episodes these are.
-    """
-
-    progress: float
-    cost: float
-    score: float
-    weight: float = 1.0
+@dataclass
+class _Window:
+    progress: float = 0.0
+    cost: float = 0.0
+    weight: float = 0.0
+    weighted_sum: float = 0.0
 
 
-def window_rows(points: Sequence[LoggedPoint]) -> list[list[float]]:
-    """The curve: a row for each tenth of the run in which anything was logged.
+class LearningCurve:
+    """Keeps, of each tenth of a run, the mean score of its episodes."""
 
-    The last row of a run that was ended in between is of a part of a tenth.
+    def __init__(self):
+        self._windows: dict[int, _Window] = {}
+        self.is_finite = True  # whether every score was a number that one can compare
 
-    Args:
-        points: in the order in which they came.
+    def __bool__(self) -> bool:
+        return bool(self._windows)
 
-    Returns:
-        Rows of progress and cost at the last log of the tenth, and the mean score of its episodes.
-    """
-    windows: dict[int, list[LoggedPoint]] = {}
-    for point in points:
-        windows.setdefault(_window(point.progress), []).append(point)
-    return [[each[-1].progress, each[-1].cost, _mean(each)] for each in windows.values()]
+    def add(self, progress: float, cost: float, score: float, weight: float = 1.0) -> None:
+        """Takes a log; they come in the order in which they were made.
+
+        Args:
+            progress: the part of the run that is done, in (0, 1].
+            cost: seconds of training until then.
+            score: of the episodes since the log before.
+            weight: how many episodes these are.
+        """
+        window = self._windows.setdefault(_place(progress), _Window())
+        window.progress, window.cost = progress, cost
+        window.weight += weight
+        window.weighted_sum += score * weight
+        self.is_finite = self.is_finite and math.isfinite(score)
+
+    def rows(self) -> list[list[float]]:
+        """A row for each tenth in which anything was logged: progress and cost at its last log, and the mean score.
+
+        The last row of a run that is not at the end of a tenth is of a part of it.
+        """
+        return [[each.progress, each.cost, _mean(each)] for each in self._windows.values()]
+
+    def full_windows(self, progress: float) -> dict[int, float]:
+        """The mean scores of the tenths that are behind a run, by their number from 1 to 10."""
+        done = math.floor(progress * WINDOWS + 1e-9)
+        return {place: _mean(window) for place, window in self._windows.items() if place <= done}
+
+    @property
+    def final_score(self) -> float | None:
+        """The mean over the episodes of the last tenth in which anything was logged; None where nothing was."""
+        rows = self.rows()
+        return rows[-1][2] if rows else None
 
 
-def full_windows(points: Sequence[LoggedPoint], progress: float) -> dict[int, float]:
-    """The mean scores of the tenths that are behind a run, by their number from 1 to 10."""
-    rows = {_window(row[0]): row[2] for row in window_rows(points)}
-    return {window: score for window, score in rows.items() if window / WINDOWS <= progress + 1e-9}
-
-
-def final_score(points: Sequence[LoggedPoint]) -> float | None:
-    """The mean over the episodes of the last tenth in which anything was logged; None where nothing was."""
-    rows = window_rows(points)
-    return rows[-1][2] if rows else None
-
-
-def is_finite(points: Sequence[LoggedPoint]) -> bool:
-    """Whether every score is a number that one can compare."""
-    return all(math.isfinite(point.score) for point in points)
-
-
-def _window(progress: float) -> int:
+def _place(progress: float) -> int:
     return min(max(math.ceil(progress * WINDOWS - 1e-9), 1), WINDOWS)
 
 
-def _mean(points: Sequence[LoggedPoint]) -> float:
-    weight = sum(point.weight for point in points)
-    return sum(point.score * point.weight for point in points) / weight
+def _mean(window: _Window) -> float:
+    return window.weighted_sum / window.weight

@@ -243,7 +243,7 @@ class Sweep:
         if self._own.report(process) and self.config.early_stopping:
             complete = [trial for trial in self.state.trials if trial.state is TrialState.COMPLETE]
             curves = [trial.user_attrs.get(CURVE, []) for trial in complete]
-            reason = hopeless_reason(process.curve, curves, self.config.goal)
+            reason = hopeless_reason(process.curve.rows(), curves, self.config.goal)
             if reason is not None:
                 process.stop(reason)
 

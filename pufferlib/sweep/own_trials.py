@@ -11,7 +11,6 @@ from optuna.exceptions import UpdateFinishedTrialError
 from optuna.trial import TrialState
 
 from pufferlib.sweep.attributes import COST, CURVE, HEARTBEAT
-from pufferlib.sweep.curve import full_windows
 from pufferlib.sweep.custody import forget, give_back
 from pufferlib.sweep.trial_process import TrialProcess
 
@@ -63,12 +62,12 @@ class OwnTrials:
         number = process.job.number
         if number not in self._trials:
             return False
-        tenths = full_windows(process.points, process.progress)
+        tenths = process.curve.full_windows(process.progress)
         new = sorted(tenths.keys() - self._reported[number])
         if not new:
             return False
         self._reported[number].update(new)
-        self.mark(number, {CURVE: process.curve, COST: process.cost})
+        self.mark(number, {CURVE: process.curve.rows(), COST: process.cost})
         for tenth in new:
             if number in self._trials:
                 self._trials[number].report(tenths[tenth], tenth)

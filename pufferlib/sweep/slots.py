@@ -90,7 +90,7 @@ class Slots:
                 started=process.started,
                 progress=process.progress,
                 cost=process.cost,
-                curve=process.curve,
+                curve=process.curve.rows(),
                 seed=process.job.seed,
             )
             for _, process in sorted(self.running.items())

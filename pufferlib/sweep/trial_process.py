@@ -18,7 +18,7 @@ from typing import Any
 
 import psutil
 
-from pufferlib.sweep.curve import LoggedPoint, final_score, is_finite, window_rows
+from pufferlib.sweep.curve import LearningCurve
 from pufferlib.sweep.trial_task import Task
 
 STOP_SECONDS = 10.0  # for a trial that is asked to stop to end its iteration and save
@@ -69,7 +69,7 @@ class Outcome:
     Attributes:
         score: over the last tenth of what was done; None where nothing was scored.
         cost: seconds of training.
-        curve: as `window_rows` gives it.
+        curve: rows as `LearningCurve` gives them.
         metric: the whole name of what was scored; None where nothing was.
         run_folder: of the run; None where it did not get that far.
         fitted: the `[train]` settings that it had to fit to the number of agents.
@@ -100,7 +100,7 @@ class TrialProcess:
     Attributes:
         job: what it was started for.
         started: `time.monotonic()` then.
-        points: what it logged.
+        curve: what it scored so far.
         progress: the part of the run that is done.
         cost: seconds of training so far.
         metric: the whole name of what is scored; None before the first score.
@@ -118,7 +118,7 @@ class TrialProcess:
         import cloudpickle  # a task may hold classes of the user's main program
 
         self.job, self._limits = job, limits
-        self.points: list[LoggedPoint] = []
+        self.curve = LearningCurve()
         self.progress = self.cost = 0.0
         self.metric: str | None = None
         self.outcome: Outcome | None = None
@@ -146,11 +146,6 @@ class TrialProcess:
         """For `multiprocessing.connection.wait`: what becomes ready when there is something to `look` at."""
         found = [] if self._is_eof else [self.connection]
         return [*found, *([] if self._sentinel is None else [self._sentinel])]
-
-    @property
-    def curve(self) -> list[list[float]]:
-        """What was scored so far."""
-        return window_rows(self.points)
 
     def stop(self, reason: str) -> None:
         """Asks it to end after its iteration; it is killed if it does not."""
@@ -214,7 +209,7 @@ class TrialProcess:
             self.progress, self.cost = log["progress"], log["cost"]
             if "score" in log:
                 self.metric = log["metric"]
-                self.points.append(LoggedPoint(self.progress, self.cost, log["score"], log["weight"]))
+                self.curve.add(self.progress, self.cost, log["score"], log["weight"])
 
     # ------------------------------------------------------------------------------------------------------- its limits
 
@@ -266,7 +261,7 @@ class TrialProcess:
 
     def _finish(self, exit_code: int) -> None:
         self._kill_all()  # what it left behind
-        rows = self.curve
+        rows = self.curve.rows()
         if rows:
             rows[-1][:2] = self.progress, self.cost  # no episode may have ended since the last score
         found = {
@@ -276,7 +271,7 @@ class TrialProcess:
             "run_folder": self._run_folder,
             "fitted": self._fitted,
         }
-        self.outcome = Outcome(final_score(self.points), **found, **self._ending(exit_code))
+        self.outcome = Outcome(self.curve.final_score, **found, **self._ending(exit_code))
 
     def _ending(self, exit_code: int) -> dict[str, Any]:
         kind = None if self._end is None else self._end["end"]
@@ -290,9 +285,9 @@ class TrialProcess:
             return {"error": f"its process {_death(exit_code)}; see {self.job.log_path}"}
         if kind == "stopped":
             return {"error": "something else than the sweep stopped it by a signal"}
-        if not self.points:
+        if not self.curve:
             return {"error": "it ended before anything was scored; train for more steps"}
-        if not is_finite(self.points):
+        if not self.curve.is_finite:
             return {"error": f"its {self.metric} was infinite or NaN"}
         return {}
 

@@ -8,7 +8,7 @@ from optuna.samplers import BaseSampler
 
 from pufferlib.config import load_config
 from pufferlib.sweep import confirming, driver, slots
-from pufferlib.sweep.curve import LoggedPoint, final_score, window_rows
+from pufferlib.sweep.curve import LearningCurve
 from pufferlib.sweep.space import Dimension, SearchSpace
 from pufferlib.sweep.trial_process import Outcome
 
@@ -30,14 +30,10 @@ class ScriptedProcess:
 
     def __init__(self, job, limits, cores):
         self.job, self.limits, self.cores = job, limits, cores
-        self.points, self.progress, self.cost, self.metric = [], 0.0, 0.0, None
+        self.curve, self.progress, self.cost, self.metric = LearningCurve(), 0.0, 0.0, None
         self.started, self.outcome, self.waitables = time.monotonic(), None, []
         self.tenth, self.stopped = 0, None
         ScriptedProcess.jobs.append(job)
-
-    @property
-    def curve(self):
-        return window_rows(self.points)
 
     def look(self):
         if self.outcome is not None:
@@ -51,13 +47,13 @@ class ScriptedProcess:
         elif found is not None:
             self.tenth += 1
             self.progress, self.cost, self.metric = self.tenth / 10, float(self.tenth), "environment/perf"
-            self.points.append(LoggedPoint(self.progress, self.cost, found))
+            self.curve.add(self.progress, self.cost, found)
             if self.tenth == 10:
                 self.end()
 
     def end(self, **ending):
-        found = {"cost": self.cost, "curve": self.curve, "metric": self.metric, "run_folder": "f", "fitted": {}}
-        self.outcome = Outcome(final_score(self.points), **{**found, **ending})
+        found = {"cost": self.cost, "curve": self.curve.rows(), "metric": self.metric, "run_folder": "f", "fitted": {}}
+        self.outcome = Outcome(self.curve.final_score, **{**found, **ending})
 
     def stop(self, reason):
         self.stopped = self.stopped or reason
