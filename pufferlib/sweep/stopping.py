@@ -9,20 +9,21 @@ import numpy as np
 
 MIN_COMPLETE = 5  # trials, before anything is known of what is usual
 MIN_PROGRESS = 0.2  # of a run, before anything is known of it
-_LEAST_MARGIN = 0.05  # of the range of final scores
+_WORSE, _BETTER = 3, 2  # complete runs that were no better at the same progress, at least, and the next better ones
+_USEFUL = 0.5  # a run that will end below this quantile of the others, for its cost, is of no use
 
 Curve = Sequence[Sequence[float]]
 """Rows of progress, seconds of training until then, and score."""
 
 
 def hopeless_reason(curve: Curve, finished: Sequence[Curve], goal: str) -> str | None:
-    """Why a run may be ended: it is behind, and no run so far gained enough from there on to matter.
+    """Why a run may be ended: of the runs that were where it is, none came to anything.
 
-    Behind is below the lower quartile of the complete runs at the same progress, and below their median at the same
-    cost: runs of more steps learn more slowly at first, and those of fewer steps end lower, which alone is no fault.
-    Enough to matter is the median of what the complete runs had reached for the cost that this one will have in the
-    end; what can still be gained is the most that any of them gained after the same progress, so that where learning
-    begins late nothing is ended early. Being behind leaves room for noise.
+    Those that were where it is are the complete runs that had scored no more at the same progress, three at least, and
+    the two that came next, as its score is noisy. To come to something is to end above the median of what the complete
+    runs had reached for the cost that this one will have in the end: a short run is not held against long ones. Where
+    learning begins late, some that had scored nothing did come to something, and nobody is ended; nor is one that is
+    behind all others, until three like it are known.
 
     Args:
         curve: of the run.
@@ -39,19 +40,19 @@ def hopeless_reason(curve: Curve, finished: Sequence[Curve], goal: str) -> str |
     own, peers = _signed(curve, sign), [_signed(each, sign) for each in finished]
     progress, cost = own[-1, 0], own[-1, 1]
     reached = own[-2:, 2].max()
-    finals = np.array([each[-1, 2] for each in peers])
-    margin = max(2.0 * _noise(peers), _LEAST_MARGIN * (finals.max() - finals.min()))
     at_progress = np.array([np.interp(progress, each[:, 0], each[:, 2]) for each in peers])
-    usual = float(np.quantile(at_progress, 0.25))
-    for_cost = float(np.median([_best_until(each, cost) for each in peers]))
-    in_the_end = float(np.median([_best_until(each, cost / progress) for each in peers]))
-    gain = float(np.max(finals - at_progress))
-    if reached >= min(usual, for_cost) - margin or reached + max(gain, 0.0) >= in_the_end:
+    worse = int((at_progress <= reached).sum())
+    if worse < _WORSE:
         return None
-    less, gained = ("less", "gained") if goal == "maximize" else ("more", "fell")
+    alike = np.argsort(at_progress)[: worse + _BETTER]
+    promised = max(peers[place][-1, 2] for place in alike)
+    useful = float(np.quantile([_best_until(each, cost / progress) for each in peers], _USEFUL))
+    if max(promised, reached) >= useful:
+        return None
+    more = "more" if goal == "maximize" else "less"
     return (
-        f"at {progress:.0%} it scored {sign * reached:.4g}, where a quarter of the trials had {less} than "
-        f"{sign * usual:.4g}, and none {gained} enough from there to come to {sign * in_the_end:.4g}"
+        f"at {progress:.0%} it scored {sign * reached:.4g}; of {len(alike)} trials that were there, none came to "
+        f"{more} than {sign * promised:.4g}, where {sign * useful:.4g} is usual for that cost"
     )
 
 
@@ -66,11 +67,3 @@ def _best_until(curve: np.ndarray, cost: float) -> float:
     """The best score until a cost was reached, that of the whole run where it cost less; before all rows, the first."""
     best = np.maximum.accumulate(curve[:, 2])
     return float(np.interp(cost, curve[:, 1], best))
-
-
-def _noise(curves: Sequence[np.ndarray]) -> float:
-    """Standard deviation of a score around its curve: how far rows lie from the middle between their neighbours."""
-    bends = [each[1:-1, 2] - (each[:-2, 2] + each[2:, 2]) / 2 for each in curves if len(each) > 2]
-    if not bends:
-        return 0.0
-    return float(np.median(np.abs(np.concatenate(bends)))) * 1.4826 / np.sqrt(1.5)
