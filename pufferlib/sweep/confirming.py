@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -47,7 +48,7 @@ class Confirmations:
         """
         self._state, self._args, self._space = state, args, space
         self._slots, self._driver, self._custodian = slots, driver, custodian
-        self._claimed_time = 0.0
+        self._claimed_time = -math.inf
 
     def run(self, show: Callable[[], None], is_asked_to_stop: Callable[[], bool]) -> bool:
         """Runs what is outstanding, and waits for what other drivers run of it.

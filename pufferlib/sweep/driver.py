@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import time
 from collections.abc import Callable, Mapping
@@ -115,7 +116,7 @@ class Sweep:
         self._custodian = Custodian(study, self._driver, self.space.names)
         self._errors: list[str] = []  # of the trials of this driver so far, where all of them failed
         self._is_over = self._is_interrupted = False
-        self._kept_time = 0.0
+        self._kept_time = -math.inf
         self._read()
 
     def run(self, on_change: OnChange | None = None) -> None:

@@ -12,7 +12,7 @@ from optuna.trial import TrialState
 from scripted_trials import ENV, SPACE, Proposed, sweep_args, use_scripted_trials
 
 from pufferlib.errors import ConfigError
-from pufferlib.sweep import attributes, custody
+from pufferlib.sweep import attributes, custody, driver
 from pufferlib.sweep.driver import Sweep, run_sweep
 from pufferlib.sweep.space import Choice, Dimension, SearchSpace
 
@@ -74,9 +74,9 @@ def test_drivers_that_follow_each_other_do_not_propose_the_same(tmp_path, script
     assert len(set(rates)) == 4
 
 
-@pytest.mark.parametrize("repetition", range(3))
-def test_drivers_side_by_side_run_exactly_as_many_trials_as_asked_for(tmp_path, scripted, repetition):
-    args = sweep_args(tmp_path, num_trials=11, workers=2)
+@pytest.mark.parametrize("storage", ["{}/mine.journal", pytest.param("sqlite:///{}/mine.db", marks=pytest.mark.slow)])
+def test_drivers_side_by_side_run_exactly_as_many_trials_as_asked_for(tmp_path, scripted, storage):
+    args = sweep_args(tmp_path, num_trials=11, workers=2, storage=storage.format(tmp_path))
     threads = [threading.Thread(target=run_sweep, args=(ENV, args, SPACE)) for _ in range(3)]
     for thread in threads:
         thread.start()
@@ -213,6 +213,19 @@ def test_a_trial_that_another_driver_took_is_stopped_and_not_told(tmp_path, scri
     assert state.trials[1].user_attrs[attributes.RETRY_OF] == 0
 
 
+def test_a_driver_that_waits_for_another_takes_over_what_that_leaves(tmp_path, scripted, monkeypatch):
+    monkeypatch.setattr(driver, "KEEP_SECONDS", 0.05)
+    monkeypatch.setattr(custody, "SILENT_SECONDS", 0.3)
+    args = sweep_args(tmp_path, num_trials=2)
+    other = Sweep(ENV, args, SPACE).state.study.ask()
+    other.suggest_float("train.learning_rate", 1e-4, 0.1, log=True)
+    other.set_user_attr(attributes.DRIVER, {**custody.this_driver(), "host": "another machine"})
+    state = run_sweep(ENV, args, SPACE)
+    assert states(state.study) == [TrialState.FAIL, TrialState.COMPLETE, TrialState.COMPLETE]
+    assert state.trials[2].params == state.trials[0].params
+    assert state.trials[1].user_attrs[attributes.HEARTBEAT] > 0
+
+
 # --------------------------------------------------------------------------------------- the study of another sweep
 
 
@@ -246,3 +259,34 @@ def test_a_confirmation_runs_the_best_again_with_its_seeds_and_once(tmp_path, sc
     assert found == [(number, seed, pytest.approx(RATES[number])) for number in (1, 2) for seed in seeds]
     assert len(scripted.jobs) == 3 + 4
     assert [job.task.args["train"]["seed"] for job in scripted.jobs[3:]] == [job.seed for job in scripted.jobs[3:]]
+
+
+def test_drivers_share_the_confirmations(tmp_path, scripted):
+    args = sweep_args(tmp_path, num_trials=4, confirm_best=2, confirm_seeds=4, workers=2)
+    threads = [threading.Thread(target=run_sweep, args=(ENV, args, SPACE)) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    confirmed = [(job.number, job.seed) for job in scripted.jobs if job.seed is not None]
+    assert len(set(confirmed)) == 8
+    assert len(confirmed) <= 9  # in the worst case two drivers claim the same in the same moment
+
+
+def test_a_confirmation_that_fails_is_known_and_not_repeated(tmp_path, scripted):
+    scripted.script = staticmethod(lambda job, tenth: 1.0 if job.seed is None else {"error": "the ball is lost"})
+    args = sweep_args(tmp_path, num_trials=1, confirm_best=1, confirm_seeds=1)
+    for _ in range(2):
+        state = run_sweep(ENV, args, SPACE)
+    assert [(run.score, run.error) for run in state.confirmations] == [(None, "the ball is lost")]
+    assert len(scripted.jobs) == 2
+
+
+def test_what_another_driver_confirms_is_waited_for_until_that_is_gone(tmp_path, scripted, monkeypatch):
+    monkeypatch.setattr(custody, "SILENT_SECONDS", 0.3)
+    args = sweep_args(tmp_path, num_trials=1, confirm_best=1, confirm_seeds=1)
+    seed = args["train"]["seed"] + 1_000_000
+    claim = {**custody.this_driver(), "host": "another machine", "beat": 1.0}
+    Sweep(ENV, args, SPACE).state.study.set_user_attr(f"{attributes.CONFIRMING}/0/{seed}", claim)
+    state = run_sweep(ENV, args, SPACE)
+    assert [run.seed for run in state.confirmations] == [seed]
