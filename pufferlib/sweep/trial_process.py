@@ -26,6 +26,7 @@ START_SECONDS = 120.0  # at least, for one to import what it needs and make its 
 EXIT_SECONDS = 10.0  # for a process that has told its end to be gone
 TRACE_SECONDS = 0.5  # for one that hangs to write where
 LOOK_SECONDS = 1.0  # between two looks at the memory
+FAMILY_SECONDS = 5.0  # between two looks for processes that it started
 
 
 @dataclass(frozen=True)
@@ -129,7 +130,8 @@ class TrialProcess:
         self._stopped: str | None = None  # why it was asked to stop
         self._kill_time: float | None = None
         self._is_eof = False
-        self._known: list[psutil.Process] = []  # it and its descendants
+        self._known: list[psutil.Process] = []  # it and its descendants, as they were last seen
+        self._known_until = 0.0
         self.connection, theirs = multiprocessing.Pipe()
         with theirs:
             self._process = _start(theirs.fileno(), cores, job.log_path)
@@ -239,18 +241,25 @@ class TrialProcess:
 
     def _memory_bytes(self) -> int:
         """Resident memory; shared pages count in proportion where simple sums are above the limit."""
-        with contextlib.suppress(psutil.Error):
-            process = psutil.Process(self.pid)
-            self._known = [process, *process.children(recursive=True)]
+        if self._looked >= self._known_until:  # finding them reads every process of the machine
+            self._known_until = self._looked + FAMILY_SECONDS
+            self._known = self._family()
         used = sum(_each(self._known, lambda process: process.memory_info().rss))
         if used <= self._limits.memory_bytes:
             return used
         return min(used, sum(_each(self._known, _proportional_bytes)))
 
+    def _family(self) -> list[psutil.Process]:
+        """The process and its descendants, while it runs."""
+        with contextlib.suppress(psutil.Error):
+            process = psutil.Process(self.pid)
+            return [process, *process.children(recursive=True)]
+        return []
+
     def _kill_all(self) -> None:
         """Kills the process with its group, and descendants that have groups of their own."""
-        with contextlib.suppress(psutil.Error):
-            self._known = [*self._known, *psutil.Process(self.pid).children(recursive=True)]
+        if self._process.returncode is None:
+            self._known = [*self._known, *self._family()]
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)
         for process in self._known:

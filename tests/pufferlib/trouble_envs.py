@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import time
@@ -39,6 +40,8 @@ class Trouble(gymnasium.Env):
             raise RuntimeError("the ball went through the wall")
         if self.trouble == "hang":
             time.sleep(1000)
+        if self.trouble == "freeze":
+            ctypes.PyDLL(None).sleep(1000)  # with the interpreter lock
         if self.trouble == "eat":
             self.eaten = []
             while True:

@@ -55,3 +55,41 @@ def test_a_trial_that_is_killed_is_one_failed_trial(tmp_path):
     assert first.user_attrs[ERROR].startswith("its process was killed by SIGKILL")
     assert first.user_attrs[RUN_FOLDER]
     assert second.state is TrialState.COMPLETE
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ("--env.trouble", "freeze"),
+        ("--env.trouble", "hang"),
+        ("--vec.backend", "Multiprocessing", "--vec.num-workers", 2, "--vec.batch-size", 2),
+    ],
+)
+def test_whatever_a_trial_does_it_dies_with_its_driver_and_takes_its_workers_along(tmp_path, flags):
+    with start_driver(tmp_path, "--sweep.num-trials", 1, *flags, pause=0.01) as driver:
+        log = wait_until(lambda: next(tmp_path.rglob("trial_0000.log"), None))
+        wait_until(lambda: "epoch 4" in log.read_text())
+        family = psutil.Process(driver.pid).children(recursive=True)
+        assert len(family) == (3 if "Multiprocessing" in flags else 1)
+        driver.kill()
+    _, alive = psutil.wait_procs(family, timeout=15)
+    assert alive == []
+
+
+@pytest.mark.slow
+def test_a_trial_that_is_stopped_takes_its_workers_along(tmp_path):
+    families = []
+
+    def remember(state):
+        if state.running and state.running[0].progress > 0.1:
+            families.append(psutil.Process().children(recursive=True))
+
+    workers = ("--vec.backend", "Multiprocessing", "--vec.num-workers", 2, "--vec.batch-size", 2)
+    args = trouble_args(
+        tmp_path, "--sweep.num-trials", 1, "--sweep.max-minutes", 0.15, *workers, "--env.trouble", "hang"
+    )
+    state = run_sweep(NAME, args, on_change=remember)
+    assert "stopped" in state.trials[0].user_attrs
+    assert len(families[-1]) == 3
+    assert psutil.wait_procs(families[-1], timeout=5)[1] == []
