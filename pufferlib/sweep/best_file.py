@@ -1,4 +1,4 @@
-"""The file of the best settings, which `puffer train ENV --config FILE` takes."""
+"""The files of the best settings and of the cheapest ones that solve, which `puffer train ENV --config FILE` takes."""
 
 from __future__ import annotations
 
@@ -11,29 +11,39 @@ from pufferlib.config.dimensions import split_name
 from pufferlib.errors import ConfigError
 from pufferlib.runs.whole_files import write_atomically
 from pufferlib.sweep.best_ini import best_ini
-from pufferlib.sweep.confirmation import ConfirmedTrial, winner, winner_text
-from pufferlib.sweep.results import FoundTrial, Results
+from pufferlib.sweep.confirmation import cheapest_solver, winner, winner_text
+from pufferlib.sweep.results import FoundTrial, Results, solve_threshold
 from pufferlib.sweep.state import SweepState
 
-FILE_NAME = "best.ini"
+BEST, CHEAPEST = "best.ini", "cheapest.ini"
 
 _BASE = ("policy_name", "rnn_name")
 _SECTIONS = ("vec", "env", "policy", "rnn", "train")
 _PLACES = ("data_dir",)  # settings of where, not of how
 
 
-def write_best(state: SweepState, results: Results, path: Path) -> bool:
-    """Writes the settings of the winner; returns whether there is one.
+def write_settings(state: SweepState, results: Results) -> dict[str, Path]:
+    """Writes the settings of the winner, and of the cheapest trial past the threshold where that is another one.
+
+    Returns:
+        The files by what they are: `best`, and `cheapest` where there is one.
 
     Raises:
-        StorageError: if the file cannot be written.
+        StorageError: if a file cannot be written.
     """
     best = winner(results, state.confirmations)
-    if best is None:
-        return False
-    text = best_ini(state.env_name, best_settings(state, best.trial), _comments(state, results, best))
-    write_atomically(path, lambda file: file.write(text.encode()))
-    return True
+    cheapest = cheapest_solver(results, state.confirmations, solve_threshold(state.args, state.metric))
+    found = {} if best is None else {"best": (best, BEST)}
+    if best is not None and cheapest is not None and cheapest.trial.number != best.trial.number:
+        found["cheapest"] = (cheapest, CHEAPEST)
+    for kind, (trial, name) in found.items():
+        comments = [
+            f"The {kind} of {results.num_ended} trials of puffer sweep {state.env_name}, {winner_text(trial)}",
+            f"{results.goal} {state.metric}, study {state.study.study_name}",
+        ]
+        text = best_ini(state.env_name, best_settings(state, trial.trial), comments)
+        write_atomically(state.folder / name, lambda file, text=text: file.write(text.encode()))
+    return {kind: state.folder / name for kind, (_, name) in found.items()}
 
 
 def best_settings(state: SweepState, best: FoundTrial) -> dict[str, dict[str, Any]]:
@@ -58,10 +68,3 @@ def _given(state: SweepState) -> dict[str, dict[str, Any]]:
                     best_ini(state.env_name, {section: {key: value}}, ())
                     found.setdefault(section, {})[key] = value
     return found
-
-
-def _comments(state: SweepState, results: Results, best: ConfirmedTrial) -> list[str]:
-    return [
-        f"The best of {results.num_ended} trials of puffer sweep {state.env_name}, {winner_text(best)}",
-        f"{results.goal} {state.metric}, study {state.study.study_name}",
-    ]

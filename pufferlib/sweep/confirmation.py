@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from pufferlib.metrics.dashboard import number_text
 from pufferlib.sweep.attributes import CONFIRMATION
-from pufferlib.sweep.results import FoundTrial, Results, goal_sign
+from pufferlib.sweep.results import FoundTrial, Results, goal_sign, solve_threshold
 from pufferlib.sweep.texts import cost_text
 
 if TYPE_CHECKING:
@@ -86,14 +86,17 @@ class ConfirmedTrial:
         return f"{mean} on {len(self.runs)} fresh seed{'s' * (len(self.runs) != 1)}{failures}"
 
 
-def candidates(results: Results, count: int) -> list[FoundTrial]:
-    """The best trials that differ in their settings."""
+def candidates(results: Results, count: int, threshold: float | None = None) -> list[FoundTrial]:
+    """The best trials that differ in their settings, and the cheapest of those that reached a threshold."""
     chosen: list[FoundTrial] = []
     for trial in results.complete:
         if len(chosen) == count:
             break
         if all(trial.settings != other.settings for other in chosen):
             chosen.append(trial)
+    cheapest = results.cheapest_past(threshold) if chosen and threshold is not None else None
+    if cheapest is not None and all(cheapest.settings != other.settings for other in chosen):
+        chosen.append(cheapest)
     return chosen
 
 
@@ -104,11 +107,18 @@ def fresh_seeds(args: Mapping[str, Any]) -> list[int]:
 
 
 def outstanding(
-    results: Results, known: Sequence[Confirmation], args: Mapping[str, Any]
+    results: Results, known: Sequence[Confirmation], args: Mapping[str, Any], metric: str
 ) -> list[tuple[FoundTrial, int]]:
-    """The trials and seeds that are still to be run, the best trial first."""
+    """The trials and seeds that are still to be run, the best trial first.
+
+    Args:
+        results: of the search.
+        known: what was run already.
+        args: the settings, with those of the sweep.
+        metric: what it is after.
+    """
     done = {(run.trial, run.seed) for run in known}
-    chosen = candidates(results, args["sweep"]["confirm_best"])
+    chosen = candidates(results, args["sweep"]["confirm_best"], solve_threshold(args, metric))
     return [(trial, seed) for trial in chosen for seed in fresh_seeds(args) if (trial.number, seed) not in done]
 
 
@@ -127,6 +137,14 @@ def winner(results: Results, known: Sequence[Confirmation]) -> ConfirmedTrial | 
     if found and found[0].scores:
         return found[0]
     return None if results.best is None else ConfirmedTrial(results.best)
+
+
+def cheapest_solver(results: Results, known: Sequence[Confirmation], threshold: float | None) -> ConfirmedTrial | None:
+    """The cheapest trial that reached a threshold, with what it was confirmed by; None where there is none."""
+    found = None if threshold is None else results.cheapest_past(threshold)
+    if found is None:
+        return None
+    return ConfirmedTrial(found, [run for run in known if run.trial == found.number])
 
 
 def winner_text(best: ConfirmedTrial) -> str:

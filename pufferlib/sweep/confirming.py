@@ -77,7 +77,7 @@ class Confirmations:
         state = self._state
         state.confirmations = known_confirmations(state.study)
         results = results_of(state.trials, state.args["sweep"]["goal"])
-        todo = outstanding(results, state.confirmations, state.args)
+        todo = outstanding(results, state.confirmations, state.args, state.metric)
         state.to_confirm = len(todo)
         return todo
 

@@ -11,7 +11,7 @@ from pufferlib.metrics.dashboard import duration_text, number_text
 from pufferlib.metrics.output import say
 from pufferlib.play.plain_table import plain_table
 from pufferlib.sweep import best_file, html_report, trial_table
-from pufferlib.sweep.confirmation import confirmed_trials, winner, winner_text
+from pufferlib.sweep.confirmation import cheapest_solver, confirmed_trials, winner, winner_text
 from pufferlib.sweep.results import Results, results_of, solve_threshold
 from pufferlib.sweep.state import SweepState
 from pufferlib.sweep.texts import cost_text, short_names, value_text
@@ -32,14 +32,12 @@ def finish(state: SweepState, stream: TextIO | None = None) -> None:
     results = results_of(state.trials, state.args["sweep"]["goal"])
     paths = {"trials": state.folder / trial_table.FILE_NAME, "report": state.folder / html_report.FILE_NAME}
     trial_table.write_trials(state.trials, paths["trials"])
-    best_path = state.folder / best_file.FILE_NAME
-    if best_file.write_best(state, results, best_path):
-        paths["best"] = best_path
+    paths |= best_file.write_settings(state, results)
     html_report.write_report(state, paths["report"])
     say(summary(state, results), stream)
     say("\n".join(f"{name:<8}{path}" for name, path in paths.items()), stream)
     if "best" in paths:
-        command = shlex.join(["puffer", "train", state.env_name, "--config", str(best_path)])
+        command = shlex.join(["puffer", "train", state.env_name, "--config", str(paths["best"])])
         say(f"\n{command}", stream)
 
 
@@ -55,10 +53,9 @@ def summary(state: SweepState, results: Results) -> str:
         return "\n".join([*lines, "no trial has run to its end\n"])
     lines += ["", _best_table(state, results), "", f"the winner is {winner_text(best)}"]
     threshold = solve_threshold(state.args, state.metric)
-    cheapest = None if threshold is None else results.cheapest_past(threshold)
+    cheapest = cheapest_solver(results, state.confirmations, threshold)
     if cheapest is not None:
-        cost = cost_text(cheapest.cost)
-        lines.append(f"the cheapest past {number_text(threshold)} is trial {cheapest.number} in {cost}")
+        lines.append(f"the cheapest past {number_text(threshold)} is {winner_text(cheapest)}")
     return "\n".join([*lines, ""])
 
 

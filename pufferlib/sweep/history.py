@@ -52,7 +52,7 @@ def read_history(trials: Sequence[FrozenTrial], direction: StudyDirection, space
     sign = -1.0 if direction == StudyDirection.MINIMIZE else 1.0
     rows: list[tuple[np.ndarray, float, float, float]] = []
     pending = []
-    known = [trial for trial in trials if all(name in trial.params for name in space.names)]
+    known = [trial for trial in trials if _is_known(trial, space)]
     for trial in known:
         point = space.point(trial.params)
         if trial.state in (TrialState.RUNNING, TrialState.WAITING):
@@ -65,6 +65,12 @@ def read_history(trials: Sequence[FrozenTrial], direction: StudyDirection, space
     points, progress, costs, scores = points[kept], progress[kept], costs[kept], scores[kept]
     waiting = np.array(pending).reshape(-1, len(space.dimensions))
     return History(points, progress, costs, scores, waiting, len(known))
+
+
+def _is_known(trial: FrozenTrial, space: SearchSpace) -> bool:
+    """Whether a trial says something: not where it never ran, or is run again by another number."""
+    is_one = all(name in trial.params for name in space.names)
+    return is_one and not trial.user_attrs.get(attributes.UNCOUNTED, False)
 
 
 def _worth_keeping(progress: np.ndarray, scores: np.ndarray) -> np.ndarray:

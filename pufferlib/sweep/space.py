@@ -13,6 +13,7 @@ import numpy as np
 from pufferlib.errors import ConfigError, nearest
 
 DISTRIBUTIONS = ("uniform", "int_uniform", "uniform_pow2", "log_normal", "logit_normal")
+_DIGITS = 10  # of a value: a coordinate gives back no more
 AUTO_SCALE = 0.3  # of the range: two thirds of the first trials lie within this of the centre
 
 
@@ -99,7 +100,8 @@ class Dimension:
         curved = low + min(max(coordinate, 0.0), 1.0) * (high - low)
         if self.distribution == "uniform_pow2":
             return 2 ** round(curved)
-        found = min(max(self._inverse(curved), self.min), self.max)
+        rounded = float(f"{self._inverse(curved):.{_DIGITS}g}")  # 0.01 is not 0.010000000000000004
+        found = min(max(rounded, self.min), self.max)
         return min(max(round(found), math.ceil(self.min)), math.floor(self.max)) if self.is_integer else found
 
     def _curve(self, value: float) -> float:

@@ -38,7 +38,7 @@ class SweepView:
             results = results_of(state.trials, state.args["sweep"]["goal"])
             self._log.update(state, results)
             trial_table.write_trials(state.trials, state.folder / trial_table.FILE_NAME)
-            best_file.write_best(state, results, state.folder / best_file.FILE_NAME)
+            best_file.write_settings(state, results)
         self._table.show(state)
 
     def close(self) -> None:

@@ -33,6 +33,14 @@ def test_the_best_trials_that_differ_are_chosen():
     assert candidates(found(), 3) == []
 
 
+def test_the_cheapest_that_solves_is_chosen_too():
+    results = found(scored(0.9, 40), scored(0.99, 90, 0.02), scored(0.96, 7, 0.03), scored(0.7, 2, 0.04))
+    assert [trial.number for trial in candidates(results, 1, 0.95)] == [1, 2]
+    assert [trial.number for trial in candidates(results, 2, 0.95)] == [1, 2]
+    assert candidates(results, 0, 0.95) == []
+    assert [trial.number for trial in candidates(results, 1, 1.5)] == [1]
+
+
 def test_the_seeds_are_those_of_no_trial():
     args = make_state(make_study()).args
     seeds = fresh_seeds(args)
@@ -48,7 +56,7 @@ def test_what_has_run_is_not_run_again():
     results = results_of(study.trials, "maximize")
     for number, seed, score in ((1, first, 0.8), (1, second, None), (0, third, 0.4)):
         remember(study, Confirmation(number, seed, score, 3.0, "run", "" if score else "it crashed"))
-    left = outstanding(results, known_confirmations(study), args)
+    left = outstanding(results, known_confirmations(study), args, "environment/perf")
     assert [(trial.number, seed) for trial, seed in left] == [(1, third), (0, first), (0, second)]
 
 

@@ -74,6 +74,18 @@ def test_the_best_settings_are_those_of_who_confirms_best(tmp_path):
     assert ini_of(tmp_path / "best.ini")["train"]["learning_rate"] == "0.03"
 
 
+def test_the_cheapest_that_solves_has_a_file_of_its_own(tmp_path):
+    study = make_study(scored(0.99, 90, rate=0.03), scored(0.96, 7, rate=0.01), scored(0.5, 2))
+    state = squared_state(study, tmp_path, confirmations=[Confirmation(1, 7, 0.97)])
+    state.args["solve"] = {"metric": "perf", "threshold": 0.95}
+    sentence = "trial 1: 0.96 in 7.0s of training, confirmed 0.97 ± 0 on 1 fresh seed"
+    state.confirmations.append(Confirmation(0, 7, 0.99))
+    assert f"the cheapest past 0.95 is {sentence}" in finished(state)
+    assert ini_of(tmp_path / "cheapest.ini")["train"]["learning_rate"] == "0.01"
+    assert sentence in (tmp_path / "cheapest.ini").read_text()
+    assert ini_of(tmp_path / "best.ini")["train"]["learning_rate"] == "0.03"
+
+
 def test_what_flags_gave_the_sweep_is_among_the_best_settings(tmp_path):
     flags = ("--train.bptt-horizon", "16", "--env.size", "7", "--train.data-dir", "elsewhere")
     state = squared_state(make_study(scored(0.8, 10)), tmp_path, flags)
