@@ -19,9 +19,9 @@ from calibrate import calibration
 from record import keep
 
 from pufferlib.sweep import attributes
-from pufferlib.sweep.distributions import optuna_distributions
-from pufferlib.sweep.samplers import make_sampler
-from pufferlib.sweep.space import Dimension, SearchSpace
+from pufferlib.sweep.search.distributions import optuna_distributions
+from pufferlib.sweep.search.samplers import make_sampler
+from pufferlib.sweep.search.space import Dimension, SearchSpace
 
 SPACE = SearchSpace(tuple(Dimension(f"x{index}", "uniform", 0.0, 1.0) for index in range(8)))
 REPEATS, RUNNING = 5, 4

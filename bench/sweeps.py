@@ -46,7 +46,7 @@ def search(method: str, seed: int, seconds: float) -> list[tuple[float, float]]:
     """The cumulated cost and the score of every trial."""
     warnings.simplefilter("ignore")
     from pufferlib import Protein, pufferl
-    from pufferlib.sweep.trial_config import trial_args
+    from pufferlib.sweep.trials.trial_config import trial_args
 
     args = pufferl.load_config(ENV_NAME)
     protein = Protein(search_space=SPACE, method=method, seed=seed, max_suggestion_cost=seconds)
@@ -66,19 +66,19 @@ def search(method: str, seed: int, seconds: float) -> list[tuple[float, float]]:
 def train(args: dict) -> list[list[float]]:
     """The learning curve of one run in tenths: progress, processor time and the mean score of the tenth."""
     from pufferlib import NoLogger, pufferl
-    from pufferlib.sweep.curve import LoggedPoint, window_rows
+    from pufferlib.sweep.trials.curve import LearningCurve
 
     vecenv = pufferl.load_env(ENV_NAME, args)
     trainer = pufferl.PuffeRL(args["train"], vecenv, pufferl.load_policy(args, vecenv, ENV_NAME), NoLogger())
-    begin, points = time.process_time(), []
+    begin, curve = time.process_time(), LearningCurve()
     while trainer.epoch < trainer.total_epochs:
         trainer.evaluate()
         trainer.train()
         score = trainer.mean_and_log().get(f"environment/{args['solve']['metric']}")
         if score is not None:
-            points.append(LoggedPoint(trainer.epoch / trainer.total_epochs, time.process_time() - begin, score))
+            curve.add(trainer.epoch / trainer.total_epochs, time.process_time() - begin, score)
     trainer.close()
-    return window_rows(points)
+    return curve.rows()
 
 
 def best_within(trials: list[tuple[float, float]], seconds: float) -> float:

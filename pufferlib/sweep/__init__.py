@@ -1,8 +1,7 @@
-"""Hyperparameter search: what may vary, what proposes the next trial, the processes that run trials, what one sees.
+"""Hyperparameter search: `driver` is a sweep from its first trial to its last, `protein` all of it from Python.
 
-`space` says what may vary. `protein_sampler` proposes; `history`, `surrogate` and `front` are what it knows. `driver`
-runs trials in processes of their own, and `study` keeps what is known where other drivers find it. `protein` is all of
-it from Python. None of this is imported without the extra `sweep`.
+`search/` proposes trials, `trials/` runs each in a process of its own, `study/` keeps what is known where other drivers
+find it, `showing/` is what one sees. None of this is imported without the extra `sweep`.
 """
 
 from pufferlib.extras import require_extra

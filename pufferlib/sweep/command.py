@@ -9,8 +9,8 @@ from typing import Any
 
 from pufferlib.metrics.output import say
 from pufferlib.sweep.driver import Sweep
-from pufferlib.sweep.ending import finish
-from pufferlib.sweep.view import SweepView
+from pufferlib.sweep.showing.ending import finish
+from pufferlib.sweep.showing.view import SweepView
 
 
 def sweep_command(env_name: str, args: Mapping[str, Any]) -> None:

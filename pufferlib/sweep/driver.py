@@ -18,21 +18,21 @@ from pufferlib.errors import ConfigError
 from pufferlib.runs.stopping import StopRequest
 from pufferlib.seeding import mix_seed
 from pufferlib.sweep.attributes import CONFIG, COST, CURVE, DRIVER, ERROR, HEARTBEAT, METRIC, RUN_FOLDER, STOPPED
-from pufferlib.sweep.confirming import Confirmations
-from pufferlib.sweep.custody import Custodian, forget, is_counted, is_wanted, mark, this_driver
-from pufferlib.sweep.distributions import optuna_distributions, settled
-from pufferlib.sweep.own_trials import OwnTrials
-from pufferlib.sweep.samplers import make_sampler
-from pufferlib.sweep.slots import Slots, trial_limits
-from pufferlib.sweep.space import SearchSpace
-from pufferlib.sweep.space_settings import space_of
+from pufferlib.sweep.search.distributions import optuna_distributions, settled
+from pufferlib.sweep.search.samplers import make_sampler
+from pufferlib.sweep.search.space import SearchSpace
+from pufferlib.sweep.search.space_settings import space_of
+from pufferlib.sweep.showing.summary_log import without_services
 from pufferlib.sweep.state import SweepState
-from pufferlib.sweep.stopping import hopeless_reason
-from pufferlib.sweep.study import claim_metric, claim_study, open_study, quiet_optuna, study_place
-from pufferlib.sweep.summary_log import without_services
-from pufferlib.sweep.trial_config import trial_args, trial_settings
-from pufferlib.sweep.trial_process import Job, TrialProcess
-from pufferlib.sweep.trial_task import Task
+from pufferlib.sweep.study.confirming import Confirmations
+from pufferlib.sweep.study.custody import Custodian, forget, is_counted, is_wanted, mark, this_driver
+from pufferlib.sweep.study.own_trials import OwnTrials
+from pufferlib.sweep.study.study import claim_metric, claim_study, open_study, quiet_optuna, study_place
+from pufferlib.sweep.trials.slots import Slots, trial_limits
+from pufferlib.sweep.trials.stopping import hopeless_reason
+from pufferlib.sweep.trials.trial_config import trial_args, trial_settings
+from pufferlib.sweep.trials.trial_process import Job, TrialProcess
+from pufferlib.sweep.trials.trial_task import Task
 
 TICK_SECONDS = 0.25  # between two looks at what runs
 READ_SECONDS = 1.0  # between two looks at what other drivers did

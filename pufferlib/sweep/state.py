@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from optuna import Study
     from optuna.trial import FrozenTrial
 
-    from pufferlib.sweep.confirmation import Confirmation
+    from pufferlib.sweep.study.confirmation import Confirmation
 
 
 @dataclass

@@ -7,10 +7,12 @@ import time
 from optuna.samplers import BaseSampler
 
 from pufferlib.config import load_config
-from pufferlib.sweep import confirming, driver, slots
-from pufferlib.sweep.curve import LearningCurve
-from pufferlib.sweep.space import Dimension, SearchSpace
-from pufferlib.sweep.trial_process import Outcome
+from pufferlib.sweep import driver
+from pufferlib.sweep.search.space import Dimension, SearchSpace
+from pufferlib.sweep.study import confirming
+from pufferlib.sweep.trials import slots
+from pufferlib.sweep.trials.curve import LearningCurve
+from pufferlib.sweep.trials.trial_process import Outcome
 
 ENV = "puffer_squared"
 SPACE = SearchSpace((Dimension("train.learning_rate", "log_normal", 1e-4, 0.1),))

@@ -12,7 +12,7 @@ import optuna
 import psutil
 
 from pufferlib.config import load_config
-from pufferlib.sweep.journal import open_journal
+from pufferlib.sweep.study.journal import open_journal
 
 NAME = "trouble_envs:Trouble-v0"
 SMALL = [
@@ -59,7 +59,7 @@ def trial_processes(process=None):
 def is_trial(process):
     """Whether it is that of a trial, and runs."""
     try:
-        return "pufferlib.sweep.trial_main" in " ".join(process.cmdline())
+        return "pufferlib.sweep.trials.trial_main" in " ".join(process.cmdline())
     except psutil.Error:
         return False
 

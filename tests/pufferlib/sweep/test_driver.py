@@ -12,9 +12,10 @@ from optuna.trial import TrialState
 from scripted_trials import ENV, SPACE, Proposed, sweep_args, use_scripted_trials
 
 from pufferlib.errors import ConfigError
-from pufferlib.sweep import attributes, custody, driver
+from pufferlib.sweep import attributes, driver
 from pufferlib.sweep.driver import Sweep, run_sweep
-from pufferlib.sweep.space import Choice, Dimension, SearchSpace
+from pufferlib.sweep.search.space import Choice, Dimension, SearchSpace
+from pufferlib.sweep.study import custody
 
 RATES = (0.001, 0.01, 0.1)
 
@@ -136,16 +137,16 @@ def test_a_metric_that_does_not_exist_ends_the_sweep_and_counts_nothing(tmp_path
 
 
 def test_a_run_that_promises_nothing_is_stopped_and_keeps_what_it_had(tmp_path, scripted):
-    scripted.script = staticmethod(lambda job, tenth: 0.0 if job.number == 6 else 1.0 + 0.1 * tenth)
-    state = run_sweep(ENV, sweep_args(tmp_path, num_trials=8), SPACE)
-    stopped = state.trials[6]
-    assert states(state.study) == [*[TrialState.COMPLETE] * 6, TrialState.PRUNED, TrialState.COMPLETE]
-    assert "a quarter of the trials had less" in stopped.user_attrs[attributes.STOPPED]
-    assert stopped.value == 0.0
-    assert 2 <= len(stopped.user_attrs[attributes.CURVE]) < 10
-    scripted.script = staticmethod(lambda job, tenth: 0.0 if job.number == 8 else 1.0 + 0.1 * tenth)
-    state = run_sweep(ENV, sweep_args(tmp_path, num_trials=9, early_stopping=False), SPACE)
-    assert states(state.study)[8] is TrialState.COMPLETE
+    hopeless = (1, 2, 3, 8, 10)
+    scripted.script = staticmethod(lambda job, tenth: 0.1 if job.number in hopeless else 1.0 + 0.1 * tenth)
+    state = run_sweep(ENV, sweep_args(tmp_path, num_trials=10), SPACE)
+    stopped = state.trials[8]
+    assert states(state.study) == [*[TrialState.COMPLETE] * 8, TrialState.PRUNED, TrialState.COMPLETE]
+    assert "of 3 trials that were there, none came to more than 0.1" in stopped.user_attrs[attributes.STOPPED]
+    assert stopped.value == 0.1
+    assert 3 <= len(stopped.user_attrs[attributes.CURVE]) < 10
+    state = run_sweep(ENV, sweep_args(tmp_path, num_trials=11, early_stopping=False), SPACE)
+    assert states(state.study)[10] is TrialState.COMPLETE
 
 
 def test_the_end_of_the_time_stops_what_runs(tmp_path, scripted):

@@ -8,8 +8,8 @@ from optuna.trial import TrialState
 from trouble import NAME, start_driver, the_study, trial_processes, trouble_args, wait_until
 
 from pufferlib.sweep.attributes import CURVE, ERROR, RETRY_OF, RUN_FOLDER
-from pufferlib.sweep.custody import GONE, is_counted
 from pufferlib.sweep.driver import run_sweep
+from pufferlib.sweep.study.custody import GONE, is_counted
 
 
 def has_scored(folder, count):

@@ -12,8 +12,8 @@ from command import start
 from optuna.trial import TrialState
 from trouble import start_driver, the_study, trial_processes, wait_until
 
-from pufferlib.sweep.custody import is_counted
-from pufferlib.sweep.journal import open_journal
+from pufferlib.sweep.study.custody import is_counted
+from pufferlib.sweep.study.journal import open_journal
 
 SMALL = [
     *(

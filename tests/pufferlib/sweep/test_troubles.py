@@ -9,19 +9,19 @@ from trouble import NAME, trial_processes, trouble_args
 from pufferlib.errors import ConfigError
 from pufferlib.sweep.attributes import ERROR, RUN_FOLDER
 from pufferlib.sweep.driver import run_sweep
-from pufferlib.sweep.space import Choice, SearchSpace
+from pufferlib.sweep.search.space import Choice, SearchSpace
 
 TROUBLES = ("raise", "hang", "eat", "die", "nan", "none")
 SPACE = SearchSpace((Choice("env.trouble", TROUBLES),))
 
 
 def test_every_trouble_is_named_and_the_sweep_goes_on(tmp_path):
-    limits = ("--sweep.silent-minutes", 0.1, "--sweep.trial-memory-gb", 1.2, "--sweep.workers", 2)
+    limits = ("--sweep.silent-minutes", 0.25, "--sweep.trial-memory-gb", 1.2, "--sweep.workers", 2)
     args = trouble_args(tmp_path, "--sweep.num-trials", len(TROUBLES), *limits, level=False)
     state = run_sweep(NAME, args, SPACE, Proposed("env.trouble", TROUBLES))
     errors = {trial.params["env.trouble"]: trial.user_attrs.get(ERROR, "") for trial in state.trials}
     assert errors["raise"] == "RuntimeError: the ball went through the wall"
-    assert errors["hang"] == "it told nothing for 0.1 minutes ([sweep] silent_minutes): it hangs"
+    assert errors["hang"] == "it told nothing for 0.25 minutes ([sweep] silent_minutes): it hangs"
     assert errors["eat"].startswith("it used 1.")
     assert errors["eat"].endswith("GB of its 1.2 GB ([sweep] trial_memory_gb)")
     assert errors["die"].startswith("its process was killed by SIGKILL, as where memory runs out; see ")

@@ -1,0 +1,97 @@
+"""What a sampler knows of the trials before: a study's trials as arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from optuna.study import StudyDirection
+from optuna.trial import FrozenTrial, TrialState
+
+from pufferlib.sweep import attributes
+from pufferlib.sweep.search.space import SearchSpace
+
+_LEAST_COST = 1e-3  # seconds; what was refused before it ran cost nothing
+_MOST_POINTS = 1_500  # that models are made of: they take the square of that
+
+
+@dataclass(frozen=True)
+class History:
+    """Every point of the learning curves, higher scores being better whatever the goal is.
+
+    Attributes:
+        points: coordinates of the trial, float64 of shape `[n, dimensions]`.
+        progress: how much of its run the trial had done, in (0, 1], float64 of shape `[n]`.
+        costs: what it had cost until then, above 0, float64 of shape `[n]`.
+        scores: what it had reached, float64 of shape `[n]`; NaN where it failed.
+        pending: coordinates of the trials that run, float64 of shape `[m, dimensions]`.
+        begun: how many trials there are in all.
+    """
+
+    points: np.ndarray
+    progress: np.ndarray
+    costs: np.ndarray
+    scores: np.ndarray
+    pending: np.ndarray
+    begun: int
+
+    @property
+    def is_final(self) -> np.ndarray:
+        """Which points are the end of a whole run, bool of shape `[n]`."""
+        return (self.progress >= 1.0) & ~np.isnan(self.scores)
+
+
+def read_history(trials: Sequence[FrozenTrial], direction: StudyDirection, space: SearchSpace) -> History:
+    """The trials that chose from all dimensions of a space.
+
+    A trial's curve and cost are those of its attributes (`pufferlib.sweep.attributes`). Without these the value is all
+    that is known, and the cost is the time that it took.
+    """
+    sign = -1.0 if direction == StudyDirection.MINIMIZE else 1.0
+    rows: list[tuple[np.ndarray, float, float, float]] = []
+    pending = []
+    known = [trial for trial in trials if _is_known(trial, space)]
+    for trial in known:
+        point = space.point(trial.params)
+        if trial.state in (TrialState.RUNNING, TrialState.WAITING):
+            pending.append(point)
+        else:
+            rows += [(point, progress, max(cost, _LEAST_COST), sign * score) for progress, cost, score in _curve(trial)]
+    points = np.array([row[0] for row in rows]).reshape(-1, len(space.dimensions))
+    progress, costs, scores = np.array([row[1:] for row in rows], dtype=float).reshape(-1, 3).T
+    kept = _worth_keeping(progress, scores)
+    points, progress, costs, scores = points[kept], progress[kept], costs[kept], scores[kept]
+    waiting = np.array(pending).reshape(-1, len(space.dimensions))
+    return History(points, progress, costs, scores, waiting, len(known))
+
+
+def _is_known(trial: FrozenTrial, space: SearchSpace) -> bool:
+    """Whether a trial says something: not where it never ran, or is run again by another number."""
+    is_one = all(name in trial.params for name in space.names)
+    return is_one and not trial.user_attrs.get(attributes.UNCOUNTED, False)
+
+
+def _worth_keeping(progress: np.ndarray, scores: np.ndarray) -> np.ndarray:
+    """Which points are kept where there are too many: ends before middles, then the best and newest."""
+    if len(scores) <= _MOST_POINTS:
+        return np.arange(len(scores))
+    ranks = np.argsort(np.argsort(-np.where(np.isnan(scores), -np.inf, scores)))
+    is_best = ranks < _MOST_POINTS // 2
+    order = np.lexsort((-np.arange(len(scores)), ~is_best, progress < 1.0))
+    return np.sort(order[:_MOST_POINTS])
+
+
+def _curve(trial: FrozenTrial) -> list[tuple[float, float, float]]:
+    """The points of one trial: progress, cost and score; a failed one has one without a score."""
+    curve: list[Any] = trial.user_attrs.get(attributes.CURVE, [])
+    cost = trial.user_attrs.get(attributes.COST)
+    if cost is None:
+        cost = trial.duration.total_seconds() if trial.duration else 0.0
+    if trial.state == TrialState.FAIL:
+        return [(1.0, cost, np.nan)]
+    found = [(progress, spent, score) for progress, spent, score in curve if np.isfinite(score)]
+    if trial.state == TrialState.COMPLETE and trial.value is not None:
+        found = [point for point in found if point[0] < 1.0] + [(1.0, cost, trial.value)]
+    return found

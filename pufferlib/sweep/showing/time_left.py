@@ -1,0 +1,57 @@
+"""How long a sweep still takes."""
+
+from __future__ import annotations
+
+import math
+import time
+from statistics import mean
+
+from optuna.trial import TrialState
+
+from pufferlib.sweep.state import RunningTrial, SweepState
+from pufferlib.sweep.study.results import results_of
+
+_RECENT = 20  # trials whose durations say how long the next ones take
+_EARLY = 0.05  # of a run: before that its own speed says little
+
+
+def remaining_seconds(state: SweepState, now: float | None = None) -> float:
+    """Seconds until the trials of a sweep are over, or the confirmations while those run.
+
+    Until then trials take as long as the last ones did, as many at a time as run now, those of other drivers among
+    them; but no longer than to the deadline.
+
+    Args:
+        state: of the sweep.
+        now: a `time.monotonic()`; None for this moment.
+
+    Returns:
+        Never less than 0; infinite as long as no trial has ended and nothing says when it will.
+    """
+    now = time.monotonic() if now is None else now
+    typical = _typical_duration(state)
+    found = results_of(state.trials, state.args["sweep"]["goal"])
+    elsewhere = 0 if state.to_confirm else max(0, found.running - len(state.running))
+    left = state.to_confirm or max(0, state.args["sweep"]["num_trials"] - found.num_ended)
+    waiting = max(0, left - len(state.running) - elsewhere)
+    here = [_of_running(trial, typical, now) for trial in state.running]
+    lanes = max(1, state.args["sweep"]["workers"], len(here)) + elsewhere
+    ahead = sum(here) + sum([typical] * waiting) + sum([typical / 2] * elsewhere)
+    longest = max(ahead / lanes, *here, 0.0)
+    if state.deadline is None or state.to_confirm:
+        return longest
+    return min(longest, max(0.0, state.deadline - now))
+
+
+def _typical_duration(state: SweepState) -> float:
+    """Seconds that a trial takes from its start to its end; infinite as long as none has ended."""
+    ended = [trial for trial in state.trials if trial.state in (TrialState.COMPLETE, TrialState.PRUNED)]
+    seconds = [(trial.datetime_complete - trial.datetime_start).total_seconds() for trial in ended[-_RECENT:]]
+    return max(0.0, mean(seconds)) if seconds else math.inf
+
+
+def _of_running(trial: RunningTrial, typical: float, now: float) -> float:
+    elapsed = max(0.0, now - trial.started)
+    if trial.progress > _EARLY:
+        return elapsed * (1 / min(trial.progress, 1.0) - 1)
+    return max(0.0, typical - elapsed)

@@ -1,0 +1,58 @@
+"""All trials of a study as a table that spreadsheets and pandas read."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from optuna.trial import TrialState
+
+from pufferlib.runs.whole_files import write_atomically
+from pufferlib.sweep.attributes import COST, ERROR, RUN_FOLDER, STOPPED, UNCOUNTED
+from pufferlib.sweep.study.results import settings_of
+
+if TYPE_CHECKING:
+    from optuna.trial import FrozenTrial
+
+FILE_NAME = "trials.csv"
+
+_STATES = {TrialState.COMPLETE: "complete", TrialState.PRUNED: "stopped", TrialState.FAIL: "failed"}
+
+
+def write_trials(trials: Sequence[FrozenTrial], path: Path) -> None:
+    """Writes a row for every trial that has ended, a column for every setting that any of them varied.
+
+    Raises:
+        StorageError: if it cannot be written.
+    """
+    write_atomically(path, lambda file: file.write(trials_csv(trials).encode()))
+
+
+def trials_csv(trials: Sequence[FrozenTrial]) -> str:
+    """The table as text; what is not known is empty."""
+    ended = [(trial, settings_of(trial)) for trial in trials if trial.state in _STATES]
+    names = list(dict.fromkeys(name for _, settings in ended for name in settings))
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow(["trial", "state", "score", "cost", *names, "reason", "run_folder", "started", "ended"])
+    for trial, settings in ended:
+        known = trial.user_attrs
+        writer.writerow(
+            [
+                *(trial.number, _state(trial), trial.value, known.get(COST)),
+                *(settings.get(name) for name in names),
+                *(known.get(ERROR) or known.get(STOPPED), known.get(RUN_FOLDER)),
+                *(
+                    moment and moment.isoformat(timespec="seconds")
+                    for moment in (trial.datetime_start, trial.datetime_complete)
+                ),
+            ]
+        )
+    return stream.getvalue()
+
+
+def _state(trial: FrozenTrial) -> str:
+    return "uncounted" if trial.user_attrs.get(UNCOUNTED) else _STATES[trial.state]

@@ -1,0 +1,179 @@
+"""The study of a sweep: where it lies, and whether it is the one that was meant."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shlex
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import optuna
+from optuna.samplers import BaseSampler
+from optuna.storages import BaseStorage, RDBStorage
+
+from pufferlib.config import SweepConfig
+from pufferlib.errors import ConfigError
+from pufferlib.families.catalog import slug
+from pufferlib.sweep.attributes import DRIVERS, ENV_NAME, METRIC, SPACE
+from pufferlib.sweep.search.space import Choice, SearchSpace
+from pufferlib.sweep.study.journal import open_journal
+
+_DATABASE_ENDINGS = (".db", ".sqlite", ".sqlite3")
+_ATTEMPTS = 5  # to make the tables of a database, which another driver may be making
+
+
+@dataclass(frozen=True)
+class StudyPlace:
+    """Where a study and the files of its sweep are.
+
+    Attributes:
+        name: of the study.
+        storage: a file, or the URL of a database.
+        folder: for the trials' runs and their output, and what a sweep leaves.
+        flags: those that lead there; empty where none are needed.
+    """
+
+    name: str
+    storage: str
+    folder: Path
+    flags: str
+
+
+def study_place(env_name: str, args: Mapping[str, Any]) -> StudyPlace:
+    """Where the settings of a sweep have its study.
+
+    Raises:
+        ConfigError: if a storage looks like a database but is no URL.
+    """
+    config = SweepConfig.from_dict(args["sweep"])
+    name = config.study or env_name
+    folder = Path(args["train"]["data_dir"], "sweeps")
+    storage = config.storage or str(folder / f"{slug(name)}.journal")
+    if "://" not in storage and storage.endswith(_DATABASE_ENDINGS):
+        raise ConfigError(
+            f"[sweep] storage must be a journal file or a URL, got {storage!r}; a database of SQLite is sqlite:///{storage}"
+        )
+    given = {"--storage": config.storage, "--study": config.study}
+    flags = " ".join(f"{flag} {shlex.quote(value)}" for flag, value in given.items() if value is not None)
+    return StudyPlace(name, storage, folder / slug(name), flags)
+
+
+def open_study(place: StudyPlace, goal: str, sampler: BaseSampler | None = None) -> optuna.Study:
+    """Opens a study, or makes it where it is not there.
+
+    Raises:
+        ConfigError: if the storage cannot be used, or the study goes for the other end.
+    """
+    with quiet_optuna():
+        storage = _open_storage(place.storage)
+        study = optuna.create_study(
+            study_name=place.name, storage=storage, direction=goal, sampler=sampler, load_if_exists=True
+        )
+    if study.direction.name.lower() != goal:
+        raise _difference(place.name, "goal", study.direction.name.lower(), goal)
+    return study
+
+
+def claim_study(study: optuna.Study, env_name: str, space: SearchSpace, driver: Mapping[str, Any]) -> int:
+    """Takes part in a study: of the same environment and space as all before.
+
+    Returns:
+        A number that no other driver of the study has: 0 for the first.
+
+    Raises:
+        ConfigError: naming what is not the same.
+    """
+    _claim(study, ENV_NAME, "environment", env_name)
+    found = study.user_attrs.get(SPACE)
+    text = space_text(space)
+    if found is None:
+        study.set_user_attr(SPACE, text)
+    elif found != text:
+        before, now = json.loads(found), json.loads(text)
+        name = next(name for name in [*before, *now] if before.get(name) != now.get(name))
+        raise _difference(study.study_name, f"[sweep.{name}]", before.get(name), now.get(name))
+    study.set_user_attr(f"{DRIVERS}{driver['key']}", dict(driver))
+    is_first = sum(name.startswith(DRIVERS) for name in study.user_attrs) == 1
+    return 0 if is_first else int(driver["key"], 16)
+
+
+def claim_metric(study: optuna.Study, metric: str) -> None:
+    """Has a study be about a metric, of which it is known that it exists.
+
+    Raises:
+        ConfigError: if it is about another one.
+    """
+    _claim(study, METRIC, "metric", metric)
+
+
+def space_text(space: SearchSpace) -> str:
+    """A text that is the same for the same dimensions, wherever their search starts."""
+    found: dict[str, Any] = {}
+    for each in space.dimensions:
+        if isinstance(each, Choice):
+            found[each.name] = list(each.choices)
+        else:
+            found[each.name] = [each.distribution, each.min, each.max, each.is_integer]
+    return json.dumps(found, sort_keys=True, default=str)
+
+
+@contextlib.contextmanager
+def quiet_optuna() -> Iterator[None]:
+    """Keeps Optuna from telling of every trial on stderr."""
+    before = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    try:
+        yield
+    finally:
+        optuna.logging.set_verbosity(before)
+
+
+def _open_storage(storage: str) -> BaseStorage:
+    try:
+        if storage.startswith("redis"):
+            from optuna.storages import JournalStorage
+            from optuna.storages.journal import JournalRedisBackend
+
+            return JournalStorage(JournalRedisBackend(storage))
+        if "://" in storage:
+            return _open_database(storage)
+        return open_journal(Path(storage))
+    except ConfigError:
+        raise
+    except Exception as error:  # of any of the packages that reach databases
+        found = " ".join(str(error).split())
+        raise ConfigError(f"[sweep] storage {storage!r} cannot be opened: {found}") from error
+
+
+def _open_database(url: str) -> RDBStorage:
+    """Opens a database; several drivers that begin at the same time may all try to make its tables."""
+    from sqlalchemy.exc import SQLAlchemyError
+
+    waiting = {"connect_args": {"timeout": 60}} if url.startswith("sqlite") else {}
+    for attempt in range(_ATTEMPTS):
+        try:
+            return RDBStorage(url, engine_kwargs=waiting)
+        except SQLAlchemyError:
+            if attempt == _ATTEMPTS - 1:
+                raise
+            time.sleep(0.1 * (attempt + 1))
+    raise AssertionError("the last attempt returns or raises")
+
+
+def _claim(study: optuna.Study, key: str, label: str, value: str) -> None:
+    found = study.user_attrs.get(key)
+    if found is None:
+        study.set_user_attr(key, value)
+    elif found != value:
+        raise _difference(study.study_name, label, found, value)
+
+
+def _difference(name: str, what: str, before: Any, now: Any) -> ConfigError:
+    return ConfigError(
+        f"the study {name!r} has {what} {before if before is not None else 'not varied'}, this sweep "
+        f"{now if now is not None else 'does not vary it'}; --study NAME begins another study"
+    )

@@ -1,0 +1,93 @@
+"""What runs inside the process of a trial: one training, watched by the driver that started it.
+
+Nothing that takes long is imported before the process has its cores: torch counts them when it is imported.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import json
+import os
+import select
+import signal
+import threading
+import traceback
+from collections.abc import Sequence
+from multiprocessing.connection import Connection
+
+from pufferlib.errors import PufferError
+from pufferlib.sweep.trials.trial_task import MissingMetricError, Task, Tell
+
+ORPHAN_SECONDS = 3  # for a process whose driver is gone to see it, before it is killed
+
+
+def main(connection_fd: int, cores: Sequence[int]) -> None:
+    """Trains as the driver at the other end of the connection asks, and tells it how it goes.
+
+    The driver gets JSON objects. `{"log": ...}`, with progress, cost, score, weight and the name of the metric; the
+    score is left out where a log lacks it, and between the logs. `{"folder": ...}`, that of the run, with the `[train]`
+    settings that it had to fit to the number of agents in `fitted`. At last `{"end": ...}`: `done`, `stopped` after
+    SIGTERM, `failed` with a sentence in `error`, or `metric` where the metric does not exist, which `error` says.
+
+    Args:
+        connection_fd: the descriptor of the connection, which this process inherited.
+        cores: what it may use; empty for all.
+    """
+    with contextlib.suppress(OSError):  # a core that was taken away meanwhile
+        if cores:
+            os.sched_setaffinity(0, cores)
+    os.set_inheritable(connection_fd, False)
+    faulthandler.enable()
+    faulthandler.register(signal.SIGUSR1)  # says where it hangs
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    connection = Connection(connection_fd)
+    import cloudpickle
+
+    try:
+        task = cloudpickle.loads(connection.recv_bytes())
+    except EOFError:
+        return
+    _end_with_driver(connection)
+    _run(task, lambda message: connection.send_bytes(json.dumps(message).encode()))
+
+
+def _end_with_driver(connection: Connection) -> None:
+    """Has this process and its group killed when the driver is gone, which closes its end of the connection."""
+    from pufferlib.vector._native import end_with_parent
+
+    def watch() -> None:
+        poll = select.poll()
+        poll.register(connection.fileno(), select.POLLIN)  # nothing more is sent: what comes is the end
+        poll.poll()
+        os.killpg(os.getpgrp(), signal.SIGKILL)
+
+    threading.Thread(target=watch, daemon=True).start()
+    end_with_parent(ORPHAN_SECONDS)  # where a thread of Python cannot, as a call in C holds the interpreter lock
+
+
+def _run(task: Task, tell: Tell) -> None:
+    try:
+        from pufferlib.sweep.trials.watched_training import train_watched
+
+        train_watched(task, tell)
+        end = {"end": "done"}
+    except KeyboardInterrupt:
+        end = {"end": "stopped"}
+    except MissingMetricError as error:
+        end = {"end": "metric", "error": str(error)}
+    except BrokenPipeError:
+        raise
+    except BaseException as error:  # of the user's environment, too, which may raise anything
+        traceback.print_exc()
+        end = {"end": "failed", "error": _sentence(error)}
+    with contextlib.suppress(BrokenPipeError):
+        tell(end)
+
+
+def _sentence(error: BaseException) -> str:
+    """An error in one line: what it says, with its class where that is not one of ours."""
+    lines = str(error).strip().splitlines() or [""]
+    if isinstance(error, PufferError):  # one that ends with a traceback ends with what it is about
+        return lines[0] if len(lines) == 1 else f"{lines[0]} {lines[-1]}"
+    return f"{type(error).__name__}: {lines[0]}".rstrip(": ")

@@ -1,0 +1,115 @@
+import math
+
+import optuna
+import pytest
+from optuna.trial import TrialState
+from sweep_studies import failed, make_study, running, scored, stopped
+
+from pufferlib.sweep.attributes import CONFIG, RETRY_OF
+from pufferlib.sweep.study.results import importance, results_of, settings_of, solve_threshold
+
+
+def numbers(found):
+    return [trial.number for trial in found]
+
+
+def test_the_best_comes_first_and_the_front_rises_with_the_cost():
+    study = make_study(scored(0.5, 10), scored(0.9, 40), scored(0.4, 20), scored(0.9, 30), scored(0.2, 1))
+    found = results_of(study.trials, "maximize")
+    assert numbers(found.complete) == [3, 1, 0, 2, 4]
+    assert numbers(found.front) == [4, 0, 3]
+    assert found.best.number == 3
+    assert found.total_cost == 101
+
+
+def test_the_least_is_best_where_the_goal_is_to_minimize():
+    study = make_study(scored(0.5, 10), scored(0.1, 40), scored(0.6, 20), goal="minimize")
+    found = results_of(study.trials, "minimize")
+    assert numbers(found.complete) == [1, 0, 2]
+    assert numbers(found.front) == [0, 1]
+    assert found.cheapest_past(0.3).number == 1
+    assert found.cheapest_past(0.05) is None
+
+
+def test_every_trial_counts_once():
+    study = make_study(
+        scored(0.5, 10),
+        stopped("its score stays low", 4),
+        failed("used 5.1 GB of its 4.0"),
+        failed("its driver is gone", is_counted=False),
+        running(RETRY_OF, 3),
+        running(),
+    )
+    found = results_of(study.trials, "maximize")
+    assert [(each.number, each.reason) for each in found.stopped] == [(1, "its score stays low")]
+    assert [(each.number, each.reason) for each in found.failed] == [(2, "used 5.1 GB of its 4.0")]
+    assert (found.running, found.num_ended, found.total_cost) == (2, 3, 14)
+
+
+def test_a_study_without_trials_has_no_best():
+    found = results_of([], "maximize")
+    assert found.best is None
+    assert not found.front
+    assert found.cheapest_past(0.0) is None
+    assert found.num_ended == 0
+
+
+def test_scores_that_are_not_finite_are_failures():
+    study = make_study(scored(math.inf, 10), scored(0.5, 10))
+    found = results_of(study.trials, "maximize")
+    assert numbers(found.complete) == [1]
+    assert numbers(found.failed) == [0]
+
+
+def test_a_trial_of_unknown_cost_is_not_on_the_front():
+    study = make_study(scored(0.9, None), scored(0.5, 10), scored(0.9, 20))
+    found = results_of(study.trials, "maximize")
+    assert numbers(found.complete) == [2, 0, 1]
+    assert numbers(found.front) == [1, 2]
+    assert found.total_cost == 30
+
+
+def test_the_cheapest_that_solves_is_found_on_the_front():
+    study = make_study(scored(0.5, 10), scored(0.96, 30), scored(0.99, 60))
+    assert results_of(study.trials, "maximize").cheapest_past(0.95).number == 1
+
+
+def test_the_settings_are_those_that_it_ran_with():
+    config = {"train": {"learning_rate": 0.01, "minibatch_size": 4096}, "rnn": {"input_size": 64}}
+    study = make_study(scored(0.5, 10, **{CONFIG: config}), scored(0.5, 10))
+    ran, proposed = map(settings_of, study.trials)
+    assert ran["train.minibatch_size"] == 4096
+    assert ran["rnn.input_size"] == 64
+    assert list(ran)[: len(proposed)] == list(proposed)
+    assert proposed == study.trials[1].params
+
+
+@pytest.mark.parametrize(
+    ("metric", "threshold"), [("environment/perf", 0.95), ("perf", 0.95), ("environment/score", None)]
+)
+def test_the_threshold_is_of_the_metric_that_solves(metric, threshold):
+    assert solve_threshold({"solve": {"metric": "perf", "threshold": 0.95}}, metric) == threshold
+    assert solve_threshold({}, metric) is None
+
+
+def test_what_matters_comes_first():
+    trials = [scored(rate, 10, rate=rate, gamma=0.9 + 0.09 * ((7 * place) % 10) / 10)
+              for place, rate in enumerate([0.01 * step for step in range(1, 31)])]  # fmt: skip
+    found = importance(make_study(*trials))
+    assert next(iter(found)) == "train.learning_rate"
+    assert math.isclose(sum(found.values()), 1.0)
+    assert list(found.values()) == sorted(found.values(), reverse=True)
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 19, 22])
+def test_nothing_is_important_among_few_or_equal_scores(count):
+    assert importance(make_study(*[scored(0.5, 10, rate=0.01 * step) for step in range(1, count + 1)])) == {}
+
+
+def test_importance_survives_settings_that_are_not_in_every_trial():
+    trials = [scored(0.1 * step, 10, rate=0.01 * step) for step in range(1, 26)]
+    trials[3] = optuna.trial.create_trial(
+        state=TrialState.COMPLETE, value=0.3, params={}, distributions={}, user_attrs={"cost": 3.0}
+    )
+    found = importance(make_study(*trials))
+    assert math.isclose(sum(found.values()), 1.0) or found == {}

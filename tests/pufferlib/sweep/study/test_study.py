@@ -1,0 +1,77 @@
+"""Where studies are, and what keeps one from being opened."""
+
+from __future__ import annotations
+
+import threading
+
+import optuna
+import pytest
+from scripted_trials import ENV, SPACE, sweep_args
+
+from pufferlib.errors import ConfigError
+from pufferlib.sweep.study.custody import this_driver
+from pufferlib.sweep.study.study import claim_study, open_study, study_place
+
+
+def test_a_study_is_in_a_journal_beside_its_runs_unless_told_otherwise(tmp_path):
+    place = study_place(ENV, sweep_args(tmp_path))
+    assert (place.name, place.flags) == (ENV, "")
+    assert place.storage == str(tmp_path / "sweeps" / "puffer_squared.journal")
+    assert place.folder == tmp_path / "sweeps" / "puffer_squared"
+    place = study_place("ALE/Pong-v5", sweep_args(tmp_path, study="first try", storage="all.journal"))
+    assert (place.name, place.storage) == ("first try", "all.journal")
+    assert place.folder == tmp_path / "sweeps" / "first_try"
+    assert place.flags == "--storage all.journal --study 'first try'"
+
+
+@pytest.mark.parametrize("kind", ["journal", "sqlite"])
+def test_several_studies_share_a_storage_and_each_goes_on(tmp_path, kind):
+    storage = f"sqlite:///{tmp_path}/all.db" if kind == "sqlite" else str(tmp_path / "deep" / "all.journal")
+    for name in ("a", "b", "a"):
+        study = open_study(study_place(ENV, sweep_args(tmp_path, storage=storage, study=name)), "maximize")
+        study.tell(study.ask(), 1.0)
+    assert len(study.trials) == 2
+
+
+@pytest.mark.parametrize("kind", ["journal", "sqlite"])
+def test_drivers_that_begin_in_the_same_moment_are_told_apart(tmp_path, kind):
+    storage = f"sqlite:///{tmp_path}/all.db" if kind == "sqlite" else str(tmp_path / "all.journal")
+    place, found = study_place(ENV, sweep_args(tmp_path, storage=storage)), []
+
+    def take_part():
+        found.append(claim_study(open_study(place, "maximize"), ENV, SPACE, this_driver()))
+
+    threads = [threading.Thread(target=take_part) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert len(set(found)) == 4
+    assert claim_study(open_study(place, "maximize"), ENV, SPACE, this_driver()) not in (0, *found)
+
+
+def test_the_first_driver_of_a_study_proposes_the_same_every_time(tmp_path):
+    for folder in ("a", "b"):
+        place = study_place(ENV, sweep_args(tmp_path / folder))
+        assert claim_study(open_study(place, "maximize"), ENV, SPACE, this_driver()) == 0
+
+
+def test_a_storage_that_cannot_be_opened_is_named(tmp_path):
+    (tmp_path / "notes.txt").write_text("no journal\n\n")
+    for storage, message in (
+        ("sweeps.db", r"must be a journal file or a URL, got 'sweeps.db'; a database of SQLite is sqlite:///sweeps.db"),
+        ("nosuchdatabase://host/name", "storage 'nosuchdatabase://host/name' cannot be opened: "),
+        (f"sqlite:///{tmp_path}/missing/s.db", "unable to open database file"),
+        (str(tmp_path / "notes.txt"), r"storage '.*notes.txt' cannot be opened: "),
+        (str(tmp_path), r"storage '.*' cannot be opened: .*Is a directory"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            open_study(study_place(ENV, sweep_args(tmp_path, storage=storage)), "maximize")
+
+
+def test_optuna_says_nothing_of_its_own(tmp_path, capfd):
+    before = optuna.logging.get_verbosity()
+    for _ in range(2):
+        open_study(study_place(ENV, sweep_args(tmp_path)), "maximize")
+    assert capfd.readouterr() == ("", "")
+    assert optuna.logging.get_verbosity() == before

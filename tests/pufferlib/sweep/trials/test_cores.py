@@ -1,0 +1,48 @@
+"""Shares of the cores for processes side by side."""
+
+import os
+
+import pytest
+
+from pufferlib.sweep.trials import cores
+
+
+def shares(monkeypatch, num_workers, available, usable=None, siblings=None):
+    siblings = siblings or {}
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(available), raising=False)
+    monkeypatch.setattr(cores, "usable_cores", lambda: usable or len(available))
+    monkeypatch.setattr(cores, "_place", lambda core: (siblings.get(core, core), core))
+    return cores.core_shares(num_workers)
+
+
+def test_one_worker_has_all(monkeypatch):
+    assert shares(monkeypatch, 1, [2, 3, 5]) == [[2, 3, 5]]
+    assert shares(monkeypatch, 1, [0, 1, 2, 3], usable=2) == [[0, 1, 2, 3]]
+
+
+def test_several_have_parts_that_differ_by_one_core_at_most(monkeypatch):
+    assert shares(monkeypatch, 3, range(8)) == [[0, 1], [2, 3, 4], [5, 6, 7]]
+
+
+def test_threads_of_a_core_stay_together(monkeypatch):
+    assert shares(monkeypatch, 2, range(4), siblings={0: 0, 2: 0, 1: 1, 3: 1}) == [[0, 2], [1, 3]]
+
+
+def test_more_workers_than_cores_share_them(monkeypatch):
+    assert shares(monkeypatch, 5, [4, 7]) == [[4], [7], [4], [7], [4]]
+
+
+def test_a_quota_is_kept(monkeypatch):
+    found = shares(monkeypatch, 2, range(16), usable=4)
+    assert [len(share) for share in found] == [2, 2]
+    assert len({core for share in found for core in share}) == 4
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="a system without affinity masks")
+def test_the_cores_of_this_machine_are_all_given_away():
+    assert sorted(cores.core_shares(1)[0]) == sorted(os.sched_getaffinity(0))
+
+
+def test_a_system_without_masks_has_no_shares(monkeypatch):
+    monkeypatch.delattr(os, "sched_getaffinity", raising=False)
+    assert cores.core_shares(2) == [[], []]

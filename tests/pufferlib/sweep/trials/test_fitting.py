@@ -1,0 +1,72 @@
+import dataclasses
+
+import gymnasium
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pufferlib.config import TrainConfig, resolve_sizes
+from pufferlib.errors import ConfigError
+from pufferlib.sweep.trials.fitting import fit_sizes, require_memory, rollout_bytes
+
+
+def train(**values):
+    return dataclasses.asdict(TrainConfig(**values))
+
+
+@pytest.mark.parametrize(
+    ("values", "fitted"),
+    [
+        ({}, {}),
+        ({"batch_size": 1000}, {"batch_size": 1024}),
+        ({"batch_size": 1}, {"batch_size": 512}),
+        ({"minibatch_size": 100}, {"minibatch_size": 128}),
+        ({"minibatch_size": 1}, {"minibatch_size": 64}),
+        ({"minibatch_size": 10**6}, {"minibatch_size": 512}),
+        ({"minibatch_size": 512, "bptt_horizon": 48}, {"minibatch_size": 384}),
+        ({"minibatch_size": 100, "shuffle": "steps"}, {"minibatch_size": 128}),
+        ({"minibatch_size": 10**6, "shuffle": "steps"}, {"minibatch_size": 512}),
+        ({"total_timesteps": 10}, {"total_timesteps": 512}),
+        ({"total_timesteps": 10, "num_iterations": 2}, {}),
+    ],
+)
+def test_sizes_become_the_nearest_that_are_possible(values, fitted):
+    given = train(**values)
+    found, notes = fit_sizes(given, 8, "cpu")
+    assert found == {**given, **fitted}
+    assert [note.split()[1] for note in notes] == list(fitted)
+    for (name, value), note in zip(fitted.items(), notes, strict=True):
+        assert note.startswith(f"[train] {name} is {value} instead of {given[name]}: ")
+    resolve_sizes(TrainConfig.from_dict(found), 8, "cpu")
+
+
+def test_what_cannot_be_repaired_is_refused():
+    with pytest.raises(ConfigError, match="prio_alpha must be 0"):
+        fit_sizes(train(shuffle="steps", prio_alpha=0.5), 8, "cpu")
+
+
+SIZES = st.one_of(st.just("auto"), st.integers(1, 10**6))
+
+
+@settings(deadline=None, max_examples=100)
+@given(SIZES, SIZES, st.integers(1, 300), st.integers(1, 2000), st.sampled_from(["segments", "steps"]))
+def test_any_sizes_can_be_made_to_fit(batch_size, minibatch_size, horizon, agents, shuffle):
+    sizes = {"batch_size": batch_size, "minibatch_size": minibatch_size, "bptt_horizon": horizon, "shuffle": shuffle}
+    fitted, _ = fit_sizes(train(**sizes, total_timesteps=1), agents, "cpu")
+    assert fit_sizes(fitted, agents, "cpu") == (fitted, [])
+
+
+def test_the_memory_of_a_rollout_is_that_of_its_tensors():
+    torch = pytest.importorskip("torch")
+    from pufferlib.ppo.rollout import Rollout
+
+    spaces = gymnasium.spaces.Box(0, 255, (3, 5), np.uint8), gymnasium.spaces.MultiDiscrete([2, 3])
+    cpu = torch.device("cpu")
+    rollout = Rollout.allocate(*spaces, 100, 1000, {}, cpu, cpu)
+    tensors = [value for value in vars(rollout).values() if isinstance(value, torch.Tensor)]
+    held = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+    assert rollout_bytes(*spaces, 100_000) == pytest.approx(held, rel=0.01)
+    require_memory(held, held)
+    with pytest.raises(ConfigError, match="smaller than its memory of 0.001 GB, and takes 0.0043 GB; take smaller"):
+        require_memory(held, 1e6)

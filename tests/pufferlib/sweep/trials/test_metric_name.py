@@ -1,0 +1,78 @@
+"""Which metric of the logs a sweep means, and when it is clear that there is none of that name."""
+
+import pytest
+
+from pufferlib.sweep.trials.metric_name import MetricSearch, episode_count, find_metric
+
+FIRST = {"agent_steps": 10, "losses/entropy": 1.0, "episode/return_mean": 2.0, "episode/count": 7.0}
+REPORT = {**FIRST, "environment/perf": 0.5, "environment/score": 3.0, "environment/n": 6.0}
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found"),
+    [
+        ("perf", "environment/perf"),
+        ("environment/perf", "environment/perf"),
+        ("return_mean", "episode/return_mean"),
+        ("mean_reward", "episode/return_mean"),
+        ("episode_return", "episode/return_mean"),
+        ("losses/entropy", "losses/entropy"),
+        ("agent_steps", "agent_steps"),
+        ("prf", None),
+    ],
+)
+def test_names_within_their_group_and_those_of_other_libraries_are_found(wanted, found):
+    assert find_metric(wanted, REPORT) == found
+
+
+def test_an_environment_that_reports_returns_itself_goes_before_the_trainer():
+    assert find_metric("episode_return", {**REPORT, "environment/episode_return": 1.0}) == "environment/episode_return"
+
+
+def test_means_weigh_by_their_episodes():
+    assert [episode_count(name, REPORT) for name in ("environment/perf", "episode/return_mean", "agent_steps")] == [
+        *(6.0, 7.0, 1.0)
+    ]
+
+
+def test_a_metric_is_missing_once_the_environment_told_of_its_episodes_twice():
+    search = MetricSearch("prf", "puffer_game", has_evaluations=False)
+    for metrics in (FIRST, FIRST, REPORT, FIRST):
+        assert search.score(metrics, 64) is None
+        assert not search.is_hopeless
+    search.score(REPORT, 64)
+    assert search.is_hopeless
+    assert search.missing_text() == (
+        "[sweep] metric must be one that puffer_game logs, got 'prf'; did you mean 'perf'? There are "
+        "episode/return_mean, episode/count, environment/perf, environment/score, environment/n, and those of losses"
+    )
+
+
+def test_an_environment_that_tells_nothing_is_given_many_steps():
+    search = MetricSearch("perf", "Game-v0", has_evaluations=False)
+    for _ in range(9):
+        search.score(FIRST, 128)
+    assert not MetricSearch("perf", "Game-v0", has_evaluations=False).is_hopeless
+    assert search.is_hopeless
+    search.score(REPORT, 128)
+    assert search.name == "environment/perf"
+    assert not search.is_hopeless
+
+
+def test_what_another_trial_has_had_and_what_evaluations_will_bring_is_waited_for():
+    known = MetricSearch("goals", "puffer_game", has_evaluations=False, is_known=True)
+    later = MetricSearch("eval/return_mean", "puffer_game", has_evaluations=True)
+    never = MetricSearch("eval/return_mean", "puffer_game", has_evaluations=False)
+    for search in (known, later, never):
+        for _ in range(3):
+            search.score(REPORT, 64)
+    assert [known.is_hopeless, later.is_hopeless, never.is_hopeless] == [False, False, True]
+    assert later.score({**REPORT, "eval/return_mean": 4.0}, 64) == 4.0
+
+
+def test_a_training_that_was_too_short_says_so():
+    search = MetricSearch("perf", "puffer_game", has_evaluations=False)
+    search.score(FIRST, 8)
+    assert search.missing_text() == (
+        "[sweep] metric 'perf' was not logged before the training ended; train for more steps"
+    )
