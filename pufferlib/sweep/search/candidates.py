@@ -32,7 +32,8 @@ def perturbed(
     points = parents[generator.integers(len(parents), size=count)]
     is_changed = generator.random(shape) < generator.uniform(0.2, 1.0, (count, 1))
     is_changed[np.arange(count), generator.integers(shape[1], size=count)] = True
-    scales = np.exp(generator.uniform(np.log(_SMALLEST_STEP), np.log(largest), (count, 1)))
+    smallest = min(_SMALLEST_STEP, largest / 5)
+    scales = np.exp(generator.uniform(np.log(smallest), np.log(largest), (count, 1)))
     moved = _reflected(points + scales * generator.standard_normal(shape))
     is_other = generator.random(shape) < np.maximum(scales, _OTHER_CHOICE)
     moved = np.where(space.choices > 0, np.where(is_other, _drawn_choices(space, generator, shape), points), moved)

@@ -26,9 +26,17 @@ def settled(space: SearchSpace, params: Mapping[str, Any]) -> dict[str, Any]:
 def space_of_distributions(distributions: Mapping[str, BaseDistribution]) -> SearchSpace:
     """A space of distributions that somebody else chose, as in `study.optimize`; it starts in the middle.
 
-    A step of Optuna's is kept only where it is 1.
+    Of steps of Optuna's it has none but 1: see `on_step`.
     """
     return SearchSpace(tuple(_dimension(name, each) for name, each in distributions.items()))
+
+
+def on_step(distribution: BaseDistribution, value: Any) -> Any:
+    """The nearest value that a distribution's step leads to; without a step the value itself."""
+    step = getattr(distribution, "step", None)
+    if step is None:
+        return value
+    return min(distribution.low + round((value - distribution.low) / step) * step, distribution.high)
 
 
 def _distribution(dimension: Dimension | Choice) -> BaseDistribution:

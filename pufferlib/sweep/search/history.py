@@ -44,7 +44,7 @@ class History:
 
 
 def read_history(trials: Sequence[FrozenTrial], direction: StudyDirection, space: SearchSpace) -> History:
-    """The trials that chose from all dimensions of a space.
+    """The trials that chose from all dimensions of a space, but those that failed for no reason of their own.
 
     A trial's curve and cost are those of its attributes (`pufferlib.sweep.attributes`). Without these the value is all
     that is known, and the cost is the time that it took.
@@ -89,9 +89,10 @@ def _curve(trial: FrozenTrial) -> list[tuple[float, float, float]]:
     cost = trial.user_attrs.get(attributes.COST)
     if cost is None:
         cost = trial.duration.total_seconds() if trial.duration else 0.0
-    if trial.state == TrialState.FAIL:
+    is_complete = trial.state == TrialState.COMPLETE
+    if trial.state == TrialState.FAIL or (is_complete and not np.isfinite(trial.value)):
         return [(1.0, cost, np.nan)]
     found = [(progress, spent, score) for progress, spent, score in curve if np.isfinite(score)]
-    if trial.state == TrialState.COMPLETE and trial.value is not None:
+    if is_complete:
         found = [point for point in found if point[0] < 1.0] + [(1.0, cost, trial.value)]
     return found

@@ -15,13 +15,14 @@ _CANDIDATES = 1300  # around the front
 _ANYWHERE = 200
 _COMPETITORS = 400  # the best rated candidates, of which one draw of the model takes one
 _REFINED = 10  # the best rated ones that are perturbed again, by smaller and smaller steps
-_NEARER_STEPS, _NEAR = (0.1, 0.02, 0.005), 300  # and how many candidates each time
+_NEARER_STEPS, _NEAR = (0.1, 0.02, 0.004, 0.001), 250  # and how many candidates each time
 
 _GREEDY, _GREEDIEST = 1 / 3, 0.9  # how often the best rated candidate is taken, with noise and without
 _NOISE, _NO_NOISE = 1e-4, 1e-5  # parts of the scores' variance
 _DEAREST = 0.5  # how often the target is the dearest trial of the front, which is the best one
 _SLACK, _LEAST_SLACK = 0.3, 0.5  # beyond that: at most this part of the front's width, or this
 _TOLERANCE, _LEAST_TOLERANCE = 0.25, 0.05  # in which a candidate above its target is still worth something
+_FORBIDDEN = 1e30  # below any rating
 
 
 class Proposal:
@@ -52,9 +53,10 @@ class Proposal:
         worst = np.nanmin(history.scores)
         scores = Surrogate(features, np.where(np.isnan(history.scores), worst, history.scores), seed)
         self._scores = scores.believing(self._features(history.pending))
-        self._costs = Surrogate(features, np.log(history.costs), seed)
+        ran = ~np.isnan(history.scores)  # what a failure took says nothing of what a whole run takes
+        self._costs = Surrogate(features[ran], np.log(history.costs[ran]), seed)
         self._limit = self._costs.warp(np.log([max_cost]))[0] if np.isfinite(max_cost) else np.inf
-        self._find_front(history.points[history.is_final])
+        self._find_front(np.concatenate([history.points[history.is_final], history.pending]))
         self._aim()
 
     def _features(self, points: np.ndarray, progress: np.ndarray | None = None) -> np.ndarray:
@@ -64,13 +66,13 @@ class Proposal:
             return features
         return np.column_stack([features, np.ones(len(points)) if progress is None else progress])
 
-    def _find_front(self, ended: np.ndarray) -> None:
-        """The front of what the models hold of the trials that ended: what was seen is partly luck."""
-        features = self._features(ended)
+    def _find_front(self, tried: np.ndarray) -> None:
+        """The front of what the models hold of the trials that ended or run: what was seen is partly luck."""
+        features = self._features(tried)
         scores, _ = self._scores.predict(features)
         costs, _ = self._costs.predict(features)
         front = pareto_front(costs, scores)
-        self._parents, self._front_costs, self._front_scores = ended[front], costs[front], scores[front]
+        self._parents, self._front_costs, self._front_scores = tried[front], costs[front], scores[front]
 
     def _aim(self) -> None:
         low, high = self._front_costs[0], self._front_costs[-1]
@@ -103,7 +105,7 @@ class Proposal:
     def _excess(self, features: np.ndarray) -> np.ndarray:
         costs, _ = self._costs.predict(features)
         excess = (np.maximum(0.0, costs - self._target) / self._tolerance) ** 2
-        return excess + np.where(costs > self._limit, 1e6 * (1.0 + costs - self._limit), 0.0)
+        return excess + np.where(costs > self._limit, _FORBIDDEN * (1.0 + costs - self._limit), 0.0)
 
     def _refined(self, points: np.ndarray, ratings: np.ndarray) -> np.ndarray:
         """The best rated candidate, once those around the best ones are rated too."""

@@ -12,7 +12,7 @@ from threadpoolctl import threadpool_limits
 from typing_extensions import override
 
 from pufferlib.sweep.search.candidates import anywhere, around
-from pufferlib.sweep.search.distributions import optuna_distributions, space_of_distributions
+from pufferlib.sweep.search.distributions import on_step, optuna_distributions, space_of_distributions
 from pufferlib.sweep.search.history import History, read_history
 from pufferlib.sweep.search.proposal import Proposal
 from pufferlib.sweep.search.space import SearchSpace
@@ -41,12 +41,13 @@ class ProteinSampler(BaseSampler):
 
         Args:
             space: what varies and where to start; None takes what all trials of a study chose from, and its middle.
-            seed: of its draws; None is another one each time.
+            seed: of its draws, with the number of the trial, so that a sampler that goes on with a study does not draw
+                what another one drew before; None is another one each time.
             max_cost: no trial is proposed that is expected to cost more, in the unit of the costs.
         """
         self._space = space
         self._max_cost = max_cost
-        self._generator = np.random.default_rng(seed)
+        self._seed = _any_seed() if seed is None else seed
         self._random = RandomSampler(seed)
         self._intersection = IntersectionSearchSpace()
 
@@ -67,8 +68,10 @@ class ProteinSampler(BaseSampler):
             return {}
         space = self._space or space_of_distributions(search_space)
         others = [each for each in study.get_trials(deepcopy=False) if each.number != trial.number]
+        history = read_history(others, study.direction, space)
         with threadpool_limits(1):  # threads that wait for the cores of trials are slower than none
-            return space.values(self.propose(space, read_history(others, study.direction, space)))
+            point = self.propose(space, history, np.random.default_rng((self._seed, trial.number)))
+        return {name: on_step(search_space[name], value) for name, value in space.values(point).items()}
 
     @override
     def sample_independent(
@@ -80,20 +83,25 @@ class ProteinSampler(BaseSampler):
     @override
     def reseed_rng(self) -> None:
         """Draws differently from now on, as Optuna asks of samplers in several processes."""
-        self._generator = np.random.default_rng()
+        self._seed = _any_seed()
         self._random.reseed_rng()
 
-    def propose(self, space: SearchSpace, history: History) -> np.ndarray:
+    def propose(self, space: SearchSpace, history: History, generator: np.random.Generator) -> np.ndarray:
         """The next point to try, float64 of shape `[dimensions]`.
 
         Args:
             space: what varies.
             history: of the trials that chose from it.
+            generator: of all draws.
         """
         if history.begun == 0:
             return space.snapped(space.centre[None])[0]
         if history.begun < _FIRST_TRIALS + len(space.dimensions):
-            return around(space, self._generator)
+            return around(space, generator)
         if history.is_final.sum() < 2:  # nearly all failed: where they did not may be anywhere
-            return anywhere(space, 1, self._generator)[0]
-        return Proposal(space, history, self._max_cost, self._generator).point()
+            return anywhere(space, 1, generator)[0]
+        return Proposal(space, history, self._max_cost, generator).point()
+
+
+def _any_seed() -> int:
+    return int(np.random.default_rng().integers(2**63))

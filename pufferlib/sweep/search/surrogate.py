@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import warnings
 
 import numpy as np
+from scipy.stats import yeojohnson
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
-from sklearn.preprocessing import PowerTransformer
 from typing_extensions import override
 
 _FIT_POINTS = 128  # the kernel's parameters are found from so many observations; a fit takes their cube
-_JITTER = 1e-6  # of the diagonal, for points that coincide
+_JITTERS = (1e-8, 1e-6, 1e-4)  # of the diagonal, for points that coincide: the least that leaves it positive definite
 
 # What is expected of the kernel before anything is observed, in logarithms: mean and standard deviation.
 _VARIANCE = (0.0, 1.0)  # of standardised values
 _LENGTH = (-0.5, 1.0)  # of an axis of the unit cube, where there is one axis; longer where there are more
 _NOISE = (-6.0, 2.0)
+
+_SAME = 1e-12  # of the median: what differs by less is equal to it
+_MOST_UNITS, _FARTHEST = 10.0, 1e9  # from the median to the highest value, and to any one
+_EXPONENTS = (-1.0, 3.0)  # 1 changes nothing; beyond these all that is far from the median looks alike
 
 
 class Surrogate:
@@ -44,8 +49,11 @@ class Surrogate:
         self._process = self._conditioned(features, warped)
 
     def _conditioned(self, features: np.ndarray, warped: np.ndarray) -> GaussianProcessRegressor:
-        process = GaussianProcessRegressor(self._kernel, alpha=self.noise + _JITTER, optimizer=None)
-        return process.fit(features, warped)
+        for jitter in _JITTERS:
+            process = GaussianProcessRegressor(self._kernel, alpha=self.noise + jitter, optimizer=None)
+            with contextlib.suppress(np.linalg.LinAlgError):
+                return process.fit(features, warped)
+        raise AssertionError(f"a kernel {self._kernel} with noise {self.noise} is not positive definite")
 
     def warp(self, values: np.ndarray) -> np.ndarray:
         """Values as predictions give them."""
@@ -68,28 +76,41 @@ class Surrogate:
     def draw(self, features: np.ndarray, generator: np.random.Generator) -> np.ndarray:
         """One function that could be the true one, at some points: float64 of shape `[n]`, warped."""
         mean, covariance = self._process.predict(features, return_cov=True)
-        covariance[np.diag_indices_from(covariance)] += _JITTER
-        return mean + np.linalg.cholesky(covariance) @ generator.standard_normal(len(mean))
+        return mean + _root(covariance) @ generator.standard_normal(len(mean))
+
+
+def _root(covariance: np.ndarray) -> np.ndarray:
+    for jitter in _JITTERS:
+        with contextlib.suppress(np.linalg.LinAlgError):
+            return np.linalg.cholesky(covariance + jitter * np.eye(len(covariance)))
+    raise AssertionError("a covariance of predictions is not positive definite")
 
 
 class _Warp:
-    """Makes values normal; equal ones become 0."""
+    """Makes values normal; equal ones become 0.
+
+    They are measured from their median in units of what half of them keep to before the exponent is found, so that a
+    few that are worse than all others by far (runs that diverged) do not make those others look the same.
+    """
 
     def __init__(self, values: np.ndarray):
-        self._is_flat = np.ptp(values) < 1e-12 * max(1.0, np.abs(values).max())
-        self._transformer = PowerTransformer()
+        self._median = np.median(values)
+        away = np.abs(values - self._median)
+        different = away[away > _SAME * abs(self._median)]
+        self._is_flat = not len(different)
         if not self._is_flat:
-            # Standardised first: the exponent is found for values of any unit alike.
-            self._mean, self._deviation = values.mean(), values.std()
-            self._transformer.fit(self._standard(values))
+            self._unit = max(np.median(different), (values.max() - self._median) / _MOST_UNITS)
+            self._exponent = float(np.clip(yeojohnson(self._in_units(values))[1], *_EXPONENTS))
+            curved = yeojohnson(self._in_units(values), self._exponent)
+            self._mean, self._deviation = curved.mean(), curved.std()
 
     def __call__(self, values: np.ndarray) -> np.ndarray:
         if self._is_flat:
             return np.zeros(len(values))
-        return self._transformer.transform(self._standard(values))[:, 0]
+        return (yeojohnson(self._in_units(values), self._exponent) - self._mean) / self._deviation
 
-    def _standard(self, values: np.ndarray) -> np.ndarray:
-        return ((values - self._mean) / self._deviation)[:, None]
+    def _in_units(self, values: np.ndarray) -> np.ndarray:
+        return np.clip((values - self._median) / self._unit, -_FARTHEST, _FARTHEST)
 
 
 class _Process(GaussianProcessRegressor):
@@ -113,7 +134,7 @@ def _fit_kernel(features: np.ndarray, values: np.ndarray):
     columns = features.shape[1]
     length = np.exp(_LENGTH[0]) * np.sqrt(columns)
     kernel = ConstantKernel(1.0, (1e-2, 1e2)) * Matern(np.full(columns, length), (1e-2, 1e3), nu=2.5)
-    process = _Process(kernel + WhiteKernel(np.exp(_NOISE[0]), (1e-6, 1.0)))
+    process = _Process(kernel + WhiteKernel(np.exp(_NOISE[0]), (1e-8, 1.0)))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # a length that does not matter grows to its bound
         return process.fit(features, values).kernel_
