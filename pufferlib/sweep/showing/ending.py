@@ -35,7 +35,7 @@ def finish(state: SweepState, stream: TextIO | None = None) -> None:
     paths |= best_file.write_settings(state, results)
     html_report.write_report(state, paths["report"])
     say(summary(state, results), stream)
-    say("\n".join(f"{name:<8}{path}" for name, path in paths.items()), stream)
+    say("\n".join(f"{name:<10}{path}" for name, path in paths.items()), stream)
     if "best" in paths:
         command = shlex.join(["puffer", "train", state.env_name, "--config", str(paths["best"])])
         say(f"\n{command}", stream)
