@@ -27,6 +27,7 @@ class History:
         costs: what it had cost until then, above 0, float64 of shape `[n]`.
         scores: what it had reached, float64 of shape `[n]`; NaN where it failed.
         pending: coordinates of the trials that run, float64 of shape `[m, dimensions]`.
+        stopped: coordinates of those that were stopped early, float64 of shape `[k, dimensions]`.
         begun: how many trials there are in all.
     """
 
@@ -35,6 +36,7 @@ class History:
     costs: np.ndarray
     scores: np.ndarray
     pending: np.ndarray
+    stopped: np.ndarray
     begun: int
 
     @property
@@ -51,20 +53,23 @@ def read_history(trials: Sequence[FrozenTrial], direction: StudyDirection, space
     """
     sign = -1.0 if direction == StudyDirection.MINIMIZE else 1.0
     rows: list[tuple[np.ndarray, float, float, float]] = []
-    pending = []
+    pending, stopped = [], []
     known = [trial for trial in trials if _is_known(trial, space)]
     for trial in known:
         point = space.point(trial.params)
         if trial.state in (TrialState.RUNNING, TrialState.WAITING):
             pending.append(point)
-        else:
-            rows += [(point, progress, max(cost, _LEAST_COST), sign * score) for progress, cost, score in _curve(trial)]
+            continue
+        curve = _curve(trial)
+        rows += [(point, progress, max(cost, _LEAST_COST), sign * score) for progress, cost, score in curve]
+        if not any(progress >= 1.0 for progress, _, _ in curve):
+            stopped.append(point)
     points = np.array([row[0] for row in rows]).reshape(-1, len(space.dimensions))
     progress, costs, scores = np.array([row[1:] for row in rows], dtype=float).reshape(-1, 3).T
     kept = _worth_keeping(progress, scores)
     points, progress, costs, scores = points[kept], progress[kept], costs[kept], scores[kept]
-    waiting = np.array(pending).reshape(-1, len(space.dimensions))
-    return History(points, progress, costs, scores, waiting, len(known))
+    open_ends = [np.array(each).reshape(-1, len(space.dimensions)) for each in (pending, stopped)]
+    return History(points, progress, costs, scores, *open_ends, len(known))
 
 
 def _is_known(trial: FrozenTrial, space: SearchSpace) -> bool:

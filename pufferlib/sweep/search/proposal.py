@@ -52,11 +52,12 @@ class Proposal:
         seed = int(generator.integers(2**31))
         worst = np.nanmin(history.scores)
         scores = Surrogate(features, np.where(np.isnan(history.scores), worst, history.scores), seed)
-        self._scores = scores.believing(self._features(history.pending))
+        open_ends = np.concatenate([history.stopped, history.pending])  # or they promised as much as before, for ever
+        self._scores = scores.believing(self._features(open_ends))
         ran = ~np.isnan(history.scores)  # what a failure took says nothing of what a whole run takes
         self._costs = Surrogate(features[ran], np.log(history.costs[ran]), seed)
         self._limit = self._costs.warp(np.log([max_cost]))[0] if np.isfinite(max_cost) else np.inf
-        self._find_front(np.concatenate([history.points[history.is_final], history.pending]))
+        self._find_front(np.concatenate([history.points[history.is_final], open_ends]))
         self._aim()
 
     def _features(self, points: np.ndarray, progress: np.ndarray | None = None) -> np.ndarray:
@@ -67,7 +68,7 @@ class Proposal:
         return np.column_stack([features, np.ones(len(points)) if progress is None else progress])
 
     def _find_front(self, tried: np.ndarray) -> None:
-        """The front of what the models hold of the trials that ended or run: what was seen is partly luck."""
+        """The front of what the models hold of all trials: what was seen is partly luck."""
         features = self._features(tried)
         scores, _ = self._scores.predict(features)
         costs, _ = self._costs.predict(features)

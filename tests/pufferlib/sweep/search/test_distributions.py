@@ -2,8 +2,9 @@
 
 import optuna
 import pytest
+from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
-from pufferlib.sweep.search.distributions import optuna_distributions, settled, space_of_distributions
+from pufferlib.sweep.search.distributions import on_step, optuna_distributions, settled, space_of_distributions
 from pufferlib.sweep.search.space import Choice, Dimension, SearchSpace
 
 SPACE = SearchSpace(
@@ -37,3 +38,21 @@ def test_distributions_of_somebody_else_make_a_space():
     assert [type(dimension) for dimension in space.dimensions] == [type(dimension) for dimension in SPACE.dimensions]
     values = {**SPACE.values(SPACE.centre), "train.minibatch_size": 4096}
     assert space.values(space.point(values)) == pytest.approx(values)
+
+
+@pytest.mark.parametrize(
+    ("distribution", "value", "nearest"),
+    [
+        (FloatDistribution(0.0, 0.3, step=0.1), 0.29, 0.3),
+        (FloatDistribution(-1.0, 1.0, step=0.25), 0.1, 0.0),
+        (FloatDistribution(0.0, 1.0), 0.123, 0.123),
+        (IntDistribution(2, 98, step=8), 97, 98),
+        (IntDistribution(2, 98, step=8), 5, 2),
+        (IntDistribution(1, 100, log=True), 7, 7),
+        (CategoricalDistribution(("a", None)), None, None),
+    ],
+)
+def test_values_are_put_on_a_step(distribution, value, nearest):
+    found = on_step(distribution, value)
+    assert found == pytest.approx(nearest) and type(found) is type(nearest)
+    assert distribution._contains(distribution.to_internal_repr(found))

