@@ -137,11 +137,12 @@ class Protein:
             curve: rows of the part of the run that was done, in (0, 1], the cost until then, and the score.
 
         Raises:
-            APIUsageError: if a value is missing.
+            APIUsageError: if a value is missing, or a number is not what it should be.
         """
         missing = [name for name in self._names if name not in values]
         if missing:
             raise APIUsageError(f"observe() needs a value of {', '.join(missing)}, got {dict(values)}")
+        _require_numbers(cost, curve)
         is_failed = score is None or not math.isfinite(score)
         told = {attributes.COST: float(cost), attributes.CURVE: [[float(part) for part in row] for row in curve]}
         trial = next((each for each in self._pending if self._is_of(each, values)), None)
@@ -169,6 +170,15 @@ class Protein:
 
     def _by_given_names(self, values: Mapping[str, Any]) -> dict[str, Any]:
         return {given: values[name] for given, name in self._names.items()}
+
+
+def _require_numbers(cost: float, curve: Sequence[Sequence[float]]) -> None:
+    if not 0 <= cost < math.inf:
+        raise APIUsageError(f"observe() needs a cost in [0, inf), got {cost}")
+    for row in curve:
+        if len(row) != 3 or not 0 < row[0] <= 1 or not 0 <= row[1] < math.inf:
+            found = f"got {list(row)}"
+            raise APIUsageError(f"observe() needs a curve of [progress in (0, 1], cost in [0, inf), score], {found}")
 
 
 def _with_search(args: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:

@@ -45,6 +45,21 @@ def test_failures_and_what_was_known_before_are_observed_too():
         protein.observe({"y": 1}, 1.0, cost=1.0)
 
 
+@pytest.mark.parametrize(
+    ("told", "said"),
+    [
+        ({"cost": math.nan}, "a cost in \\[0, inf\\), got nan"),
+        ({"cost": -1.0}, "a cost in \\[0, inf\\), got -1.0"),
+        ({"cost": 1.0, "curve": [[50, 0.5, 0.1]]}, "progress in \\(0, 1\\].*got \\[50, 0.5, 0.1\\]"),
+        ({"cost": 1.0, "curve": [[0.5, 0.1]]}, "score\\], got \\[0.5, 0.1\\]"),
+    ],
+)
+def test_numbers_that_cannot_be_are_refused(told, said):
+    protein = Protein(search_space={"x": RANGE})
+    with pytest.raises(APIUsageError, match=said):
+        protein.observe(protein.suggest(), 1.0, **told)
+
+
 def test_the_script_of_the_documentation(in_tmp_path):
     protein = Protein(
         env_name="puffer_cartpole",
