@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -33,6 +34,7 @@ def run(folder, *arguments):
 def _run(folder, arguments, variables, suffix):
     os.environ.update(variables)
     os.chdir(folder)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup it is ignored
     for name, number in (("stdout", 1), ("stderr", 2)):
         os.dup2(os.open(name + suffix, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
     sys.stdout, sys.stderr = os.fdopen(1, "w", closefd=False), os.fdopen(2, "w", closefd=False)
