@@ -91,5 +91,6 @@ def test_a_trial_that_is_stopped_takes_its_workers_along(tmp_path):
     )
     state = run_sweep(NAME, args, on_change=remember)
     assert "stopped" in state.trials[0].user_attrs
-    assert len(families[-1]) == 3
-    assert psutil.wait_procs(families[-1], timeout=5)[1] == []
+    family = max(families, key=len)  # the last that was seen may have been ending
+    assert len(family) == 3
+    assert psutil.wait_procs(family, timeout=5)[1] == []
