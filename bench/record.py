@@ -116,6 +116,14 @@ def keep(
     print(f"{len(rows)} row(s) added to {append(name, rows)} at calibration {where[3]}")
 
 
+def tell(bench: str, results: list[tuple[str, float, str]], calibration_before: float, is_kept: bool) -> None:
+    """Prints what a bench found that is run by itself, and keeps it with the command of this process if asked to."""
+    for case, value, unit in results:
+        print(f"{case}: {value:.4g} {unit}", flush=True)
+    if is_kept:
+        keep(bench, results, shlex.join(["python", f"bench/{bench}.py", *sys.argv[1:]]), calibration_before)
+
+
 def main(arguments: list[str]) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("name", help="the results file, without .csv")

@@ -12,9 +12,7 @@ trials, costs on a logarithmic scale; only where costs differ.
 from __future__ import annotations
 
 import argparse
-import shlex
 import statistics
-import sys
 import warnings
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
@@ -23,7 +21,7 @@ import numpy as np
 import optuna
 from calibrate import calibration
 from objectives import OBJECTIVES, Objective
-from record import keep
+from record import tell
 from threadpoolctl import threadpool_limits
 
 from pufferlib.machine import usable_cores
@@ -119,10 +117,7 @@ def main() -> None:
             if objective.cost:
                 volumes = [hypervolume(objective, each) for each in found]
                 rows.append((f"{name}, {method}", statistics.median(volumes), "median hypervolume"))
-        for case, value, unit in rows:
-            print(f"{case}: {value:.4g} {unit}", flush=True)
-        if not options.no_record:
-            keep("search", rows, shlex.join(["python", "bench/search.py", *sys.argv[1:]]), before)
+        tell("search", rows, before, not options.no_record)
 
 
 if __name__ == "__main__":

@@ -12,9 +12,7 @@ from __future__ import annotations
 
 import argparse
 import os
-import shlex
 import statistics
-import sys
 import tempfile
 import time
 import warnings
@@ -88,7 +86,7 @@ def best_within(trials: list[tuple[float, float]], seconds: float) -> float:
 
 def main() -> None:
     from calibrate import calibration
-    from record import keep
+    from record import tell
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--methods", nargs="+", default=["Protein", "Random", "TPE"])
@@ -120,10 +118,7 @@ def main() -> None:
         reaching = sum(cost <= options.seconds for cost in reached)
         rows.append((f"{method}, reached {options.threshold:g}", reaching, f"of {options.seeds}"))
         rows.append((f"{method}, trials", statistics.median(len(each) for each in searches), "median"))
-    for case, value, unit in rows:
-        print(f"{case}: {value:.4g} {unit}", flush=True)
-    if not options.no_record:
-        keep("sweeps", rows, shlex.join(["python", "bench/sweeps.py", *sys.argv[1:]]), before)
+    tell("sweeps", rows, before, not options.no_record)
 
 
 if __name__ == "__main__":
