@@ -119,7 +119,6 @@ def sweep(call: Call) -> None:
 
     call.args["sweep"].update((name, value) for name, value in call.options.items() if value is not None)
     check_config(call.args)
-
     sweep_command(call.env_name, call.args)
 
 

@@ -31,6 +31,10 @@ class Surrogate:
 
     A Matern kernel of smoothness 5/2 with a length for each feature and noise, whose parameters have the highest
     posterior density; the values are made normal first by the transformation of Yeo and Johnson (Biometrika, 2000).
+
+    Attributes:
+        warp: gives values as predictions have them.
+        noise: variance of what is seen, of warped values.
     """
 
     def __init__(self, features: np.ndarray, values: np.ndarray, seed: int):
@@ -41,10 +45,10 @@ class Surrogate:
             values: float64 of shape `[n]`, finite; `n` is at least 2.
             seed: of the draw of observations for the kernel's parameters, where there are many.
         """
-        self._warp = _Warp(values)
-        warped = self._warp(values)
+        self.warp = _Warp(values)
+        warped = self.warp(values)
         fitted = _fit_kernel(*_subset(features, warped, seed))
-        self.noise = float(fitted.k2.noise_level)  # variance, of warped values
+        self.noise = float(fitted.k2.noise_level)
         self._kernel = fitted.k1
         self._process = self._conditioned(features, warped)
 
@@ -54,10 +58,6 @@ class Surrogate:
             with contextlib.suppress(np.linalg.LinAlgError):
                 return process.fit(features, warped)
         raise AssertionError(f"a kernel {self._kernel} with noise {self.noise} is not positive definite")
-
-    def warp(self, values: np.ndarray) -> np.ndarray:
-        """Values as predictions give them."""
-        return self._warp(values)
 
     def predict(self, features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Means and standard deviations of the value without its noise, warped, each float64 of shape `[n]`."""

@@ -1,9 +1,6 @@
 import io
 import math
-import os
-import pty
 import re
-import select
 import subprocess
 import sys
 import threading
@@ -13,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
+from terminal import SHOW_CURSOR, run_on_terminal
 
 from pufferlib import machine
 from pufferlib.metrics import dashboard, usage
@@ -46,7 +44,6 @@ METRICS = {
     "environment/score": 211.25,
     "environment/[red]odd[/red]": 3.0,
 }
-SHOW_CURSOR = "\x1b[?25h"
 SCRIPT = f"""
 import sys
 from pufferlib.metrics.dashboard import Dashboard
@@ -60,27 +57,6 @@ def panel_text(metrics, total_steps=90_000_000, width=80, height=24):
     console = Console(width=width, height=height, record=True, file=io.StringIO(), force_terminal=True)
     console.print(dashboard.render("puffer_squared", {"Device": "cpu"}, metrics, total_steps, console))
     return console.export_text()
-
-
-def run_on_terminal(script):
-    """Runs a script on a terminal of its own; returns its exit code and all that it wrote."""
-    ours, theirs = pty.openpty()
-    child = subprocess.Popen(
-        [sys.executable, "-c", script], stdin=theirs, stdout=theirs, stderr=theirs, env={**os.environ, "TERM": "xterm"}
-    )
-    os.close(theirs)
-    written = b""
-    deadline = time.monotonic() + 600
-    while time.monotonic() < deadline and select.select([ours], [], [], 600)[0]:
-        try:
-            chunk = os.read(ours, 65_536)
-        except OSError:  # Linux's way of saying that the other end is closed; macOS reads nothing
-            break
-        if not chunk:
-            break
-        written += chunk
-    os.close(ours)
-    return child.wait(timeout=600), written.decode()
 
 
 # --- the panel

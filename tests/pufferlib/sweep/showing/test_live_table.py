@@ -1,17 +1,14 @@
 import io
 import math
 import os
-import pty
 import re
-import select
-import subprocess
-import sys
 import time
 
 import pytest
 import sweep_studies
 from rich.console import Console
 from sweep_studies import failed, make_state, make_study, running, scored, stopped
+from terminal import SHOW_CURSOR, run_on_terminal
 
 from pufferlib.sweep.attributes import CURVE, DRIVER, RETRY_OF
 from pufferlib.sweep.showing.live_table import LiveTable
@@ -23,7 +20,6 @@ from pufferlib.sweep.study.confirmation import Confirmation
 
 VALUES = {"train.learning_rate": 0.02, "train.gamma": 0.97, "train.optimizer": "adam"}
 CURVE_ROWS = [[0.1, 1.0, 0.0], [0.2, 2.0, 0.4], [0.3, 3.0, 0.8]]
-SHOW_CURSOR = "\x1b[?25h"
 
 
 def panel_text(state, width=80, height=24):
@@ -189,25 +185,6 @@ table = LiveTable()
 for _ in range(2):
     table.show(make_state(make_study(scored(0.5, 10))))
 """
-
-
-def run_on_terminal(script):
-    """Runs a script on a terminal of its own; returns its exit code and all that it wrote."""
-    ours, theirs = pty.openpty()
-    variables = {**os.environ, "TERM": "xterm"}
-    child = subprocess.Popen([sys.executable, "-c", script], stdin=theirs, stdout=theirs, stderr=theirs, env=variables)
-    os.close(theirs)
-    written = b""
-    while select.select([ours], [], [], 120)[0]:
-        try:
-            chunk = os.read(ours, 65_536)
-        except OSError:  # Linux's way of saying that the other end is closed; macOS reads nothing
-            break
-        if not chunk:
-            break
-        written += chunk
-    os.close(ours)
-    return child.wait(timeout=120), written.decode()
 
 
 @pytest.mark.parametrize(("end", "code"), [("table.close(); table.close()", 0), ("raise KeyError('a bug')", 1)])
