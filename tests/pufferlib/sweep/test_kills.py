@@ -79,11 +79,12 @@ def test_whatever_a_trial_does_it_dies_with_its_driver_and_takes_its_workers_alo
 
 @pytest.mark.slow
 def test_a_trial_that_is_stopped_takes_its_workers_along(tmp_path):
-    families = []
+    others = set(psutil.Process().children(recursive=True))  # what other tests of this process left running
+    family = set()
 
     def remember(state):
         if state.running and state.running[0].progress > 0.1:
-            families.append(psutil.Process().children(recursive=True))
+            family.update(set(psutil.Process().children(recursive=True)) - others)
 
     workers = ("--vec.backend", "Multiprocessing", "--vec.num-workers", 2, "--vec.batch-size", 2)
     args = trouble_args(
@@ -91,6 +92,5 @@ def test_a_trial_that_is_stopped_takes_its_workers_along(tmp_path):
     )
     state = run_sweep(NAME, args, on_change=remember)
     assert "stopped" in state.trials[0].user_attrs
-    family = max(families, key=len)  # the last that was seen may have been ending
-    assert len(family) == 3
+    assert len(family) >= 3  # the trial and its workers
     assert psutil.wait_procs(family, timeout=5)[1] == []
