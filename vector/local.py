@@ -31,6 +31,11 @@ class LocalVector(Vector):
             raise
         self.driver_env = self._groups[0].envs[0]
 
+    @property
+    def envs(self) -> list[PufferEnv]:
+        """All environments in their order, to be looked at; none when the vector is closed."""
+        return [env for group in self._groups for env in group.envs]
+
     @override
     def _batch_of(self, envs: tuple[int, ...]) -> Batch | None:
         batch = self._batches[envs[0] // self.batch_size]

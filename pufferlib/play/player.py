@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from torch import nn
 
 from pufferlib.episodes import EpisodeTracker
 from pufferlib.errors import DivergedError
-from pufferlib.policy import Forward, acting_forward
+from pufferlib.policy import Forward, Logits, acting_forward
 from pufferlib.ppo.sampling import greedy_action, sample_logits
 
 Rows = slice | np.ndarray
@@ -32,6 +33,34 @@ class Episodes:
     returns: np.ndarray
     lengths: np.ndarray
     reports: Sequence[Mapping[str, Any]] = ()
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What the policy made of the moment before a step. Nothing in it is to be kept: the next step writes over it.
+
+    Attributes:
+        rows: of the agents of every batch that steps now, in the order of the batches.
+        observations: `(num_agents, *observation_shape)`, what all agents see; agents that do not step saw it earlier.
+        logits: of all agents, as pufferlib.policy describes them.
+        values: of all agents, in a tensor of as many numbers.
+        actions: `(num_agents, *action_shape)`, what the policy would do.
+    """
+
+    rows: Sequence[Rows]
+    observations: np.ndarray
+    logits: Logits
+    values: torch.Tensor
+    actions: np.ndarray
+
+
+@dataclass
+class _Running:
+    """A batch in the middle of its episodes; which rows those are may change with every step."""
+
+    rows: Rows
+    agent_ids: np.ndarray
+    steps: int = 0
 
 
 class Player:
@@ -77,13 +106,25 @@ class Player:
         self._has_owners = vecenv.agents_per_batch == vecenv.driver_env.num_agents
         self._tracker = EpisodeTracker(agents)
 
-    def play(self, quotas: np.ndarray, max_steps: int, seed: int | None = None) -> Iterator[list[Episodes]]:
+    def play(
+        self,
+        quotas: np.ndarray,
+        max_steps: int,
+        seed: int | None = None,
+        side_by_side: int | None = None,
+        decide: Callable[[Decision], np.ndarray] | None = None,
+    ) -> Iterator[list[Episodes]]:
         """Plays until every agent has played its quota, with the policy as it is now.
+
+        The likeliest actions lead to the same episodes whatever plays side by side; drawn ones do not, as all agents
+        share one stream of random numbers.
 
         Args:
             quotas: `(num_agents,)`, episodes to play.
             max_steps: steps of each environment after which it ends anyway: a policy can go in circles for ever.
             seed: as for the vector's `async_reset`.
+            side_by_side: batches that play at a time, the others wait for one that is done; None lets all play.
+            decide: called before every step; returns the actions to take in place of the policy's, which it may be.
 
         Yields:
             After every step the episodes that ended with it, one entry for each batch where some did.
@@ -94,21 +135,37 @@ class Player:
         self._tracker.restart()
         state = self._initial_state()
         vecenv.async_reset(seed)
-        batches = [self._receive()[:2] for _ in range(vecenv.num_agents // vecenv.agents_per_batch)]
-        for _ in range(max_steps):
-            batches = [(rows, agent_ids) for rows, agent_ids in batches if self.remaining[rows].any()]
-            if not batches:
+        waiting = deque(_Running(*self._receive()[:2]) for _ in range(vecenv.num_agents // vecenv.agents_per_batch))
+        side_by_side = side_by_side or len(waiting)
+        playing: list[_Running] = []
+        while True:
+            playing = [batch for batch in playing if batch.steps < max_steps and self.remaining[batch.rows].any()]
+            while waiting and len(playing) < side_by_side:
+                batch = waiting.popleft()
+                if self.remaining[batch.rows].any():
+                    playing.append(batch)
+            if not playing:
                 return
-            actions = self._act(forward, state)
-            for rows, agent_ids in batches:
-                vecenv.send(actions[rows], agent_ids)
+            actions = self._act(forward, state, playing, decide)
+            for batch in playing:
+                vecenv.send(actions[batch.rows], batch.agent_ids)
             counted = []
-            for index in range(len(batches)):
-                rows, agent_ids, infos = self._receive()
-                batches[index] = rows, agent_ids
+            for batch in playing:
+                batch.rows, batch.agent_ids, infos = self._receive()
+                batch.steps += 1
                 counted.append(self._take(infos))
             self._clear_states(state)
             yield [episodes for episodes in counted if len(episodes.returns)]
+
+    @property
+    def returns(self) -> np.ndarray:
+        """What the running episodes came to so far: `(num_agents,)` float64, to be read only."""
+        return self._tracker.returns
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """How many steps the running episodes have so far: `(num_agents,)` int64, to be read only."""
+        return self._tracker.lengths
 
     def running(self) -> Episodes:
         """What the last play left unfinished, as far as it went: an episode of every agent that lacked one."""
@@ -121,10 +178,22 @@ class Player:
         return dict(self._policy.initial_state(self.vecenv.num_agents, self._device))
 
     @torch.no_grad()
-    def _act(self, forward: Forward, state: dict[str, torch.Tensor]) -> np.ndarray:
+    def _act(
+        self,
+        forward: Forward,
+        state: dict[str, torch.Tensor],
+        playing: Sequence[_Running],
+        decide: Callable[[Decision], np.ndarray] | None,
+    ) -> np.ndarray:
         """Actions of all agents; the policy writes their next state into `state`."""
         with self._autocast():
-            logits, _ = forward(torch.from_numpy(self._observations).to(self._device), state)
+            logits, values = forward(torch.from_numpy(self._observations).to(self._device), state)
+        actions = self._choose(logits)
+        if decide is None:
+            return actions
+        return decide(Decision([batch.rows for batch in playing], self._observations, logits, values, actions))
+
+    def _choose(self, logits: Logits) -> np.ndarray:
         if self._generator is None:
             return greedy_action(logits).cpu().numpy()
         actions, logprobs, _ = sample_logits(logits, generator=self._generator)

@@ -1,3 +1,5 @@
+import itertools
+
 import numpy as np
 import pytest
 import torch
@@ -108,6 +110,45 @@ def test_a_batch_whose_agents_are_done_is_stepped_no_more():
         list(Player(vecenv, Always(), CPU).play(np.array([1, 1, 0, 0, 2, 0]), 100))
         times = [group.envs[0].time for group in vecenv._groups]
     assert times == [episode_length(1), 0, 2 * episode_length(4)]
+
+
+def test_batches_play_side_by_side_as_many_as_asked_in_their_order():
+    seen = []
+
+    def decide(decision):
+        seen.append([rows.start // 2 for rows in decision.rows])
+        return decision.actions
+
+    with scripted(num_envs=4, batch_size=1) as vecenv:
+        player = Player(vecenv, Clock(), CPU)  # with a state, which those that wait must not gather
+        found = played(player.play(np.array([1, 1, 0, 0, 1, 1, 2, 1]), 100, side_by_side=2, decide=decide))
+        together = played(player.play(np.array([1, 1, 0, 0, 1, 1, 2, 1]), 100))
+    assert found == together and len(found) == 7
+    assert [envs for envs, _ in itertools.groupby(seen)] == [[0, 2], [2, 3], [3]]
+
+
+def test_those_that_wait_lose_no_steps_of_their_own():
+    with scripted(num_envs=3, batch_size=1) as vecenv:
+        player = Player(vecenv, Always(), CPU)
+        found = played(player.play(np.ones(6), 5, side_by_side=1))
+    assert len(found) == 4 and player.remaining.tolist() == [0, 0, 0, 1, 1, 0]  # rows 3 and 4 take 6 and 7 steps
+
+
+def test_somebody_else_may_decide_and_sees_what_the_policy_saw():
+    decisions = []
+
+    def decide(decision):
+        assert decision.actions.tolist() == [1] * 4 and decision.logits[0].tolist() == [0, 1, 0]
+        assert decision.values.tolist() == decision.observations[:, 0].tolist()
+        decisions.append(decision.observations[:, 0].tolist())
+        actions = decision.actions.copy()
+        actions[:2] = 2
+        return actions
+
+    with scripted(num_envs=2, batch_size=1) as vecenv:
+        found = played(Player(vecenv, Always(), CPU).play(np.ones(4), 100, decide=decide))
+    wanted = [pair for row in range(4) for pair in episodes_of(row, 1, action=2 if row < 2 else 1)]
+    assert found == sorted(wanted) and len(decisions) == 6
 
 
 def test_what_is_given_up_is_known_as_far_as_it_went():
