@@ -1,0 +1,129 @@
+"""How far a play is and how fast it goes: game time, which a person can stop, slow down and hurry."""
+
+from __future__ import annotations
+
+import enum
+import math
+
+SLOWEST, FASTEST = 1 / 8, 64.0
+HOLD_SECONDS = 0.5  # for which the last moment stays
+
+
+class Mode(enum.Enum):
+    """What game time does."""
+
+    RUNNING = "runs"
+    PAUSED = "stands"
+    STEPPING = "runs to the end of a step, and stands from then on"
+
+
+class Playback:
+    """Turns the time that passes into steps that are due, and into how much of the last one is to be seen.
+
+    A step is made when its motion begins, so that what is between it and the one before can be shown: at `position`
+    2.25 three steps have been made, and a quarter of the third is over.
+
+    Attributes:
+        steps_per_second: the agent's steps in a second of game time.
+        speed: seconds of game time in one second, a power of two from SLOWEST to FASTEST.
+        mode: what game time does.
+        seconds: of game time since the beginning.
+    """
+
+    def __init__(self, steps_per_second: float, frames_per_second: float | None = None):
+        """Begins at 0, running.
+
+        Args:
+            steps_per_second: see the class.
+            frames_per_second: of a video that is recorded; None where time flows freely. Recorded game time goes from
+                frame to frame, whatever the speed is, and only stands after whole frames.
+        """
+        self.steps_per_second = steps_per_second
+        self.speed = 1.0
+        self.mode = Mode.RUNNING
+        self.seconds = 0.0
+        self._frames_per_second = frames_per_second
+        self._frames = 0  # that passed since the beginning
+        self._stop: int | None = None  # the position that STEPPING leads to
+        self._end: int | None = None
+
+    @property
+    def position(self) -> float:
+        """Steps that have been shown, the last one maybe in part."""
+        position = round(self.seconds * self.steps_per_second, 6)  # what is a whole step is one, whatever the rounding
+        return position if self._end is None else min(position, float(self._end))
+
+    @property
+    def steps_due(self) -> int:
+        """Steps that have to be made for the present position."""
+        return math.ceil(self.position)
+
+    @property
+    def progress(self) -> float:
+        """How much of the last step that is due is over, from 0 to 1; 1 before there is any."""
+        return self.position - (self.steps_due - 1) if self.steps_due else 1.0
+
+    @property
+    def is_over(self) -> bool:
+        """Whether all steps that there are were shown, and the last moment long enough."""
+        return self._end is not None and self.seconds >= self._end / self.steps_per_second + HOLD_SECONDS
+
+    @property
+    def is_recorded(self) -> bool:
+        """Whether game time goes from frame to frame of a video."""
+        return self._frames_per_second is not None
+
+    def advance(self, seconds: float) -> bool:
+        """Lets time pass.
+
+        Args:
+            seconds: since the last call; where a video is recorded, a frame passes in their place.
+
+        Returns:
+            Whether game time went on.
+        """
+        if self.mode is Mode.PAUSED:
+            return False
+        if self._frames_per_second is None:
+            self.seconds += seconds * self.speed
+        else:
+            self._frames += 1
+            self.seconds = self._frames / self._frames_per_second
+        if self.mode is Mode.STEPPING and self.position >= self._stop:
+            self.mode = Mode.PAUSED
+            if not self.is_recorded:
+                self.seconds = self._stop / self.steps_per_second
+        return True
+
+    def toggle_pause(self) -> None:
+        """Stops, or goes on."""
+        self.mode = Mode.PAUSED if self.mode is Mode.RUNNING else Mode.RUNNING
+
+    def step(self) -> None:
+        """Goes on to the end of the step that is shown, or of the next one, and stands there; several calls add up."""
+        begin = self._stop if self.mode is Mode.STEPPING else math.floor(self.position)
+        self._stop = begin + 1
+        self.mode = Mode.STEPPING
+
+    def hurry(self) -> None:
+        """Doubles the speed, up to the fastest."""
+        self.speed = min(2 * self.speed, FASTEST)
+
+    def slow_down(self) -> None:
+        """Halves the speed, down to the slowest."""
+        self.speed = max(self.speed / 2, SLOWEST)
+
+    def end_at(self, steps: int) -> None:
+        """Takes note that no more than so many steps can be made."""
+        self._end = steps
+
+    def fall_back(self, steps: int) -> None:
+        """Takes time back that went too fast for the steps that could be made in it."""
+        self.seconds = min(self.seconds, steps / self.steps_per_second)
+
+    def restart(self) -> None:
+        """Goes back to the first moment, running, at the speed that it has."""
+        self.mode = Mode.RUNNING
+        self.seconds = 0.0
+        self._frames = 0
+        self._stop = self._end = None

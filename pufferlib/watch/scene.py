@@ -1,0 +1,39 @@
+"""What can be shown of one environment, whichever family it is of."""
+
+from __future__ import annotations
+
+import abc
+
+
+class Scene(abc.ABC):
+    """Draws one environment onto the open screen, also the moments between two of its steps.
+
+    Attributes:
+        size: width and height in pixels that it is made for; drawn at scale 1 it covers as many.
+        steps_per_second: the agent's steps in a second that look natural, above 0.
+        title: what it shows.
+    """
+
+    size: tuple[int, int]
+    steps_per_second: float
+    title: str
+
+    @abc.abstractmethod
+    def remember(self) -> None:
+        """Keeps the environment as it is, for drawing the way from here; to be called before each of its steps."""
+
+    @abc.abstractmethod
+    def draw(self, x: float, y: float, scale: float, progress: float) -> None:
+        """Draws the environment; between `begin` and `end` of the screen.
+
+        Args:
+            x: pixels from the screen's left edge to its own.
+            y: pixels from the screen's upper edge to its own.
+            scale: pixels of the screen for one of `size`, above 0.
+            progress: how much of the step since `remember` is over: 0 shows the moment before it, 1 the one after. An
+                episode that ended with the step is still shown at its end; the next begins with the next step.
+        """
+
+    @abc.abstractmethod
+    def close(self) -> None:
+        """Lets go of what drawing needs; the environment stays open. Calling it twice is harmless."""

@@ -1,0 +1,122 @@
+import pytest
+
+from pufferlib.watch.playback import FASTEST, HOLD_SECONDS, SLOWEST, Mode, Playback
+
+
+def test_time_becomes_steps_and_the_motion_between_them():
+    playback = Playback(10.0)
+    assert (playback.steps_due, playback.progress) == (0, 1.0)
+    playback.advance(0.025)
+    assert (playback.steps_due, playback.progress) == (1, pytest.approx(0.25))
+    playback.advance(0.075)
+    assert (playback.steps_due, playback.progress) == (1, 1.0)  # the second step begins with the next moment
+    playback.advance(0.01)
+    assert (playback.steps_due, playback.progress) == (2, pytest.approx(0.1))
+
+
+def test_a_late_picture_loses_no_time():
+    often, seldom = Playback(15.0), Playback(15.0)
+    for _ in range(600):
+        often.advance(1 / 60)
+    seldom.advance(10.0)
+    assert often.steps_due == seldom.steps_due == 150
+
+
+def test_nothing_moves_while_it_stands():
+    playback = Playback(10.0)
+    playback.advance(0.33)
+    playback.toggle_pause()
+    assert not playback.advance(5.0) and playback.position == pytest.approx(3.3)
+    playback.toggle_pause()
+    assert playback.advance(0.1) and playback.position == pytest.approx(4.3)
+
+
+def test_a_single_step_runs_to_its_end_and_stands():
+    playback = Playback(10.0)
+    playback.toggle_pause()
+    playback.step()
+    playback.advance(0.05)
+    assert (playback.mode, playback.steps_due, playback.progress) == (Mode.STEPPING, 1, pytest.approx(0.5))
+    playback.advance(0.3)
+    assert (playback.mode, playback.position) == (Mode.PAUSED, 1.0)
+    playback.step()
+    playback.step()  # pressed twice
+    playback.advance(1.0)
+    assert (playback.mode, playback.position) == (Mode.PAUSED, 3.0)
+
+
+def test_a_single_step_from_the_middle_of_one_ends_that_one():
+    playback = Playback(10.0)
+    playback.advance(0.34)
+    playback.step()
+    playback.advance(1.0)
+    assert (playback.mode, playback.position) == (Mode.PAUSED, 4.0)
+
+
+def test_it_goes_on_from_the_middle_of_a_single_step():
+    playback = Playback(10.0)
+    playback.step()
+    playback.advance(0.05)
+    playback.toggle_pause()
+    playback.advance(1.0)
+    assert (playback.mode, playback.position) == (Mode.RUNNING, pytest.approx(10.5))
+
+
+def test_speed_has_its_limits():
+    playback = Playback(10.0)
+    for _ in range(20):
+        playback.hurry()
+    assert playback.speed == FASTEST
+    playback.advance(1.0)
+    assert playback.position == 640.0
+    for _ in range(20):
+        playback.slow_down()
+    assert playback.speed == SLOWEST
+    playback.advance(1.0)
+    assert playback.position == pytest.approx(641.25)
+
+
+@pytest.mark.parametrize("frames_per_second, steps_per_second", [(60, 15), (30, 50), (24, 7.5), (59.94, 50)])
+def test_a_frame_of_a_video_shows_its_own_moment(frames_per_second, steps_per_second):
+    playback = Playback(steps_per_second, frames_per_second)
+    playback.hurry()
+    for frame in range(1, 500):
+        playback.advance(0.123)
+        assert playback.seconds == frame / frames_per_second
+        assert playback.position == pytest.approx(frame * steps_per_second / frames_per_second, abs=1e-6)
+
+
+def test_a_video_stands_only_after_whole_frames():
+    playback = Playback(15, 60)
+    playback.step()
+    for _ in range(10):
+        playback.advance(0.0)
+    assert playback.mode is Mode.PAUSED and playback.seconds == 4 / 60
+
+
+def test_the_last_moment_is_held_and_then_it_is_over():
+    playback = Playback(10.0)
+    playback.end_at(7)
+    playback.advance(0.7 + HOLD_SECONDS - 0.01)
+    assert (playback.steps_due, playback.progress, playback.is_over) == (7, 1.0, False)
+    playback.advance(0.02)
+    assert (playback.steps_due, playback.progress, playback.is_over) == (7, 1.0, True)
+
+
+def test_time_that_could_not_be_played_is_taken_back():
+    playback = Playback(10.0)
+    playback.advance(5.0)
+    playback.fall_back(12)
+    assert (playback.steps_due, playback.progress) == (12, 1.0)
+    playback.fall_back(40)  # never forward
+    assert playback.position == 12.0
+
+
+def test_a_restart_keeps_the_speed_alone():
+    playback = Playback(10.0)
+    playback.hurry()
+    playback.end_at(3)
+    playback.advance(9.0)
+    playback.toggle_pause()
+    playback.restart()
+    assert (playback.mode, playback.speed, playback.seconds, playback.is_over) == (Mode.RUNNING, 2.0, 0.0, False)
