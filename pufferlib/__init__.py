@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from pufferlib.environment import Buffers, PufferEnv
     from pufferlib.errors import APIUsageError, PufferError
     from pufferlib.loggers import JsonLogger, Loggers, NeptuneLogger, NoLogger, TensorBoardLogger, WandbLogger
+    from pufferlib.play.scores import Score, evaluate
     from pufferlib.pufferl import PuffeRL
     from pufferlib.runs.making import make
     from pufferlib.sweep.protein import Protein
@@ -30,8 +31,10 @@ _HOMES = {
     "PuffeRL": "pufferlib.pufferl",
     "PufferEnv": "pufferlib.environment",
     "PufferError": "pufferlib.errors",
+    "Score": "pufferlib.play.scores",
     "TensorBoardLogger": "pufferlib.loggers",
     "WandbLogger": "pufferlib.loggers",
+    "evaluate": "pufferlib.play.scores",
     "make": "pufferlib.runs.making",
 }
 
@@ -46,9 +49,11 @@ __all__ = [
     "PuffeRL",
     "PufferEnv",
     "PufferError",
+    "Score",
     "TensorBoardLogger",
     "WandbLogger",
     "__version__",
+    "evaluate",
     "make",
 ]
 

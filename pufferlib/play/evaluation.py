@@ -1,40 +1,18 @@
-"""Playing a trained policy: episode scores with their standard error, and a window to watch."""
+"""Playing the policy of a run: its scores, and a window to watch."""
 
 from __future__ import annotations
 
-import math
-import statistics
-from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 
-from pufferlib import vector
 from pufferlib.families import catalog
-from pufferlib.families.catalog import Entry
 from pufferlib.fast.shards import one_thread
-from pufferlib.metrics.finished_episodes import is_number
 from pufferlib.ocean import rendering
-from pufferlib.play.player import Episodes, Player
+from pufferlib.play.player import Player
+from pufferlib.play.scores import Score, ScoreSheet, dealt, make_environments, most_environments
 from pufferlib.play.viewer import make_viewer
 from pufferlib.runs.loaders import load_policy, resolve_device
-
-MAX_ENVIRONMENTS = 256  # played side by side; more episodes are played in turn
-MAX_PYTHON_ENVIRONMENTS = 32  # of those that are not C: each may be slow to make and large
-
-
-@dataclass(frozen=True)
-class Score:
-    """The mean of one statistic over episodes."""
-
-    mean: float
-    standard_error: float  # of the mean; NaN for a single episode
-    episodes: int
-
-    def __str__(self) -> str:
-        return f"{self.mean:.3f} +- {self.standard_error:.3f} (n = {self.episodes})"
 
 
 def evaluate(
@@ -74,55 +52,25 @@ def _evaluate(
     """Plays for `evaluate`, whose result comes first; the second is how many of the episodes did not end."""
     entry = catalog.find(env_name)
     viewer = make_viewer(entry) if is_drawn else None
-    most = MAX_ENVIRONMENTS if "num_envs" in entry.settings else MAX_PYTHON_ENVIRONMENTS
-    count = 1 if is_drawn else min(episodes, most)
-    quotas = np.array([episodes // count + (index < episodes % count) for index in range(count)])
-    vecenv = _make_environments(entry, args, count, {} if viewer is None else viewer.env_kwargs)
+    count = 1 if is_drawn else min(episodes, most_environments(entry))
+    quotas = dealt(episodes, count)
+    extra = {} if viewer is None else viewer.env_kwargs
+    vecenv = make_environments(entry, {**args["env"], **extra}, count, args["train"]["seed"])
     try:
         policy = load_policy(args, vecenv, env_name).eval()
         device = resolve_device(args["train"]["device"])
         generator = None if is_greedy else torch.Generator(device).manual_seed(args["train"]["seed"])
         player = Player(vecenv, policy, device, generator)
-        values: dict[str, list[float]] = {}
+        sheet = ScoreSheet()
         with one_thread():  # a barrier for each of so small operations waits long where other programs run
             for ended in player.play(quotas.repeat(vecenv.agents_per_env), max_steps * int(quotas.max())):
                 for episodes_of_env in ended:
-                    _add(values, episodes_of_env)
+                    sheet.add(episodes_of_env)
                 if viewer is not None and not viewer.show(vecenv.driver_env):
                     break
-        return _scores(values), int(player.remaining.reshape(count, -1).max(1).sum())
+        return sheet.scores(), int(player.remaining.reshape(count, -1).max(1).sum())
     finally:
         vecenv.close()
-
-
-def _make_environments(entry: Entry, args: dict[str, Any], count: int, extra: Mapping[str, Any]) -> vector.Vector:
-    """Makes `count` environments, each a batch of its own, so that its infos come apart from those of others."""
-    env_kwargs = {**args["env"], **extra}
-    single = {"num_envs": 1, "report_interval": 1}  # of many behind one PufferEnv, that one; reporting every episode
-    env_kwargs |= {name: value for name, value in single.items() if name in entry.settings}
-    seed = args["train"]["seed"]
-    return vector.make(entry.creator, env_kwargs=env_kwargs, backend="Serial", num_envs=count, batch_size=1, seed=seed)
-
-
-def _add(values: dict[str, list[float]], episodes: Episodes) -> None:
-    """Adds episodes to the numbers of every statistic; those that the environment reports are `reported/<name>`."""
-    values.setdefault("episode_return", []).extend(episodes.returns.tolist())
-    values.setdefault("episode_length", []).extend(episodes.lengths.tolist())
-    for report in episodes.reports:
-        for name, value in report.items():
-            if name != "n" and is_number(value):
-                values.setdefault(f"reported/{name}", []).append(float(value))
-
-
-def _scores(values: Mapping[str, list[float]]) -> dict[str, Score]:
-    """The scores; what the environment itself reports of a statistic replaces what was counted of it."""
-    reported = {name.removeprefix("reported/") for name in values if name.startswith("reported/")}
-    return {name.removeprefix("reported/"): _score(numbers) for name, numbers in values.items() if name not in reported}
-
-
-def _score(numbers: list[float]) -> Score:
-    error = statistics.stdev(numbers) / math.sqrt(len(numbers)) if len(numbers) > 1 else math.nan
-    return Score(statistics.fmean(numbers), error, len(numbers))
 
 
 def evaluate_command(

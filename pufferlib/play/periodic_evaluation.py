@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -14,11 +13,10 @@ import torch
 from torch import nn
 
 from pufferlib.config import ResolvedTrainConfig
-from pufferlib.fast.shards import one_thread
 from pufferlib.metrics.phases import Phases
 from pufferlib.play.player import Episodes, Player
+from pufferlib.play.undisturbed import undisturbed
 from pufferlib.runs import checkpoint
-from pufferlib.runs.torch_generator import borrowed_generator
 from pufferlib.seeding import mix_seed
 
 _SEED_STREAM = 0x6576616C  # no rank of a run has this number, so no training environment has such a seed
@@ -98,7 +96,7 @@ class PeriodicEvaluation:
 
     def _evaluate(self) -> dict[str, float]:
         try:
-            with self._undisturbed():
+            with undisturbed(self._policy, self._device):
                 player = self._ready_player()
                 quotas = np.ones_like(player.remaining)
                 steps = list(player.play(quotas, self._config.evaluation_max_steps, self._seed))
@@ -112,23 +110,6 @@ class PeriodicEvaluation:
             vecenv = self._make_vecenv(self._seed)
             self._player = Player(vecenv, self._policy, self._device, autocast=self._autocast)
         return self._player
-
-    @contextlib.contextmanager
-    def _undisturbed(self) -> Iterator[None]:
-        """Has the policy act as it does after training, and puts back all that this changes."""
-        modes = [(module, module.training) for module in self._policy.modules()]
-        buffers = [(buffer, buffer.clone()) for buffer in self._policy.buffers()]
-        devices = [self._device] if self._device.type == "cuda" else []
-        self._policy.eval()
-        try:
-            with borrowed_generator(devices=devices), one_thread(), torch.no_grad():
-                yield
-        finally:
-            for module, is_training in modes:
-                module.training = is_training
-            with torch.no_grad():
-                for buffer, value in buffers:
-                    buffer.copy_(value)
 
 
 def _metrics(episodes: Sequence[Episodes]) -> dict[str, float]:

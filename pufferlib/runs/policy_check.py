@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 import gymnasium
@@ -30,24 +32,44 @@ def check_policy(
     """
     if not any(parameter.requires_grad for parameter in policy.parameters()):
         raise APIUsageError(f"{type(policy).__name__} must have parameters to train, got none that require gradients")
-    policy = getattr(policy, "_orig_mod", policy)  # checked as it is, without compiling it for these sizes
-    is_recurrent = hasattr(policy, "initial_state")
-    observations = torch.zeros(
-        _ROWS, *observation_space.shape, dtype=getattr(torch, observation_space.dtype.name), device=device
-    )
-    buffers = {name: buffer.clone() for name, buffer in policy.named_buffers()}
-    devices = [device] if device.type == "cuda" else []
-    with torch.no_grad(), borrowed_generator(devices=devices):
-        state = dict(policy.initial_state(_ROWS, device)) if is_recurrent else {}
-        name = "forward_eval" if hasattr(policy, "forward_eval") else "forward"
-        _check_call(policy, name, acting_forward(policy), observations, state, action_space)
-        if is_recurrent:
-            segments = observations.unsqueeze(1).repeat_interleave(_HORIZON, 1)
+    check_acting(policy, observation_space, action_space, device)
+    policy = getattr(policy, "_orig_mod", policy)
+    if hasattr(policy, "initial_state"):
+        with _unchanged(policy, device):
+            observations = _zeros(observation_space, device).unsqueeze(1).repeat_interleave(_HORIZON, 1)
             resets = torch.zeros(_ROWS, _HORIZON, dtype=torch.bool, device=device)
             state = {**policy.initial_state(_ROWS, device), "resets": resets}
-            _check_call(policy, "forward", training_forward(policy, policy), segments, state, action_space)
+            _check_call(policy, "forward", training_forward(policy, policy), observations, state, action_space)
+
+
+def check_acting(
+    policy: nn.Module, observation_space: gymnasium.Space, action_space: gymnasium.Space, device: torch.device
+) -> None:
+    """Has a policy act on observations of zeros, and checks what it returns; a part of `check_policy`.
+
+    Raises:
+        APIUsageError: if it fails, or returns something of another form or shape than expected.
+    """
+    policy = getattr(policy, "_orig_mod", policy)  # checked as it is, without compiling it for these sizes
+    with _unchanged(policy, device):
+        state = dict(policy.initial_state(_ROWS, device)) if hasattr(policy, "initial_state") else {}
+        name = "forward_eval" if hasattr(policy, "forward_eval") else "forward"
+        _check_call(policy, name, acting_forward(policy), _zeros(observation_space, device), state, action_space)
+
+
+@contextlib.contextmanager
+def _unchanged(policy: nn.Module, device: torch.device) -> Iterator[None]:
+    """Puts back the policy's buffers and torch's random numbers."""
+    buffers = {name: buffer.clone() for name, buffer in policy.named_buffers()}
+    with torch.no_grad(), borrowed_generator(devices=[device] if device.type == "cuda" else []):
+        yield
         for name, buffer in policy.named_buffers():
             buffer.copy_(buffers.get(name, buffer))
+
+
+def _zeros(space: gymnasium.Space, device: torch.device) -> Tensor:
+    """Rows of observations."""
+    return torch.zeros(_ROWS, *space.shape, dtype=getattr(torch, space.dtype.name), device=device)
 
 
 def check_state(policy: nn.Module, expected: dict[str, Tensor], device: torch.device) -> None:

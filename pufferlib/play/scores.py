@@ -1,0 +1,179 @@
+"""How well a policy plays: episodes to the end, the mean of every statistic, and its standard error."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from pufferlib import vector
+from pufferlib.errors import APIUsageError
+from pufferlib.families import catalog
+from pufferlib.families.catalog import Entry
+from pufferlib.metrics.finished_episodes import is_number
+from pufferlib.play.player import Episodes, Player
+from pufferlib.play.undisturbed import undisturbed
+from pufferlib.runs import making
+from pufferlib.runs.policy_check import check_acting
+
+MAX_ENVIRONMENTS = 256  # played side by side; more episodes are played in turn
+MAX_PYTHON_ENVIRONMENTS = 32  # of those that are not C: each may be slow to make and large
+
+
+@dataclass(frozen=True)
+class Score:
+    """The mean of one statistic over episodes."""
+
+    mean: float
+    standard_error: float  # of the mean; NaN for a single episode
+    episodes: int
+
+    def __str__(self) -> str:
+        return f"{self.mean:.3f} +- {self.standard_error:.3f} (n = {self.episodes})"
+
+    @classmethod
+    def of(cls, numbers: list[float]) -> Score:
+        """The score of one number for each episode, at least one."""
+        error = statistics.stdev(numbers) / math.sqrt(len(numbers)) if len(numbers) > 1 else math.nan
+        return cls(statistics.fmean(numbers), error, len(numbers))
+
+
+class ScoreSheet:
+    """Collects what became of episodes."""
+
+    def __init__(self) -> None:
+        """Knows of none yet."""
+        self._counted: dict[str, list[float]] = {"episode_return": [], "episode_length": []}
+        self._reported: dict[str, list[float]] = {}
+
+    def add(self, episodes: Episodes) -> None:
+        """Adds episodes that ended, and what the environment reports of them."""
+        self._counted["episode_return"].extend(episodes.returns.tolist())
+        self._counted["episode_length"].extend(episodes.lengths.tolist())
+        for report in episodes.reports:
+            for name, value in report.items():
+                if name != "n" and is_number(value):
+                    self._reported.setdefault(name, []).append(float(value))
+
+    def scores(self) -> dict[str, Score]:
+        """A score for every statistic; what the environment itself reports replaces what was counted of it."""
+        counted = {name: numbers for name, numbers in self._counted.items() if name not in self._reported}
+        return {name: Score.of(numbers) for name, numbers in {**counted, **self._reported}.items() if numbers}
+
+
+def evaluate(
+    policy: Any, env: Any, episodes: int = 100, sample: bool = False, seed: int = 0, max_steps: int = 20_000
+) -> dict[str, Score]:
+    """Plays a number of episodes with a policy, which stays as it is.
+
+        scores = pufferlib.evaluate(policy, "puffer_breakout", episodes=1_000)
+        print(scores["episode_return"].mean, scores["episode_return"].standard_error)
+
+    Every environment plays the same number of episodes to the end, so long episodes count like short ones. Where
+    several agents share an environment, each of them adds a return and a length for every episode. Neither torch's
+    random numbers nor the policy's mode, buffers and recurrent state are other ones afterwards.
+
+    Args:
+        policy: a torch module that `PuffeRL` would train, or a `pufferlib.Agent`; it may be recurrent.
+        env: a name, which has the settings of its configuration; a class or a function; or an environment or a vector
+            of PufferLib's, Gymnasium's or PettingZoo's. What can be made anew is played in environments of their own,
+            side by side: also a vector that `pufferlib.vector.make` made, and everything that was made by a name, so
+            that a trainer in it can go on. Any other one is played in itself, from a reset on, and is left open.
+        episodes: at least 1.
+        sample: draw actions from the policy instead of taking the likeliest.
+        seed: of the environments and of the actions.
+        max_steps: steps per episode, on average over the episodes of an environment, after which it ends anyway: a
+            greedy policy can go in circles for ever.
+
+    Returns:
+        A score for `episode_return` and `episode_length`, and for every statistic that the environment reports at the
+        end of an episode, over the episodes that ended; empty when none did. What is reported of many environments in
+        one, which are ready and cannot be made anew, is left out, as nobody can tell whose episode it is of.
+
+    Raises:
+        APIUsageError: if an argument is none of these, or the policy does not fit the environment.
+        UnknownEnvironmentError: if there is no environment of that name.
+    """
+    if not isinstance(episodes, (int, np.integer)) or episodes < 1:
+        raise APIUsageError(f"episodes must be an integer of at least 1, got {episodes!r}")
+    module = _module(policy)
+    device = next((tensor.device for tensor in module.state_dict().values()), torch.device("cpu"))
+    sheet = ScoreSheet()
+    with ExitStack() as undo:
+        vecenv, count = _vector(env, int(episodes), seed, undo)
+        undo.enter_context(undisturbed(module, device))
+        check_acting(module, vecenv.single_observation_space, vecenv.single_action_space, device)
+        player = Player(vecenv, module, device, torch.Generator(device).manual_seed(seed) if sample else None)
+        quotas = dealt(int(episodes), count)
+        for ended in player.play(quotas.repeat(vecenv.num_agents // count), max_steps * int(quotas.max()), seed):
+            for each in ended:
+                sheet.add(each)
+    return sheet.scores()
+
+
+def dealt(episodes: int, count: int) -> np.ndarray:
+    """How many of some episodes each of `count` environments plays: `(count,)` int64."""
+    return np.array([episodes // count + (index < episodes % count) for index in range(count)])
+
+
+def most_environments(entry: Entry) -> int:
+    """How many environments of a kind are played side by side."""
+    return MAX_ENVIRONMENTS if "num_envs" in entry.settings else MAX_PYTHON_ENVIRONMENTS
+
+
+def make_environments(entry: Entry, env_kwargs: Mapping[str, Any], count: int, seed: int) -> vector.Vector:
+    """Makes `count` environments, each a batch of its own, so that its infos come apart from those of others."""
+    single = {"num_envs": 1, "report_interval": 1}  # of many behind one PufferEnv, that one; reporting every episode
+    env_kwargs = {**env_kwargs, **{name: value for name, value in single.items() if name in entry.settings}}
+    return vector.make(entry.creator, env_kwargs=env_kwargs, backend="Serial", num_envs=count, batch_size=1, seed=seed)
+
+
+def _module(policy: Any) -> nn.Module:
+    """The torch module that a policy is, or that an agent plays by."""
+    module = policy if isinstance(policy, nn.Module) else getattr(policy, "policy", None)
+    if isinstance(module, nn.Module):
+        return module
+    found = f"the class {policy.__name__}" if isinstance(policy, type) else type(policy).__name__
+    raise APIUsageError(f"policy must be a torch module or an Agent, got {found}; the order is evaluate(policy, env)")
+
+
+def _vector(env: Any, episodes: int, seed: int, undo: ExitStack) -> tuple[vector.Vector, int]:
+    """The vector to play in, and how many environments there are in it.
+
+    Args:
+        env: see `evaluate`.
+        episodes: to play.
+        seed: of environments that are made.
+        undo: gets how to let go of the vector.
+    """
+    entry, env_kwargs = _recipe(env)
+    if entry is not None:
+        count = min(episodes, most_environments(entry))
+        vecenv = make_environments(entry, env_kwargs, count, seed)
+        undo.callback(vecenv.close)
+    elif getattr(env, "is_repeatable", False):
+        vecenv = env.again(min(episodes, MAX_PYTHON_ENVIRONMENTS), seed)
+        undo.callback(vecenv.close)
+    elif hasattr(env, "recv") and hasattr(env, "send"):
+        vecenv = env
+    else:
+        vecenv = vector.adopt(env, seed=seed)
+        undo.callback(vecenv.hand_over)
+    return vecenv, vecenv.num_envs * getattr(vecenv.driver_env, "num_envs", 1)
+
+
+def _recipe(env: Any) -> tuple[Entry | None, Mapping[str, Any]]:
+    """What makes environments like the one that is given, and its keyword arguments; None where that is not known."""
+    if isinstance(env, str):
+        return catalog.find(env), making.env_arguments(env, {})
+    if isinstance(env, type) or (callable(env) and not hasattr(env, "step")):
+        return catalog.find(env), {}
+    origin = getattr(env, "made_from", None)  # not of what is inside: that would leave its wrappers out
+    return (None, {}) if origin is None else (catalog.find(origin.env_name), origin.env)
