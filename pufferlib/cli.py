@@ -92,17 +92,18 @@ def train(call: Call) -> None:
 
 def evaluate(call: Call) -> None:
     """Plays a policy by the settings that it was trained with, where its run tells them."""
-    from pufferlib.config import check_config
     from pufferlib.play.evaluation import evaluate_command
-    from pufferlib.runs.recorded_settings import model_settings
 
-    args = call.args
-    if args["load_model_path"] is not None:
-        is_policy_named = any(setting.name == "policy_name" for setting, _ in call.flags)
-        args = call.flags_over(model_settings(call.env_name, args, is_policy_named), but="load_model_path")
-    check_config(args)
+    args = _settings_of_model(call)
     print(_playing(call.env_name, args, call.options["episodes"], call.options["headless"]), flush=True)
     evaluate_command(call.env_name, args, **call.options)
+
+
+def export(call: Call) -> None:
+    """Writes a policy for programs that do not have this package."""
+    from pufferlib.export.command import export_command
+
+    export_command(call.env_name, _settings_of_model(call), **call.options)
 
 
 def bench(call: Call) -> None:
@@ -132,6 +133,7 @@ def envs(family: str | None = None) -> None:
 VERBS = {
     "train": Verb("train a policy and save it under experiments/", train, "TrainOptions"),
     "eval": Verb("play a policy in a window, or without one, and print how well it does", evaluate, "EvalOptions"),
+    "export": Verb("write a policy for other programs: ONNX, TorchScript or C", export, "ExportOptions"),
     "bench": Verb("time an environment: steps per second", bench, "BenchOptions"),
     "sweep": Verb("search for hyperparameters by many runs, and keep the best settings", sweep, "SweepOptions"),
     "envs": Verb("list the environments, or the names of one family", envs, argument="FAMILY"),
@@ -249,6 +251,19 @@ def _beginning(call: Call) -> str:
     iterations = train["num_iterations"]
     length = f"{train['total_timesteps']:,} steps" if iterations is None else f"{iterations:,} iterations"
     return f"training {call.env_name} for {length}, in {train['data_dir']}"
+
+
+def _settings_of_model(call: Call) -> dict[str, Any]:
+    """The settings that the policy to play was trained with, where its run tells them, and the flags over them."""
+    from pufferlib.config import check_config
+    from pufferlib.runs.recorded_settings import model_settings
+
+    args = call.args
+    if args["load_model_path"] is not None:
+        is_policy_named = any(setting.name == "policy_name" for setting, _ in call.flags)
+        args = call.flags_over(model_settings(call.env_name, args, is_policy_named), but="load_model_path")
+    check_config(args)
+    return args
 
 
 def _playing(env_name: str, args: dict[str, Any], episodes: int, is_headless: bool) -> str:

@@ -38,6 +38,10 @@ class StorageError(PufferError, OSError):
     """A file of a run that cannot be written, as on a full disk."""
 
 
+class ExportError(PufferError, ValueError):
+    """A policy that a format cannot express."""
+
+
 class MissingExtraError(PufferError, ImportError):
     """An optional package is not installed, or an environment in C not compiled."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from pufferlib.settings.setting import Section, setting
 
@@ -36,3 +37,11 @@ class BenchOptions(Section):
     """How `puffer bench` measures."""
 
     seconds: float = setting(2.0, "How long to time each row of the table.", "(0, inf)")
+
+
+@dataclass(frozen=True)
+class ExportOptions(Section):
+    """What `puffer export` writes."""
+
+    format: Literal["onnx", "torchscript"] = setting("onnx", "The kind of file.")
+    output: str | None = setting(None, "The file, or the folder for it; None is one named for the environment, here.")

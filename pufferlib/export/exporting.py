@@ -1,0 +1,85 @@
+"""Where the formats come together: `export_policy`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from pufferlib.errors import APIUsageError, nearest
+from pufferlib.export.one_step import OneStep, space_text
+from pufferlib.export.onnx_format import onnx_bytes
+from pufferlib.export.torchscript_format import torchscript_bytes
+from pufferlib.runs.making import environment_name
+from pufferlib.runs.whole_files import write_atomically
+
+ENDINGS = {"onnx": ".onnx", "torchscript": ".pt"}
+FORMATS = tuple(ENDINGS)
+
+
+def export_policy(
+    policy: nn.Module,
+    env: Any,
+    path: str | Path,
+    format: str = "onnx",
+    notes: Mapping[str, str] | None = None,
+    observations: np.ndarray | None = None,
+) -> Path:
+    """Writes a policy for programs that do not have this package; what was written was run and compared with it first.
+
+    Args:
+        policy: as pufferlib.models describes, of any device; it stays as it is.
+        env: the environment or vector that it plays, for the spaces; it is not stepped.
+        path: of the file; an earlier one is replaced.
+        format: `onnx` or `torchscript`.
+        notes: what else the file should tell, such as the run that the weights are of.
+        observations: of real play, to compare on besides random ones; `(steps, rows, *observation_shape)`.
+
+    Returns:
+        What was written.
+
+    Raises:
+        APIUsageError: if there is no such format.
+        ExportError: if the format cannot express the policy; the message says why, and which one can.
+        MissingExtraError: if the format needs packages that are not installed.
+        StorageError: if it cannot be written.
+    """
+    if format not in FORMATS:
+        raise APIUsageError(f"format must be {', '.join(FORMATS)}, got {format!r}{nearest(format, FORMATS)}")
+    env_name = environment_name(env)
+    step = OneStep(policy, getattr(env, "driver_env", env))
+    written = {"onnx": onnx_bytes, "torchscript": torchscript_bytes}[format](
+        step, _notes(env_name, env, notes or {}), observations
+    )
+    path = Path(path)
+    write_atomically(path, lambda file: file.write(written))
+    return path
+
+
+def c_name(env_name: str) -> str:
+    """An environment's name in C: `puffer_breakout` -> `breakout`, `CartPole-v1` -> `cartpole_v1`."""
+    short = re.sub(r"\W+", "_", env_name.removeprefix("puffer_")).strip("_").lower()
+    return short if short[:1].isalpha() else f"env_{short}"
+
+
+def file_name(env_name: str, format: str) -> str:
+    """What an export is called where nobody says."""
+    return f"{c_name(env_name)}{ENDINGS[format]}"
+
+
+def _notes(env_name: str, env: Any, more: Mapping[str, str]) -> dict[str, str]:
+    driver = getattr(env, "driver_env", env)
+    return {
+        "environment": env_name,
+        "observation_space": space_text(driver.single_observation_space),
+        "action_space": space_text(driver.single_action_space),
+        "pufferlib": metadata.version("pufferlib"),
+        "torch": torch.__version__,
+        **more,
+    }

@@ -1,0 +1,151 @@
+"""One step of a policy as a function of tensors alone, which is what other programs can take over."""
+
+from __future__ import annotations
+
+import copy
+import math
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from gymnasium import Space
+from torch import Tensor, nn
+from torch.distributions import Distribution, Normal
+
+from pufferlib.errors import ExportError
+from pufferlib.models import MinGRUWrapper
+from pufferlib.policy import acting_forward
+from pufferlib.policy.normalized import NormalizedObservations
+
+State = dict[str, Tensor]
+
+
+class OneStep(nn.Module):
+    """Observations and recurrent state in; logits, value and the next state out: all of them plain tensors.
+
+    It has weights of its own, float32 on the CPU, and computes with torch's own operations.
+
+    Attributes:
+        state_names: of the recurrent state, in the order of the arguments; empty for a policy without one.
+        output_names: of all results, in their order: for each part of the action `logits` or `mean` and
+            `log_deviation`, numbered from 0 where there are several, then `value`, then `next_<state>` for each state.
+    """
+
+    def __init__(self, policy: nn.Module, env: Any):
+        """Copies the policy, and calls it once to see what it returns.
+
+        Args:
+            policy: as pufferlib.models describes, on any device; it stays as it is.
+            env: anything with `single_observation_space`.
+
+        Raises:
+            ExportError: if the policy cannot be copied or called.
+        """
+        super().__init__()
+        try:
+            policy = copy.deepcopy(policy).cpu().eval()
+        except Exception as error:  # whatever a class of the user's own does when it is copied
+            raise ExportError(f"the policy {_class_text(policy)} cannot be copied ({error})") from error
+        self.policy = _in_plain_torch(policy)
+        self._forward = acting_forward(self.policy)
+        self.space = env.single_observation_space
+        self.state_names = tuple(self._initial_state(1))
+        self.output_names: tuple[str, ...] = ()
+        with torch.no_grad():
+            logits, _ = self._forward(self.random_observations(2, 0), self._initial_state(2))
+        self.output_names = (*_names(logits), "value", *(f"next_{name}" for name in self.state_names))
+
+    def forward(self, observations: Tensor, *states: Tensor) -> tuple[Tensor, ...]:
+        """Observations `(rows, *observation_shape)` and the state `(rows, ...)` -> results named `output_names`."""
+        state = dict(zip(self.state_names, (each.clone() for each in states), strict=True))  # it may be overwritten
+        logits, values = self._forward(observations, state)
+        return *_tensors(logits), values.reshape(-1), *(state[name] for name in self.state_names)
+
+    def initial_states(self, rows: int) -> tuple[Tensor, ...]:
+        """The state in which an episode begins, for so many agents, in the order of `state_names`."""
+        return tuple(self._initial_state(rows).values())
+
+    def random_observations(self, rows: int, seed: int) -> Tensor:
+        """Observations drawn from the space, `(rows, *observation_shape)`."""
+        self.space.seed(seed)
+        return torch.stack([torch.as_tensor(self.space.sample()) for _ in range(rows)])
+
+    def _initial_state(self, rows: int) -> State:
+        has_state = hasattr(self.policy, "initial_state")
+        return dict(self.policy.initial_state(rows, torch.device("cpu"))) if has_state else {}
+
+
+class _PlainMinGRU(nn.Module):
+    """What a MinGRUWrapper computes, without its kernel, which other programs do not have."""
+
+    def __init__(self, wrapper: MinGRUWrapper):
+        super().__init__()
+        self.policy = wrapper.policy
+        self.layers = wrapper.layers
+        self.initial_state = wrapper.initial_state
+
+    def forward_eval(self, observations: Tensor, state: State) -> tuple[Any, Tensor]:
+        output = self.policy.encode_observations(observations).float()
+        for name, layer in zip(state, self.layers, strict=True):
+            candidate, gate, highway = layer(output).chunk(3, -1)
+            candidate = torch.where(candidate >= 0, candidate + 0.5, candidate.sigmoid())
+            state[name] = state[name] + gate.sigmoid() * (candidate - state[name])
+            output = output + highway.sigmoid() * (state[name] - output)
+        return self.policy.decode_actions(output)
+
+
+def _in_plain_torch(policy: nn.Module) -> nn.Module:
+    if type(policy) is MinGRUWrapper:
+        return _PlainMinGRU(policy)
+    if isinstance(policy, NormalizedObservations):
+        policy.policy = _in_plain_torch(policy.policy)
+        policy.find_forms()
+    return policy
+
+
+def _names(logits: Any) -> list[str]:
+    parts = logits if isinstance(logits, tuple) else (logits,)
+    names = []
+    for index, part in enumerate(parts):
+        end = f"_{index}" if isinstance(logits, tuple) else ""
+        names += [f"mean{end}", f"log_deviation{end}"] if isinstance(part, Normal) else [f"logits{end}"]
+    return names
+
+
+def _tensors(logits: Any) -> list[Tensor]:
+    tensors = []
+    for part in logits if isinstance(logits, tuple) else (logits,):
+        tensors += [part.mean, part.stddev.log()] if isinstance(part, Normal) else [part]
+    return tensors
+
+
+def _class_text(policy: nn.Module) -> str:
+    return f"{type(policy).__module__}.{type(policy).__qualname__}"
+
+
+def space_text(space: Space) -> str:
+    """A space in one line, without the bounds of every number."""
+    shape, dtype = getattr(space, "shape", None), getattr(space, "dtype", None)
+    is_long = shape is not None and math.prod(shape) > 8
+    return f"{type(space).__name__}{tuple(shape)} {dtype}" if is_long else str(space)
+
+
+def first_sentence(error: BaseException) -> str:
+    """What went wrong, without the advice that torch wraps it in."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    lines = str(error).strip().splitlines()
+    return re.split(r"\. |\.$", lines[0])[0] if lines else type(error).__name__
+
+
+@contextmanager
+def unchecked_distributions() -> Iterator[None]:
+    """Without the checks of torch's distributions, which decide by values and so are in no graph."""
+    is_checked = Distribution._validate_args
+    Distribution.set_default_validate_args(False)
+    try:
+        yield
+    finally:
+        Distribution.set_default_validate_args(is_checked)

@@ -1,0 +1,210 @@
+"""Policies written as ONNX and TorchScript, read back by what other people would read them with."""
+
+import json
+import os
+import subprocess
+import sys
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from policies_to_export import CASES, CHOICE, NUMBERS, VECTOR, spaces_of, spread
+from torch import nn
+from torch.distributions import Normal
+
+from pufferlib.errors import APIUsageError, ExportError, StorageError
+from pufferlib.export import comparison, export_policy
+from pufferlib.export.one_step import OneStep
+from pufferlib.models import Default, MinGRUWrapper
+from pufferlib.policy import acting_forward
+
+onnxruntime = pytest.importorskip("onnxruntime", reason="pip install -e '.[test]'")
+QUICK = ["mingru", "continuous"]
+every_case = pytest.mark.parametrize(
+    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in CASES]
+)
+
+
+class Own(nn.Module):
+    """What a user writes: nothing of this package, a state, and a Normal."""
+
+    def __init__(self):
+        super().__init__()
+        self.cell = nn.GRUCell(7, 5)
+        self.mean, self.value = nn.Linear(5, 2), nn.Linear(5, 1)
+
+    def initial_state(self, batch, device):
+        return {"memory": torch.zeros(batch, 5, device=device)}
+
+    def forward_eval(self, observations, state):
+        state["memory"] = self.cell(observations, state["memory"])
+        return Normal(self.mean(state["memory"]), torch.ones(2).expand(observations.shape[0], 2)), self.value(
+            state["memory"]
+        )
+
+
+class Peeking(nn.Module):
+    """Reads a number out of a tensor and decides by it, which no graph can hold."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(7, 3)
+
+    def forward(self, observations):
+        logits = self.linear(observations)
+        return (logits if float(logits.sum()) > 0 else logits * 0), logits.sum(-1)
+
+
+def session(path):
+    return onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+
+
+def steps_of(policy, env, rows, steps=4):
+    """Observations, and what the policy returns for each: its own forward, with its own kernels."""
+    forward = acting_forward(policy)
+    state = dict(policy.initial_state(rows, torch.device("cpu"))) if hasattr(policy, "initial_state") else {}
+    env.single_observation_space.seed(5)
+    for _ in range(steps):
+        observations = np.stack([env.single_observation_space.sample() for _ in range(rows)])
+        with torch.no_grad():
+            logits, values = forward(torch.from_numpy(observations), state)
+        yield observations, logits, values, state
+
+
+def assert_same(found, logits, values, state):
+    found = {name: torch.as_tensor(value) for name, value in found.items()}
+    expected = {"value": values.reshape(-1)} | {f"next_{name}": tensor for name, tensor in state.items()}
+    for index, part in enumerate(logits if isinstance(logits, tuple) else (logits,)):
+        end = f"_{index}" if isinstance(logits, tuple) else ""
+        if isinstance(part, Normal):
+            expected |= {f"mean{end}": part.mean, f"log_deviation{end}": part.stddev.log()}
+        else:
+            expected[f"logits{end}"] = part
+    assert found.keys() == expected.keys()
+    for name, tensor in expected.items():
+        torch.testing.assert_close(found[name], tensor, rtol=1e-4, atol=1e-4, msg=lambda text, name=name: name + text)
+
+
+@every_case
+def test_onnxruntime_does_what_the_policy_does(name, tmp_path):
+    policy, env = CASES[name]()
+    path = export_policy(policy, env, tmp_path / "policy.onnx")
+    other = session(path)
+    names = [output.name for output in other.get_outputs()]
+    for rows in (1, 6):
+        states = {each.name: None for each in other.get_inputs()[1:]}
+        for observations, logits, values, state in steps_of(policy, env, rows):
+            given = {key: np.zeros_like(state[key]) if kept is None else kept for key, kept in states.items()}
+            found = dict(zip(names, other.run(None, {"observations": observations, **given}), strict=True))
+            assert_same(found, logits, values, state)
+            states = {key: found[f"next_{key}"] for key in states}
+    assert [dimension for each in other.get_inputs() for dimension in each.shape[:1]] == ["rows"] * (1 + len(states))
+
+
+@every_case
+def test_torchscript_does_what_the_policy_does(name, tmp_path):
+    policy, env = CASES[name]()
+    extra = {"notes.json": ""}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # torch's, of TorchScript
+        loaded = torch.jit.load(export_policy(policy, env, tmp_path / "policy.pt", "torchscript"), _extra_files=extra)
+    notes = json.loads(extra["notes.json"])
+    for rows in (1, 6):
+        states = None
+        for observations, logits, values, state in steps_of(policy, env, rows):
+            states = [torch.zeros_like(state[key]) for key in notes["arguments"][1:]] if states is None else states
+            found = dict(zip(notes["results"], loaded(torch.from_numpy(observations), *states), strict=True))
+            assert_same(found, logits, values, state)
+            states = [found[f"next_{key}"] for key in notes["arguments"][1:]]
+
+
+def test_torchscript_needs_nothing_but_torch(tmp_path):
+    policy, env = CASES["mingru"]()
+    path = export_policy(policy, env, tmp_path / "policy.pt", "torchscript")
+    code = f"""
+import sys, warnings, torch
+sys.modules["pufferlib"] = None
+warnings.simplefilter("ignore")
+policy = torch.jit.load({str(path)!r})
+results = policy(torch.ones(2, 7), torch.zeros(2, 33), torch.zeros(2, 33))
+print([list(result.shape) for result in results])
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=600)
+    assert (done.stdout, done.stderr) == ("[[2, 2], [2, 2], [2], [2, 33], [2, 33]]\n", "")
+
+
+def test_a_file_tells_what_it_is(tmp_path):
+    policy, env = CASES["continuous"]()
+    path = export_policy(policy, env, tmp_path / "policy.onnx", notes={"model": "mine.pt"})
+    notes = session(path).get_modelmeta().custom_metadata_map
+    assert notes["model"] == "mine.pt" and notes["environment"] == "simplenamespace"
+    assert notes["action_space"] == "Box(-1.0, 1.0, (2,), float32)" and notes["pufferlib"]
+
+
+def test_a_policy_of_the_users_own_is_taken_as_it_is(tmp_path):
+    policy, env = spread(Own()), spaces_of(VECTOR, NUMBERS)
+    export_policy(policy, env, tmp_path / "own.pt", "torchscript")
+    assert Normal(0.0, 1.0)._validate_args  # as before
+    other = session(export_policy(policy, env, tmp_path / "own.onnx"))
+    memory = np.zeros((3, 5), np.float32)
+    for observations, logits, values, state in steps_of(policy, env, 3):
+        names = ["mean", "log_deviation", "value", "next_memory"]
+        found = dict(zip(names, other.run(names, {"observations": observations, "memory": memory}), strict=True))
+        assert_same(found, logits, values, state)
+        memory = found["next_memory"]
+
+
+def test_what_onnx_cannot_express_is_refused_and_nothing_is_written(tmp_path):
+    with pytest.raises(ExportError, match="ONNX cannot express this policy .*data-dependent"):
+        export_policy(spread(Peeking()), spaces_of(VECTOR, CHOICE), tmp_path / "policy.onnx")
+    assert not os.listdir(tmp_path)
+
+
+def test_a_trace_that_decides_otherwise_is_refused(tmp_path):
+    with pytest.raises(
+        ExportError, match="TorchScript cannot express this policy .Converting a tensor to a Python float"
+    ):
+        export_policy(spread(Peeking()), spaces_of(VECTOR, CHOICE), tmp_path / "policy.pt", "torchscript")
+    assert not os.listdir(tmp_path)
+
+
+def test_a_policy_that_cannot_be_copied_is_refused(tmp_path):
+    policy = Own()
+    policy.file = open(os.devnull)  # noqa: SIM115
+    with policy.file, pytest.raises(ExportError, match=r"Own cannot be copied \(cannot pickle"):
+        export_policy(policy, spaces_of(VECTOR, NUMBERS), tmp_path / "policy.onnx")
+
+
+def test_what_was_written_is_compared_with_the_policy():
+    policy, env = CASES["mingru"]()
+    step = OneStep(policy, env)
+
+    def run(*arrays, error=0.0):
+        results = [result.numpy() for result in step(*map(torch.from_numpy, arrays))]
+        results[-1] = results[-1] + error  # of the last state, which the other results follow from
+        return results
+
+    assert comparison.check_agreement(step, run, "it") == 0.0
+    assert 1e-6 < comparison.check_agreement(step, lambda *arrays: run(*arrays, error=1e-5), "it") < 1e-4
+    with pytest.raises(ExportError, match="it must compute what the policy does to 0.0001, but next_mingru_1 differs"):
+        comparison.check_agreement(step, lambda *arrays: run(*arrays, error=1e-3), "it")
+    with pytest.raises(ExportError, match="differs by inf"):
+        comparison.check_agreement(step, lambda *arrays: [each[:1] for each in run(*arrays)], "it")
+
+
+def test_the_policy_stays_as_it_is(tmp_path):
+    policy, env = CASES["mingru"]()
+    before = {name: tensor.clone() for name, tensor in policy.state_dict().items()}
+    export_policy(policy.train(), env, tmp_path / "policy.pt", "torchscript")
+    assert type(policy) is MinGRUWrapper and policy.training
+    assert all(torch.equal(before[name], tensor) for name, tensor in policy.state_dict().items())
+
+
+def test_there_must_be_such_a_format_and_such_a_place(tmp_path):
+    policy, env = spread(Default(spaces_of(VECTOR, CHOICE), 8)), spaces_of(VECTOR, CHOICE)
+    with pytest.raises(APIUsageError, match=r"format must be onnx, .*, got 'onx'; did you mean 'onnx'\?"):
+        export_policy(policy, env, tmp_path / "policy.onnx", "onx")
+    (tmp_path / "file").touch()
+    with pytest.raises(StorageError, match="cannot be written"):
+        export_policy(policy, env, tmp_path / "file" / "policy.pt", "torchscript")
