@@ -19,8 +19,8 @@ MAPPED = ("ocean", "vector", "extensions")  # they lie beside pufferlib/ and are
 ORDER = (
     *("errors", "episodes machine seeding", "extras spaces", "settings", "environment"),
     *("ocean wrappers", "emulation", "vector", "families", "config"),
-    *("extensions loggers", "distributed", "metrics", "policy", "models", "ppo", "fast", "runs", "play", "watch export"),
-    *("pufferl", "sweep", "cli", "__main__"),
+    *("extensions loggers", "distributed", "metrics", "policy", "models", "ppo", "fast", "runs", "play"),
+    *("watch export", "pufferl", "sweep", "cli", "__main__"),
 )
 HEIGHT = {room: height for height, rooms in enumerate(ORDER) for room in rooms.split()}
 
