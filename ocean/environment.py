@@ -58,6 +58,7 @@ class OceanEnv(PufferEnv):
         self.report_interval = report_interval
         self._steps = 0
         self._is_drawn = False
+        self._final_observations: np.ndarray | None = None
         try:
             self.handle = self.make_handle(arguments, seed)
         except ValueError as error:  # the C side's sentence, as a mistake of the user's
@@ -105,6 +106,18 @@ class OceanEnv(PufferEnv):
                 f"the arrays of {type(self).__name__} must stay those it was made with, and one was replaced; "
                 "change it in place, as in self.rewards *= 2, or return another array from step"
             )
+
+    def keep_final_observations(self) -> np.ndarray:
+        """Has every episode's last observation kept, which the first one of the next episode takes the place of.
+
+        Returns:
+            An array like `observations`, which this object keeps writing to. A row holds what its agent saw last as of
+            the step that set one of its flags, until the agent's next episode ends.
+        """
+        if self._final_observations is None:
+            self._final_observations = np.zeros_like(self.observations)
+            self.binding.vec_keep_final(self.handle, self._final_observations)
+        return self._final_observations
 
     def report(self) -> list[dict]:
         """Counts one step; every `report_interval` steps returns the statistics of the episodes finished since."""

@@ -57,12 +57,13 @@ enum { BREAKOUT_BALL_SIZE = 32 };  // as wide as a brick: both sides of the ball
 PUFFER_TABLE int BREAKOUT_POINTS[BREAKOUT_ROWS] = {7, 7, 4, 4, 1, 1};
 
 typedef struct {
-    float* observations;   // [118]  these five are borrowed from the caller
-    const void* actions;   // int32_t[1], or float[1] if continuous
-    float* rewards;        // [1]
-    uint8_t* terminals;    // [1]
-    uint8_t* truncations;  // [1]  never set: there is no time limit
-    float ball_x, ball_y;  // its left top corner
+    float* observations;        // [118]  these six are borrowed from the caller
+    const void* actions;        // int32_t[1], or float[1] if continuous
+    float* rewards;             // [1]
+    uint8_t* terminals;         // [1]
+    uint8_t* truncations;       // [1]  never set: there is no time limit
+    float* final_observations;  // [118] or NULL
+    float ball_x, ball_y;       // its left top corner
     float velocity_x, velocity_y;
     float paddle_x, paddle_width;
     float speed;    // of the ball in play
@@ -139,6 +140,9 @@ PUFFER_FN void breakout_finish_episode(Breakout* env) {
     env->log.episode_return += (float)env->score;
     env->log.episode_length += (float)env->steps;
     env->log.n += 1.0f;
+    breakout_write_status(env);
+    breakout_write_motion(env);
+    keep_final(env->final_observations, env->observations, BREAKOUT_OBSERVATION_SIZE * sizeof(float));
     c_reset(env);
 }
 

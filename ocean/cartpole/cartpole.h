@@ -27,11 +27,12 @@ typedef struct {
 } CartpoleMotion;
 
 typedef struct {
-    float* observations;   // [4]  these five are borrowed from the caller
-    const void* actions;   // int32_t[1], or float[1] when continuous
-    float* rewards;        // [1]
-    uint8_t* terminals;    // [1]
-    uint8_t* truncations;  // [1]
+    float* observations;        // [4]  these six are borrowed from the caller
+    const void* actions;        // int32_t[1], or float[1] when continuous
+    float* rewards;             // [1]
+    uint8_t* terminals;         // [1]
+    uint8_t* truncations;       // [1]
+    float* final_observations;  // [4] or NULL
     Rng rng;
     CartpoleMotion motion;
     int steps;  // of this episode
@@ -98,6 +99,7 @@ PUFFER_FN void cartpole_finish_episode(Cartpole* env) {
     env->log.episode_return += (float)env->steps;
     env->log.episode_length += (float)env->steps;
     env->log.n += 1.0f;
+    keep_final(env->final_observations, &env->motion, sizeof(env->motion));
     c_reset(env);
 }
 

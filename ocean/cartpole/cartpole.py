@@ -15,8 +15,8 @@ THETA_LIMIT = 12 * np.pi / 180  # radians
 class Cartpole(OceanEnv):
     """The CartPole-v1 of Gymnasium; see cartpole.h for the rules.
 
-    An observation is never outside the failure limits, because the one of a terminal step is the next episode's first.
-    Velocities have no bound.
+    An episode ends when the cart or the pole leaves its limits, and what is observed then may lie a little beyond: as
+    in Gymnasium, the space is twice as wide. Velocities have no bound.
 
     Args:
         num_envs: carts stepped together, at least 1.
@@ -26,7 +26,7 @@ class Cartpole(OceanEnv):
     binding = binding
 
     def __init__(self, num_envs: int = 1024, continuous: bool = False, **kwargs):
-        high = np.array([X_LIMIT, np.inf, THETA_LIMIT, np.inf], np.float32)
+        high = np.array([2 * X_LIMIT, np.inf, 2 * THETA_LIMIT, np.inf], np.float32)
         self.single_observation_space = gymnasium.spaces.Box(-high, high, dtype=np.float32)
         self.single_action_space = (
             gymnasium.spaces.Box(-1, 1, (1,), np.float32) if continuous else gymnasium.spaces.Discrete(2)

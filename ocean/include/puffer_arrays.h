@@ -24,7 +24,7 @@ static const ArrayType ARRAY_TYPES[] = {
 };
 static const ArrayType FLAG_TYPE = {"bool", "?B", 1};
 
-// What one of the five arrays must be; a row has row_size elements, and without_columns means shape (rows,).
+// What an array must be; a row has row_size elements, and without_columns means shape (rows,).
 typedef struct {
     const char* name;
     ArrayType type;

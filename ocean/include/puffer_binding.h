@@ -25,6 +25,7 @@
 
 #include "puffer_arrays.h"
 #include "puffer_env.h"
+#include "puffer_final.h"
 #include "puffer_kwargs.h"
 #include "puffer_snapshot.h"
 #include "puffer_vec.h"
@@ -64,6 +65,7 @@ struct VecHandle {
     PyObject* members;      // held: the tuple of capsules given to vectorize, NULL when made by vec_init
     Py_ssize_t num_joined;  // members that know this vec
     Arrays arrays;          // held, empty when made by vectorize
+    PyObject* final;        // held: a memoryview of the rows for final observations, NULL where nobody wants them
     PyObject* shared;       // held
     bool is_ready;          // every environment was reset
 };
@@ -78,6 +80,7 @@ static EnvHandle* vec_member(const VecHandle* vec, Py_ssize_t index) {
 static void vec_close_handle(VecHandle* vec) {
     if (vec->vec.is_closed) return;
     vec->vec.is_closed = 1;
+    final_exchange(&vec->final, &vec->envs, NULL);
     while (vec->num_joined > 0) vec_member(vec, --vec->num_joined)->vec = NULL;
     arrays_release(&vec->arrays);
 }
@@ -504,6 +507,20 @@ static PyObject* py_vec_reset(PyObject* self, PyObject* args) {
     Py_RETURN_NONE;
 }
 
+static PyObject* py_vec_keep_final(PyObject* self, PyObject* args) {
+    PyObject *capsule, *array;
+    if (!PyArg_ParseTuple(args, "OO:vec_keep_final", &capsule, &array)) return NULL;
+    PyObject* rows = NULL;
+    if (array != Py_None && (rows = PyMemoryView_FromObject(array)) == NULL) return NULL;
+    VecHandle* vec = vec_from(capsule, OPEN);
+    if (vec == NULL || (rows != NULL && final_check(rows, array, &vec->envs) < 0)) {
+        Py_XDECREF(rows);
+        return NULL;
+    }
+    final_exchange(&vec->final, &vec->envs, rows);
+    Py_RETURN_NONE;
+}
+
 static PyObject* py_vec_step(PyObject* self, PyObject* capsule) {
     VecHandle* vec = vec_from(capsule, READY);
     if (vec == NULL) return NULL;
@@ -602,6 +619,8 @@ static PyMethodDef METHODS[] = {
     {"vec_init", (PyCFunction)(void (*)(void))py_vec_init, KEYWORDS,
      "vec_init(observations, actions, rewards, terminals, truncations, num_envs, seed, **kwargs) -> vec handle"},
     {"vec_reset", py_vec_reset, METH_VARARGS, "vec_reset(vec, seed=None): begins an episode in every environment"},
+    {"vec_keep_final", py_vec_keep_final, METH_VARARGS,
+     "vec_keep_final(vec, final_observations or None): where the last observations of episodes go from now on"},
     {"vec_step", py_vec_step, METH_O, "vec_step(vec): steps every environment, without the GIL"},
     {"vec_log", py_vec_log, METH_O,
      "vec_log(vec) -> dict of sums over finished episodes and their count n; clears them"},

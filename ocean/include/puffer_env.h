@@ -18,9 +18,12 @@
 //
 //     observations [rows, observation_size]   actions [rows, action_size]
 //     rewards [rows] float    terminals, truncations [rows] one byte, 0 or 1
+//     final_observations [rows, observation_size], or NULL: not wanted
 //
 // When an episode ends inside c_step the environment resets at once: the observation is the first of the next episode,
 // the reward and the flag are the last of the old one. Terminal means the task ended, truncation that a limit cut it.
+// What would have been observed had it not reset goes through keep_final, just before the reset overwrites it. Nothing
+// else reads or writes the final observations, so episodes are the same whether they are wanted or not.
 #pragma once
 
 #include <math.h>
@@ -107,6 +110,11 @@ PUFFER_FN float rng_float(Rng* rng) { return (float)(rng_next(rng) >> 8) * (1.0f
 
 // A float in [low, high).
 PUFFER_FN float rng_uniform(Rng* rng, float low, float high) { return low + (high - low) * rng_float(rng); }
+
+// Keeps the last observation of an episode, `bytes` of it, where it is wanted; see the top.
+PUFFER_FN void keep_final(void* final_observations, const void* observations, size_t bytes) {
+    if (final_observations != NULL) memcpy(final_observations, observations, bytes);
+}
 
 // For c_accepts.
 PUFFER_FN bool is_within(int value, int low, int high) { return value >= low && value <= high; }

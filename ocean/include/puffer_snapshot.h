@@ -86,6 +86,7 @@ static void env_copy_pointers(Env* to, const Env* from) {
     to->rewards = from->rewards;
     to->terminals = from->terminals;
     to->truncations = from->truncations;
+    to->final_observations = from->final_observations;
 #ifdef MY_SHARED
     to->shared = from->shared;
 #endif
@@ -96,6 +97,7 @@ static void env_clear_pointers(Env* env) {
     env->actions = NULL;
     env->rewards = NULL;
     env->terminals = env->truncations = NULL;
+    env->final_observations = NULL;
 #ifdef MY_SHARED
     env->shared = NULL;
 #endif

@@ -18,6 +18,7 @@
 
 enum { PONG_STILL, PONG_UP, PONG_DOWN, PONG_NUM_ACTIONS };
 enum { PONG_MIN_FRAMESKIP = 1, PONG_MAX_FRAMESKIP = 64, PONG_WINNING_SCORE = 21 };
+enum { PONG_OBSERVATION_SIZE = 8 };
 
 #define PONG_WIDTH (500.0f)
 #define PONG_HEIGHT (640.0f)
@@ -35,11 +36,12 @@ enum { PONG_MIN_FRAMESKIP = 1, PONG_MAX_FRAMESKIP = 64, PONG_WINNING_SCORE = 21 
 #define PONG_BOUNCE_REWARD (0.1f)
 
 typedef struct {
-    float* observations;   // [8]  these five are borrowed from the caller
-    const void* actions;   // int32_t[1], or float[1] when continuous
-    float* rewards;        // [1]
-    uint8_t* terminals;    // [1]
-    uint8_t* truncations;  // [1]  never set
+    float* observations;        // [8]  these six are borrowed from the caller
+    const void* actions;        // int32_t[1], or float[1] when continuous
+    float* rewards;             // [1]
+    uint8_t* terminals;         // [1]
+    uint8_t* truncations;       // [1]  never set
+    float* final_observations;  // [8] or NULL
     Rng rng;
     float paddle_left, paddle_right;  // y
     float ball_x, ball_y, ball_vx, ball_vy;
@@ -52,7 +54,8 @@ typedef struct {
 } Pong;
 
 PUFFER_FN PufferLayout c_layout(const Pong* env) {
-    return puffer_layout(1, 8, PUFFER_FLOAT32, 1, env->is_continuous ? PUFFER_FLOAT32 : PUFFER_INT32);
+    return puffer_layout(1, PONG_OBSERVATION_SIZE, PUFFER_FLOAT32, 1,
+                         env->is_continuous ? PUFFER_FLOAT32 : PUFFER_INT32);
 }
 
 PUFFER_FN void pong_write_observations(Pong* env) {
@@ -168,6 +171,8 @@ PUFFER_FN void pong_finish_episode(Pong* env) {
     env->log.episode_return += env->episode_return;
     env->log.episode_length += (float)env->episode_length;
     env->log.n += 1.0f;
+    pong_write_observations(env);
+    keep_final(env->final_observations, env->observations, PONG_OBSERVATION_SIZE * sizeof(float));
     c_reset(env);
 }
 

@@ -1,6 +1,7 @@
 // squared.h - walk to the target before the time is up. The tutorial environment.
 //
-// Observation uint8[size * size], row by row: 0 empty, 1 agent, 2 target.
+// Observation uint8[size * size], row by row: 0 empty, 1 agent, 2 target. When an episode has ended the agent stands on
+// the target that it reached, or is nowhere when it left the grid.
 // Action: 0 stay, 1 down, 2 up, 3 left, 4 right; anything else stays.
 // Reward: +1 on the target, -1 for leaving the grid, -1 when 3 * size steps are used up. Each of them is terminal.
 #pragma once
@@ -18,11 +19,12 @@ typedef struct {
 PUFFER_TABLE SquaredMove SQUARED_MOVES[SQUARED_NUM_ACTIONS] = {{0, 0}, {1, 0}, {-1, 0}, {0, -1}, {0, 1}};  // by action
 
 typedef struct {
-    uint8_t* observations;  // [size * size]  these five are borrowed from the caller
-    const void* actions;    // int32_t[1]
-    float* rewards;         // [1]
-    uint8_t* terminals;     // [1]
-    uint8_t* truncations;   // [1]  never set: running out of time is a loss here
+    uint8_t* observations;        // [size * size]  these six are borrowed from the caller
+    const void* actions;          // int32_t[1]
+    float* rewards;               // [1]
+    uint8_t* terminals;           // [1]
+    uint8_t* truncations;         // [1]  never set: running out of time is a loss here
+    uint8_t* final_observations;  // [size * size] or NULL
     Rng rng;
     int16_t size;           // cells along one side
     int16_t agent, target;  // cells, row * size + column
@@ -61,6 +63,7 @@ PUFFER_FN void squared_finish_episode(Squared* env, float reward) {
     env->log.episode_return += reward;
     env->log.episode_length += (float)(SQUARED_STEPS_PER_SIZE * env->size - env->steps_left);
     env->log.n += 1.0f;
+    keep_final(env->final_observations, env->observations, (size_t)(env->size * env->size));
     env->observations[env->agent] = env->observations[env->target] = SQUARED_EMPTY;
     squared_begin_episode(env);
 }
@@ -82,15 +85,13 @@ PUFFER_FN void c_step(Squared* env) {
     // Above and below the grid the number of the cell is none of its cells'.
     bool is_outside = (unsigned)column >= (unsigned)size || (unsigned)cell >= (unsigned)(size * size);
     bool is_reached = !is_outside && cell == env->target;
-    if (is_outside || is_reached || steps_left == 0) {
-        squared_finish_episode(env, is_reached ? 1.0f : -1.0f);
-        return;
+    env->observations[env->agent] = SQUARED_EMPTY;
+    if (!is_outside) {
+        env->observations[cell] = SQUARED_AGENT;
+        env->agent = (int16_t)cell;
+        env->column = (int16_t)column;
     }
-    uint8_t* observations = env->observations;
-    observations[env->agent] = SQUARED_EMPTY;
-    observations[cell] = SQUARED_AGENT;
-    env->agent = (int16_t)cell;
-    env->column = (int16_t)column;
+    if (is_outside || is_reached || steps_left == 0) squared_finish_episode(env, is_reached ? 1.0f : -1.0f);
 }
 
 PUFFER_FN bool c_accepts(const Squared* env, const Squared* saved) {

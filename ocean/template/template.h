@@ -18,18 +18,19 @@
 enum { TEMPLATE_NUM_QUESTIONS = 4, TEMPLATE_NUM_ANSWERS = 2 };
 enum { TEMPLATE_MIN_ROUNDS = 1, TEMPLATE_MAX_ROUNDS = 1000 };
 
-// One environment. The five array pointers have these names in every environment.
+// One environment. The six array pointers have these names in every environment.
 typedef struct {
-    uint8_t* observations;  // [1]  these five are borrowed from the caller
-    const void* actions;    // int32_t[1]
-    float* rewards;         // [1]
-    uint8_t* terminals;     // [1]
-    uint8_t* truncations;   // [1]
-    Rng rng;                // the only source of chance: seeded for you, never call rand()
-    int rounds;             // right answers that complete an episode
-    int question;           // the one that is shown
-    int num_right;          // answers of this episode
-    Log log;                // summed at episode end, cleared by the reader
+    uint8_t* observations;        // [1]  these six are borrowed from the caller
+    const void* actions;          // int32_t[1]
+    float* rewards;               // [1]
+    uint8_t* terminals;           // [1]
+    uint8_t* truncations;         // [1]
+    uint8_t* final_observations;  // [1], or NULL: not wanted
+    Rng rng;                      // the only source of chance: seeded for you, never call rand()
+    int rounds;                   // right answers that complete an episode
+    int question;                 // the one that is shown
+    int num_right;                // answers of this episode
+    Log log;                      // summed at episode end, cleared by the reader
 } Template;
 
 // The shape of the arrays: agents, observation elements and type, action elements and type (int32 or float32). It must
@@ -53,13 +54,15 @@ PUFFER_FN void c_reset(Template* env) {
 }
 
 // Adds the episode to the log before the reset forgets it; the trainer shows the means. Keep perf between 0 and 1. The
-// four numbers are those of every environment; puffer_env.h says how one reports others.
+// four numbers are those of every environment; puffer_env.h says how one reports others. keep_final hands the last
+// observation to those who want it, before the reset overwrites it.
 PUFFER_FN void template_finish_episode(Template* env, bool has_failed) {
     env->log.perf += (float)env->num_right / (float)env->rounds;
     env->log.score += (float)env->num_right;
     env->log.episode_return += (float)(env->num_right - has_failed);
     env->log.episode_length += (float)(env->num_right + has_failed);
     env->log.n += 1.0f;
+    keep_final(env->final_observations, env->observations, sizeof(env->observations[0]));
     c_reset(env);
 }
 
@@ -75,11 +78,8 @@ PUFFER_FN void c_step(Template* env) {
     env->rewards[0] = has_failed ? -1.0f : 1.0f;
     env->terminals[0] = has_failed;     // the task has ended: nothing was to come
     env->truncations[0] = is_complete;  // a limit cut it: more was to come
-    if (has_failed || is_complete) {
-        template_finish_episode(env, has_failed);
-    } else {
-        template_ask(env);
-    }
+    template_ask(env);  // at the end of an episode too: what would have been shown is its final observation
+    if (has_failed || is_complete) template_finish_episode(env, has_failed);
 }
 
 // Whether this environment may go on as `saved`, which was read from a file and may hold anything: the same keyword

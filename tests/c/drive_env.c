@@ -64,6 +64,7 @@ static void case_open(Case* this, const ENV* configured, uint64_t index) {
     this->env.rewards = allocate(agents * sizeof(float));
     this->env.terminals = allocate(agents);
     this->env.truncations = allocate(agents);
+    this->env.final_observations = index % 2 ? allocate(agents * observation_size) : NULL;  // as if not wanted
     this->env.rng = rng_seed(1, index);
     this->actions_rng = rng_seed(2, index);
     this->hash = 0xCBF29CE484222325ull;
@@ -76,6 +77,7 @@ static void case_close(Case* this) {
     free(this->env.rewards);
     free(this->env.terminals);
     free(this->env.truncations);
+    free(this->env.final_observations);
 }
 
 // Mostly actions around the space, now and then the worst a caller can send.
@@ -157,6 +159,7 @@ static void attach(ENV* env, const ENV* running) {
     env->rewards = running->rewards;
     env->terminals = running->terminals;
     env->truncations = running->truncations;
+    env->final_observations = running->final_observations;
 #ifdef SHARED
     env->shared = running->shared;
 #endif
@@ -164,7 +167,7 @@ static void attach(ENV* env, const ENV* running) {
 
 static int fuzz(const ENV* configured, int tries, int steps) {
     Case this;
-    case_open(&this, configured, 0);
+    case_open(&this, configured, 1);
     Rng rng = rng_seed(3, 0);
     ENV* tampered = allocate(sizeof(ENV));
     int accepted = 0;

@@ -14,19 +14,20 @@ typedef struct {
     float rewards[QUIZ_NUM_QUESTIONS][QUIZ_NUM_ANSWERS];
 } QuizShared;
 
-// One environment. The five array pointers have these names in every environment.
+// One environment. The six array pointers have these names in every environment.
 typedef struct {
-    uint8_t* observations;     // [1]  these five are borrowed from the caller
-    const void* actions;       // int32_t[1]
-    float* rewards;            // [1]
-    uint8_t* terminals;        // [1]
-    uint8_t* truncations;      // [1]
-    const QuizShared* shared;  // borrowed, read-only
-    Rng rng;                   // the only source of chance: seeded for you, never call rand()
-    int rounds;                // right answers that complete an episode
-    int question;              // the one that is shown
-    int num_right;             // answers of this episode
-    Log log;                   // summed at episode end, cleared by the reader
+    uint8_t* observations;        // [1]  these six are borrowed from the caller
+    const void* actions;          // int32_t[1]
+    float* rewards;               // [1]
+    uint8_t* terminals;           // [1]
+    uint8_t* truncations;         // [1]
+    uint8_t* final_observations;  // [1], or NULL: not wanted
+    const QuizShared* shared;     // borrowed, read-only
+    Rng rng;                      // the only source of chance: seeded for you, never call rand()
+    int rounds;                   // right answers that complete an episode
+    int question;                 // the one that is shown
+    int num_right;                // answers of this episode
+    Log log;                      // summed at episode end, cleared by the reader
 } Quiz;
 
 // The shape of the arrays: agents, observation elements and type, action elements and type (int32 or float32). It must
@@ -60,6 +61,7 @@ PUFFER_FN void quiz_finish_episode(Quiz* env, bool has_failed) {
     env->log.score += (float)env->num_right;
     env->log.mistakes += (float)has_failed;
     env->log.n += 1.0f;
+    keep_final(env->final_observations, env->observations, sizeof(env->observations[0]));
     c_reset(env);
 }
 
@@ -76,11 +78,8 @@ PUFFER_FN void c_step(Quiz* env) {
     env->rewards[0] = reward;
     env->terminals[0] = has_failed;     // the task has ended: nothing was to come
     env->truncations[0] = is_complete;  // a limit cut it: more was to come
-    if (has_failed || is_complete) {
-        quiz_finish_episode(env, has_failed);
-    } else {
-        quiz_ask(env);
-    }
+    quiz_ask(env);  // at the end of an episode too: what would have been shown is its final observation
+    if (has_failed || is_complete) quiz_finish_episode(env, has_failed);
 }
 
 // Whether this environment may go on as `saved`, which was read from a file and may hold anything: the same keyword

@@ -20,7 +20,17 @@ from pufferlib.ocean import rendering
 FUNCTIONS = {
     "shared",
     *("env_init", "env_reset", "env_step", "env_render", "env_get", "env_put", "env_close"),
-    *("vectorize", "vec_init", "vec_reset", "vec_step", "vec_log", "vec_snapshot", "vec_restore", "vec_env"),
+    *(
+        "vectorize",
+        "vec_init",
+        "vec_keep_final",
+        "vec_reset",
+        "vec_step",
+        "vec_log",
+        "vec_snapshot",
+        "vec_restore",
+        "vec_env",
+    ),
     "vec_close",
 }
 

@@ -60,7 +60,7 @@ def test_rollout_is_the_golden_one():
     env.reset(42)
     rows = np.arange(16)
     observed = [env.step((rows * 7 + step) // 3 % 2)[0].copy() for step in range(256)]
-    assert checksum(observed) == 2699083989  # printed by the lines above; changes when rules or random streams do
+    assert checksum(observed) == 2485700910  # printed by the lines above; changes when rules or random streams do
 
 
 @pytest.mark.parametrize("rounds", [0, 1001])
