@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,6 +56,27 @@ class Origin:
     vec: dict[str, Any]  # and of [vec]
 
 
+@dataclass(frozen=True)
+class Keys:
+    """What the keys of a keyboard mean to a person who plays an environment, for `puffer play`.
+
+    A key is called as raylib does, in small letters: `left`, `space`, `enter`, `w`, `one`. Where W, A, S and D are not
+    named they are arrows too. Left and right, or up and down, held together are as none of both.
+
+    Attributes:
+        actions: the action of a key, or of several that are held together, such as `up+right`: a number of a Discrete
+            space, or a row of another one, where a number stands for a row of one. Rows of several keys are combined:
+            each changes what differs from `idle`, and numbers of a Box add up within its bounds.
+        idle: the action while no key is held; None goes on with the last action of a Discrete space, and is zeros of
+            another.
+        waits: whether nothing moves before a key is pressed, as in a game of turns; each press is one step.
+    """
+
+    actions: Mapping[str, Any]
+    idle: Any = None
+    waits: bool = False
+
+
 def fitting_actions(actions: Any, like: np.ndarray) -> np.ndarray:
     """What a caller gave as actions, as an array of the shape and kind of an environment's own.
 
@@ -88,9 +110,11 @@ class PufferEnv:
         observation_space: the joint space of all agents.
         action_space: the joint space of all agents.
         made_from: how it was made, where that was by its name.
+        keys: how a person plays it; None where nobody said.
     """
 
     made_from: Origin | None = None
+    keys: Keys | None = None
     single_observation_space: gymnasium.Space
     single_action_space: gymnasium.Space
     num_agents: int

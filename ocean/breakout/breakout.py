@@ -5,6 +5,7 @@ from __future__ import annotations
 import gymnasium
 import numpy as np
 
+from pufferlib.environment import Keys
 from pufferlib.ocean.breakout import binding
 from pufferlib.ocean.environment import OceanEnv
 
@@ -28,4 +29,5 @@ class Breakout(OceanEnv):
         low[VELOCITIES] = -1.0
         self.single_observation_space = gymnasium.spaces.Box(low, np.ones_like(low))
         self.single_action_space = gymnasium.spaces.Box(-1.0, 1.0, (1,)) if continuous else gymnasium.spaces.Discrete(3)
+        self.keys = Keys({"left": -1.0, "right": 1.0} if continuous else {"left": 1, "right": 2}, idle=0)
         super().__init__(num_envs, {"frameskip": frameskip, "continuous": continuous}, **kwargs)

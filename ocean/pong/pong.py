@@ -5,6 +5,7 @@ from __future__ import annotations
 import gymnasium
 import numpy as np
 
+from pufferlib.environment import Keys
 from pufferlib.ocean.environment import OceanEnv
 from pufferlib.ocean.pong import binding
 
@@ -26,4 +27,5 @@ class Pong(OceanEnv):
         self.single_action_space = (
             gymnasium.spaces.Box(-1, 1, (1,), np.float32) if continuous else gymnasium.spaces.Discrete(3)
         )
+        self.keys = Keys({"up": -1.0, "down": 1.0} if continuous else {"up": 1, "down": 2}, idle=0)
         super().__init__(num_envs, {"frameskip": frameskip, "continuous": continuous}, **kwargs)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gymnasium
 import numpy as np
 
+from pufferlib.environment import Keys
 from pufferlib.ocean.environment import OceanEnv
 from pufferlib.ocean.squared import binding
 
@@ -18,6 +19,7 @@ class Squared(OceanEnv):
     """
 
     binding = binding
+    keys = Keys({"down": 1, "up": 2, "left": 3, "right": 4, "space": 0}, waits=True)
 
     def __init__(self, num_envs: int = 1024, size: int = 11, **kwargs):
         # Any other size is refused by the C side, before it could ask for a huge or senseless array here.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gymnasium
 import numpy as np
 
+from pufferlib.environment import Keys
 from pufferlib.ocean.environment import OceanEnv
 from pufferlib.ocean.template import binding
 
@@ -18,6 +19,7 @@ class Template(OceanEnv):
     """
 
     binding = binding
+    keys = Keys({"left": 0, "right": 1}, waits=True)  # for `puffer play`: the answers, one step for each key
 
     def __init__(self, num_envs: int = 1024, rounds: int = 16, **kwargs):
         self.single_observation_space = gymnasium.spaces.Box(0, 3, (1,), np.uint8)
