@@ -16,17 +16,13 @@ from torch import nn
 from pufferlib.errors import CheckpointError
 from pufferlib.families.catalog import slug
 from pufferlib.runs import checkpoint_pattern as pattern
+from pufferlib.runs.files import NAMED, TRAINER_STATE, read_note
 from pufferlib.runs.whole_files import write_atomically
-
-TRAINER_STATE = "trainer_state.pt"
 
 FORMAT = 2
 """Of what a trainer saves beside weights; it grows when an older file can no longer be read."""
 
 _TWINS = ("_train_forward.", "_act_forward.")  # where files of before have weights of a normalised policy once more
-
-NAMED = ("best", "last")
-"""Weights that a run's folder has under names of their own, `best.pt` with a note `best.json`: see `save_named`."""
 
 
 def remove_unfinished(folder: Path) -> None:
@@ -168,15 +164,6 @@ def name_last(model: Path, facts: Mapping[str, Any]) -> None:
         write_atomically(target, lambda file: file.write(model.read_bytes()))
     temporary.unlink(missing_ok=True)  # where it was a link to the same file already, nothing was replaced
     _write_note(model.parent, "last", facts)
-
-
-def read_note(folder: Path, name: str) -> dict[str, Any]:
-    """The facts that were saved with weights of that name; empty where there are none, or none that can be read."""
-    try:
-        note = json.loads((folder / f"{name}.json").read_text())
-    except (OSError, ValueError):
-        return {}
-    return note if isinstance(note, dict) else {}
 
 
 def _write_note(folder: Path, name: str, facts: Mapping[str, Any]) -> None:

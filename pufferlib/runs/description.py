@@ -14,9 +14,8 @@ import psutil
 
 from pufferlib.errors import CheckpointError, ConfigError
 from pufferlib.runs import checkpoint
+from pufferlib.runs.files import CONFIG_FILE
 from pufferlib.runs.whole_files import write_atomically
-
-CONFIG_FILE = "config.json"
 
 
 def describe_run(
