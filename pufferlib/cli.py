@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import inspect
+import math
 import os
 import shlex
 import sys
@@ -31,16 +33,23 @@ class Verb:
 
     Attributes:
         summary: what it does, for the list of commands.
-        run: does it: takes a Call, or for a command without an environment the words that follow it, one at most.
-        options: the class in `pufferlib.config.options` of the flags that it has besides the settings; None for a
-            command without an environment, which takes no flags.
-        argument: what the word is that follows a command without an environment; empty for none.
+        run: does it: takes a Call, or for a command without an environment the words that follow it, and its options
+            by name.
+        options: the class in `pufferlib.config.options` of the flags that it has besides the settings; None for none.
+        argument: for a command without an environment, the words that follow it, as its help writes them: `RUN` for
+            one, `RUN...` for one or more, in brackets where they may be left out, empty for none.
     """
 
     summary: str
     run: Callable[..., None]
     options: str | None = None
-    argument: str = ""
+    argument: str | None = None
+
+    def takes(self, count: int) -> bool:
+        """Whether so many words may follow a command without an environment."""
+        argument = self.argument or ""
+        least = 1 if argument and not argument.startswith("[") else 0
+        return least <= count <= (math.inf if "..." in argument else bool(argument))
 
 
 @dataclass(frozen=True)
@@ -130,13 +139,21 @@ def envs(family: str | None = None) -> None:
     print(overview() if family is None else "\n".join(names_of(family)))
 
 
+def runs(**options: Any) -> None:
+    """Lists the runs on disk."""
+    from pufferlib.reports.listing import runs_command
+
+    runs_command(**options)
+
+
 VERBS = {
     "train": Verb("train a policy and save it under experiments/", train, "TrainOptions"),
     "eval": Verb("play a policy in a window, or without one, and print how well it does", evaluate, "EvalOptions"),
     "export": Verb("write a policy for other programs: ONNX, TorchScript or C", export, "ExportOptions"),
     "bench": Verb("time an environment: steps per second", bench, "BenchOptions"),
     "sweep": Verb("search for hyperparameters by many runs, and keep the best settings", sweep, "SweepOptions"),
-    "envs": Verb("list the environments, or the names of one family", envs, argument="FAMILY"),
+    "envs": Verb("list the environments, or the names of one family", envs, argument="[FAMILY]"),
+    "runs": Verb("list the runs: score, steps, state, and what they differ in", runs, "RunsOptions", argument=""),
 }
 
 
@@ -201,18 +218,36 @@ def run(tokens: list[str]) -> None:
         raise APIUsageError(f"there is no command {name!r}{nearest(name, VERBS) or '; puffer --help lists them all'}")
     elif "--help" in rest or "-h" in rest:
         print(_verb_help(name, [token for token in rest if token not in ("--help", "-h")]))
-    elif VERBS[name].options is None:
+    elif VERBS[name].argument is not None:
         _run_alone(name, rest)
     else:
         _run_for_environment(name, rest)
 
 
 def _run_alone(name: str, rest: list[str]) -> None:
+    """Runs a command that takes no environment: words, options, both or neither."""
     verb = VERBS[name]
-    if len(rest) > bool(verb.argument) or any(token.startswith("-") for token in rest):
-        allowed = f"one {verb.argument} at most" if verb.argument else "no arguments"
-        raise APIUsageError(f"puffer {name} takes {allowed}, got {' '.join(rest)!r}")
-    verb.run(*rest)
+    if verb.options is None:
+        words, options = rest, {}
+        flags = [token for token in rest if token.startswith("-")]
+    else:
+        from pufferlib.config.flags import parse_options
+
+        words, options = parse_options(rest, _options_class(name))
+        flags = []
+    if flags or not verb.takes(len(words)):
+        raise APIUsageError(f"puffer {name} takes {_takes_text(verb)}, got {' '.join(words)!r}")
+    verb.run(*words, **options)
+
+
+def _takes_text(verb: Verb) -> str:
+    """The words that a command without an environment takes."""
+    if not verb.argument:
+        return "no words" if verb.options else "no arguments"
+    word = verb.argument.strip("[].")
+    if verb.argument.startswith("["):
+        return f"one {word} at most" if "..." not in verb.argument else f"any number of {word}"
+    return f"one {word} or more" if "..." in verb.argument else f"one {word}"
 
 
 def _run_for_environment(name: str, rest: list[str]) -> None:
@@ -295,9 +330,8 @@ def _overview() -> str:
 
 def _verb_help(name: str, rest: list[str]) -> str:
     verb = VERBS[name]
-    if verb.options is None:
-        argument = f" [{verb.argument}]" if verb.argument else ""
-        return f"usage: puffer {name}{argument}\n\n{verb.summary}"
+    if verb.argument is not None:
+        return _help_alone(name, verb)
     from pufferlib.config import help_text, load_config
     from pufferlib.config.flags import CONFIG_FILE
 
@@ -306,6 +340,17 @@ def _verb_help(name: str, rest: list[str]) -> str:
     options = help_text.options_text([CONFIG_FILE, *_options_class(name).settings().values()])
     usage = f"usage: puffer {name} {env_name or 'ENV'} [--section.key value ...]\n\n{verb.summary}\n\n"
     return f"{usage}{options}\n" + help_text.settings_text(env_name, args).rstrip()
+
+
+def _help_alone(name: str, verb: Verb) -> str:
+    usage = " ".join(filter(None, ["usage: puffer", name, verb.argument, verb.options and "[--option value ...]"]))
+    if verb.options is None:
+        return f"{usage}\n\n{verb.summary}"
+    from pufferlib.config import help_text
+
+    options = _options_class(name)
+    told = f"{verb.summary}\n\n{inspect.cleandoc(options.__doc__)}"
+    return f"{usage}\n\n{told}\n\n{help_text.options_text(options.settings().values()).rstrip()}"
 
 
 def _rank_text() -> str:

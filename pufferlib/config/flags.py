@@ -11,8 +11,9 @@ from pufferlib.config.environments import takes_any_setting
 from pufferlib.config.hints import hint_for, with_flags
 from pufferlib.config.schema import BaseConfig, LogConfig, SweepConfig, TrainConfig, VecConfig
 from pufferlib.config.sections import ARGUMENTS, section_settings
-from pufferlib.errors import ConfigError
+from pufferlib.errors import ConfigError, nearest
 from pufferlib.settings.setting import Section, Setting
+from pufferlib.settings.values import fits, parse_value
 
 FIXED = frozenset({"package", "env_name"})  # the environment's name on the command line says both
 
@@ -21,7 +22,8 @@ CONFIG_FILE = Setting(
     "config",
     str,
     None,
-    "An ini of further settings, such as a sweep's best: they come after those of the environment, before all flags.",
+    "An ini of further settings, such as a sweep's best, or the config.json of a run: they come after those of the "
+    "environment, before all flags.",
 )
 
 Found = list[tuple[Setting, Any]]
@@ -119,6 +121,54 @@ class FlagTable:
         if not flags:
             return f"; `puffer train {self._env_name} --help` lists them all"
         return f"; did you mean {' or '.join(map(repr, flags))}?"
+
+
+def parse_options(tokens: Iterable[str], options: type[Section]) -> tuple[list[str], dict[str, Any]]:
+    """What follows a command that takes no environment: words, and its own options anywhere among them.
+
+    A yes-or-no option takes no word that is neither: `--terminal latest` is an option and a word; `--no-video` is
+    `--video False`.
+
+    Args:
+        tokens: of the command line.
+        options: the command's options.
+
+    Returns:
+        The words, and the values of all options by name.
+
+    Raises:
+        ConfigError: if a flag is unknown, its value is missing or does not fit.
+    """
+    known = options.settings()
+    values = {name: one.default for name, one in known.items()}
+    words, waiting = [], list(tokens)
+    while waiting:
+        token = waiting.pop(0)
+        if not token.startswith("-"):
+            words.append(token)
+            continue
+        flag, has_value, text = token.partition("=")
+        name = _key(flag)
+        refused = name.removeprefix("no_")
+        if refused != name and not has_value and _is_switch(known.get(refused)):
+            values[refused] = False
+            continue
+        if name not in known:
+            names = {one.flag for one in known.values()}
+            raise ConfigError(f"there is no flag {flag}{nearest(flag, names) or f'; there are {_listed(names)}'}")
+        if not has_value:
+            is_bare = _is_switch(known[name]) and waiting and not fits(parse_value(waiting[0]), bool)
+            text = "True" if is_bare else _take_value(known[name], flag, waiting)
+        values[name] = known[name].parse(text)
+    return words, values
+
+
+def _is_switch(setting: Setting | None) -> bool:
+    return setting is not None and setting.kind is bool
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(sorted(names)) or "none"
 
 
 def apply_flags(found: Iterable[tuple[Setting, Any]], args: dict[str, Any], options: dict[str, Any]) -> None:

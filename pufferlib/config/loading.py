@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import configparser
 import itertools
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pufferlib.config.dimensions import PREFIX, parse_dimension
+from pufferlib.config.dimensions import PREFIX, check_dimension, dimensions_of, parse_dimension
+from pufferlib.config.environments import takes_any_setting
 from pufferlib.config.flags import CONFIG_FILE, FIXED, FlagTable, Found, apply_flags, merge
 from pufferlib.config.sections import ARGUMENTS, SECTIONS, section_settings
 from pufferlib.errors import APIUsageError, ConfigError, nearest
@@ -28,8 +30,8 @@ def load_config(env_name: str, argv: Sequence[str] | None = None, config: str | 
         env_name: such as `puffer_breakout` or `CartPole-v1`, any name of `pufferlib.families.catalog`.
         argv: flags as `puffer train` takes them after the name, such as `["--train.seed", "3"]`, or `sys.argv[1:]` for
             those of a script of one's own; None for none.
-        config: an ini of further settings, such as a sweep's best; what it does not name stays. The flag `--config`
-            does the same.
+        config: an ini of further settings, such as a sweep's best, or the `config.json` of a run; what it does not
+            name stays. The flag `--config` does the same.
 
     Returns:
         A dict of its own for each call. Keys `package`, `env_name`, `policy_name`, `rnn_name`, `load_model_path`,
@@ -90,21 +92,42 @@ def read_ini(path: Path) -> dict[str, dict[str, str]]:
 
 
 def _settings_in(path: Path, name: str, env_name: str) -> Found:
-    """The settings in a file of the user's, which may say for which environment it is, by name."""
+    """The settings in a file of the user's: an ini, which may say for which environment it is, or a run's description.
+
+    Where a run lay, and what it went on with, is not taken.
+    """
     try:
-        sections = read_ini(path)
+        is_description = path.read_bytes().lstrip().startswith(b"{")
+        sections = _described(path) if is_description else read_ini(path)
     except OSError as error:
         raise ConfigError(f"--config must name a file of settings, got {str(path)!r} ({error.strerror})") from error
-    parsed = {section: _parse_section(path, section, texts, env_name) for section, texts in sections.items()}
-    made_for = parsed.get("base", {}).get("env_name", name)
+    made_for = sections.get("base", {}).get("env_name", name)
     if made_for != name:
-        raise ConfigError(f"{path} must be for {name}, found one for {made_for}; leave out its env_name to try it")
+        remedy = f"`puffer train {made_for}` takes it" if is_description else "leave out its env_name to try it"
+        raise ConfigError(f"{path} must be for {name}, found one for {made_for}; {remedy}")
+    read = _check_section if is_description else _parse_section
+    parsed = {section: read(path, section, given, env_name) for section, given in sections.items()}
     return [
         (Setting(section, key, Any, None), value)
         for section, values in parsed.items()
         for key, value in values.items()
         if section != "base" or key not in FIXED
     ]
+
+
+def _described(path: Path) -> dict[str, dict[str, Any]]:
+    """The settings in a run's `config.json` by section, as an ini would have them."""
+    try:
+        settings = json.loads(path.read_text(encoding="utf-8"))["settings"]
+        base = {name: value for name, value in settings.items() if not isinstance(value, Mapping) and name != "resume"}
+        settings["train"].pop("data_dir", None)
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise ConfigError(f"{path} must be an ini file or the config.json of a run, found neither") from error
+    sections = {"base": base, **{name: dict(value) for name, value in settings.items() if isinstance(value, Mapping)}}
+    for name, given in dimensions_of(sections.get("sweep", {})).items():
+        sections[f"{PREFIX}{name}"] = given
+        sections["sweep"].pop(name.partition(".")[0], None)
+    return sections
 
 
 def _require_texts(argv: Sequence[str]) -> None:
@@ -125,6 +148,21 @@ def _parse_section(path: Path, section: str, texts: Mapping[str, str], env_name:
         else:
             require_known(section, texts, settings)
         return {name: settings[name].parse(text) for name, text in texts.items()}
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from error
+
+
+def _check_section(path: Path, section: str, values: Mapping[str, Any], env_name: str) -> dict[str, Any]:
+    """The same for values that have their types already."""
+    try:
+        if section.startswith(PREFIX):
+            return check_dimension(section.removeprefix(PREFIX), values, env_name)
+        _require_section(section)
+        settings = section_settings(section, env_name)
+        if settings is None or (section == "env" and takes_any_setting(env_name)):
+            return dict(values)
+        require_known(section, values, settings)
+        return {name: settings[name].check(value) for name, value in values.items()}
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from error
 

@@ -45,3 +45,23 @@ class ExportOptions(Section):
 
     format: Literal["onnx", "torchscript"] = setting("onnx", "The kind of file.")
     output: str | None = setting(None, "The file, or the folder for it; None is one named for the environment, here.")
+
+
+@dataclass(frozen=True)
+class RunsOptions(Section):
+    """How `puffer runs` lists.
+
+    A score is the mean over the episodes of the last log, and its name says of what: the statistic by which the
+    environment counts as solved, such as perf, or else the return. Runs that differ in settings from others of their
+    environment say in which. RUN, in `puffer plot RUN...` and `puffer report RUN`, may be what the first column has.
+
+    A run is running while a process writes to its folder, finished when it took all its steps, stopped when it ended
+    early and what it learned was saved, and failed when it ended without saving that.
+    """
+
+    data_dir: str = setting("experiments", "The folder of the runs.")
+    env: str | None = setting(None, "List the runs of this environment alone.")
+    sort: Literal["date", "score", "steps", "time"] = setting(
+        "date", "What comes first: the newest, the best of each environment, the one with most steps, or the longest."
+    )
+    limit: int | None = setting(None, "How many to list at most.", "[1, inf)")

@@ -135,6 +135,47 @@ def test_a_verb_is_a_row_and_a_function(calls, capsys, monkeypatch):
     assert capsys.readouterr().out.count("look at an environment") == 2
 
 
+def stare(monkeypatch, argument, options="BenchOptions"):
+    """Adds a command without an environment; returns what it is called with."""
+    asked = []
+    verb = cli.Verb("look at runs", lambda *words, **given: asked.append((words, given)), options, argument)
+    monkeypatch.setitem(cli.VERBS, "stare", verb)
+    return asked
+
+
+def test_a_verb_without_an_environment_takes_words_and_options(monkeypatch, capsys):
+    asked = stare(monkeypatch, "RUN...", "EvalOptions")
+    command = "stare first --sample second --episodes 3 --no-headless third --max-steps=1e3"
+    assert cli.main(command.split()) == 0
+    given = {"episodes": 3, "sample": True, "headless": False, "max_steps": 1000}
+    assert asked == [(("first", "second", "third"), given)]
+    assert cli.main(["stare", "--help"]) == 0
+    told = capsys.readouterr().out
+    assert told.startswith("usage: puffer stare RUN... [--option value ...]\n\nlook at runs\n")
+    assert "--max-steps 20_000" in told
+
+
+@pytest.mark.parametrize(
+    ("argument", "words", "message"),
+    [
+        ("", "one", "takes no words, got 'one'"),
+        ("RUN", "", "takes one RUN, got ''"),
+        ("RUN", "one two", "takes one RUN, got 'one two'"),
+        ("[RUN]", "one two", "takes one RUN at most, got 'one two'"),
+        ("RUN...", "", "takes one RUN or more, got ''"),
+        ("RUN", "one --secnds 3", "there is no flag --secnds; did you mean '--seconds'?"),
+        ("RUN", "one -s", "there is no flag -s"),
+        ("RUN", "one --seconds", "--seconds needs a value: a number in (0, inf)"),
+        ("RUN", "one --no-seconds", "there is no flag --no-seconds"),
+        ("RUN", "one --seconds 0", "seconds must be a number in (0, inf), got 0"),
+    ],
+)
+def test_a_verb_without_an_environment_refuses_other_words_and_flags(monkeypatch, capsys, argument, words, message):
+    asked = stare(monkeypatch, argument)
+    assert cli.main(["stare", *words.split()]) == 2
+    assert message in capsys.readouterr().err and asked == []
+
+
 # --- mistakes
 
 

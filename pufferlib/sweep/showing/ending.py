@@ -10,8 +10,9 @@ from typing import TextIO
 from pufferlib.metrics.dashboard import duration_text, number_text
 from pufferlib.metrics.output import say
 from pufferlib.play.plain_table import plain_table
+from pufferlib.reports.texts import cost_text, short_names, value_text
 from pufferlib.sweep.showing import best_file, html_report, trial_table
-from pufferlib.sweep.showing.texts import cost_text, short_names, value_text, winner_text
+from pufferlib.sweep.showing.texts import winner_text
 from pufferlib.sweep.state import SweepState
 from pufferlib.sweep.study.confirmation import cheapest_solver, confirmed_trials, winner
 from pufferlib.sweep.study.results import Results, results_of, solve_threshold

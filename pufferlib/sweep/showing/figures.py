@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from plotly import graph_objects as go
 
-from pufferlib.sweep.showing.texts import cost_text, short_names
+from pufferlib.reports.texts import cost_text, short_names
 from pufferlib.sweep.study.results import FoundTrial, Results, cost_of, goal_sign
 
 if TYPE_CHECKING:

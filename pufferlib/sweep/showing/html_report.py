@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pufferlib.metrics.dashboard import duration_text, number_text
+from pufferlib.reports.texts import cost_text, short_names
 from pufferlib.runs.whole_files import write_atomically
 from pufferlib.sweep.showing import figures
-from pufferlib.sweep.showing.texts import cost_text, short_names, winner_text
+from pufferlib.sweep.showing.texts import winner_text
 from pufferlib.sweep.study.confirmation import Confirmation, ConfirmedTrial, confirmed_trials, winner
 from pufferlib.sweep.study.results import EndedEarly, FoundTrial, Results, importance, results_of, solve_threshold
 

@@ -10,9 +10,9 @@ from optuna.trial import TrialState
 
 from pufferlib.metrics.dashboard import duration_text, number_text
 from pufferlib.metrics.panel import LivePanel
+from pufferlib.reports.texts import cost_text
 from pufferlib.sweep.attributes import ERROR, UNCOUNTED
 from pufferlib.sweep.showing.sweep_panel import render
-from pufferlib.sweep.showing.texts import cost_text
 from pufferlib.sweep.showing.time_left import remaining_seconds
 from pufferlib.sweep.study.results import FoundTrial, Results, results_of
 

@@ -13,8 +13,9 @@ from rich.text import Text
 
 from pufferlib.metrics.dashboard import duration_text, number_text, percent_text
 from pufferlib.metrics.panel import CYAN, FRAME_COLUMNS, RED, TRACK, WHITE, fit, frame, pair, pairs, progress
+from pufferlib.reports.texts import cost_text, settings_texts, short_names, value_text
 from pufferlib.sweep.attributes import CURVE, DRIVER
-from pufferlib.sweep.showing.texts import cost_text, settings_texts, short_names, sparkline, value_text
+from pufferlib.sweep.showing.texts import sparkline
 from pufferlib.sweep.showing.time_left import remaining_seconds
 from pufferlib.sweep.study.confirmation import ConfirmedTrial, confirmed_trials
 from pufferlib.sweep.study.results import FoundTrial, Results, results_of, settings_of, solve_threshold

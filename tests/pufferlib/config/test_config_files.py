@@ -1,3 +1,5 @@
+import json
+
 import pytest
 
 from pufferlib import cli
@@ -40,6 +42,48 @@ def test_the_command_line_takes_files(file, played, monkeypatch):
     monkeypatch.setenv("PUFFER_FLAGS", "--train.gamma 0.7")
     assert cli.main(["bench", SQUARED, "--seconds", "1", "--config", str(file), f"--config={second}"]) == 0
     assert (played[0]["train"]["gamma"], played[0]["env"]["size"], played[0]["rnn_name"]) == (0.7, 6, "LSTM")
+
+
+def described(path, env_name=SQUARED, **changes):
+    """A run's config.json of its own settings, as a trainer writes it."""
+    settings = load_config(env_name, argv=["--train.gamma", "0.5", "--rnn-name", "LSTM", "--rnn.hidden-size", "32"])
+    settings |= {"resume": "experiments/another", **changes}
+    settings["train"]["data_dir"] = "elsewhere"
+    path.write_text(json.dumps({"settings": settings, "versions": {}}))
+    return path
+
+
+def test_a_file_may_be_the_description_of_a_run(tmp_path):
+    path = described(tmp_path / "config.json")
+    args = load_config(SQUARED, argv=["--config", str(path), "--train.seed", "3"])
+    expected = load_config(SQUARED, ["--train.gamma=0.5", "--rnn-name=LSTM", "--rnn.hidden-size=32", "--train.seed=3"])
+    assert args == expected  # neither where it lay, nor what it went on with
+    assert load_config(SQUARED, ["--config", str(path), "--train.gamma", "0.6"])["train"]["gamma"] == 0.6
+
+
+def test_the_description_of_another_environments_run_is_refused(tmp_path):
+    path = described(tmp_path / "config.json", "puffer_cartpole")
+    with pytest.raises(ConfigError, match="must be for puffer_squared, found one for puffer_cartpole"):
+        load_config(SQUARED, config=path)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"settings": {"train": {"gama": 1}}}', r"config.json: there is no setting 'gama' in \[train\]"),
+        ('{"settings": {"train": {"gamma": "x"}}}', r"config.json: \[train\] gamma must be a number"),
+        ('{"settings": {"train": {}, "trian": {}}}', r"config.json: there is no section \[trian\]"),
+        ('{"settings": {"train": {}, "env": {"sise": 3}}}', r"config.json: there is no setting 'sise' in \[env\]"),
+        ('{"settings": {"train": {}, "sweep": {"train": {"gamma": {"mix": 1}}}}}', r"config.json: .*'mix'"),
+        ('{"settings": {}}', "must be an ini file or the config.json of a run, found neither"),
+        ('{"agent_steps": 3}\n{"agent_steps": 4}\n', "must be an ini file or the config.json of a run, found neither"),
+    ],
+)
+def test_a_mistake_in_a_description_names_it(tmp_path, text, message):
+    path = tmp_path / "config.json"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=message):
+        load_config(SQUARED, config=path)
 
 
 def test_what_a_file_names_counts_over_what_a_run_was_begun_with(file):

@@ -10,10 +10,11 @@ from rich.console import Console
 from sweep_studies import failed, make_state, make_study, running, scored, stopped
 from terminal import SHOW_CURSOR, run_on_terminal
 
+from pufferlib.reports.texts import cost_text, short_names, value_text
 from pufferlib.sweep.attributes import CURVE, DRIVER, RETRY_OF
 from pufferlib.sweep.showing.live_table import LiveTable
 from pufferlib.sweep.showing.sweep_panel import render
-from pufferlib.sweep.showing.texts import cost_text, short_names, sparkline, value_text
+from pufferlib.sweep.showing.texts import sparkline
 from pufferlib.sweep.showing.time_left import remaining_seconds
 from pufferlib.sweep.state import RunningTrial
 from pufferlib.sweep.study.confirmation import Confirmation

@@ -1,0 +1,77 @@
+"""What runs differ in: settings that are not the same among them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from pufferlib.reports.recorded_run import RecordedRun
+from pufferlib.reports.texts import settings_texts
+
+_SECTIONS = ("train", "env", "policy", "rnn", "vec")
+_OF_NO_ACCOUNT = frozenset({"package", "env_name", "resume", "train.data_dir"})  # where a run is, not how it learns
+
+
+def differences(runs: Iterable[RecordedRun]) -> dict[Path, dict[str, Any]]:
+    """The settings in which the runs of an environment differ among each other, by folder.
+
+    Args:
+        runs: of any environments; only runs of the same one are compared.
+
+    Returns:
+        For each run its values by the setting's whole name, such as `train.learning_rate`; a setting that a run does
+        not have, as one of an earlier version may, is left out there.
+    """
+    groups: dict[str | None, list[RecordedRun]] = {}
+    for run in runs:
+        groups.setdefault(run.env_name, []).append(run)
+    found = {}
+    for group in groups.values():
+        flat = {run.folder: flat_settings(run.settings) for run in group}
+        values: dict[str, set[str]] = {}
+        for settings in flat.values():
+            for name, value in settings.items():
+                values.setdefault(name, set()).add(repr(value))
+        for folder, settings in flat.items():
+            found[folder] = {name: value for name, value in settings.items() if len(values[name]) > 1}
+    return found
+
+
+def flat_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings that tell how a run learns, by their whole names; those at the top go without a section."""
+    top = {name: value for name, value in settings.items() if not isinstance(value, Mapping)}
+    inside = {
+        f"{section}.{name}": value for section in _SECTIONS for name, value in (settings.get(section) or {}).items()
+    }
+    return {name: value for name, value in {**top, **inside}.items() if name not in _OF_NO_ACCOUNT}
+
+
+def difference_text(settings: Mapping[str, Any]) -> str:
+    """Settings in a line, such as `learning_rate=0.01 seed=3`."""
+    return " ".join(f"{name}={text}" for name, text in settings_texts(settings).items())
+
+
+def labels(runs: list[RecordedRun]) -> dict[Path, str]:
+    """A name for each run that no other one has: what it differs in, and where that does not tell, its id's end."""
+    told = differences(runs)
+    several = len({run.env_name for run in runs}) > 1
+    names = {}
+    for run in runs:
+        parts = [run.env_name] if several and run.env_name else []
+        names[run.folder] = " ".join([*parts, difference_text(told[run.folder])]).strip()
+    taken = list(names.values())
+    short = short_ids(runs)
+    return {
+        run.folder: name if name and taken.count(name) == 1 else f"{name} {short[run.folder]}".strip()
+        for run, name in zip(runs, names.values(), strict=True)
+    }
+
+
+def short_ids(runs: Iterable[RecordedRun]) -> dict[Path, str]:
+    """The end of each run's name from its last `_` on, where no other has the same; else the name."""
+    names = {run.folder: run.name for run in runs}
+    ends = [name.rpartition("_")[2] for name in names.values()]
+    return {
+        folder: end if ends.count(end) == 1 else name for (folder, name), end in zip(names.items(), ends, strict=True)
+    }

@@ -1,0 +1,161 @@
+"""`puffer runs`: the table of runs."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from pufferlib.errors import CheckpointError, ConfigError, nearest
+from pufferlib.metrics.dashboard import count_text, number_text
+from pufferlib.metrics.output import Output
+from pufferlib.metrics.panel import CYAN, RED
+from pufferlib.play.plain_table import plain_table
+from pufferlib.reports.differences import difference_text, differences, short_ids
+from pufferlib.reports.finding import run_folders
+from pufferlib.reports.recorded_run import RecordedRun, read_run
+from pufferlib.reports.texts import cost_text
+
+HEADER = ("run", "environment", "begun", "steps", "score", "state", "time", "differs in")
+_NUMBERS = {"steps", "score", "time"}  # columns that are aligned at the right
+_DISPENSABLE = ("time", "begun", "steps", "environment")  # columns that go where there is no room, in this order
+_LEAST_TEXT = 24  # characters of the last column
+_GAP = 2  # characters between columns, one of them the padding
+_STATE_COLOURS = {"running": CYAN, "failed": RED}
+
+
+@dataclass(frozen=True)
+class Unreadable:
+    """A folder among the runs that holds none, or one that is damaged."""
+
+    folder: Path
+    reason: str
+
+
+def runs_command(
+    data_dir: str = "experiments", env: str | None = None, sort: str = "date", limit: int | None = None
+) -> None:
+    """Prints the table: coloured on a terminal, plain where it is piped.
+
+    Args:
+        data_dir: the folder of the runs.
+        env: list those of this environment alone; None lists all.
+        sort: `date`, `score`, `steps` or `time`.
+        limit: how many to list at most.
+
+    Raises:
+        ConfigError: if there is no such folder, or no run of the environment in it.
+    """
+    runs, unreadable = listed_runs(Path(data_dir), env)
+    shown = sorted(runs, key=_SORT_KEYS[sort])[:limit]
+    rows = [_row(run, told, name) for run, told, name in _with_names(shown)]
+    is_terminal = Output(sys.stdout).isatty()
+    if rows:
+        print_table(rows) if is_terminal else print(plain_table(HEADER, rows))
+    for each in unreadable:
+        print(f"{each.folder.name}: {each.reason}")
+    hidden = len(runs) - len(shown)
+    if hidden and is_terminal:
+        print(f"and {hidden} more")
+
+
+def listed_runs(data_dir: Path, env: str | None = None) -> tuple[list[RecordedRun], list[Unreadable]]:
+    """The runs in a folder, of one environment where it is named, and what else is there.
+
+    Raises:
+        ConfigError: if there is no such folder, or no run in it that is asked for.
+    """
+    if not data_dir.is_dir():
+        raise ConfigError(f"--data-dir must be a folder of runs, got {str(data_dir)!r}, which is none; train something")
+    runs: list[RecordedRun] = []
+    unreadable: list[Unreadable] = []
+    for folder in run_folders(data_dir):
+        try:
+            runs.append(read_run(folder))
+        except CheckpointError as error:
+            unreadable.append(Unreadable(folder, str(error)))
+    if env is None:
+        if not runs and not unreadable:
+            raise ConfigError(f"there are no runs in {data_dir}; `puffer train puffer_cartpole` makes one")
+        return runs, unreadable
+    chosen = [run for run in runs if run.env_name == env]
+    if not chosen:
+        known = {run.env_name for run in runs if run.env_name}
+        remedy = nearest(env, known) or (f"; there are runs of {', '.join(sorted(known))}" if known else "")
+        raise ConfigError(f"there are no runs of {env!r} in {data_dir}{remedy}")
+    return chosen, []
+
+
+def print_table(rows: list[tuple[str, ...]]) -> None:
+    """Prints the table on a terminal; one that is too narrow for all columns gets fewer."""
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console(file=Output(sys.stdout))
+    header, rows = fitting(HEADER, rows, console.width)
+    table = Table(box=SIMPLE_HEAD, header_style=CYAN, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+    for name in header:
+        is_last = name == HEADER[-1]
+        table.add_column(name, justify="right" if name in _NUMBERS else "left", no_wrap=not is_last, overflow="fold")
+    for row in rows:
+        colour = _STATE_COLOURS.get(row[header.index("state")], "")
+        table.add_row(*(Text(cell, colour if name == "state" else "") for name, cell in zip(header, row, strict=True)))
+    console.print(table)
+
+
+def fitting(
+    header: tuple[str, ...], rows: list[tuple[str, ...]], width: int
+) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """The columns of a table for which there is room: the last one folds, but not to less than a few words.
+
+    Args:
+        header: names of the columns.
+        rows: of cells.
+        width: characters of a line.
+
+    Returns:
+        The header and the rows without the columns that had to go.
+    """
+    for dropped in (None, *_DISPENSABLE):
+        kept = [index for index, name in enumerate(header) if name != dropped]
+        header, rows = tuple(header[index] for index in kept), [tuple(row[index] for index in kept) for row in rows]
+        sizes = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
+        sizes[-1] = min(sizes[-1], _LEAST_TEXT)
+        if sum(sizes) + _GAP * len(sizes) <= width + _GAP:
+            break
+    return header, rows
+
+
+def _with_names(runs: list[RecordedRun]) -> list[tuple[RecordedRun, str, str]]:
+    told, names = differences(runs), short_ids(runs)
+    return [(run, difference_text(told[run.folder]), names[run.folder]) for run in runs]
+
+
+def _row(run: RecordedRun, told: str, name: str) -> tuple[str, ...]:
+    return (
+        name,
+        run.env_name or "-",
+        "-" if run.begun is None else f"{run.begun:%Y-%m-%d %H:%M}",
+        count_text(run.steps),
+        "-" if run.score is None else f"{number_text(run.score)} {run.score_name}",
+        run.state,
+        cost_text(run.seconds),
+        told,
+    )
+
+
+def _by_score(run: RecordedRun) -> tuple[str, float]:
+    """Scores of different environments do not compare."""
+    return run.env_name or "", math.inf if run.score is None else -run.score
+
+
+_SORT_KEYS: dict[str, Callable[[RecordedRun], object]] = {
+    "date": lambda run: -run.begun.timestamp() if run.begun else math.inf,
+    "score": _by_score,
+    "steps": lambda run: -run.steps,
+    "time": lambda run: -run.seconds,
+}

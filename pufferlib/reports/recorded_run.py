@@ -1,0 +1,175 @@
+"""A run as its folder tells of it, read without torch: settings, metrics, and what became of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from pufferlib.errors import CheckpointError
+from pufferlib.families.catalog import slug
+from pufferlib.loggers import METRICS_FILE
+from pufferlib.runs.files import CONFIG_FILE, TRAINER_STATE, read_note
+from pufferlib.runs.lock import writing_process
+
+RETURN = "episode/return_mean"
+_TAIL_BYTES = 16_384  # of the end of metrics.jsonl: a line has about 2,000
+_BEGUN = re.compile(r"(\d{8}_\d{6})_\d{6}_[0-9a-f]{8}$")  # of a run id that `make_run_id` made, in UTC
+
+
+@dataclass(frozen=True)
+class RecordedRun:
+    """A run on disk; what is asked is read when it is asked first.
+
+    Attributes:
+        folder: of the run.
+        config: the content of its `config.json`; empty while it has none, as before the first checkpoint of a run that
+            was begun in Python.
+    """
+
+    folder: Path
+    config: Mapping[str, Any]
+
+    @property
+    def name(self) -> str:
+        """Of the folder."""
+        return self.folder.resolve().name
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """The nested dict of `load_config` that it was begun with; empty where nobody wrote it down."""
+        found = self.config.get("settings")
+        return found if isinstance(found, dict) else {}
+
+    @property
+    def env_name(self) -> str | None:
+        """What it was trained in; None where nobody wrote it down."""
+        found = self.settings.get("env_name")
+        return found if isinstance(found, str) else None
+
+    @property
+    def run_id(self) -> str:
+        """Its name without that of the environment."""
+        return self.name.removeprefix(f"{slug(self.env_name)}_") if self.env_name else self.name
+
+    @cached_property
+    def begun(self) -> datetime | None:
+        """When it was begun, in local time: by its id, else by its oldest file; None for an empty folder."""
+        found = _BEGUN.search(self.name)
+        if found:
+            return datetime.strptime(found[1], "%Y%m%d_%H%M%S").replace(tzinfo=timezone.utc).astimezone()
+        times = [path.stat().st_mtime for path in self.folder.iterdir() if path.is_file()]
+        return datetime.fromtimestamp(min(times)).astimezone() if times else None
+
+    @cached_property
+    def written(self) -> float:
+        """When it was written to last, in seconds since the epoch."""
+        paths = (self.folder / METRICS_FILE, self.folder / CONFIG_FILE)
+        return max(path.stat().st_mtime for path in paths if path.exists())
+
+    # ----------------------------------------------------------------------------------------------------- its metrics
+
+    @cached_property
+    def logs(self) -> list[dict[str, Any]]:
+        """The lines of its `metrics.jsonl`, in order; one that is torn is left out."""
+        return list(_lines(self.folder / METRICS_FILE, 0))
+
+    @cached_property
+    def newest(self) -> dict[str, Any]:
+        """The newest value of every metric that its last lines have."""
+        newest: dict[str, Any] = {}
+        for line in _lines(self.folder / METRICS_FILE, _TAIL_BYTES):
+            newest.update((name, value) for name, value in line.items() if value is not None)
+        return newest
+
+    @property
+    def score_metric(self) -> str:
+        """The metric that tells how good it is: that by which its environment is solved, else the mean return."""
+        solve = self.settings.get("solve")
+        return f"environment/{solve['metric']}" if isinstance(solve, dict) and "metric" in solve else RETURN
+
+    @property
+    def score_name(self) -> str:
+        """The score's metric in one word, such as `perf` or `return`."""
+        return "return" if self.score_metric == RETURN else self.score_metric.partition("/")[2]
+
+    @property
+    def score(self) -> float | None:
+        """The newest value of the score's metric; None as long as no episode ended."""
+        found = self.newest.get(self.score_metric)
+        return found if isinstance(found, (int, float)) else None
+
+    @property
+    def steps(self) -> int:
+        """Agent steps up to the last log."""
+        return int(self.newest.get("agent_steps", 0))
+
+    @property
+    def seconds(self) -> float:
+        """Wall time up to the last log."""
+        return float(self.newest.get("uptime", 0.0))
+
+    # ------------------------------------------------------------------------------------------------ what became of it
+
+    @cached_property
+    def state(self) -> str:
+        """`running`, `finished`, `stopped` or `failed`; see `puffer runs --help`."""
+        if writing_process(self.folder) is not None:
+            return "running"
+        if self._has_all_steps():
+            return "finished"
+        saved_steps = read_note(self.folder, "last").get("agent_steps", -1)
+        is_saved = (self.folder / TRAINER_STATE).exists() and saved_steps >= self.steps
+        return "stopped" if is_saved else "failed"
+
+    def _has_all_steps(self) -> bool:
+        train = self.settings.get("train", {})
+        iterations, steps = train.get("num_iterations"), train.get("total_timesteps")
+        if iterations is not None:
+            return self.newest.get("epoch", 0) >= iterations
+        return steps is not None and self.steps >= steps
+
+
+def read_run(folder: Path) -> RecordedRun:
+    """The run in a folder.
+
+    Raises:
+        CheckpointError: if there is none, or its `config.json` is damaged.
+    """
+    path = folder / CONFIG_FILE
+    try:
+        config = json.loads(path.read_text())
+    except FileNotFoundError:
+        if not (folder / METRICS_FILE).exists():
+            raise CheckpointError(f"{folder} holds no run: there is neither {CONFIG_FILE} nor {METRICS_FILE}") from None
+        config = {}
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"{path} is damaged; its run cannot be told from it") from error
+    if not isinstance(config, dict) or (config and not isinstance(config.get("settings"), dict)):
+        raise CheckpointError(f"{path} must hold the settings of a run, found none")
+    return RecordedRun(folder, config)
+
+
+def _lines(path: Path, tail_bytes: int) -> Iterator[dict[str, Any]]:
+    """The whole lines of a file of metrics; of its end alone where `tail_bytes` is not 0."""
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            start = max(0, size - tail_bytes) if tail_bytes else 0
+            file.seek(start)
+            lines = file.read().split(b"\n")
+    except OSError:
+        return
+    for line in lines[bool(start) : -1]:  # the first may be torn, and what comes after the last line end is
+        try:
+            found = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(found, dict):
+            yield found

@@ -1,0 +1,125 @@
+"""`puffer runs`, and what runs differ in."""
+
+import json
+import time
+
+import pytest
+from made_runs import made_run
+from terminal import run_on_terminal
+
+from pufferlib import cli
+from pufferlib.reports.differences import differences, labels
+from pufferlib.reports.listing import fitting, listed_runs
+from pufferlib.reports.recorded_run import read_run
+
+IDS = [f"2026010{day}_120000_000000_aaaa000{day}" for day in (1, 2, 3)]
+
+
+@pytest.fixture
+def runs(in_tmp_path):
+    made = [(IDS[0], 3, 0.01), (IDS[1], 9, 0.02), (IDS[2], 6, 0.02)]
+    return [made_run("experiments", name, logs=logs, learning_rate=rate, seed=1) for name, logs, rate in made]
+
+
+def table(capsys, *flags):
+    """The rows that `puffer runs` prints, split at spaces, without the header."""
+    capsys.readouterr()
+    assert cli.main(["runs", *flags]) == 0
+    return [line.split() for line in capsys.readouterr().out.splitlines()[1:]]
+
+
+def test_a_row_tells_of_a_run(runs, capsys):
+    newest = table(capsys)[0]
+    assert newest[:2] == ["aaaa0003", "puffer_cartpole"] and newest[2] == "2026-01-03"
+    assert newest[4:] == ["600", "0.6", "perf", "stopped", "12s", "learning_rate=0.02"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "order"),
+    [([], [3, 2, 1]), (["--sort", "score"], [2, 3, 1]), (["--sort", "steps", "--limit", "2"], [2, 3])],
+)
+def test_the_order_is_chosen(runs, capsys, flags, order):
+    assert [row[0] for row in table(capsys, *flags)] == [f"aaaa000{index}" for index in order]
+
+
+def test_scores_are_compared_within_an_environment(runs, capsys):
+    made_run("experiments", "mine", "puffer_squared", logs=1)
+    assert [row[0] for row in table(capsys, "--sort", "score")] == ["aaaa0002", "aaaa0003", "aaaa0001", "mine"]
+    assert [row[0] for row in table(capsys, "--env", "puffer_squared")] == ["mine"]
+
+
+def test_damaged_and_foreign_folders_are_listed_as_such(runs, capsys):
+    (runs[0] / "config.json").write_text('{"settings"')
+    (runs[0].parent / "notes").mkdir()
+    rows = table(capsys)
+    assert [row[0] for row in rows[:2]] == ["aaaa0003", "aaaa0002"] and len(rows) == 4
+    told = [" ".join(row) for row in rows[2:]]
+    assert any("notes holds no run" in text for text in told)
+    assert any("config.json is damaged" in text for text in told)
+
+
+def test_mistakes_are_told(runs, capsys):
+    for flags, message in (
+        (["--data-dir", "gone"], "--data-dir must be a folder of runs, got 'gone'"),
+        (["--env", "puffer_cartpol"], "there are no runs of 'puffer_cartpol' in experiments; did you mean"),
+        (["--sort", "speed"], "sort must be"),
+    ):
+        assert cli.main(["runs", *flags]) == 2
+        assert message in capsys.readouterr().err
+
+
+def test_a_thousand_runs_take_less_than_a_second(in_tmp_path, capsys):
+    folder = made_run("experiments", "first", logs=300)
+    config, metrics = (folder / "config.json").read_text(), (folder / "metrics.jsonl").read_text()
+    for index in range(1000):
+        other = folder.with_name(f"puffer_cartpole_{index:04}")
+        other.mkdir()
+        (other / "config.json").write_text(config)
+        (other / "metrics.jsonl").write_text(metrics)
+    begin = time.process_time()
+    assert len(table(capsys)) == 1001
+    assert time.process_time() - begin < 2.0  # 0.5 on an idle core
+
+
+def test_listing_needs_no_torch(runs):
+    script = "import sys\nfrom pufferlib.cli import main\nassert main(['runs']) == 0\nassert 'torch' not in sys.modules"
+    code, written = run_on_terminal(script)
+    assert code == 0, written
+    assert "aaaa0003" in written and "differs in" in written and "\x1b[" in written
+
+
+def test_columns_that_do_not_fit_are_left_out():
+    header, rows = ("run", "begun", "time", "differs in"), [("aaaa0001", "2026-01-01 12:00", "12s", "seed=1 " * 9)]
+    assert fitting(header, rows, 60) == (header, rows)
+    assert fitting(header, rows, 52) == (("run", "begun", "differs in"), [(*rows[0][:2], rows[0][3])])
+    assert fitting(header, rows, 36)[0] == ("run", "differs in")
+
+
+def test_only_what_is_not_the_same_is_told(runs):
+    (runs[2] / "config.json").write_text((runs[2] / "config.json").read_text().replace('"seed": 1', '"seed": 7'))
+    found = differences([read_run(folder) for folder in runs])
+    assert found[runs[0]] == {"train.seed": 1, "train.learning_rate": 0.01}
+    assert found[runs[2]] == {"train.seed": 7, "train.learning_rate": 0.02}
+
+
+def test_runs_of_different_environments_are_not_compared(runs):
+    squared = made_run("experiments", "mine", "puffer_squared", seed=3)
+    found = differences([read_run(runs[0]), read_run(squared)])
+    assert found == {runs[0]: {}, squared: {}}
+
+
+def test_a_setting_that_a_run_lacks_is_no_difference(runs):
+    config = json.loads((runs[0] / "config.json").read_text())
+    del config["settings"]["train"]["gamma"]
+    (runs[0] / "config.json").write_text(json.dumps(config))
+    assert "train.gamma" not in differences([read_run(folder) for folder in runs])[runs[1]]
+
+
+def test_labels_tell_runs_apart(runs):
+    found = labels([read_run(folder) for folder in runs])
+    assert list(found.values()) == ["learning_rate=0.01", "learning_rate=0.02 aaaa0002", "learning_rate=0.02 aaaa0003"]
+
+
+def test_the_list_is_there_for_python_too(runs):
+    found, unreadable = listed_runs(runs[0].parent)
+    assert [run.name for run in found] == [folder.name for folder in runs] and unreadable == []

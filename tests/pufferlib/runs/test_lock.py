@@ -1,0 +1,49 @@
+"""Whether somebody writes to a run's folder, asked without disturbing who does."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from pufferlib.errors import CheckpointError
+from pufferlib.runs.lock import Lock, writing_process
+
+HOLD = "import sys; from pathlib import Path; from pufferlib.runs.lock import Lock\n"
+HOLD += "lock = Lock(Path(sys.argv[1])); lock.acquire(); print('held', flush=True); sys.stdin.read()"
+
+
+@pytest.fixture
+def holder(tmp_path):
+    """Another process that holds the lock of a folder."""
+    command = [sys.executable, "-c", HOLD, str(tmp_path)]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert process.stdout.readline() == "held\n"
+    yield process
+    process.communicate()
+
+
+def test_the_process_that_writes_is_told_until_it_ends(tmp_path, holder):
+    assert writing_process(tmp_path) == holder.pid
+    with pytest.raises(CheckpointError, match="is being written by another process"):
+        Lock(tmp_path).acquire()
+    holder.communicate()
+    assert writing_process(tmp_path) is None
+
+
+def test_looking_at_ones_own_lock_does_not_give_it_away(tmp_path):
+    lock = Lock(tmp_path)
+    lock.acquire()
+    assert writing_process(tmp_path) == writing_process(tmp_path / "." / "") == os.getpid()
+    code = "import sys; from pathlib import Path; from pufferlib.runs.lock import writing_process\n"
+    code += "print(writing_process(Path(sys.argv[1])))"
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True)
+    assert done.stdout == f"{os.getpid()}\n", done.stderr
+    lock.release()
+    assert writing_process(tmp_path) is None
+    lock.release()
+
+
+def test_nobody_writes_where_there_is_no_lock(tmp_path):
+    assert writing_process(tmp_path) is None
+    assert writing_process(tmp_path / "gone") is None
