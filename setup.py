@@ -54,24 +54,41 @@ def bindings():
 
 
 def render_modules():
-    """The modules that draw, all of one source; they find raylib's symbols at run time. None without its header."""
+    """The screen, and what draws on it; they find raylib's symbols at run time. None without its header."""
     spec = importlib.util.find_spec("raylib")
     if spec is None:
         print("raylib is not installed: building without render modules", file=sys.stderr)
         return []
-    link_args = ["-undefined", "dynamic_lookup"] if sys.platform == "darwin" else []
-    return [
-        environment_module(
-            folder,
-            "render",
-            f"{INCLUDE}/puffer_render_module.c",
-            include_dirs=[str(folder), str(Path(spec.origin).parent)],
-            define_macros=[("ENV_NAME", f'"{folder.name}"'), ("RENDER_HEADER", f'"{folder.name}_render.h"')],
-            extra_link_args=link_args,
-        )
-        for folder in environments()
-        if (folder / f"{folder.name}_render.h").exists()
-    ]
+    options = {
+        "include_dirs": [str(Path(spec.origin).parent)],
+        "extra_link_args": ["-undefined", "dynamic_lookup"] if sys.platform == "darwin" else [],
+    }
+    drawn = [folder for folder in environments() if (folder / f"{folder.name}_render.h").exists()]
+    return [screen_module(**options), *(render_module(folder, **options) for folder in drawn)]
+
+
+def screen_module(include_dirs, **options):
+    """The window of raylib, its frames, the font."""
+    return Extension(
+        "pufferlib.ocean._screen",
+        [f"{INCLUDE}/puffer_screen_module.c"],
+        include_dirs=[INCLUDE, *include_dirs],
+        depends=headers(INCLUDE),
+        extra_compile_args=["-std=c11", *compile_args],
+        **options,
+    )
+
+
+def render_module(folder, include_dirs, **options):
+    """The module that draws the environment in a folder, one source for all."""
+    return environment_module(
+        folder,
+        "render",
+        f"{INCLUDE}/puffer_render_module.c",
+        include_dirs=[str(folder), *include_dirs],
+        define_macros=[("ENV_NAME", f'"{folder.name}"'), ("RENDER_HEADER", f'"{folder.name}_render.h"')],
+        **options,
+    )
 
 
 def cpu_kernels():
@@ -190,7 +207,7 @@ setup(
     package_data={
         "": ["*.ini", "*.h", "*.cu", "*.md", "py.typed"],
         "pufferlib.fast": ["followed.txt"],
-        "pufferlib.ocean": ["include/*.h"],
+        "pufferlib.ocean": ["include/*.h", "assets/*"],
         "pufferlib.families": ["tuned/*.ini"],
     },
     ext_modules=[

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from types import ModuleType
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from typing_extensions import override
 
 from pufferlib.environment import Buffers, PufferEnv, StepResult, fitting_actions
 from pufferlib.errors import APIUsageError
+
+if TYPE_CHECKING:
+    from pufferlib.ocean.rendering import Drawing
 
 
 class OceanEnv(PufferEnv):
@@ -59,6 +62,7 @@ class OceanEnv(PufferEnv):
         self._steps = 0
         self._is_drawn = False
         self._final_observations: np.ndarray | None = None
+        self._envs: dict[int, object] = {}  # handles of single environments, by index
         try:
             self.handle = self.make_handle(arguments, seed)
         except ValueError as error:  # the C side's sentence, as a mistake of the user's
@@ -131,10 +135,22 @@ class OceanEnv(PufferEnv):
         return [{**{name: total / count for name, total in sums.items()}, "n": count}] if count else []
 
     def render(self, index: int = 0) -> np.ndarray:
-        """Draws environment `index` into the window; returns the frame, `(height, width, 3)` uint8."""
-        frame = self.binding.env_render(self.binding.vec_env(self.handle, index))
+        """Draws environment `index` on a screen of its own; returns the frame, `(height, width, 3)` uint8."""
+        frame = self.binding.env_render(self._env(index))
         self._is_drawn = True
         return frame
+
+    def drawing(self, index: int = 0) -> Drawing:
+        """What draws environment `index` anywhere on a screen; the environment must have been reset."""
+        from pufferlib.ocean.rendering import Drawing
+
+        return Drawing(self.binding.__name__.split(".")[-2], self._env(index))
+
+    def _env(self, index: int) -> object:
+        """The handle of one environment, the same at each call."""
+        if index not in self._envs:
+            self._envs[index] = self.binding.vec_env(self.handle, index)
+        return self._envs[index]
 
     @override
     def snapshot(self) -> bytes:

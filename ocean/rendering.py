@@ -1,34 +1,108 @@
-"""The window that environments are drawn into.
-
-raylib has one window per process, so this module holds the one that is open. raylib is loaded when something is first
-drawn: training never needs it.
-"""
+"""Environments in C as pictures: one drawn anywhere on the screen, or by itself as a frame."""
 
 from __future__ import annotations
 
-import ctypes
 import importlib
-import importlib.util
-import os
-import sys
-from pathlib import Path
+import time
+from dataclasses import dataclass
 from types import ModuleType
 
 import numpy as np
 
 from pufferlib.errors import APIUsageError, MissingExtraError
+from pufferlib.ocean import screen
+from pufferlib.ocean.screen import Screen, has_display
 
-_raylib: ctypes.CDLL | None = None
-_window: ModuleType | None = None  # the render module whose window is open
+__all__ = ["Drawing", "close", "has_display", "is_closing", "render"]
 
 
-def has_display() -> bool:
-    """Whether a window would be seen by a person."""
-    return sys.platform != "linux" or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
+class Drawing:
+    """Draws one environment on the screen that is open, in motion from one step to the next.
+
+    The environment is never changed by it. It must be open when it is drawn, and must not be stepped by another thread
+    in that moment.
+
+    Attributes:
+        size: width and height of the picture at scale 1, in pixels.
+        steps_per_second: of the environment that look natural to a person.
+        title: for a window.
+    """
+
+    def __init__(self, name: str, env: object):
+        """Makes the drawing; this needs no screen.
+
+        Args:
+            name: the environment's folder name, such as `breakout`.
+            env: a handle of one environment of that folder's binding, which was reset; it is kept alive.
+
+        Raises:
+            MissingExtraError: if raylib or the environment's render module is not installed.
+            TypeError: if it is no handle of that environment.
+            ValueError: if the environment is closed.
+            RuntimeError: if it was never reset.
+        """
+        self._module = _render_module(name)
+        self._binding = importlib.import_module(f"pufferlib.ocean.{name}.binding")
+        self._env = env
+        self._before = self._binding.env_state(env)
+        self._picture = self._module.open(self._before)
+        width, height, self.steps_per_second, self.title = self._module.describe(self._picture)
+        self.size = (width, height)
+
+    def remember(self) -> None:
+        """Keeps the state as it is, which motion starts from: call it before the environment steps."""
+        self._before = self._binding.env_state(self._env)
+
+    def draw(self, x: float = 0.0, y: float = 0.0, scale: float = 1.0, progress: float = 1.0) -> None:
+        """Draws the environment; call it between `begin` and `end` of the open screen.
+
+        Args:
+            x: pixels of the screen to the left side of the picture.
+            y: pixels of the screen to its top.
+            scale: pixels of the screen for one of `size`, 0.001 to 1000.
+            progress: the part of the step since `remember` that is over, 0 to 1; beyond that as 0 and 1.
+
+        Raises:
+            APIUsageError: if no picture was begun on a screen, a number is NaN, or the scale is out of range.
+            ValueError: if the environment is closed.
+        """
+        shown = screen.open_screen()
+        if shown is None:
+            raise APIUsageError("there is no screen to draw on; open a Screen first")
+        fonts = shown.welcome(self).fonts
+        now = self._binding.env_state(self._env)
+        try:
+            self._module.draw(self._picture, fonts, self._before, now, x, y, scale, progress)
+        except ValueError as error:
+            raise APIUsageError(str(error)) from error
+
+    def leave(self) -> None:
+        """Lets go of what was loaded for the screen; drawing again loads it again."""
+        self._module.close(self._picture)
+
+    def close(self) -> None:
+        """Lets go of what was loaded for the screen; twice is harmless."""
+        self.leave()
+
+
+@dataclass
+class _Shown:
+    """The environment that `render` drew last."""
+
+    name: str
+    env: object
+    drawing: Drawing
+    screen: Screen
+    due: float  # when the next step is to be seen, by time.monotonic()
+
+
+_shown: _Shown | None = None
 
 
 def render(name: str, env: object) -> np.ndarray:
-    """Draws one environment, opening the window if it is not open.
+    """Draws one environment, opening a screen if none is open: a window where there is a display.
+
+    In a window it waits, so that each call shows one step at the pace that looks natural.
 
     Args:
         name: the environment's folder name, such as `breakout`.
@@ -40,57 +114,57 @@ def render(name: str, env: object) -> np.ndarray:
 
     Raises:
         MissingExtraError: if raylib or the environment's render module is not installed.
-        APIUsageError: if the window shows another kind of environment.
+        APIUsageError: if the window shows another kind of environment, or another screen is open.
         RuntimeError: if no window can be opened.
     """
-    global _window
-    module = _render_module(name)
-    if _window is not module:
-        if _window is not None:
-            shown = _window.__name__.split(".")[-2]
-            raise APIUsageError(f"the window shows {shown}, got {name}; call close() on the {shown} environment first")
-        module.open(env, has_display())
-        _window = module
+    global _shown
+    if _shown is not None and _shown.name != name:
+        raise APIUsageError(
+            f"the window shows {_shown.name}, got {name}; call close() on the {_shown.name} environment first"
+        )
+    if _shown is None or _shown.env is not env or screen.open_screen() is not _shown.screen:
+        _shown = _show(name, env)
+    shown = _shown
+    shown.screen.begin()
     try:
-        height, width, pixels = module.draw(env)
-    except RuntimeError:  # the window is gone: the next call opens one
-        close()
-        raise
-    return np.frombuffer(pixels, np.uint8).reshape(height, width, 3).copy()
+        shown.drawing.draw()
+        frame = shown.screen.frame()
+    finally:
+        shown.screen.end()
+    if has_display():
+        time.sleep(max(0.0, shown.due - time.monotonic()))
+        shown.due = max(shown.due, time.monotonic()) + 1.0 / shown.drawing.steps_per_second
+    return frame
 
 
 def is_closing() -> bool:
     """Whether the person closed the window or pressed ESC; False when no window is open."""
-    return _window is not None and _window.is_closing()
+    return _shown is not None and _shown.screen.is_closing()
 
 
 def close() -> None:
-    """Closes the window if one is open."""
-    global _window
-    if _window is not None:
-        _window.close()
-        _window = None
+    """Closes the window that `render` opened, if it is open."""
+    global _shown
+    if _shown is not None:
+        _shown.screen.close()
+        _shown = None
+
+
+def _show(name: str, env: object) -> _Shown:
+    """Takes the screen of the environment that was drawn last if it is of the same size, else opens one."""
+    drawing = Drawing(name, env)
+    last = _shown.screen if _shown is not None and screen.open_screen() is _shown.screen else None
+    if last is not None and last.size != drawing.size:
+        last.close()
+        last = None
+    return _Shown(name, env, drawing, last or Screen(*drawing.size, drawing.title, has_display()), time.monotonic())
 
 
 def _render_module(name: str) -> ModuleType:
-    _load_raylib()
+    screen.raylib()
     try:
         return importlib.import_module(f"pufferlib.ocean.{name}.render")
     except ModuleNotFoundError as error:
         raise MissingExtraError(
             f"pufferlib was built without the render module of {name}; reinstall it where raylib can be installed"
         ) from error
-
-
-def _load_raylib() -> None:
-    """Makes raylib's C functions visible to the render modules; without a display it will draw off-screen."""
-    global _raylib
-    if _raylib is not None:
-        return
-    spec = importlib.util.find_spec("raylib")
-    libraries = sorted(Path(spec.origin).parent.glob("_raylib_cffi*.so")) if spec and spec.origin else []
-    if not libraries:
-        raise MissingExtraError("drawing needs raylib; install raylib-software (Linux) or raylib (macOS)")
-    if not has_display():
-        os.environ.setdefault("SDL_VIDEO_DRIVER", "dummy")
-    _raylib = ctypes.CDLL(str(libraries[0]), mode=ctypes.RTLD_GLOBAL)

@@ -8,18 +8,20 @@ enum { BREAKOUT_PIXELS = 2 };  // screen pixels per pixel of the game
 enum { BREAKOUT_FRAME_WIDTH = 20, BREAKOUT_HEADER_HEIGHT = 76, BREAKOUT_TEXT_SIZE = 40, BREAKOUT_TRAIL = 8 };
 enum { BREAKOUT_TRAIL_DOTS = 6 };  // between two remembered places
 
+typedef Breakout Env;
+
 typedef struct {
     Vector2 trail[BREAKOUT_TRAIL];   // ball centres on the screen, newest first
     int trail_length, balls_served;  // a trail belongs to one ball
 } Client;
 
-static PufferWindow c_open_client(Client* client, const Breakout* env) {
+static PufferPicture c_open_client(Client* client, const Breakout* env) {
     (void)client;
     int width = BREAKOUT_PIXELS * (int)BREAKOUT_WIDTH + 2 * BREAKOUT_FRAME_WIDTH;
     int height = BREAKOUT_PIXELS * (int)BREAKOUT_HEIGHT + BREAKOUT_HEADER_HEIGHT + BREAKOUT_FRAME_WIDTH;
     int steps_per_second = BREAKOUT_FRAME_RATE / env->frameskip;
-    PufferWindow window = {width, height, steps_per_second > 0 ? steps_per_second : 1, "PufferLib breakout"};
-    return window;
+    PufferPicture picture = {width, height, steps_per_second > 0 ? steps_per_second : 1, "PufferLib breakout"};
+    return picture;
 }
 
 static Rectangle breakout_on_screen(float x, float y, float width, float height) {
@@ -101,7 +103,7 @@ static void breakout_draw_header(const Breakout* env) {
     DrawText(balls, right - MeasureText(balls, BREAKOUT_TEXT_SIZE), y, BREAKOUT_TEXT_SIZE, PUFFER_CYAN);
 }
 
-static void c_render(const Breakout* env, Client* client) {
+static void c_render(Client* client, const Breakout* before, const Breakout* env, float progress) {
     breakout_draw_header(env);
     breakout_draw_walls();
     breakout_draw_bricks(env);

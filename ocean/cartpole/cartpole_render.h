@@ -11,13 +11,15 @@ enum { CARTPOLE_CART_WIDTH = 96, CARTPOLE_CART_HEIGHT = 44, CARTPOLE_WHEEL = 10,
 #define CARTPOLE_PIXELS_PER_METRE (140.0f)
 #define CARTPOLE_POLE_PIXELS (220.0f)
 
+typedef Cartpole Env;
+
 typedef struct {
     char unused;  // nothing to remember between frames
 } Client;
 
-static PufferWindow c_open_client(Client* client, const Cartpole* env) {
-    PufferWindow window = {CARTPOLE_WIDTH, CARTPOLE_HEIGHT, 50, "PufferLib cartpole"};
-    return window;
+static PufferPicture c_open_client(Client* client, const Cartpole* env) {
+    PufferPicture picture = {CARTPOLE_WIDTH, CARTPOLE_HEIGHT, 50, "PufferLib cartpole"};
+    return picture;
 }
 
 static void cartpole_draw_track(void) {
@@ -47,7 +49,7 @@ static void cartpole_draw_pole(float x, float theta) {
     DrawCircleV(hinge, 9.0f, PUFFER_RED);
 }
 
-static void c_render(const Cartpole* env, Client* client) {
+static void c_render(Client* client, const Cartpole* before, const Cartpole* env, float progress) {
     float x = 0.5f * CARTPOLE_WIDTH + env->motion.x * CARTPOLE_PIXELS_PER_METRE;
     cartpole_draw_track();
     cartpole_draw_cart(x);

@@ -28,6 +28,7 @@
 #include "puffer_final.h"
 #include "puffer_kwargs.h"
 #include "puffer_snapshot.h"
+#include "puffer_state.h"
 #include "puffer_vec.h"
 
 #define ENV_CAPSULE "pufferlib.ocean." ENV_NAME ".env"
@@ -49,7 +50,7 @@ static int my_shared(Shared* shared, PyObject* args, PyObject* kwargs);
 typedef struct VecHandle VecHandle;
 
 typedef struct {
-    Env* env;          // owned unless `owner` is set; first: all that the render module sees
+    Env* env;          // owned unless `owner` is set
     Arrays arrays;     // held, empty when `owner` is set
     PyObject* shared;  // held
     PyObject* owner;   // held: the vec capsule that this handle is a view into, or NULL
@@ -116,7 +117,7 @@ static bool vec_meets(const VecHandle* vec, Condition condition) {
     return raise_unless(!vec->vec.is_closed, PyExc_ValueError,
                         ENV_NAME ": the vec handle is closed; make a new one with vec_init") &&
            raise_unless(!vec->vec.is_busy, PyExc_RuntimeError,
-                        ENV_NAME ": the vec is being stepped by another thread, or drawn; wait for it first") &&
+                        ENV_NAME ": the vec is being stepped by another thread; wait for it first") &&
            raise_unless(condition != READY || vec->is_ready, PyExc_RuntimeError,
                         ENV_NAME ": the vec was never reset; call vec_reset first");
 }
@@ -308,21 +309,55 @@ static PyObject* env_step(PyObject* self, PyObject* capsule) {
     Py_RETURN_NONE;
 }
 
-// While a member of a vec is drawn, no other thread may step the vec, and it lives even if nobody else holds it.
-static PyObject* env_render(PyObject* self, PyObject* capsule) {
-    PyObject* rendering = PyImport_ImportModule("pufferlib.ocean.rendering");
-    if (rendering == NULL) return NULL;
-    EnvHandle* handle = env_from(capsule, READY);
-    PyObject* frame = NULL;
-    if (handle != NULL) {
-        VecHandle* vec = handle->vec;
-        PyObject* held = vec ? Py_NewRef(vec->capsule) : NULL;
-        if (vec != NULL) vec->vec.is_busy = 1;
-        frame = PyObject_CallMethod(rendering, "render", "sO", ENV_NAME, capsule);
-        if (vec != NULL) vec->vec.is_busy = 0;
-        Py_XDECREF(held);
+static void state_delete(PyObject* capsule) {
+    PufferState* state = PyCapsule_GetPointer(capsule, PUFFER_STATE_CAPSULE);
+    Py_XDECREF(state->owner);
+    free(state);
+}
+
+// Lays out copies of the environment's rows behind one another and points the state at them; returns their bytes. With
+// no state it only counts.
+static size_t state_copy_rows(PufferState* state, const Env* env) {
+    const void* const sources[NUM_ARRAYS] = {env->observations, env->actions, env->rewards, env->terminals,
+                                             env->truncations};
+    PufferLayout layout = c_layout(env);
+    ArraySpec specs[NUM_ARRAYS];
+    array_specs(&layout, specs);
+    Arrays copies = {0};
+    size_t used = 0;
+    for (int i = 0; i < NUM_ARRAYS; i++) {
+        size_t bytes = (size_t)(layout.num_agents * specs[i].row_size * specs[i].type.item_size);
+        if (state != NULL) copies.views[i].buf = memcpy(state->rows + used, sources[i], bytes);
+        used += (bytes + 7) / 8 * 8;
     }
-    Py_DECREF(rendering);
+    if (state != NULL) env_attach(&state->env, &copies, &layout, 0);
+    return used;
+}
+
+// A copy of the environment as it is, for drawing it; it stays as it is when the environment is stepped or closed.
+static PyObject* env_state(PyObject* self, PyObject* capsule) {
+    EnvHandle* handle = env_from(capsule, READY);
+    if (handle == NULL) return NULL;
+    PufferState* state = malloc(sizeof(*state) + state_copy_rows(NULL, handle->env));
+    if (state == NULL) return PyErr_NoMemory();
+    state->env_bytes = sizeof(Env);
+    state->owner = Py_NewRef(capsule);
+    memcpy(&state->env, handle->env, sizeof(Env));
+    state->env.final_observations = NULL;
+    state_copy_rows(state, handle->env);
+    PyObject* copy = PyCapsule_New(state, PUFFER_STATE_CAPSULE, state_delete);
+    if (copy == NULL) {
+        Py_DECREF(state->owner);
+        free(state);
+    }
+    return copy;
+}
+
+static PyObject* env_render(PyObject* self, PyObject* capsule) {
+    if (env_from(capsule, READY) == NULL) return NULL;
+    PyObject* rendering = PyImport_ImportModule("pufferlib.ocean.rendering");
+    PyObject* frame = rendering ? PyObject_CallMethod(rendering, "render", "sO", ENV_NAME, capsule) : NULL;
+    Py_XDECREF(rendering);
     return frame;
 }
 
@@ -612,6 +647,7 @@ static PyMethodDef METHODS[] = {
     {"env_reset", env_reset, METH_VARARGS, "env_reset(env, seed=None): begins an episode"},
     {"env_step", env_step, METH_O, "env_step(env): reads the actions, writes the other arrays"},
     {"env_render", env_render, METH_O, "env_render(env) -> the frame as (height, width, 3) uint8, drawn by raylib"},
+    {"env_state", env_state, METH_O, "env_state(env) -> a copy of the environment as it is, for its render module"},
     {"env_get", env_get, METH_O, "env_get(env) -> bytes: a snapshot"},
     {"env_put", env_put, METH_VARARGS, "env_put(env, bytes): restores a snapshot"},
     {"env_close", env_close, METH_O, "env_close(env): lets go of the arrays; twice is harmless"},

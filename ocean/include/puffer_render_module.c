@@ -1,172 +1,166 @@
 // puffer_render_module.c - the Python module that draws one environment. setup.py compiles it for every one that has a
 // `<name>_render.h`, with two definitions: RENDER_HEADER "squared_render.h" and ENV_NAME "squared".
 //
-// raylib keeps one window per process, so a module has one client. pufferlib.ocean.rendering is the only caller: it
-// loads raylib before it imports this module and sees to it that one window is open at a time. The GIL is held
-// throughout, and the environment that was drawn last is kept alive, so that its address tells it from others.
+// pufferlib.ocean.rendering is the only caller: it opens a screen before it draws. What is drawn are copies of an
+// environment, made by its binding, so that nothing here can meet an environment that is stepped or gone.
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
-
-#include <fcntl.h>
-#include <stdio.h>
-#include <unistd.h>
 
 #include RENDER_HEADER
 
 #include "puffer_render.h"
+#include "puffer_state.h"
 
-void rlDrawRenderBatchActive(void);  // rlgl: flushes what was drawn so far
+#define PICTURE_CAPSULE "pufferlib.ocean." ENV_NAME ".picture"
 
-static Client client;
-static PyObject* subject;        // held: the handle of the environment that `client` was opened for, NULL when closed
-static PufferWindow window;      // what that environment asked for
-static bool is_paced;            // drawn at the pace a person watches, not as fast as it goes
-static bool is_flipped, is_bgr;  // how the frames that raylib hands out are stored, see probe_screen
+typedef struct {
+    Client client;
+    bool is_open;  // `client` holds what c_close_client is to unload
+    PufferPicture asked;
+} Picture;
 
-// An environment handle begins with the pointer to its struct (EnvHandle in puffer_binding.h).
-static const void* env_from(PyObject* capsule) {
-    const char* name = "pufferlib.ocean." ENV_NAME ".env";
-    if (PyCapsule_IsValid(capsule, name)) return *(void**)PyCapsule_GetPointer(capsule, name);
-    PyErr_Format(PyExc_TypeError, ENV_NAME ": expected an environment handle to draw, got %s",
-                 Py_TYPE(capsule)->tp_name);
+static const PufferState* state_from(PyObject* capsule) {
+    const PufferState* state = NULL;
+    if (PyCapsule_IsValid(capsule, PUFFER_STATE_CAPSULE)) state = PyCapsule_GetPointer(capsule, PUFFER_STATE_CAPSULE);
+    if (state == NULL || state->env_bytes != sizeof(Env)) {
+        PyErr_Format(PyExc_TypeError, ENV_NAME ": expected a state from " ENV_NAME ".env_state, got %s",
+                     state ? "one of another build" : Py_TYPE(capsule)->tp_name);
+        return NULL;
+    }
+    return state;
+}
+
+static Picture* picture_from(PyObject* capsule) {
+    if (PyCapsule_IsValid(capsule, PICTURE_CAPSULE)) return PyCapsule_GetPointer(capsule, PICTURE_CAPSULE);
+    PyErr_Format(PyExc_TypeError, ENV_NAME ": expected a picture from open(), got %s", Py_TYPE(capsule)->tp_name);
     return NULL;
 }
 
-static Image read_screen(void) {
-    rlDrawRenderBatchActive();
-    Image image = LoadImageFromScreen();
-    ImageFormat(&image, PIXELFORMAT_UNCOMPRESSED_R8G8B8);
-    return image;
+static void picture_open(Picture* picture, const Env* env) {
+    if (picture->is_open) return;
+    memset(&picture->client, 0, sizeof(picture->client));
+    picture->asked = c_open_client(&picture->client, env);
+    picture->is_open = true;
 }
 
-// raylib's software renderer hands out its frames upside down and as BGR, its OpenGL one does not: draw a known
-// picture and look.
-static void probe_screen(void) {
-    BeginDrawing();
-    const Color black = {0, 0, 0, 255}, red = {255, 0, 0, 255};
-    ClearBackground(black);
-    DrawRectangle(0, 0, GetScreenWidth(), GetScreenHeight() / 2, red);
-    Image image = read_screen();
-    EndDrawing();
-    const unsigned char* pixels = image.data;
-    const unsigned char* bottom = pixels + (size_t)(image.height - 1) * (size_t)image.width * 3;
-    is_flipped = bottom[0] > 0 || bottom[2] > 0;
-    is_bgr = (is_flipped ? bottom : pixels)[2] > 0;
-    UnloadImage(image);
+static void picture_close(Picture* picture) {
+    if (picture->is_open && IsWindowReady()) c_close_client(&picture->client);
+    picture->is_open = false;
 }
 
-static void correct_frame(Image* image) {
-    if (is_flipped) ImageFlipVertical(image);
-    unsigned char* pixel = image->data;
-    for (int i = 0; is_bgr && i < image->width * image->height; i++, pixel += 3) {
-        unsigned char blue = pixel[0];
-        pixel[0] = pixel[2];
-        pixel[2] = blue;
-    }
+static void picture_delete(PyObject* capsule) {
+    Picture* picture = PyCapsule_GetPointer(capsule, PICTURE_CAPSULE);
+    picture_close(picture);
+    free(picture);
 }
 
-// raylib's software renderer prints a banner to standard output, which belongs to the program: while it starts, that
-// goes nowhere. Returns what unmute_stdout needs, -1 when there is no standard output.
-static int mute_stdout(void) {
-    fflush(stdout);
-    int saved = dup(STDOUT_FILENO);
-    int nowhere = open("/dev/null", O_WRONLY);
-    if (saved >= 0 && nowhere >= 0) dup2(nowhere, STDOUT_FILENO);
-    if (nowhere >= 0) close(nowhere);
-    return saved;
+static PyObject* render_open(PyObject* self, PyObject* state_capsule) {
+    const PufferState* state = state_from(state_capsule);
+    if (state == NULL) return NULL;
+    Picture* picture = calloc(1, sizeof(*picture));
+    if (picture == NULL) return PyErr_NoMemory();
+    picture_open(picture, &state->env);
+    PyObject* capsule = PyCapsule_New(picture, PICTURE_CAPSULE, picture_delete);
+    if (capsule == NULL) free(picture);
+    return capsule;
 }
 
-static void unmute_stdout(int saved) {
-    if (saved < 0) return;
-    fflush(stdout);
-    dup2(saved, STDOUT_FILENO);
-    close(saved);
+static PyObject* render_describe(PyObject* self, PyObject* capsule) {
+    const Picture* picture = picture_from(capsule);
+    if (picture == NULL) return NULL;
+    const PufferPicture* asked = &picture->asked;
+    return Py_BuildValue("iids", asked->width, asked->height, (double)asked->steps_per_second, asked->title);
 }
 
-static void open_window(bool is_paced) {
-    SetTraceLogLevel(LOG_ERROR);
-    int saved = mute_stdout();
-    InitWindow(window.width, window.height, window.title);
-    unmute_stdout(saved);
-    if (!IsWindowReady()) return;
-    probe_screen();
-    SetTargetFPS(is_paced ? window.fps : 0);
+static void take_arrays(Env* env, const Env* other) {
+    env->observations = other->observations;
+    env->actions = other->actions;
+    env->rewards = other->rewards;
+    env->terminals = other->terminals;
+    env->truncations = other->truncations;
 }
 
-static void close_window(void) {
-    if (!IsWindowReady()) return;
-    int saved = mute_stdout();
-    CloseWindow();
-    unmute_stdout(saved);
+// Whether the environment was not stepped between two states of it.
+static bool is_same_moment(const PufferState* before, const PufferState* now) {
+    Env env;
+    memcpy(&env, &before->env, sizeof(env));  // not an assignment, which may leave the padding out
+    take_arrays(&env, &now->env);
+    return memcmp(&env, &now->env, sizeof(env)) == 0;
 }
 
-// Makes the client and the window those of an environment. A window of another size is opened anew: raylib's software
-// renderer writes out of bounds after SetWindowSize.
-static int show(PyObject* capsule, const void* env) {
-    PufferWindow last = window;
-    if (IsWindowReady()) c_close_client(&client);
-    memset(&client, 0, sizeof(client));
-    window = c_open_client(&client, env);
-    if (window.width != last.width || window.height != last.height) close_window();
-    if (!IsWindowReady()) open_window(is_paced);
-    if (!IsWindowReady()) {
-        PyErr_SetString(PyExc_RuntimeError,
-                        "raylib could not open a window; set SDL_VIDEO_DRIVER=dummy to draw off-screen");
-        return -1;
-    }
-    Py_XSETREF(subject, Py_NewRef(capsule));
-    return 0;
+static void draw_picture(Picture* picture, const Env* before, const Env* now, float progress) {
+    float scale = puffer_view.scale;
+    picture_open(picture, now);
+    int left = (int)floorf(puffer_view.x), top = (int)floorf(puffer_view.y);
+    int right = (int)ceilf(puffer_view.x + scale * (float)picture->asked.width);
+    int bottom = (int)ceilf(puffer_view.y + scale * (float)picture->asked.height);
+    BeginScissorMode(left, top, right - left, bottom - top);
+    rlPushMatrix();
+    rlTranslatef(puffer_view.x, puffer_view.y, 0.0f);
+    rlScalef(scale, scale, 1.0f);
+    c_render(&picture->client, before, now, progress);
+    rlPopMatrix();
+    EndScissorMode();
 }
 
-static PyObject* render_open(PyObject* self, PyObject* args) {
-    PyObject* capsule;
-    int wants_pace;
-    if (!PyArg_ParseTuple(args, "Op:open", &capsule, &wants_pace)) return NULL;
-    const void* env = env_from(capsule);
-    is_paced = wants_pace;
-    if (env == NULL || show(capsule, env) < 0) return NULL;
-    return PyLong_FromLong(window.fps);
-}
-
-// Draws one frame and returns (height, width, RGB bytes).
-static PyObject* render_draw(PyObject* self, PyObject* capsule) {
-    const void* env = env_from(capsule);
-    if (env == NULL) return NULL;
-    if (subject == NULL || !IsWindowReady()) {
-        PyErr_SetString(PyExc_RuntimeError, "the window is closed; call render() on the environment again");
+static const PufferFonts* fonts_from(PyObject* capsule) {
+    const PufferFonts* fonts = NULL;
+    if (PyCapsule_IsValid(capsule, PUFFER_FONTS_CAPSULE)) fonts = PyCapsule_GetPointer(capsule, PUFFER_FONTS_CAPSULE);
+    if (fonts == NULL || fonts->version != PUFFER_FONTS_VERSION) {
+        PyErr_SetString(PyExc_TypeError, ENV_NAME ": expected the fonts of the screen's module, of the same build");
         return NULL;
     }
-    if (env != env_from(subject) && show(capsule, env) < 0) return NULL;
-    BeginDrawing();
-    ClearBackground(PUFFER_BACKGROUND);
-    c_render(env, &client);
-    Image image = read_screen();
-    EndDrawing();
-    if (image.data == NULL) return PyErr_NoMemory();
-    correct_frame(&image);
-    PyObject* frame = Py_BuildValue("iiy#", image.height, image.width, (const char*)image.data,
-                                    (Py_ssize_t)image.width * image.height * 3);
-    UnloadImage(image);
-    return frame;
+    return fonts;
 }
 
-static PyObject* render_is_closing(PyObject* self, PyObject* unused) {
-    return PyBool_FromLong(IsWindowReady() && WindowShouldClose());
+// Returns whether the numbers say where a picture can be; NaN does not.
+static bool is_place(float x, float y, float scale) {
+    const float far = 1e6f;  // pixels; a float still tells them apart
+    return fabsf(x) <= far && fabsf(y) <= far && scale >= 1e-3f && scale <= 1e3f;
 }
 
-static PyObject* render_close(PyObject* self, PyObject* unused) {
-    if (IsWindowReady()) c_close_client(&client);
-    close_window();
-    Py_CLEAR(subject);
+static PyObject* render_draw(PyObject* self, PyObject* args) {
+    PyObject *capsule, *fonts_capsule, *before_capsule, *now_capsule;
+    float x, y, scale, progress;
+    if (!PyArg_ParseTuple(args, "OOOOffff:draw", &capsule, &fonts_capsule, &before_capsule, &now_capsule, &x, &y,
+                          &scale, &progress)) {
+        return NULL;
+    }
+    Picture* picture = picture_from(capsule);
+    const PufferFonts* fonts = picture ? fonts_from(fonts_capsule) : NULL;
+    const PufferState* before = fonts ? state_from(before_capsule) : NULL;
+    const PufferState* now = before ? state_from(now_capsule) : NULL;
+    if (now == NULL) return NULL;
+    if (!is_place(x, y, scale)) {
+        PyErr_Format(PyExc_ValueError, ENV_NAME
+                     ": a picture cannot be drawn there; x and y are pixels, scale is from "
+                     "0.001 to 1000");
+        return NULL;
+    }
+    if (!IsWindowReady()) {
+        PyErr_SetString(PyExc_RuntimeError, ENV_NAME ": there is no screen to draw on; open a Screen first");
+        return NULL;
+    }
+    puffer_view = (PufferView){x, y, scale, fonts->font};
+    Env earlier = before->env;
+    earlier.actions = now->env.actions;  // those that led from there to here
+    bool has_moved = !is_same_moment(before, now);
+    draw_picture(picture, has_moved ? &earlier : &now->env, &now->env, has_moved ? clampf(progress, 0.0f, 1.0f) : 1.0f);
+    Py_RETURN_NONE;
+}
+
+static PyObject* render_close(PyObject* self, PyObject* capsule) {
+    Picture* picture = picture_from(capsule);
+    if (picture == NULL) return NULL;
+    picture_close(picture);
     Py_RETURN_NONE;
 }
 
 static PyMethodDef METHODS[] = {
-    {"open", render_open, METH_VARARGS, "open(env, is_paced) -> frames per second; opens the window"},
-    {"draw", render_draw, METH_O, "draw(env) -> (height, width, RGB bytes)"},
-    {"is_closing", render_is_closing, METH_NOARGS,
-     "is_closing() -> whether the person closed the window or pressed ESC"},
-    {"close", render_close, METH_NOARGS, "close(): closes the window; twice is harmless"},
+    {"open", render_open, METH_O, "open(state) -> picture of that environment"},
+    {"describe", render_describe, METH_O, "describe(picture) -> (width, height, steps per second, title)"},
+    {"draw", render_draw, METH_VARARGS, "draw(picture, fonts, before, now, x, y, scale, progress)"},
+    {"close", render_close, METH_O, "close(picture): unloads what was loaded; draw() loads it again"},
     {NULL, NULL, 0, NULL},
 };
 

@@ -6,17 +6,19 @@
 
 enum { PONG_MARGIN = 30, PONG_HEADER = 90, PONG_TRAIL_LENGTH = 4, PONG_FRAMES_PER_SECOND = 60 };
 
+typedef Pong Env;
+
 typedef struct {
     Vector2 trail[PONG_TRAIL_LENGTH];  // centres of the ball, newest first
     int trail_length;
     int points;  // played when the newest was drawn
 } Client;
 
-static PufferWindow c_open_client(Client* client, const Pong* env) {
+static PufferPicture c_open_client(Client* client, const Pong* env) {
     int fps = PONG_FRAMES_PER_SECOND / env->frameskip;
-    PufferWindow window = {(int)PONG_WIDTH + 2 * PONG_MARGIN, (int)PONG_HEIGHT + PONG_MARGIN + PONG_HEADER,
-                           fps > 1 ? fps : 1, "PufferLib pong"};
-    return window;
+    PufferPicture picture = {(int)PONG_WIDTH + 2 * PONG_MARGIN, (int)PONG_HEIGHT + PONG_MARGIN + PONG_HEADER,
+                             fps > 1 ? fps : 1, "PufferLib pong"};
+    return picture;
 }
 
 static void pong_draw_field(void) {
@@ -58,7 +60,7 @@ static void pong_draw_ball(const Client* client) {
     }
 }
 
-static void c_render(const Pong* env, Client* client) {
+static void c_render(Client* client, const Pong* before, const Pong* env, float progress) {
     pong_draw_field();
     pong_draw_score(env->score_left, PONG_MARGIN + (int)PONG_WIDTH / 4, PUFFER_RED);
     pong_draw_score(env->score_right, PONG_MARGIN + (int)PONG_WIDTH * 3 / 4, PUFFER_CYAN);

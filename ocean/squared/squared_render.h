@@ -6,15 +6,17 @@
 
 enum { SQUARED_BOARD_PIXELS = 660, SQUARED_MARGIN = 30, SQUARED_BAR_HEIGHT = 12 };
 
+typedef Squared Env;
+
 typedef struct {
     float cell;  // pixels along one side
 } Client;
 
-static PufferWindow c_open_client(Client* client, const Squared* env) {
+static PufferPicture c_open_client(Client* client, const Squared* env) {
     client->cell = (float)SQUARED_BOARD_PIXELS / (float)env->size;
-    PufferWindow window = {SQUARED_BOARD_PIXELS + 2 * SQUARED_MARGIN,
-                           SQUARED_BOARD_PIXELS + 3 * SQUARED_MARGIN + SQUARED_BAR_HEIGHT, 10, "PufferLib squared"};
-    return window;
+    PufferPicture picture = {SQUARED_BOARD_PIXELS + 2 * SQUARED_MARGIN,
+                             SQUARED_BOARD_PIXELS + 3 * SQUARED_MARGIN + SQUARED_BAR_HEIGHT, 10, "PufferLib squared"};
+    return picture;
 }
 
 static void squared_draw_cell(const Squared* env, const Client* client, int cell, float inset, Color color) {
@@ -24,7 +26,7 @@ static void squared_draw_cell(const Squared* env, const Client* client, int cell
     DrawRectangleRec(square, color);
 }
 
-static void c_render(const Squared* env, Client* client) {
+static void c_render(Client* client, const Squared* before, const Squared* env, float progress) {
     for (int cell = 0; cell < env->size * env->size; cell++) squared_draw_cell(env, client, cell, 1.0f, PUFFER_PANEL);
     squared_draw_cell(env, client, env->target, 0.15f * client->cell, PUFFER_RED);
     squared_draw_cell(env, client, env->agent, 0.15f * client->cell, PUFFER_CYAN);

@@ -10,13 +10,15 @@ enum { TEMPLATE_CARD = 120, TEMPLATE_GAP = 20, TEMPLATE_MARGIN = 30, TEMPLATE_BA
 enum { TEMPLATE_WIDTH = TEMPLATE_NUM_QUESTIONS * (TEMPLATE_CARD + TEMPLATE_GAP) - TEMPLATE_GAP + 2 * TEMPLATE_MARGIN };
 enum { TEMPLATE_HEIGHT = TEMPLATE_CARD + TEMPLATE_BAR_HEIGHT + 3 * TEMPLATE_MARGIN };
 
+typedef Template Env;
+
 typedef struct {
     char unused;  // nothing to remember between frames
 } Client;
 
-static PufferWindow c_open_client(Client* client, const Template* env) {
-    PufferWindow window = {TEMPLATE_WIDTH, TEMPLATE_HEIGHT, 5, "PufferLib template"};
-    return window;
+static PufferPicture c_open_client(Client* client, const Template* env) {
+    PufferPicture picture = {TEMPLATE_WIDTH, TEMPLATE_HEIGHT, 5, "PufferLib template"};
+    return picture;
 }
 
 static void template_draw_card(int question, bool is_asked) {
@@ -27,7 +29,7 @@ static void template_draw_card(int question, bool is_asked) {
              TEMPLATE_MARGIN + (TEMPLATE_CARD - TEMPLATE_FONT) / 2, TEMPLATE_FONT, PUFFER_WHITE);
 }
 
-static void c_render(const Template* env, Client* client) {
+static void c_render(Client* client, const Template* before, const Template* env, float progress) {
     for (int question = 0; question < TEMPLATE_NUM_QUESTIONS; question++) {
         template_draw_card(question, question == env->question);
     }

@@ -19,7 +19,7 @@ from pufferlib.ocean import rendering
 
 FUNCTIONS = {
     "shared",
-    *("env_init", "env_reset", "env_step", "env_render", "env_get", "env_put", "env_close"),
+    *("env_init", "env_reset", "env_step", "env_render", "env_state", "env_get", "env_put", "env_close"),
     *(
         "vectorize",
         "vec_init",
@@ -222,7 +222,7 @@ def test_members_are_free_again_when_their_vec_is_closed_or_gone(game):
     game.binding.env_close(single)
 
 
-def test_a_vec_that_is_dropped_while_a_member_is_drawn_lives_until_the_drawing_is_done(game, monkeypatch):
+def test_an_environment_that_is_dropped_while_it_is_drawn_lives_until_the_drawing_is_done(game, monkeypatch):
     """Drawing runs Python code, in which any thread may let go of the last reference to the vec."""
     single = game.single()
     held = [game.binding.vectorize(single)]
@@ -231,8 +231,7 @@ def test_a_vec_that_is_dropped_while_a_member_is_drawn_lives_until_the_drawing_i
     def render(name, env):
         held.clear()
         gc.collect()
-        with pytest.raises(RuntimeError, match="is being stepped by another thread, or drawn"):
-            game.binding.env_step(env)
+        game.binding.env_step(env)
         return "frame"
 
     monkeypatch.setattr(rendering, "render", render)
@@ -304,7 +303,7 @@ def test_two_threads_on_one_vec_are_told_so_or_served(game):
     for thread in threads:
         thread.join()
     assert not failures
-    assert set(refusals) <= {f"{game.name}: the vec is being stepped by another thread, or drawn; wait for it first"}
+    assert set(refusals) <= {f"{game.name}: the vec is being stepped by another thread; wait for it first"}
 
 
 def test_stepping_lets_other_threads_run():

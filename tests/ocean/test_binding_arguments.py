@@ -218,6 +218,7 @@ ENV_CALLS = {
     "env_reset": lambda binding, handle: binding.env_reset(handle),
     "env_step": lambda binding, handle: binding.env_step(handle),
     "env_render": lambda binding, handle: binding.env_render(handle),
+    "env_state": lambda binding, handle: binding.env_state(handle),
     "env_get": lambda binding, handle: binding.env_get(handle),
     "env_put": lambda binding, handle: binding.env_put(handle, b""),
     "vectorize": lambda binding, handle: binding.vectorize(handle),
@@ -273,7 +274,7 @@ def test_a_view_of_a_closed_vec_is_refused(game, name):
     game.binding.env_close(view)
 
 
-@pytest.mark.parametrize("name", ["env_step", "env_get", "env_render", "vec_step", "vec_snapshot"])
+@pytest.mark.parametrize("name", ["env_step", "env_get", "env_render", "env_state", "vec_step", "vec_snapshot"])
 def test_what_was_never_reset_cannot_be_stepped_drawn_or_saved(game, name):
     handle = game.single() if name in ENV_CALLS else game.vec()
     with pytest.raises(RuntimeError, match="was never reset; call (env|vec)_reset first"):

@@ -1,0 +1,239 @@
+"""raylib's one window of this process, seen by a person or off-screen.
+
+raylib is loaded when it is first needed: training never needs it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+import logging
+import os
+import sys
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+from typing import Protocol
+
+import numpy as np
+
+from pufferlib.errors import APIUsageError, MissingExtraError
+
+FONT = Path(__file__).parent / "assets" / "roboto_medium.ttf"
+
+_open_screen: Screen | None = None
+
+
+class Guest(Protocol):
+    """Something that holds textures of a screen."""
+
+    def leave(self) -> None:
+        """Lets go of them: the screen is about to close."""
+
+
+class Screen:
+    """A window, or a picture in memory, to draw on; a process has one at a time.
+
+    A picture begins with `begin` and ends with `end`; everything is drawn in between, in pixels from the left top
+    corner, later above earlier. It takes no time of its own: who wants 60 pictures a second waits in between.
+
+    Attributes:
+        size: width and height in pixels.
+    """
+
+    def __init__(self, width: int, height: int, title: str, is_visible: bool):
+        """Opens it.
+
+        Args:
+            width: pixels, 1 to 16384.
+            height: pixels, 1 to 16384.
+            title: of the window.
+            is_visible: False keeps it off-screen, which needs no display.
+
+        Raises:
+            APIUsageError: if the size is out of range, or another screen is open: close that one first.
+            MissingExtraError: if raylib is not installed, or was not when pufferlib was built.
+            RuntimeError: if there is no display to open a window on.
+        """
+        global _open_screen
+        if not (1 <= width <= 16384 and 1 <= height <= 16384):
+            raise APIUsageError(f"a screen is 1 to 16384 pixels wide and high, got {width} x {height}")
+        if _open_screen is not None:
+            raise APIUsageError("a screen is open already, and a process has one at a time; call its close() first")
+        self._native = _native()
+        self._is_drawing = False
+        self._guests: weakref.WeakSet[Guest] = weakref.WeakSet()
+        self.size = (width, height)
+        with _video_driver(is_visible):
+            self._native.open(width, height, title, not is_visible, FONT.read_bytes())
+        _open_screen = self
+
+    @property
+    def is_drawing(self) -> bool:
+        """Whether it is between `begin` and `end`."""
+        return self._is_drawing
+
+    def begin(self) -> None:
+        """Starts a picture, on the background colour.
+
+        Raises:
+            APIUsageError: if the screen is closed, or one was begun and not ended.
+        """
+        self._require_open()
+        if self._is_drawing:
+            raise APIUsageError("begin() was called twice; call end() when a picture is drawn")
+        self._native.begin()
+        self._is_drawing = True
+
+    def end(self) -> None:
+        """Shows the picture, and takes note of the keys and the mouse since the last one; never waits.
+
+        Raises:
+            APIUsageError: if no picture was begun.
+        """
+        self._require_drawing("end")
+        self._is_drawing = False
+        self._native.end()
+
+    def frame(self) -> np.ndarray:
+        """Reads what was drawn since `begin`; call it before `end`.
+
+        Returns:
+            Shape `(height, width, 3)`, uint8 RGB, owned by the caller.
+
+        Raises:
+            APIUsageError: if no picture was begun.
+        """
+        self._require_drawing("frame")
+        width, height = self.size
+        frame = np.empty((height, width, 3), np.uint8)
+        self._native.frame(frame)
+        return frame
+
+    def text(self, string: str, x: float, y: float, size: int, color: tuple[int, ...]) -> None:
+        """Writes one line.
+
+        Args:
+            string: printable ASCII and ° ± · × – …; other characters become a question mark.
+            x: pixels to its left end.
+            y: pixels to its top.
+            size: pixels from one line to the next, 4 to 400; capitals are 0.6 of that high.
+            color: red, green, blue and, if it is not opaque, alpha, 0 to 255.
+
+        Raises:
+            APIUsageError: if no picture was begun, or the colour is not one.
+        """
+        self._require_drawing("text")
+        if len(color) not in (3, 4) or not all(0 <= part <= 255 for part in color):
+            raise APIUsageError(f"a colour is three or four numbers from 0 to 255, got {color}")
+        red, green, blue, alpha = (*color, 255)[:4]
+        self._native.text(string, x, y, size, (red, green, blue, alpha))
+
+    def text_width(self, string: str, size: int) -> float:
+        """How wide `text` will write a string, in pixels.
+
+        Raises:
+            APIUsageError: if the screen is closed.
+        """
+        self._require_open()
+        return self._native.text_width(string, size)
+
+    def is_closing(self) -> bool:
+        """Whether the person closed the window or pressed ESC; False when it is closed."""
+        return _open_screen is self and self._native.is_closing()
+
+    def close(self) -> None:
+        """Closes it; twice is harmless."""
+        global _open_screen
+        if _open_screen is not self:
+            return
+        if self._is_drawing:
+            self.end()
+        for guest in [*self._guests]:
+            guest.leave()
+        _open_screen = None
+        self._native.close()
+
+    def welcome(self, guest: Guest) -> ModuleType:
+        """Lets something draw that may load textures; it is told to leave before the screen closes.
+
+        Returns:
+            The compiled module of the screen, whose `fonts` the render modules write with.
+
+        Raises:
+            APIUsageError: if no picture was begun.
+        """
+        self._require_drawing("draw")
+        self._guests.add(guest)
+        return self._native
+
+    def _require_open(self) -> None:
+        if _open_screen is not self:
+            raise APIUsageError("the screen is closed; make a new one")
+
+    def _require_drawing(self, call: str) -> None:
+        self._require_open()
+        if not self._is_drawing:
+            raise APIUsageError(f"{call}() was called with no picture begun; call begin() first")
+
+
+def open_screen() -> Screen | None:
+    """The screen of this process, None when there is none."""
+    return _open_screen
+
+
+def has_display() -> bool:
+    """Whether a window would be seen by a person."""
+    if os.environ.get("SDL_VIDEO_DRIVER") in ("dummy", "offscreen"):
+        return False
+    return sys.platform != "linux" or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
+
+
+@cache
+def raylib() -> ModuleType:
+    """The module `raylib`, which calls the same library that the render modules draw with; for keys, lines, text.
+
+    Raises:
+        MissingExtraError: if it is not installed.
+    """
+    spec = importlib.util.find_spec("raylib")
+    libraries = sorted(Path(spec.origin).parent.glob("_raylib_cffi*.so")) if spec and spec.origin else []
+    if not libraries:
+        raise MissingExtraError("drawing needs raylib; install raylib-software (Linux) or raylib (macOS)")
+    ctypes.CDLL(str(libraries[0]), mode=ctypes.RTLD_GLOBAL)  # the render modules find its functions
+    logger = logging.getLogger("raylib")  # warns of its version when it is imported
+    was_disabled, logger.disabled = logger.disabled, True
+    try:
+        import raylib as module
+    finally:
+        logger.disabled = was_disabled
+    return module
+
+
+def _native() -> ModuleType:
+    raylib()
+    try:
+        from pufferlib.ocean import _screen
+    except ImportError as error:
+        raise MissingExtraError(
+            "pufferlib was built without its screen; reinstall it where raylib can be installed"
+        ) from error
+    return _screen
+
+
+@contextmanager
+def _video_driver(is_visible: bool) -> Iterator[None]:
+    """What raylib on Linux is to open its window with: nothing that is seen, or what the person chose."""
+    name, chosen = "SDL_VIDEO_DRIVER", os.environ.get("SDL_VIDEO_DRIVER")
+    if not is_visible:
+        os.environ[name] = "dummy"
+    try:
+        yield
+    finally:
+        if chosen is not None:
+            os.environ[name] = chosen
+        else:
+            os.environ.pop(name, None)
