@@ -11,11 +11,12 @@ import torch
 from typing_extensions import override
 
 from pufferlib.errors import ConfigError
+from pufferlib.metrics.metric_name import episode_count
 from pufferlib.metrics.output import say
 from pufferlib.pufferl import PuffeRL
 from pufferlib.runs import training
 from pufferlib.runs.loaders import resolve_device
-from pufferlib.sweep.trials.metric_name import MetricSearch, episode_count
+from pufferlib.sweep.trials.metric_search import MetricSearch
 from pufferlib.sweep.trials.trial_config import fit_to_environments, memory_limit
 from pufferlib.sweep.trials.trial_task import MissingMetricError, Task, Tell
 

@@ -1,38 +1,9 @@
-"""Which metric of the logs a sweep means, and when it is clear that there is none of that name."""
+"""When it is clear that there is no metric of the name that a sweep goes by."""
 
-import pytest
-
-from pufferlib.sweep.trials.metric_name import MetricSearch, episode_count, find_metric
+from pufferlib.sweep.trials.metric_search import MetricSearch
 
 FIRST = {"agent_steps": 10, "losses/entropy": 1.0, "episode/return_mean": 2.0, "episode/count": 7.0}
 REPORT = {**FIRST, "environment/perf": 0.5, "environment/score": 3.0, "environment/n": 6.0}
-
-
-@pytest.mark.parametrize(
-    ("wanted", "found"),
-    [
-        ("perf", "environment/perf"),
-        ("environment/perf", "environment/perf"),
-        ("return_mean", "episode/return_mean"),
-        ("mean_reward", "episode/return_mean"),
-        ("episode_return", "episode/return_mean"),
-        ("losses/entropy", "losses/entropy"),
-        ("agent_steps", "agent_steps"),
-        ("prf", None),
-    ],
-)
-def test_names_within_their_group_and_those_of_other_libraries_are_found(wanted, found):
-    assert find_metric(wanted, REPORT) == found
-
-
-def test_an_environment_that_reports_returns_itself_goes_before_the_trainer():
-    assert find_metric("episode_return", {**REPORT, "environment/episode_return": 1.0}) == "environment/episode_return"
-
-
-def test_means_weigh_by_their_episodes():
-    assert [episode_count(name, REPORT) for name in ("environment/perf", "episode/return_mean", "agent_steps")] == [
-        *(6.0, 7.0, 1.0)
-    ]
 
 
 def test_a_metric_is_missing_once_the_environment_told_of_its_episodes_twice():

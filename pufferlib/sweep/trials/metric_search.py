@@ -1,40 +1,13 @@
-"""The metric that a sweep searches by: which of those in the logs is meant, and whether it will ever come."""
+"""The search for the metric that a sweep goes by, in log after log: is it there, and will it ever come?"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from pufferlib.errors import nearest
+from pufferlib.metrics.metric_name import GROUPS, find_metric
 
-_OWN_RETURN = "episode/return_mean"
-_ALIASES = {
-    **dict.fromkeys(("mean_reward", "reward", "return", "episode_return", "episode_reward"), _OWN_RETURN),
-    "episode_length": "episode/length_mean",
-}
-_GROUPS = ("environment", "episode", "eval")  # where a name alone is looked for, in this order
-_COUNTS = {"environment": "environment/n", "episode": "episode/count"}  # episodes that the means of a group are over
 _PATIENT_LOGS, _PATIENT_STEPS = 5, 1000  # with finished episodes that the environment has not told of: it may later
-
-
-def find_metric(wanted: str, names: Iterable[str]) -> str | None:
-    """The metric of a log that is meant.
-
-    Args:
-        wanted: its whole name, such as `losses/entropy`, or that within `environment/`, `episode/` or `eval/`, such as
-            `perf`, or what other libraries call it, such as `mean_reward`.
-        names: of the metrics in the log.
-
-    Returns:
-        Its whole name; None where there is none.
-    """
-    names = set(names)
-    candidates = [wanted, *(f"{group}/{wanted}" for group in _GROUPS), _ALIASES.get(wanted, wanted)]
-    return next((name for name in candidates if name in names), None)
-
-
-def episode_count(name: str, metrics: Mapping[str, float]) -> float:
-    """How many episodes a metric of a log is the mean of; 1 for those that are no means over episodes."""
-    return max(float(metrics.get(_COUNTS.get(name.split("/")[0], ""), 1.0)), 1e-9)
 
 
 class MetricSearch:
@@ -95,7 +68,7 @@ class MetricSearch:
         remedy = self._remedy()
         if not self.is_hopeless:
             return f"[sweep] metric {self._wanted!r} was not logged before the training ended; train for more steps"
-        listed = [name for name in self._seen if name.split("/")[0] in _GROUPS]
+        listed = [name for name in self._seen if name.split("/")[0] in GROUPS]
         others = sorted({name.split("/")[0] for name in self._seen if name not in listed and "/" in name})
         return (
             f"[sweep] metric must be one that {self._env_name} logs, got {self._wanted!r}{remedy or ';'} "
@@ -103,7 +76,7 @@ class MetricSearch:
         )
 
     def _remedy(self) -> str:
-        short = {name.partition("/")[2] for name in self._seen if name.split("/")[0] in _GROUPS}
+        short = {name.partition("/")[2] for name in self._seen if name.split("/")[0] in GROUPS}
         return nearest(self._wanted, [*self._seen, *short])
 
     def _has_seen(self, prefix: str) -> bool:

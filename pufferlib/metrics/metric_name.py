@@ -1,0 +1,41 @@
+"""The metric of a log that somebody asks for: by its whole name, a part of it, or the word of another library."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+GROUPS = ("environment", "episode", "eval")
+"""Where a name alone is looked for, in this order."""
+
+_OWN_RETURN = "episode/return_mean"
+_ALIASES = {
+    **dict.fromkeys(("mean_reward", "reward", "return", "episode_return", "episode_reward"), _OWN_RETURN),
+    "episode_length": "episode/length_mean",
+}
+_COUNTS = {"environment": "environment/n", "episode": "episode/count"}  # episodes that the means of a group are over
+
+
+def find_metric(wanted: str, names: Iterable[str]) -> str | None:
+    """The metric of a log that is meant.
+
+    Args:
+        wanted: its whole name, such as `losses/entropy`, or that within `environment/`, `episode/` or `eval/`, such as
+            `perf`, or what other libraries call it, such as `mean_reward`.
+        names: of the metrics in the log.
+
+    Returns:
+        Its whole name; None where there is none.
+    """
+    names = set(names)
+    candidates = [wanted, *(f"{group}/{wanted}" for group in GROUPS), _ALIASES.get(wanted, wanted)]
+    return next((name for name in candidates if name in names), None)
+
+
+def is_mean_over_episodes(name: str) -> bool:
+    """Whether a metric is told of the episodes that ended, and so of another number of them in every log."""
+    return name.split("/")[0] in _COUNTS
+
+
+def episode_count(name: str, metrics: Mapping[str, float]) -> float:
+    """How many episodes a metric of a log is the mean of; 1 for those that are no means over episodes."""
+    return max(float(metrics.get(_COUNTS.get(name.split("/")[0], ""), 1.0)), 1e-9)
