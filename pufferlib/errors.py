@@ -54,6 +54,10 @@ class RankError(PufferError, RuntimeError):
     """A process of a run on several failed, is gone, or holds something else than the others."""
 
 
+class CallbackError(PufferError, RuntimeError):
+    """A callback of `learn` raised; what it raised is the cause."""
+
+
 def nearest(name: str, candidates: Iterable[str], count: int = 3) -> str:
     """Ends an error message about an unknown name: `; did you mean 'gamma'?`, or an empty string."""
     close = difflib.get_close_matches(name, list(candidates), n=count)

@@ -14,8 +14,9 @@ if __name__ == "__main__":  # a program that only starts the command line, befor
     runpy.run_module("pufferlib", run_name="__main__")
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,7 @@ from pufferlib.play.periodic_evaluation import PeriodicEvaluation
 from pufferlib.policy.normalized import NormalizedObservations
 from pufferlib.ppo.collector import Collector
 from pufferlib.ppo.gradients import Loss
-from pufferlib.runs import checkpoint_file, run_checkpoint, training
+from pufferlib.runs import checkpoint_file, learning, run_checkpoint, training
 from pufferlib.runs.calls import AnyLogger, resolve_call
 from pufferlib.runs.loaders import load_env, load_policy
 from pufferlib.runs.metadata import plain_metadata
@@ -189,7 +190,40 @@ class PuffeRL:
             self._is_closed = False
             undo.pop_all()  # it worked: nothing is to be undone
 
-    # ------------------------------------------------------------------------------------------------ the iteration
+    # ------------------------------------------------------------------------------------------------ the iterations
+
+    def learn(
+        self,
+        total_timesteps: float | None = None,
+        callbacks: Iterable[Any] | Callable[..., Any] = (),
+        *,
+        dashboard: bool = True,
+    ) -> PuffeRL:
+        """Trains for a number of agent steps, iteration after iteration, and saves a checkpoint at the end.
+
+        Ctrl-C, or SIGTERM, lets the running iteration end, saves a checkpoint and raises KeyboardInterrupt; `learn` may
+        be called again then, as after any other end but an error.
+
+        Args:
+            total_timesteps: of all agents and processes, in addition to those before, rounded up to whole iterations.
+                A learning rate that is annealed reaches 0 after them. None goes on to the end that the settings name.
+            callbacks: what is asked after each iteration, in this order, whether to stop: objects with
+                `on_iteration(trainer, logs)`, or functions of these two, which return True to stop, False or None to go
+                on; or a single one. `pufferlib.callbacks` has some, and tells of `logs`. Of several processes each asks
+                its own, and the answer of the first counts.
+            dashboard: whether to show how it goes, as `print_dashboard` does.
+
+        Returns:
+            The trainer.
+
+        Raises:
+            APIUsageError: if an argument is wrong, or the trainer is closed.
+            CallbackError: if a callback raised: a checkpoint was saved, and the trainer is closed.
+            DivergedError: if there is nothing finite to go on from.
+        """
+        self._require_open()
+        learning.learn(self, total_timesteps, callbacks, dashboard)
+        return self
 
     def evaluate(self) -> dict[str, float]:
         """Collects one rollout with the current policy.
@@ -262,7 +296,7 @@ class PuffeRL:
         if config.weights_check_interval and self.epoch % config.weights_check_interval == 0:
             self.ranks.check_same(list(self.policy.state_dict().values()), "weights")
         is_last = self.epoch >= config.total_epochs
-        is_evaluated = self._evaluation.is_due(self.epoch)
+        is_evaluated = self._evaluation.is_due(self.epoch, config.total_epochs)
         if is_evaluated:
             self.run.require_finite(self._parts, self._learning_rate)  # before they are the best
             self.ranks.wait_for_first(self._evaluate_apart)
@@ -315,8 +349,18 @@ class PuffeRL:
 
     @property
     def total_epochs(self) -> int:
-        """Iterations that reach `total_timesteps`."""
+        """Iterations of the whole run, as many as reach `total_timesteps`.
+
+        Assigning to it sets where the run ends, and with it what the learning rate is annealed over.
+        """
         return self.config.total_epochs
+
+    @total_epochs.setter
+    def total_epochs(self, value: int) -> None:
+        steps = value * self.config.batch_size
+        self.config = replace(self.config, total_timesteps=steps, num_iterations=None)
+        self.report.total_steps = steps
+        self.run.set_length(steps)
 
     @property
     def _progress(self) -> float:

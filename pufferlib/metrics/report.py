@@ -43,6 +43,7 @@ class Report:
         metrics: of the last log; empty before the first, and after a checkpoint was loaded.
         logged_epoch: of the last log.
         logged_step: agent steps at the last log.
+        total_steps: agent steps of the whole run.
     """
 
     def __init__(self, device: torch.device, total_steps: int, dashboard_seconds: float):
@@ -62,7 +63,7 @@ class Report:
         self._before = FinishedEpisodes()  # of the intervals that were ended
         self._hardware = HardwareMeter(device)
         self._start = self._begin = time.perf_counter()  # of the run, and of the interval
-        self._total_steps, self._dashboard_seconds = total_steps, dashboard_seconds
+        self.total_steps, self._dashboard_seconds = total_steps, dashboard_seconds
         self._dashboard: Dashboard | None = None
         self._shown_epoch = 0  # last log that the dashboard showed
         self._shown_time = -math.inf
@@ -149,7 +150,7 @@ class Report:
             counts: as they are now.
         """
         if self._dashboard is None:
-            self._dashboard = Dashboard(title, facts(), self._total_steps)
+            self._dashboard = Dashboard(title, facts(), self.total_steps)
         now = time.perf_counter()
         if not self._dashboard.is_panel:
             is_due = self._shown_epoch != self.logged_epoch
@@ -157,13 +158,19 @@ class Report:
             is_due = now - self._shown_time >= self._dashboard_seconds
         if is_due:
             is_logged = counts.epoch == self.logged_epoch
+            self._dashboard.total_steps = self.total_steps
             self._dashboard.show(self.metrics if is_logged else {**self.metrics, **self._measured(counts)})
             self._shown_epoch, self._shown_time = self.logged_epoch, now
 
-    def close(self) -> None:
-        """Lets go of the terminal and of the hardware's drivers; calling it twice is harmless."""
+    def end_showing(self) -> None:
+        """Lets go of the terminal until something is shown again; calling it twice is harmless."""
         if self._dashboard is not None:
             self._dashboard.close()
+            self._dashboard = None
+
+    def close(self) -> None:
+        """Lets go of the terminal and of the hardware's drivers; calling it twice is harmless."""
+        self.end_showing()
         self._hardware.close()
 
     # ------------------------------------------------------------------------------------------------ what outlives it

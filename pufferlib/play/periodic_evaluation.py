@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -62,9 +61,9 @@ class PeriodicEvaluation:
         self._player: Player | None = None
         self._metrics: dict[str, float] = {}
 
-    def is_due(self, epoch: int) -> bool:
-        """Whether there is an evaluation after `epoch` epochs; after the last one of a run there always is."""
-        count, total = self._config.evaluations, self._config.total_epochs
+    def is_due(self, epoch: int, total: int) -> bool:
+        """Whether there is an evaluation after `epoch` of `total` epochs; after the last one there always is."""
+        count = self._config.evaluations
         return epoch * count // total > (epoch - 1) * count // total
 
     def run(self, folder: Path, facts: dict[str, Any]) -> None:
@@ -76,9 +75,7 @@ class PeriodicEvaluation:
         """
         with self._phases.phase("evaluation"):
             self._metrics = self._evaluate()
-            score = self._metrics.get("eval/return_mean", math.nan)
-            if score > checkpoint.read_note(folder, "best").get("eval/return_mean", -math.inf):
-                checkpoint.save_named(folder, "best", self._policy.state_dict(), {**facts, **self._metrics})
+            checkpoint.keep_best(folder, "eval/return_mean", self._policy.state_dict(), {**facts, **self._metrics})
 
     def take(self) -> dict[str, float]:
         """The metrics of the evaluation since the last call, if there was one.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import zipfile
@@ -146,6 +147,19 @@ def save_named(folder: Path, name: str, weights: Mapping[str, torch.Tensor], fac
     """
     save(folder / f"{name}.pt", dict(weights))
     _write_note(folder, name, facts)
+
+
+def keep_best(folder: Path, metric: str, weights: Mapping[str, torch.Tensor], facts: Mapping[str, Any]) -> None:
+    """Saves weights as the `best` of a run's folder if none there were as good.
+
+    Args:
+        folder: of the run.
+        metric: what they are compared by, the higher the better. Weights that were the best by another are replaced.
+        weights: of the policy.
+        facts: as for `save_named`, the metric among them; where it is missing or NaN, nothing is saved.
+    """
+    if facts.get(metric, math.nan) > read_note(folder, "best").get(metric, -math.inf):
+        save_named(folder, "best", weights, facts)
 
 
 def name_last(model: Path, facts: Mapping[str, Any]) -> None:

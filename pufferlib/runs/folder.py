@@ -48,6 +48,15 @@ class RunFolder:
             write_description(self.path, self._describe())
             self._is_open = True
 
+    def describe_anew(self) -> None:
+        """Replaces the description in it, if this process has it open.
+
+        Raises:
+            StorageError: if it cannot be written.
+        """
+        if self._is_open:
+            write_description(self.path, self._describe())
+
     def lock(self) -> None:
         """Keeps other processes from writing to the folder, which is there, before anything is read or written in it.
 

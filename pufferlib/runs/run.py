@@ -59,8 +59,9 @@ class Run:
         self._metrics_file = JsonLogger(folder / METRICS_FILE, run_id=run_id)
         wants_file = not given.loggers or any(type(each) is not NoLogger for each in given.loggers)
         files = [self._metrics_file] if wants_file and ranks.is_first else []
-        settings = {"env_name": env_name, "train": asdict(call.config), "computation": find_computation()}
-        self.logger = Loggers([*files, given], settings)
+        self._length: dict[str, int | None] = {}  # settings that replace those of before
+        self._told = {"env_name": env_name, "train": asdict(call.config), "computation": find_computation()}
+        self.logger = Loggers([*files, given], self._told)
 
     @property
     def folder(self) -> Path:
@@ -71,9 +72,17 @@ class Run:
         """Has `config.json` hold these settings, instead of what can be told of the trainer's parts."""
         self._find_settings = lambda: settings
 
+    def set_length(self, total_timesteps: int) -> None:
+        """Has `config.json`, and loggers that were told nothing yet, know of another number of agent steps."""
+        self._length = {"total_timesteps": total_timesteps, "num_iterations": None}
+        self._told["train"].update(self._length)
+        with self.outliving_full_disks():
+            self._folder.describe_anew()
+
     def describe(self) -> dict[str, Any]:
         """What `config.json` holds: see `describe_run`."""
         settings = self._find_settings()
+        settings = {**settings, "train": {**settings["train"], **self._length}}
         is_known = policy_settings(self._policy, settings["env_name"]) is not None
         return describe_run(settings, None if is_known else class_text(self._policy), self._find_computation())
 

@@ -21,13 +21,12 @@ from pufferlib.metrics.output import say
 from pufferlib.runs import checkpoint
 from pufferlib.runs.calls import AnyLogger
 from pufferlib.runs.description import CONFIG_FILE, restarted_run, saved_settings
+from pufferlib.runs.learning import DEAF_SECONDS, iterate
 from pufferlib.runs.loaders import load_env, load_policy
 from pufferlib.runs.loggers import make_loggers
 from pufferlib.runs.resuming import Change, allowed_changes, with_new_length
 from pufferlib.runs.settings import settings_of
 from pufferlib.runs.stopping import StopRequest
-
-_DEAF_SECONDS = 20.0  # less than torchrun gives its processes to end
 
 
 def train(
@@ -57,7 +56,7 @@ def train(
             trainer.load_checkpoint(folder)
             _apply(changes, trainer)
         # From the first file on, so that what is there can be resumed.
-        with StopRequest(_DEAF_SECONDS if ranks.world_size > 1 else 0.0) as stop:
+        with StopRequest(DEAF_SECONDS if ranks.world_size > 1 else 0.0) as stop:
             if ranks.is_first:
                 _open_files(trainer, args, logger is None, folder is not None)
                 if folder is not None:
@@ -124,22 +123,20 @@ def _stopped_text(trainer: Any) -> str:
 
 
 def _run(trainer: Any, stop: StopRequest) -> list[dict[str, float]]:
-    history = LogHistory()
-    is_stopped, first_epoch = False, trainer.epoch
-    while trainer.epoch < trainer.total_epochs and not is_stopped:
-        trainer.evaluate()
-        votes = trainer.ranks.start_total(stop.requested)  # to stop in the same epoch everywhere; counted meanwhile
-        trainer.train()
+    history, first_epoch = LogHistory(), trainer.epoch
+
+    def keep_log(*iteration: object) -> None:
         if trainer.is_logged:
             log = trainer.mean_and_log()
             if log["agent_steps"] >= 0.2 * trainer.config.total_timesteps:
                 history.add(log)
         trainer.print_dashboard()
-        is_stopped = votes.result() > 0 or (trainer.ranks.world_size == 1 and stop.requested)
+
+    is_interrupted = iterate(trainer, stop, keep_log)
     has_trained = trainer.epoch > first_epoch
     path = trainer.close()
     if trainer.ranks.is_first and has_trained:
         say(f"saved {path}" + (_stopped_text(trainer) if trainer.epoch < trainer.total_epochs else ""))
-    if is_stopped:
+    if is_interrupted:
         raise KeyboardInterrupt
     return history.logs()
