@@ -205,7 +205,7 @@ setup(
     packages=packages,
     package_dir={"pufferlib": "pufferlib", **{f"pufferlib.{folder}": folder for folder in FOLDERS}},
     package_data={
-        "": ["*.ini", "*.h", "*.cu", "*.md", "py.typed"],
+        "": ["*.ini", "*.h", "*.cu", "*.md", "py.typed", "pretrained.*"],
         "pufferlib.fast": ["followed.txt"],
         "pufferlib.ocean": ["include/*.h", "assets/*"],
         "pufferlib.families": ["tuned/*.ini"],

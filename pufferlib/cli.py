@@ -289,16 +289,31 @@ def _beginning(call: Call) -> str:
 
 
 def _settings_of_model(call: Call) -> dict[str, Any]:
-    """The settings that the policy to play was trained with, where its run tells them, and the flags over them."""
+    """The settings that the policy to play was trained with, where a file beside it tells, and the flags over them.
+
+    The option `pretrained`, where the command has it, is done with afterwards.
+    """
     from pufferlib.config import check_config
-    from pufferlib.runs.recorded_settings import model_settings
 
     args = call.args
+    if call.options.pop("pretrained", False):
+        args["load_model_path"] = _pretrained_model(call)
     if args["load_model_path"] is not None:
+        from pufferlib.runs.recorded_settings import model_settings
+
         is_policy_named = any(setting.name == "policy_name" for setting, _ in call.flags)
         args = call.flags_over(model_settings(call.env_name, args, is_policy_named), but="load_model_path")
     check_config(args)
     return args
+
+
+def _pretrained_model(call: Call) -> str:
+    """The path of the trained agent that comes with the package."""
+    from pufferlib.runs.pretrained import pretrained_path
+
+    if call.args["load_model_path"] is not None:
+        raise APIUsageError(f"--pretrained plays another policy than {call.args['load_model_path']}; pass one of them")
+    return str(pretrained_path(call.env_name))
 
 
 def _playing(env_name: str, args: dict[str, Any], episodes: int, is_headless: bool) -> str:

@@ -17,6 +17,7 @@ class TrainOptions(Section):
 class EvalOptions(Section):
     """How `puffer eval` plays."""
 
+    pretrained: bool = setting(False, "Take the trained agent that comes with the package.")
     episodes: int = setting(100, "Episodes to play before it ends by itself.", "[1, inf)")
     sample: bool = setting(False, "Draw actions from the policy instead of taking the likeliest.")
     headless: bool = setting(False, "Play without a window.")

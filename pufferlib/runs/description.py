@@ -52,24 +52,51 @@ def saved_settings(folder: Path, env_name: str) -> dict[str, Any]:
     Raises:
         CheckpointError: if its `config.json` is missing or damaged, or it was a run of another environment.
     """
-    path = folder / CONFIG_FILE
-    try:
-        settings = json.loads(path.read_text())["settings"]
-        found = settings["env_name"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise CheckpointError(f"{path} must hold the settings of the run, found none that can be read") from error
-    if found != env_name:
-        raise CheckpointError(f"{folder} must be of a run of {env_name}, got one of {found}")
+    return read_settings(folder / CONFIG_FILE, env_name)
+
+
+def find_description(model: Path) -> Path | None:
+    """The file that tells how weights were made: one of their own, `<name>.json` beside `<name>.pt`, or that of a run.
+
+    Returns:
+        Its path; None where there is neither.
+    """
+    own, of_run = model.with_suffix(".json"), model.with_name(CONFIG_FILE)
+    if _read(own, "settings") is not None:  # the notes beside a run's best weights have none
+        return own
+    return of_run if of_run.exists() else None
+
+
+def read_settings(path: Path, env_name: str | None = None) -> dict[str, Any]:
+    """The settings in a file that `find_description` found.
+
+    Args:
+        path: of the file.
+        env_name: of which they must be; None for any.
+
+    Raises:
+        CheckpointError: if it is missing or damaged, or they are of another environment.
+    """
+    settings = _read(path, "settings")
+    if not isinstance(settings, dict) or "env_name" not in settings:
+        raise CheckpointError(f"{path} must hold the settings of the run, found none that can be read")
+    if env_name not in (None, settings["env_name"]):
+        raise CheckpointError(f"{path.parent} must be of a run of {env_name}, got one of {settings['env_name']}")
     return settings
 
 
-def own_policy_class(folder: Path) -> str | None:
-    """The class of the policy of the run in `folder` where it is one of the user's own, which no setting names."""
-    try:
-        found = json.loads((folder / CONFIG_FILE).read_text())["policy_class"]
-    except (OSError, ValueError, KeyError, TypeError):  # a run of an earlier version
-        return None
+def own_policy_class(path: Path) -> str | None:
+    """The class of the policy that a file tells of, where it is one of the user's own, which no setting names."""
+    found = _read(path, "policy_class")  # a run of an earlier version has none
     return found if isinstance(found, str) else None
+
+
+def _read(path: Path, key: str) -> Any:
+    """An entry of a file; None where it cannot be read or lacks it."""
+    try:
+        return json.loads(path.read_text())[key]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 def restarted_run(data_dir: str | Path, env_name: str) -> Path | None:

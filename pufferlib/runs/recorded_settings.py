@@ -29,14 +29,16 @@ def run_settings(env_name: str, args: Mapping[str, Any]) -> dict[str, Any]:
 
     def find() -> dict[str, Any]:
         folder = checkpoint.resolve_run(args["train"]["data_dir"], env_name, args["resume"])
-        _require_named_policy(folder, "call trainer.load_checkpoint(folder) there to go on with it")
+        _require_named_policy(
+            folder / description.CONFIG_FILE, "call trainer.load_checkpoint(folder) there to go on with it"
+        )
         return {**description.saved_settings(folder, env_name), "resume": str(folder)}
 
     return distributed.connect().from_first(find)
 
 
 def model_settings(env_name: str, args: Mapping[str, Any], is_policy_named: bool) -> dict[str, Any]:
-    """The settings that a model was trained with where its run's folder tells, on the device of `args`; else `args`.
+    """The settings that a model was trained with where a file beside it tells, on the device of `args`; else `args`.
 
     Args:
         env_name: the environment that the model was trained in.
@@ -50,16 +52,18 @@ def model_settings(env_name: str, args: Mapping[str, Any], is_policy_named: bool
         CheckpointError: if there is no such model, or its policy is of a class that no setting names.
     """
     path = checkpoint.resolve_model(args["train"]["data_dir"], env_name, args["load_model_path"])
-    if not (path.parent / description.CONFIG_FILE).exists():
+    described = description.find_description(path)
+    if described is None:
         return {**args, "load_model_path": str(path)}
     if not is_policy_named:
-        _require_named_policy(path.parent, "load the weights into it there, or name a class by --policy-name")
-    saved = description.saved_settings(path.parent, env_name)
+        _require_named_policy(described, "load the weights into it there, or name a class by --policy-name")
+    saved = description.read_settings(described, env_name)
     train = {**saved["train"], "device": args["train"]["device"]}
     return {**saved, "train": train, "resume": None, "load_model_path": str(path)}
 
 
-def _require_named_policy(folder: Path, remedy: str) -> None:
-    found = description.own_policy_class(folder)
+def _require_named_policy(described: Path, remedy: str) -> None:
+    found = description.own_policy_class(described)
     if found is not None:
+        folder = described.parent
         raise CheckpointError(f"{folder} was trained with the policy {found} of your own program; {remedy}")

@@ -460,3 +460,22 @@ def test_bench_draws_the_same_actions_each_time():
     assert all((a == b).all() and a.shape == env.actions.shape for a, b in zip(first, second, strict=True))
     assert len({a.tobytes() for a in first}) > 1
     env.close()
+
+
+# --- the agents that come with the package
+
+
+def test_a_trained_agent_is_played_right_after_installing(tmp_path):
+    done = run_python(
+        "-m", "pufferlib", "eval", "puffer_cartpole", "--pretrained", "--headless", "--episodes", "3", cwd=tmp_path
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "perf             1.000 +- 0.000 (n = 3)" in done.stdout
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_agent_that_is_not_there_or_is_not_alone_is_one_sentence(capsys):
+    assert cli.main(["eval", "CartPole-v1", "--pretrained"]) == 2
+    assert "no trained agent of CartPole-v1 comes with the package" in capsys.readouterr().err
+    assert cli.main(["eval", SQUARED, "--pretrained", "--load-model-path", "model.pt"]) == 2
+    assert "--pretrained plays another policy than model.pt; pass one of them" in capsys.readouterr().err

@@ -1,0 +1,121 @@
+"""Makes the trained agents that come with the package, `ocean/<name>/pretrained.pt` and `.json`.
+
+    python bench/pretrain.py puffer_breakout
+    python bench/pretrain.py puffer_pong --seed 7
+
+Trains by the settings and the seed in RECIPES, plays 1,000 episodes by the likeliest actions and 1,000 by drawn ones in
+environments of another seed, and writes both files if the likeliest ones reach what the recipe asks for. To find a
+better agent, try other seeds: the command that made the agent, seed included, is in its file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+import sys
+import tempfile
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from pufferlib import NoLogger, PuffeRL, evaluate, ocean, pufferl
+from pufferlib.config import load_config
+from pufferlib.runs import checkpoint, description
+from pufferlib.runs.pretrained import WEIGHTS
+from pufferlib.runs.whole_files import write_atomically
+
+EPISODES = 1_000
+_OTHER_SEED = 1_000_003  # of the environments and the actions of the play
+_SWEPT = Path(__file__).parent / "swept"
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How one agent is made.
+
+    Attributes:
+        least: mean of the environment's `[solve]` metric that it must reach by its likeliest actions.
+        seed: of the training.
+        config: an ini of settings over those of the environment; None for none.
+        train: `[train]` settings over both.
+    """
+
+    least: float
+    seed: int = 1
+    config: Path | None = None
+    train: dict[str, Any] = field(default_factory=dict)
+
+
+RECIPES = {
+    "puffer_breakout": Recipe(860, config=_SWEPT / "breakout.ini"),
+    "puffer_cartpole": Recipe(0.999),
+    "puffer_pong": Recipe(20.9, config=_SWEPT / "pong.ini"),
+    "puffer_squared": Recipe(0.999, seed=2, train={"total_timesteps": 30_000_000}),
+    "puffer_template": Recipe(0.999),
+}
+
+
+def train(env_name: str, args: dict[str, Any]) -> tuple[torch.nn.Module, int]:
+    """Trains to the end; the policy and the steps that it took."""
+    vecenv = pufferl.load_env(env_name, args)
+    policy = pufferl.load_policy(args, vecenv, env_name)
+    with tempfile.TemporaryDirectory() as folder:
+        trainer = PuffeRL({**args["train"], "data_dir": folder, "env": env_name}, vecenv, policy, NoLogger())
+        while trainer.epoch < trainer.total_epochs:
+            trainer.evaluate()
+            trainer.train()
+            trainer.print_dashboard()
+        trainer.close()
+    return trainer.policy.cpu(), trainer.global_step
+
+
+def make(env_name: str, seed: int | None) -> None:
+    """Trains, plays, and writes the agent of an environment."""
+    recipe = RECIPES[env_name]
+    args = load_config(env_name, config=recipe.config)
+    args["train"].update(recipe.train, seed=recipe.seed if seed is None else seed)
+    policy, steps = train(env_name, args)
+    score = {
+        name: {key: asdict(one) for key, one in evaluate(policy, env_name, EPISODES, sample, _OTHER_SEED).items()}
+        for name, sample in (("greedy", False), ("sampled", True))
+    }
+    for name, found in score.items():
+        print(
+            f"{name}: "
+            + ", ".join(f"{key} {one['mean']:.3f} +- {one['standard_error']:.3f}" for key, one in found.items())
+        )
+    metric = args["solve"]["metric"]
+    reached, ended = score["greedy"][metric]["mean"], score["greedy"][metric]["episodes"]
+    if reached < recipe.least or ended < EPISODES:
+        sys.exit(
+            f"{env_name}: {metric} is {reached:.3f} over {ended} episodes, must be {recipe.least}; try another seed"
+        )
+    described = description.describe_run(args)
+    facts = {
+        "settings": described["settings"],
+        "command": shlex.join(["python", *sys.argv]),
+        "steps": steps,
+        "seed": args["train"]["seed"],
+        "score": score,
+        "versions": described["versions"],
+    }
+    path = ocean.config_path(env_name).resolve().with_name(WEIGHTS)
+    checkpoint.save(path, {name: tensor.float() for name, tensor in policy.state_dict().items()})
+    text = json.dumps(facts, indent=2) + "\n"
+    write_atomically(path.with_suffix(".json"), lambda file: file.write(text.encode()))
+    print(f"{path}: {path.stat().st_size:,} bytes, {steps:,} steps")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("environment", choices=RECIPES)
+    parser.add_argument("--seed", type=int, help="of the training, in place of the recipe's")
+    options = parser.parse_args()
+    make(options.environment, options.seed)
+
+
+if __name__ == "__main__":
+    main()

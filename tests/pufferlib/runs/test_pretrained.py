@@ -1,0 +1,81 @@
+"""The agents that come with the package: that they fit today's environments and policies, and play as well as said."""
+
+import json
+
+import pytest
+import torch
+
+from pufferlib import evaluate, vector
+from pufferlib.config import check_config, check_env
+from pufferlib.errors import CheckpointError, UnknownEnvironmentError
+from pufferlib.families import catalog
+from pufferlib.runs.loaders import load_policy
+from pufferlib.runs.pretrained import pretrained_facts, pretrained_names, pretrained_path
+from pufferlib.runs.recorded_settings import model_settings
+
+EPISODES = 24
+MAX_BYTES = 200_000
+MAX_SHORTFALL = 0.02  # of the recorded mean: floats that are summed in another order play other episodes
+
+
+def remake(name):
+    return f"the trained agent of {name} does not fit any more; run `python bench/pretrain.py {name}`"
+
+
+def loaded(name):
+    """The agent as commands load it, and its settings."""
+    given = {"load_model_path": str(pretrained_path(name)), "train": {"device": "cpu", "data_dir": "experiments"}}
+    settings = model_settings(name, given, is_policy_named=False)
+    check_config(settings)
+    entry = catalog.find(name)
+    with vector.make(entry.creator, env_kwargs=check_env(name, {**settings["env"], "num_envs": 1})) as vecenv:
+        return load_policy(settings, vecenv, name), settings
+
+
+@pytest.mark.parametrize("name", pretrained_names())
+def test_an_agent_fits_and_plays_as_well_as_recorded(name):
+    try:
+        policy, settings = loaded(name)
+        scores = evaluate(policy, name, EPISODES)
+    except Exception as error:
+        raise AssertionError(remake(name)) from error
+    metric, recorded = settings["solve"]["metric"], pretrained_facts(name)["score"]["greedy"]
+    found, expected = scores[metric], recorded[metric]["mean"]
+    assert found.episodes == EPISODES, f"episodes do not end: {remake(name)}"
+    assert found.mean >= settings["solve"]["threshold"], remake(name)
+    assert found.mean >= (1 - MAX_SHORTFALL) * expected - 4 * found.standard_error, remake(name)
+
+
+@pytest.mark.parametrize("name", pretrained_names())
+def test_an_agent_is_small_and_says_how_it_was_made(name):
+    path, facts = pretrained_path(name), pretrained_facts(name)
+    assert path.stat().st_size < MAX_BYTES
+    assert all(tensor.dtype == torch.float32 for tensor in torch.load(path, weights_only=True).values())
+    assert facts.keys() == {"settings", "command", "steps", "seed", "score", "versions"}
+    assert facts["command"].startswith(f"python bench/pretrain.py {name}")
+    assert facts["settings"]["train"]["seed"] == facts["seed"] and facts["steps"] > 0
+    assert facts["settings"]["train"]["data_dir"] == "experiments"  # and no folder of the machine that made it
+    for score in facts["score"].values():
+        assert {one["episodes"] for one in score.values()} == {1_000}
+        assert all(one["standard_error"] >= 0 for one in score.values())
+
+
+def test_where_there_is_none_the_others_are_named(monkeypatch, tmp_path):
+    with pytest.raises(
+        CheckpointError, match="no trained agent of CartPole-v1 comes with the package.*puffer_cartpole"
+    ):
+        pretrained_path("CartPole-v1")
+    with pytest.raises(UnknownEnvironmentError, match="puffer_pong"):
+        pretrained_path("puffer_pongg")
+
+
+def test_weights_with_a_description_of_their_own_are_played_by_it(tmp_path):
+    """As those of the package are, wherever somebody keeps theirs."""
+    settings = {**pretrained_facts("puffer_cartpole")["settings"]}
+    settings["train"] = {**settings["train"], "gamma": 0.25}
+    (tmp_path / "mine.json").write_text(json.dumps({"settings": settings}))
+    given = {"load_model_path": str(tmp_path / "mine.pt"), "train": {"device": "cpu", "data_dir": "here"}}
+    found = model_settings("puffer_cartpole", given, is_policy_named=False)
+    assert (found["train"]["gamma"], found["train"]["device"]) == (0.25, "cpu")
+    with pytest.raises(CheckpointError, match="must be of a run of puffer_pong, got one of puffer_cartpole"):
+        model_settings("puffer_pong", given, is_policy_named=False)
