@@ -7,6 +7,8 @@ from typing import Literal
 
 from pufferlib.settings.setting import Section, setting
 
+PRETRAINED = "Take the trained agent that comes with the package."
+
 
 @dataclass(frozen=True)
 class TrainOptions(Section):
@@ -17,7 +19,7 @@ class TrainOptions(Section):
 class EvalOptions(Section):
     """How `puffer eval` plays."""
 
-    pretrained: bool = setting(False, "Take the trained agent that comes with the package.")
+    pretrained: bool = setting(False, PRETRAINED)
     episodes: int = setting(100, "Episodes to play before it ends by itself.", "[1, inf)")
     sample: bool = setting(False, "Draw actions from the policy instead of taking the likeliest.")
     headless: bool = setting(False, "Play without a window.")
@@ -44,6 +46,7 @@ class BenchOptions(Section):
 class ExportOptions(Section):
     """What `puffer export` writes."""
 
+    pretrained: bool = setting(False, PRETRAINED)
     format: Literal["onnx", "torchscript"] = setting("onnx", "The kind of file.")
     output: str | None = setting(None, "The file, or the folder for it; None is one named for the environment, here.")
 

@@ -14,6 +14,7 @@ import pytest
 import pufferlib
 from pufferlib import cli, ocean
 from pufferlib.config import TrainConfig, VecConfig
+from pufferlib.config.options import EvalOptions
 from pufferlib.errors import CheckpointError
 from pufferlib.ocean import rendering
 from pufferlib.play import benchmark, listing
@@ -147,7 +148,8 @@ def test_a_verb_without_an_environment_takes_words_and_options(monkeypatch, caps
     asked = stare(monkeypatch, "RUN...", "EvalOptions")
     command = "stare first --sample second --episodes 3 --no-headless third --max-steps=1e3"
     assert cli.main(command.split()) == 0
-    given = {"episodes": 3, "sample": True, "headless": False, "max_steps": 1000}
+    defaults = {name: setting.default for name, setting in EvalOptions.settings().items()}
+    given = {**defaults, "episodes": 3, "sample": True, "headless": False, "max_steps": 1000}
     assert asked == [(("first", "second", "third"), given)]
     assert cli.main(["stare", "--help"]) == 0
     told = capsys.readouterr().out
