@@ -251,23 +251,42 @@ def _takes_text(verb: Verb) -> str:
 
 
 def _run_for_environment(name: str, rest: list[str]) -> None:
-    if not rest or rest[0].startswith("-"):
-        found = f"found {rest[0]}" if rest else "found nothing"
-        raise APIUsageError(
-            f"puffer {name} needs an environment right after {name!r}, {found}; "
-            f"try `puffer {name} puffer_squared`, and `puffer envs` lists them all"
-        )
     from pufferlib.config import load_config
     from pufferlib.config.flags import FlagTable, apply_flags
     from pufferlib.config.loading import with_files
 
-    args, options_class = load_config(rest[0]), _options_class(name)
+    wanted, flags = _split_environment(name, rest)
+    args, options_class = load_config(wanted), _options_class(name)
     env_name = args["env_name"]
     options = {option: setting.default for option, setting in options_class.settings().items()}
     table = FlagTable(env_name, options_class)
-    found = with_files(env_name, [*_flags_of_the_shell(table), *table.parse(rest[1:])])
+    found = with_files(env_name, [*_flags_of_the_shell(table), *table.parse(flags)])
     apply_flags(found, args, options)
     VERBS[name].run(Call(env_name, args, options, found))
+
+
+def _split_environment(name: str, rest: list[str]) -> tuple[str, list[str]]:
+    """The environment that a command is for, and its flags; the file of a `--config` may name it instead.
+
+    Raises:
+        APIUsageError: if nothing names one.
+        ConfigError: if the file holds no settings.
+    """
+    if rest and not rest[0].startswith("-"):
+        if rest[0].endswith((".ini", ".json")):
+            remedy = f"`puffer {name} --config {rest[0]}`"
+            raise APIUsageError(f"a file of settings comes after --config, got {rest[0]!r} alone; {remedy}")
+        return rest[0], rest[1:]
+    from pufferlib.config.loading import environment_in_files
+
+    named = environment_in_files(rest)
+    if named is None:
+        found = f"found {rest[0]}" if rest else "found nothing"
+        raise APIUsageError(
+            f"puffer {name} needs an environment right after {name!r}, or the file of a --config that names one under "
+            f"[base] env_name, {found}; try `puffer {name} puffer_squared`, and `puffer envs` lists them all"
+        )
+    return named, rest
 
 
 def _flags_of_the_shell(table: FlagTable) -> Found:

@@ -76,6 +76,24 @@ def with_files(env_name: str, found: Found) -> Found:
     return [*itertools.chain(*inside), *(pair for pair in found if pair[0] is not CONFIG_FILE)]
 
 
+def environment_in_files(tokens: Sequence[str]) -> str | None:
+    """The environment that a command line is for by the files that its `--config` names.
+
+    Args:
+        tokens: flags, as `puffer train` takes them.
+
+    Returns:
+        The `[base] env_name` of the first file that has one; None where none does.
+
+    Raises:
+        ConfigError: if a file cannot be read, or holds no settings.
+    """
+    following = (value for flag, value in itertools.pairwise(tokens) if flag == CONFIG_FILE.flag)
+    attached = (token.partition("=")[2] for token in tokens if token.startswith(f"{CONFIG_FILE.flag}="))
+    names = (_read(Path(path))[0].get("base", {}).get("env_name") for path in (*following, *attached))
+    return next(filter(None, names), None)
+
+
 def read_ini(path: Path) -> dict[str, dict[str, str]]:
     """The texts of an ini file, by section and key.
 
@@ -96,11 +114,7 @@ def _settings_in(path: Path, name: str, env_name: str) -> Found:
 
     Where a run lay, and what it went on with, is not taken.
     """
-    try:
-        is_description = path.read_bytes().lstrip().startswith(b"{")
-        sections = _described(path) if is_description else read_ini(path)
-    except OSError as error:
-        raise ConfigError(f"--config must name a file of settings, got {str(path)!r} ({error.strerror})") from error
+    sections, is_description = _read(path)
     made_for = sections.get("base", {}).get("env_name", name)
     if made_for != name:
         remedy = f"`puffer train {made_for}` takes it" if is_description else "leave out its env_name to try it"
@@ -113,6 +127,15 @@ def _settings_in(path: Path, name: str, env_name: str) -> Found:
         for key, value in values.items()
         if section != "base" or key not in FIXED
     ]
+
+
+def _read(path: Path) -> tuple[dict[str, dict[str, Any]], bool]:
+    """The settings in a file of the user's by section, and whether it describes a run: then they have their types."""
+    try:
+        is_description = path.read_bytes().lstrip().startswith(b"{")
+        return _described(path) if is_description else read_ini(path), is_description
+    except OSError as error:
+        raise ConfigError(f"--config must name a file of settings, got {str(path)!r} ({error.strerror})") from error
 
 
 def _described(path: Path) -> dict[str, dict[str, Any]]:

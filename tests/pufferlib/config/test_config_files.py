@@ -116,6 +116,55 @@ def test_a_mistake_in_a_file_names_it(tmp_path, text, message):
             call()
 
 
+@pytest.fixture
+def stared():
+    """The configurations that a command of no effect is called with."""
+    found = []
+    cli.VERBS["stare"] = cli.Verb("look", found.append, "BenchOptions")
+    yield found
+    del cli.VERBS["stare"]
+
+
+@pytest.mark.parametrize(
+    "form", ["--config {}", "--config={}", "--train.seed 3 --config {}", "--config {} --seconds 1"]
+)
+def test_a_file_may_name_the_environment(tmp_path, stared, form):
+    path = tmp_path / "my.ini"
+    path.write_text("[base]\nenv_name = puffer_cartpole\n[train]\ngamma = 0.5\n")
+    assert cli.main(["stare", *form.format(path).split()]) == 0
+    assert (stared[0].env_name, stared[0].args["train"]["gamma"]) == ("puffer_cartpole", 0.5)
+
+
+def test_a_description_of_a_run_names_the_environment(tmp_path, stared):
+    assert cli.main(["stare", "--config", str(described(tmp_path / "config.json", "puffer_cartpole"))]) == 0
+    assert (stared[0].env_name, stared[0].args["train"]["gamma"]) == ("puffer_cartpole", 0.5)
+
+
+def test_the_first_file_that_names_one_counts_and_others_must_be_for_it(tmp_path, stared, capsys):
+    texts = {"rate.ini": "[train]\ngamma = 0.5\n", "pole.ini": "[base]\nenv_name = puffer_cartpole\n"}
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text)
+    flags = [f"--config={tmp_path / name}" for name in texts]
+    assert cli.main(["stare", *flags]) == 0 and stared[0].env_name == "puffer_cartpole"
+    assert cli.main(["stare", SQUARED, *flags]) == 2
+    assert "pole.ini must be for puffer_squared, found one for puffer_cartpole" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("--config rate.ini", "needs an environment right after 'stare', or the file of a --config that names one"),
+        ("--config", "needs an environment right after 'stare'"),
+        ("--config none.ini", "--config must name a file of settings, got 'none.ini' (No such file or directory)"),
+        ("rate.ini", "a file of settings comes after --config, got 'rate.ini'; `puffer stare --config FILE`"),
+    ],
+)
+def test_where_nothing_names_an_environment_it_says_so(in_tmp_path, stared, capsys, words, message):
+    (in_tmp_path / "rate.ini").write_text("[train]\ngamma = 0.5\n")
+    assert cli.main(["stare", *words.split()]) == 2
+    assert message in capsys.readouterr().err
+
+
 def test_help_tells_of_it(capsys):
     assert cli.main(["train", "--help"]) == 0
     assert "--config None\n" in capsys.readouterr().out
