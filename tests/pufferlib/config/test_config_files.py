@@ -1,4 +1,5 @@
 import json
+from pathlib import Path
 
 import pytest
 
@@ -86,15 +87,19 @@ def test_a_mistake_in_a_description_names_it(tmp_path, text, message):
         load_config(SQUARED, config=path)
 
 
-def test_what_a_file_names_counts_over_what_a_run_was_begun_with(file):
+@pytest.fixture
+def stared():
+    """The configurations that a command of no effect is called with."""
     found = []
     cli.VERBS["stare"] = cli.Verb("look", found.append, "BenchOptions")
-    try:
-        assert cli.main(["stare", SQUARED, "--config", str(file)]) == 0
-    finally:
-        del cli.VERBS["stare"]
+    yield found
+    del cli.VERBS["stare"]
+
+
+def test_what_a_file_names_counts_over_what_a_run_was_begun_with(file, stared):
+    assert cli.main(["stare", SQUARED, "--config", str(file)]) == 0
     saved = {"train": {"gamma": 0.1, "seed": 3}, "env": {}, "sweep": {}}
-    assert found[0].flags_over(saved, but="resume")["train"] == {"gamma": 0.5, "seed": 3, "learning_rate": 0.5}
+    assert stared[0].flags_over(saved, but="resume")["train"] == {"gamma": 0.5, "seed": 3, "learning_rate": 0.5}
 
 
 @pytest.mark.parametrize(
@@ -114,15 +119,6 @@ def test_a_mistake_in_a_file_names_it(tmp_path, text, message):
     for call in (lambda: load_config(SQUARED, config=path), lambda: load_config(SQUARED, ["--config", str(path)])):
         with pytest.raises(ConfigError, match=message):
             call()
-
-
-@pytest.fixture
-def stared():
-    """The configurations that a command of no effect is called with."""
-    found = []
-    cli.VERBS["stare"] = cli.Verb("look", found.append, "BenchOptions")
-    yield found
-    del cli.VERBS["stare"]
 
 
 @pytest.mark.parametrize(
@@ -156,11 +152,12 @@ def test_the_first_file_that_names_one_counts_and_others_must_be_for_it(tmp_path
         ("--config rate.ini", "needs an environment right after 'stare', or the file of a --config that names one"),
         ("--config", "needs an environment right after 'stare'"),
         ("--config none.ini", "--config must name a file of settings, got 'none.ini' (No such file or directory)"),
-        ("rate.ini", "a file of settings comes after --config, got 'rate.ini'; `puffer stare --config FILE`"),
+        ("rate.ini", "a file of settings comes after --config, got 'rate.ini' alone; `puffer stare --config rate.ini`"),
     ],
 )
-def test_where_nothing_names_an_environment_it_says_so(in_tmp_path, stared, capsys, words, message):
-    (in_tmp_path / "rate.ini").write_text("[train]\ngamma = 0.5\n")
+@pytest.mark.usefixtures("in_tmp_path")
+def test_where_nothing_names_an_environment_it_says_so(stared, capsys, words, message):
+    Path("rate.ini").write_text("[train]\ngamma = 0.5\n")
     assert cli.main(["stare", *words.split()]) == 2
     assert message in capsys.readouterr().err
 
