@@ -16,6 +16,15 @@ void rlPushMatrix(void);
 void rlPopMatrix(void);
 void rlTranslatef(float x, float y, float z);
 void rlScalef(float x, float y, float z);
+void rlSetTexture(unsigned int id);
+void rlBegin(int mode);
+void rlEnd(void);
+void rlVertex2f(float x, float y);
+void rlColor4ub(unsigned char r, unsigned char g, unsigned char b, unsigned char a);
+
+enum { PUFFER_TRIANGLES = 4 };  // for rlBegin
+
+#define PUFFER_PI (3.14159265f)
 
 static const Color PUFFER_BACKGROUND = {6, 24, 24, 255};
 static const Color PUFFER_PANEL = {12, 44, 44, 255};  // a shade above the background: cells, tracks, walls

@@ -29,19 +29,10 @@
 // `now`.
 #pragma once
 
-#include "puffer_raylib.h"
+#include "puffer_shapes.h"
 
 typedef struct {
     int width, height;       // pixels
     float steps_per_second;  // that look natural to a person
     const char* title;       // a constant
 } PufferPicture;
-
-// Where the picture lies on the screen; set by puffer_render_module.c before c_render.
-typedef struct {
-    float x, y;   // of its left top corner, pixels of the screen
-    float scale;  // pixels of the screen a pixel of the picture
-    Font (*font)(int pixels);
-} PufferView;
-
-static PufferView puffer_view;

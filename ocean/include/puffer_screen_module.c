@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "puffer_raylib.h"
+#include "puffer_shapes.h"
 
 enum { MAX_FONTS = 32, MIN_FONT_PIXELS = 4, MAX_FONT_PIXELS = 400 };
 
@@ -185,17 +185,56 @@ static PyObject* screen_frame(PyObject* self, PyObject* args) {
     Py_RETURN_NONE;
 }
 
+// Shapes drawn from here are in pixels of the screen.
+static void use_whole_screen(void) { puffer_view = (PufferView){0.0f, 0.0f, 1.0f, font_of}; }
+
+// For PyArg_ParseTuple: (red, green, blue, alpha).
+static int color_from(PyObject* object, void* color_pointer) {
+    Color* color = color_pointer;
+    return PyArg_ParseTuple(object, "bbbb:colour", &color->r, &color->g, &color->b, &color->a);
+}
+
+static PyObject* screen_rectangle(PyObject* self, PyObject* args) {
+    float x, y, width, height, radius;
+    Color color;
+    if (!PyArg_ParseTuple(args, "fffffO&:rectangle", &x, &y, &width, &height, &radius, color_from, &color)) return NULL;
+    if (!has_window()) return NULL;
+    use_whole_screen();
+    if (radius > 0.0f) {
+        puffer_rounded(x, y, width, height, radius, color);
+    } else {
+        puffer_rectangle(x, y, width, height, color);
+    }
+    Py_RETURN_NONE;
+}
+
+static PyObject* screen_line(PyObject* self, PyObject* args) {
+    Py_buffer points;
+    float width;
+    Color color;
+    if (!PyArg_ParseTuple(args, "y*fO&:line", &points, &width, color_from, &color)) return NULL;
+    bool is_open = has_window();
+    const Vector2* corners = points.buf;
+    Py_ssize_t count = is_open ? points.len / (Py_ssize_t)sizeof(*corners) : 0;
+    use_whole_screen();
+    for (Py_ssize_t i = 1; i < count; i++) {
+        puffer_line(corners[i - 1].x, corners[i - 1].y, corners[i].x, corners[i].y, width, color);
+    }
+    PyBuffer_Release(&points);
+    if (!is_open) return NULL;
+    Py_RETURN_NONE;
+}
+
 static PyObject* screen_text(PyObject* self, PyObject* args) {
     const char* text;
     float x, y;
     int pixels;
     Color color;
-    if (!PyArg_ParseTuple(args, "sffi(bbbb):text", &text, &x, &y, &pixels, &color.r, &color.g, &color.b, &color.a)) {
+    if (!PyArg_ParseTuple(args, "sffiO&:text", &text, &x, &y, &pixels, color_from, &color) || !has_window()) {
         return NULL;
     }
-    if (!has_window()) return NULL;
     Font font = font_of(pixels);
-    DrawTextEx(font, text, (Vector2){roundf(x), roundf(y)}, (float)font.baseSize, 0.0f, color);
+    DrawTextEx(font, text, (Vector2){roundf(x), roundf(y)}, (float)font.baseSize, puffer_spacing(font), color);
     Py_RETURN_NONE;
 }
 
@@ -204,7 +243,7 @@ static PyObject* screen_text_width(PyObject* self, PyObject* args) {
     int pixels;
     if (!PyArg_ParseTuple(args, "si:text_width", &text, &pixels) || !has_window()) return NULL;
     Font font = font_of(pixels);
-    return PyFloat_FromDouble((double)MeasureTextEx(font, text, (float)font.baseSize, 0.0f).x);
+    return PyFloat_FromDouble((double)puffer_font_width(font, text));
 }
 
 // ---------------------------------------------------------------------------------------------------- module table
@@ -218,6 +257,8 @@ static PyMethodDef METHODS[] = {
     {"end", screen_end, METH_NOARGS, "end(): shows the picture, reads keys and mouse"},
     {"frame", screen_frame, METH_VARARGS,
      "frame(rgb): writes what was drawn since begin() into height * width * 3 bytes"},
+    {"rectangle", screen_rectangle, METH_VARARGS, "rectangle(x, y, width, height, corner radius, (r, g, b, a))"},
+    {"line", screen_line, METH_VARARGS, "line(float32 x, y, x, y, ..., width, (r, g, b, a))"},
     {"text", screen_text, METH_VARARGS, "text(string, x, y, pixels, (r, g, b, a))"},
     {"text_width", screen_text_width, METH_VARARGS, "text_width(string, pixels) -> pixels"},
     {NULL, NULL, 0, NULL},
