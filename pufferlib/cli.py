@@ -146,6 +146,13 @@ def runs(**options: Any) -> None:
     runs_command(**options)
 
 
+def plot(*runs: str, **options: Any) -> None:
+    """Draws the curves of runs."""
+    from pufferlib.reports.plotting import plot_command
+
+    plot_command(*runs, **options)
+
+
 VERBS = {
     "train": Verb("train a policy and save it under experiments/", train, "TrainOptions"),
     "eval": Verb("play a policy in a window, or without one, and print how well it does", evaluate, "EvalOptions"),
@@ -154,6 +161,7 @@ VERBS = {
     "sweep": Verb("search for hyperparameters by many runs, and keep the best settings", sweep, "SweepOptions"),
     "envs": Verb("list the environments, or the names of one family", envs, argument="[FAMILY]"),
     "runs": Verb("list the runs: score, steps, state, and what they differ in", runs, "RunsOptions", argument=""),
+    "plot": Verb("draw learning curves, losses and the time split of runs", plot, "PlotOptions", argument="RUN..."),
 }
 
 

@@ -69,3 +69,24 @@ class RunsOptions(Section):
         "date", "What comes first: the newest, the best of each environment, the one with most steps, or the longest."
     )
     limit: int | None = setting(None, "How many to list at most.", "[1, inf)")
+
+
+@dataclass(frozen=True)
+class PlotOptions(Section):
+    """How `puffer plot` draws.
+
+    RUN is a path to the run's folder, its name, its id or the end of that as `puffer runs` shows it, `latest`, an
+    environment for its latest run, or a pattern such as 'puffer_pong_*' for several.
+    """
+
+    metric: str | None = setting(
+        None,
+        "Names or patterns with commas between, such as environment/score,'losses/*'; performance is the time split. "
+        "None takes score, returns, speed, losses and the time split.",
+    )
+    x: Literal["agent_steps", "uptime"] = setting("agent_steps", "What the curves are drawn over.")
+    output: str | None = setting(
+        None, "The picture, a .png, .svg or .pdf; None is one here, named for the run. Needs the extra plot."
+    )
+    terminal: bool = setting(False, "Draw on the terminal instead, which needs no extra.")
+    data_dir: str = setting("experiments", "The folder of the runs.")

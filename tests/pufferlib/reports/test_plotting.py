@@ -1,0 +1,161 @@
+"""`puffer plot`: what is drawn, as a picture and on a terminal."""
+
+import json
+import sys
+import xml.etree.ElementTree as ElementTree
+
+import pytest
+from made_runs import made_run
+from terminal import run_on_terminal
+
+from pufferlib import cli
+from pufferlib.errors import ConfigError
+from pufferlib.reports.curves import panels
+from pufferlib.reports.recorded_run import read_run
+from pufferlib.reports.terminal_plot import Canvas
+
+IDS = [f"2026010{day}_120000_000000_aaaa000{day}" for day in (1, 2)]
+
+
+@pytest.fixture
+def runs(in_tmp_path):
+    folders = [
+        made_run("experiments", name, logs=4 + index, learning_rate=0.1 * index) for index, name in enumerate(IDS)
+    ]
+    return [read_run(folder) for folder in folders]
+
+
+def titles(found):
+    return [panel.title for panel in found]
+
+
+# --- what is drawn
+
+
+def test_the_usual_plots_begin_with_the_score_and_end_with_the_time_split(runs):
+    usual = ["environment/perf", "episode/return_mean", "sps", "losses/policy_loss", "losses/entropy", "time split"]
+    assert titles(panels(runs)) == titles(panels(runs[:1])) == usual
+
+
+def test_curves_have_the_values_of_every_log(runs):
+    (panel,) = panels(runs, ["environment/perf"])
+    assert [curve.label for curve in panel.curves] == ["learning_rate=0", "learning_rate=0.1"]
+    assert panel.curves[1].xs == [100, 200, 300, 400, 500]
+    assert panel.curves[1].ys == pytest.approx([0.1, 0.2, 0.3, 0.4, 0.5])
+    (panel,) = panels(runs, ["perf"], x="uptime")
+    assert panel.curves[0].xs == [2, 4, 6, 8]
+
+
+def test_what_is_no_number_is_left_out(runs):
+    path = runs[0].folder / "metrics.jsonl"
+    logs = [json.loads(line) for line in path.read_text().splitlines()]
+    logs[1]["losses/entropy"] = None
+    del logs[2]["losses/entropy"]
+    path.write_text("".join(json.dumps(log) + "\n" for log in logs))
+    (panel,) = panels([read_run(runs[0].folder)], ["losses/entropy"])
+    assert panel.curves[0].xs == [100, 400]
+
+
+def test_names_patterns_and_the_time_split_are_asked_for(runs):
+    asked = panels(runs, ["entropy", "losses/*", "performance"])
+    assert titles(asked) == ["losses/entropy", "losses/policy_loss", "time split"]
+    assert asked[-1].shares["learning_rate=0"] == {"environment": 0.5, "learn": 0.3, "other": 0.2}
+    assert asked[-1].phases == ["environment", "learn", "other"]
+
+
+def test_a_metric_that_no_run_has_is_told(runs):
+    with pytest.raises(ConfigError, match="no run has a metric 'environment/prf'; did you mean 'environment/perf'"):
+        panels(runs, ["environment/prf"])
+    with pytest.raises(ConfigError, match="no run has a metric 'xyz'; there are environment/n, .*, performance$"):
+        panels(runs, ["xyz"])
+
+
+def test_a_run_that_logged_nothing_is_told(in_tmp_path):
+    with pytest.raises(ConfigError, match="mine logged nothing yet"):
+        panels([read_run(made_run("experiments", "mine", logs=0))])
+
+
+# --- pictures
+
+
+@pytest.mark.parametrize("name", ["curves.png", "curves.svg", "curves.pdf"])
+def test_a_picture_is_drawn(runs, capsys, name):
+    assert cli.main(["plot", "puffer_cartpole_*", "--output", name]) == 0
+    assert capsys.readouterr().out == f"plotted 2 runs of puffer_cartpole to {name}\n"
+    begins = {"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF"}
+    data = (runs[0].folder.parents[1] / name).read_bytes()
+    assert data.startswith(begins[name[-3:]])
+
+
+def test_the_picture_of_one_run_is_named_for_it(runs, capsys):
+    assert cli.main(["plot", "aaaa0001", "--metric", "sps, entropy"]) == 0
+    assert (runs[0].folder.parents[1] / f"{runs[0].name}.png").stat().st_size > 10_000
+
+
+def test_a_run_of_one_log_is_drawn(in_tmp_path):
+    made_run("experiments", "mine", logs=1)
+    assert cli.main(["plot", "mine", "--output", "one.png"]) == 0
+
+
+def test_an_element_for_a_page_fetches_nothing(runs):
+    from pufferlib.reports.figures import panel_svg
+
+    for panel in panels(runs):
+        root = ElementTree.fromstring(panel_svg(panel))
+        assert root.tag.endswith("svg") and root.get("viewBox")
+        for element in root.iter():
+            links = [value for name, value in element.attrib.items() if name.endswith(("href", "src"))]
+            assert all(link.startswith("#") for link in links)
+
+
+def test_mistakes_are_told(runs, capsys):
+    for command, message in (
+        ("plot", "takes one RUN or more"),
+        ("plot latest --output curves.jpeg2", "the output must end in .png, .svg, .pdf, got 'curves.jpeg2'"),
+        ("plot latest --x epoch", "x must be 'agent_steps' or 'uptime'"),
+    ):
+        assert cli.main(command.split()) == 2
+        assert message in capsys.readouterr().err
+
+
+def test_without_matplotlib_the_terminal_is_left(runs, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.setattr("pufferlib.extras.is_installed", lambda package: package != "matplotlib")
+    assert cli.main(["plot", "latest"]) == 2
+    told = capsys.readouterr().err
+    assert "pip install 'pufferlib[plot]'" in told and "--terminal" in told
+    assert cli.main(["plot", "latest", "--terminal"]) == 0
+    assert "environment/perf" in capsys.readouterr().out
+
+
+# --- on the terminal
+
+
+def test_a_line_is_drawn_in_dots():
+    canvas = Canvas(2, 1)
+    canvas.draw([(0.0, 0.0), (1.0, 1.0)], "red")
+    assert canvas.lines() == [[("⡠⠊", "red")]]
+    canvas.draw([(0.0, 1.0)], "blue")
+    assert canvas.lines() == [[("⡡", "blue"), ("⠊", "red")]]
+
+
+def test_runs_are_told_apart_without_colours(runs, capsys):
+    assert cli.main(["plot", "puffer_cartpole_*", "--terminal", "--metric", "perf,performance"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "2 runs of puffer_cartpole"
+    for rate in ("0", "0.1"):
+        assert f"environment/perf  learning_rate={rate}" in lines and f"time split  learning_rate={rate}" in lines
+    assert any(line.startswith("environment  50% ██████") for line in lines)
+
+
+def test_colours_tell_runs_apart(runs):
+    script = "from pufferlib.cli import main\nmain(['plot', 'puffer_cartpole_*', '--terminal', '--metric', 'perf'])"
+    code, written = run_on_terminal(script)
+    assert code == 0 and written.count("environment/perf") == 1, written
+    assert "━━" in written and "learning_rate=0.1" in written
+
+
+def test_drawing_on_the_terminal_needs_neither_torch_nor_matplotlib(runs):
+    script = "import sys\nfrom pufferlib.cli import main\nassert main(['plot', 'latest', '--terminal']) == 0\n"
+    code, written = run_on_terminal(f"{script}assert not {{'torch', 'matplotlib'}} & {{*sys.modules}}")
+    assert code == 0, written
