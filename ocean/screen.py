@@ -10,6 +10,7 @@ import importlib.util
 import logging
 import os
 import sys
+import warnings
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,6 +22,7 @@ from typing import Protocol
 import numpy as np
 
 from pufferlib.errors import APIUsageError, MissingExtraError
+from pufferlib.extras import import_quietly, is_installed
 
 FONT = Path(__file__).parent / "assets" / "roboto_medium.ttf"
 
@@ -243,6 +245,7 @@ def raylib() -> ModuleType:
     libraries = sorted(Path(spec.origin).parent.glob("_raylib_cffi*.so")) if spec and spec.origin else []
     if not libraries:
         raise MissingExtraError("drawing needs raylib; install raylib-software (Linux) or raylib (macOS)")
+    _let_pygame_go_first()
     ctypes.CDLL(str(libraries[0]), mode=ctypes.RTLD_GLOBAL)  # the render modules find its functions
     logger = logging.getLogger("raylib")  # warns of its version when it is imported
     was_disabled, logger.disabled = logger.disabled, True
@@ -257,6 +260,17 @@ def _rgba(color: tuple[int, ...]) -> tuple[int, ...]:
     if len(color) not in (3, 4) or not all(0 <= part <= 255 for part in color):
         raise APIUsageError(f"a colour is three or four numbers from 0 to 255, got {color}")
     return (*color, 255)[:4]
+
+
+def _let_pygame_go_first() -> None:
+    """Imports pygame where it is installed, as it would take the SDL inside of raylib for its own if it came later.
+
+    Environments of Gymnasium draw with it, and may be shown on this screen.
+    """
+    if sys.platform == "linux" and is_installed("pygame"):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of how it is packaged
+            import_quietly("pygame")
 
 
 def _native() -> ModuleType:

@@ -19,6 +19,7 @@ class EmulatedEnv(PufferEnv):
     Attributes:
         env: the environment.
         options: passed to every reset of the environment; may be replaced.
+        before_restart: called when an episode has ended, while the environment still shows its end; None for nothing.
     """
 
     env: Any
@@ -50,6 +51,7 @@ class EmulatedEnv(PufferEnv):
             MissingExtraError: if the package of its kind is not installed.
         """
         self.options = options
+        self.before_restart: Callable[[], None] | None = None
         self._seeds = SeedOnce(seed)
         self._is_closed = False
         self._describe(make_env(env, env_creator, env_args, env_kwargs))
@@ -71,6 +73,12 @@ class EmulatedEnv(PufferEnv):
     @abc.abstractmethod
     def _begin_episode(self, seed: int | None, options: dict[str, Any] | None) -> None:
         """Resets the environment and shows the first observations."""
+
+    def _restart(self) -> None:
+        """Begins the next episode where one has ended."""
+        if self.before_restart is not None:
+            self.before_restart()
+        self._begin_episode(None, self.options)
 
     @override
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, list[dict]]:

@@ -88,7 +88,7 @@ class GymnasiumPufferEnv(EmulatedEnv):
         self.truncations[0] = truncated
         infos = [] if terminated else [final_observation(self.observations, 0)]
         numbers = plain_numbers(info)
-        self._begin_episode(None, self.options)
+        self._restart()
         return [*infos, numbers] if numbers else infos
 
     def _clear_flags(self) -> None:

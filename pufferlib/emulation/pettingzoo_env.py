@@ -101,7 +101,7 @@ class PettingZooPufferEnv(EmulatedEnv):
             self._observe(remaining, observations)
             return self.observations, self.rewards, self.terminals, self.truncations, final_observations
         numbers = _means(self._reports)
-        self._begin_episode(None, self.options)
+        self._restart()
         all_infos = [*final_observations, numbers] if numbers else final_observations
         return self.observations, self.rewards, self.terminals, self.truncations, all_infos
 

@@ -92,6 +92,7 @@ def build_atari(
         repeat_action_probability=repeat_action_probability,
         **keywords,
     )
+    env.metadata = {**env.metadata, "render_fps": 60 / frameskip}  # steps in a second of the console
     env = AtariPreprocessing(env, noop_max=noop_max, frame_skip=frameskip, screen_size=screen_size)
     return AtariGame(FrameStackObservation(env, frame_stack), episodic_life, clip_rewards)
 

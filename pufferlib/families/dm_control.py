@@ -11,8 +11,8 @@ from gymnasium.envs.registration import EnvSpec
 from gymnasium.wrappers import FlattenObservation
 from typing_extensions import override
 
+from pufferlib.extras import import_quietly
 from pufferlib.families.entry import Entry
-from pufferlib.families.greetings import import_quietly
 from pufferlib.families.gymnasium_entry import GymnasiumFamily, build, in_single_precision
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from gymnasium.spaces import Box
 from typing_extensions import override
 
-from pufferlib.families.greetings import import_quietly
+from pufferlib.extras import import_quietly
 from pufferlib.families.gymnasium_entry import GymnasiumFamily, build
 
 

@@ -15,9 +15,8 @@ from typing_extensions import override
 from pufferlib.emulation import PettingZooPufferEnv
 from pufferlib.environment import Buffers, PufferEnv
 from pufferlib.errors import MissingExtraError
-from pufferlib.extras import is_installed
+from pufferlib.extras import import_quietly, is_installed
 from pufferlib.families.entry import Entry, Family
-from pufferlib.families.greetings import import_quietly
 from pufferlib.families.inis import ini_files
 from pufferlib.families.keywords import keyword_settings
 from pufferlib.settings.setting import Setting
