@@ -1,7 +1,8 @@
 """PufferLib: reinforcement learning at millions of steps per second, on one machine.
 
 The names below are imported when they are first used, so that `import pufferlib` does nothing: it takes no time, loads
-no torch, and changes nothing in the program that imports it.
+no torch, and changes nothing in the program that imports it. Only Gymnasium comes to know ids such as
+`pufferlib/breakout`, now or when the program imports it.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pufferlib.environment import Buffers, PufferEnv
     from pufferlib.errors import APIUsageError, PufferError
+    from pufferlib.interop.making import make_gymnasium, make_gymnasium_vec, make_pettingzoo
     from pufferlib.loggers import JsonLogger, Loggers, NeptuneLogger, NoLogger, TensorBoardLogger, WandbLogger
     from pufferlib.play.scores import Score, evaluate
     from pufferlib.pufferl import PuffeRL
@@ -36,6 +38,9 @@ _HOMES = {
     "WandbLogger": "pufferlib.loggers",
     "evaluate": "pufferlib.play.scores",
     "make": "pufferlib.runs.making",
+    "make_gymnasium": "pufferlib.interop.making",
+    "make_gymnasium_vec": "pufferlib.interop.making",
+    "make_pettingzoo": "pufferlib.interop.making",
 }
 
 __all__ = [
@@ -55,6 +60,9 @@ __all__ = [
     "__version__",
     "evaluate",
     "make",
+    "make_gymnasium",
+    "make_gymnasium_vec",
+    "make_pettingzoo",
 ]
 
 
@@ -71,3 +79,6 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
+
+
+importlib.import_module("pufferlib.interop.registration").register_when_gymnasium_is_there()

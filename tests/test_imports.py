@@ -18,7 +18,7 @@ MAPPED = ("ocean", "vector", "extensions")  # they lie beside pufferlib/ and are
 # A room is a folder of pufferlib/ or a file at its top; it imports rooms of earlier lines, none of its own or a later.
 ORDER = (
     *("errors", "episodes machine seeding", "extras spaces", "settings", "environment"),
-    *("ocean wrappers", "emulation", "vector", "families", "config"),
+    *("ocean wrappers", "emulation", "vector", "families", "config interop"),
     *("extensions loggers", "distributed", "metrics", "policy", "models", "ppo", "fast", "runs", "play"),
     *("watch export", "pufferl", "callbacks", "reports", "sweep", "cli", "__main__"),
 )

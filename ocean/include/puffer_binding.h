@@ -567,6 +567,31 @@ static PyObject* py_vec_step(PyObject* self, PyObject* capsule) {
     Py_RETURN_NONE;
 }
 
+// Steps some environments and leaves the rows of the others alone, for callers that reset in another way than c_step.
+static PyObject* py_vec_step_where(PyObject* self, PyObject* args) {
+    PyObject* capsule;
+    Py_buffer where;
+    if (!PyArg_ParseTuple(args, "Oy*:vec_step_where", &capsule, &where)) return NULL;
+    VecHandle* vec = vec_from(capsule, READY);
+    if (vec != NULL && where.len != vec->vec.num_envs) {
+        PyErr_Format(PyExc_ValueError,
+                     ENV_NAME ": where must hold one bool for each of %d environment(s), got %zd bytes",
+                     vec->vec.num_envs, where.len);
+        vec = NULL;
+    }
+    if (vec != NULL) {
+        vec->vec.is_busy = 1;
+        PyThreadState* thread = PyEval_SaveThread();
+        for (int i = 0; i < vec->vec.num_envs; i++) {
+            if (((const uint8_t*)where.buf)[i]) c_step(set_at(&vec->envs, i));
+        }
+        PyEval_RestoreThread(thread);
+        vec->vec.is_busy = 0;
+    }
+    PyBuffer_Release(&where);
+    return vec ? Py_NewRef(Py_None) : NULL;
+}
+
 #define LOG_NAME(name) #name,
 static const char* const LOG_NAMES[] = {LOG_FIELDS(LOG_NAME) "n"};
 #undef LOG_NAME
@@ -658,6 +683,8 @@ static PyMethodDef METHODS[] = {
     {"vec_keep_final", py_vec_keep_final, METH_VARARGS,
      "vec_keep_final(vec, final_observations or None): where the last observations of episodes go from now on"},
     {"vec_step", py_vec_step, METH_O, "vec_step(vec): steps every environment, without the GIL"},
+    {"vec_step_where", py_vec_step_where, METH_VARARGS,
+     "vec_step_where(vec, where): steps the environments whose byte is not 0, without the GIL"},
     {"vec_log", py_vec_log, METH_O,
      "vec_log(vec) -> dict of sums over finished episodes and their count n; clears them"},
     {"vec_snapshot", py_vec_snapshot, METH_O, "vec_snapshot(vec) -> bytes: environments and their array rows"},

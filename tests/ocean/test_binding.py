@@ -20,18 +20,8 @@ from pufferlib.ocean import rendering
 FUNCTIONS = {
     "shared",
     *("env_init", "env_reset", "env_step", "env_render", "env_state", "env_get", "env_put", "env_close"),
-    *(
-        "vectorize",
-        "vec_init",
-        "vec_keep_final",
-        "vec_reset",
-        "vec_step",
-        "vec_log",
-        "vec_snapshot",
-        "vec_restore",
-        "vec_env",
-    ),
-    "vec_close",
+    *("vectorize", "vec_init", "vec_reset", "vec_step", "vec_step_where", "vec_keep_final", "vec_log"),
+    *("vec_snapshot", "vec_restore", "vec_env", "vec_close"),
 }
 
 
@@ -348,6 +338,30 @@ for name in {names!r}:
     game.binding.vec_step(vec); game.binding.vec_step(joined)
     globals()[name] = (vec, single, joined, view, game)
 """
+
+
+def test_some_environments_step_and_the_rows_of_the_others_stay(game):
+    arrays, expected = game.arrays(5), game.arrays(5)
+    vec, twin = game.vec(5, arrays=arrays), game.vec(5, arrays=expected)
+    for each in (vec, twin):
+        game.binding.vec_reset(each, 0)
+    begun = [array.copy() for array in arrays]
+    where = np.repeat([True, False, True, True, False], game.agents)
+    generator = np.random.default_rng(0)
+    for _ in range(50):
+        game.fill_actions(arrays[1], generator)
+        expected[1][:] = arrays[1]
+        game.binding.vec_step_where(vec, where[:: game.agents].copy())
+        game.binding.vec_step(twin)
+        for array, full, old in zip(arrays, expected, begun, strict=True):
+            np.testing.assert_array_equal(array[where], full[where])
+            assert array is arrays[1] or np.array_equal(array[~where], old[~where])
+    game.binding.vec_step_where(vec, np.zeros(5, bool))
+    for wrong in (np.zeros(4, bool), np.zeros(5, np.int32)):
+        with pytest.raises(ValueError, match="where must hold one bool for each of 5"):
+            game.binding.vec_step_where(vec, wrong)
+    with pytest.raises(TypeError):
+        game.binding.vec_step_where(vec, None)
 
 
 def test_what_is_never_closed_is_silent_at_exit(request):

@@ -1,0 +1,1 @@
+"""Interop: the environments of this library in the interfaces of others."""

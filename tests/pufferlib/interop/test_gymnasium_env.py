@@ -1,0 +1,173 @@
+"""One C environment as Gymnasium's: its own checks, episodes and their ends, seeds, arguments, mistakes."""
+
+from __future__ import annotations
+
+import copy
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.utils.env_checker import check_env
+
+import pufferlib
+from pufferlib import ocean
+from pufferlib.errors import APIUsageError, UnknownEnvironmentError
+from pufferlib.interop.gymnasium_env import OceanGymnasiumEnv
+from pufferlib.ocean.cartpole.cartpole import Cartpole
+
+each_name = pytest.mark.parametrize("name", ocean.names())
+unbounded = pytest.mark.filterwarnings("ignore:.*infinity. This is probably too:UserWarning")  # as CartPole-v1's space
+
+
+def play(env, steps, seed):
+    """Rows of all that a user sees, resetting where an episode ends."""
+    env.action_space.seed(seed)
+    seen = [env.reset(seed=seed)]
+    for _ in range(steps):
+        seen.append(env.step(env.action_space.sample()))
+        if seen[-1][2] or seen[-1][3]:
+            seen.append(env.reset())
+    return seen
+
+
+def assert_same(one, other):
+    assert len(one) == len(other)
+    for left, right in zip(one, other, strict=True):
+        np.testing.assert_array_equal(left[0], right[0])
+        assert left[1:] == right[1:]
+
+
+@each_name
+@unbounded
+def test_gymnasiums_own_check_passes(name):
+    env = pufferlib.make_gymnasium(name)
+    check_env(env, skip_render_check=True)
+    env.close()
+    env.close()
+    made = gymnasium.make("pufferlib/" + name.removeprefix(ocean.PREFIX))
+    check_env(made.unwrapped, skip_render_check=True)
+    made.close()
+
+
+@each_name
+@unbounded
+def test_frames_pass_it_too(name):
+    env = pufferlib.make_gymnasium(name, render_mode="rgb_array")
+    check_env(env)
+    env.reset(seed=0)
+    frame = env.render()
+    assert frame.dtype == np.uint8 and frame.ndim == 3 and frame.shape[2] == 3 and len(np.unique(frame)) > 1
+    env.close()
+
+
+@each_name
+def test_a_seed_gives_the_same_play_also_later(name):
+    env, other = pufferlib.make_gymnasium(name), pufferlib.make_gymnasium(name)
+    first = play(env, 200, seed=5)
+    env.reset()
+    assert_same(first, play(env, 200, seed=5))
+    assert_same(first, play(other, 200, seed=5))
+    with pytest.raises(AssertionError):
+        assert_same(first, play(other, 200, seed=6))
+    seeded = [pufferlib.make_gymnasium(name, seed=3).reset()[0] for _ in range(2)]
+    np.testing.assert_array_equal(*seeded)
+
+
+def test_without_a_seed_chance_decides():
+    starts = {tuple(pufferlib.make_gymnasium("puffer_cartpole").reset()[0]) for _ in range(4)}
+    assert len(starts) == 4
+
+
+def test_an_episode_ends_with_what_it_came_to_and_the_next_begins_with_reset():
+    env, peer = pufferlib.make_gymnasium("puffer_cartpole"), gymnasium.make("CartPole-v1").unwrapped
+    peer.reset(seed=0)
+    for seed in range(20):
+        observation, _ = env.reset(seed=seed)
+        peer.state, peer.steps_beyond_terminated = np.float64(observation), None
+        has_ended = False
+        while not has_ended:
+            expected = peer.step(1)
+            observation, reward, has_ended, truncated, info = env.step(1)
+            np.testing.assert_allclose(observation, expected[0], rtol=1e-4, atol=1e-5)
+            assert (reward, truncated, info) == (1.0, False, {}) and type(reward) is float and type(has_ended) is bool
+        assert abs(observation[2]) > 12 * np.pi / 180
+        with pytest.raises(APIUsageError, match=r"call reset\(\) first"):
+            env.step(1)
+        following, info = env.reset()
+        assert np.all(np.abs(following) <= 0.05) and info == {}
+
+
+def test_a_time_limit_truncates():
+    env = pufferlib.make_gymnasium("puffer_template", rounds=3)
+    observation, _ = env.reset(seed=0)
+    ends = []
+    for _ in range(3):
+        observation, _, *flags, _ = env.step(int(observation[0] >= 2))
+        ends.append(flags)
+    assert ends == [[False, False], [False, False], [False, True]]
+    shorter = gymnasium.make("pufferlib/template", max_episode_steps=1)
+    observation, _ = shorter.reset(seed=0)
+    assert shorter.step(int(observation[0] >= 2))[2:4] == (False, True)
+    again, _ = shorter.reset()
+    assert not shorter.step(int(again[0] >= 2))[2]
+
+
+def test_a_reset_in_the_middle_goes_on_with_the_stream():
+    env, other = pufferlib.make_gymnasium("puffer_cartpole"), pufferlib.make_gymnasium("puffer_cartpole")
+    for each in (env, other):
+        each.reset(seed=1)
+        each.step(0)
+    np.testing.assert_array_equal(env.reset()[0], other.reset(options={"anything": 1})[0])
+
+
+def test_observations_are_the_callers():
+    env = pufferlib.make_gymnasium("puffer_breakout")
+    first, _ = env.reset(seed=0)
+    kept = first.copy()
+    second = env.step(2)[0]
+    np.testing.assert_array_equal(first, kept)
+    assert not np.shares_memory(first, second) and second.base is None
+
+
+def test_arguments_reach_the_environment():
+    env = gymnasium.make("pufferlib/breakout", frameskip=1, continuous=True)
+    assert isinstance(env.action_space, gymnasium.spaces.Box) and env.spec.kwargs["frameskip"] == 1
+    assert copy.deepcopy(env.spec).make().action_space == env.action_space
+    moved = []
+    for frameskip in (1, 4):
+        env = pufferlib.make_gymnasium("puffer_breakout", frameskip=frameskip)
+        start = env.reset(seed=0)[0]
+        moved.append(env.step(2)[0][0] - start[0])
+    assert moved[1] == pytest.approx(4 * moved[0], rel=1e-4)
+
+
+def test_a_class_of_c_environments_is_taken_as_well():
+    env = pufferlib.make_gymnasium(Cartpole, continuous=True)
+    assert isinstance(env, OceanGymnasiumEnv) and env.reset(seed=0)[0].shape == (4,)
+    assert env.step(np.zeros(1, np.float32))[1] == 1.0
+
+
+def test_environments_that_gymnasium_knows_come_as_the_trainer_sees_them():
+    env = pufferlib.make_gymnasium("CartPole-v1", render_mode="rgb_array", max_episode_steps=7)
+    assert env.spec.id == "CartPole-v1" and env.spec.max_episode_steps == 7
+    env.reset(seed=0)
+    env.close()
+
+
+def test_mistakes_are_named():
+    with pytest.raises(UnknownEnvironmentError, match="puffer_breakout"):
+        pufferlib.make_gymnasium("puffer_breakot")
+    with pytest.raises(APIUsageError, match="render_mode must be one of"):
+        pufferlib.make_gymnasium("puffer_breakout", render_mode="ansi")
+    with pytest.raises(TypeError, match="frobnicate"):
+        pufferlib.make_gymnasium("puffer_breakout", frobnicate=1)
+    for keyword in ("num_envs", "buf", "report_interval"):
+        with pytest.raises(APIUsageError, match=f"{keyword} is not an argument"):
+            pufferlib.make_gymnasium("puffer_breakout", **{keyword: 3})
+    env = pufferlib.make_gymnasium("puffer_cartpole")
+    with pytest.raises(APIUsageError, match=r"call reset\(\) first"):
+        env.step(0)
+    env.reset()
+    for wrong in ([0, 1], 0.5, "left", None):
+        with pytest.raises(APIUsageError, match="actions must"):
+            env.step(wrong)
