@@ -146,6 +146,13 @@ def runs(**options: Any) -> None:
     runs_command(**options)
 
 
+def profile(call: Call) -> None:
+    """Shows where the time of a training goes."""
+    from pufferlib.reports.profiling import profile_command
+
+    profile_command(call.env_name, call.args, **call.options)
+
+
 def plot(*runs: str, **options: Any) -> None:
     """Draws the curves of runs."""
     from pufferlib.reports.plotting import plot_command
@@ -158,6 +165,7 @@ VERBS = {
     "eval": Verb("play a policy in a window, or without one, and print how well it does", evaluate, "EvalOptions"),
     "export": Verb("write a policy for other programs: ONNX, TorchScript or C", export, "ExportOptions"),
     "bench": Verb("time an environment: steps per second", bench, "BenchOptions"),
+    "profile": Verb("show where the time of a training goes, and what would help", profile, "ProfileOptions"),
     "sweep": Verb("search for hyperparameters by many runs, and keep the best settings", sweep, "SweepOptions"),
     "envs": Verb("list the environments, or the names of one family", envs, argument="[FAMILY]"),
     "runs": Verb("list the runs: score, steps, state, and what they differ in", runs, "RunsOptions", argument=""),

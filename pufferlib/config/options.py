@@ -90,3 +90,11 @@ class PlotOptions(Section):
     )
     terminal: bool = setting(False, "Draw on the terminal instead, which needs no extra.")
     data_dir: str = setting("experiments", "The folder of the runs.")
+
+
+@dataclass(frozen=True)
+class ProfileOptions(Section):
+    """How `puffer profile` measures."""
+
+    seconds: float = setting(10.0, "How long to measure, after a warm-up; the profiler comes after that.", "(0, inf)")
+    output: str | None = setting(None, "The trace, a .json; None is one here, named for the environment.")

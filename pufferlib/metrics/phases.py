@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -99,6 +100,23 @@ class QueuedPhase:
         self._phase.__exit__(kind, error, trace)
 
 
+class MarkedPhase:
+    """A phase that a profiler is told of, too."""
+
+    __slots__ = ("_mark", "_phase")
+
+    def __init__(self, phase: AbstractContextManager[None], mark: AbstractContextManager[Any]):
+        self._phase, self._mark = phase, mark
+
+    def __enter__(self) -> None:
+        self._mark.__enter__()
+        self._phase.__enter__()
+
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._phase.__exit__(kind, error, trace)
+        self._mark.__exit__(kind, error, trace)
+
+
 class Phases:
     """The phases that the time of a process goes to, each with its seconds.
 
@@ -110,10 +128,24 @@ class Phases:
         self._clock = clock
         self._phases: dict[str, Phase] = {}
         self._queued_phases: dict[str, QueuedPhase] = {}
+        self._mark: Callable[[str], AbstractContextManager[Any]] | None = None
         self._since = time.perf_counter()
 
-    def phase(self, name: str) -> Phase:
+    @contextlib.contextmanager
+    def marked(self, mark: Callable[[str], AbstractContextManager[Any]]) -> Iterator[None]:
+        """While it is entered, every phase also enters what `mark` gives for its name, as a profiler's label."""
+        self._mark = mark
+        try:
+            yield
+        finally:
+            self._mark = None
+
+    def phase(self, name: str) -> AbstractContextManager[None]:
         """Times the body of a `with` statement by the clock on the wall."""
+        phase = self._timed(name)
+        return phase if self._mark is None else MarkedPhase(phase, self._mark(name))
+
+    def _timed(self, name: str) -> Phase:
         if name not in self._phases:
             self._phases[name] = Phase()
         return self._phases[name]
@@ -123,8 +155,9 @@ class Phases:
         if self._clock is None:
             return self.phase(name)
         if name not in self._queued_phases:
-            self._queued_phases[name] = QueuedPhase(name, self.phase(name), self._clock)
-        return self._queued_phases[name]
+            self._queued_phases[name] = QueuedPhase(name, self._timed(name), self._clock)
+        phase = self._queued_phases[name]
+        return phase if self._mark is None else MarkedPhase(phase, self._mark(name))
 
     def shares(self) -> dict[str, float]:
         """The share of each phase in the time since the last `reset`, and that of all `other` time: together 1."""

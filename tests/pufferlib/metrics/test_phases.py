@@ -1,3 +1,4 @@
+import contextlib
 import time
 
 import pytest
@@ -140,3 +141,35 @@ def test_other_devices_than_cuda_have_no_clock():
     assert DeviceClock.of(torch.device("cpu")) is None
     phases = Phases()
     assert phases.queued_phase("learn") is phases.phase("learn")
+
+
+def test_a_profiler_is_told_of_phases_while_it_asks():
+    phases, told = Phases(), []
+
+    @contextlib.contextmanager
+    def mark(name):
+        told.append(f"begin {name}")
+        yield
+        told.append(f"end {name}")
+
+    with phases.marked(mark), phases.phase("learn"):
+        told.append("inside")
+    with phases.phase("learn"):
+        pass
+    assert told == ["begin learn", "inside", "end learn"]
+    assert phases.shares()["learn"] > 0
+
+
+def test_queued_phases_are_told_too(wall):
+    gpu, told = FakeGpu(), []
+    phases = Phases(gpu.clock())
+
+    def mark(name):
+        return contextlib.nullcontext(told.append(name))
+
+    for context in (phases.marked(mark), contextlib.nullcontext()):
+        with context, phases.queued_phase("learn"):
+            gpu.queue(1.0)
+    gpu.catch_up()
+    wall[0] += 4.0
+    assert told == ["learn"] and phases.device_shares() == {"learn": 0.5}

@@ -1,0 +1,224 @@
+"""`puffer profile`: where the time of a training goes."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+import time
+import warnings
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch.profiler import ProfilerActivity, profile, record_function
+
+from pufferlib.config import check_config
+from pufferlib.errors import StorageError
+from pufferlib.families import catalog
+from pufferlib.loggers import NoLogger
+from pufferlib.machine import usable_cores
+from pufferlib.metrics.dashboard import count_text, group, percent_text
+from pufferlib.play.plain_table import plain_table
+from pufferlib.pufferl import PuffeRL
+from pufferlib.reports.advice import Facts, advice, stepping_text
+from pufferlib.runs.loaders import load_env, load_policy
+from pufferlib.runs.whole_files import storing
+
+WARM_UP = 2  # iterations that nobody measures: threads start, memory is touched, kernels are chosen
+TRACED = 2  # iterations that the profiler follows, which slows them down
+_OPERATORS = 12  # rows of the table
+_ENDLESS = 10**15  # more steps than anybody waits for
+
+
+@dataclass(frozen=True)
+class Operator:
+    """What one kind of operation took of the traced iterations.
+
+    Attributes:
+        name: as torch calls it; `learn outside torch` is what a phase spent on anything else than torch's operations.
+        calls: in all.
+        seconds: of itself, without operations inside of it; on CUDA of the device.
+    """
+
+    name: str
+    calls: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Profile:
+    """Where the time of a training went.
+
+    Attributes:
+        metrics: of the measured iterations, as `PuffeRL.mean_and_log` returns them.
+        iterations: that were measured, without the profiler.
+        facts: what the advice follows from.
+        computed_by: what computes the policy, and why nothing faster.
+        operators: of the traced iterations, the one that took most first.
+        traced_seconds: of those iterations.
+    """
+
+    metrics: dict[str, float]
+    iterations: int
+    facts: Facts
+    computed_by: str
+    operators: list[Operator]
+    traced_seconds: float
+
+
+def profile_command(env_name: str, args: dict[str, Any], seconds: float = 10.0, output: str | None = None) -> None:
+    """Trains for a while, keeps nothing of it but a trace, and prints where the time went.
+
+    Args:
+        env_name: the environment.
+        args: settings from `load_config`.
+        seconds: how long to measure, after a warm-up.
+        output: the trace's file; None for one in the current folder, named for the environment.
+
+    Raises:
+        PufferError: if the settings are wrong, or the file cannot be written.
+    """
+    check_config(args)
+    path = Path(output or f"profile_{catalog.slug(env_name)}.json")
+    if not path.absolute().parent.is_dir():
+        raise StorageError(f"{path} cannot be written, there is no folder {path.parent}; make it first")
+    print(f"training {env_name} for {seconds:g} seconds to see where the time goes", flush=True)
+    print(profile_text(env_name, measure(env_name, args, seconds, path)))
+    print(f"the trace of {TRACED} iterations is {path}; open it in chrome://tracing or ui.perfetto.dev")
+
+
+def measure(env_name: str, args: dict[str, Any], seconds: float, path: Path) -> Profile:
+    """Measures a training by itself first, then follows a few more iterations with torch's profiler.
+
+    Args:
+        env_name: the environment.
+        args: settings from `load_config`; what they say of length, logs and checkpoints does not count.
+        seconds: to measure, at least one iteration.
+        path: of the trace.
+    """
+    with _training(env_name, args) as trainer:
+        for _ in range(WARM_UP):
+            _iterate(trainer)
+        trainer.mean_and_log()  # begins an interval
+        begin, first_epoch = time.perf_counter(), trainer.epoch
+        while trainer.epoch == first_epoch or time.perf_counter() - begin < seconds:
+            _iterate(trainer)
+        iterations = trainer.epoch - first_epoch
+        metrics = trainer.mean_and_log()
+        operators, traced_seconds = trace(trainer, path)
+        facts = _facts(trainer, metrics)
+        return Profile(metrics, iterations, facts, trainer.computed_by, operators, traced_seconds)
+
+
+def trace(trainer: PuffeRL, path: Path) -> tuple[list[Operator], float]:
+    """Follows TRACED iterations with torch's profiler and writes a trace, in which the phases have their names.
+
+    Returns:
+        The operations, the one that took most first, and the seconds of all iterations.
+    """
+    is_cuda = trainer.device.type == "cuda"
+    activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if is_cuda else [])]
+    with _quiet(), trainer.phases.marked(record_function), profile(activities=activities) as profiler:
+        begin = time.perf_counter()
+        for _ in range(TRACED):
+            _iterate(trainer)
+        traced_seconds = time.perf_counter() - begin
+    with storing(path):
+        profiler.export_chrome_trace(str(path))
+    phases = set(trainer.phases.shares())
+    rows = [_operator(event, is_cuda, phases) for event in profiler.key_averages()]
+    return sorted((row for row in rows if row.seconds > 0.0), key=lambda row: -row.seconds), traced_seconds
+
+
+def profile_text(env_name: str, found: Profile) -> str:
+    """The profile for a person: speed, split, operations, advice."""
+    metrics, facts = found.metrics, found.facts
+    shares = sorted(group(metrics, "performance").items(), key=lambda item: (item[0] == "other", -item[1]))
+    device = group(metrics, "device")
+    header = ("phase", "share", "seconds an iteration", *(["on the GPU"] if device else []))
+    each = metrics["iteration_seconds"]
+    rows = [
+        (name, percent_text(share), f"{share * each:.4f}", *([percent_text(device.get(name, 0.0))] if device else []))
+        for name, share in shares
+    ]
+    lines = [
+        f"{env_name}: {count_text(metrics['sps'])} steps/s over {found.iterations} iterations on {facts.device}, "
+        f"{facts.agents:,} agents at a time, stepped by {stepping_text(facts)}",
+        f"computed by {found.computed_by}",
+        "",
+        plain_table(header, rows),
+        "",
+        _operators_text(found),
+        "",
+        advice(facts),
+    ]
+    return "\n".join(lines)
+
+
+def _operators_text(found: Profile) -> str:
+    whole = found.traced_seconds
+    rows = [
+        (each.name, f"{each.calls:,}", f"{1e3 * each.seconds:.1f}", percent_text(each.seconds / whole))
+        for each in found.operators[:_OPERATORS]
+    ]
+    return plain_table(("operation", "calls", "ms", "share"), rows)
+
+
+def _operator(event: Any, is_cuda: bool, phases: Collection[str]) -> Operator:
+    """A row of torch's averages."""
+    if event.key in phases:
+        return Operator(f"{event.key} outside torch", event.count, 0.0 if is_cuda else event.self_cpu_time_total / 1e6)
+    microseconds = event.self_device_time_total if is_cuda else event.self_cpu_time_total
+    return Operator(event.key, event.count, microseconds / 1e6)
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Keeps torch's profiler from telling when it begins and ends, and what it warns of itself."""
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # read when a profiler is made for the first time
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+@contextlib.contextmanager
+def _training(env_name: str, args: dict[str, Any]) -> Iterator[PuffeRL]:
+    """A trainer that never comes to an end, a log or a checkpoint by itself, and leaves nothing on disk."""
+    with tempfile.TemporaryDirectory(prefix="puffer_profile_") as folder:
+        endless = {"total_timesteps": _ENDLESS, "num_iterations": None, "evaluations": 0, "data_dir": folder}
+        never = {"log_interval": _ENDLESS, "checkpoint_interval": _ENDLESS}
+        args = {**args, "train": {**args["train"], **endless, **never}}
+        vecenv = load_env(env_name, args)
+        try:
+            policy = load_policy(args, vecenv, env_name)
+            trainer = PuffeRL({**args["train"], "env": env_name}, vecenv, policy, NoLogger())
+        except BaseException:
+            vecenv.close()
+            raise
+        try:
+            yield trainer
+        finally:
+            trainer.release()
+
+
+def _iterate(trainer: PuffeRL) -> None:
+    trainer.evaluate()
+    trainer.train()
+
+
+def _facts(trainer: PuffeRL, metrics: dict[str, float]) -> Facts:
+    vecenv, config = trainer.vecenv, trainer.config
+    described = trainer.run.describe()["computation"]
+    return Facts(
+        shares=group(metrics, "performance"),
+        device=trainer.device.type,
+        backend=type(vecenv).__name__,
+        workers=vecenv.num_workers,
+        cores=usable_cores(),
+        agents=vecenv.agents_per_batch,
+        update_epochs=config.update_epochs,
+        is_kernel=described["by"] == "C kernel",
+        why_torch=described["because"],
+    )
