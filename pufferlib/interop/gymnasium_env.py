@@ -10,6 +10,7 @@ from typing_extensions import override
 
 from pufferlib.errors import APIUsageError
 from pufferlib.interop.ocean_envs import make_ocean, require_one_agent, write_actions
+from pufferlib.interop.pictures import Pictures, natural_pace
 from pufferlib.ocean.environment import OceanEnv
 
 
@@ -26,7 +27,7 @@ class OceanGymnasiumEnv(gymnasium.Env):
         ocean: the environment itself.
     """
 
-    metadata: ClassVar[dict[str, Any]] = {"render_modes": ["rgb_array", "human"], "render_fps": 30}
+    metadata: ClassVar[dict[str, Any]] = {"render_modes": ["rgb_array", "human"]}
 
     def __init__(self, name: str | type[OceanEnv], render_mode: str | None = None, **env_kwargs: Any):
         """Makes the environment.
@@ -43,10 +44,13 @@ class OceanGymnasiumEnv(gymnasium.Env):
                 agents.
         """
         self.render_mode = checked_mode(render_mode, self.metadata["render_modes"])
+        if render_mode is not None:
+            self.metadata = {**self.metadata, "render_fps": natural_pace(name, env_kwargs)}
         self.ocean = make_ocean(name, 1, env_kwargs)
         require_one_agent(self.ocean)
         self.observation_space = self.ocean.single_observation_space
         self.action_space = self.ocean.single_action_space
+        self._pictures = Pictures(self.ocean)
         self._final = self.ocean.keep_final_observations()[0]
         self._is_over = True  # no step is allowed
         self._has_begun = False  # C began the next episode when the last one ended
@@ -75,7 +79,7 @@ class OceanGymnasiumEnv(gymnasium.Env):
     @override
     def render(self) -> np.ndarray | None:
         """The frame, `(height, width, 3)` uint8 RGB; None unless `render_mode` is `rgb_array`."""
-        return self.ocean.render() if self.render_mode == "rgb_array" else None
+        return self._pictures.picture() if self.render_mode == "rgb_array" else None
 
     def _show(self) -> None:
         if self.render_mode == "human":
@@ -83,6 +87,7 @@ class OceanGymnasiumEnv(gymnasium.Env):
 
     @override
     def close(self) -> None:
+        self._pictures.close()
         self.ocean.close()
 
 

@@ -14,6 +14,7 @@ from pufferlib.environment import fitting_actions
 from pufferlib.errors import APIUsageError
 from pufferlib.interop.gymnasium_env import checked_mode
 from pufferlib.interop.ocean_envs import make_ocean, require_one_agent
+from pufferlib.interop.pictures import Pictures, natural_pace
 from pufferlib.ocean.environment import OceanEnv
 
 
@@ -38,7 +39,6 @@ class OceanVectorEnv(VectorEnv):
 
     metadata: ClassVar[dict[str, Any]] = {
         "render_modes": ["rgb_array"],
-        "render_fps": 30,
         "autoreset_mode": AutoresetMode.SAME_STEP,
     }
 
@@ -69,6 +69,8 @@ class OceanVectorEnv(VectorEnv):
         """
         self.render_mode = checked_mode(render_mode, self.metadata["render_modes"])
         self.metadata = {**self.metadata, "autoreset_mode": _checked_autoreset(autoreset_mode)}
+        if render_mode is not None:
+            self.metadata["render_fps"] = natural_pace(name, env_kwargs)
         self._is_next_step = self.metadata["autoreset_mode"] == AutoresetMode.NEXT_STEP
         self.ocean = make_ocean(name, num_envs, env_kwargs)
         require_one_agent(self.ocean)
@@ -78,6 +80,7 @@ class OceanVectorEnv(VectorEnv):
         self.single_action_space = self.ocean.single_action_space
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
+        self._pictures = Pictures(self.ocean)
         self._final = self.ocean.keep_final_observations()
         self._was_reset = False
         self._ended = np.zeros(num_envs, bool)  # in the last step
@@ -197,10 +200,11 @@ class OceanVectorEnv(VectorEnv):
         """The frames of all environments, each `(height, width, 3)` uint8 RGB; None without a `render_mode`."""
         if self.render_mode is None:
             return None
-        return tuple(self.ocean.render(index) for index in range(self.num_envs))
+        return tuple(self._pictures.picture(index) for index in range(self.num_envs))
 
     @override
     def close_extras(self, **kwargs: Any) -> None:
+        self._pictures.close()
         self.ocean.close()
 
 

@@ -12,6 +12,7 @@ from pufferlib.errors import APIUsageError
 from pufferlib.extras import require_extra
 from pufferlib.interop.gymnasium_env import checked_mode
 from pufferlib.interop.ocean_envs import make_ocean, write_actions
+from pufferlib.interop.pictures import Pictures, natural_pace
 from pufferlib.ocean.environment import OceanEnv
 
 require_extra("pettingzoo", "pettingzoo")
@@ -29,7 +30,7 @@ class OceanParallelEnv(ParallelEnv):
         ocean: the environment itself.
     """
 
-    metadata: ClassVar[dict[str, Any]] = {"render_modes": ["rgb_array", "human"], "render_fps": 30}
+    metadata: ClassVar[dict[str, Any]] = {"render_modes": ["rgb_array", "human"]}
 
     def __init__(self, name: str | type[OceanEnv], render_mode: str | None = None, **env_kwargs: Any):
         """Makes the environment.
@@ -45,12 +46,15 @@ class OceanParallelEnv(ParallelEnv):
         """
         self.render_mode = checked_mode(render_mode, self.metadata["render_modes"])
         self.ocean = make_ocean(name, 1, env_kwargs)
-        self.metadata = {**type(self).metadata, "name": type(self.ocean).__name__.lower()}
+        self.metadata = {**self.metadata, "name": type(self.ocean).__name__.lower()}
+        if render_mode is not None:
+            self.metadata["render_fps"] = natural_pace(name, env_kwargs)
         self.possible_agents = [f"agent_{row}" for row in range(self.ocean.num_agents)]
         self.agents: list[str] = []
         self.observation_spaces = dict.fromkeys(self.possible_agents, self.ocean.single_observation_space)
         self.action_spaces = dict.fromkeys(self.possible_agents, self.ocean.single_action_space)
         self._rows = {agent: row for row, agent in enumerate(self.possible_agents)}
+        self._pictures = Pictures(self.ocean)
         self._final = self.ocean.keep_final_observations()
         self._has_begun = False  # C began the next episode when the last one ended, for all agents in one step
 
@@ -118,7 +122,7 @@ class OceanParallelEnv(ParallelEnv):
     @override
     def render(self) -> np.ndarray | None:
         """The frame, `(height, width, 3)` uint8 RGB; None unless `render_mode` is `rgb_array`."""
-        return self.ocean.render() if self.render_mode == "rgb_array" else None
+        return self._pictures.picture() if self.render_mode == "rgb_array" else None
 
     def _show(self) -> None:
         if self.render_mode == "human":
@@ -126,4 +130,5 @@ class OceanParallelEnv(ParallelEnv):
 
     @override
     def close(self) -> None:
+        self._pictures.close()
         self.ocean.close()

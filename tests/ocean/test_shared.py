@@ -2,32 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.util
-import os
-import shutil
-import subprocess
-import sysconfig
-from pathlib import Path
-
 import numpy as np
 import pytest
-
-ROOT = Path(__file__).parents[2]
-
-pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler, cc, to build shared_quiz")
+from compiled import compiled_binding
 
 
 @pytest.fixture(scope="module")
 def binding(tmp_path_factory):
-    library = tmp_path_factory.mktemp("shared_quiz") / "binding.so"
-    folders = [f"-I{folder}" for folder in (ROOT / "ocean/include", sysconfig.get_paths()["include"])]
-    flags = ["-std=c11", "-O1", "-Wall", "-Wextra", "-Wno-unused-parameter", "-Werror", "-shared", "-fPIC", *folders]
-    flags += ["-undefined", "dynamic_lookup"] if os.uname().sysname == "Darwin" else []
-    subprocess.run(["cc", *flags, str(ROOT / "tests/c/shared_quiz_binding.c"), "-o", str(library), "-lm"], check=True)
-    spec = importlib.util.spec_from_file_location("binding", library)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return compiled_binding("shared_quiz", tmp_path_factory.mktemp("shared_quiz"))
 
 
 def arrays(rows):
