@@ -209,6 +209,7 @@ setup(
         "pufferlib.fast": ["followed.txt"],
         "pufferlib.ocean": ["include/*.h", "assets/*"],
         "pufferlib.families": ["tuned/*.ini"],
+        "pufferlib.completion": ["puffer.*"],
     },
     ext_modules=[
         *bindings(),

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 # Exit codes; 130 and 141 are what a shell reports for a program that SIGINT or SIGPIPE ended.
 OK, MISTAKE, INTERRUPTED, PIPE_CLOSED = 0, 2, 130, 141
 
+COMPLETE = "--complete"
+"""What shells put before a line that somebody wants to have completed; see pufferlib/completion."""
+
 
 @dataclass(frozen=True)
 class Verb:
@@ -160,6 +163,13 @@ def plot(*runs: str, **options: Any) -> None:
     plot_command(*runs, **options)
 
 
+def completion(shell: str) -> None:
+    """Prints what has a shell complete command lines."""
+    from pufferlib.completion.scripts import script
+
+    print(script(shell))
+
+
 VERBS = {
     "train": Verb("train a policy and save it under experiments/", train, "TrainOptions"),
     "eval": Verb("play a policy in a window, or without one, and print how well it does", evaluate, "EvalOptions"),
@@ -170,6 +180,7 @@ VERBS = {
     "envs": Verb("list the environments, or the names of one family", envs, argument="[FAMILY]"),
     "runs": Verb("list the runs: score, steps, state, and what they differ in", runs, "RunsOptions", argument=""),
     "plot": Verb("draw learning curves, losses and the time split of runs", plot, "PlotOptions", argument="RUN..."),
+    "completion": Verb("print the script that has bash, zsh or fish complete by TAB", completion, argument="SHELL"),
 }
 
 
@@ -185,7 +196,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         The exit code: 0, 2 for a mistake, 130 after Ctrl-C, 141 when the reader of the output went away.
     """
     try:
-        if argv is None:
+        if argv is None and sys.argv[1:2] != [COMPLETE]:
             _find_modules_here()
         _require_install()
         run(sys.argv[1:] if argv is None else list(argv))
@@ -230,6 +241,8 @@ def run(tokens: list[str]) -> None:
         print(_overview())
     elif name == "--version":
         print(_version())
+    elif name == COMPLETE:
+        _print_candidates(" ".join(rest))
     elif name not in VERBS:
         raise APIUsageError(f"there is no command {name!r}{nearest(name, VERBS) or '; puffer --help lists them all'}")
     elif "--help" in rest or "-h" in rest:
@@ -238,6 +251,15 @@ def run(tokens: list[str]) -> None:
         _run_alone(name, rest)
     else:
         _run_for_environment(name, rest)
+
+
+def _print_candidates(line: str) -> None:
+    """Prints the words that may end a command line, with their meanings; nothing where files may."""
+    from pufferlib.completion.candidates import candidates
+
+    options = {name: _options_class(name) for name, verb in VERBS.items() if verb.options is not None}
+    for word, meaning in candidates(line, VERBS, options):
+        print(f"{word}\t{meaning}" if meaning else word)
 
 
 def _run_alone(name: str, rest: list[str]) -> None:
@@ -368,7 +390,7 @@ def _options_class(name: str) -> Any:
 
 
 def _overview() -> str:
-    commands = "\n".join(f"  {name:<8}{verb.summary}" for name, verb in VERBS.items())
+    commands = "\n".join(f"  {name:<12}{verb.summary}" for name, verb in VERBS.items())
     return (
         "usage: puffer COMMAND [ENV] [--section.key value ...]\n\n"
         f"{commands}\n\n"

@@ -1,0 +1,231 @@
+"""The words that may stand where somebody presses TAB: `puffer --complete LINE` prints them for the shells' scripts.
+
+It has to answer before one notices: nothing here imports torch, and what has to import NumPy is remembered.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from pufferlib.completion.remembered import remembered
+from pufferlib.completion.scripts import SHELLS
+from pufferlib.config.flags import CONFIG_FILE, FIXED
+from pufferlib.config.schema import BaseConfig, LogConfig, SweepConfig, TrainConfig, VecConfig
+from pufferlib.config.sections import ARGUMENTS
+from pufferlib.errors import PufferError
+from pufferlib.families import catalog
+from pufferlib.families.entry import Family
+from pufferlib.families.names import slug
+from pufferlib.reports.finding import LATEST, is_run, run_folders
+from pufferlib.settings.setting import Section, Setting
+from pufferlib.settings.values import choices, fits
+
+Word = tuple[str, str]
+"""A word, and in a few others what it means."""
+
+_SECTIONS = {config.section: config for config in (VecConfig, TrainConfig, LogConfig, SweepConfig)}
+_TEXTS = {
+    "device": ("auto", "cpu", "cuda", "mps"),
+    "rnn_name": ("MinGRU", "LSTM", "None"),
+    "load_model_path": (LATEST, "last", "best"),
+    "resume": (LATEST,),
+}
+"""What some settings that take any text are given."""
+
+
+def candidates(line: str, verbs: Mapping[str, Any], options: Mapping[str, type[Section]]) -> list[Word]:
+    """The words that may stand at the end of a line, as far as they begin with what is there already.
+
+    Args:
+        line: of a command line, up to the cursor: the program's name first.
+        verbs: the commands by name; each has `summary`, and `argument` where it takes no environment.
+        options: the class of the options that a command has besides the settings, of those that have one.
+
+    Returns:
+        None where the shell should offer files.
+    """
+    words = _split(line)
+    typed = words[-1]
+    try:
+        found = list(_words_at(words[1:-1], typed, verbs, options))
+    except PufferError:  # such as an environment that does not exist, or whose package is missing
+        return []
+    return [(word, meaning) for word, meaning in found if word.startswith(typed)]
+
+
+def _split(line: str) -> list[str]:
+    """The words of a line, the last one as far as it is typed, which may be not at all."""
+    for ending in ("", "'", '"'):  # the cursor may stand within quotes
+        try:
+            words = shlex.split(line + ending)
+        except ValueError:
+            continue
+        is_new = not ending and line[-1:].isspace()
+        return [*words, ""] if is_new or len(words) < 2 else words
+    return [*line.split(), ""]
+
+
+def _words_at(
+    before: Sequence[str], typed: str, verbs: Mapping[str, Any], options: Mapping[str, type[Section]]
+) -> Iterator[Word]:
+    """The words that may follow some others; not all of them begin with what is typed."""
+    if not before:
+        yield from ((name, verb.summary) for name, verb in verbs.items())
+        yield from (("--help", "every command"), ("--version", "of the package"))
+        return
+    verb = verbs.get(before[0])
+    if verb is None:
+        return
+    own = list(options[before[0]].settings().values()) if before[0] in options else []
+    takes_environment = verb.argument is None
+    env_name = before[1] if takes_environment and before[1:] and not before[1].startswith("-") else None
+    flags = _Flags([CONFIG_FILE, *own] if takes_environment else own, env_name, takes_environment)
+    flag, has_value, _ = typed.partition("=")
+    if has_value and flag.startswith("--"):
+        yield from ((f"{flag}={value}", "") for value in flags.values(flag))
+    elif before[-1].startswith("--") and not typed.startswith("--"):
+        yield from ((value, "") for value in flags.values(before[-1]))
+    elif typed.startswith("-"):
+        yield from flags.words(typed)
+    elif takes_environment and env_name is None:
+        yield from ((name, "") for name in _environments(typed))
+    elif not takes_environment:
+        yield from ((word, "") for word in _arguments(verb.argument, before[1:]))
+
+
+class _Flags:
+    """The flags that a command takes, and what may follow each."""
+
+    def __init__(self, own: Iterable[Setting], env_name: str | None, takes_settings: bool):
+        self._env_name = env_name
+        base = [setting for name, setting in BaseConfig.settings().items() if name not in FIXED]
+        self._plain = {setting.flag: setting for setting in [*own, *(base if takes_settings else [])]}
+        self._sections = (*_SECTIONS, *ARGUMENTS) if takes_settings else ()
+
+    def words(self, typed: str) -> Iterator[Word]:
+        """The flags without a section, and the sections, or the flags of the one whose name is typed."""
+        section, has_section, _ = typed.removeprefix("--").partition(".")
+        if has_section:
+            yield from self._in_section(section)
+            return
+        yield from ((flag, _beginning(setting.meaning)) for flag, setting in self._plain.items())
+        yield from ((f"--{name}.", f"settings of [{name}]") for name in self._sections)
+        yield "--help", "every flag"
+
+    def values(self, flag: str) -> list[str]:
+        """What may be given to a flag; empty where that is a number or any text."""
+        setting = self._plain.get(_dashed(flag))
+        section, _, name = flag.removeprefix("--").replace("-", "_").partition(".")
+        if setting is None and section in _SECTIONS:
+            setting = _SECTIONS[section].settings().get(name)
+        if setting is None:
+            return [] if section not in ARGUMENTS else self._remembered().get(_dashed(flag), ("", []))[1]
+        return _values(setting, self._env_name)
+
+    def _in_section(self, section: str) -> Iterator[Word]:
+        if section in _SECTIONS:
+            settings = _SECTIONS[section].settings().values()
+            yield from ((setting.flag, _beginning(setting.meaning)) for setting in settings)
+        elif section in ARGUMENTS:
+            known = self._remembered()
+            yield from ((flag, meaning) for flag, (meaning, _) in known.items() if flag.startswith(f"--{section}."))
+
+    def _remembered(self) -> dict[str, tuple[str, list[str]]]:
+        """Meanings and values of the flags of `[env]`, `[policy]` and `[rnn]`, by flag.
+
+        Of a module of the user's they are not known: pressing TAB must not run it.
+        """
+        name = self._env_name
+        if name is None or (":" in name and not name.startswith("pettingzoo:")):
+            return {}
+        lines = remembered(f"flags {name}", lambda: list(_argument_lines(name)))
+        return {flag: (meaning, values.split()) for flag, meaning, values in (line.split("\t") for line in lines)}
+
+
+def _argument_lines(env_name: str) -> Iterator[str]:
+    """Flag, meaning and values of each setting whose section is a class's."""
+    from pufferlib.config import env_settings, load_config
+
+    args, known = load_config(env_name), env_settings(env_name)
+    for section in ARGUMENTS:
+        for name, value in args[section].items():
+            yield _argument_line(known[name] if section == "env" and name in known else _guessed(section, name, value))
+    yield from (_argument_line(setting) for name, setting in known.items() if name not in args["env"])
+
+
+def _argument_line(setting: Setting) -> str:
+    meaning = _beginning(setting.meaning).replace("\t", " ")
+    return f"{setting.flag}\t{meaning}\t{' '.join(_values(setting, None))}"
+
+
+def _guessed(section: str, name: str, value: Any) -> Setting:
+    """A setting of which only a value is known."""
+    return Setting(section, name, bool if isinstance(value, bool) else Any, value)
+
+
+def _values(setting: Setting, env_name: str | None) -> list[str]:
+    """What may be given to a setting, as far as that can be listed."""
+    kind = setting.kind
+    found = [*choices(kind)]
+    if kind is not Any:
+        found += [str(value) for value in (True, False) if fits(value, kind)]
+        found += ["None"] if found and fits(None, kind) else []
+    found += _TEXTS.get(setting.name, ())
+    if setting.name == "resume" and env_name is not None:
+        found += [name for name in _runs() if name.startswith(f"{slug(env_name)}_")]
+    return found
+
+
+def _environments(typed: str) -> list[str]:
+    """Names of environments: Ocean's, and once something is typed those of other families.
+
+    Of families that have to be imported to be listed it is an example, until the beginning of that is typed.
+    """
+    if not typed:
+        return remembered("ocean", partial(_names_in, "ocean"))
+    found = remembered("environments", lambda: [name for family in _installed(True) for name in family.names()])
+    for line in remembered("closed families", lambda: [f"{one.name} {one.example}" for one in _installed(False)]):
+        family, example = line.split(" ")
+        is_asked = len(typed) > 2 and example.startswith(typed[:3])
+        found += remembered(f"family {family}", partial(_names_in, family)) if is_asked else [example]
+    return found
+
+
+def _installed(is_listed_freely: bool) -> list[Family]:
+    """The families whose environments can be made, and listed without importing their packages or not."""
+    return [one for one in catalog.families() if one.is_installed and one.is_listed_freely == is_listed_freely]
+
+
+def _names_in(family_name: str) -> list[str]:
+    return next(family.names() for family in catalog.families() if family.name == family_name)
+
+
+def _arguments(argument: str, given: Sequence[str]) -> list[str]:
+    """What the words are that a command takes which needs no environment."""
+    words = {"RUN": _runs, "FAMILY": _families, "SHELL": lambda: [*SHELLS]}
+    name = argument.strip("[].")
+    is_taken = "..." not in argument and any(not word.startswith("-") for word in given)
+    return [] if name not in words or is_taken else words[name]()
+
+
+def _families() -> list[str]:
+    return remembered("families", lambda: [family.name for family in catalog.families()])
+
+
+def _runs() -> list[str]:
+    """The folders of runs, and what the newest is called."""
+    folders = [folder.name for folder in run_folders(Path(TrainConfig.data_dir)) if is_run(folder)]
+    return [LATEST, *folders] if folders else []
+
+
+def _dashed(flag: str) -> str:
+    return flag.replace("_", "-")
+
+
+def _beginning(text: str) -> str:
+    return re.split(r"[.:] ", text)[0].rstrip(".")

@@ -1,0 +1,45 @@
+"""Words that take long to find, kept in the user's cache folder: whoever presses TAB does not want to wait."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sysconfig
+from collections.abc import Callable
+from pathlib import Path
+
+from pufferlib.families.names import slug
+from pufferlib.runs.whole_files import write_atomically
+
+_PACKAGE = Path(__file__).parents[1]
+
+
+def remembered(what: str, find: Callable[[], list[str]]) -> list[str]:
+    """What `find` returned last, if no package was installed and no environment changed since, or returns now.
+
+    Args:
+        what: a name for it.
+        find: finds the words; they are not kept where it raises.
+    """
+    path, stamp = _folder() / f"{slug(what)}.json", _stamp()
+    with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
+        kept = json.loads(path.read_text(encoding="utf-8"))
+        if kept["stamp"] == stamp:
+            return kept["words"]
+    words = find()
+    with contextlib.suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, lambda file: file.write(json.dumps({"stamp": stamp, "words": words}).encode()))
+    return words
+
+
+def _folder() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pufferlib" / "completion"
+
+
+def _stamp() -> list[str | int]:
+    """Changes when a package comes or goes, or when an environment or the settings of all are edited."""
+    installed = sysconfig.get_path("purelib")
+    own = [*_PACKAGE.glob("config/*.[pi]*"), *_PACKAGE.glob("families/*.[pi]*"), *_PACKAGE.glob("ocean/*/*.[pi]*")]
+    return [installed, max(path.stat().st_mtime_ns for path in (Path(installed), _PACKAGE / "ocean", *own))]

@@ -1,0 +1,124 @@
+"""Which words may end a command line."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pufferlib import cli
+from pufferlib.completion.candidates import candidates
+from pufferlib.config.options import EvalOptions, TrainOptions
+from pufferlib.config.schema import BaseConfig, TrainConfig
+
+RUNS = ("puffer_squared_20260101_1", "puffer_squared_20260102_2", "puffer_pong_20260101_3")
+
+
+@pytest.fixture(autouse=True)
+def nothing_remembered(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+
+
+def words(line):
+    options = {"train": TrainOptions, "eval": EvalOptions}
+    return [word for word, _ in candidates(line, cli.VERBS, options)]
+
+
+def test_commands():
+    assert words("puffer tr") == words(".venv/bin/puffer tr") == words("puffer 'tr") == ["train"]
+    assert {*cli.VERBS, "--help", "--version"} == {*words("puffer ")}
+    assert words("puffer trains") == words("puffer trains ") == []
+    assert dict(candidates("puffer ev", cli.VERBS, {}))["eval"] == cli.VERBS["eval"].summary
+
+
+def test_environments():
+    assert words("puffer train puffer_sq") == ["puffer_squared"]
+    assert words("puffer train ") == [name for name in words("puffer train p") if name.startswith("puffer_")]
+    assert {"CartPole-v1", "CartPole-v0"} == {*words("puffer train CartP")}
+    assert words("puffer train none") == []
+
+
+def test_environments_of_a_family_that_has_to_be_imported():
+    pytest.importorskip("ale_py", reason="the games of Atari are not installed")
+    assert words("puffer eval AL") == ["ALE/Pong-v5"]
+    assert {"ALE/Breakout-v5", "ALE/Boxing-v5"} <= {*words("puffer eval ALE/B")}
+
+
+def test_flags_and_their_sections():
+    found = words("puffer train puffer_squared --")
+    assert {"--config", "--resume", "--help", "--train.", "--env."} <= {*found} and "--headless" not in found
+    assert "--headless" in words("puffer eval puffer_squared --h")
+    assert "--env-name" not in found
+    assert words("puffer train puffer_squared --train.learning-r") == ["--train.learning-rate"]
+    assert len(words("puffer train puffer_squared --train.")) == len(TrainConfig.settings())
+    assert "--env.size" in words("puffer train puffer_squared --env.")
+    assert "--policy.hidden-size" in words("puffer train puffer_squared --policy.")
+    assert words("puffer train --conf") == ["--config"]  # whose file may name the environment
+    meanings = dict(candidates("puffer train puffer_squared --load", cli.VERBS, {}))
+    assert meanings == {"--load-model-path": "The weights to start from"}
+
+
+@pytest.mark.parametrize(
+    ("flag", "values"),
+    [
+        ("--train.optimizer", ["muon", "adam", "sgd"]),
+        ("--train.device", ["auto", "cpu", "cuda", "mps"]),
+        ("--train.anneal-lr", ["True", "False"]),
+        ("--train.anneal_lr", ["True", "False"]),
+        ("--headless", ["True", "False"]),
+        ("--rnn-name", ["MinGRU", "LSTM", "None"]),
+        ("--vec.backend", ["auto", "Serial", "Native", "Multiprocessing", "GymnasiumVector", "Ray"]),
+        ("--env.continuous", ["True", "False"]),
+        ("--env.num-envs", ["auto"]),
+        ("--train.gamma", []),  # numbers, texts and unknown flags: files, if anything
+        ("--config", []),
+        ("--trian.gamma", []),
+    ],
+)
+def test_values(flag, values):
+    line = f"puffer eval puffer_cartpole {flag}"
+    assert words(f"{line} ") == values
+    assert words(f"{line}=") == [f"{flag}={value}" for value in values]
+    assert words(f"puffer eval puffer_cartpole --train.seed 3 {flag} ") == values
+
+
+def test_runs(tmp_path):
+    for name in RUNS:
+        (tmp_path / "experiments" / name).mkdir(parents=True)
+        (tmp_path / "experiments" / name / "config.json").touch()
+    (tmp_path / "experiments" / "notes").mkdir()
+    assert words("puffer plot ") == ["latest", *sorted(RUNS)]
+    assert words(f"puffer plot {RUNS[0]} puffer_p") == [RUNS[2]]
+    assert words("puffer train puffer_squared --resume ") == ["latest", *RUNS[:2]]
+    assert words("puffer eval puffer_squared --load-model-path ") == ["latest", "last", "best"]
+
+
+def test_words_of_commands_without_an_environment():
+    assert {"ocean", "classic_control"} <= {*words("puffer envs ")}
+    assert words("puffer completion ") == ["bash", "zsh", "fish"]
+    assert words("puffer completion bash ") == []
+
+
+def test_nothing_of_the_users_is_run():
+    Path("my_module.py").write_text("raise SystemExit('it was imported')")
+    assert words("puffer train my_module:Env-v0 --env.") == []
+
+
+def test_pressing_tab_waits_for_no_import():
+    code = (
+        "import sys; from pufferlib.cli import main; assert main(['--complete', sys.argv[1]]) == 0;"
+        "found = {'torch', 'numpy', 'gymnasium'} & {*sys.modules}; assert not found, found"
+    )
+    lines = ("puffer ", "puffer train puffer_squared --train.", "puffer train C", "puffer train puffer_squared --env.")
+    for line in lines:
+        words(line)  # is remembered
+        done = subprocess.run([sys.executable, "-c", code, line], capture_output=True, text=True, timeout=600)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert done.stdout
+
+
+def test_settings_with_words_of_their_own_exist():
+    from pufferlib.completion import candidates as module
+
+    assert {*module._TEXTS} <= {*TrainConfig.settings(), *BaseConfig.settings()}
