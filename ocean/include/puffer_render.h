@@ -1,19 +1,18 @@
-// puffer_render.h - what every `<name>_render.h` stands on: raylib, the palette, shapes with soft edges, text, and the
-// contract.
+// puffer_render.h - what every `<name>_render.h` stands on: the contract, and shapes, colours and text to draw with.
 //
 // A render header says `typedef Squared Env;`, defines a struct `Client` with whatever drawing needs to remember
 // (trails, textures), and
 //
-//     c_open_client(Client*, const Env*)    fills the zeroed client, returns the picture it wants; no screen is open
-//     yet c_render(Client*, const Env* before, const Env* now, float progress)   draws one moment of the last step
-//     c_close_client(Client*)               unloads what c_render loaded; the screen is still there
+//     c_open_client(Client*, const Env*)   fills the zeroed client, returns the picture it wants; before any screen
+//     c_render(Client*, const Env* before, const Env* now, float progress)   draws one moment of the last step
+//     c_close_client(Client*)              unloads what c_render loaded; the screen is still there
 //
 // A client belongs to one environment. The picture is drawn in its own pixels, from (0, 0) to the width and height that
-// c_open_client asked for; where on the screen it lies, and how large, is the caller's affair, and everything below and
-// raylib's own shapes follow it.
+// c_open_client asked for, on the background colour. Where on the screen it lies, and how large, is the caller's
+// affair: all that is drawn follows, raylib's own shapes too.
 //
 // `before` and `now` are copies of the environment, arrays included: before and after one c_step. `progress` is the
-// part of that step that has passed, 0 to 1. Draw what lies in between, and at 1 draw `now`. Two ways:
+// part of that step that is over, 0 to 1. Draw what lies in between, and at 1 draw `now`. Two ways:
 //
 // - Where a step is one move, slide: puffer_lerp from the old place to the new one.
 // - Where a step is several frames, play the first of them again. `before` has arrays of its own, with the actions that
@@ -24,15 +23,42 @@
 //       if (moment.frameskip > 0) c_step(&moment);
 //
 // When the episode ended in this step, a flag in `now->terminals` or `now->truncations` is set, and `now` is already
-// the first state of the next one: nothing slides from one to the other; show the old one until progress is 1. Where no
-// step came in between (after a reset, on a picture that stands still), `before` is `now`. Drawing never writes to
-// `now`.
+// the first state of the next one: nothing slides from one to the other. Show the old one until progress is 1. Where no
+// step came in between, `before` is `now` and progress is 1. Drawing never writes to `now`.
 #pragma once
 
 #include "puffer_shapes.h"
+
+static const Color PUFFER_EDGE = {30, 66, 66, 255};      // lines on the background or a panel: walls, grids
+static const Color PUFFER_MUTED = {124, 140, 140, 255};  // labels, what matters less
 
 typedef struct {
     int width, height;       // pixels
     float steps_per_second;  // that look natural to a person
     const char* title;       // a constant
 } PufferPicture;
+
+// From 0 to 1 like its argument, but starting and stopping gently.
+static inline float puffer_ease(float share) { return share * share * (3.0f - 2.0f * share); }
+
+// What is left of a flash that lasts `duration`, from 1 at once to 0; 0 before it as well.
+static inline float puffer_flash(float age, float duration) {
+    return age >= 0.0f && age < duration ? 1.0f - age / duration : 0.0f;
+}
+
+// A word in small capitals and its number beside it, larger; x is the left end of both or, aligned right, their right
+// end, y the middle of the line.
+static inline void puffer_counter(const char* label, const char* number, float x, float y, PufferAlign align) {
+    const float label_size = 20.0f, number_size = 44.0f, gap = 12.0f;
+    float label_width = puffer_text_width(label, label_size), number_width = puffer_text_width(number, number_size);
+    float left = align == PUFFER_LEFT ? x : x - label_width - gap - number_width;
+    puffer_text(label, left, y + 7.0f, label_size, PUFFER_LEFT, PUFFER_MUTED);
+    puffer_text(number, left + label_width + gap, y, number_size, PUFFER_LEFT, PUFFER_WHITE);
+}
+
+// A round bar of which `share`, 0 to 1, is filled.
+static inline void puffer_bar(float x, float y, float width, float height, float share, Color color) {
+    puffer_rounded(x, y, width, height, 0.5f * height, PUFFER_PANEL);
+    float filled = share * width;
+    if (filled > 0.0f) puffer_rounded(x, y, filled > height ? filled : height, height, 0.5f * height, color);
+}

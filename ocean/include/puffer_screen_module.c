@@ -16,6 +16,7 @@ enum { MAX_FONTS = 32, MIN_FONT_PIXELS = 4, MAX_FONT_PIXELS = 400 };
 static Font fonts[MAX_FONTS];  // baked so far, oldest first
 static int num_fonts;
 static PyObject* font_file;      // held: the bytes of the TTF that fonts are baked from
+static bool is_off_screen;       // nobody sees the window
 static bool is_flipped, is_bgr;  // how the frames that raylib hands out are stored, see probe_screen
 
 // What the font has glyphs for: printable ASCII and a few signs.
@@ -111,6 +112,7 @@ static PyObject* screen_open(PyObject* self, PyObject* args) {
         return NULL;
     }
     Py_XSETREF(font_file, Py_NewRef(ttf));
+    is_off_screen = is_hidden;
     probe_screen();
     SetTargetFPS(0);
     Py_RETURN_NONE;
@@ -140,7 +142,11 @@ static PyObject* screen_begin(PyObject* self, PyObject* unused) {
 
 static PyObject* screen_end(PyObject* self, PyObject* unused) {
     if (!has_window()) return NULL;
-    EndDrawing();
+    if (is_off_screen) {
+        rlDrawRenderBatchActive();  // there is nothing to show, and no keys
+    } else {
+        EndDrawing();
+    }
     Py_RETURN_NONE;
 }
 

@@ -54,10 +54,10 @@ static inline void puffer_add_point(PufferOutline* outline, Vector2 point, Vecto
     outline->outward[outline->count++] = outward;
 }
 
-// Chords in a quarter of a circle, so many that none is a tenth of a screen's pixel off the arc.
+// Chords in a quarter of a circle: so many that none is a third of a pixel of the screen off the arc.
 static inline int puffer_chords(float radius) {
-    int chords = (int)ceilf(0.9f * sqrtf(fmaxf(radius * puffer_view.scale, 0.0f))) + 1;
-    return chords < 24 ? chords : 24;
+    int chords = (int)ceilf(0.9f * sqrtf(fmaxf(radius * puffer_view.scale, 0.0f)));
+    return chords < 2 ? 2 : chords < 40 ? chords : 40;
 }
 
 // An arc around a centre, from one angle to a smaller one (radians, 0 right, half pi down): counterclockwise as seen.

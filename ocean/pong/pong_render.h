@@ -1,73 +1,161 @@
-// pong_render.h - the field from above: the agent's paddle cyan, the other red, the ball white with a fading trail.
+// pong_render.h - the field from above: the agent's paddle cyan, the other red, the ball white with a tail. A point
+// lights up its number, and the end of the field where it was lost.
 #pragma once
 
 #include "pong.h"
 #include "puffer_render.h"
 
-enum { PONG_MARGIN = 30, PONG_HEADER = 90, PONG_TRAIL_LENGTH = 4, PONG_FRAMES_PER_SECOND = 60 };
-
 typedef Pong Env;
 
+enum { PONG_MARGIN = 30, PONG_HEADER = 110, PONG_FRAMES_PER_SECOND = 60, PONG_TAIL = 24 };
+
+#define PONG_TAIL_FRAMES (10.0f)
+#define PONG_FLASH_FRAMES (30.0f)
+#define PONG_MAX_PAUSE (128.0f)  // frames without a picture after which nothing is remembered
+
 typedef struct {
-    Vector2 trail[PONG_TRAIL_LENGTH];  // centres of the ball, newest first
-    int trail_length;
-    int points;  // played when the newest was drawn
+    float time;               // frames since the episode began, when it was last drawn
+    Vector2 tail[PONG_TAIL];  // left top corners of the ball, newest first
+    float tail_times[PONG_TAIL];
+    int tail_length;
+    int score_left, score_right;
+    float point_left, point_right;  // when the last one was made, frames
+    float ball_vx;
+    float hit_left, hit_right;  // when a paddle last met the ball, frames
 } Client;
 
 static PufferPicture c_open_client(Client* client, const Pong* env) {
-    int fps = PONG_FRAMES_PER_SECOND / env->frameskip;
     PufferPicture picture = {(int)PONG_WIDTH + 2 * PONG_MARGIN, (int)PONG_HEIGHT + PONG_MARGIN + PONG_HEADER,
-                             fps > 1 ? fps : 1, "PufferLib pong"};
+                             (float)PONG_FRAMES_PER_SECOND / (float)env->frameskip, "PufferLib pong"};
+    client->time = INFINITY;  // nothing was drawn yet
     return picture;
 }
 
-static void pong_draw_field(void) {
-    DrawRectangle(PONG_MARGIN, PONG_HEADER, (int)PONG_WIDTH, (int)PONG_HEIGHT, PUFFER_PANEL);
-    for (int y = 0; y < (int)PONG_HEIGHT; y += 40) {
-        DrawRectangle(PONG_MARGIN + (int)PONG_WIDTH / 2 - 2, PONG_HEADER + y + 10, 4, 20, PUFFER_BACKGROUND);
+// ---------------------------------------------------------------------------------------------------------- motion
+
+// The game `frames` after `before`, played again. An episode that ends stays at its last frame.
+static Pong pong_moment(const Pong* before, float frames) {
+    Pong moment = *before;
+    moment.frameskip = 1;
+    for (; frames > 0.0f; frames -= 1.0f) {
+        Pong next = moment;
+        c_step(&next);
+        if (next.terminals[0]) break;
+        bool is_same_ball = next.score_left == moment.score_left && next.score_right == moment.score_right;
+        if (frames < 1.0f && is_same_ball) {
+            next.ball_x = puffer_lerp(moment.ball_x, next.ball_x, frames);
+            next.ball_y = puffer_lerp(moment.ball_y, next.ball_y, frames);
+            next.paddle_left = puffer_lerp(moment.paddle_left, next.paddle_left, frames);
+            next.paddle_right = puffer_lerp(moment.paddle_right, next.paddle_right, frames);
+        }
+        moment = next;
+    }
+    return moment;
+}
+
+static void pong_forget(Client* client, const Pong* env) {
+    client->tail_length = 0;
+    client->score_left = env->score_left;
+    client->score_right = env->score_right;
+    client->ball_vx = env->ball_vx;
+    client->point_left = client->point_right = client->hit_left = client->hit_right = -PONG_FLASH_FRAMES;
+}
+
+static void pong_remember_events(Client* client, const Pong* env, float time) {
+    bool is_point = env->score_left != client->score_left || env->score_right != client->score_right;
+    if (env->score_left != client->score_left) client->point_left = time;
+    if (env->score_right != client->score_right) client->point_right = time;
+    if (!is_point && client->ball_vx > 0.0f && env->ball_vx < 0.0f) client->hit_right = time;
+    if (!is_point && client->ball_vx < 0.0f && env->ball_vx > 0.0f) client->hit_left = time;
+    if (is_point) client->tail_length = 0;
+    client->score_left = env->score_left;
+    client->score_right = env->score_right;
+    client->ball_vx = env->ball_vx;
+}
+
+static void pong_remember(Client* client, const Pong* env, float time) {
+    if (time < client->time || time > client->time + PONG_MAX_PAUSE) pong_forget(client, env);
+    pong_remember_events(client, env, time);
+    if (client->tail_length == 0 || time > client->tail_times[0]) {
+        memmove(client->tail + 1, client->tail, sizeof(client->tail) - sizeof(client->tail[0]));
+        memmove(client->tail_times + 1, client->tail_times, sizeof(client->tail_times) - sizeof(float));
+        if (client->tail_length < PONG_TAIL) client->tail_length += 1;
+    }
+    client->tail[0] = (Vector2){env->ball_x, env->ball_y};
+    client->tail_times[0] = time;
+    client->time = time;
+}
+
+// --------------------------------------------------------------------------------------------------------- drawing
+
+static void pong_draw_score(int score, float x, Color color, float flash) {
+    puffer_text(TextFormat("%d", score), x, 0.5f * PONG_HEADER, 84.0f + 16.0f * flash, PUFFER_CENTER,
+                puffer_mix(color, PUFFER_WHITE, flash));
+}
+
+static void pong_draw_header(const Client* client, const Pong* env) {
+    const float middle = PONG_MARGIN + 0.5f * PONG_WIDTH, y = 0.5f * PONG_HEADER;
+    float left = puffer_flash(client->time - client->point_left, PONG_FLASH_FRAMES);
+    float right = puffer_flash(client->time - client->point_right, PONG_FLASH_FRAMES);
+    pong_draw_score(env->score_left, middle - 0.25f * PONG_WIDTH, PUFFER_RED, left);
+    pong_draw_score(env->score_right, middle + 0.25f * PONG_WIDTH, PUFFER_CYAN, right);
+    puffer_text(TextFormat("FIRST TO %d", PONG_WINNING_SCORE), middle, y, 18.0f, PUFFER_CENTER, PUFFER_MUTED);
+}
+
+// An end of the field; it lights up in the colour of who made a point there.
+static void pong_draw_end(float x, Color color, float flash) {
+    puffer_line(x, PONG_HEADER, x, PONG_HEADER + PONG_HEIGHT, 6.0f, puffer_mix(PUFFER_EDGE, color, flash));
+}
+
+static void pong_draw_field(const Client* client) {
+    const float left = PONG_MARGIN - 6.0f, right = PONG_MARGIN + PONG_WIDTH + 6.0f, middle = 0.5f * (left + right);
+    const float top = PONG_HEADER - 3.0f, bottom = PONG_HEADER + PONG_HEIGHT + 3.0f, dash = 20.0f;
+    puffer_rounded(left, top, right - left, bottom - top, 8.0f, puffer_mix(PUFFER_BACKGROUND, PUFFER_PANEL, 0.5f));
+    for (float y = top + dash; y < bottom - dash; y += 2.0f * dash) {
+        puffer_line(middle, y, middle, y + 0.6f * dash, 4.0f, PUFFER_EDGE);
+    }
+    puffer_line(left, top, right, top, 6.0f, PUFFER_EDGE);
+    puffer_line(left, bottom, right, bottom, 6.0f, PUFFER_EDGE);
+    pong_draw_end(left, PUFFER_CYAN, puffer_flash(client->time - client->point_right, PONG_FLASH_FRAMES));
+    pong_draw_end(right, PUFFER_RED, puffer_flash(client->time - client->point_left, PONG_FLASH_FRAMES));
+}
+
+static void pong_draw_paddle(float x, float y, Color color, float hit_age) {
+    puffer_rounded(PONG_MARGIN + x, PONG_HEADER + y, PONG_PADDLE_WIDTH, PONG_PADDLE_HEIGHT, 8.0f,
+                   puffer_mix(color, PUFFER_WHITE, 0.8f * puffer_flash(hit_age, 0.5f * PONG_FLASH_FRAMES)));
+}
+
+static void pong_draw_tail(const Client* client) {
+    enum { DOTS = 3 };  // between two remembered places
+    const float half = 0.5f * PONG_BALL_SIZE;
+    for (int i = client->tail_length - 2; i >= 0; i--) {
+        for (int dot = 0; dot < DOTS; dot++) {
+            float share = (float)(dot + 1) / (float)DOTS;
+            float age = client->time - puffer_lerp(client->tail_times[i + 1], client->tail_times[i], share);
+            float left = puffer_flash(age, PONG_TAIL_FRAMES);
+            if (left <= 0.0f || left >= 1.0f) continue;
+            float x = PONG_MARGIN + half + puffer_lerp(client->tail[i + 1].x, client->tail[i].x, share);
+            float y = PONG_HEADER + half + puffer_lerp(client->tail[i + 1].y, client->tail[i].y, share);
+            puffer_disc(x, y, half * (0.35f + 0.6f * left),
+                        puffer_mix(PUFFER_PANEL, PUFFER_WHITE, 0.35f * left * left));
+        }
     }
 }
 
-static void pong_draw_score(int score, int centre, Color color) {
-    const int font_size = 50;
-    const char* text = TextFormat("%d", score);
-    DrawText(text, centre - MeasureText(text, font_size) / 2, (PONG_HEADER - font_size) / 2, font_size, color);
-}
-
-static void pong_draw_paddle(float x, float y, Color color) {
-    Rectangle paddle = {PONG_MARGIN + x, PONG_HEADER + y, PONG_PADDLE_WIDTH, PONG_PADDLE_HEIGHT};
-    DrawRectangleRec(paddle, color);
-}
-
-// Remembers where the ball is; a served ball begins a new trail.
-static void pong_remember_ball(Client* client, const Pong* env) {
-    int points = env->score_left + env->score_right;
-    if (points != client->points) client->trail_length = 0;
-    client->points = points;
-    for (int i = PONG_TRAIL_LENGTH - 1; i > 0; i--) client->trail[i] = client->trail[i - 1];
-    client->trail[0].x = PONG_MARGIN + env->ball_x + 0.5f * PONG_BALL_SIZE;
-    client->trail[0].y = PONG_HEADER + env->ball_y + 0.5f * PONG_BALL_SIZE;
-    if (client->trail_length < PONG_TRAIL_LENGTH) client->trail_length += 1;
-}
-
-static void pong_draw_ball(const Client* client) {
-    for (int i = client->trail_length - 1; i >= 0; i--) {
-        float size = PONG_BALL_SIZE * (1.0f - (float)i / (float)(PONG_TRAIL_LENGTH + 1));
-        Rectangle ball = {client->trail[i].x - 0.5f * size, client->trail[i].y - 0.5f * size, size, size};
-        Color color = PUFFER_WHITE;
-        color.a = (unsigned char)(i == 0 ? 255 : 60 / i);
-        DrawRectangleRec(ball, color);
-    }
-}
-
-static void c_render(Client* client, const Pong* before, const Pong* env, float progress) {
-    pong_draw_field();
-    pong_draw_score(env->score_left, PONG_MARGIN + (int)PONG_WIDTH / 4, PUFFER_RED);
-    pong_draw_score(env->score_right, PONG_MARGIN + (int)PONG_WIDTH * 3 / 4, PUFFER_CYAN);
-    pong_draw_paddle(0.0f, env->paddle_left, PUFFER_RED);
-    pong_draw_paddle(PONG_WIDTH - PONG_PADDLE_WIDTH, env->paddle_right, PUFFER_CYAN);
-    pong_remember_ball(client, env);
-    pong_draw_ball(client);
+static void c_render(Client* client, const Pong* before, const Pong* now, float progress) {
+    float frames = progress * (float)before->frameskip;
+    bool is_between = progress < 1.0f;
+    Pong moment = is_between ? pong_moment(before, frames) : *now;
+    const Pong* since = is_between ? before : now;
+    float time = (float)(since->episode_length * since->frameskip) + (is_between ? frames : 0.0f);
+    pong_remember(client, &moment, time);
+    pong_draw_header(client, &moment);
+    pong_draw_field(client);
+    pong_draw_paddle(0.0f, moment.paddle_left, PUFFER_RED, time - client->hit_left);
+    pong_draw_paddle(PONG_WIDTH - PONG_PADDLE_WIDTH, moment.paddle_right, PUFFER_CYAN, time - client->hit_right);
+    pong_draw_tail(client);
+    puffer_disc(PONG_MARGIN + moment.ball_x + 0.5f * PONG_BALL_SIZE,
+                PONG_HEADER + moment.ball_y + 0.5f * PONG_BALL_SIZE, 0.5f * PONG_BALL_SIZE, PUFFER_WHITE);
 }
 
 static void c_close_client(Client* client) { (void)client; }

@@ -352,10 +352,10 @@ def test_drawing_shows_ball_paddle_and_the_bricks_that_stand():
         env.step(player.actions(env.observations))
     frame = env.render().astype(int)
     env.close()
-    assert frame.shape == before.shape == (756, 1192, 3)
+    assert frame.shape == before.shape == (776, 1184, 3)
 
     def pixel(image, x, y):  # of the field
-        return image[96 + round(2 * y), 20 + round(2 * x)].tolist()
+        return image[100 + round(2 * y), 16 + round(2 * x)].tolist()
 
     state = state_of(env.observations[0])
     assert pixel(before, 16, 56) == [187, 0, 0]
@@ -363,5 +363,5 @@ def test_drawing_shows_ball_paddle_and_the_bricks_that_stand():
         x, y = brick % 18 * 32 + 16, brick // 18 * 12 + 56
         if abs(x - state.ball[0] - 16) > 60 or abs(y - state.ball[1] - 16) > 60:
             assert (pixel(frame, x, y) == [6, 24, 24]) == state.is_broken[brick]
-    assert pixel(frame, *(state.ball + 16)) == [0, 187, 187]
-    assert pixel(frame, state.paddle_x + state.paddle_width / 2, 316) == [241, 241, 241]
+    assert pixel(frame, *(state.ball + 16)) == [241, 241, 241]
+    assert pixel(frame, state.paddle_x + state.paddle_width / 2, 316) == [0, 187, 187]
