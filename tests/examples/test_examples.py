@@ -10,6 +10,8 @@ import pytest
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 FLAGS = "--train.total-timesteps 70000 --env.num-envs 256 --train.minibatch-size auto"
+EXTRAS = {"stable_baselines3_cartpole.py": ("stable_baselines3", "sb3")}  # packages that some need
+LINES = {"ppo_from_scratch.py": 100}  # an algorithm in one file; the others show how little it takes
 SMALL = {"training_by_config.py": FLAGS.split()}  # the others count iterations
 
 
@@ -21,6 +23,9 @@ def beside_examples(in_tmp_path, monkeypatch):
 @pytest.mark.usefixtures("beside_examples")
 @pytest.mark.parametrize("name", sorted(path.name for path in EXAMPLES.glob("*.py")))
 def test_it_runs(name, monkeypatch, capsys):
+    if name in EXTRAS:
+        package, extra = EXTRAS[name]
+        pytest.importorskip(package, reason=f"pip install 'pufferlib[{extra}]'")
     monkeypatch.setattr(sys, "argv", [name, *SMALL.get(name, ["2"])])
     runpy.run_path(str(EXAMPLES / name), run_name="__main__")
     captured = capsys.readouterr()
@@ -30,7 +35,7 @@ def test_it_runs(name, monkeypatch, capsys):
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.name)
 def test_it_is_short_and_says_how_to_run_it(path):
     text = path.read_text()
-    assert len(text.splitlines()) < 40
+    assert len(text.splitlines()) < LINES.get(path.name, 40)
     assert re.search(rf"^Usage: python examples/{path.name} \[.+\]$", text, re.MULTILINE)
 
 
