@@ -441,9 +441,10 @@ class PuffeRL:
         return dict(self.report.metrics)
 
     def print_dashboard(self) -> None:
-        """Shows how it goes: a panel on a terminal, every `dashboard_interval_seconds`; elsewhere a line per log.
+        """Shows how it goes: a panel on a terminal or in a notebook, every `dashboard_interval_seconds`.
 
-        Call it as often as you like. Of several processes the first shows it, with the speed of all.
+        Elsewhere it is a line per log. Call it as often as you like. Of several processes the first shows it, with the
+        speed of all.
         """
         if self.ranks.is_first:
             self.report.show(self.env_name, self._facts, self._counts())

@@ -1,4 +1,4 @@
-"""What a person sees while a run trains: a panel on a terminal, plain lines everywhere else."""
+"""What a person sees while a run trains: a panel on a terminal or in a notebook, plain lines everywhere else."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _PLAIN_STATISTICS = 6  # environment statistics in a plain line
 class Dashboard:
     """Shows the metrics of a run.
 
-    On a terminal it draws one panel and redraws it in place; otherwise, and where TERM is `dumb`, every `show` writes
-    one line without control codes. The terminal is put back by `close`, and at the latest when Python ends. A stream
-    that cannot be written is warned about once and left; a closed one is left without a word.
+    On a terminal, or in a notebook, it draws one panel and redraws it in place; otherwise, and where TERM is `dumb`,
+    every `show` writes one line without control codes. The terminal is put back by `close`, and at the latest when
+    Python ends. A stream that cannot be written is warned about once and left; a closed one is left without a word.
 
     Attributes:
         is_panel: whether `show` redraws a panel rather than adding a line.

@@ -1,4 +1,4 @@
-"""A panel of a person's terminal: redrawn in place there, and plain lines everywhere else."""
+"""A panel that a person sees, redrawn in place on a terminal and in a notebook, and plain lines everywhere else."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, TextIO
 
+from pufferlib.metrics.notebook import NotebookPanel, is_notebook
 from pufferlib.metrics.output import Output
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ FRAME_COLUMNS = 4  # of the panel's border and its padding
 
 
 class LivePanel:
-    """A stream that shows one panel, or lines where it is no terminal or TERM is `dumb`.
+    """A stream that shows one panel, or lines where it is neither terminal nor notebook, or TERM is `dumb`.
 
     The terminal is put back by `close`, and at the latest when Python ends. A stream that cannot be written is warned
     about once and left; a closed one is left without a word.
@@ -36,8 +37,11 @@ class LivePanel:
         Args:
             stream: where to write; None for stdout.
         """
-        self._output = Output(sys.stdout if stream is None else stream)
-        self.is_panel = self._output.isatty() and os.environ.get("TERM") != "dumb"
+        stream = sys.stdout if stream is None else stream
+        self._output = Output(stream)
+        self._notebook = NotebookPanel(BACKGROUND) if is_notebook(stream) else None
+        is_terminal = self._output.isatty() and os.environ.get("TERM") != "dumb"
+        self.is_panel = is_terminal or self._notebook is not None
         self._live = None
         self._stop = None  # stops the live display, once; also called when this object or the interpreter goes
 
@@ -47,7 +51,9 @@ class LivePanel:
         Args:
             render: gives the panel for a console; not called once the stream was left.
         """
-        if self._output.error is None:
+        if self._notebook is not None:
+            self._notebook.draw(render)
+        elif self._output.error is None:
             if self._live is None:
                 self._start()
             self._live.update(render(self._live.console), refresh=True)

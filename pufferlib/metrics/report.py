@@ -142,7 +142,7 @@ class Report:
     # ----------------------------------------------------------------------------------------------- what a person sees
 
     def show(self, title: str, facts: Callable[[], Mapping[str, str]], counts: Counts) -> None:
-        """Shows how it goes: a panel on a terminal, refreshed now and then; elsewhere a line for every log.
+        """Shows how it goes: a panel on a terminal or in a notebook, refreshed now and then; else a line per log.
 
         Args:
             title: what is trained.
@@ -155,7 +155,8 @@ class Report:
         if not self._dashboard.is_panel:
             is_due = self._shown_epoch != self.logged_epoch
         else:
-            is_due = now - self._shown_time >= self._dashboard_seconds
+            is_over = counts.agent_steps >= self.total_steps  # what stays on the screen
+            is_due = is_over or now - self._shown_time >= self._dashboard_seconds
         if is_due:
             is_logged = counts.epoch == self.logged_epoch
             self._dashboard.total_steps = self.total_steps

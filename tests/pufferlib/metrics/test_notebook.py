@@ -1,0 +1,59 @@
+"""The panel in a notebook: one output of a cell, which is replaced."""
+
+import io
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from pufferlib.metrics.dashboard import Dashboard
+from pufferlib.metrics.notebook import is_notebook
+
+CellOutput = type("OutStream", (io.StringIO,), {"__module__": "ipykernel.iostream"})
+
+
+class Cell:
+    """What IPython shows below a cell; stands for the module IPython.display."""
+
+    def __init__(self):
+        self.outputs = []
+
+    def display(self, content, raw, display_id):
+        assert raw and display_id is True
+        self.outputs.append(content)
+        return SimpleNamespace(update=lambda content, raw: self.outputs.__setitem__(-1, content))
+
+
+@pytest.fixture
+def cell(monkeypatch):
+    cell = Cell()
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(display=cell))
+    monkeypatch.setitem(sys.modules, "IPython.display", cell)
+    return cell
+
+
+def test_a_cell_is_no_other_stream():
+    assert is_notebook(CellOutput())
+    assert not any(map(is_notebook, (sys.__stdout__, io.StringIO(), None)))
+
+
+def test_one_panel_is_replaced(cell):
+    stream = CellOutput()
+    dashboard = Dashboard("puffer_squared", {"device": "cpu"}, 100, stream)
+    assert dashboard.is_panel
+    dashboard.show({"agent_steps": 10})
+    dashboard.show({"agent_steps": 50, "environment/score": 0.625})
+    dashboard.close()
+    (content,) = cell.outputs
+    assert content["text/html"].startswith("<div") and content["text/html"].endswith("</div>")
+    assert content["text/html"].count("<pre") == 1 and "background-color:#061818" in content["text/html"]
+    for text in content.values():
+        assert "puffer_squared" in text and "0.625" in text and "\x1b" not in text
+    assert {len(line) for line in content["text/plain"].splitlines()} == {96}
+    assert stream.getvalue() == ""
+
+
+def test_the_next_panel_has_an_output_of_its_own(cell):
+    for _ in range(2):
+        Dashboard("puffer_squared", {}, 100, CellOutput()).show({"agent_steps": 10})
+    assert len(cell.outputs) == 2
