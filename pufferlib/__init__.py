@@ -11,6 +11,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pufferlib.agent import Agent, load_agent
     from pufferlib.environment import Buffers, PufferEnv
     from pufferlib.errors import APIUsageError, PufferError
     from pufferlib.interop.making import make_gymnasium, make_gymnasium_vec, make_pettingzoo
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "APIUsageError": "pufferlib.errors",
+    "Agent": "pufferlib.agent",
     "Buffers": "pufferlib.environment",
     "JsonLogger": "pufferlib.loggers",
     "Loggers": "pufferlib.loggers",
@@ -37,6 +39,7 @@ _HOMES = {
     "TensorBoardLogger": "pufferlib.loggers",
     "WandbLogger": "pufferlib.loggers",
     "evaluate": "pufferlib.play.scores",
+    "load_agent": "pufferlib.agent",
     "make": "pufferlib.runs.making",
     "make_gymnasium": "pufferlib.interop.making",
     "make_gymnasium_vec": "pufferlib.interop.making",
@@ -45,6 +48,7 @@ _HOMES = {
 
 __all__ = [
     "APIUsageError",
+    "Agent",
     "Buffers",
     "JsonLogger",
     "Loggers",
@@ -59,6 +63,7 @@ __all__ = [
     "WandbLogger",
     "__version__",
     "evaluate",
+    "load_agent",
     "make",
     "make_gymnasium",
     "make_gymnasium_vec",

@@ -501,7 +501,8 @@ class PuffeRL:
         self.run.require_finite(self._parts, self._learning_rate)
         progress = self._how_far()
         if path is not None:
-            return self.ranks.from_first(lambda: checkpoint_file.save(path, self._parts, progress, metadata))
+            parts, describe = self._parts, self.run.describe
+            return self.ranks.from_first(lambda: checkpoint_file.save(path, parts, progress, metadata, describe()))
         statistics = None if self._collected is None else self._collected.statistics
         return self.run.save(self._parts, progress, statistics, metadata)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,23 +17,23 @@ _INTEGERS = (int, np.int64)
 
 
 def row_writer(layout: Layout, row: np.ndarray) -> Callable[[Any], None]:
-    """Makes the function that writes an observation into one row; it is called at every step.
+    """Makes the function that writes an observation into one row, or many into rows; it is called at every step.
 
     What an environment returns is cast to the leaf's dtype where nothing but precision is lost: float64 to float32, and
     integers to smaller ones that hold them. Values outside a space's bounds are not looked for.
 
     Args:
         layout: of the observations.
-        row: contiguous, with the shape and dtype of `layout.row_space`; the function keeps views of it.
+        row: contiguous, with the shape and dtype of `layout.row_space`; the function keeps views of it. Rows have
+            further dimensions before those, and so have all parts of the observations that go there.
 
     Returns:
-        A function of one observation. It raises APIUsageError if a part of it is missing, or has another shape or kind
-        than its space; the message names it.
+        A function of one observation, or of many in one structure. It raises APIUsageError if a part of it is missing,
+        or has another shape or kind than its space; the message names it.
     """
-    slots = [
-        (leaf.path, np.ndarray(leaf.shape, leaf.dtype, row, leaf.offset), leaf.shape, leaf.dtype, leaf)
-        for leaf in layout.leaves
-    ]
+    leading = row.ndim - len(layout.row_space.shape)
+    leaves = [replace(leaf, shape=row.shape[:leading] + leaf.shape) if leading else leaf for leaf in layout.leaves]
+    slots = [(leaf.path, _view(row, leaf, leading), leaf.shape, leaf.dtype, leaf) for leaf in leaves]
     ndarray = np.ndarray
 
     def write(observation: Any) -> None:
@@ -58,6 +59,12 @@ def row_writer(layout: Layout, row: np.ndarray) -> Callable[[Any], None]:
         _, view, shape, dtype, leaf = slots[0]
         return write_array
     return write
+
+
+def _view(row: np.ndarray, leaf: Leaf, leading: int) -> np.ndarray:
+    """A leaf where it lies in a row, or in each of many, of which there are so many dimensions."""
+    inside = np.empty(leaf.shape[leading:], leaf.dtype).strides
+    return np.ndarray(leaf.shape, leaf.dtype, row, leaf.offset, row.strides[:leading] + inside)
 
 
 def _store(leaf: Leaf, view: np.ndarray, value: Any) -> None:

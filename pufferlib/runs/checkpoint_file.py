@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -17,13 +18,19 @@ from pufferlib.runs.state_patterns import learning_pattern
 from pufferlib.runs.trainer_state import Loaded, Progress, TrainerParts, learning_state, load_learning_state
 
 KEYS = {"format", "policy", "parts", "optimizer", "progress", "metadata"}
-"""What a file holds."""
+"""What a file holds at least; those of before have no description."""
 
 PROGRESS: Pattern = {"epoch": count, "global_step": count, "uptime": seconds, "learning_rate": number()}
 """How far a trainer was."""
 
 
-def save(path: str | Path, parts: TrainerParts, progress: Progress, metadata: Mapping[str, Any]) -> str:
+def save(
+    path: str | Path,
+    parts: TrainerParts,
+    progress: Progress,
+    metadata: Mapping[str, Any],
+    description: Mapping[str, Any],
+) -> str:
     """Writes the file, whole or not at all; its folders are made.
 
     Args:
@@ -31,6 +38,7 @@ def save(path: str | Path, parts: TrainerParts, progress: Progress, metadata: Ma
         parts: of the trainer; what learns among them is kept.
         progress: of which the steps that nobody learned from yet do not count here.
         metadata: from `plain_metadata`.
+        description: of the run, as its `config.json` has it, by which an agent is made of the file.
 
     Returns:
         The path as text.
@@ -53,6 +61,7 @@ def save(path: str | Path, parts: TrainerParts, progress: Progress, metadata: Ma
             "learning_rate": float(progress.learning_rate),
         },
         "metadata": dict(metadata),
+        "description": json.loads(json.dumps(description, default=str)),
     }
     checkpoint.save(Path(path), content)
     return str(path)

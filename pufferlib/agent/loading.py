@@ -1,0 +1,121 @@
+"""Agents from what trainings left on disk, and from the package."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from pufferlib import ocean, vector
+from pufferlib.agent.agent import Agent
+from pufferlib.config import check_config, check_env
+from pufferlib.errors import CheckpointError, UnknownEnvironmentError, nearest
+from pufferlib.families import catalog
+from pufferlib.runs import checkpoint, description, making
+from pufferlib.runs.loaders import load_policy
+from pufferlib.runs.pretrained import pretrained_names, pretrained_path
+
+_BY_HAND = "make the policy and load the weights into it, for pufferlib.Agent(policy, env)"
+
+
+def load_agent(source: str | Path, env: Any = None, device: str = "cpu", seed: int = 0) -> Agent:
+    """Loads an agent that was trained by PufferLib.
+
+    Args:
+        source: the folder of a run, whose best weights count where evaluations found any, and else the newest; or a
+            file: weights in such a folder, weights beside a description of their own (`mine.json` beside `mine.pt`), or
+            what `trainer.save_checkpoint(path)` wrote; or the name of an environment of Ocean, such as
+            `puffer_breakout`, for the agent that comes with the package. Of a folder that is called like an environment
+            write `./puffer_breakout`.
+        env: the environment where it has no name by which it is found, as one of your own: a class, a function, or a
+            ready environment or vector. None is the one that it was trained in.
+        device: where it computes: `cpu`, `cuda`, `mps`, or `auto` for the first of cuda, mps and cpu that is there. A
+            single row is fastest on the CPU.
+        seed: of the actions that are drawn.
+
+    Returns:
+        An agent of the environment with the settings that it was trained with. Of the environment the spaces are looked
+        at, and nothing else; one that was made for that is closed again.
+
+    Raises:
+        CheckpointError: if nothing is there, it is damaged, it does not say what it was trained with, its policy is of
+            a class that no setting names, or its environment has no name and is not given.
+        ConfigError: if the settings do not fit this version of PufferLib.
+        MissingExtraError: if the environment needs a package that is not installed.
+    """
+    path = pretrained_path(source) if source in ocean.names() else _find_weights(Path(source))
+    weights, described = _read(path)
+    own_class = described.get("policy_class")
+    if own_class is not None:
+        raise CheckpointError(f"{path} was trained with the policy {own_class} of your own program; there, {_BY_HAND}")
+    settings = described["settings"]
+    settings |= {"train": {**settings["train"], "device": device}, "load_model_path": None, "resume": None}
+    with _environment(settings, env, path) as shown:
+        policy = load_policy(settings, shown, settings["env_name"])
+        checkpoint.check_policy_weights(policy, weights, path)
+        policy.load_state_dict(weights)
+        return Agent(policy, shown, {**settings, "load_model_path": str(path)}, seed)
+
+
+def _find_weights(path: Path) -> Path:
+    """The file that a path leads to."""
+    if not path.exists():
+        remedy = nearest(str(path), pretrained_names()) or f"; agents of {', '.join(pretrained_names())} come along"
+        raise CheckpointError(f"there is no file and no folder of a run {path}{remedy}")
+    if not path.is_dir():
+        return path
+    named = [path / f"{name}.pt" for name in checkpoint.NAMED]
+    numbered = sorted(path.glob("model_*.pt"), key=lambda model: (model.stat().st_mtime_ns, model.name), reverse=True)
+    for found in (*named, *numbered):
+        if found.exists():
+            return found
+    raise CheckpointError(f"there are no weights in {path}; pass the folder of a run that saved some")
+
+
+def _read(path: Path) -> tuple[Mapping[str, Tensor], Mapping[str, Any]]:
+    """The weights in a file, and what describes them: as a run's `config.json` does."""
+    found = checkpoint.load(path)
+    is_whole = isinstance(found, dict) and isinstance(found.get("policy"), dict)  # all that a trainer saved in one
+    described = found.get("description") if is_whole else None
+    if described is None:
+        file = description.find_description(path)
+        if file is None:
+            raise CheckpointError(
+                f"{path} does not say what it was trained with; load it from its run's folder, or {_BY_HAND}"
+            )
+        described = {
+            "settings": description.read_settings(file),
+            "policy_class": description.own_policy_class(file),
+        }
+    return found["policy"] if is_whole else found, described
+
+
+@contextmanager
+def _environment(settings: Mapping[str, Any], env: Any, path: Path) -> Iterator[Any]:
+    """Something with the spaces and what else a policy is made for: the environment that is given, or that is named."""
+    if env is not None:
+        is_made = isinstance(env, (str, type)) or (callable(env) and not hasattr(env, "step"))
+        shown = making.make(env) if is_made else vector.as_puffer_env(env)
+    else:
+        shown, is_made = _make_named(settings, path), True
+    try:
+        yield shown
+    finally:
+        if is_made:
+            shown.close()
+
+
+def _make_named(settings: Mapping[str, Any], path: Path) -> Any:
+    name = settings["env_name"]
+    try:
+        check_config(settings)
+        entry, arguments = catalog.find(name), check_env(name, settings["env"])
+    except UnknownEnvironmentError as error:
+        raise CheckpointError(
+            f"{path} was trained in {name}, which is no name of an environment; pass its class or function as env="
+        ) from error
+    single = {"num_envs": 1} if "num_envs" in entry.settings else {}
+    return entry.creator(**{**arguments, **single})

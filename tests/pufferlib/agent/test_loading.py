@@ -1,0 +1,195 @@
+import json
+import os
+import subprocess
+import sys
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+from gymnasium.spaces import Box, Discrete
+
+import pufferlib
+from pufferlib import load_agent
+from pufferlib.errors import CheckpointError
+from pufferlib.models import Default
+from pufferlib.pufferl import train
+from pufferlib.runs import checkpoint
+from pufferlib.runs.pretrained import pretrained_path
+
+CARTPOLE = "puffer_cartpole"
+
+
+class Corridor(gymnasium.Env):
+    """An environment of a program of one's own."""
+
+    observation_space = Box(0, 1, (2,), np.float32)
+    action_space = Discrete(2)
+    closed = 0
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action):
+        raise AssertionError("an agent steps nothing")
+
+    def close(self):
+        Corridor.closed += 1
+
+
+class Own(Default):
+    """A policy of a program of one's own."""
+
+
+@pytest.fixture
+def trainer(tmp_path):
+    """Makes a trainer of a few steps, whose run is in the folder of the test."""
+
+    def make(env, policy=None, **settings):
+        made = pufferlib.PuffeRL(env, policy, data_dir=str(tmp_path), batch_size=64, num_steps=8, **settings)
+        made.evaluate()
+        made.train()
+        return made
+
+    return make
+
+
+def assert_same_weights(agent, policy):
+    for name, tensor in policy.state_dict().items():
+        assert torch.equal(agent.policy.state_dict()[name], tensor), name
+
+
+@pytest.fixture
+def nowhere(tmp_path, monkeypatch):
+    """A folder of one's own, which stays empty."""
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    yield
+    assert os.listdir() == []
+
+
+# --- from where
+
+
+def test_the_agent_of_the_package_has_the_name_of_its_environment(nowhere):
+    agent = load_agent(CARTPOLE)
+    assert agent.settings["load_model_path"] == str(pretrained_path(CARTPOLE))
+    env = pufferlib.make(CARTPOLE, num_envs=1)
+    observations, _ = env.reset(seed=0)
+    for _ in range(499):  # it never falls
+        observations, _, terminals, _, _ = env.step(agent.act(observations))
+        assert not terminals.any()
+    assert repr(agent) == "<Agent of puffer_cartpole: Default on cpu>"
+
+
+@pytest.mark.parametrize("recurrence", [None, "MinGRU"])
+def test_a_run_is_loaded_by_its_folder_its_weights_and_a_file_of_all(tmp_path, recurrence):
+    args = pufferlib.pufferl.load_config("puffer_squared")
+    args.update(rnn_name=recurrence)
+    args["env"].update(size=5, num_envs=8)
+    args["train"].update(device="cpu", total_timesteps=1024, batch_size=64, minibatch_size=32, bptt_horizon=8)
+    args["train"].update(data_dir=str(tmp_path / "runs"), gamma=0.75)
+    train("puffer_squared", args)
+    (folder,) = (tmp_path / "runs").iterdir()
+    (numbered,) = [path for path in folder.glob("model_*.pt") if path.samefile(folder / "last.pt")]
+    for source in (folder, str(folder), numbered):
+        agent = load_agent(source)
+        assert agent.settings["train"]["gamma"] == 0.75
+        assert agent.observation_space.shape == (25,)
+        assert agent.act(np.zeros(25, np.uint8)) in agent.action_space
+        for name, tensor in checkpoint.load(numbered).items():
+            assert torch.equal(agent.policy.state_dict()[name], tensor)
+
+
+def test_the_best_weights_of_a_run_count_before_the_last(trainer, tmp_path):
+    made = trainer(pufferlib.make(CARTPOLE, num_envs=8))
+    folder = made.run_folder
+    made.close()
+    assert load_agent(folder).settings["load_model_path"] == str(folder / "last.pt")
+    checkpoint.save_named(folder, "best", checkpoint.load(folder / "last.pt"), {"env": CARTPOLE})
+    assert load_agent(folder).settings["load_model_path"] == str(folder / "best.pt")
+    for name in ("best", "last"):
+        (folder / f"{name}.pt").unlink()
+    assert load_agent(folder).settings["load_model_path"].startswith(str(folder / "model_"))
+
+
+def test_a_checkpoint_in_one_file_says_what_it_was_trained_with(trainer, tmp_path):
+    made = trainer(pufferlib.make(CARTPOLE, num_envs=8), normalize_observations=True)
+    path = made.save_checkpoint(tmp_path / "alone" / "one.pt")
+    agent = load_agent(path)
+    assert_same_weights(agent, made.policy)
+    assert agent.settings["env_name"] == CARTPOLE and agent.settings["train"]["normalize_observations"]
+    made.close()
+
+
+def test_the_settings_may_lie_beside_the_weights(tmp_path):
+    made = load_agent(CARTPOLE)
+    torch.save(made.policy.state_dict(), tmp_path / "mine.pt")
+    (tmp_path / "mine.json").write_text(json.dumps({"settings": made.settings}))
+    assert_same_weights(load_agent(tmp_path / "mine.pt"), made.policy)
+
+
+def test_an_environment_of_ones_own_is_given(trainer):
+    made = trainer(Still, num_envs=8, num_workers=1)
+    path = made.close()
+    with pytest.raises(CheckpointError, match="which is no name of an environment; pass its class or function as env="):
+        load_agent(path)
+    for env in (Still, Still()):
+        agent = load_agent(path, env=env)
+        assert agent.act(np.zeros(2)) in (0, 1)
+        assert_same_weights(agent, made.policy)
+
+
+class Still(Corridor):
+    """The one that can be stepped."""
+
+    def step(self, action):
+        return np.zeros(2, np.float32), 0.0, False, False, {}
+
+
+def test_an_environment_is_closed_where_it_was_made_and_never_stepped(tmp_path):
+    env = pufferlib.make(Corridor)
+    torch.save(Default(env).state_dict(), tmp_path / "mine.pt")
+    settings = {**load_agent(CARTPOLE).settings, "policy": {}, "env_name": "corridor"}
+    (tmp_path / "mine.json").write_text(json.dumps({"settings": settings}))
+    before = Corridor.closed
+    ready = Corridor()
+    load_agent(tmp_path / "mine.pt", env=ready)
+    assert Corridor.closed == before
+    load_agent(tmp_path / "mine.pt", env=Corridor)
+    assert Corridor.closed > before
+
+
+# --- what cannot be loaded
+
+
+def test_what_is_not_there_or_says_too_little_is_one_sentence(tmp_path):
+    with pytest.raises(CheckpointError, match="there is no file and no folder of a run puffer_cartpoole; did you mean"):
+        load_agent("puffer_cartpoole")
+    with pytest.raises(CheckpointError, match=f"there are no weights in {tmp_path}"):
+        load_agent(tmp_path)
+    torch.save({"weight": torch.zeros(2)}, tmp_path / "bare.pt")
+    with pytest.raises(CheckpointError, match="bare.pt does not say what it was trained with"):
+        load_agent(tmp_path / "bare.pt")
+    (tmp_path / "bare.json").write_text(json.dumps({"settings": load_agent(CARTPOLE).settings}))
+    with pytest.raises(CheckpointError, match="bare.pt lacks the tensor 'encoder.0.weight'"):
+        load_agent(tmp_path / "bare.pt")
+
+
+def test_a_policy_of_ones_own_is_made_by_hand(trainer):
+    env = pufferlib.make(CARTPOLE, num_envs=8)
+    made = trainer(env, Own(env))
+    path = made.close()
+    with pytest.raises(CheckpointError, match=r"was trained with the policy .*Own of your own program; there, make"):
+        load_agent(path)
+
+
+def test_loading_needs_no_trainer(tmp_path):
+    code = (
+        "import sys, pufferlib; pufferlib.load_agent('puffer_cartpole').act([0, 0, 0, 0]);"
+        "assert not {'pufferlib.pufferl', 'pufferlib.cli', 'pufferlib.play'} & {*sys.modules}"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=600)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert os.listdir(tmp_path) == []
