@@ -5,7 +5,7 @@ import json
 import pytest
 import torch
 
-from pufferlib import evaluate, vector
+from pufferlib import evaluate, ocean, vector
 from pufferlib.config import check_config, check_env
 from pufferlib.errors import CheckpointError, UnknownEnvironmentError
 from pufferlib.families import catalog
@@ -30,6 +30,10 @@ def loaded(name):
     entry = catalog.find(name)
     with vector.make(entry.creator, env_kwargs=check_env(name, {**settings["env"], "num_envs": 1})) as vecenv:
         return load_policy(settings, vecenv, name), settings
+
+
+def test_every_environment_in_c_has_an_agent():
+    assert pretrained_names() == ocean.names(), "make the missing ones with bench/pretrain.py"
 
 
 @pytest.mark.parametrize("name", pretrained_names())
