@@ -111,6 +111,13 @@ def evaluate(call: Call) -> None:
     evaluate_command(call.env_name, args, **call.options)
 
 
+def play(call: Call) -> None:
+    """Lets a person play."""
+    from pufferlib.watch.playing import play_command
+
+    play_command(call.env_name, call.args, **call.options)
+
+
 def export(call: Call) -> None:
     """Writes a policy for programs that do not have this package."""
     from pufferlib.export.command import export_command
@@ -173,6 +180,7 @@ def completion(shell: str) -> None:
 VERBS = {
     "train": Verb("train a policy and save it under experiments/", train, "TrainOptions"),
     "eval": Verb("play a policy in a window, or without one, and print how well it does", evaluate, "EvalOptions"),
+    "play": Verb("play an environment yourself, in a window; high scores are kept", play, "PlayOptions"),
     "export": Verb("write a policy for other programs: ONNX, TorchScript or C", export, "ExportOptions"),
     "bench": Verb("time an environment: steps per second", bench, "BenchOptions"),
     "profile": Verb("show where the time of a training goes, and what would help", profile, "ProfileOptions"),

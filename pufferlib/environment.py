@@ -67,8 +67,9 @@ class Keys:
         actions: the action of a key, or of several that are held together, such as `up+right`: a number of a Discrete
             space, or a row of another one, where a number stands for a row of one. Rows of several keys are combined:
             each changes what differs from `idle`, and numbers of a Box add up within its bounds.
-        idle: the action while no key is held; None goes on with the last action of a Discrete space, and is zeros of
-            another.
+        idle: the action while no key is held. A list of actions of a Discrete space has them take turns: to push left
+            and right by turns is nearly not to push. None goes on with the last action of a Discrete space, and is
+            zeros of another.
         waits: whether nothing moves before a key is pressed, as in a game of turns; each press is one step.
     """
 

@@ -32,5 +32,5 @@ class Cartpole(OceanEnv):
         self.single_action_space = (
             gymnasium.spaces.Box(-1, 1, (1,), np.float32) if continuous else gymnasium.spaces.Discrete(2)
         )
-        self.keys = Keys({"left": -1.0, "right": 1.0} if continuous else {"left": 0, "right": 1})
+        self.keys = Keys({"left": -1.0, "right": 1.0}) if continuous else Keys({"left": 0, "right": 1}, idle=[0, 1])
         super().__init__(num_envs, {"continuous": continuous}, **kwargs)

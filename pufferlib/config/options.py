@@ -27,6 +27,14 @@ class EvalOptions(Section):
 
 
 @dataclass(frozen=True)
+class PlayOptions(Section):
+    """How a person plays."""
+
+    speed: float = setting(1.0, "Seconds of the game in one second; each speed has scores of its own.", "[0.1, 10]")
+    seed: int | None = setting(None, "Of the first game; None is another one every time.", "[0, inf)")
+
+
+@dataclass(frozen=True)
 class SweepOptions(Section):
     """Short names of what `puffer sweep` takes from [sweep]; None is what that says."""
 

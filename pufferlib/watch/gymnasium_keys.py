@@ -14,7 +14,7 @@ GRID = {"left": 0, "right": 1, "up": 2, "page_up": 3, "page_down": 4, "space": 5
 """Of MiniGrid: turn left, turn right, forward, pick up, drop, toggle, done."""
 
 KNOWN: Mapping[str, tuple[Keys, ...]] = {
-    "CartPole": (Keys({"left": 0, "right": 1}),),
+    "CartPole": (Keys({"left": 0, "right": 1}, idle=[0, 1]),),
     "MountainCar": (Keys({"left": 0, "right": 2}, idle=1),),
     "MountainCarContinuous": (Keys({"left": -1.0, "right": 1.0}),),
     "Acrobot": (Keys({"left": 0, "right": 2}, idle=1),),

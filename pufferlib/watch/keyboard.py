@@ -28,7 +28,7 @@ class Keyboard:
     Attributes:
         names: the keys that mean something, as raylib calls them, in small letters.
         waits: whether nothing moves before one of them is pressed.
-        idle: the action while none is held, a row of the action space; None goes on with the last.
+        told: the keys for a person to read, such as `left, right, space`.
     """
 
     def __init__(self, space: gymnasium.Space, keys: Keys):
@@ -43,11 +43,9 @@ class Keyboard:
         used = frozenset().union(*self._actions)
         self._arrows = {letter: arrow for letter, arrow in ARROWS.items() if letter not in used and arrow in used}
         self.names = used | self._arrows.keys()
+        self.told = ", ".join(chord.replace("_", " ") for chord in keys.actions if "+" not in chord)
         self.waits = keys.waits
-        idle = keys.idle
-        if idle is None and not isinstance(space, Discrete):
-            idle = np.zeros(self._shape, self._dtype)
-        self.idle = None if idle is None else self._row(idle)
+        self._idle = self._idle_rows(keys.idle)
 
     def action(self, held: Collection[str], last: np.ndarray | None = None) -> np.ndarray | None:
         """The action for the keys that are held.
@@ -72,17 +70,26 @@ class Keyboard:
     def _without_keys(self, last: np.ndarray | None) -> np.ndarray | None:
         if self.waits:
             return None
-        if self.idle is not None:
-            return self.idle.copy()
-        return (next(iter(self._actions.values())) if last is None else last).copy()
+        if not self._idle:
+            return (next(iter(self._actions.values())) if last is None else last).copy()
+        turn = next((index for index, row in enumerate(self._idle) if np.array_equal(row, last)), -1)
+        return self._idle[(turn + 1) % len(self._idle)].copy()
 
     def _combined(self, actions: Iterable[np.ndarray]) -> np.ndarray:
         """One row of those of several keys."""
-        row = self.idle.copy()
+        (idle,) = self._idle
+        row = idle.copy()
         for action in actions:
-            changed = action != self.idle
-            row[changed] = action[changed] + (row[changed] - self.idle[changed]) * isinstance(self._space, Box)
+            changed = action != idle
+            row[changed] = action[changed] + (row[changed] - idle[changed]) * isinstance(self._space, Box)
         return np.clip(row, self._space.low, self._space.high) if isinstance(self._space, Box) else row
+
+    def _idle_rows(self, idle: Any) -> list[np.ndarray]:
+        """The actions that take turns while no key is held; none where the last one goes on."""
+        if idle is None:
+            return [] if isinstance(self._space, Discrete) else [np.zeros(self._shape, self._dtype)]
+        is_several = isinstance(self._space, Discrete) and isinstance(idle, (list, tuple))
+        return [self._row(action) for action in (idle if is_several else [idle])]
 
     def _row(self, action: Any) -> np.ndarray:
         """The action as a row, once it was checked."""

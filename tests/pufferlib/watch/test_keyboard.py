@@ -55,6 +55,16 @@ def test_without_idle_the_last_action_goes_on():
     assert taken == [0, 1, 1, 0, 0, 0]
 
 
+def test_actions_of_nothing_take_turns():
+    keyboard = Keyboard(Discrete(3), Keys({"left": 0, "right": 1, "up": 2}, idle=[0, 1]))
+    last = None
+    taken = []
+    for held in ((), (), (), ("left",), (), ("up",), ()):
+        last = keyboard.action(held, last)
+        taken.append(int(last))
+    assert taken == [0, 1, 0, 0, 1, 2, 0]
+
+
 def test_a_game_of_turns_waits():
     keyboard = Keyboard(Discrete(3), Keys({"left": 0, "right": 1}, waits=True))
     assert keyboard.waits

@@ -1,0 +1,59 @@
+"""One person's game: steps by the keys that are held, and the score."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import numpy as np
+
+from pufferlib.environment import PufferEnv
+from pufferlib.watch.keyboard import Keyboard
+
+
+class Game:
+    """Plays one episode after another in an environment of one agent.
+
+    Attributes:
+        keyboard: what the keys mean.
+        score: the sum of the rewards of the episode.
+        steps: of the episode so far.
+        is_over: whether it has ended.
+    """
+
+    def __init__(self, env: PufferEnv, keyboard: Keyboard, seed: int):
+        """Begins the first episode.
+
+        Args:
+            env: one environment, with a single row; it is not closed with the game.
+            keyboard: what the keys mean in it.
+            seed: of the first episode; later ones go on with its random numbers, but for those after an episode that
+                was given up, which have the seeds that follow.
+        """
+        self.keyboard = keyboard
+        self._env = env
+        self._seed = seed
+        self._action: np.ndarray | None = None
+        env.reset(seed)
+        self._clear()
+
+    def begin(self) -> None:
+        """Begins the next episode; one that has not ended is given up."""
+        if not self.is_over:
+            self._seed += 1
+            self._env.reset(self._seed)  # else the environment has reset itself
+        self._clear()
+
+    def step(self, held: Collection[str]) -> None:
+        """Steps with the keys that are held; a game that waits stands while none of them means anything."""
+        action = self.keyboard.action(held, self._action)
+        if action is None:
+            return
+        self._action = action
+        _, rewards, terminals, truncations, _ = self._env.step(action[None])
+        self.score += float(rewards[0])
+        self.steps += 1
+        self.is_over = bool(terminals[0] or truncations[0])
+
+    def _clear(self) -> None:
+        self.score, self.steps, self.is_over = 0.0, 0, False
+        self._action = None

@@ -1,0 +1,44 @@
+"""A person's hands on the keyboard: what is held, and what was pressed since."""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+from pufferlib.watch.keyboard import Keyboard, held_keys, key_code
+
+COMMANDS = ("enter", "space", "p", "pause", "r", "f5")
+"""Keys that mean something around a game."""
+
+
+class Hands:
+    """Reads raylib's window once for each picture, and steps take from it.
+
+    A step may last for several pictures, so a key that was down in between counts for the step, if none is held when it
+    is made: a short touch is never lost.
+
+    Attributes:
+        pressed: keys that went down since the look before, in their order; those that stay down come again and again,
+            as in writing. Keys that nobody asked for are `other`.
+    """
+
+    def __init__(self, keyboard: Keyboard, raylib: ModuleType):
+        """Takes what the keys mean, and the module `raylib`."""
+        self.pressed: list[str] = []
+        self._keyboard = keyboard
+        self._raylib = raylib
+        self._names = {key_code(name, raylib): name for name in (*COMMANDS, *sorted(keyboard.names))}
+        self._held: set[str] = set()
+        self._touched: set[str] = set()
+
+    def look(self) -> None:
+        """Reads the keys; to be called after each picture."""
+        went_down = [self._names.get(code, "other") for code in iter(self._raylib.GetKeyPressed, 0)]
+        repeated = [name for code, name in self._names.items() if self._raylib.IsKeyPressedRepeat(code)]
+        self.pressed = [*went_down, *(name for name in repeated if name in self._keyboard.names)]
+        self._held = held_keys(self._keyboard, self._raylib)
+        self._touched |= self._held | {name for name in went_down if name in self._keyboard.names}
+
+    def take(self) -> set[str]:
+        """The keys that count for a step."""
+        keys, self._touched = self._held or self._touched, set()
+        return keys

@@ -1,0 +1,274 @@
+"""`puffer play`: a person plays, in a window."""
+
+from __future__ import annotations
+
+import enum
+import secrets
+import time
+from collections import deque
+from collections.abc import Mapping
+from types import ModuleType
+from typing import Any
+
+from pufferlib.environment import PufferEnv
+from pufferlib.errors import APIUsageError, StorageError
+from pufferlib.families import catalog
+from pufferlib.families.entry import Entry
+from pufferlib.ocean.environment import OceanEnv
+from pufferlib.ocean.screen import Screen, has_display, raylib
+from pufferlib.watch import play_signs
+from pufferlib.watch.array_scene import ArrayScene, array_settings
+from pufferlib.watch.game import Game
+from pufferlib.watch.hands import Hands
+from pufferlib.watch.high_scores import HighScores, shown_score
+from pufferlib.watch.keyboard import Keyboard, keyboard_for
+from pufferlib.watch.playback import Mode, Playback
+from pufferlib.watch.scene import Scene
+
+FRAMES_PER_SECOND = 60
+COUNTDOWN_SECONDS = 1.8  # three numbers
+PATIENCE_SECONDS = 0.1
+"""For which steps may hold up the next picture; what they then lack goes slower than it should."""
+
+LIMIT = (1600, 960)
+"""Pixels that a window may cover."""
+
+
+class Phase(enum.Enum):
+    """Where a game is; the value is what the bar says of it."""
+
+    READY = "press any key"
+    COUNTDOWN = "get ready"
+    PLAYING = ""
+    PAUSED = "paused"
+    OVER = "game over"
+
+
+class Match:
+    """A person's games in one window, one after another.
+
+    Attributes:
+        phase: where the running game is.
+        finished: scores of the games that were played to their end.
+        trouble: why a score could not be kept; empty where nothing happened.
+    """
+
+    def __init__(self, game: Game, scene: Scene, scores: HighScores, speed: float):
+        """Shows nothing yet.
+
+        Args:
+            game: to play.
+            scene: of its environment.
+            scores: of the games before, which those of this match are added to.
+            speed: seconds of the game in one second.
+        """
+        self.phase = Phase.READY
+        self.finished: list[float] = []
+        self.trouble = ""
+        self._game = game
+        self._scene = scene
+        self._scores = scores
+        self._best = scores.best()
+        self._place: int | None = None
+        self._playback = Playback(scene.steps_per_second)
+        self._playback.speed = speed
+        self._countdown = 0.0
+        self._turns: deque[str] = deque()  # keys that were pressed and not played yet, where the game waits for them
+        width, height = scene.size
+        self._scale = min(1.0, LIMIT[0] / width, (LIMIT[1] - play_signs.BAR_HEIGHT) / height)
+        picture = (round(width * self._scale), round(height * self._scale))
+        self.size = (max(picture[0], play_signs.MIN_WIDTH), picture[1] + play_signs.BAR_HEIGHT)
+        self._left = (self.size[0] - picture[0]) / 2
+
+    # ------------------------------------------------------------------------------------------------------- the time
+
+    def advance(self, seconds: float, hands: Hands) -> None:
+        """Lets time pass, and does what the keys ask for that were pressed in it."""
+        for name in hands.pressed:
+            self._obey(name)
+        if self.phase is Phase.COUNTDOWN:
+            self._countdown -= seconds
+            if self._countdown <= 0:
+                self.phase = Phase.PLAYING
+        elif self.phase is Phase.PLAYING:
+            self._playback.advance(seconds)
+            self._catch_up(hands)
+            if self._playback.is_over:
+                self._finish()
+
+    def _catch_up(self, hands: Hands) -> None:
+        """Makes the steps that are due."""
+        begin = time.perf_counter()
+        while self._game.steps < self._playback.steps_due and not self._game.is_over:
+            self._scene.remember()
+            self._game.step({self._turns.popleft()} if self._game.keyboard.waits else hands.take())
+            if self._game.is_over:
+                self._playback.end_at(self._game.steps)
+                self._playback.mode = Mode.RUNNING  # to the end of the last step, and a moment longer
+            elif time.perf_counter() - begin > PATIENCE_SECONDS:
+                self._playback.fall_back(self._game.steps)
+
+    def _finish(self) -> None:
+        self.phase = Phase.OVER
+        self.finished.append(self._game.score)
+        try:
+            self._place = self._scores.add(self._game.score)
+        except StorageError as error:
+            self._place, self.trouble = None, str(error)
+        self._best = self._scores.best()
+
+    # -------------------------------------------------------------------------------------------------------- the keys
+
+    def _obey(self, name: str) -> None:
+        """Does what a key asks for; those of the game mean something else only before and after it."""
+        keyboard, is_paused = self._game.keyboard, self.phase is Phase.PAUSED
+        if self.phase is Phase.READY:
+            self._begin()
+        elif name in ("r", "f5") and name not in keyboard.names:
+            self._restart()
+        elif self.phase is Phase.OVER:
+            if name in ("enter", "space"):
+                self._restart()
+        elif is_paused or (name in ("p", "pause") and name not in keyboard.names and not keyboard.waits):
+            if is_paused or self.phase is Phase.PLAYING:
+                self.phase = Phase.PLAYING if is_paused else Phase.PAUSED
+        elif self.phase is Phase.PLAYING and keyboard.waits and keyboard.action({name}) is not None:
+            self._turns.append(name)
+            self._playback.step()
+
+    def _restart(self) -> None:
+        self._game.begin()
+        self._scene.remember()
+        self._begin()
+
+    def _begin(self) -> None:
+        self._turns.clear()
+        self._place = None
+        self._playback.restart()
+        if self._game.keyboard.waits:
+            self._playback.mode = Mode.PAUSED  # but for the step of each key
+            self.phase = Phase.PLAYING
+        else:
+            self.phase, self._countdown = Phase.COUNTDOWN, COUNTDOWN_SECONDS
+
+    # ----------------------------------------------------------------------------------------------------- the picture
+
+    def draw(self, screen: Screen) -> None:
+        """Draws everything, between `begin` and `end` of a screen of this size."""
+        self._scene.draw(self._left, play_signs.BAR_HEIGHT, self._scale, self._playback.progress)
+        best = self._best[0].score if self._best else None
+        play_signs.draw_bar(screen, self._game.score, best, self.phase.value)
+        if self.phase is Phase.READY:
+            play_signs.draw_sign(screen, self._welcome())
+        elif self.phase is Phase.COUNTDOWN:
+            play_signs.draw_number(screen, 1 + int(3 * self._countdown / COUNTDOWN_SECONDS))
+        elif self.phase is Phase.PAUSED:
+            play_signs.draw_sign(screen, [play_signs.title_line("paused"), play_signs.hint_line("any key goes on")])
+        elif self.phase is Phase.OVER:
+            play_signs.draw_sign(screen, self._result())
+
+    def _welcome(self) -> list[play_signs.Line]:
+        keyboard = self._game.keyboard
+        keys = [(keyboard.told, "play")]
+        if not keyboard.waits:
+            keys.append(("P" if "p" not in keyboard.names else "pause", "pause"))
+        keys += [("R" if "r" not in keyboard.names else "F5", "begin anew"), ("esc", "end")]
+        lines = [play_signs.title_line(self._scene.title), *play_signs.keys_lines(keys)]
+        return [*lines, play_signs.hint_line(Phase.READY.value)]
+
+    def _result(self) -> list[play_signs.Line]:
+        lines = [play_signs.title_line(f"score {shown_score(self._game.score)}")]
+        if self._place == 1 and (self._game.score > 0 or len(self._best) > 1):
+            lines.append(play_signs.Line(("a new high score",)))
+        lines += play_signs.table_lines(self._best, self._place)
+        return [*lines, play_signs.hint_line("enter plays again, esc ends")]
+
+
+def run(match: Match, library: ModuleType, title: str, keyboard: Keyboard) -> None:
+    """Opens the window and plays until the person closes it."""
+    screen = Screen(*match.size, title, True)
+    try:
+        library.HideCursor()
+        hands = Hands(keyboard, library)
+        before = due = time.perf_counter()
+        while not screen.is_closing():
+            screen.begin()
+            match.draw(screen)
+            screen.end()
+            due = max(due + 1 / FRAMES_PER_SECOND, time.perf_counter())
+            time.sleep(max(0.0, due - time.perf_counter()))
+            hands.look()
+            now = time.perf_counter()
+            match.advance(now - before, hands)
+            before = now
+    finally:
+        screen.close()
+
+
+def play_command(env_name: str, args: Mapping[str, Any], speed: float = 1.0, seed: int | None = None) -> None:
+    """`puffer play`: opens a window for a person to play in; prints the score of every game that was finished.
+
+    Args:
+        env_name: any name that `pufferlib.families.catalog.find` knows.
+        args: settings from `load_config`.
+        speed: seconds of the game in one second.
+        seed: of the first game; None draws one.
+
+    Raises:
+        APIUsageError: if there is no display, nobody knows how to play the environment, or it cannot be drawn.
+    """
+    if not has_display():
+        raise APIUsageError(
+            "puffer play needs a display, and there is none; on Linux DISPLAY or WAYLAND_DISPLAY names it"
+        )
+    entry = catalog.find(env_name)
+    env = _make_environment(entry, args["env"])
+    try:
+        keyboard = keyboard_for(env)
+        if keyboard is None:
+            raise APIUsageError(f"{entry.name} cannot be played: {_why_unplayable(env)}")
+        game = Game(env, keyboard, secrets.randbelow(2**31) if seed is None else seed)
+        scene = env.drawing() if isinstance(env, OceanEnv) else ArrayScene(env)
+        scores = HighScores(entry.name, _differences(entry, args["env"], speed))
+        print(f"playing {entry.name} by {keyboard.told}; the best scores are kept in {scores.path}", flush=True)
+        match = Match(game, scene, scores, speed)
+        run(match, raylib(), scene.title, keyboard)
+        scene.close()
+    finally:
+        env.close()
+    _tell(match)
+
+
+def _make_environment(entry: Entry, settings: Mapping[str, Any]) -> PufferEnv:
+    """One environment, of whole games with their true scores."""
+    alone = {"num_envs": 1, "report_interval": 1, "episodic_life": False, "clip_rewards": False}
+    known = {name: value for name, value in alone.items() if name in entry.settings}
+    return entry.creator(**{**settings, **known, **array_settings(entry)})
+
+
+def _why_unplayable(env: PufferEnv) -> str:
+    agents = env.num_agents // getattr(env, "num_envs", 1)
+    if agents != 1:
+        return f"it has {agents} agents that act at a time, and a person plays one that acts alone"
+    return "nobody said which keys mean which action; an environment says it by its attribute `keys`"
+
+
+def _differences(entry: Entry, settings: Mapping[str, Any], speed: float) -> dict[str, Any]:
+    """What makes games comparable: settings that are not as by default."""
+    others = {"num_envs", "report_interval", "episodic_life", "clip_rewards", "render_mode"}
+    different = {
+        name: value
+        for name, value in settings.items()
+        if name not in others and (name not in entry.settings or value != entry.settings[name].default)
+    }
+    return different if speed == 1.0 else {**different, "--speed": speed}
+
+
+def _tell(match: Match) -> None:
+    """Says what was played."""
+    for score in match.finished:
+        print(f"score {shown_score(score)}")
+    if not match.finished:
+        print("no game was finished")
+    if match.trouble:
+        print(match.trouble)

@@ -1,0 +1,338 @@
+"""`puffer play`: a match off-screen with keys of a script, and in a real window where there can be one."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+
+from pufferlib.cli import main
+from pufferlib.extras import is_installed
+
+PRELUDE = '''
+import faulthandler
+faulthandler.enable()
+import sys
+from pathlib import Path
+import numpy as np
+import pufferlib
+from pufferlib.ocean.screen import Screen
+from pufferlib.watch.array_scene import ArrayScene
+from pufferlib.watch.game import Game
+from pufferlib.watch.hands import Hands
+from pufferlib.watch.high_scores import HighScores
+from pufferlib.watch.keyboard import keyboard_for
+from pufferlib.watch.playing import Match, Phase
+
+class Keys:
+    """raylib's keyboard, as a script says it: names of keys in small letters."""
+    def __init__(self):
+        self.down, self.queue, self.repeated = set(), [], set()
+    def __getattr__(self, name):
+        if not name.startswith("KEY_"):
+            raise AttributeError(name)
+        return name[4:].lower()
+    def IsKeyDown(self, code):
+        return code in self.down
+    def IsKeyPressedRepeat(self, code):
+        return code in self.repeated
+    def GetKeyPressed(self):
+        return self.queue.pop(0) if self.queue else 0
+
+class Play:
+    """A match that passes as the script says; the last picture of each part is drawn."""
+    def __init__(self, env, scene=None, speed=1.0):
+        self.env, self.keys = env, Keys()
+        self.keyboard = keyboard_for(env)
+        self.game = Game(env, self.keyboard, 3)
+        self.scores = HighScores("test", {}, Path(sys.argv[1]))
+        self.match = Match(self.game, scene or env.drawing(), self.scores, speed)
+        self.hands = Hands(self.keyboard, self.keys)
+        self.screen = Screen(*self.match.size, "test", False)
+    def pass_(self, seconds, until=None):
+        for _ in range(round(60 * seconds)):
+            self.hands.look()
+            self.match.advance(1 / 60, self.hands)
+            if self.match.phase is until:
+                break
+        self.screen.begin()
+        self.match.draw(self.screen)
+        self.picture = self.screen.frame()
+        self.screen.end()
+    def press(self, *names, seconds=1 / 60):
+        self.keys.queue += names
+        self.pass_(seconds)
+'''
+
+
+def run(code, folder):
+    """Runs a script with no display; fails unless it ends well and prints nothing."""
+    variables = {key: value for key, value in os.environ.items() if key not in ("DISPLAY", "WAYLAND_DISPLAY")}
+    done = subprocess.run(
+        [sys.executable, "-X", "dev", "-c", PRELUDE + textwrap.dedent(code), str(folder)],
+        capture_output=True,
+        text=True,
+        timeout=600,
+        env=variables,
+    )
+    errors = [line for line in done.stderr.splitlines() if "XDG_RUNTIME_DIR" not in line]  # of pygame's SDL
+    assert (done.returncode, errors, done.stdout) == (0, [], "")
+
+
+needs_raylib = pytest.mark.skipif(not is_installed("raylib"), reason="raylib is not installed")
+
+
+@needs_raylib
+def test_a_game_in_real_time(tmp_path):
+    run(
+        """
+        play = Play(pufferlib.make("puffer_cartpole", num_envs=1))
+        match, game = play.match, play.game
+        play.pass_(1)
+        assert (match.phase, game.steps) == (Phase.READY, 0)
+        waiting = play.picture
+        play.press("other")
+        assert match.phase is Phase.COUNTDOWN
+        play.pass_(1)
+        assert not np.array_equal(play.picture, waiting)
+        play.pass_(2, until=Phase.PLAYING)
+        assert game.steps == 0
+        play.pass_(0.1)
+        assert 4 <= game.steps <= 7, game.steps  # 50 in a second
+        play.press("p")
+        steps = game.steps
+        play.pass_(1)
+        assert (match.phase, game.steps) == (Phase.PAUSED, steps)
+        play.press("left")
+        assert match.phase is Phase.PLAYING
+        play.keys.down = {"right"}
+        play.pass_(3, until=Phase.OVER)
+        assert match.phase is Phase.OVER and game.is_over
+        assert match.finished == [game.score] == [one.score for one in play.scores.best()]
+        first = game.score
+        play.press("left", "p", "other", seconds=0.5)
+        assert match.phase is Phase.OVER
+        play.press("enter")
+        assert (match.phase, game.steps, game.score) == (Phase.COUNTDOWN, 0, 0.0)
+        play.pass_(3, until=Phase.PLAYING)
+        play.pass_(0.1)
+        assert game.steps > 0
+        play.press("r")
+        assert (match.phase, game.steps) == (Phase.COUNTDOWN, 0)
+        play.pass_(5, until=Phase.OVER)
+        assert match.finished == [first, game.score]
+        assert len(play.scores.best()) == 2
+        play.screen.close()
+        """,
+        tmp_path,
+    )
+
+
+@needs_raylib
+def test_a_touch_between_two_steps_counts(tmp_path):
+    run(
+        """
+        env = pufferlib.make("puffer_pong", num_envs=1, frameskip=8)  # 7.5 steps a second
+        play = Play(env)
+        play.press("other")
+        play.pass_(3, until=Phase.PLAYING)
+        play.pass_(1)
+        height = env.observations[0, 1].item()
+        play.keys.down = {"down"}
+        play.keys.queue = ["down"]
+        play.pass_(1 / 60)
+        play.keys.down = set()
+        play.pass_(0.3)
+        assert env.observations[0, 1].item() > height
+        lower = env.observations[0, 1].item()
+        play.pass_(0.5)
+        assert env.observations[0, 1].item() == lower  # and once
+        """,
+        tmp_path,
+    )
+
+
+@needs_raylib
+def test_a_game_of_turns_goes_by_the_keys(tmp_path):
+    run(
+        """
+        env = pufferlib.make("puffer_squared", num_envs=1, size=9)
+        play = Play(env)
+        match, game = play.match, play.game
+        play.press("left", seconds=1)
+        assert (match.phase, game.steps) == (Phase.PLAYING, 0)  # that key began it
+        play.pass_(5)
+        assert game.steps == 0
+        def agent():
+            return divmod(int((env.observations[0] == 1).argmax()), 9)
+        assert agent() == (4, 4)
+        play.press("up", seconds=2)
+        assert (agent(), game.steps) == ((3, 4), 1)
+        play.press("left", "x", "d", "a", seconds=4)
+        assert (agent(), game.steps) == ((3, 3), 4)
+        play.press("p", seconds=1)
+        assert match.phase is Phase.PLAYING  # it waits anyway
+        play.keys.repeated = {"up"}
+        play.pass_(0.1)
+        play.keys.repeated = set()
+        play.pass_(5, until=Phase.OVER)
+        assert match.phase is Phase.OVER and len(match.finished) == 1
+        """,
+        tmp_path,
+    )
+
+
+@needs_raylib
+def test_speed_is_of_the_game_and_not_of_the_pictures(tmp_path):
+    run(
+        """
+        play = Play(pufferlib.make("puffer_pong", num_envs=1, frameskip=2), speed=0.5)  # 30 steps a second, by half
+        play.press("other")
+        play.pass_(3, until=Phase.PLAYING)
+        play.pass_(2)
+        assert 29 <= play.game.steps <= 31, play.game.steps
+        """,
+        tmp_path,
+    )
+
+
+@needs_raylib
+def test_what_cannot_be_kept_does_not_stop_the_game(tmp_path):
+    (tmp_path / "test.json" / "full").mkdir(parents=True)
+    (tmp_path / "test.damaged.json" / "full").mkdir(parents=True)
+    run(
+        """
+        play = Play(pufferlib.make("puffer_cartpole", num_envs=1))
+        play.press("other")
+        play.keys.down = {"left"}
+        play.pass_(9, until=Phase.OVER)
+        assert len(play.match.finished) == 1
+        assert "cannot be written" in play.match.trouble
+        play.pass_(0.1)
+        """,
+        tmp_path,
+    )
+
+
+@needs_raylib
+@pytest.mark.skipif(not is_installed("pygame"), reason="pygame is not installed")
+def test_an_environment_of_gymnasium_is_played(tmp_path):
+    run(
+        """
+        env = pufferlib.make("FrozenLake-v1", render_mode="rgb_array", is_slippery=False)
+        env.reset(seed=1)
+        play = Play(env, ArrayScene(env))
+        play.press("other")
+        for key in ("down", "down", "right", "right", "down", "right"):
+            play.press(key, seconds=1)
+        play.pass_(5, until=Phase.OVER)
+        assert play.match.finished == [1.0]
+        env.close()
+        """,
+        tmp_path,
+    )
+
+
+# ------------------------------------------------------------------------------------------------------- the command
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["puffer_breakout"], "needs a display, and there is none"),
+        (["puffer_breakout", "--speed", "0"], "--speed must be a number in"),
+    ],
+)
+def test_mistakes_are_one_sentence(arguments, message, monkeypatch, capsys):
+    monkeypatch.delenv("DISPLAY", raising=False)
+    monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
+    assert main(["play", *arguments]) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert message in error or message.replace("--speed", "speed") in error
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        pytest.param(
+            "HalfCheetah-v5",
+            "cannot be played: nobody said which keys mean which action",
+            marks=pytest.mark.skipif(not is_installed("mujoco"), reason="mujoco is not installed"),
+        ),
+        pytest.param(
+            "pettingzoo:butterfly/pistonball_v6",
+            "cannot be played: it has 20 agents that act at a time",
+            marks=pytest.mark.skipif(not is_installed("pettingzoo"), reason="pettingzoo is not installed"),
+        ),
+    ],
+)
+def test_what_nobody_can_play(name, message, monkeypatch, capsys):
+    monkeypatch.setenv("DISPLAY", ":none")
+    monkeypatch.delenv("SDL_VIDEO_DRIVER", raising=False)
+    assert main(["play", name]) == 2
+    assert message in capsys.readouterr().err
+
+
+PROGRAMS = ("Xvfb", "xdotool")
+MISSING = [name for name in PROGRAMS if shutil.which(name) is None]
+
+
+@pytest.fixture
+def display():
+    """An X server of our own; its number is chosen by it."""
+    read, write = os.pipe()
+    server = subprocess.Popen(
+        ["Xvfb", "-displayfd", str(write), "-screen", "0", "1400x1000x24"], pass_fds=[write], stderr=subprocess.DEVNULL
+    )
+    os.close(write)
+    with os.fdopen(read) as number:
+        yield f":{number.readline().strip()}"
+    server.terminate()
+    server.wait()
+
+
+@needs_raylib
+@pytest.mark.slow
+@pytest.mark.skipif(bool(MISSING), reason=f"{' and '.join(MISSING)} not installed")
+def test_a_real_window(tmp_path, display):
+    variables = {**os.environ, "DISPLAY": display, "XDG_DATA_HOME": str(tmp_path)}
+    variables.pop("SDL_VIDEO_DRIVER", None)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "pufferlib", "play", "puffer_cartpole", "--seed", "1"],
+        env=variables,
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+    def press(key):
+        subprocess.run(["xdotool", "key", key], env=variables, check=True, capture_output=True)
+
+    try:
+        assert "playing puffer_cartpole by left, right" in process.stdout.readline()
+        path = tmp_path / "pufferlib" / "high_scores" / "puffer_cartpole.json"
+        deadline = time.monotonic() + 60
+        while not path.exists() and time.monotonic() < deadline:
+            press("Left")  # begins the game once the window is there, and loses it
+            time.sleep(0.1)
+        scores = json.loads(path.read_text())[0]["scores"]
+        assert len(scores) == 1 and scores[0]["score"] > 5
+        begin = time.monotonic()
+        press("Escape")
+        output, errors = process.communicate(timeout=30)
+        assert time.monotonic() - begin < 5
+    finally:
+        process.kill()
+        process.wait()
+    assert (process.returncode, errors) == (0, "")
+    assert output.splitlines() == [f"score {scores[0]['score']:g}"]
+    assert not [*Path(tmp_path).glob("experiments*")]
