@@ -170,6 +170,13 @@ def plot(*runs: str, **options: Any) -> None:
     plot_command(*runs, **options)
 
 
+def report(run: str, **options: Any) -> None:
+    """Writes a page about a run."""
+    from pufferlib.reports.reporting import report_command
+
+    report_command(run, **options)
+
+
 def completion(shell: str) -> None:
     """Prints what has a shell complete command lines."""
     from pufferlib.completion.scripts import script
@@ -188,6 +195,9 @@ VERBS = {
     "envs": Verb("list the environments, or the names of one family", envs, argument="[FAMILY]"),
     "runs": Verb("list the runs: score, steps, state, and what they differ in", runs, "RunsOptions", argument=""),
     "plot": Verb("draw learning curves, losses and the time split of runs", plot, "PlotOptions", argument="RUN..."),
+    "report": Verb(
+        "write a page about a run: curves, scores, settings, video", report, "ReportOptions", argument="RUN"
+    ),
     "completion": Verb("print the script that has bash, zsh or fish complete by TAB", completion, argument="SHELL"),
 }
 

@@ -106,3 +106,17 @@ class ProfileOptions(Section):
 
     seconds: float = setting(10.0, "How long to measure, after a warm-up; the profiler comes after that.", "(0, inf)")
     output: str | None = setting(None, "The trace, a .json; None is one here, named for the environment.")
+
+
+@dataclass(frozen=True)
+class ReportOptions(Section):
+    """What `puffer report` puts on the page, which is one file that asks no network for anything.
+
+    RUN is a path to the run's folder, its name, its id or the end of that as `puffer runs` shows it, `latest`, or an
+    environment for its latest run. Curves need the extra plot, a video in mp4 the extra video.
+    """
+
+    output: str | None = setting(None, "The page, an .html; None is report.html in the run's folder.")
+    episodes: int = setting(100, "Episodes to evaluate the newest and the best weights over; 0 for none.", "[0, inf)")
+    video: bool = setting(True, "Show an episode; --no-video leaves it out.")
+    data_dir: str = setting("experiments", "The folder of the runs.")

@@ -79,7 +79,7 @@ def panel_svg(panel: Panel | Split) -> str:
 
     buffer = io.StringIO()
     nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))  # metadata
-    with rc_context({**_STYLE, "figure.facecolor": SURFACE, "savefig.facecolor": SURFACE}):
+    with rc_context({**_STYLE, "figure.facecolor": SURFACE, "savefig.facecolor": SURFACE, "svg.fonttype": "none"}):
         drawn = Figure(figsize=_PANEL_INCHES, layout="constrained")
         draw_panel(drawn.subplots(), panel)
         drawn.savefig(buffer, format="svg", metadata=nothing)

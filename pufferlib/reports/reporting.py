@@ -1,0 +1,119 @@
+"""`puffer report`: gathers what a page shows of a run, and writes it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from pufferlib.config import load_config
+from pufferlib.errors import CheckpointError, PufferError
+from pufferlib.metrics.output import say
+from pufferlib.reports.curves import Panel, panels
+from pufferlib.reports.differences import flat_settings
+from pufferlib.reports.figures import panel_svg
+from pufferlib.reports.finding import find_run
+from pufferlib.reports.page import Content, Evaluation, page
+from pufferlib.reports.recorded_run import RecordedRun
+from pufferlib.runs.files import NAMED
+from pufferlib.runs.whole_files import write_atomically
+
+FILE_NAME = "report.html"
+
+
+def report_command(
+    word: str,
+    output: str | None = None,
+    episodes: int = 100,
+    video: bool = True,
+    data_dir: str = "experiments",
+) -> None:
+    """Writes the page of the run that a word means, see `find_run`; a run that goes on is shown as it is now.
+
+    Args:
+        word: which run.
+        output: the page's file; None for `report.html` in the run's folder.
+        episodes: to play with each of its weights; 0 for no evaluation.
+        video: whether to show an episode.
+        data_dir: the folder of the runs.
+
+    Raises:
+        CheckpointError: if there is no such run.
+        StorageError: if the page cannot be written.
+    """
+    run = find_run(word, data_dir)
+    path = Path(output) if output is not None else run.folder / FILE_NAME
+    text = page(gather(run, episodes, video))
+    write_atomically(path, lambda file: file.write(text.encode()))
+    print(f"reported {run.name} in {path}")
+
+
+def gather(run: RecordedRun, episodes: int, video: bool) -> Content:
+    """What the page of a run shows; what cannot be had becomes a note on it, with the reason."""
+    notes: list[str] = []
+    plots = _noting(notes, "no curves", lambda: dict(_plots(run))) or {}
+    evaluations = []
+    if episodes > 0:
+        for weights in _weights(run, notes):
+            missing = f"the {weights} weights are not evaluated"
+            scores = _noting(notes, missing, partial(_evaluate, run, weights, episodes))
+            if scores:
+                evaluations.append(Evaluation(weights, scores))
+    return Content(run, plots, _defaults(run), evaluations, None, notes)
+
+
+def _plots(run: RecordedRun) -> Iterator[tuple[str, str]]:
+    for panel in panels([run]):
+        last = f", in the end {panel.curves[0].ys[-1]:.4g}" if isinstance(panel, Panel) and not panel.is_stacked else ""
+        yield f"{panel.title} over agent steps{last}", panel_svg(panel)
+
+
+def _weights(run: RecordedRun, notes: list[str]) -> list[str]:
+    """The names of the weights that the run has by now, the newest first."""
+    found = [name for name in reversed(NAMED) if (run.folder / f"{name}.pt").exists()]
+    if not found:
+        notes.append("Nothing was evaluated: the run has saved no weights yet.")
+    return found
+
+
+def _evaluate(run: RecordedRun, weights: str, episodes: int) -> dict[str, tuple[float, float, int]]:
+    """Plays as `puffer eval` does, by the settings that the run was begun with."""
+    from pufferlib.play.evaluation import evaluate  # it imports torch
+
+    say(f"playing {episodes} episodes with the {weights} weights")
+    scores = evaluate(run.env_name, _args(run, weights), episodes)
+    return {name: (score.mean, score.standard_error, score.episodes) for name, score in scores.items()}
+
+
+def _args(run: RecordedRun, weights: str) -> dict[str, Any]:
+    """The settings to play weights by.
+
+    Raises:
+        CheckpointError: if nobody knows what the policy was.
+        UnknownEnvironmentError: if the environment is the user's own.
+    """
+    from pufferlib.runs.recorded_settings import model_settings
+
+    if run.env_name is None:
+        raise CheckpointError(f"{run.folder} does not tell which environment it is of")
+    args = load_config(run.env_name)
+    args["load_model_path"] = str(run.folder / f"{weights}.pt")
+    return model_settings(run.env_name, args, is_policy_named=False)
+
+
+def _defaults(run: RecordedRun) -> dict[str, Any] | None:
+    """The settings of the run's environment today; None where it is not known here."""
+    try:
+        return flat_settings(load_config(run.env_name)) if run.env_name else None
+    except PufferError:
+        return None
+
+
+def _noting(notes: list[str], missing: str, make: Callable[[], Any]) -> Any:
+    """What `make` gives; where that is a mistake of the user's, or lacks a package, a note says so instead."""
+    try:
+        return make()
+    except PufferError as error:
+        notes.append(f"{missing[0].upper()}{missing[1:]}: {error}")
+        return None

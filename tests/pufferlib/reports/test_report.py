@@ -1,0 +1,173 @@
+"""`puffer report`: what the page of a run shows, in itself and in a browser."""
+
+import base64
+import json
+import os
+import re
+import shutil
+import subprocess
+from html.parser import HTMLParser
+
+import command
+import pytest
+from made_runs import made_run
+
+from pufferlib import cli
+from pufferlib.reports.page import Content, Evaluation, page
+from pufferlib.reports.recorded_run import read_run
+from pufferlib.reports.reporting import gather
+
+RUN_ID = "20260101_120000_000000_aaaa0001"
+SMALL = ("--env.num-envs", "64", "--train.batch-size", "2048", "--train.minibatch-size", "1024")
+
+
+class Reader(HTMLParser):
+    """What a page holds: its elements with their attributes, and its text."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.elements, self.texts = [], []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        self.elements.append((tag, dict(attributes)))
+
+    def handle_data(self, data):
+        self.texts.append(data)
+
+    @property
+    def text(self):
+        return " ".join(" ".join(self.texts).split())
+
+    def all(self, tag):
+        return [attributes for name, attributes in self.elements if name == tag]
+
+
+@pytest.fixture
+def run(in_tmp_path):
+    return read_run(made_run("experiments", RUN_ID, learning_rate=0.5))
+
+
+def test_the_page_tells_of_the_run(run):
+    read = Reader(page(gather(run, episodes=0, video=False)))
+    for told in ("puffer_cartpole", RUN_ID, "stopped", "0.4", "8.0s", "git commit abc", "computed by C kernel"):
+        assert told in read.text
+    assert "train.learning_rate 0.5 0.01" in read.text  # what is not the default comes with what is
+    assert f"puffer train puffer_cartpole --config {run.folder}/config.json" in read.text
+    assert "[train]" in read.text and "vtrace_rho_clip 1.0" in read.text and "[sweep]" not in read.text
+    titles = [figure["aria-label"] for figure in read.all("figure")]
+    assert titles[0] == "environment/perf over agent steps, in the end 0.4" and len(read.all("svg")) == len(titles) == 6
+
+
+def test_the_page_asks_no_network_for_anything(run):
+    video = b"\0" * 100, "video/mp4"
+    text = page(Content(run, gather(run, 0, False).plots, video=video, notes=["see https://example.com"]))
+    read = Reader(text)
+    links = [value for _, each in read.elements for name, value in each.items() if name.endswith(("href", "src"))]
+    assert links and all(link.startswith(("data:", "#")) for link in links)
+    styles = "".join(re.findall(r"<style.*?</style>", text, re.DOTALL)) + "".join(re.findall(r'style="[^"]*"', text))
+    assert not re.search(r"@import|url\((?!#)|url\(.?http", styles)
+    assert not {"script", "iframe", "object", "embed"} & {tag for tag, _ in read.elements}
+
+
+def test_scores_and_pictures_are_shown(run):
+    scores = {"perf": (0.95, 0.01234, 50), "episode_return": (475.0, 6.0, 50)}
+    evaluations = [Evaluation("last", scores), Evaluation("best", {"perf": (1.0, 0.0, 50)})]
+    content = Content(run, {}, evaluations=evaluations, video=(b"GIF89a", "image/gif"))
+    read = Reader(page(content))
+    assert "statistic last weights best weights perf 0.95 ± 0.012 1 ± 0 episode_return 475 ± 6 -" in read.text
+    (image,) = read.all("img")
+    assert base64.b64decode(image["src"].removeprefix("data:image/gif;base64,")) == b"GIF89a"
+    (video,) = Reader(page(Content(run, {}, video=(b"mp4", "video/mp4")))).all("video")
+    assert video["src"].startswith("data:video/mp4;base64,") and "controls" in video
+
+
+def test_what_a_run_holds_means_nothing_to_html(in_tmp_path):
+    folder = made_run("experiments", RUN_ID)
+    config = json.loads((folder / "config.json").read_text())
+    config["settings"]["log"]["name"] = config["git_commit"] = "<script>alert('\"&')</script>"
+    (folder / "config.json").write_text(json.dumps(config))
+    read = Reader(page(gather(read_run(folder), 0, False)))
+    assert read.all("script") == [] and "<script>alert('\"&')</script>" in read.text
+
+
+def test_what_is_missing_is_said_on_the_page(run, monkeypatch):
+    monkeypatch.setattr("pufferlib.extras.is_installed", lambda package: package != "matplotlib")
+    notes = gather(run, episodes=3, video=True).notes
+    assert notes[0].startswith("No curves: ") and "pip install 'pufferlib[plot]'" in notes[0]
+    assert notes[1] == "Nothing was evaluated: the run has saved no weights yet."
+
+
+def test_a_run_of_an_unknown_environment_has_a_page(in_tmp_path):
+    folder = made_run("experiments", RUN_ID)
+    config = json.loads((folder / "config.json").read_text())
+    config["settings"]["env_name"] = "my_game"
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "last.pt").touch()
+    content = gather(read_run(folder), episodes=3, video=False)
+    assert content.defaults is None and content.evaluations == []
+    (note,) = content.notes
+    assert note.startswith("The last weights are not evaluated: ") and "my_game" in note
+    assert "my_game" in Reader(page(content)).text
+
+
+def test_a_run_that_has_only_begun_has_a_page(in_tmp_path):
+    content = gather(read_run(made_run("experiments", RUN_ID, logs=0, saved=False)), episodes=3, video=True)
+    assert "logged nothing yet" in content.notes[0]
+    assert "steps a second -" in Reader(page(content)).text
+
+
+def test_the_command_writes_the_page_of_a_trained_run(tmp_path):
+    steps = ("--train.total-timesteps", "8192", "--train.log-interval", "1", "--train.evaluations", "1")
+    assert command.run(tmp_path, "train", "puffer_cartpole", *SMALL, *steps) == (0, "")
+    code, err = command.run(tmp_path, "report", "latest", "--episodes", "5", "--no-video")
+    assert (code, err) == (0, "")
+    path = command.only_run(tmp_path) / "report.html"
+    said = (tmp_path / "stdout").read_text().splitlines()
+    assert said[-1] == f"reported {path.parent.name} in {path.relative_to(tmp_path)}"
+    text = Reader(path.read_text()).text
+    assert "statistic last weights best weights" in text and "Means over 5 episodes" in text
+
+
+def test_the_page_is_written_where_one_says(run, capsys):
+    assert cli.main(["report", "latest", "--episodes", "0", "--no-video", "--output", "my.html"]) == 0
+    assert capsys.readouterr().out == f"reported {run.name} in my.html\n"
+    with open("my.html") as file:
+        assert "Evaluation" not in file.read()
+
+
+def test_mistakes_are_told(run, capsys):
+    for words, message in (
+        ("report", "takes one RUN, got ''"),
+        ("report gone", "there is no run 'gone' in experiments"),
+        ("report latest --episodes -1", "episodes must be"),
+    ):
+        assert cli.main(words.split()) == 2
+        assert message in capsys.readouterr().err
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="a browser looks at the page")
+@pytest.mark.parametrize("width", [1280, 400])
+def test_a_browser_shows_the_page(run, width):
+    text = page(gather(run, 0, False)) + BROWSER_SAYS.replace("WIDTH", str(width))
+    (run.folder / "report.html").write_text(text)
+    path = (run.folder / "report.html").absolute()
+    browser = ["chromium", "--headless", "--no-sandbox", "--hide-scrollbars", "--window-size=1280,900"]
+    profile = f"--user-data-dir={os.path.abspath('profile')}"
+    done = subprocess.run([*browser, profile, "--dump-dom", path.as_uri()], capture_output=True, text=True, timeout=120)
+    seen = json.loads(re.search(r"<title>(\{.*?\})</title>", done.stdout)[1])
+    assert seen["requests"] == 0
+    assert seen["width"] <= width, "nothing is wider than the window"
+    assert len(seen["plots"]) == 6 and all(150 < size[0] <= width and size[1] > 100 for size in seen["plots"])
+
+
+BROWSER_SAYS = """<script>
+document.documentElement.style.width = "WIDTHpx";  // a window of its own has 500 pixels at least
+document.title = JSON.stringify({
+  requests: performance.getEntriesByType("resource").filter(each => !each.name.startsWith("data:")).length,
+  width: document.body.scrollWidth,
+  plots: [...document.querySelectorAll("figure svg")].map(svg => svg.getBoundingClientRect())
+    .map(box => [box.width, box.height]),
+})
+</script>"""
