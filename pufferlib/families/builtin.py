@@ -100,7 +100,7 @@ class AnyGymnasium(GymnasiumFamily):
 
     @override
     def names(self) -> list[str]:
-        others = ("gymnasium.", "ale_py", "shimmy", "minigrid")
+        others = ("gymnasium.", "ale_py", "shimmy", "minigrid", "pufferlib.")
         return [name for name in super().names() if not _module(registry[name]).startswith(others)]
 
     @override

@@ -13,6 +13,8 @@ from pufferlib.environment import PufferEnv
 from pufferlib.families.entry import Entry, Family
 from pufferlib.settings.setting import Setting, class_settings
 
+_ID_PREFIX = "pufferlib/"
+
 
 class OceanEntry(Entry):
     """An environment in C."""
@@ -52,7 +54,7 @@ class OceanEntry(Entry):
 
 
 class OceanFamily(Family):
-    """The environments in C."""
+    """The environments in C; one's id in Gymnasium, such as `pufferlib/squared`, means the same as its name."""
 
     name = "ocean"
     example = "puffer_squared"
@@ -60,11 +62,12 @@ class OceanFamily(Family):
 
     @override
     def owns(self, name: str) -> bool:
-        return name.startswith(ocean.PREFIX)
+        return name.startswith((ocean.PREFIX, _ID_PREFIX))
 
     @override
     def find(self, name: str) -> Entry | None:
-        return OceanEntry(name) if name in ocean.names() else None
+        own = ocean.PREFIX + name.removeprefix(_ID_PREFIX) if name.startswith(_ID_PREFIX) else name
+        return OceanEntry(own) if own in ocean.names() else None
 
     @override
     def names(self) -> list[str]:

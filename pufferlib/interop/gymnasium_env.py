@@ -29,12 +29,19 @@ class OceanGymnasiumEnv(gymnasium.Env):
 
     metadata: ClassVar[dict[str, Any]] = {"render_modes": ["rgb_array", "human"]}
 
-    def __init__(self, name: str | type[OceanEnv], render_mode: str | None = None, **env_kwargs: Any):
+    def __init__(
+        self,
+        name: str | type[OceanEnv],
+        render_mode: str | None = None,
+        max_episode_steps: int | None = None,
+        **env_kwargs: Any,
+    ):
         """Makes the environment.
 
         Args:
             name: of an Ocean environment, such as `puffer_breakout`, or a class of C environments.
             render_mode: `rgb_array` for frames from `render`, `human` for a window that follows every step, or None.
+            max_episode_steps: after which an episode is truncated; None leaves that to the environment.
             env_kwargs: of the environment's class, such as `frameskip`; `seed` is that of the first episode, where
                 `reset` gives none.
 
@@ -52,6 +59,8 @@ class OceanGymnasiumEnv(gymnasium.Env):
         self.action_space = self.ocean.single_action_space
         self._pictures = Pictures(self.ocean)
         self._final = self.ocean.keep_final_observations()[0]
+        self._max_episode_steps = checked_limit(max_episode_steps)
+        self._elapsed = 0  # steps of the episode
         self._is_over = True  # no step is allowed
         self._has_begun = False  # C began the next episode when the last one ended
 
@@ -61,6 +70,7 @@ class OceanGymnasiumEnv(gymnasium.Env):
         if seed is not None or not self._has_begun:
             self.ocean.reset(seed)
         self._is_over = self._has_begun = False
+        self._elapsed = 0
         self._show()
         return self.ocean.observations[0].copy(), {}
 
@@ -71,8 +81,11 @@ class OceanGymnasiumEnv(gymnasium.Env):
         write_actions(self.ocean, 0, action)
         self.ocean.step(self.ocean.actions)
         terminated, truncated = bool(self.ocean.terminals[0]), bool(self.ocean.truncations[0])
-        self._is_over = self._has_begun = terminated or truncated
-        observation = self._final if self._is_over else self.ocean.observations[0]
+        self._has_begun = terminated or truncated
+        observation = self._final if self._has_begun else self.ocean.observations[0]
+        self._elapsed += 1
+        truncated = truncated or (self._elapsed == self._max_episode_steps and not terminated)
+        self._is_over = terminated or truncated
         self._show()
         return observation.copy(), float(self.ocean.rewards[0]), terminated, truncated, {}
 
@@ -100,3 +113,14 @@ def checked_mode(render_mode: str | None, modes: list[str]) -> str | None:
     if render_mode is not None and render_mode not in modes:
         raise APIUsageError(f"render_mode must be one of {modes} or None, got {render_mode!r}")
     return render_mode
+
+
+def checked_limit(max_episode_steps: int | None) -> int | None:
+    """The steps after which an episode is truncated.
+
+    Raises:
+        APIUsageError: if they are no integer, or below 1.
+    """
+    if max_episode_steps is not None and not (isinstance(max_episode_steps, int) and max_episode_steps >= 1):
+        raise APIUsageError(f"max_episode_steps must be an integer from 1, or None, got {max_episode_steps!r}")
+    return max_episode_steps

@@ -12,7 +12,7 @@ from typing_extensions import override
 
 from pufferlib.environment import fitting_actions
 from pufferlib.errors import APIUsageError
-from pufferlib.interop.gymnasium_env import checked_mode
+from pufferlib.interop.gymnasium_env import checked_limit, checked_mode
 from pufferlib.interop.ocean_envs import make_ocean, require_one_agent
 from pufferlib.interop.pictures import Pictures, natural_pace
 from pufferlib.ocean.environment import OceanEnv
@@ -49,6 +49,7 @@ class OceanVectorEnv(VectorEnv):
         render_mode: str | None = None,
         copy: bool = False,
         autoreset_mode: AutoresetMode | str = AutoresetMode.SAME_STEP,
+        max_episode_steps: int | None = None,
         **env_kwargs: Any,
     ):
         """Makes the environments.
@@ -59,6 +60,8 @@ class OceanVectorEnv(VectorEnv):
             render_mode: `rgb_array` for frames from `render`, or None.
             copy: whether `reset` and `step` return copies.
             autoreset_mode: `AutoresetMode.SAME_STEP` or `NEXT_STEP`, or its value.
+            max_episode_steps: after which an episode is truncated; None leaves that to the environment. Episodes that
+                are truncated so are none of `ocean.episode_statistics()`.
             env_kwargs: of the environment's class, such as `frameskip`; `seed` is that of the first episodes, where
                 `reset` gives none.
 
@@ -84,6 +87,8 @@ class OceanVectorEnv(VectorEnv):
         self._final = self.ocean.keep_final_observations()
         self._was_reset = False
         self._ended = np.zeros(num_envs, bool)  # in the last step
+        self._max_episode_steps = checked_limit(max_episode_steps)
+        self._elapsed = np.zeros(num_envs, np.int64)  # steps of the episodes
 
     @override
     def reset(
@@ -122,6 +127,7 @@ class OceanVectorEnv(VectorEnv):
         for index in np.flatnonzero(mask).tolist():
             if not fresh[index] or seeds[index] is not None:
                 binding.env_reset(binding.vec_env(handle, index), seeds[index])
+        self._elapsed[mask] = 0
         self._clear_step(mask)
 
     def _clear_step(self, where: np.ndarray) -> None:
@@ -148,6 +154,8 @@ class OceanVectorEnv(VectorEnv):
             self._step_others(actions)
         else:
             ocean.step(actions)
+        if self._max_episode_steps is not None:
+            self._cut_episodes()
         self._ended = ended = ocean.terminals | ocean.truncations
         observations, infos = ocean.observations, {}
         if self._is_next_step:
@@ -163,6 +171,20 @@ class OceanVectorEnv(VectorEnv):
         ocean.actions[...] = fitting_actions(actions, ocean.actions)
         ocean.binding.vec_step_where(ocean.handle, ~self._ended)
         self._clear_step(self._ended)
+
+    def _cut_episodes(self) -> None:
+        """Truncates the episodes that are too long, as C does where it has a limit itself."""
+        ocean = self.ocean
+        ended = ocean.terminals | ocean.truncations
+        self._elapsed += ~(self._ended & self._is_next_step)
+        over = (self._elapsed >= self._max_episode_steps) & ~ended
+        self._elapsed[ended | over] = 0
+        self._final[over] = ocean.observations[over]
+        rewards = ocean.rewards[over]
+        for index in np.flatnonzero(over).tolist():
+            ocean.binding.env_reset(ocean.binding.vec_env(ocean.handle, index))
+        ocean.rewards[over] = rewards
+        ocean.truncations[over] = True
 
     def _final_infos(self, ended: np.ndarray) -> dict[str, Any]:
         final = np.full(self.num_envs, None, object)

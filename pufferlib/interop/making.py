@@ -12,7 +12,7 @@ from pufferlib.errors import APIUsageError
 from pufferlib.families import catalog
 from pufferlib.interop.gymnasium_env import OceanGymnasiumEnv
 from pufferlib.interop.gymnasium_vector import OceanVectorEnv
-from pufferlib.interop.ocean_envs import is_ocean
+from pufferlib.interop.ocean_envs import ocean_name
 from pufferlib.interop.registration import spec_of
 from pufferlib.ocean.environment import OceanEnv
 
@@ -36,9 +36,10 @@ def make_gymnasium(name: str | type[OceanEnv], render_mode: str | None = None, *
         UnknownEnvironmentError: if there is no environment of that name; the message lists the nearest.
         APIUsageError: if it is no single environment of one agent, or an argument is out of its range.
     """
-    if is_ocean(name):
-        env = OceanGymnasiumEnv(name, render_mode, **env_kwargs)
-        env.spec = spec_of(name, render_mode=render_mode, **env_kwargs)
+    own = ocean_name(name)
+    if own is not None:
+        env = OceanGymnasiumEnv(own, render_mode, **env_kwargs)
+        env.spec = spec_of(own, render_mode=render_mode, **env_kwargs)
         return env
     mode = {} if render_mode is None else {"render_mode": render_mode}
     return _emulated(name, GymnasiumPufferEnv, {**mode, **env_kwargs})
@@ -63,14 +64,14 @@ def make_gymnasium_vec(
         UnknownEnvironmentError: if there is no environment of that name; the message lists the nearest.
         APIUsageError: if it is not of Ocean, has several agents, or an argument is out of its range.
     """
-    if not is_ocean(name):
-        known = catalog.find(name).name
+    own = ocean_name(name)
+    if own is None:
         raise APIUsageError(
-            f"make_gymnasium_vec() takes an environment in C, such as puffer_breakout, got {known}; "
+            f"make_gymnasium_vec() takes an environment in C, such as puffer_breakout, got {name}; "
             "gymnasium.make_vec makes those that Gymnasium knows"
         )
-    envs = OceanVectorEnv(name, num_envs, render_mode, copy, **env_kwargs)
-    envs.spec = spec_of(name, num_envs=num_envs, render_mode=render_mode, copy=copy, **env_kwargs)
+    envs = OceanVectorEnv(own, num_envs, render_mode, copy, **env_kwargs)
+    envs.spec = spec_of(own, num_envs=num_envs, render_mode=render_mode, copy=copy, **env_kwargs)
     return envs
 
 
@@ -88,10 +89,11 @@ def make_pettingzoo(name: str | type[OceanEnv], render_mode: str | None = None, 
         MissingExtraError: if PettingZoo is not installed.
         APIUsageError: if it is not of this kind, or an argument is out of its range.
     """
-    if is_ocean(name):
+    own = ocean_name(name)
+    if own is not None:
         from pufferlib.interop.pettingzoo_env import OceanParallelEnv  # PettingZoo is optional
 
-        return OceanParallelEnv(name, render_mode, **env_kwargs)
+        return OceanParallelEnv(own, render_mode, **env_kwargs)
     mode = {} if render_mode is None else {"render_mode": render_mode}
     return _emulated(name, PettingZooPufferEnv, {**mode, **env_kwargs})
 

@@ -11,15 +11,23 @@ import numpy as np
 from pufferlib import ocean
 from pufferlib.environment import fitting_actions
 from pufferlib.errors import APIUsageError
+from pufferlib.families import catalog
 from pufferlib.ocean.environment import OceanEnv
 
 _NEVER = 2**62  # steps; statistics are read when somebody asks for them
 _OURS = ("num_envs", "buf", "report_interval")  # keywords of OceanEnv that the interfaces decide
 
 
-def is_ocean(name: Any) -> bool:
-    """Whether something is the name of an Ocean environment, or a class of C environments."""
-    return isinstance(name, str) and name.startswith(ocean.PREFIX) or _is_class(name)
+def ocean_name(name: Any) -> str | type[OceanEnv] | None:
+    """What `make_ocean` takes for a name that the catalog knows, or for a class; None where neither is of Ocean.
+
+    Raises:
+        UnknownEnvironmentError: if there is no environment of that name.
+    """
+    if _is_class(name):
+        return name
+    entry = catalog.find(name)
+    return entry.name if entry.family == "ocean" else None
 
 
 def make_ocean(name: str | type[OceanEnv], num_envs: int, env_kwargs: Mapping[str, Any]) -> OceanEnv:

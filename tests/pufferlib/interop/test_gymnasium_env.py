@@ -105,11 +105,13 @@ def test_a_time_limit_truncates():
         observation, _, *flags, _ = env.step(int(observation[0] >= 2))
         ends.append(flags)
     assert ends == [[False, False], [False, False], [False, True]]
-    shorter = gymnasium.make("pufferlib/template", max_episode_steps=1)
-    observation, _ = shorter.reset(seed=0)
-    assert shorter.step(int(observation[0] >= 2))[2:4] == (False, True)
-    again, _ = shorter.reset()
-    assert not shorter.step(int(again[0] >= 2))[2]
+    for make, name in ((gymnasium.make, "pufferlib/template"), (pufferlib.make_gymnasium, "puffer_template")):
+        shorter = make(name, max_episode_steps=2)
+        for _ in range(3):
+            observation, _ = shorter.reset(seed=0)
+            observation, _, *flags, _ = shorter.step(int(observation[0] >= 2))
+            assert flags == [False, False]
+            assert shorter.step(int(observation[0] >= 2))[2:4] == (False, True)
 
 
 def test_a_reset_in_the_middle_goes_on_with_the_stream():
@@ -145,6 +147,12 @@ def test_a_class_of_c_environments_is_taken_as_well():
     env = pufferlib.make_gymnasium(Cartpole, continuous=True)
     assert isinstance(env, OceanGymnasiumEnv) and env.reset(seed=0)[0].shape == (4,)
     assert env.step(np.zeros(1, np.float32))[1] == 1.0
+
+
+def test_the_id_in_gymnasium_is_a_name_here_too():
+    env = pufferlib.make_gymnasium("pufferlib/squared", size=3)
+    assert env.spec.id == "pufferlib/squared" and env.reset()[0].shape == (9,)
+    assert isinstance(pufferlib.make("pufferlib/cartpole", num_envs=3), Cartpole)
 
 
 def test_environments_that_gymnasium_knows_come_as_the_trainer_sees_them():

@@ -16,8 +16,9 @@ from pufferlib.ocean.cartpole.cartpole import Cartpole
 each_name = pytest.mark.parametrize("name", ocean.names())
 
 
-def sync(name, num_envs, mode=AutoresetMode.SAME_STEP):
-    return SyncVectorEnv([lambda: pufferlib.make_gymnasium(name) for _ in range(num_envs)], autoreset_mode=mode)
+def sync(name, num_envs, mode=AutoresetMode.SAME_STEP, **kwargs):
+    makers = [lambda: pufferlib.make_gymnasium(name, **kwargs) for _ in range(num_envs)]
+    return SyncVectorEnv(makers, autoreset_mode=mode)
 
 
 def assert_same_infos(infos, expected):
@@ -34,10 +35,11 @@ def assert_same_infos(infos, expected):
 
 
 @each_name
-@pytest.mark.parametrize("seed", [7, [4, 4, 1, 0, 9]])
+@pytest.mark.parametrize(("seed", "limit"), [(7, None), ([4, 4, 1, 0, 9], 9)])
 @pytest.mark.parametrize("mode", [AutoresetMode.SAME_STEP, AutoresetMode.NEXT_STEP], ids=lambda mode: mode.value)
-def test_it_agrees_with_gymnasiums_vector_of_single_ones_step_by_step(name, seed, mode):
-    envs, peer = pufferlib.make_gymnasium_vec(name, 5, autoreset_mode=mode), sync(name, 5, mode)
+def test_it_agrees_with_gymnasiums_vector_of_single_ones_step_by_step(name, seed, limit, mode):
+    envs = pufferlib.make_gymnasium_vec(name, 5, autoreset_mode=mode, max_episode_steps=limit)
+    peer = sync(name, 5, mode, max_episode_steps=limit)
     assert envs.metadata["autoreset_mode"] is mode
     assert envs.single_observation_space == peer.single_observation_space
     assert envs.observation_space == peer.observation_space and envs.action_space == peer.action_space
@@ -171,6 +173,9 @@ def test_mistakes_are_named():
     for mode in (AutoresetMode.DISABLED, "Never"):
         with pytest.raises(APIUsageError, match="autoreset_mode must be one of"):
             pufferlib.make_gymnasium_vec("puffer_cartpole", 3, autoreset_mode=mode)
+    for limit in (0, 1.5, "long"):
+        with pytest.raises(APIUsageError, match="max_episode_steps must be an integer from 1"):
+            pufferlib.make_gymnasium_vec("puffer_cartpole", 3, max_episode_steps=limit)
     envs = pufferlib.make_gymnasium_vec(Cartpole, 3)
     with pytest.raises(APIUsageError, match=r"call reset\(\) first"):
         envs.step([0, 0, 0])
