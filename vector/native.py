@@ -23,7 +23,13 @@ class Native(LocalVector):
     `send` hands a batch to the threads and returns at once; `recv` waits for the batch that was sent first, and helps:
     the caller is one of the `num_workers`, so a vector with one worker has no threads and works inside `recv`. Idle
     threads sleep.
+
+    Attributes:
+        tells_owners: whether every report in the infos of a batch has an `agent_id`, the first agent of the environment
+            that it is of, by which those of several environments can be told apart; may be set.
     """
+
+    tells_owners: bool = False
 
     def __init__(self, source: EnvSource, driver: PufferEnv, options: Options):
         """Makes the environments; see `pufferlib.vector.make`."""
@@ -72,9 +78,14 @@ class Native(LocalVector):
         if infos is None:
             index = self._group_index(batch)
             self._stepper.finish(index)
-            infos = [info for env in self._groups[index].envs for info in env.report()]
+            envs = zip(batch.envs, self._groups[index].envs, strict=True)
+            infos = [self._told(info, number) for number, env in envs for info in env.report()]
         self._running.popleft()
         return batch, infos
+
+    def _told(self, info: dict, number: int) -> dict:
+        """A report of an environment, as the infos of a batch have it."""
+        return {**info, "agent_id": number * self.agents_per_env} if self.tells_owners else info
 
     @override
     def _close(self) -> None:

@@ -69,8 +69,9 @@ class Player:
     Each batch of the vector stops when all its agents have played theirs. The policy's recurrent state begins anew with
     every episode; steps of absent agents count for nothing.
 
-    Infos are told apart by batch: where each is a single PufferEnv (`batch_size=1`), what it reports at the end of an
-    episode belongs to the episodes that ended, else nobody can tell whose it is and it is left out.
+    What a PufferEnv reports at the end of an episode belongs to those of its episodes that ended then. Whose report it
+    is can be told where each batch is a single one (`batch_size=1`), or by its `agent_id`, see `vector.Native`; any
+    other is left out.
 
     Attributes:
         vecenv: the vector that is played in.
@@ -222,8 +223,19 @@ class Player:
         agents, returns, lengths = self._tracker.take()
         counts = self.remaining[agents] > 0
         self.remaining[agents] -= counts
-        reports = _owned(infos, counts) if self._has_owners and infos else ()
-        return Episodes(returns[counts], lengths[counts], reports)
+        return Episodes(returns[counts], lengths[counts], self._reports(infos, agents, counts) if infos else ())
+
+    def _reports(self, infos: list[dict], agents: np.ndarray, counts: np.ndarray) -> list[dict]:
+        """What infos tell of the episodes that count, of those of `agents` that ended."""
+        if self._has_owners:
+            return _owned(infos, counts)
+        agents_per_env = self.vecenv.driver_env.num_agents
+        by_env: dict[int, list[dict]] = {}
+        for info in infos:
+            if "agent_id" in info and "final_observation" not in info:
+                by_env.setdefault(info["agent_id"] // agents_per_env, []).append(info)
+        envs = agents // agents_per_env
+        return [each for env, told in by_env.items() for each in _owned(told, counts[envs == env])]
 
 
 def _owned(infos: list[dict], counts: np.ndarray) -> list[dict]:

@@ -18,6 +18,7 @@ from pufferlib.errors import APIUsageError
 from pufferlib.families import catalog
 from pufferlib.families.catalog import Entry
 from pufferlib.metrics.finished_episodes import is_number
+from pufferlib.ocean.environment import OceanEnv
 from pufferlib.play.player import Episodes, Player
 from pufferlib.play.undisturbed import undisturbed
 from pufferlib.runs import making
@@ -59,7 +60,7 @@ class ScoreSheet:
         self._counted["episode_length"].extend(episodes.lengths.tolist())
         for report in episodes.reports:
             for name, value in report.items():
-                if name != "n" and is_number(value):
+                if name not in ("n", "agent_id") and is_number(value):
                     self._reported.setdefault(name, []).append(float(value))
 
     def scores(self) -> dict[str, Score]:
@@ -128,11 +129,31 @@ def most_environments(entry: Entry) -> int:
     return MAX_ENVIRONMENTS if "num_envs" in entry.settings else MAX_PYTHON_ENVIRONMENTS
 
 
-def make_environments(entry: Entry, env_kwargs: Mapping[str, Any], count: int, seed: int) -> vector.Vector:
-    """Makes `count` environments, each a batch of its own, so that its infos come apart from those of others."""
+def make_environments(
+    entry: Entry, env_kwargs: Mapping[str, Any], count: int, seed: int, are_apart: bool = True
+) -> vector.Vector:
+    """Makes environments whose infos can be told apart.
+
+    Args:
+        entry: of the catalog.
+        env_kwargs: values of some of its settings.
+        count: how many environments; the episodes of one do not depend on how many others there are.
+        seed: of the vector.
+        are_apart: each is a batch of its own, which may be played or wait; else all of C are one, which is faster.
+    """
     single = {"num_envs": 1, "report_interval": 1}  # of many behind one PufferEnv, that one; reporting every episode
     env_kwargs = {**env_kwargs, **{name: value for name, value in single.items() if name in entry.settings}}
-    return vector.make(entry.creator, env_kwargs=env_kwargs, backend="Serial", num_envs=count, batch_size=1, seed=seed)
+    given = {"env_kwargs": env_kwargs, "num_envs": count, "num_workers": 1, "seed": seed}
+    if are_apart or not _is_stepped_in_c(entry.creator):
+        return vector.make(entry.creator, backend="Serial", batch_size=1, **given)
+    vecenv = vector.make(entry.creator, backend="Native", batch_size=count, **given)
+    vecenv.tells_owners = True
+    return vecenv
+
+
+def _is_stepped_in_c(creator: Any) -> bool:
+    """Whether what a creator makes can be stepped by Native."""
+    return isinstance(creator, type) and issubclass(creator, OceanEnv) and creator.step is OceanEnv.step
 
 
 def _module(policy: Any) -> nn.Module:
@@ -156,7 +177,7 @@ def _vector(env: Any, episodes: int, seed: int, undo: ExitStack) -> tuple[vector
     entry, env_kwargs = _recipe(env)
     if entry is not None:
         count = min(episodes, most_environments(entry))
-        vecenv = make_environments(entry, env_kwargs, count, seed)
+        vecenv = make_environments(entry, env_kwargs, count, seed, are_apart=False)
         undo.callback(vecenv.close)
     elif getattr(env, "is_repeatable", False):
         vecenv = env.again(min(episodes, MAX_PYTHON_ENVIRONMENTS), seed)

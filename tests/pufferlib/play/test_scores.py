@@ -197,6 +197,24 @@ def test_what_has_a_name_is_made_anew_and_says_what_it_reports(given):
     assert {score.episodes for score in found.values()} == {6}
 
 
+@pytest.mark.parametrize("sample", [False, True])
+def test_c_environments_that_are_stepped_together_play_the_same_episodes(sample, monkeypatch):
+    """Sampled ones too, as all of them act in every step and draw from one stream."""
+    policy = pufferlib.load_agent(SQUARED)
+    together = evaluate(policy, SQUARED, 23, sample, seed=5)
+    monkeypatch.setattr(scores, "_is_stepped_in_c", lambda creator: False)
+    apart = evaluate(policy, SQUARED, 23, sample, seed=5)
+    assert together == apart and together["episode_length"].standard_error > 0
+
+
+def test_each_report_of_c_environments_that_are_stepped_together_is_of_its_own_episode(monkeypatch):
+    """One that plays less than others counts no more episodes, however soon they end."""
+    monkeypatch.setattr(scores, "MAX_ENVIRONMENTS", 4)
+    found = evaluate(untrained(pufferlib.make(SQUARED)), SQUARED, 7)
+    assert {score.episodes for score in found.values()} == {7}
+    assert found["score"].mean == pytest.approx(found["episode_return"].mean)
+
+
 def test_an_environment_made_by_a_name_is_played_with_the_settings_that_it_was_made_with():
     env = pufferlib.make(SQUARED, size=2)
     assert evaluate(untrained(env), env, 20)["episode_length"].mean <= 6  # steps that a grid of that size gives
