@@ -10,7 +10,9 @@ from pufferlib.reports.recorded_run import RecordedRun
 from pufferlib.reports.texts import settings_texts
 
 _SECTIONS = ("train", "env", "policy", "rnn", "vec")
-_OF_NO_ACCOUNT = frozenset({"package", "env_name", "resume", "train.data_dir"})  # where a run is, not how it learns
+_OF_NO_ACCOUNT = frozenset({"package", "env_name", "resume"}) | {  # where a run is and what it tells, not how it learns
+    f"train.{name}" for name in ("data_dir", "log_interval", "checkpoint_interval", "dashboard_interval_seconds")
+}
 
 
 def differences(runs: Iterable[RecordedRun]) -> dict[Path, dict[str, Any]]:

@@ -16,7 +16,7 @@ h2 {{ font-size: 1.15rem; font-weight: 600; margin: 2rem 0 .75rem; color: {CYAN}
 h3 {{ font-size: .9rem; margin: .25rem 0; color: {CYAN}; font-weight: 600 }}
 .id {{ margin: 0; color: {MUTED}; overflow-wrap: anywhere }}
 .note {{ color: {MUTED}; border-left: 3px solid {GRID}; padding-left: .75rem }}
-.facts {{ display: grid; grid-template-columns: repeat(auto-fit, minmax(125px, 1fr)); gap: .75rem;
+.facts {{ display: grid; grid-template-columns: repeat(auto-fit, minmax(140px, 1fr)); gap: .75rem;
   margin: 1.25rem 0 0 }}
 .facts div {{ background: {SURFACE}; border-radius: 6px; padding: .6rem .8rem }}
 dt {{ color: {MUTED}; font-size: .8rem }} dd {{ margin: 0; font-size: 1.1rem; font-variant-numeric: tabular-nums }}
@@ -34,15 +34,16 @@ th.text, td.text {{ text-align: left; white-space: normal; overflow-wrap: anywhe
 td.text + td.text {{ text-align: right }}
 .columns {{ columns: 320px 3; column-gap: 2rem }}
 .columns .table {{ overflow: visible }}  /* what scrolls is never broken into columns */
-.settings {{ margin-bottom: 1.25rem }} tr {{ break-inside: avoid }}
+.settings {{ margin-bottom: 1.25rem }} .settings table {{ font-size: .82rem }} tr {{ break-inside: avoid }}
 pre {{ background: {SURFACE}; border-radius: 6px; padding: .5rem .8rem; margin: .4rem 0; white-space: pre-wrap;
   overflow-wrap: anywhere; font-size: .85rem }}
 @media print {{
-  :root {{ color-scheme: light }}
-  body {{ color: {BACKGROUND}; background: none; font-size: 11px; max-width: none; padding: 0 }}
+  :root {{ color-scheme: light; font-size: 11px }}
+  body {{ color: {BACKGROUND}; background: none; font-size: 1rem; max-width: none; padding: 0 }}
   h1, h2, h3 {{ color: #006868; break-after: avoid }} .id, dt, th, .note {{ color: #445F5F }}
   .facts div, pre {{ background: none; border: 1px solid #C8D8D8 }} th, td {{ border-color: #C8D8D8 }}
-  figure {{ print-color-adjust: exact; -webkit-print-color-adjust: exact }} .plots {{ grid-template-columns: 1fr 1fr }}
+  figure {{ print-color-adjust: exact; -webkit-print-color-adjust: exact }}
+  .plots {{ grid-template-columns: repeat(3, 1fr) }}
   .columns {{ columns: 3 }} video {{ display: none }}
 }}
 """

@@ -84,7 +84,8 @@ class RecordedRun:
     def newest(self) -> dict[str, Any]:
         """The newest value of every metric that its last lines have."""
         newest: dict[str, Any] = {}
-        for line in _lines(self.folder / METRICS_FILE, _TAIL_BYTES):
+        are_read = "logs" in vars(self)  # then these tell of the same moment
+        for line in self.logs if are_read else _lines(self.folder / METRICS_FILE, _TAIL_BYTES):
             newest.update((name, value) for name, value in line.items() if value is not None)
         return newest
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pufferlib.metrics.dashboard import duration_text, number_text
+from pufferlib.reports.html_text import escaped, table
 from pufferlib.reports.texts import cost_text, short_names
 from pufferlib.runs.whole_files import write_atomically
 from pufferlib.sweep.showing import figures
@@ -51,7 +51,7 @@ def report_html(state: SweepState) -> str:
 
     results = results_of(state.trials, state.args["sweep"]["goal"])
     confirmed = confirmed_trials(results, state.confirmations)
-    title = f"Sweep of {_escaped(state.env_name)}"
+    title = f"Sweep of {escaped(state.env_name)}"
     parts = [
         f"<h1>{title}</h1>",
         _facts(state, results),
@@ -89,7 +89,7 @@ def _facts(state: SweepState, results: Results) -> str:
         cheapest = results.cheapest_past(threshold)
         by = "no trial" if cheapest is None else f"trial {cheapest.number} in {cost_text(cheapest.cost)}"
         facts[f"solved at {number_text(threshold)} by"] = by
-    spans = "".join(f"<span><b>{_escaped(name)}</b> {_escaped(value)}</span>" for name, value in facts.items())
+    spans = "".join(f"<span><b>{escaped(name)}</b> {escaped(value)}</span>" for name, value in facts.items())
     return f'<p class="facts">{spans}</p>'
 
 
@@ -98,8 +98,8 @@ def _winner(state: SweepState, results: Results) -> str:
     if best is None:
         return "<p>No trial ran to its end.</p>"
     rows = [[name, figures.full_text(value)] for name, value in best.trial.settings.items()]
-    table = _table(["setting", "value"], rows, text_columns=(0,))
-    return f"<h2>Winner</h2><p>{_escaped(winner_text(best))}</p>{table}"
+    settings = table(["setting", "value"], rows, text_columns=(0,))
+    return f"<h2>Winner</h2><p>{escaped(winner_text(best))}</p>{settings}"
 
 
 def _plots(state: SweepState, results: Results) -> Iterable[str]:
@@ -143,7 +143,7 @@ def _trial_table(title: str, trials: Sequence[FoundTrial], confirmed: Sequence[C
         ]
         for trial in trials
     ]
-    return f"<h2>{title}</h2>{_table(header, rows)}"
+    return f"<h2>{title}</h2>{table(header, rows)}"
 
 
 def _confirmation_table(known: Sequence[Confirmation]) -> str:
@@ -154,7 +154,7 @@ def _confirmation_table(known: Sequence[Confirmation]) -> str:
         for run in sorted(known, key=lambda run: (run.trial, run.seed))
     ]
     header = ["trial", "seed", "score", "cost", "run"]
-    return f"<h2>The best again on fresh seeds</h2>{_table(header, rows, text_columns=(4,))}"
+    return f"<h2>The best again on fresh seeds</h2>{table(header, rows, text_columns=(4,))}"
 
 
 def _place(run: Confirmation) -> str:
@@ -165,17 +165,4 @@ def _ended_table(title: str, ended: Sequence[EndedEarly]) -> str:
     if not ended:
         return ""
     rows = [[each.number, each.reason] for each in ended]
-    return f"<h2>{title}</h2>{_table(['trial', 'why'], rows, text_columns=(1,))}"
-
-
-def _table(header: Sequence[str], rows: Sequence[Sequence[Any]], text_columns: Sequence[int] = ()) -> str:
-    def cells(tag: str, values: Sequence[Any]) -> str:
-        kinds = [' class="text"' if column in text_columns else "" for column in range(len(values))]
-        return "".join(f"<{tag}{kind}>{_escaped(value)}</{tag}>" for kind, value in zip(kinds, values, strict=True))
-
-    lines = "".join(f"<tr>{cells('td', row)}</tr>" for row in rows)
-    return f'<div class="table"><table><tr>{cells("th", header)}</tr>{lines}</table></div>'
-
-
-def _escaped(value: Any) -> str:
-    return html.escape(str(value))
+    return f"<h2>{title}</h2>{table(['trial', 'why'], rows, text_columns=(1,))}"
