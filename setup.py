@@ -205,7 +205,8 @@ setup(
     packages=packages,
     package_dir={"pufferlib": "pufferlib", **{f"pufferlib.{folder}": folder for folder in FOLDERS}},
     package_data={
-        "": ["*.ini", "*.h", "*.cu", "*.md", "py.typed", "pretrained.*"],
+        "": ["*.ini", "*.h", "*.cu", "*.md", "py.typed", "pretrained.*", "binding.c"],  # binding.c goes into exports
+        "pufferlib.export": ["play.c"],
         "pufferlib.fast": ["followed.txt"],
         "pufferlib.ocean": ["include/*.h", "assets/*"],
         "pufferlib.families": ["tuned/*.ini"],

@@ -24,6 +24,7 @@ class OceanEnv(PufferEnv):
     Attributes:
         binding: the compiled module of the environment.
         handle: its vec handle, which a backend may step in place of this object.
+        arguments: those of the C side, by name.
     """
 
     binding: ClassVar[ModuleType]
@@ -63,6 +64,7 @@ class OceanEnv(PufferEnv):
         self._is_drawn = False
         self._final_observations: np.ndarray | None = None
         self._envs: dict[int, object] = {}  # handles of single environments, by index
+        self.arguments = dict(arguments)
         try:
             self.handle = self.make_handle(arguments, seed)
         except ValueError as error:  # the C side's sentence, as a mistake of the user's

@@ -152,7 +152,10 @@ def test_a_wheel_holds_all_that_is_read_at_run_time(built, tree):
     for short in ("squared", "twin"):
         assert f"pufferlib/ocean/{short}/binding" in modules
         assert f"pufferlib/ocean/{short}/render" in modules or importlib.util.find_spec("raylib") is None
-    assert not [name for name in names if name.endswith((".c", ".cpp", ".pyx")) or name.startswith("tests/")]
+    exported = {"pufferlib/export/play.c", *(f"pufferlib/ocean/{short}/binding.c" for short in ("squared", "twin"))}
+    assert exported <= names
+    others = names - exported
+    assert not [name for name in others if name.endswith((".c", ".cpp", ".pyx")) or name.startswith("tests/")]
 
 
 @pytest.mark.slow

@@ -55,8 +55,8 @@ class ExportOptions(Section):
     """What `puffer export` writes."""
 
     pretrained: bool = setting(False, PRETRAINED)
-    format: Literal["onnx", "torchscript"] = setting("onnx", "The kind of file.")
-    output: str | None = setting(None, "The file, or the folder for it; None is one named for the environment, here.")
+    format: Literal["onnx", "torchscript", "c"] = setting("onnx", "A file for ONNX or TorchScript, or a folder of C.")
+    output: str | None = setting(None, "The file, or the folder; None is one named for the environment, here.")
 
 
 @dataclass(frozen=True)

@@ -13,13 +13,14 @@ import torch
 from torch import nn
 
 from pufferlib.errors import APIUsageError, nearest
+from pufferlib.export.c_format import c_files, write_folder
 from pufferlib.export.one_step import OneStep, space_text
 from pufferlib.export.onnx_format import onnx_bytes
 from pufferlib.export.torchscript_format import torchscript_bytes
 from pufferlib.runs.making import environment_name
 from pufferlib.runs.whole_files import write_atomically
 
-ENDINGS = {"onnx": ".onnx", "torchscript": ".pt"}
+ENDINGS = {"onnx": ".onnx", "torchscript": ".pt", "c": "_c"}
 FORMATS = tuple(ENDINGS)
 
 
@@ -36,8 +37,8 @@ def export_policy(
     Args:
         policy: as pufferlib.models describes, of any device; it stays as it is.
         env: the environment or vector that it plays, for the spaces; it is not stepped.
-        path: of the file; an earlier one is replaced.
-        format: `onnx` or `torchscript`.
+        path: of the file, or of the folder for C; an earlier export is replaced.
+        format: `onnx`, `torchscript` or `c`.
         notes: what else the file should tell, such as the run that the weights are of.
         observations: of real play, to compare on besides random ones; `(steps, rows, *observation_shape)`.
 
@@ -45,20 +46,22 @@ def export_policy(
         What was written.
 
     Raises:
-        APIUsageError: if there is no such format.
+        APIUsageError: if there is no such format, or the folder has other things in it.
         ExportError: if the format cannot express the policy; the message says why, and which one can.
         MissingExtraError: if the format needs packages that are not installed.
         StorageError: if it cannot be written.
     """
     if format not in FORMATS:
         raise APIUsageError(f"format must be {', '.join(FORMATS)}, got {format!r}{nearest(format, FORMATS)}")
-    env_name = environment_name(env)
-    step = OneStep(policy, getattr(env, "driver_env", env))
-    written = {"onnx": onnx_bytes, "torchscript": torchscript_bytes}[format](
-        step, _notes(env_name, env, notes or {}), observations
-    )
-    path = Path(path)
-    write_atomically(path, lambda file: file.write(written))
+    path, env_name = Path(path), environment_name(env)
+    driver = getattr(env, "driver_env", env)
+    step = OneStep(policy, driver)
+    notes = _notes(env_name, driver, notes or {})
+    if format == "c":
+        write_folder(path, c_files(step, policy, driver, c_name(env_name), notes, observations))
+    else:
+        written = {"onnx": onnx_bytes, "torchscript": torchscript_bytes}[format](step, notes, observations)
+        write_atomically(path, lambda file: file.write(written))
     return path
 
 
@@ -73,8 +76,7 @@ def file_name(env_name: str, format: str) -> str:
     return f"{c_name(env_name)}{ENDINGS[format]}"
 
 
-def _notes(env_name: str, env: Any, more: Mapping[str, str]) -> dict[str, str]:
-    driver = getattr(env, "driver_env", env)
+def _notes(env_name: str, driver: Any, more: Mapping[str, str]) -> dict[str, str]:
     return {
         "environment": env_name,
         "observation_space": space_text(driver.single_observation_space),

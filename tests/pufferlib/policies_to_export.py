@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from gymnasium.spaces import Box, Discrete, MultiDiscrete, Tuple
 from torch import nn
+from torch.distributions import Normal
 
 from pufferlib.models import Continuous, Convolutional, Default, LSTMWrapper, MinGRUWrapper
 from pufferlib.policy.normalized import NormalizedObservations
@@ -63,3 +64,11 @@ def spread(policy: nn.Module) -> nn.Module:
         fan_in = parameter[0].numel() if parameter.dim() > 1 else 9
         parameter.copy_(torch.randn(parameter.shape, generator=generator) * (2.0 / fan_in) ** 0.5)
     return policy.eval()
+
+
+def flat_results(logits, values, state):
+    """What a policy returned, in the order in which an export gives it."""
+    results = []
+    for part in logits if isinstance(logits, tuple) else (logits,):
+        results += [part.mean, part.stddev.log()] if isinstance(part, Normal) else [part]
+    return [*results, values.reshape(-1), *state.values()]

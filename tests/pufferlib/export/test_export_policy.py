@@ -9,7 +9,7 @@ import warnings
 import numpy as np
 import pytest
 import torch
-from policies_to_export import CASES, CHOICE, NUMBERS, VECTOR, spaces_of, spread
+from policies_to_export import CASES, CHOICE, NUMBERS, VECTOR, flat_results, spaces_of, spread
 from torch import nn
 from torch.distributions import Normal
 
@@ -73,17 +73,12 @@ def steps_of(policy, env, rows, steps=4):
 
 
 def assert_same(found, logits, values, state):
-    found = {name: torch.as_tensor(value) for name, value in found.items()}
-    expected = {"value": values.reshape(-1)} | {f"next_{name}": tensor for name, tensor in state.items()}
-    for index, part in enumerate(logits if isinstance(logits, tuple) else (logits,)):
-        end = f"_{index}" if isinstance(logits, tuple) else ""
-        if isinstance(part, Normal):
-            expected |= {f"mean{end}": part.mean, f"log_deviation{end}": part.stddev.log()}
-        else:
-            expected[f"logits{end}"] = part
-    assert found.keys() == expected.keys()
+    """Compares results by name with what the policy returned; the names follow from its kinds of logits."""
+    expected = dict(zip(found, flat_results(logits, values, state), strict=True))
+    assert list(found)[len(found) - len(state) :] == [f"next_{name}" for name in state]
     for name, tensor in expected.items():
-        torch.testing.assert_close(found[name], tensor, rtol=1e-4, atol=1e-4, msg=lambda text, name=name: name + text)
+        result = torch.as_tensor(found[name])
+        torch.testing.assert_close(result, tensor, rtol=1e-4, atol=1e-4, msg=lambda text, name=name: f"{name}: {text}")
 
 
 @every_case

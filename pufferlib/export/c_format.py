@@ -1,0 +1,225 @@
+"""A policy as a folder of C: its weights and layers, puffernet.h, and a program that plays the environment."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+from torch import nn
+
+from pufferlib import extensions, ocean
+from pufferlib.errors import APIUsageError, ExportError
+from pufferlib.export.c_layers import network_of
+from pufferlib.export.c_source import HeaderWriter
+from pufferlib.export.comparison import ROWS, check_agreement
+from pufferlib.export.one_step import OneStep
+from pufferlib.ocean.environment import OceanEnv
+from pufferlib.runs.whole_files import storing
+
+HERE = Path(__file__).parent
+PUFFERNET = Path(extensions.__file__).with_name("puffernet.h")
+WARNINGS = ("-Wall", "-Wextra", "-Werror")
+
+_PROBE = """
+#include "{name}.h"
+static {type} policy;
+void probe(const {type}Observation* observations, int agents, float** states, float* logits, float* values) {{
+    {load}
+    {name}_forward(&policy, observations, agents);
+    {store}
+    for (int agent = 0; agent < agents; agent++) {{
+        memcpy(logits + agent * {count}, policy.logits[agent], {count} * sizeof(float));
+        values[agent] = policy.values[agent];
+    }}
+}}
+void probe_act(const {type}Observation* observations, int agents, int is_sampled, uint64_t seed, {action}* actions) {{
+    {name}_begin(&policy, seed);
+    {name}_act(&policy, observations, agents, actions, is_sampled != 0);
+}}
+"""
+
+
+def c_files(
+    step: OneStep, policy: nn.Module, env: object, name: str, notes: Mapping[str, str], observations: np.ndarray | None
+) -> dict[str, str]:
+    """The content of the folder, by file name, which this machine's compiler has run, where it has one.
+
+    Args:
+        step: of the policy, to compare with.
+        policy: one of pufferlib.models.
+        env: the environment; where it is one of Ocean's, a program that plays it comes with the weights.
+        name: of the environment in C.
+        notes: for the comment on top.
+        observations: of real play, to compare on besides random ones; `(steps, rows, *observation_shape)`.
+
+    Raises:
+        ExportError: if C cannot express the policy, or computes something else.
+    """
+    writer = HeaderWriter(name, network_of(policy, env))
+    files = {f"{writer.name}.h": writer.text(notes), "puffernet.h": PUFFERNET.read_text()}
+    if compiler() is not None:
+        rows = ROWS if observations is None else max(ROWS, observations.shape[1])
+        with running(files, writer, rows) as probe:
+            check_agreement(step, probe.run, "the C of puffernet.h", observations)
+    if type(env).__module__.startswith("pufferlib.ocean.") and isinstance(env, OceanEnv):
+        files |= _play_files(env, name, writer)
+    return files
+
+
+def compiler() -> str | None:
+    """The C compiler of this machine, None where it has none that is known."""
+    return next((name for name in ("cc", "gcc", "clang") if shutil.which(name)), None)
+
+
+def compile_command(name: str) -> str:
+    """What makes the program that plays out of its folder."""
+    return f"cc -O3 -march=native {' '.join(WARNINGS)} {name}_play.c -o {name}_play -lm"
+
+
+# ------------------------------------------------------------------------------------------------------ the comparison
+
+
+class Probe:
+    """The policy in C, compiled and loaded.
+
+    Attributes:
+        library: has `probe` and `probe_act`.
+    """
+
+    def __init__(self, library: ctypes.CDLL, writer: HeaderWriter):
+        """Keeps both."""
+        self.library = library
+        self._writer = writer
+
+    def run(self, observations: np.ndarray, *states: np.ndarray) -> list[np.ndarray]:
+        """One step, with results in the order of `OneStep.output_names`."""
+        rows, network = len(observations), self._writer.network
+        logits = np.empty((rows, network.num_logits), np.float32)
+        values = np.empty(rows, np.float32)
+        after = [np.array(state) for state in states]
+        addresses = (ctypes.c_void_p * max(len(after), 1))(*(state.ctypes.data for state in after))
+        self.library.probe(_address(observations), rows, addresses, _address(logits), _address(values))
+        results, place, number = [], 0, 0
+        for part in network.parts:
+            results.append(logits[:, place : place + part.outputs])
+            if part.choices is None:
+                deviations = network.deviations[number : number + part.width]
+                results.append(np.broadcast_to(np.log(deviations), (rows, part.width)))
+                number += part.width
+            place += part.outputs
+        return [*results, values, *after]
+
+    def act(self, observations: np.ndarray, is_sampled: bool, seed: int = 0) -> np.ndarray:
+        """Actions of agents that begin an episode, `(rows, numbers)`."""
+        dtype = np.float32 if self._writer.action_type == "float" else np.int32
+        actions = np.empty((len(observations), self._writer.constants["ACTION"]), dtype)
+        arguments = _address(observations), len(observations), int(is_sampled), ctypes.c_uint64(seed)
+        self.library.probe_act(*arguments, _address(actions))
+        return actions
+
+
+@contextlib.contextmanager
+def running(files: Mapping[str, str], writer: HeaderWriter, agents: int, *flags: str) -> Iterator[Probe]:
+    """Compiles the policy of these files for so many agents, in a folder that is then removed.
+
+    Raises:
+        ExportError: if the compiler refuses it.
+    """
+    with tempfile.TemporaryDirectory(prefix="pufferlib_export_") as folder:
+        for file, text in files.items():
+            Path(folder, file).write_text(text)
+        Path(folder, "probe.c").write_text(_probe_source(writer))
+        command = [compiler(), *(flags or ("-O1",)), *WARNINGS, "-shared", "-fPIC", "-o", "probe.so", "probe.c"]
+        define = f"-D{writer.name.upper()}_AGENTS={agents}"
+        done = subprocess.run([*command, define, "-lm"], cwd=folder, capture_output=True, text=True)
+        if done.returncode != 0:
+            raise ExportError(f"{command[0]} cannot compile the policy: {done.stderr.strip()}")
+        yield Probe(ctypes.CDLL(str(Path(folder, "probe.so"))), writer)
+
+
+def _probe_source(writer: HeaderWriter) -> str:
+    loop = "for (int i = 0; i < agents; i++) memcpy({}, {}, {} * sizeof(float));"
+    load, store = [], []
+    for index, (state, (_, size)) in enumerate(writer.states.items()):
+        inside, outside = f"policy.{state}[i]", f"states[{index}] + i * {size}"
+        load.append(loop.format(inside, outside, size))
+        store.append(loop.format(outside, inside, size))
+    return _PROBE.format(
+        **dict(name=writer.name, type=writer.type_name, action=writer.action_type),
+        **dict(
+            load="\n    ".join(load) or "(void)states;", store="\n    ".join(store), count=writer.constants["LOGITS"]
+        ),
+    )
+
+
+def _address(array: np.ndarray) -> ctypes.c_void_p:
+    assert array.flags.c_contiguous
+    return ctypes.c_void_p(array.ctypes.data)
+
+
+# --------------------------------------------------------------------------------------------------------- the program
+
+
+def _play_files(env: OceanEnv, name: str, writer: HeaderWriter) -> dict[str, str]:
+    """The program, and the headers of the environment."""
+    folder = _folder_of(env.binding)
+    files = {path.name: path.read_text() for path in sorted(folder.glob("*.h")) if not path.name.endswith("_render.h")}
+    files[f"{name}_binding.h"] = Path(folder, "binding.c").read_text()
+    files["puffer_env.h"] = Path(ocean.__file__).with_name("include").joinpath("puffer_env.h").read_text()
+    files["puffer_binding.h"] = (HERE / "play_binding.h").read_text()
+    settings = "".join(f'{{"{key}", {float(value):.9g}}}, ' for key, value in env.arguments.items())
+    text = (HERE / "play.c").read_text()
+    text = text.replace("settings[] = {{NULL, 0}};", f"settings[] = {{{settings}{{NULL, 0}}}};")
+    text = text.replace("AGENTS_PER_ENV = 1,", f"AGENTS_PER_ENV = {env.agents_per_env},")
+    for old, new in (("GamePolicy", writer.type_name), ("GAME_POLICY", writer.name.upper()), ("game", name)):
+        text = text.replace(old, new)
+    return {f"{name}_play.c": text, **files}
+
+
+def _folder_of(binding: ModuleType) -> Path:
+    return Path(str(binding.__file__)).parent
+
+
+# ---------------------------------------------------------------------------------------------------------- the folder
+
+
+def write_folder(folder: Path, files: Mapping[str, str]) -> None:
+    """Writes a folder so that it has all of the files or stays as it was; an earlier export in it is replaced.
+
+    Raises:
+        APIUsageError: if the folder has anything else in it.
+        StorageError: if it cannot be written.
+    """
+    folder = Path(os.path.abspath(folder))
+    with storing(folder):
+        _check_folder(folder, files)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as beside:
+            new, old = Path(beside, "new"), Path(beside, "old")
+            new.mkdir()
+            for name, text in files.items():
+                (new / name).write_text(text)
+            if folder.exists():
+                folder.rename(old)
+            new.rename(folder)
+
+
+def _check_folder(folder: Path, files: Mapping[str, str]) -> None:
+    if not folder.exists():
+        return
+    if not folder.is_dir():
+        raise APIUsageError(f"C is written into a folder, and {folder} is a file; name another by --output")
+    programs = {name.removesuffix(".c") for name in files if name.endswith(".c")}  # what was compiled there
+    others = sorted(path.name for path in folder.iterdir() if path.name not in {*files, *programs})
+    if others:
+        raise APIUsageError(
+            f"{folder} has other things in it, such as {others[0]}; name an empty or a new folder by --output"
+        )

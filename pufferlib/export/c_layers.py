@@ -1,0 +1,243 @@
+"""A policy as the layers of puffernet.h: what is computed in which order, with the weights as that header has them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from pufferlib import spaces
+from pufferlib.errors import ExportError
+from pufferlib.metrics.moments import EPSILON
+from pufferlib.models import Continuous, Convolutional, Default, LSTMWrapper, MinGRUWrapper
+from pufferlib.policy.normalized import NormalizedObservations
+
+LANES = 16
+"""PUFFERNET_LANES: outputs of a layer are padded to a multiple."""
+
+ACTIVATIONS = {nn.GELU: "gelu", nn.ReLU: "relu", nn.Tanh: "tanh", nn.Identity: ""}
+
+_REMEDY = "use --format onnx or torchscript"
+
+
+@dataclass(frozen=True)
+class Linear:
+    """A linear layer and what follows it.
+
+    Attributes:
+        name: in C.
+        weights: `(inputs, outputs)` float32, outputs padded with zeros.
+        bias: `(outputs,)` float32.
+        activation: the end of a function's name in puffernet.h, or empty.
+    """
+
+    name: str
+    weights: np.ndarray
+    bias: np.ndarray
+    activation: str = ""
+
+    @property
+    def inputs(self) -> int:
+        """Numbers of a row that it reads."""
+        return len(self.weights)
+
+    @property
+    def outputs(self) -> int:
+        """Numbers of a row that it writes."""
+        return self.weights.shape[1]
+
+
+@dataclass(frozen=True)
+class Convolution:
+    """A convolution of images `(height, width, channels)` and what follows it.
+
+    Attributes:
+        name: in C.
+        weights: `(size, size, channels, filters)` float32, filters padded with zeros.
+        bias: `(filters,)` float32.
+        height, width: of the input.
+        stride: in both directions.
+        activation: as that of `Linear`.
+    """
+
+    name: str
+    weights: np.ndarray
+    bias: np.ndarray
+    height: int
+    width: int
+    stride: int
+    activation: str
+
+    @property
+    def output_shape(self) -> tuple[int, int, int]:
+        """Height, width and filters of the result."""
+        size = self.weights.shape[0]
+        return (self.height - size) // self.stride + 1, (self.width - size) // self.stride + 1, self.weights.shape[3]
+
+
+@dataclass(frozen=True)
+class MinGRU:
+    """A MinGRU layer: the product for candidate, gate and highway; `name` is that of its state."""
+
+    name: str
+    gates: Linear
+
+
+@dataclass(frozen=True)
+class LSTM:
+    """An LSTM cell: the products of the input and of the hidden state; the names are those of its states."""
+
+    hidden_name: str
+    memory_name: str
+    input: Linear
+    recurrent: Linear
+
+
+Layer = Linear | Convolution | MinGRU | LSTM
+
+
+@dataclass(frozen=True)
+class Network:
+    """A whole policy.
+
+    Attributes:
+        observation: of one agent: the shape and dtype of a row.
+        normalization: mean and scale `(numbers,)` float32 and the clip of NormalizedObservations, or None.
+        layers: from the observation to the logits and means, followed by the value where `critic` is empty.
+        critic: layers of its own from the observation to the value.
+        parts: of the action.
+        deviations: `(numbers,)` float32, one for each that is no choice.
+        image_scale: what images are divided by.
+    """
+
+    observation: Any
+    normalization: tuple[np.ndarray, np.ndarray, float] | None
+    layers: tuple[Layer, ...]
+    critic: tuple[Linear, ...]
+    parts: tuple[spaces.ActionPart, ...]
+    deviations: np.ndarray = field(default_factory=lambda: np.zeros(0, np.float32))
+    image_scale: float = 1.0
+
+    @property
+    def num_logits(self) -> int:
+        """Logits and means of an agent."""
+        return sum(part.outputs for part in self.parts)
+
+
+@torch.no_grad()
+def network_of(policy: nn.Module, env: Any) -> Network:
+    """Takes a policy apart.
+
+    Args:
+        policy: one of pufferlib.models, or one of them behind NormalizedObservations.
+        env: anything with `single_observation_space` and `single_action_space`.
+
+    Raises:
+        ExportError: if puffernet.h has no layers for it; the message says what for.
+    """
+    normalization = None
+    if isinstance(policy, NormalizedObservations):
+        scale = (policy.variance + EPSILON).rsqrt().float()
+        normalization = _floats(policy.mean).reshape(-1), _floats(scale).reshape(-1), float(policy.clip)
+        policy = policy.policy
+    if getattr(env, "emulated", None) is not None:
+        raise ExportError(f"C has no structured observations, got {env.emulated.structure}; {_REMEDY}")
+    wrapper = policy if type(policy) in (LSTMWrapper, MinGRUWrapper) else None
+    inner = policy if wrapper is None else policy.policy
+    if type(inner) not in (Default, Continuous, Convolutional) or (wrapper is not None and type(inner) is Continuous):
+        raise ExportError(
+            f"C has layers for the policies of pufferlib.models alone, got {type(inner).__module__}."
+            f"{type(inner).__qualname__}; {_REMEDY}"
+        )
+    parts, observation = spaces.action_parts(env.single_action_space), env.single_observation_space
+    is_image = type(inner) is Convolutional
+    scale = 255.0 if is_image and normalization is None and observation.dtype.kind != "f" else 1.0
+    if type(inner) is Continuous:
+        actor = (*_linears(inner.actor, "actor"), _linear("mean", inner.mean))
+        critic = (*_linears(inner.critic, "critic"), _linear("value", inner.value))
+        deviations = _floats(inner.log_std.exp())
+        network = Network(observation, normalization, actor, critic, parts, deviations)
+    else:
+        encoder = _convolutional(inner, observation.shape) if is_image else _linears(inner.encoder, "encoder")
+        layers = (*encoder, *_recurrent(wrapper), _linear("head", inner.head.linear))
+        deviations = _floats(inner.head.log_std.exp()) if inner.head.is_continuous else np.zeros(0, np.float32)
+        network = Network(observation, normalization, layers, (), parts, deviations, scale)
+    return network
+
+
+def _linears(modules: nn.Sequential, name: str) -> tuple[Linear, ...]:
+    pairs = list(modules)
+    return tuple(
+        _linear(f"{name}_{index // 2}", pairs[index], ACTIVATIONS[type(pairs[index + 1])])
+        for index in range(0, len(pairs), 2)
+    )
+
+
+def _linear(name: str, layer: nn.Linear, activation: str = "", blocks: int = 1) -> Linear:
+    """A layer of torch's, whose outputs are so many blocks that are each padded."""
+    weights = _padded(_floats(layer.weight.T), blocks)
+    bias = np.zeros(weights.shape[1], np.float32) if layer.bias is None else _padded(_floats(layer.bias), blocks)
+    return Linear(name, weights, bias, activation)
+
+
+def _convolutional(policy: Convolutional, shape: tuple[int, ...]) -> tuple[Layer, ...]:
+    """The encoder of images: channels come last in C, so that a row of a filter is one run in memory."""
+    convolutions, linear, activation = policy.encoder
+    modules = list(convolutions)[:-1]  # without the one that flattens
+    channels, height, width = shape
+    layers: list[Layer] = []
+    for index in range(0, len(modules), 2):
+        module = modules[index]
+        weights = np.zeros((*module.kernel_size, channels, module.out_channels), np.float32)
+        weights[:, :, : module.in_channels] = _floats(module.weight.permute(2, 3, 1, 0))
+        layer = Convolution(
+            f"convolution_{index // 2}",
+            *(_padded(weights), _padded(_floats(module.bias))),
+            *(height, width, module.stride[0], ACTIVATIONS[type(modules[index + 1])]),
+        )
+        layers.append(layer)
+        height, width, channels = layer.output_shape
+    weights = linear.weight.reshape(len(linear.weight), -1, height, width).permute(2, 3, 1, 0)
+    flat = np.zeros((height, width, channels, len(linear.weight)), np.float32)
+    flat[:, :, : weights.shape[2]] = _floats(weights)
+    flat = _padded(flat.reshape(height * width * channels, -1))
+    layers.append(Linear("encoder", flat, _padded(_floats(linear.bias)), ACTIVATIONS[type(activation)]))
+    return tuple(layers)
+
+
+def _recurrent(wrapper: nn.Module | None) -> tuple[Layer, ...]:
+    if wrapper is None:
+        return ()
+    names = list(wrapper.initial_state(1))
+    if isinstance(wrapper, MinGRUWrapper):
+        return tuple(
+            MinGRU(name, _linear(f"{name}_gates", layer, blocks=3))
+            for name, layer in zip(names, wrapper.layers, strict=True)
+        )
+    return tuple(
+        _lstm(hidden, memory, cell) for hidden, memory, cell in zip(names[::2], names[1::2], wrapper.cells, strict=True)
+    )
+
+
+def _lstm(hidden: str, memory: str, cell: nn.LSTMCell) -> LSTM:
+    bias = _padded(_floats(cell.bias_ih + cell.bias_hh), 4)
+    inputs = Linear(f"{hidden}_input", _padded(_floats(cell.weight_ih.T), 4), bias)
+    recurrent = Linear(f"{hidden}_recurrent", _padded(_floats(cell.weight_hh.T), 4), np.zeros_like(bias))
+    return LSTM(hidden, memory, inputs, recurrent)
+
+
+def _padded(array: np.ndarray, blocks: int = 1) -> np.ndarray:
+    """Pads each of so many blocks of the last dimension to a multiple of LANES."""
+    split = array.reshape(*array.shape[:-1], blocks, -1)
+    padding = [(0, 0)] * (split.ndim - 1) + [(0, -split.shape[-1] % LANES)]
+    return np.pad(split, padding).reshape(*array.shape[:-1], -1)
+
+
+def _floats(tensor: Tensor) -> np.ndarray:
+    array = tensor.detach().to(torch.float32).cpu().numpy()
+    if not np.isfinite(array).all():
+        raise ExportError("the policy's weights must be finite numbers, found infinity or NaN; take an earlier model")
+    return array

@@ -1,0 +1,334 @@
+"""The header of weights: a policy as C text for puffernet.h."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+import numpy as np
+
+from pufferlib.errors import ExportError
+from pufferlib.export.c_layers import LSTM, Convolution, Layer, Linear, MinGRU, Network
+
+AGENTS = 192
+"""Agents that a policy has memory for where nobody says another number: four blocks of PUFFERNET_BLOCK."""
+
+WIDTH = 120
+"""Of a line."""
+
+C_TYPES = {
+    **{"float32": "float", "float64": "double", "bool": "bool"},
+    **{f"{sign}int{bits}": f"{sign}int{bits}_t" for sign in ("", "u") for bits in (8, 16, 32, 64)},
+}
+
+
+class HeaderWriter:
+    """Writes the header of one network.
+
+    Attributes:
+        name: what all functions and tables begin with, such as `breakout_policy`.
+        type_name: of the struct, such as `BreakoutPolicy`.
+        observation_type: in C, of what an agent sees.
+        action_type: in C, of an action.
+        states: the recurrent state by name: floats of one agent in memory, and those of them that torch has.
+    """
+
+    def __init__(self, name: str, network: Network):
+        """Looks what the network needs.
+
+        Args:
+            name: an environment's in C, such as `breakout`.
+            network: what is to be written.
+
+        Raises:
+            ExportError: if C has no type for the observations.
+        """
+        dtype = network.observation.dtype
+        if str(dtype) not in C_TYPES:
+            raise ExportError(f"C has no type for observations of {dtype}; use --format onnx or torchscript")
+        self.name = f"{name}_policy"
+        self.type_name = "".join(part.capitalize() for part in self.name.split("_"))
+        self.network = network
+        self.observation_type = C_TYPES[str(dtype)]
+        self.action_type = "float" if any(part.choices is None for part in network.parts) else "int32_t"
+        self.states = dict(_states(network.layers))
+        self._is_image = isinstance(network.layers[0], Convolution)
+        self._is_converted = self.observation_type != "float" or network.normalization is not None
+
+    @property
+    def constants(self) -> dict[str, int]:
+        """The numbers that stand in the header as `<NAME>_<key>`, and what they count."""
+        network = self.network
+        return {
+            "OBSERVATION": int(np.prod(network.observation.shape)),
+            "ACTION": network.parts[-1].columns.stop,
+            "LOGITS": network.num_logits,
+        }
+
+    def text(self, notes: Mapping[str, str]) -> str:
+        """The whole file."""
+        lines = [
+            f"// {self.name}.h - a policy of PufferLib, made by `puffer export`; how to use it stands in puffernet.h.",
+            "//",
+            *(f"// {key}: {text}" for key, text in notes.items()),
+            *("#pragma once", "", '#include "puffernet.h"', ""),
+            *self._constants(),
+            *self._tables(),
+            *self._struct(),
+            *self._begin(),
+            *self._block(),
+            *self._act(),
+        ]
+        return "\n".join(lines) + "\n"
+
+    # ------------------------------------------------------------------------------------------------- declarations
+
+    def _constants(self) -> Iterator[str]:
+        prefix, numbers = self.name.upper(), self.constants
+        comments = {
+            "OBSERVATION": f"numbers that an agent sees, of shape {list(self.network.observation.shape)}",
+            "ACTION": f"numbers of what it does: {self._parts_text()}",
+            "LOGITS": "of choices, or means of numbers",
+        }
+        yield f"typedef {self.observation_type} {self.type_name}Observation;"
+        yield from (f"typedef {self.action_type} {self.type_name}Action;", "", "enum {")
+        yield from (f"    {prefix}_{key} = {number},  // {comments[key]}" for key, number in numbers.items())
+        yield from ("};", "", f"#ifndef {prefix}_AGENTS")
+        yield f"#define {prefix}_AGENTS {AGENTS}  // that may act together; multiples of PUFFERNET_BLOCK are quick"
+        yield from ("#endif", "")
+
+    def _parts_text(self) -> str:
+        words = [
+            f"{part.width} of a normal distribution" if part.choices is None else f"one of {part.choices} choices"
+            for part in self.network.parts
+        ]
+        return ", ".join(words) if len(words) < 5 else f"{len(words)} choices or numbers"
+
+    def _tables(self) -> Iterator[str]:
+        if self.network.normalization is not None:
+            mean, scale, _ = self.network.normalization
+            yield from _table(f"{self.name}_observation_mean", mean)
+            yield from _table(f"{self.name}_observation_scale", scale)
+        if len(self.network.deviations):
+            yield from _table(f"{self.name}_deviations", self.network.deviations)
+        for layer in (*self.network.layers, *self.network.critic):
+            for part in _products(layer):
+                yield from self._product(part)
+
+    def _product(self, layer: Linear | Convolution) -> Iterator[str]:
+        name, activation = f"{self.name}_{layer.name}", f"PUFFERNET_{(layer.activation or 'identity').upper()}"
+        yield from _table(f"{name}_weights", layer.weights)
+        yield from _table(f"{name}_bias", layer.bias)
+        if isinstance(layer, Linear):
+            kind, sizes = "PuffernetLinear", (layer.inputs, layer.outputs)
+        else:
+            size, _, channels, filters = layer.weights.shape
+            kind, sizes = "PuffernetConvolution", (layer.height, layer.width, channels, filters, size, layer.stride)
+        values = ", ".join([*map(str, sizes), activation, f"{name}_weights"])
+        yield from (f"static const {kind} {name} = {{", f"    {values}, {name}_bias,", "};", "")
+
+    def _struct(self) -> Iterator[str]:
+        agents, logits = f"{self.name.upper()}_AGENTS", self.network.layers[-1].outputs
+        yield "// All that changes; owned by the caller, for one thread."
+        yield "typedef struct {"
+        yield f"    float logits[{agents}][{logits}];  // the first {self.constants['LOGITS']} of each agent's"
+        yield f"    float values[{agents}];"
+        for state, (width, _) in self.states.items():
+            yield f"    float {state}[{agents}][{width}];  // recurrent state"
+        yield "    PuffernetRandom random;"
+        for buffer, comment in self._buffers().items():
+            yield f"    float {buffer};{comment}"
+        yield from (f"}} {self.type_name};", "")
+
+    def _buffers(self) -> dict[str, str]:
+        """Declarations of what a block of rows needs, and comments."""
+        linear = [layer for layer in (*self.network.layers, *self.network.critic) if isinstance(layer, Linear)]
+        images = [layer for layer in self.network.layers if isinstance(layer, Convolution)]
+        recurrent = [layer for layer in self.network.layers if isinstance(layer, (MinGRU, LSTM))]
+        buffers = {}
+        if self._is_converted:
+            buffers[f"seen[PUFFERNET_BLOCK * {self.constants['OBSERVATION']}]"] = "  // the rest: scratch of a block"
+        if images:
+            sizes = [layer.height * layer.width * layer.weights.shape[2] for layer in images]
+            buffers[f"image[2][{max(sizes)}]"] = ""
+            buffers[f"features[PUFFERNET_BLOCK * {int(np.prod(images[-1].output_shape))}]"] = ""
+        buffers[f"hidden[2][PUFFERNET_BLOCK * {max(layer.outputs for layer in linear)}]"] = ""
+        if self.network.critic:
+            buffers[f"critic[PUFFERNET_BLOCK * {self.network.critic[-1].outputs}]"] = ""
+        if recurrent:
+            widths = [next(iter(_products(layer))).outputs for layer in recurrent]
+            buffers[f"gates[PUFFERNET_BLOCK * {max(widths)}]"] = ""
+        return buffers
+
+    # ---------------------------------------------------------------------------------------------------- functions
+
+    @property
+    def _seen(self) -> str:
+        return f"const {self.type_name}Observation* observations"
+
+    def _function(self, verb: str, *parameters: str) -> Iterator[str]:
+        """The beginning of a function of the policy."""
+        yield from _call(f"static inline void {self.name}_{verb}", [f"{self.type_name}* policy", *parameters], ") {")
+
+    def _begin(self) -> Iterator[str]:
+        yield "// Begins anew with every agent; the seed is that of what is sampled."
+        yield from self._function("begin", "uint64_t seed")
+        yield "    memset(policy, 0, sizeof(*policy));"
+        yield "    policy->random = puffernet_random(seed);"
+        yield from ("}", "")
+        yield "// To be called when an agent's episode has ended: the next begins without memory."
+        yield from self._function("forget", "int agent")
+        for state in self.states:
+            yield f"    memset(policy->{state}[agent], 0, sizeof(policy->{state}[agent]));"
+        if not self.states:
+            yield "    (void)policy, (void)agent;  // it has none"
+        yield from ("}", "")
+
+    def _block(self) -> Iterator[str]:
+        size = f"{self.name.upper()}_OBSERVATION"
+        yield "// Computes logits and values of a block of agents, and moves their recurrent state on."
+        yield from self._function("block", self._seen, "int first", "int rows")
+        current, width = "observations", size
+        if self._is_converted:
+            yield f"    for (int i = 0; i < rows * {size}; i++) policy->seen[i] = (float)observations[i];"
+            current = "policy->seen"
+        if self.network.normalization is not None:
+            clip = _number(self.network.normalization[2])
+            mean, scale = f"{self.name}_observation_mean", f"{self.name}_observation_scale"
+            yield from _call("    puffernet_normalize", [mean, scale, clip, "policy->seen", size, "rows"])
+        if self._is_image:
+            yield from self._images(current)
+            current, width = "policy->features", str(self.network.layers[_num_images(self.network)].inputs)
+        after = self.network.layers[_num_images(self.network) :]
+        yield from self._chain(after, current, width, "policy->logits[first]")
+        if self.network.critic:
+            yield from self._chain(self.network.critic, current, width, "policy->critic")
+            value = f"policy->critic[row * {self.network.critic[-1].outputs}]"
+        else:
+            value = f"policy->logits[first + row][{self.constants['LOGITS']}]"
+        yield f"    for (int row = 0; row < rows; row++) policy->values[first + row] = {value};"
+        yield from ("}", "")
+
+    def _images(self, source: str) -> Iterator[str]:
+        """Each image with its channels last, through the convolutions, to a row of features."""
+        layers = [layer for layer in self.network.layers if isinstance(layer, Convolution)]
+        channels, height, width = self.network.observation.shape
+        scale = "" if self.network.image_scale == 1.0 else f" / {_number(self.network.image_scale)}"
+        yield "    for (int row = 0; row < rows; row++) {"
+        yield f"        const float* pixels = {source} + row * {self.name.upper()}_OBSERVATION;"
+        yield f"        for (int pixel = 0; pixel < {height * width}; pixel++) {{"
+        yield f"            for (int channel = 0; channel < {channels}; channel++) {{"
+        yield (
+            f"                policy->image[0][pixel * {channels} + channel] = "
+            f"pixels[channel * {height * width} + pixel]{scale};"
+        )
+        yield from ("            }", "        }")
+        for index, layer in enumerate(layers):
+            features = f"policy->features + row * {int(np.prod(layer.output_shape))}"
+            target = features if layer is layers[-1] else f"policy->image[{(index + 1) % 2}]"
+            source = f"policy->image[{index % 2}]"
+            yield from _call("        puffernet_convolution", [f"&{self.name}_{layer.name}", source, target])
+        yield "    }"
+
+    def _chain(self, layers: Iterable[Layer], current: str, width: str, result: str) -> Iterator[str]:
+        """Layers one after the other; the last one writes `result`."""
+        layers, free = tuple(layers), 0
+        for index, layer in enumerate(layers):
+            if isinstance(layer, Linear):
+                target = result if index == len(layers) - 1 else f"policy->hidden[{free}]"
+                arguments = [f"&{self.name}_{layer.name}", current, width, target, "rows"]
+                yield from _call("    puffernet_linear", arguments)
+                current, width, free = target, str(layer.outputs), 1 - free
+            elif isinstance(layer, MinGRU):
+                state = f"policy->{layer.name}[first]"
+                arguments = [f"&{self.name}_{layer.gates.name}", current, state, "policy->gates", "rows"]
+                yield from _call("    puffernet_mingru", arguments)
+            elif isinstance(layer, LSTM):
+                hidden, memory = f"policy->{layer.hidden_name}[first]", f"policy->{layer.memory_name}[first]"
+                products = [f"&{self.name}_{product.name}" for product in _products(layer)]
+                arguments = [*products, current, width, hidden, memory, "policy->gates", "rows"]
+                yield from _call("    puffernet_lstm", arguments)
+                current, width = hidden, str(self.states[layer.hidden_name][0])
+
+    def _act(self) -> Iterator[str]:
+        name, size = self.name, self.name.upper()
+        yield f"// Computes policy->logits and policy->values of agents [0, agents), at most {size}_AGENTS."
+        yield from self._function("forward", self._seen, "int agents")
+        yield "    for (int first = 0; first < agents; first += PUFFERNET_BLOCK) {"
+        yield "        int rows = agents - first < PUFFERNET_BLOCK ? agents - first : PUFFERNET_BLOCK;"
+        yield f"        {name}_block(policy, observations + first * {size}_OBSERVATION, first, rows);"
+        yield from ("    }", "}", "")
+        yield "// Writes the actions of agents [0, agents): drawn as the policy was trained to, or the likeliest."
+        yield from self._function(
+            "act", self._seen, "int agents", f"{self.type_name}Action* actions", "bool is_sampled"
+        )
+        yield "    PuffernetRandom* random = is_sampled ? &policy->random : NULL;"
+        yield f"    {name}_forward(policy, observations, agents);"
+        yield "    for (int agent = 0; agent < agents; agent++) {"
+        yield "        const float* logits = policy->logits[agent];"
+        yield f"        {self.action_type}* action = actions + agent * {size}_ACTION;"
+        yield from self._decisions()
+        yield from ("    }", "}")
+
+    def _decisions(self) -> Iterator[str]:
+        """One line for each part of the action: where its logits or means begin is counted here."""
+        place = deviation = 0
+        for part in self.network.parts:
+            column = part.columns.start
+            if part.choices is not None:
+                cast = "(float)" if self.action_type == "float" else ""
+                yield f"        action[{column}] = {cast}puffernet_choose(random, logits + {place}, {part.choices});"
+            else:
+                yield f"        for (int i = 0; i < {part.width}; i++) {{"
+                drawn = f"logits[{place} + i], {self.name}_deviations[{deviation} + i]"
+                yield f"            action[{column} + i] = puffernet_number(random, {drawn});"
+                yield "        }"
+                deviation += part.width
+            place += part.outputs
+
+
+def _call(function: str, arguments: Iterable[str], end: str = ");") -> Iterator[str]:
+    """A function with its arguments, of which those beyond the width of a line go on in the next."""
+    first, *rest = arguments
+    line = f"{function}({first}"
+    for argument in rest:
+        if len(f"{line}, {argument},{end}") <= WIDTH:
+            line += f", {argument}"
+        else:
+            yield f"{line},"
+            line = f"{' ' * (len(function) + 1)}{argument}"
+    yield line + end
+
+
+def _products(layer: Layer) -> tuple[Linear | Convolution, ...]:
+    if isinstance(layer, MinGRU):
+        return (layer.gates,)
+    return (layer.input, layer.recurrent) if isinstance(layer, LSTM) else (layer,)
+
+
+def _states(layers: Iterable[Layer]) -> Iterator[tuple[str, tuple[int, int]]]:
+    for layer in layers:
+        if isinstance(layer, MinGRU):
+            yield layer.name, (layer.gates.outputs // 3, layer.gates.inputs)
+        elif isinstance(layer, LSTM):
+            sizes = layer.recurrent.outputs // 4, layer.recurrent.inputs
+            yield from ((layer.hidden_name, sizes), (layer.memory_name, sizes))
+
+
+def _num_images(network: Network) -> int:
+    return sum(isinstance(layer, Convolution) for layer in network.layers)
+
+
+def _table(name: str, values: np.ndarray) -> Iterator[str]:
+    flat = values.reshape(-1).tolist()
+    texts = list(map(_number, flat)) if any(flat) else ["0"]
+    yield f"PUFFERNET_TABLE {name}[{values.size}] = {{  // {list(values.shape)}"
+    yield from (f"    {', '.join(texts[first : first + 8])}," for first in range(0, len(texts), 8))
+    yield from ("};", "")
+
+
+def _number(value: float) -> str:
+    """A float32 as C has it, which reads back as the same."""
+    if value == 0.0:
+        return "0"
+    text = f"{value:.9g}"
+    return f"{text}f" if "." in text or "e" in text else f"{text}.0f"

@@ -1,0 +1,264 @@
+"""Policies as C: compiled here, compared with torch, and played in a folder that is all there is."""
+
+import math
+import re
+import shutil
+import subprocess
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from gymnasium.spaces import Box, Dict, Discrete
+from policies_to_export import CASES, CHOICE, VECTOR, flat_results, spaces_of, spread, wrapped
+from torch import nn
+
+import pufferlib
+from pufferlib.errors import APIUsageError, ExportError
+from pufferlib.export import c_format, export_policy
+from pufferlib.export.c_layers import network_of
+from pufferlib.export.c_source import HeaderWriter
+from pufferlib.models import Default, LSTMWrapper, MinGRUWrapper
+from pufferlib.policy import acting_forward
+from pufferlib.ppo.sampling import greedy_action, sample_logits
+from pufferlib.spaces.layout import Layout
+
+pytestmark = pytest.mark.skipif(c_format.compiler() is None, reason="needs a C compiler")
+every_case = pytest.mark.parametrize("name", CASES)
+WARNINGS = ["-Wall", "-Wextra", "-Werror"]
+
+
+def written(policy, env, name="own"):
+    writer = HeaderWriter(name, network_of(policy, env))
+    return writer, {f"{writer.name}.h": writer.text({}), "puffernet.h": c_format.PUFFERNET.read_text()}
+
+
+def running(policy, env, agents, *flags):
+    writer, files = written(policy, env)
+    return c_format.running(files, writer, agents, *flags)
+
+
+def drawn(env, steps, rows, seed=3):
+    env.single_observation_space.seed(seed)
+    return np.stack([[env.single_observation_space.sample() for _ in range(rows)] for _ in range(steps)])
+
+
+def assert_agrees(policy, env, sequence, *flags):
+    """Plays observations `(steps, rows, ...)` through both, each with a state of its own."""
+    forward, rows = acting_forward(policy), sequence.shape[1]
+    state = dict(policy.initial_state(rows, "cpu")) if hasattr(policy, "initial_state") else {}
+    states = [tensor.numpy().copy() for tensor in state.values()]
+    with running(policy, env, rows, *flags) as probe, torch.no_grad():
+        for observations in sequence:
+            expected = flat_results(*forward(torch.from_numpy(observations), state), state)
+            found = probe.run(observations, *states)
+            states = found[len(found) - len(states) :]
+            for result, tensor in zip(found, expected, strict=True):
+                np.testing.assert_allclose(result, tensor.numpy(), rtol=1e-4, atol=1e-4)
+
+
+def check(command, folder):
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+# --- the numbers
+
+
+@every_case
+def test_c_computes_what_the_policy_does(name):
+    policy, env = CASES[name]()
+    assert_agrees(policy, env, drawn(env, steps=4, rows=7))
+
+
+@pytest.mark.slow
+@every_case
+@pytest.mark.parametrize("rows", [1, 2, 48, 101])  # blocks, and what is left of them
+def test_so_it_does_at_full_speed_for_any_number_of_agents(name, rows):
+    policy, env = CASES[name]()
+    assert_agrees(policy, env, drawn(env, steps=4, rows=rows), "-O3", "-march=native")
+
+
+@pytest.mark.parametrize("wrapper", [LSTMWrapper, MinGRUWrapper])
+def test_memory_stays_the_same_over_a_thousand_steps_of_play(wrapper):
+    env = pufferlib.make("puffer_breakout", num_envs=3)
+    policy = spread(wrapped(wrapper, env, Default(env, 24), num_layers=2))
+    state = dict(policy.initial_state(3, "cpu"))
+    seen, (observations, _) = [], env.reset(1)
+    with torch.no_grad():
+        for _ in range(1000):
+            seen.append(observations.copy())
+            logits, _ = policy.forward_eval(torch.from_numpy(seen[-1]), state)
+            observations, *_ = env.step(greedy_action(logits).numpy())
+    assert_agrees(policy, env, np.stack(seen))
+    env.close()
+
+
+def test_the_likeliest_actions_are_those_of_torch():
+    for name in ("default", "mixed"):
+        policy, env = CASES[name]()
+        observations = drawn(env, steps=1, rows=50)[0]
+        with running(policy, env, 50) as probe, torch.no_grad():
+            expected = greedy_action(policy(torch.from_numpy(observations))[0]).reshape(50, -1)
+            np.testing.assert_allclose(probe.act(observations, is_sampled=False), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_actions_are_drawn_with_the_probabilities_of_torch():
+    policy, env = CASES["mixed"]()  # a choice of three, and two numbers
+    count = 40_000
+    observation = drawn(env, steps=1, rows=1)[0]
+    with running(policy, env, count) as probe, torch.no_grad():
+        logits, normal = policy(torch.from_numpy(observation))[0]
+        actions = probe.act(np.repeat(observation, count, 0), is_sampled=True, seed=1)
+        again = probe.act(np.repeat(observation, count, 0), is_sampled=True, seed=1)
+        other = probe.act(np.repeat(observation, count, 0), is_sampled=True, seed=2)
+    probabilities = logits[0].softmax(-1).numpy()
+    frequencies = np.bincount(actions[:, 0].astype(int), minlength=3) / count
+    assert np.array_equal(actions, again) and not np.array_equal(actions, other)
+    assert np.all(abs(frequencies - probabilities) < 4.5 * np.sqrt(probabilities * (1 - probabilities) / count))
+    distances = (actions[:, 1:] - normal.mean.numpy()) / normal.stddev.numpy()
+    assert np.all(abs(distances.mean(0)) < 4.5 / math.sqrt(count))
+    assert np.all(abs(distances.var(0) - 1) < 4.5 * math.sqrt(2 / count))
+    assert np.all(abs((abs(distances) < 1).mean(0) - 0.6827) < 4.5 * math.sqrt(0.22 / count))
+    assert abs((distances[:, 0] * distances[:, 1]).mean()) < 4.5 / math.sqrt(count)
+
+
+# --- the text
+
+
+@every_case
+def test_it_is_clean_c11_and_cpp17_that_calls_nothing_but_math_and_memory(name, tmp_path):
+    policy, env = CASES[name]()
+    writer, files = written(policy, env)
+    for file, text in files.items():
+        (tmp_path / file).write_text(text)
+    body = f"""#include "{writer.name}.h"
+static {writer.type_name} policy;
+void play(const {writer.type_name}Observation* observations, {writer.type_name}Action* actions) {{
+    {writer.name}_begin(&policy, 7);
+    {writer.name}_act(&policy, observations, 3, actions, true);
+    {writer.name}_forget(&policy, 2);
+}}
+"""
+    (tmp_path / "play.c").write_text(body)
+    (tmp_path / "play.cpp").write_text(body)
+    lines = [line for line in "".join(files.values()).splitlines() if not re.fullmatch(r" +[-\d.e+f, ]+,", line)]
+    assert max(map(len, lines)) <= 120
+    check(["cc", "-std=c11", "-O1", *WARNINGS, "-c", "play.c"], tmp_path)
+    check(["c++", "-std=c++17", "-O1", *WARNINGS, "-c", "play.cpp"], tmp_path)
+    if shutil.which("nm"):
+        called = set(re.findall(r" U (\w+)", check(["nm", "play.o"], tmp_path)))
+        allowed = {"memcpy", "memset", "cosf", "logf", "sqrtf", "_GLOBAL_OFFSET_TABLE_", "__stack_chk_fail"}
+        assert called - allowed == set()
+
+
+# --- what it does not do
+
+
+class Own(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(7, 3)
+
+    def forward(self, observations):
+        logits = self.linear(observations)
+        return logits, logits.sum(-1)
+
+
+def test_a_policy_of_the_users_own_is_refused(tmp_path):
+    with pytest.raises(ExportError, match=r"policies of pufferlib.models alone, got .*Own; use --format onnx or torch"):
+        export_policy(Own(), spaces_of(VECTOR, CHOICE), tmp_path / "c", "c")
+    assert not list(tmp_path.iterdir())
+
+
+def test_structured_observations_are_refused(tmp_path):
+    layout = Layout.of(Dict({"camera": Box(0, 255, (4,), np.uint8), "place": Discrete(3)}))
+    env = spaces_of(layout.row_space, CHOICE, layout)
+    with pytest.raises(ExportError, match=r"C has no structured observations, .*; use --format onnx"):
+        export_policy(spread(Default(env, 8)), env, tmp_path / "c", "c")
+
+
+def test_weights_that_are_no_numbers_are_refused(tmp_path):
+    policy, env = spread(Default(spaces_of(VECTOR, CHOICE), 8)), spaces_of(VECTOR, CHOICE)
+    policy.head.linear.weight.data[0, 0] = math.nan
+    with pytest.raises(ExportError, match="must be finite numbers, found infinity or NaN"):
+        export_policy(policy, env, tmp_path / "c", "c")
+
+
+# --- the folder
+
+
+def test_an_earlier_export_is_replaced_and_nothing_else(tmp_path):
+    policy, env = spread(Default(spaces_of(VECTOR, CHOICE), 8)), spaces_of(VECTOR, CHOICE)
+    folder = export_policy(policy, env, tmp_path / "c", "c")
+    assert sorted(path.name for path in folder.iterdir()) == ["puffernet.h", "simplenamespace_policy.h"]
+    first = (folder / "simplenamespace_policy.h").read_text()
+    export_policy(spread(Default(env, 9)), env, folder, "c")
+    assert (folder / "simplenamespace_policy.h").read_text() != first
+    (folder / "thesis.tex").touch()
+    with pytest.raises(APIUsageError, match=r"has other things in it, such as thesis.tex"):
+        export_policy(policy, env, folder, "c")
+    with pytest.raises(APIUsageError, match="is a file; name another by --output"):
+        export_policy(policy, env, folder / "thesis.tex", "c")
+    assert [path.name for path in tmp_path.iterdir()] == ["c"] and len(list(folder.iterdir())) == 3
+
+
+def means(output):
+    found = re.findall(r"^(\w+) +(-?[\d.]+) \+- ([\d.]+) \(n = (\d+)\)$", output, re.MULTILINE)
+    return {name: SimpleNamespace(mean=float(mean), error=float(error), n=int(n)) for name, mean, error, n in found}
+
+
+def played(env, policy, folder, *words, flags=""):
+    """Exports to a folder that is then moved, compiles by the command on top of the program, and runs it."""
+    exported = export_policy(policy, env, folder / "exported", "c")
+    (program,) = exported.glob("*_play.c")
+    command = re.search(r"^// +(cc -O3 .*)$", program.read_text(), re.MULTILINE)[1]
+    moved = exported.rename(folder / "elsewhere")
+    check(["bash", "-c", f"{command} {flags}"], moved)
+    return check([f"./{program.stem}", *map(str, words)], moved)
+
+
+def lengths_in_python(policy, env, each=4):
+    """Steps of the first episodes of every environment, with actions drawn by torch."""
+    generator, lengths = torch.Generator().manual_seed(0), [[0] for _ in range(env.num_agents)]
+    observations, _ = env.reset(5)
+    while min(map(len, lengths)) <= each:
+        with torch.no_grad():
+            actions, _, _ = sample_logits(policy(torch.from_numpy(observations))[0], generator=generator)
+        observations, _, terminals, truncations, _ = env.step(actions.numpy())
+        for row, has_ended in zip(lengths, terminals | truncations, strict=True):
+            row[-1] += 1
+            if has_ended:
+                row.append(0)
+    return np.array([row[:each] for row in lengths]).ravel()
+
+
+@pytest.mark.parametrize("continuous", [False, True])
+def test_a_program_plays_what_python_plays(tmp_path, continuous):
+    """A policy that now and then pushes towards where the pole falls: episodes of middle length."""
+    env = pufferlib.make("puffer_cartpole", num_envs=256, continuous=continuous)
+    policy = Default(env, 8, activation="linear")
+    with torch.no_grad():
+        for parameter in policy.parameters():
+            parameter.zero_()
+        policy.encoder[0].weight[0, 2:] = torch.tensor([1.0, 0.3])
+        policy.head.linear.weight[int(not continuous), 0] = 4.0
+    output = played(env, policy, tmp_path, 1000, "sample")
+    scores = means(output)
+    assert scores.keys() == {"perf", "score", "episode_return", "episode_length"} and scores["score"].n == 1000
+    expected = lengths_in_python(policy, env)
+    env.close()
+    error = math.hypot(scores["score"].error, expected.std() / math.sqrt(len(expected)))
+    assert abs(scores["score"].mean - expected.mean()) < 4 * error and error < 0.05 * expected.mean()
+    assert re.search(r"^[\d.]+ million steps a second of one core, \d+ steps$", output, re.MULTILINE)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["breakout", "pong", "squared", "template", "cartpole"])
+def test_every_environment_is_played_cleanly_under_sanitizers(name, tmp_path):
+    env = pufferlib.make(f"puffer_{name}", num_envs=1)
+    policy = spread(wrapped(MinGRUWrapper, env, Default(env, 16)))
+    flags = "-O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all"
+    assert means(played(env, policy, tmp_path, 200, "sample", flags=flags))["score"].n == 200
+    env.close()
