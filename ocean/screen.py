@@ -286,14 +286,20 @@ def _native() -> ModuleType:
 
 @contextmanager
 def _video_driver(is_visible: bool) -> Iterator[None]:
-    """What raylib on Linux is to open its window with: nothing that is seen, or what the person chose."""
-    name, chosen = "SDL_VIDEO_DRIVER", os.environ.get("SDL_VIDEO_DRIVER")
+    """How SDL, which raylib on Linux opens its window with, is to do it: with nothing that is seen, or fast.
+
+    By itself it would hand every picture to OpenGL, which takes ten times as long where that is software too.
+    """
+    wanted = {"SDL_FRAMEBUFFER_ACCELERATION": os.environ.get("SDL_FRAMEBUFFER_ACCELERATION", "0")}
     if not is_visible:
-        os.environ[name] = "dummy"
+        wanted["SDL_VIDEO_DRIVER"] = "dummy"
+    chosen = {name: os.environ.get(name) for name in wanted}
+    os.environ.update(wanted)
     try:
         yield
     finally:
-        if chosen is not None:
-            os.environ[name] = chosen
-        else:
-            os.environ.pop(name, None)
+        for name, value in chosen.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value

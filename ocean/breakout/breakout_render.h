@@ -153,7 +153,7 @@ static void breakout_draw_bricks(const Client* client, const Breakout* env) {
 }
 
 static void breakout_draw_tail(const Client* client) {
-    enum { DOTS = 3 };  // between two remembered places
+    enum { DOTS = 2 };  // between two remembered places
     const float half = 0.5f * BREAKOUT_BALL;
     for (int i = client->tail_length - 2; i >= 0; i--) {
         for (int dot = 0; dot < DOTS; dot++) {

@@ -120,7 +120,7 @@ static void cartpole_draw_pole(float x, float y, float theta) {
 static void c_render(Client* client, const Cartpole* before, const Cartpole* now, float progress) {
     CartpoleMotion motion = cartpole_motion(before, now, progress);
     int steps = progress < 1.0f ? before->steps : now->steps;
-    if (now->terminals[0] || now->truncations[0]) client->has_failed = now->terminals[0];
+    if (before != now && steps == 0) client->has_failed = now->terminals[0];
     float flash = client->has_failed ? puffer_flash((float)steps, CARTPOLE_FLASH_STEPS) : 0.0f;
     float x = 0.5f * CARTPOLE_WIDTH + motion.x * CARTPOLE_PIXELS_PER_METRE;
     float hinge_y = CARTPOLE_TRACK_Y - CARTPOLE_WHEEL - CARTPOLE_CART_HEIGHT;

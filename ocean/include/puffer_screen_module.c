@@ -17,7 +17,8 @@ static Font fonts[MAX_FONTS];  // baked so far, oldest first
 static int num_fonts;
 static PyObject* font_file;      // held: the bytes of the TTF that fonts are baked from
 static bool is_off_screen;       // nobody sees the window
-static bool is_flipped, is_bgr;  // how the frames that raylib hands out are stored, see probe_screen
+static bool is_lent;             // frames are read where raylib draws them, see take_shot
+static bool is_flipped, is_bgr;  // how they are stored, see probe_screen
 
 // What the font has glyphs for: printable ASCII and a few signs.
 static const int SIGNS[] = {0xB0, 0xB1, 0xB7, 0xD7, 0x2013, 0x2026};
@@ -51,6 +52,9 @@ static const PufferFonts FONTS = {PUFFER_FONTS_VERSION, font_of};
 
 // ---------------------------------------------------------------------------------------------------------- window
 
+// Shapes drawn from here are in pixels of the screen.
+static void use_whole_screen(void) { puffer_view = (PufferView){0.0f, 0.0f, 1.0f, font_of}; }
+
 // raylib's software renderer prints a banner to standard output, which belongs to the program: while it starts, that
 // goes nowhere. Returns what unmute_stdout needs, -1 when there is no standard output.
 static int mute_stdout(void) {
@@ -69,22 +73,62 @@ static void unmute_stdout(int saved) {
     close(saved);
 }
 
-// raylib's software renderer hands out its frames upside down and as BGR, its OpenGL one does not: draw a known
-// picture and look.
-static void probe_screen(void) {
-    BeginDrawing();
-    const Color black = {0, 0, 0, 255}, red = {255, 0, 0, 255};
-    ClearBackground(black);
-    DrawRectangle(0, 0, GetScreenWidth(), GetScreenHeight() / 2, red);
+// What was drawn, four bytes a pixel.
+typedef struct {
+    const unsigned char* pixels;
+    int width, height;
+    Image image;  // owned: where the pixels are, empty if they are lent
+} Shot;
+
+// raylib's software renderer lends its picture, which spares two copies; its OpenGL one does not know this function.
+__attribute__((weak)) void* swGetColorBuffer(int* width, int* height);
+
+static Shot take_shot(void) {
+    Shot shot = {0};
     rlDrawRenderBatchActive();
-    Image image = LoadImageFromScreen();
+    if (is_lent) {
+        shot.pixels = swGetColorBuffer(&shot.width, &shot.height);
+    } else {
+        shot.image = LoadImageFromScreen();
+        ImageFormat(&shot.image, PIXELFORMAT_UNCOMPRESSED_R8G8B8A8);
+        shot.pixels = shot.image.data;
+        shot.width = shot.image.width;
+        shot.height = shot.image.height;
+    }
+    return shot;
+}
+
+static void drop_shot(Shot* shot) {
+    if (shot->image.data != NULL) UnloadImage(shot->image);
+}
+
+// Finds out from a picture that is red above and black below how its pixels are stored; false if in no known way.
+static bool recognise(const Shot* shot) {
+    if (shot->pixels == NULL) return false;
+    const unsigned char* first = shot->pixels;
+    const unsigned char* last = first + ((size_t)shot->width * (size_t)shot->height - 1) * 4;
+    is_flipped = first[0] == 0 && first[2] == 0;
+    const unsigned char *red = is_flipped ? last : first, *black = is_flipped ? first : last;
+    is_bgr = red[0] == 0;
+    return red[is_bgr ? 2 : 0] == 255 && red[is_bgr ? 0 : 2] == 0 && red[1] == 0 && black[is_bgr ? 2 : 0] == 0;
+}
+
+// raylib's two renderers differ in the order of rows and of colours: draw a known picture and look.
+static void probe_screen(void) {
+    const Color black = {0, 0, 0, 255}, red = {255, 0, 0, 255};
+    BeginDrawing();
+    ClearBackground(black);
+    use_whole_screen();
+    puffer_rectangle(0.0f, 0.0f, (float)GetScreenWidth(), 0.5f * (float)GetScreenHeight(), red);
+    is_lent = swGetColorBuffer != NULL;
+    Shot shot = take_shot();
+    if (!recognise(&shot) && is_lent) {
+        is_lent = false;
+        shot = take_shot();
+        recognise(&shot);
+    }
+    drop_shot(&shot);
     EndDrawing();
-    ImageFormat(&image, PIXELFORMAT_UNCOMPRESSED_R8G8B8A8);
-    const unsigned char* pixels = image.data;
-    const unsigned char* bottom = pixels + (size_t)(image.height - 1) * (size_t)image.width * 4;
-    is_flipped = bottom[0] > 0 || bottom[2] > 0;
-    is_bgr = (is_flipped ? bottom : pixels)[2] > 0;
-    UnloadImage(image);
 }
 
 static bool has_window(void) {
@@ -160,12 +204,11 @@ static void convert_row(unsigned char* rgb, const unsigned char* pixels, int wid
     }
 }
 
-static void convert_frame(unsigned char* rgb, const Image* image) {
-    const unsigned char* pixels = image->data;
-    size_t width = (size_t)image->width;
-    for (int y = 0; y < image->height; y++) {
-        size_t source = (size_t)(is_flipped ? image->height - 1 - y : y);
-        convert_row(rgb + (size_t)y * width * 3, pixels + source * width * 4, image->width);
+static void convert_shot(unsigned char* rgb, const Shot* shot) {
+    size_t width = (size_t)shot->width;
+    for (int y = 0; y < shot->height; y++) {
+        size_t source = (size_t)(is_flipped ? shot->height - 1 - y : y);
+        convert_row(rgb + (size_t)y * width * 3, shot->pixels + source * width * 4, shot->width);
     }
 }
 
@@ -174,25 +217,20 @@ static PyObject* screen_frame(PyObject* self, PyObject* args) {
     if (!PyArg_ParseTuple(args, "w*:frame", &frame)) return NULL;
     bool is_read = has_window();
     if (is_read) {
-        rlDrawRenderBatchActive();
-        Image image = LoadImageFromScreen();
-        ImageFormat(&image, PIXELFORMAT_UNCOMPRESSED_R8G8B8A8);
-        is_read = image.data != NULL && frame.len == (Py_ssize_t)image.width * image.height * 3;
+        Shot shot = take_shot();
+        is_read = shot.pixels != NULL && frame.len == (Py_ssize_t)shot.width * shot.height * 3;
         if (is_read) {
-            convert_frame(frame.buf, &image);
+            convert_shot(frame.buf, &shot);
         } else {
             PyErr_Format(PyExc_RuntimeError, "the screen is now %d x %d pixels, which is not what it was opened with",
-                         image.width, image.height);
+                         shot.width, shot.height);
         }
-        UnloadImage(image);
+        drop_shot(&shot);
     }
     PyBuffer_Release(&frame);
     if (!is_read) return NULL;
     Py_RETURN_NONE;
 }
-
-// Shapes drawn from here are in pixels of the screen.
-static void use_whole_screen(void) { puffer_view = (PufferView){0.0f, 0.0f, 1.0f, font_of}; }
 
 // For PyArg_ParseTuple: (red, green, blue, alpha).
 static int color_from(PyObject* object, void* color_pointer) {

@@ -56,8 +56,8 @@ static inline void puffer_add_point(PufferOutline* outline, Vector2 point, Vecto
 
 // Chords in a quarter of a circle: so many that none is a third of a pixel of the screen off the arc.
 static inline int puffer_chords(float radius) {
-    int chords = (int)ceilf(0.9f * sqrtf(fmaxf(radius * puffer_view.scale, 0.0f)));
-    return chords < 2 ? 2 : chords < 40 ? chords : 40;
+    float chords = 1.3f * sqrtf(fmaxf(radius * puffer_view.scale, 0.0f));
+    return chords < 2.0f ? 2 : chords < 40.0f ? (int)chords : 40;
 }
 
 // An arc around a centre, from one angle to a smaller one (radians, 0 right, half pi down): counterclockwise as seen.

@@ -126,7 +126,7 @@ static void pong_draw_paddle(float x, float y, Color color, float hit_age) {
 }
 
 static void pong_draw_tail(const Client* client) {
-    enum { DOTS = 3 };  // between two remembered places
+    enum { DOTS = 2 };  // between two remembered places
     const float half = 0.5f * PONG_BALL_SIZE;
     for (int i = client->tail_length - 2; i >= 0; i--) {
         for (int dot = 0; dot < DOTS; dot++) {

@@ -13,6 +13,7 @@ enum { SQUARED_MAX_STEPS = SQUARED_STEPS_PER_SIZE * SQUARED_MAX_SIZE, SQUARED_FL
 typedef struct {
     int16_t path[SQUARED_MAX_STEPS + 1];  // cells of this episode by the steps that were left
     bool is_known[SQUARED_MAX_STEPS + 1];
+    int steps_left;   // when it was last drawn
     bool has_ended;   // an episode, since the first picture
     bool is_reached;  // its target
     int last_cell;    // where it ended
@@ -41,16 +42,18 @@ static Vector2 squared_middle_of(const Squared* env, int cell) {
 
 // --------------------------------------------------------------------------------------------------------- memory
 
-static void squared_remember(Client* client, const Squared* before, const Squared* now) {
-    if (now->terminals[0]) {
-        SquaredMove move = squared_move(before);
-        client->has_ended = true;
-        client->is_reached = now->rewards[0] > 0.0f;
-        client->last_cell = client->is_reached ? before->agent + move.down * before->size + move.right : before->agent;
-    }
-    if (now->steps_left == SQUARED_STEPS_PER_SIZE * now->size) memset(client->is_known, 0, sizeof(client->is_known));
-    client->path[now->steps_left] = now->agent;
-    client->is_known[now->steps_left] = true;
+static void squared_remember_outcome(Client* client, const Squared* before, bool is_reached) {
+    SquaredMove move = squared_move(before);
+    client->has_ended = true;
+    client->is_reached = is_reached;
+    client->last_cell = is_reached ? before->agent + move.down * before->size + move.right : before->agent;
+}
+
+static void squared_remember_cell(Client* client, const Squared* shown) {
+    if (shown->steps_left > client->steps_left) memset(client->is_known, 0, sizeof(client->is_known));
+    client->steps_left = shown->steps_left;
+    client->path[shown->steps_left] = shown->agent;
+    client->is_known[shown->steps_left] = true;
 }
 
 // --------------------------------------------------------------------------------------------------------- drawing
@@ -119,7 +122,8 @@ static Vector2 squared_agent(const Squared* before, float progress) {
 static void c_render(Client* client, const Squared* before, const Squared* now, float progress) {
     bool is_between = progress < 1.0f;
     const Squared* shown = is_between ? before : now;
-    squared_remember(client, before, now);
+    if (before != now && now->terminals[0]) squared_remember_outcome(client, before, now->rewards[0] > 0.0f);
+    squared_remember_cell(client, shown);
     float steps = (float)(SQUARED_STEPS_PER_SIZE * shown->size - shown->steps_left) + (is_between ? progress : 0.0f);
     squared_draw_time(shown, (float)shown->steps_left - (is_between ? progress : 0.0f));
     squared_draw_grid(shown);

@@ -34,13 +34,13 @@ static void template_draw_card(int question, float light) {
 }
 
 static void c_render(Client* client, const Template* before, const Template* now, float progress) {
-    float share = puffer_ease(progress);
+    bool has_ended = now->terminals[0] || now->truncations[0];  // then `now` is the next episode's first state
+    float share = has_ended && progress < 1.0f ? 0.0f : puffer_ease(progress);
     for (int question = 0; question < TEMPLATE_NUM_QUESTIONS; question++) {
         template_draw_card(question, puffer_lerp(question == before->question, question == now->question, share));
     }
     float right = puffer_lerp((float)before->num_right, (float)now->num_right, share);
-    puffer_counter("RIGHT ANSWERS", TextFormat("%d", now->num_right), TEMPLATE_MARGIN, 0.5f * TEMPLATE_HEADER,
-                   PUFFER_LEFT);
+    puffer_counter("RIGHT ANSWERS", TextFormat("%d", (int)right), TEMPLATE_MARGIN, 0.5f * TEMPLATE_HEADER, PUFFER_LEFT);
     puffer_bar(TEMPLATE_MARGIN, TEMPLATE_HEADER + TEMPLATE_CARD + TEMPLATE_MARGIN, TEMPLATE_WIDTH - 2 * TEMPLATE_MARGIN,
                TEMPLATE_BAR_HEIGHT, right / (float)now->rounds, PUFFER_CYAN);
 }
