@@ -30,6 +30,9 @@ COUNTDOWN_SECONDS = 1.8  # three numbers
 PATIENCE_SECONDS = 0.1
 """For which steps may hold up the next picture; what they then lack goes slower than it should."""
 
+ALMOST_OVER = 0.999
+"""How much of the last step is shown: when all of it is over, the environment shows the next episode."""
+
 LIMIT = (1600, 960)
 """Pixels that a window may cover."""
 
@@ -155,7 +158,8 @@ class Match:
 
     def draw(self, screen: Screen) -> None:
         """Draws everything, between `begin` and `end` of a screen of this size."""
-        self._scene.draw(self._left, play_signs.BAR_HEIGHT, self._scale, self._playback.progress)
+        progress = min(self._playback.progress, ALMOST_OVER) if self._game.is_over else self._playback.progress
+        self._scene.draw(self._left, play_signs.BAR_HEIGHT, self._scale, progress)
         best = self._best[0].score if self._best else None
         play_signs.draw_bar(screen, self._game.score, best, self.phase.value)
         if self.phase is Phase.READY:

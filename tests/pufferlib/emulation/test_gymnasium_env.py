@@ -38,6 +38,16 @@ def test_the_step_that_ends_an_episode_shows_the_first_observation_of_the_next()
     assert env.masks.tolist() == [True]
 
 
+def test_the_end_can_be_seen_before_the_environment_begins_anew():
+    env = GymnasiumPufferEnv(Scripted(length=2))
+    env.reset(seed=1)
+    seen = []
+    env.before_restart = lambda: seen.append((env.env.episode, env.env.time))
+    for _ in range(5):
+        act(env, 0)
+    assert seen == [(0, 2), (1, 2)]
+
+
 def test_a_truncated_episode_shows_its_final_observation_too():
     env = GymnasiumPufferEnv(Scripted(length=2))
     env.reset(seed=1)

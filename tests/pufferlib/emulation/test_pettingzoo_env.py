@@ -212,3 +212,13 @@ def test_an_environment_whose_agents_take_turns_and_cannot_act_at_once_is_refuse
     tictactoe = pytest.importorskip("pettingzoo.classic.tictactoe_v3", exc_type=ImportError)
     with pytest.raises(APIUsageError, match="must be parallelizable"):
         PettingZooPufferEnv(env_creator=tictactoe.env)
+
+
+def test_the_end_can_be_seen_before_the_environment_begins_anew():
+    env = PettingZooPufferEnv(Leaving(lengths=(1, 3), ends=("terminated", "truncated")))
+    env.reset(seed=1)
+    seen = []
+    env.before_restart = lambda: seen.append((env.env.episode, env.env.time))
+    for _ in range(6):
+        env.step(np.zeros(2, np.int32))
+    assert seen == [(0, 3), (1, 3)]
