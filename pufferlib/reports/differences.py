@@ -13,6 +13,7 @@ _SECTIONS = ("train", "env", "policy", "rnn", "vec")
 _OF_NO_ACCOUNT = frozenset({"package", "env_name", "resume"}) | {  # where a run is and what it tells, not how it learns
     f"train.{name}" for name in ("data_dir", "log_interval", "checkpoint_interval", "dashboard_interval_seconds")
 }
+_LABEL_CHARACTERS = 48  # of the settings in a legend
 
 
 def differences(runs: Iterable[RecordedRun]) -> dict[Path, dict[str, Any]]:
@@ -55,18 +56,19 @@ def difference_text(settings: Mapping[str, Any]) -> str:
 
 
 def labels(runs: list[RecordedRun]) -> dict[Path, str]:
-    """A name for each run that no other one has: what it differs in, and where that does not tell, its id's end."""
-    told = differences(runs)
-    several = len({run.env_name for run in runs}) > 1
+    """A name for each run that no other one has: what it differs in, and where that is long or not enough, its id."""
+    told, short = differences(runs), short_ids(runs)
+    has_several = len({run.env_name for run in runs}) > 1
     names = {}
     for run in runs:
-        parts = [run.env_name] if several and run.env_name else []
-        names[run.folder] = " ".join([*parts, difference_text(told[run.folder])]).strip()
+        text = difference_text(told[run.folder])
+        if len(text) > _LABEL_CHARACTERS:  # by then the id is what it is looked up by
+            text = f"{text[:_LABEL_CHARACTERS].rpartition(' ')[0]} ... {short[run.folder]}"
+        names[run.folder] = " ".join(filter(None, [has_several and run.env_name, text]))
     taken = list(names.values())
-    short = short_ids(runs)
     return {
-        run.folder: name if name and taken.count(name) == 1 else f"{name} {short[run.folder]}".strip()
-        for run, name in zip(runs, names.values(), strict=True)
+        folder: name if name and taken.count(name) == 1 else f"{name} {short[folder]}".strip()
+        for folder, name in names.items()
     }
 
 

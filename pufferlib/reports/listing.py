@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import shlex
 import sys
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,9 +16,10 @@ from pufferlib.metrics.output import Output
 from pufferlib.metrics.panel import CYAN, RED
 from pufferlib.play.plain_table import plain_table
 from pufferlib.reports.differences import difference_text, differences, short_ids
-from pufferlib.reports.finding import run_folders
+from pufferlib.reports.finding import is_run, run_folders
 from pufferlib.reports.recorded_run import RecordedRun, read_run
 from pufferlib.reports.texts import cost_text
+from pufferlib.runs.files import CONFIG_FILE
 
 HEADER = ("run", "environment", "begun", "steps", "score", "state", "time", "differs in")
 _NUMBERS = {"steps", "score", "time"}  # columns that are aligned at the right
@@ -28,7 +31,7 @@ _STATE_COLOURS = {"running": CYAN, "failed": RED}
 
 @dataclass(frozen=True)
 class Unreadable:
-    """A folder among the runs that holds none, or one that is damaged."""
+    """A folder among the runs that holds none, one that is damaged, or runs of its own, as that of sweeps does."""
 
     folder: Path
     reason: str
@@ -55,7 +58,7 @@ def runs_command(
     if rows:
         print_table(rows) if is_terminal else print(plain_table(HEADER, rows))
     for each in unreadable:
-        print(f"{each.folder.name}: {each.reason}")
+        print(f"{each.folder.relative_to(data_dir)}: {each.reason}")
     hidden = len(runs) - len(shown)
     if hidden and is_terminal:
         print(f"and {hidden} more")
@@ -75,7 +78,7 @@ def listed_runs(data_dir: Path, env: str | None = None) -> tuple[list[RecordedRu
         try:
             runs.append(read_run(folder))
         except CheckpointError as error:
-            unreadable.append(Unreadable(folder, str(error)))
+            unreadable += _runs_inside(folder) or [Unreadable(folder, str(error))]
     if env is None:
         if not runs and not unreadable:
             raise ConfigError(f"there are no runs in {data_dir}; `puffer train puffer_cartpole` makes one")
@@ -86,6 +89,19 @@ def listed_runs(data_dir: Path, env: str | None = None) -> tuple[list[RecordedRu
         remedy = nearest(env, known) or (f"; there are runs of {', '.join(sorted(known))}" if known else "")
         raise ConfigError(f"there are no runs of {env!r} in {data_dir}{remedy}")
     return chosen, []
+
+
+def _runs_inside(folder: Path) -> list[Unreadable]:
+    """What to say of a folder of runs among runs."""
+    if is_run(folder):
+        return []
+    inside = Counter(path.parents[1] for depth in ("*", "*/*") for path in folder.glob(f"{depth}/{CONFIG_FILE}"))
+    return [
+        Unreadable(
+            place, f"{count} run{'s' * (count != 1)}, listed by `puffer runs --data-dir {shlex.quote(str(place))}`"
+        )
+        for place, count in sorted(inside.items())
+    ]
 
 
 def print_table(rows: list[tuple[str, ...]]) -> None:

@@ -58,6 +58,13 @@ def test_damaged_and_foreign_folders_are_listed_as_such(runs, capsys):
     assert any("config.json is damaged" in text for text in told)
 
 
+def test_runs_within_are_pointed_at(runs, capsys):
+    made_run("experiments/sweeps/my_study", IDS[0])
+    told = " ".join(table(capsys)[-1])
+    assert told == "sweeps/my_study: 1 run, listed by `puffer runs --data-dir experiments/sweeps/my_study`"
+    assert [row[0] for row in table(capsys, "--data-dir", "experiments/sweeps/my_study")] == ["aaaa0001"]
+
+
 def test_mistakes_are_told(runs, capsys):
     for flags, message in (
         (["--data-dir", "gone"], "--data-dir must be a folder of runs, got 'gone'"),
@@ -118,6 +125,13 @@ def test_a_setting_that_a_run_lacks_is_no_difference(runs):
 def test_labels_tell_runs_apart(runs):
     found = labels([read_run(folder) for folder in runs])
     assert list(found.values()) == ["learning_rate=0.01", "learning_rate=0.02 aaaa0002", "learning_rate=0.02 aaaa0003"]
+
+
+def test_long_labels_are_cut_at_a_setting(runs):
+    made_run("experiments", "mine", gamma=0.5, gae_lambda=0.5, clip_coef=0.5, vf_coef=0.125, ent_coef=0.25)
+    found = labels([read_run(runs[0]), read_run(runs[0].with_name("puffer_cartpole_mine"))])
+    text, _, end = found[runs[0].with_name("puffer_cartpole_mine")].partition(" ... ")
+    assert end == "mine" and 20 < len(text) <= 48 and all("=" in word for word in text.split())
 
 
 def test_the_list_is_there_for_python_too(runs):
