@@ -104,11 +104,11 @@ def train(call: Call) -> None:
 
 def evaluate(call: Call) -> None:
     """Plays a policy by the settings that it was trained with, where its run tells them."""
-    from pufferlib.play.evaluation import evaluate_command
+    from pufferlib.config.options import EvalOptions
+    from pufferlib.watch.evaluating import evaluate_command
 
     args = _settings_of_model(call)
-    print(_playing(call.env_name, args, call.options["episodes"], call.options["headless"]), flush=True)
-    evaluate_command(call.env_name, args, **call.options)
+    evaluate_command(call.env_name, args, EvalOptions(**call.options))
 
 
 def play(call: Call) -> None:
@@ -389,18 +389,6 @@ def _pretrained_model(call: Call) -> str:
     if call.args["load_model_path"] is not None:
         raise APIUsageError(f"--pretrained plays another policy than {call.args['load_model_path']}; pass one of them")
     return str(pretrained_path(call.env_name))
-
-
-def _playing(env_name: str, args: dict[str, Any], episodes: int, is_headless: bool) -> str:
-    """What `puffer eval` is about to play, which may take minutes, and why nobody sees it."""
-    from pufferlib.ocean import rendering
-
-    unseen = "without a window" if is_headless else "without a window, as there is no display"
-    seen = f", {unseen}" if is_headless or not rendering.has_display() else ""
-    playing = f"playing {episodes} episode{'s' * (episodes != 1)} of {env_name}{seen}, by"
-    if args["load_model_path"] is None:
-        return f"{playing} an untrained policy; --load-model-path latest takes the last that was trained"
-    return f"{playing} {args['load_model_path']}"
 
 
 def _options_class(name: str) -> Any:

@@ -22,8 +22,18 @@ class EvalOptions(Section):
     pretrained: bool = setting(False, PRETRAINED)
     episodes: int = setting(100, "Episodes to play before it ends by itself.", "[1, inf)")
     sample: bool = setting(False, "Draw actions from the policy instead of taking the likeliest.")
-    headless: bool = setting(False, "Play without a window.")
     max_steps: int = setting(20_000, "Steps in each environment after which running episodes are given up.", "[1, inf)")
+    seed: int | None = setting(None, "Of the environments and of drawn actions; None is that of [train].", "[0, inf)")
+    headless: bool = setting(False, "Play without a window.")
+    video: str | None = setting(None, "A file to show it in, .mp4 or .gif, in place of the window; needs no display.")
+    window: bool = setting(False, "Show a window while a video is written too.")
+    grid: int = setting(1, "Environments in one picture, side by side.", "[1, 64]")
+    panel: bool = setting(False, "Show what the agent sees and thinks beside the picture; in a window TAB does.")
+    fps: float | None = setting(
+        None,
+        "Pictures a second; None is 60, or for environments that draw only their steps as many as those.",
+        "[1, 240]",
+    )
 
 
 @dataclass(frozen=True)

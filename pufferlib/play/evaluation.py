@@ -1,40 +1,33 @@
-"""Playing the policy of a run: its scores, and a window to watch."""
+"""Playing the policy of a run, by the settings that it was trained with."""
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
 
 from pufferlib.families import catalog
 from pufferlib.fast.shards import one_thread
-from pufferlib.ocean import rendering
 from pufferlib.play.player import Player
 from pufferlib.play.scores import Score, ScoreSheet, dealt, make_environments, most_environments
-from pufferlib.play.viewer import make_viewer
 from pufferlib.runs.loaders import load_policy, resolve_device
 
 
 def evaluate(
-    env_name: str,
-    args: dict[str, Any],
-    episodes: int = 100,
-    is_greedy: bool = True,
-    is_drawn: bool = False,
-    max_steps: int = 20_000,
+    env_name: str, args: dict[str, Any], episodes: int = 100, is_greedy: bool = True, max_steps: int = 20_000
 ) -> dict[str, Score]:
     """Plays a number of episodes with the policy that `args['load_model_path']` names.
 
     Every environment plays the same number of episodes to the end, so long episodes count like short ones. Where
-    several agents share an environment, each of them adds a return and a length for every episode. Drawing plays in one
-    environment and ends early when the window is closed.
+    several agents share an environment, each of them adds a return and a length for every episode.
 
     Args:
         env_name: any name that `pufferlib.families.catalog.find` knows.
-        args: settings from `load_config`.
+        args: settings from `load_config`; the environments and the actions have the seed of `[train]`.
         episodes: at least 1.
         is_greedy: take the most likely action; otherwise draw it from the policy.
-        is_drawn: show a window.
         max_steps: steps per episode, on average over the episodes of an environment, after which it ends anyway: a
             greedy policy can go in circles for ever.
 
@@ -42,49 +35,51 @@ def evaluate(
         A score for `episode_return` and `episode_length`, and for every statistic that the environment reports, over
         the episodes that ended; empty when none did.
     """
-    scores, _ = _evaluate(env_name, args, episodes, is_greedy, is_drawn, max_steps)
-    return scores
+    sheet = ScoreSheet()
+    with prepared(env_name, args, episodes, is_greedy, args["train"]["seed"]) as make_player:
+        player = make_player()
+        quotas = dealt(episodes, player.vecenv.num_envs)
+        for ended in player.play(quotas.repeat(player.vecenv.agents_per_env), max_steps * int(quotas.max())):
+            for each in ended:
+                sheet.add(each)
+    return sheet.scores()
 
 
-def _evaluate(
-    env_name: str, args: dict[str, Any], episodes: int, is_greedy: bool, is_drawn: bool, max_steps: int
-) -> tuple[dict[str, Score], int]:
-    """Plays for `evaluate`, whose result comes first; the second is how many of the episodes did not end."""
+@contextlib.contextmanager
+def prepared(
+    env_name: str,
+    args: dict[str, Any],
+    episodes: int,
+    is_greedy: bool,
+    seed: int,
+    shown_with: Mapping[str, Any] | None = None,
+) -> Iterator[Callable[[], Player]]:
+    """Makes as many environments as play some episodes, and the policy of `args`; closes the environments in the end.
+
+    Args:
+        env_name: as for `evaluate`, like what follows.
+        args: settings.
+        episodes: that are to be played.
+        is_greedy: how actions are chosen.
+        seed: of the environments and of the actions.
+        shown_with: keyword arguments of environments that are to be shown, beside those of `args`; each of them then
+            is a batch, which may play or wait. None where nobody looks.
+
+    Yields:
+        What makes players that all play the same.
+    """
     entry = catalog.find(env_name)
-    viewer = make_viewer(entry) if is_drawn else None
-    count = 1 if is_drawn else min(episodes, most_environments(entry))
-    quotas = dealt(episodes, count)
-    extra = {} if viewer is None else viewer.env_kwargs
-    vecenv = make_environments(entry, {**args["env"], **extra}, count, args["train"]["seed"])
+    count = min(episodes, most_environments(entry))
+    env_kwargs = {**args["env"], **(shown_with or {})}
+    vecenv = make_environments(entry, env_kwargs, count, seed, are_apart=shown_with is not None)
     try:
         policy = load_policy(args, vecenv, env_name).eval()
         device = resolve_device(args["train"]["device"])
-        generator = None if is_greedy else torch.Generator(device).manual_seed(args["train"]["seed"])
-        player = Player(vecenv, policy, device, generator)
-        sheet = ScoreSheet()
+
+        def make_player() -> Player:
+            return Player(vecenv, policy, device, None if is_greedy else torch.Generator(device).manual_seed(seed))
+
         with one_thread():  # a barrier for each of so small operations waits long where other programs run
-            for ended in player.play(quotas.repeat(vecenv.agents_per_env), max_steps * int(quotas.max())):
-                for episodes_of_env in ended:
-                    sheet.add(episodes_of_env)
-                if viewer is not None and not viewer.show(vecenv.driver_env):
-                    break
-        return sheet.scores(), int(player.remaining.reshape(count, -1).max(1).sum())
+            yield make_player
     finally:
         vecenv.close()
-
-
-def evaluate_command(
-    env_name: str,
-    args: dict[str, Any],
-    episodes: int = 100,
-    sample: bool = False,
-    headless: bool = False,
-    max_steps: int = 20_000,
-) -> None:
-    """`puffer eval`: plays and prints the scores; a window is shown where there is a display to show it on."""
-    is_drawn = not headless and rendering.has_display()
-    scores, unfinished = _evaluate(env_name, args, episodes, not sample, is_drawn, max_steps)
-    for name, score in scores.items():
-        print(f"{name:<16} {score}")
-    if unfinished:
-        print(f"{unfinished} of {episodes} episodes did not end")

@@ -16,6 +16,7 @@ from pufferlib.episodes import EpisodeTracker
 from pufferlib.errors import DivergedError
 from pufferlib.policy import Forward, Logits, acting_forward
 from pufferlib.ppo.sampling import greedy_action, sample_logits
+from pufferlib.seeding import mix_seed
 
 Rows = slice | np.ndarray
 
@@ -25,11 +26,13 @@ class Episodes:
     """Some agents' episodes that ended together.
 
     Attributes:
+        agents: `(episodes,)` int64, whose they are.
         returns: `(episodes,)` float64, sums of the rewards as the environment gave them.
         lengths: `(episodes,)` int64, steps at which the agent was there.
         reports: what the environment said of them in its infos.
     """
 
+    agents: np.ndarray
     returns: np.ndarray
     lengths: np.ndarray
     reports: Sequence[Mapping[str, Any]] = ()
@@ -92,7 +95,7 @@ class Player:
             vecenv: a vector; whatever runs in it is dropped when the play begins.
             policy: as pufferlib.models describes, on `device`.
             device: of the policy.
-            generator: draws the actions from the policy's distribution; None takes the likeliest ones.
+            generator: draws the actions from the policy's distribution, by its seed; None takes the likeliest ones.
             autocast: what the policy is called in.
         """
         self.vecenv = vecenv
@@ -100,6 +103,7 @@ class Player:
         self._policy = policy
         self._device = device
         self._generator = generator
+        self._seed = None if generator is None else generator.initial_seed()
         self._autocast = autocast
         space, agents = vecenv.single_observation_space, vecenv.num_agents
         self._observations = np.zeros((agents, *space.shape), space.dtype)
@@ -117,8 +121,8 @@ class Player:
     ) -> Iterator[list[Episodes]]:
         """Plays until every agent has played its quota, with the policy as it is now.
 
-        The likeliest actions lead to the same episodes whatever plays side by side; drawn ones do not, as all agents
-        share one stream of random numbers.
+        The same seeds lead to the same episodes, whatever plays side by side: what is drawn for an agent depends on how
+        many steps its environment has made.
 
         Args:
             quotas: `(num_agents,)`, episodes to play.
@@ -171,7 +175,7 @@ class Player:
     def running(self) -> Episodes:
         """What the last play left unfinished, as far as it went: an episode of every agent that lacked one."""
         is_cut = (self.remaining > 0) & (self._tracker.lengths > 0)
-        return Episodes(self._tracker.returns[is_cut], self._tracker.lengths[is_cut])
+        return Episodes(is_cut.nonzero()[0], self._tracker.returns[is_cut], self._tracker.lengths[is_cut])
 
     def _initial_state(self) -> dict[str, torch.Tensor]:
         if not hasattr(self._policy, "initial_state"):
@@ -189,14 +193,25 @@ class Player:
         """Actions of all agents; the policy writes their next state into `state`."""
         with self._autocast():
             logits, values = forward(torch.from_numpy(self._observations).to(self._device), state)
-        actions = self._choose(logits)
+        actions = self._choose(logits, playing)
         if decide is None:
             return actions
         return decide(Decision([batch.rows for batch in playing], self._observations, logits, values, actions))
 
-    def _choose(self, logits: Logits) -> np.ndarray:
+    def _choose(self, logits: Logits, playing: Sequence[_Running]) -> np.ndarray:
         if self._generator is None:
             return greedy_action(logits).cpu().numpy()
+        drawn = {steps: self._draw(logits, steps) for steps in {batch.steps for batch in playing}}
+        if len(drawn) == 1:
+            return next(iter(drawn.values()))
+        actions = np.zeros_like(next(iter(drawn.values())))
+        for batch in playing:
+            actions[batch.rows] = drawn[batch.steps][batch.rows]
+        return actions
+
+    def _draw(self, logits: Logits, steps: int) -> np.ndarray:
+        """Actions of all agents, by the random numbers of environments that have made so many steps."""
+        self._generator.manual_seed(mix_seed(self._seed, steps))
         actions, logprobs, _ = sample_logits(logits, generator=self._generator)
         if logprobs.isnan().any():  # as it is found out on a GPU
             raise DivergedError("the policy's logits contain NaN; check its weights and the observations")
@@ -223,7 +238,8 @@ class Player:
         agents, returns, lengths = self._tracker.take()
         counts = self.remaining[agents] > 0
         self.remaining[agents] -= counts
-        return Episodes(returns[counts], lengths[counts], self._reports(infos, agents, counts) if infos else ())
+        reports = self._reports(infos, agents, counts) if infos else ()
+        return Episodes(agents[counts], returns[counts], lengths[counts], reports)
 
     def _reports(self, infos: list[dict], agents: np.ndarray, counts: np.ndarray) -> list[dict]:
         """What infos tell of the episodes that count, of those of `agents` that ended."""

@@ -55,18 +55,20 @@ class Playback:
 
     @property
     def steps_due(self) -> int:
-        """Steps that have to be made for the present position."""
-        return math.ceil(self.position)
+        """Steps that have to be made for the present position, at least 1: the first moment is where that begins."""
+        return max(1, math.ceil(self.position))
 
     @property
     def progress(self) -> float:
-        """How much of the last step that is due is over, from 0 to 1; 1 before there is any."""
-        return self.position - (self.steps_due - 1) if self.steps_due else 1.0
+        """How much of the last step that is due is over, from 0 to 1."""
+        return self.position - (self.steps_due - 1)
 
     @property
     def is_over(self) -> bool:
         """Whether all steps that there are were shown, and the last moment long enough."""
-        return self._end is not None and self.seconds >= self._end / self.steps_per_second + HOLD_SECONDS
+        if self._end is None:
+            return False
+        return round(self.seconds - self._end / self.steps_per_second - HOLD_SECONDS, 6) >= 0
 
     @property
     def is_recorded(self) -> bool:

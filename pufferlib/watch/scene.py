@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import abc
 
+from typing_extensions import override
+
+from pufferlib.ocean.environment import OceanEnv
+
 
 class Scene(abc.ABC):
     """Draws one environment onto the open screen, also the moments between two of its steps.
+
+    It outlives a screen: what it loaded for one that is closed is loaded again for the next.
 
     Attributes:
         size: width and height in pixels that it is made for; drawn at scale 1 it covers as many.
@@ -37,3 +43,30 @@ class Scene(abc.ABC):
     @abc.abstractmethod
     def close(self) -> None:
         """Lets go of what drawing needs; the environment stays open. Calling it twice is harmless."""
+
+
+class OceanScene(Scene):
+    """An environment in C."""
+
+    def __init__(self, env: OceanEnv):
+        """Takes the first of the C environments, which was reset; this needs no screen.
+
+        Raises:
+            MissingExtraError: if raylib is not installed, or was not when the environment was compiled.
+        """
+        self._drawing = env.drawing()
+        self.size = self._drawing.size
+        self.steps_per_second = self._drawing.steps_per_second
+        self.title = self._drawing.title
+
+    @override
+    def remember(self) -> None:
+        self._drawing.remember()
+
+    @override
+    def draw(self, x: float, y: float, scale: float, progress: float) -> None:
+        self._drawing.draw(x, y, scale, progress)
+
+    @override
+    def close(self) -> None:
+        self._drawing.close()

@@ -16,7 +16,6 @@ from pufferlib import cli, ocean
 from pufferlib.config import TrainConfig, VecConfig
 from pufferlib.config.options import EvalOptions
 from pufferlib.errors import CheckpointError
-from pufferlib.ocean import rendering
 from pufferlib.play import benchmark, listing
 
 SQUARED = "puffer_squared"
@@ -28,11 +27,11 @@ def calls(monkeypatch):
     recorded = []
     trainer = types.ModuleType("pufferlib.pufferl")
     trainer.train = lambda env_name, args: recorded.append((env_name, args))
-    evaluation = types.ModuleType("pufferlib.play.evaluation")
-    evaluation.evaluate_command = lambda env_name, args, **options: recorded.append((env_name, args, options))
+    evaluating = types.ModuleType("pufferlib.watch.evaluating")
+    evaluating.evaluate_command = lambda env_name, args, options: recorded.append((env_name, args, options))
     recorded_settings = types.ModuleType("pufferlib.runs.recorded_settings")
     recorded_settings.run_settings = recorded_settings.model_settings = lambda env_name, args, *_: args
-    for module in (trainer, evaluation, recorded_settings):
+    for module in (trainer, evaluating, recorded_settings):
         monkeypatch.setitem(sys.modules, module.__name__, module)
     monkeypatch.setattr("pufferlib.config.check_config", lambda args: None)
     return recorded
@@ -104,9 +103,9 @@ def test_every_section_is_within_reach(calls):
 
 def test_evaluation_ends_by_itself_unless_told_when(calls):
     assert cli.main(["eval", SQUARED]) == 0
-    assert calls[-1][2] == {"episodes": 100, "sample": False, "headless": False, "max_steps": 20_000}
+    assert calls[-1][2] == EvalOptions() and calls[-1][2].episodes == 100
     assert cli.main(["eval", SQUARED, "--episodes", "7", "--sample", "--headless", "--train.device", "cpu"]) == 0
-    assert calls[-1][2] == {"episodes": 7, "sample": True, "headless": True, "max_steps": 20_000}
+    assert calls[-1][2] == EvalOptions(episodes=7, sample=True, headless=True)
     assert calls[-1][1]["train"]["device"] == "cpu"
 
 
@@ -344,21 +343,6 @@ cli.main({["train", SQUARED, *flags.split()]!r})
 """
     done = run_python("-c", code, cwd=tmp_path)
     assert (done.returncode, done.stdout, done.stderr) == (0, f"{line}\n", "")
-
-
-@pytest.mark.parametrize(
-    ("flags", "has_display", "line"),
-    [
-        ("--load-model-path model.pt", True, "100 episodes of puffer_squared, by model.pt"),
-        ("--load-model-path model.pt --episodes 1 --headless", True, "1 episode of .*, without a window, by model.pt"),
-        ("--load-model-path model.pt", False, ".*, without a window, as there is no display, by model.pt"),
-        ("", True, "100 .* untrained .*latest .*"),
-    ],
-)
-def test_evaluation_says_what_it_plays_and_whether_it_is_seen(calls, capsys, monkeypatch, flags, has_display, line):
-    monkeypatch.setattr(rendering, "has_display", lambda: has_display)
-    assert cli.main(["eval", SQUARED, *flags.split()]) == 0
-    assert re.fullmatch(f"playing {line}\n", capsys.readouterr().out)
 
 
 def test_of_several_processes_one_says_what_it_begins(calls, capsys, monkeypatch):

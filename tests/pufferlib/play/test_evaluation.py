@@ -7,8 +7,7 @@ from gymnasium.spaces import Box, Discrete
 from pufferlib import ocean, vector
 from pufferlib.config import load_config
 from pufferlib.families import catalog
-from pufferlib.ocean import rendering
-from pufferlib.play.evaluation import evaluate, evaluate_command
+from pufferlib.play.evaluation import evaluate
 from pufferlib.play.scores import Score
 from pufferlib.runs import checkpoint
 from pufferlib.runs.loaders import load_env, load_policy
@@ -34,12 +33,6 @@ def untrained(tmp_path, monkeypatch):
         return {**args, "load_model_path": "model.pt"}
 
     return save
-
-
-def test_returns_and_lengths_are_counted_where_the_environment_reports_none(untrained, capsys):
-    evaluate_command("CartPole-v1", untrained("CartPole-v1", max_episode_steps=7), episodes=40, headless=True)
-    lines = capsys.readouterr().out.splitlines()
-    assert lines == ["episode_return   7.000 +- 0.000 (n = 40)", "episode_length   7.000 +- 0.000 (n = 40)"]
 
 
 class Lottery(gymnasium.Env):
@@ -69,25 +62,6 @@ def test_what_the_environment_says_at_the_end_is_scored_too(untrained, lottery):
     assert list(scores) == ["episode_return", "success", "episode_length"]
     assert scores["episode_return"] == Score(3.0, 0.0, 50)
     assert 0.2 < scores["success"].mean < 0.8 and scores["success"].episodes == 50
-
-
-def test_a_person_watches_what_draws_by_itself_until_the_window_is_closed(untrained, monkeypatch, capsys):
-    pygame = pytest.importorskip("pygame")
-    frames = []
-    monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
-    monkeypatch.setattr(rendering, "has_display", lambda: True)
-    flip = pygame.display.flip
-
-    def show():
-        frames.append(1)
-        flip()
-        if len(frames) == 4:
-            pygame.event.post(pygame.event.Event(pygame.QUIT))
-
-    monkeypatch.setattr(pygame.display, "flip", show)
-    evaluate_command("CartPole-v1", untrained("CartPole-v1"), episodes=3)
-    assert 4 <= len(frames) <= 6 and not pygame.display.get_init()
-    assert capsys.readouterr().out.splitlines()[-1] == "3 of 3 episodes did not end"
 
 
 # --- the real thing
@@ -123,20 +97,3 @@ def test_environments_are_closed_when_the_policy_does_not_load(saved, monkeypatc
     with pytest.raises(checkpoint.CheckpointError):
         evaluate(SQUARED, saved, 3)
     assert len(closed) >= 3
-
-
-def test_the_command_prints_a_line_for_every_statistic(saved, capsys):
-    evaluate_command(SQUARED, saved, episodes=3, headless=True)
-    lines = capsys.readouterr().out.splitlines()
-    assert len(lines) >= 4 and all("+-" in line and line.endswith("(n = 3)") for line in lines)
-
-
-def test_closing_the_window_ends_the_play_and_leaves_no_window(saved, monkeypatch, capsys):
-    frames, shut = [], []
-    monkeypatch.setattr(rendering, "has_display", lambda: True)
-    monkeypatch.setattr(rendering, "render", lambda name, env: frames.append(name) or np.zeros((2, 2, 3), np.uint8))
-    monkeypatch.setattr(rendering, "is_closing", lambda: len(frames) == 3)
-    monkeypatch.setattr(rendering, "close", lambda: shut.append(1))
-    evaluate_command(SQUARED, saved, episodes=100)
-    assert frames == ["squared"] * 3 and shut == [1]
-    assert capsys.readouterr().out == "100 of 100 episodes did not end\n"

@@ -5,7 +5,7 @@ from pufferlib.watch.playback import FASTEST, HOLD_SECONDS, SLOWEST, Mode, Playb
 
 def test_time_becomes_steps_and_the_motion_between_them():
     playback = Playback(10.0)
-    assert (playback.steps_due, playback.progress) == (0, 1.0)
+    assert (playback.steps_due, playback.progress) == (1, 0.0)
     playback.advance(0.025)
     assert (playback.steps_due, playback.progress) == (1, pytest.approx(0.25))
     playback.advance(0.075)

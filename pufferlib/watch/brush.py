@@ -1,0 +1,32 @@
+"""Rectangles and text on the open screen."""
+
+from __future__ import annotations
+
+from pufferlib.ocean.screen import Screen, raylib
+
+Color = tuple[int, int, int, int]
+
+
+class Brush:
+    """Draws on one screen, between its `begin` and `end`; all measures are pixels from the left top corner."""
+
+    def __init__(self, screen: Screen):
+        """Takes the screen."""
+        self.screen = screen
+        self._raylib = raylib()
+
+    def box(self, x: float, y: float, width: float, height: float, color: Color) -> None:
+        """Fills a rectangle."""
+        self._raylib.DrawRectangleRec((x, y, max(width, 0.0), max(height, 0.0)), color)
+
+    def text(self, string: str, x: float, y: float, size: int, color: Color) -> None:
+        """Writes a line that begins at x."""
+        self.screen.text(string, round(x), round(y), size, color)
+
+    def text_before(self, string: str, right: float, y: float, size: int, color: Color) -> None:
+        """Writes a line that ends at `right`."""
+        self.text(string, right - self.screen.text_width(string, size), y, size, color)
+
+    def text_amid(self, string: str, center: float, y: float, size: int, color: Color) -> None:
+        """Writes a line around `center`."""
+        self.text(string, center - self.screen.text_width(string, size) / 2, y, size, color)

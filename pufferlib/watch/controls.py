@@ -1,0 +1,76 @@
+"""What the keys of a window do."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable
+from types import ModuleType
+
+
+class Command(enum.Enum):
+    """What a person can ask of a play; the value says how, and what it does."""
+
+    PAUSE = ("space", "pause, or go on")
+    STEP = ("right or .", "a single step")
+    FASTER = ("+", "twice as fast, up to 64x")
+    SLOWER = ("-", "half as fast, down to 1/8x")
+    NORMAL_SPEED = ("1", "as fast as it naturally is")
+    RESTART = ("R", "play again from the beginning")
+    PANEL = ("tab or P", "what the agent sees and thinks")
+    SCREENSHOT = ("F12 or S", "a picture, into this folder")
+    HELP = ("F1 or H", "these keys, or close them")
+
+
+OTHER_KEYS = (("shift + keys", "play the first one yourself"), ("esc", "end"))
+"""What is done while a key is held, or by raylib itself."""
+
+KEYS = {
+    "SPACE": Command.PAUSE,
+    "RIGHT": Command.STEP,
+    "PERIOD": Command.STEP,
+    "ONE": Command.NORMAL_SPEED,
+    "KP_1": Command.NORMAL_SPEED,
+    "R": Command.RESTART,
+    "TAB": Command.PANEL,
+    "P": Command.PANEL,
+    "F12": Command.SCREENSHOT,
+    "S": Command.SCREENSHOT,
+    "F1": Command.HELP,
+    "H": Command.HELP,
+}
+"""By raylib's names, which are places on a keyboard."""
+
+CHARACTERS = {"+": Command.FASTER, "=": Command.FASTER, "-": Command.SLOWER}
+"""What lies elsewhere on every keyboard; `=` is the `+` of many without shift."""
+
+
+def commands(keys: Iterable[str], characters: Iterable[str], is_shift_held: bool) -> list[Command]:
+    """What was asked for.
+
+    Args:
+        keys: raylib's names of those that went down, in their order.
+        characters: that were typed.
+        is_shift_held: then the keys belong to the game, and only characters count.
+    """
+    from_keys = [] if is_shift_held else [KEYS[key] for key in keys if key in KEYS]
+    return [*from_keys, *(CHARACTERS[each] for each in characters if each in CHARACTERS)]
+
+
+class Controls:
+    """Reads what was pressed in raylib's window since the last picture."""
+
+    def __init__(self, raylib: ModuleType):
+        """Takes the module `raylib`."""
+        self._raylib = raylib
+        self._names = {getattr(raylib, f"KEY_{name}"): name for name in KEYS if hasattr(raylib, f"KEY_{name}")}
+
+    @property
+    def is_shift_held(self) -> bool:
+        """Whether one of the two is down."""
+        return any(map(self._raylib.IsKeyDown, (self._raylib.KEY_LEFT_SHIFT, self._raylib.KEY_RIGHT_SHIFT)))
+
+    def commands(self) -> list[Command]:
+        """What was asked for since the last call."""
+        keys = [self._names.get(code, "") for code in iter(self._raylib.GetKeyPressed, 0)]
+        characters = [chr(code) for code in iter(self._raylib.GetCharPressed, 0)]
+        return commands(keys, characters, self.is_shift_held)

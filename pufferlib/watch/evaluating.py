@@ -1,0 +1,184 @@
+"""`puffer eval`: plays the policy of a run, to be watched or only to be scored."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pufferlib.config.options import EvalOptions
+from pufferlib.environment import PufferEnv
+from pufferlib.errors import APIUsageError
+from pufferlib.families import catalog
+from pufferlib.families.catalog import Entry
+from pufferlib.ocean.environment import OceanEnv
+from pufferlib.ocean.screen import has_display
+from pufferlib.play.evaluation import prepared
+from pufferlib.play.player import Player
+from pufferlib.play.scores import ScoreSheet, dealt
+from pufferlib.watch.array_scene import ArrayScene, array_settings
+from pufferlib.watch.scene import OceanScene, Scene
+from pufferlib.watch.show import Show
+from pufferlib.watch.video import VideoWriter, require_video
+from pufferlib.watch.watched_play import WatchedPlay
+
+FRAMES_PER_SECOND = 60.0
+"""Of environments that are drawn between their steps; of others there are as many as steps."""
+
+LEAST_PICTURES = 30.0
+"""In a second of a window, where nobody says how many: keys are read with each."""
+
+
+@dataclass(frozen=True)
+class _Way:
+    """How a play is shown."""
+
+    is_seen: bool
+    video: Path | None
+    why_unseen: str = ""
+
+    @property
+    def is_drawn(self) -> bool:
+        return self.is_seen or self.video is not None
+
+
+def evaluate_command(env_name: str, args: dict[str, Any], options: EvalOptions) -> None:
+    """Plays and prints the scores.
+
+    The episodes are the same however they are shown. Where they are not, many are played side by side.
+
+    Args:
+        env_name: any name that `pufferlib.families.catalog.find` knows.
+        args: settings, with the model's path.
+        options: of the command.
+
+    Raises:
+        APIUsageError: if the options do not fit each other, the environment, or this machine.
+        PufferError: whatever else keeps the policy from being played, or the video from being written.
+    """
+    entry = catalog.find(env_name)
+    way = _way(entry, options)
+    print(_beginning(env_name, args, options.episodes, way), flush=True)
+    seed = args["train"]["seed"] if options.seed is None else options.seed
+    shown_with = _shown_with(entry) if way.is_drawn else None
+    with prepared(env_name, args, options.episodes, not options.sample, seed, shown_with) as make_player:
+        if way.is_drawn:
+            _show(make_player, options, way, seed, catalog.slug(entry.name))
+        else:
+            _score(make_player, options, seed)
+
+
+def _way(entry: Entry, options: EvalOptions) -> _Way:
+    """How the options ask the play to be shown, once they were checked."""
+    video = None if options.video is None else Path(options.video)
+    if video is not None:
+        require_video(video)
+    if options.window and options.headless:
+        raise APIUsageError("--window and --headless ask for opposites; pass one of them")
+    if options.window and not has_display():
+        raise APIUsageError("--window needs a display, and there is none; on Linux DISPLAY or WAYLAND_DISPLAY names it")
+    can_be_drawn = entry.family == "ocean" or "render_mode" in entry.settings or entry.takes_any_setting
+    if not can_be_drawn and (video is not None or options.window):
+        raise APIUsageError(f"{entry.name} cannot be drawn, as it takes no render_mode; pass --headless to score it")
+    if options.headless or (video is not None and not options.window):
+        way = _Way(False, video, "without a window")
+    elif not has_display():
+        way = _Way(False, video, "without a window, as there is no display")
+    elif not can_be_drawn:
+        way = _Way(False, video, "without a window, as it cannot be drawn")
+    else:
+        way = _Way(True, video)
+    if way.is_drawn and options.grid > options.episodes:
+        raise APIUsageError(
+            f"--grid {options.grid} needs an episode for each of the environments, got {options.episodes}; "
+            f"pass --episodes {options.grid} or more"
+        )
+    return way
+
+
+def _shown_with(entry: Entry) -> Mapping[str, Any]:
+    """What an environment has to be made with to be shown."""
+    return {} if entry.family == "ocean" else array_settings(entry)
+
+
+def _beginning(env_name: str, args: dict[str, Any], episodes: int, way: _Way) -> str:
+    """What is about to be played, which may take minutes, and why nobody sees it."""
+    shown = f" into {way.video}" if way.video is not None else f", {way.why_unseen}" if way.why_unseen else ""
+    playing = f"playing {episodes} episode{'s' * (episodes != 1)} of {env_name}{shown}, by"
+    if args["load_model_path"] is None:
+        return f"{playing} an untrained policy; --load-model-path latest takes the last that was trained"
+    return f"{playing} {args['load_model_path']}"
+
+
+def _score(make_player: Callable[[], Player], options: EvalOptions, seed: int) -> None:
+    player, sheet = make_player(), ScoreSheet()
+    quotas, max_steps = _quotas(player, options)
+    for ended in player.play(quotas, max_steps, seed):
+        for episodes in ended:
+            sheet.add(episodes)
+    _print_scores(sheet)
+    unfinished = _unfinished(player)
+    if unfinished:
+        print(f"{unfinished} of {options.episodes} episodes did not end")
+
+
+def _show(make_player: Callable[[], Player], options: EvalOptions, way: _Way, seed: int, name: str) -> None:
+    quotas, max_steps = _quotas(make_player(), options)
+    play = WatchedPlay(make_player, make_scene, quotas, max_steps, seed, options.grid)
+
+    def frame_rate(scene: Scene) -> float:
+        return options.fps or _frame_rate(scene, way)
+
+    show = Show(play, frame_rate, way.is_seen, options.panel, way.video, name)
+    show.run()
+    _print_scores(play.sheet)
+    unfinished = _unfinished(play.player)
+    if unfinished:
+        reason = "had not ended when the window was closed" if show.is_left else "did not end"
+        print(f"{unfinished} of {options.episodes} episodes {reason}")
+    if play.is_helped:
+        print("a person took part, so these are not the scores of the policy alone")
+    if show.video is not None:
+        print(_told(show.video))
+
+
+def make_scene(env: PufferEnv) -> Scene:
+    """What draws an environment, which was reset; one that is not in C was made with `array_settings`."""
+    return OceanScene(env) if isinstance(env, OceanEnv) else ArrayScene(env)
+
+
+def _frame_rate(scene: Scene, way: _Way) -> float:
+    if isinstance(scene, OceanScene):
+        return FRAMES_PER_SECOND
+    return scene.steps_per_second if way.video is not None else max(scene.steps_per_second, LEAST_PICTURES)
+
+
+def _quotas(player: Player, options: EvalOptions) -> tuple[np.ndarray, int]:
+    """How many episodes each agent plays, and the most steps of an environment."""
+    quotas = dealt(options.episodes, player.vecenv.num_envs)
+    return quotas.repeat(player.vecenv.agents_per_env), options.max_steps * int(quotas.max())
+
+
+def _unfinished(player: Player) -> int:
+    """Episodes of environments that have not ended."""
+    return int(player.remaining.reshape(player.vecenv.num_envs, -1).max(1).sum())
+
+
+def _print_scores(sheet: ScoreSheet) -> None:
+    for name, score in sheet.scores().items():
+        print(f"{name:<16} {score}")
+
+
+def _told(video: VideoWriter) -> str:
+    """What there is to know of a video that was written."""
+    if not video.path.exists():
+        return f"no video was written to {video.path}, as there was nothing to show"
+    width, height = video.size
+    fps, megabytes = float(video.fps), video.path.stat().st_size / 1e6
+    return (
+        f"{video.path}: {video.frames:,} frames, {video.frames / fps:.2f} s at {fps:g} frames a second, "
+        f"{width} x {height}, {megabytes:.2f} MB"
+    )

@@ -1,0 +1,76 @@
+"""What a window says over the picture: that it pauses, what a key just did, what the keys are."""
+
+from __future__ import annotations
+
+from pufferlib.watch.brush import Brush
+from pufferlib.watch.controls import OTHER_KEYS, Command
+from pufferlib.watch.palette import CYAN, EDGE, GREY, PANEL, VEIL, WHITE
+
+NOTICE_SECONDS = 2.0
+
+_LINE, _TEXT = 26, 18
+_WIDTH = 420
+_KEYS = 150  # pixels from the keys to what they do
+
+
+class Overlay:
+    """Holds what is to be said.
+
+    Attributes:
+        is_helping: whether the keys are told.
+        notice: what was said last; empty when it was there for long enough.
+    """
+
+    def __init__(self) -> None:
+        """Says how to find out more."""
+        self.is_helping = False
+        self.notice = ""
+        self._seconds_left = 0.0
+        self.say("F1 tells the keys")
+
+    def say(self, notice: str) -> None:
+        """Shows a few words for NOTICE_SECONDS, in the place of others."""
+        self.notice, self._seconds_left = notice, NOTICE_SECONDS
+
+    def advance(self, seconds: float) -> None:
+        """Lets time pass."""
+        self._seconds_left -= seconds
+        if self._seconds_left <= 0:
+            self.notice = ""
+
+    def draw(self, brush: Brush, badge: str) -> None:
+        """Draws it over the picture.
+
+        Args:
+            brush: for the screen.
+            badge: what holds all the time, such as `paused`; empty for nothing.
+        """
+        width, height = brush.screen.size
+        if badge:
+            _label(brush, badge, width - 12, 10, CYAN)
+        if self.notice:
+            room = brush.screen.text_width(self.notice, _TEXT) + 20
+            _label(brush, self.notice, (width + room) / 2, height - _LINE - 16, WHITE)
+        if self.is_helping:
+            _draw_help(brush, width, height)
+
+
+def _label(brush: Brush, text: str, right: float, y: float, color: tuple[int, int, int, int]) -> None:
+    room = brush.screen.text_width(text, _TEXT) + 20
+    brush.box(right - room, y, room, _LINE, VEIL)
+    brush.text(text, right - room + 10, y + (_LINE - _TEXT) / 2, _TEXT, color)
+
+
+def _draw_help(brush: Brush, width: int, height: int) -> None:
+    lines = [*(command.value for command in Command), *OTHER_KEYS]
+    scale = min(1.0, width / (_WIDTH + 20), height / (_LINE * (len(lines) + 1) + 20))
+    line, text = _LINE * scale, max(4, round(_TEXT * scale))
+    room, tall = _WIDTH * scale, line * (len(lines) + 1)
+    left, top = (width - room) / 2, (height - tall) / 2
+    brush.box(0, 0, width, height, VEIL[:3] + (150,))
+    brush.box(left - 1, top - 1, room + 2, tall + 2, EDGE)
+    brush.box(left, top, room, tall, PANEL)
+    for index, (keys, effect) in enumerate(lines):
+        y = top + (index + 0.5) * line + (line - text) / 2
+        brush.text_before(keys, left + (_KEYS - 20) * scale, y, text, CYAN)
+        brush.text(effect, left + _KEYS * scale, y, text, WHITE if keys else GREY)

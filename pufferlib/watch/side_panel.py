@@ -1,0 +1,215 @@
+"""What one agent sees and thinks, beside the picture: its observation, what it is about to do, what it expects."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from pufferlib.watch.brush import Brush
+from pufferlib.watch.palette import CYAN, DIM_CYAN, EDGE, GREY, PANEL, RED, WHITE
+from pufferlib.watch.texture import Texture
+from pufferlib.watch.thought import Amounts, Choice, Thought
+from pufferlib.watch.watched_play import MAX_THOUGHTS
+
+WIDTH = 300  # pixels
+MIN_HEIGHT = 460
+_MARGIN = 16
+_INNER = WIDTH - 2 * _MARGIN
+_TEXT, _SMALL = 16, 13
+_HEADING = 26  # pixels from a heading to what it is about
+_SECTION = 16  # pixels between two sections
+_BARS_HEIGHT = 72
+_MAX_IMAGE = 150
+_MAX_LISTED = 8  # choices with a line each; more are bars side by side
+_STEP = _INNER / MAX_THOUGHTS  # pixels of the curve for each step
+
+
+class SidePanel:
+    """Draws the newest thought of one agent and the values of those before it.
+
+    Numbers of an observation are bars, each as long as it is large beside the largest that it was so far.
+    """
+
+    def __init__(self, action_names: Sequence[str] = ()):
+        """Takes what the actions of a single choice are called, if they have names."""
+        self._action_names = action_names
+        self._largest: np.ndarray | None = None
+        self._texture = Texture()
+
+    def draw(self, brush: Brush, left: float, height: float, thoughts: Sequence[Thought], progress: float) -> None:
+        """Draws it, from the top of the screen.
+
+        Args:
+            brush: for the screen.
+            left: where it begins.
+            height: of the screen.
+            thoughts: the newest last; at least one.
+            progress: of the newest one's step that is over, 0 to 1.
+        """
+        brush.box(left, 0, WIDTH, height, PANEL)
+        brush.box(left, 0, 1, height, EDGE)
+        x, y, newest = left + _MARGIN, _MARGIN, thoughts[-1]
+        y = self._draw_observation(brush, x, y, newest.observation) + _SECTION
+        y = self._draw_actions(brush, x, y, newest.actions) + _SECTION
+        self._draw_values(brush, x, y, height - _MARGIN - y, [*thoughts], progress)
+
+    def _draw_observation(self, brush: Brush, x: float, y: float, observation: np.ndarray) -> float:
+        shape = " × ".join(map(str, observation.shape)) if observation.ndim > 1 else f"{observation.size} numbers"
+        _heading(brush, x, y, "observation", shape)
+        y += _HEADING
+        picture = as_picture(observation)
+        if picture is None:
+            return self._draw_bars(brush, x, y, observation.ravel().astype(float))
+        rows, columns, _ = picture.shape
+        scale = min(_INNER / columns, _MAX_IMAGE / rows)
+        self._texture.draw(brush.screen, picture, x, y, round(scale * columns), round(scale * rows))
+        return y + round(scale * rows)
+
+    def _draw_bars(self, brush: Brush, x: float, y: float, numbers: np.ndarray) -> float:
+        numbers = np.nan_to_num(numbers)
+        if self._largest is None:
+            self._largest = np.zeros(len(numbers))
+        np.maximum(self._largest, abs(numbers), out=self._largest)
+        heights = pooled(numbers / np.maximum(self._largest, 1e-9), _INNER // 2)
+        has_negative = bool((heights < 0).any())
+        zero = y + _BARS_HEIGHT / (2 if has_negative else 1)
+        reach = zero - y
+        width = _INNER / len(heights)
+        gap = 1 if width >= 3 else 0
+        for index, share in enumerate(heights.tolist()):
+            top = zero - reach * max(share, 0.0)
+            brush.box(x + index * width, top, width - gap, reach * abs(share), CYAN if share >= 0 else RED)
+        brush.box(x, zero, _INNER, 1, EDGE)
+        return y + _BARS_HEIGHT
+
+    def _draw_actions(self, brush: Brush, x: float, y: float, parts: Sequence[Choice | Amounts]) -> float:
+        _heading(brush, x, y, "action", "")
+        y += _HEADING
+        for part in parts:
+            if isinstance(part, Amounts):
+                y = _draw_amounts(brush, x, y, part)
+            elif len(part.probabilities) <= _MAX_LISTED and len(parts) == 1:
+                y = _draw_list(brush, x, y, part, self._action_names)
+            else:
+                y = _draw_columns(brush, x, y, part)
+        return y
+
+    def _draw_values(
+        self, brush: Brush, x: float, y: float, height: float, thoughts: Sequence[Thought], progress: float
+    ) -> None:
+        """The newest value at the right; every step moves the others on to the left."""
+        _heading(brush, x, y, "value", f"{thoughts[-1].value:.3g}")
+        top, reach = y + _HEADING, height - _HEADING
+        if reach < 20:
+            return
+        values = np.nan_to_num([thought.value for thought in thoughts])
+        low, high = value_range(values)
+        heights = (values - low) / (high - low) * reach
+        base = top + reach
+        begin = x + _INNER - _STEP * (len(values) - 1 + progress)
+        for index, (thought, level) in enumerate(zip(thoughts, heights.tolist(), strict=True)):
+            across = begin + index * _STEP
+            if across < x:
+                continue
+            before = heights[index - 1] if index else level
+            upper, lower = max(level, before), min(level, before)
+            brush.box(across, base - lower, _STEP + 0.5, lower, DIM_CYAN)
+            brush.box(across, base - upper - 1, _STEP + 0.5, upper - lower + 2, CYAN)
+            if thought.is_first:
+                brush.box(across, top, 1, reach, GREY)
+        brush.text(f"{high:.3g}", x, top - 4, _SMALL, GREY)
+        brush.text(f"{low:.3g}", x, base - _SMALL, _SMALL, GREY)
+
+
+def value_range(values: np.ndarray) -> tuple[float, float]:
+    """What a curve of these numbers reaches from and to: a little beyond them, so that small changes look small."""
+    low, high = float(values.min()), float(values.max())
+    margin = max(0.1 * (high - low), 0.05 * max(abs(low), abs(high)), 1e-3)
+    return low - margin, high + margin
+
+
+def _heading(brush: Brush, x: float, y: float, title: str, detail: str) -> None:
+    brush.text(title, x, y, _TEXT, GREY)
+    brush.text_before(detail, x + _INNER, y, _TEXT, WHITE)
+
+
+def _draw_list(brush: Brush, x: float, y: float, choice: Choice, names: Sequence[str]) -> float:
+    """A line for each of the choices: its name or number, how likely it is, and which was taken."""
+    line, label, percent = 20, 60, 44
+    for index, share in enumerate(choice.probabilities.tolist()):
+        is_taken = index == choice.taken
+        name = names[index] if index < len(names) else str(index)
+        brush.text(name, x, y, _TEXT, WHITE if is_taken else GREY)
+        room = _INNER - label - percent
+        brush.box(x + label, y + 5, room, 8, EDGE)
+        brush.box(x + label, y + 5, share * room, 8, WHITE if is_taken else CYAN)
+        brush.text_before(f"{100 * share:.0f}%", x + _INNER, y, _TEXT, WHITE if is_taken else GREY)
+        y += line
+    return y
+
+
+def _draw_columns(brush: Brush, x: float, y: float, choice: Choice) -> float:
+    """A column for each of the choices, that of the one that was taken white."""
+    reach = 40
+    heights = choice.probabilities.tolist()
+    width = _INNER / len(heights)
+    gap = 1 if width >= 3 else 0
+    brush.box(x, y + reach, _INNER, 1, EDGE)
+    for index, share in enumerate(heights):
+        is_taken = index == choice.taken
+        brush.box(x + index * width, y, width - gap, reach, WHITE if is_taken and width < 3 else PANEL)
+        tall = max(share * reach, 2)
+        brush.box(x + index * width, y + reach - tall, width - gap, tall, WHITE if is_taken else CYAN)
+    return y + reach + 8
+
+
+def _draw_amounts(brush: Brush, x: float, y: float, amounts: Amounts) -> float:
+    """A line for each number: its range, the band of one deviation around the mean, and what was taken."""
+    line = max(6, min(20, 160 // len(amounts.means)))
+    span = np.where(np.isfinite(amounts.high - amounts.low), amounts.high - amounts.low, 2.0)
+    low = np.where(np.isfinite(amounts.low), amounts.low, -1.0)
+    for index in range(len(amounts.means)):
+
+        def across(number: float, index: int = index) -> float:
+            return x + float(np.clip((number - low[index]) / span[index], 0.0, 1.0)) * _INNER
+
+        mean, deviation = amounts.means[index], amounts.deviations[index]
+        middle = y + line / 2
+        brush.box(x, middle - 1, _INNER, 2, EDGE)
+        left, right = across(mean - deviation), across(mean + deviation)
+        brush.box(left, middle - line / 4, right - left, line / 2, DIM_CYAN)
+        brush.box(across(mean) - 1, middle - line / 4, 2, line / 2, CYAN)
+        brush.box(across(amounts.taken[index]) - 2, middle - line / 2 + 1, 4, line - 2, WHITE)
+        y += line
+    return y
+
+
+def as_picture(observation: np.ndarray) -> np.ndarray | None:
+    """An observation as `(rows, columns, 3)` uint8 where it is a picture, else None.
+
+    One is `(rows, columns)` or has 1, 3 or 4 channels, first or last; of pictures behind each other it is the newest.
+    """
+    if observation.dtype != np.uint8 or observation.ndim not in (2, 3):
+        return None
+    picture = observation
+    if picture.ndim == 3:
+        if picture.shape[2] in (1, 3):
+            picture = picture[:, :, 0] if picture.shape[2] == 1 else picture
+        elif picture.shape[0] == 3:
+            picture = picture.transpose(1, 2, 0)
+        elif picture.shape[0] <= 4:
+            picture = picture[-1]
+        else:
+            return None
+    if min(picture.shape[:2]) < 16:
+        return None
+    return np.repeat(picture[:, :, None], 3, 2) if picture.ndim == 2 else picture
+
+
+def pooled(numbers: np.ndarray, most: int) -> np.ndarray:
+    """At most so many numbers: of neighbours that have to share a place, the one that is furthest from 0."""
+    if len(numbers) <= most:
+        return numbers
+    groups = np.array_split(numbers, most)
+    return np.array([group[abs(group).argmax()] for group in groups])

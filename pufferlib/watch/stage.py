@@ -1,0 +1,69 @@
+"""The picture as a whole: the environments side by side, a line below each, the panel."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pufferlib.watch import side_panel
+from pufferlib.watch.brush import Brush
+from pufferlib.watch.palette import GREY, VEIL, WHITE
+from pufferlib.watch.side_panel import SidePanel
+from pufferlib.watch.thought import Thought
+from pufferlib.watch.tiling import tiled
+from pufferlib.watch.watched_play import Place
+
+LIMIT = (1600, 960)
+"""Pixels that the environments may cover together."""
+
+_LINE, _TEXT = 28, 18
+
+
+class Stage:
+    """Knows where everything goes, and draws it.
+
+    Attributes:
+        panel: None where it is hidden.
+    """
+
+    def __init__(self, picture: tuple[int, int], count: int, panel: SidePanel | None):
+        """Lays out `count` pictures of a size at scale 1; one that is alone has no line below it."""
+        self._tiling = tiled(count, picture, LIMIT, _LINE if count > 1 else 0)
+        self.panel = panel
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Width and height of everything, in pixels."""
+        width, height = self._tiling.size
+        return (width, height) if self.panel is None else (width + side_panel.WIDTH, max(height, side_panel.MIN_HEIGHT))
+
+    def draw(self, brush: Brush, places: Sequence[Place], thoughts: Sequence[Thought], progress: float) -> None:
+        """Draws everything, between `begin` and `end`.
+
+        Args:
+            brush: for a screen of this size.
+            places: who is to be seen where.
+            thoughts: of the agent of the panel, the newest last.
+            progress: of the last step that is over, 0 to 1.
+        """
+        _, height = self.size
+        upper = (height - self._tiling.size[1]) // 2
+        for index, place in enumerate(places):
+            x, y = self._tiling.place(index)
+            place.scene.draw(x, upper + y, self._tiling.scale, progress if place.is_playing else 1.0)
+            if self._tiling.line:
+                self._draw_line(brush, place, x, upper + y)
+        if self.panel is not None and thoughts:
+            self.panel.draw(brush, self._tiling.size[0], height, thoughts, progress)
+
+    def _draw_line(self, brush: Brush, place: Place, x: float, y: float) -> None:
+        width, height = self._tiling.picture
+        below = y + height + (_LINE - _TEXT) / 2
+        if place.is_playing:
+            brush.text(
+                f"{place.running:g}" if place.running % 1 == 0 else f"{place.running:.2f}", x, below, _TEXT, WHITE
+            )
+        else:
+            brush.box(x, y, width, height, VEIL[:3] + (120,))
+        if place.last is not None:
+            last = f"last {place.last:.5g}"
+            brush.text_before(last, x + width, below, _TEXT, GREY if place.is_playing else WHITE)

@@ -1,0 +1,168 @@
+"""The episodes that are watched: who plays in which place of the picture, and what came of it."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from pufferlib.play.player import Decision, Episodes, Player
+from pufferlib.play.scores import ScoreSheet
+from pufferlib.watch.scene import Scene
+from pufferlib.watch.thought import Thought, thought_of
+
+MAX_THOUGHTS = 200
+"""As many steps as are remembered."""
+
+Override = Callable[[], "np.ndarray | None"]
+"""The action that a person takes, a row of the single action space; None leaves it to the policy."""
+
+
+@dataclass
+class Place:
+    """One of the environments that are shown side by side.
+
+    Attributes:
+        env: its index in the vector.
+        rows: of its agents.
+        scene: draws it.
+        is_playing: whether the last step was one of its; if not it is done, and nobody took its place.
+        episode: the running one, counted from 1.
+        running: what its return is at the moment before the last step, the mean over its agents.
+        last: what the return of the episode before was, the mean over the agents whose episode ended last.
+    """
+
+    env: int
+    rows: slice
+    scene: Scene
+    is_playing: bool = True
+    episode: int = 1
+    running: float = 0.0
+    last: float | None = None
+
+
+class WatchedPlay:
+    """Plays step by step, as somebody asks for them, and shows the environments that play.
+
+    Attributes:
+        places: what is shown, in order; filled by the first step.
+        sheet: what the episodes that ended came to.
+        side_by_side: places at the most.
+        thoughts: of the first agent of the first place, the newest of the last step.
+        steps: made so far, since the beginning or the last restart.
+        player: whose play it is; its quotas tell what is left to play.
+        is_helped: whether a person took part.
+    """
+
+    def __init__(
+        self,
+        make_player: Callable[[], Player],
+        make_scene: Callable[[Any], Scene],
+        quotas: np.ndarray,
+        max_steps: int,
+        seed: int,
+        side_by_side: int,
+    ):
+        """Begins a play, of which no step is made yet.
+
+        Args:
+            make_player: makes one in whose vector every batch is one environment of this process; called at every
+                restart, with random numbers from their beginning.
+            make_scene: makes the scene of an environment, which was reset.
+            quotas: `(num_agents,)`, episodes to play.
+            max_steps: of each environment.
+            seed: of the environments.
+            side_by_side: places.
+        """
+        self._make_player = make_player
+        self._make_scene = make_scene
+        self._quotas = quotas
+        self._max_steps = max_steps
+        self._seed = seed
+        self.side_by_side = side_by_side
+        self.override: Override = lambda: None  # asked before every step for the environment of the first place
+        self.places: list[Place] = []
+        self.restart()
+
+    def restart(self) -> None:
+        """Begins the same play anew, and forgets what came of it."""
+        self.close()
+        self.sheet = ScoreSheet()
+        self.thoughts: deque[Thought] = deque(maxlen=MAX_THOUGHTS)
+        self.steps = 0
+        self.is_helped = False
+        self.player = self._make_player()
+        self._play: Iterator[list[Episodes]] = self.player.play(
+            self._quotas, self._max_steps, self._seed, self.side_by_side, self._decide
+        )
+
+    def step(self) -> bool:
+        """Steps every environment that plays; returns whether there was one left."""
+        ended = next(self._play, None)
+        if ended is None:
+            return False
+        self.steps += 1
+        for episodes in ended:
+            self.sheet.add(episodes)
+            place = next(place for place in self.places if place.rows.start <= episodes.agents[0] < place.rows.stop)
+            place.last = float(episodes.returns.mean())
+            place.episode += 1
+        return True
+
+    def close(self) -> None:
+        """Lets go of the scenes; the environments stay open."""
+        for place in self.places:
+            place.scene.close()
+        self.places = []
+
+    def _decide(self, decision: Decision) -> np.ndarray:
+        """Sees the environments as they are right before a step."""
+        self._seat([self._env_of(rows) for rows in decision.rows])
+        for place in self.places:
+            if place.is_playing:
+                place.scene.remember()
+                place.running = float(self.player.returns[place.rows].mean())
+        actions = self._overridden(decision.actions)
+        row = self.places[0].rows.start
+        space = self.player.vecenv.single_action_space
+        thought = thought_of(replace(decision, actions=actions), row, space, self.player.lengths[row] == 0)
+        self.thoughts.append(thought)
+        return actions
+
+    def _overridden(self, actions: np.ndarray) -> np.ndarray:
+        """The policy's actions, but for those that a person takes."""
+        action = self.override() if self.places[0].is_playing else None
+        if action is None:
+            return actions
+        self.is_helped = True
+        actions = actions.copy()
+        actions[self.places[0].rows] = action
+        return actions
+
+    def _seat(self, playing: list[int]) -> None:
+        """Gives those that began to play the places of those that are done."""
+        for place in self.places:
+            place.is_playing = place.env in playing
+        seated = {place.env for place in self.places}
+        for env in playing:
+            if env in seated:
+                continue
+            free = next((index for index, place in enumerate(self.places) if not place.is_playing), None)
+            if free is None:
+                self.places.append(self._place(env))
+            else:
+                last = self.places[free].last
+                self.places[free].scene.close()
+                self.places[free] = self._place(env)
+                self.places[free].last = last
+                self.places[free].episode = 1
+
+    def _place(self, env: int) -> Place:
+        agents = self.player.vecenv.agents_per_env
+        return Place(env, slice(env * agents, (env + 1) * agents), self._make_scene(self.player.vecenv.envs[env]))
+
+    def _env_of(self, rows: slice) -> int:
+        return rows.start // self.player.vecenv.agents_per_env

@@ -1,0 +1,192 @@
+import re
+import subprocess
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from pufferlib import vector
+from pufferlib.config import load_config
+from pufferlib.config.options import EvalOptions
+from pufferlib.errors import APIUsageError, PufferError
+from pufferlib.families import catalog
+from pufferlib.ocean import screen
+from pufferlib.runs import checkpoint
+from pufferlib.runs.loaders import load_policy
+from pufferlib.watch import evaluating
+from pufferlib.watch.evaluating import evaluate_command
+from pufferlib.watch.playback import HOLD_SECONDS
+
+CARTPOLE, SQUARED = "puffer_cartpole", "puffer_squared"
+
+
+@pytest.fixture
+def untrained(tmp_path, monkeypatch):
+    """Settings and the path of an untrained policy of any environment, in a folder that is empty but for it."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "models").mkdir()
+
+    def save(env_name, **env):
+        args = load_config(env_name)
+        args["env"].update(env)
+        args["train"]["device"] = "cpu"
+        one = {"num_envs": 1} if env_name.startswith("puffer_") else {}
+        creator, env_kwargs = catalog.find(env_name).creator, {**args["env"], **one}
+        with vector.make(creator, env_kwargs=env_kwargs, backend="Serial") as vecenv:
+            policy = load_policy(args, vecenv, env_name)
+        checkpoint.save(tmp_path / "models" / "model.pt", policy.state_dict())
+        return {**args, "load_model_path": "models/model.pt"}
+
+    return save
+
+
+@pytest.fixture
+def played(untrained, capsys):
+    """Plays with an untrained policy; returns the lines that are printed."""
+
+    def play(env_name, env=None, **options):
+        evaluate_command(env_name, untrained(env_name, **(env or {})), EvalOptions(**options))
+        return capsys.readouterr().out.splitlines()
+
+    return play
+
+
+# --- scores alone
+
+
+def test_a_line_for_every_statistic(played):
+    beginning, *lines = played(SQUARED, {"size": 5}, episodes=3, headless=True)
+    assert beginning == "playing 3 episodes of puffer_squared, without a window, by models/model.pt"
+    assert len(lines) >= 4 and all("+-" in line and line.endswith("(n = 3)") for line in lines)
+
+
+def test_episodes_that_do_not_end_are_told(played):
+    lines = played("CartPole-v1", {"max_episode_steps": 7}, episodes=40, headless=True)
+    assert lines[1:] == ["episode_return   7.000 +- 0.000 (n = 40)", "episode_length   7.000 +- 0.000 (n = 40)"]
+    lines = played("CartPole-v1", {"max_episode_steps": 7}, episodes=4, headless=True, max_steps=5)
+    assert lines[1:] == ["4 of 4 episodes did not end"]
+
+
+@pytest.mark.parametrize(
+    ("options", "has_display", "told"),
+    [
+        ({}, True, "playing 100 episodes of puffer_squared, by model.pt"),
+        ({"episodes": 1, "headless": True}, True, "playing 1 episode of puffer_squared, without a window, by model.pt"),
+        ({}, False, "playing 100 .*, without a window, as there is no display, by model.pt"),
+        ({"video": "a.gif"}, False, "playing 100 episodes of puffer_squared into a.gif, by model.pt"),
+    ],
+)
+def test_it_says_what_it_plays_and_why_nobody_sees_it(options, has_display, told, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(evaluating, "has_display", lambda: has_display)
+    options = EvalOptions(**options)
+    way = evaluating._way(catalog.find(SQUARED), options)
+    args = {**load_config(SQUARED), "load_model_path": "model.pt"}
+    assert re.fullmatch(told, evaluating._beginning(SQUARED, args, options.episodes, way))
+    args["load_model_path"] = None
+    assert "an untrained policy; --load-model-path latest" in evaluating._beginning(SQUARED, args, 1, way)
+
+
+# --- videos
+
+
+def video_of(path, width, height):
+    """The frames of an mp4, and the seconds that it lasts."""
+    ffmpeg = pytest.importorskip("imageio_ffmpeg")
+    command = [ffmpeg.get_ffmpeg_exe(), "-loglevel", "error", "-i", path, "-f", "rawvideo", "-pix_fmt", "rgb24", "-"]
+    pixels = subprocess.run(command, capture_output=True, check=True).stdout
+    return np.frombuffer(pixels, np.uint8).reshape(-1, height, width, 3), ffmpeg.count_frames_and_secs(path)[1]
+
+
+def test_a_video_shows_every_moment_at_its_time(played, tmp_path):
+    lines = played(CARTPOLE, video="a.mp4", episodes=3)
+    steps = 3 * float(re.search(r"episode_length +([\d.]+)", "\n".join(lines))[1])
+    wanted = round((steps / 50 + HOLD_SECONDS) * 60)
+    facts = re.fullmatch(r"a.mp4: (\d+) frames, ([\d.]+) s at 60 frames a second, (\d+) x (\d+), [\d.]+ MB", lines[-1])
+    assert abs(int(facts[1]) - wanted) <= 1
+    frames, seconds = video_of("a.mp4", int(facts[3]), int(facts[4]))
+    assert len(frames) == int(facts[1]) and seconds == pytest.approx(len(frames) / 60, abs=0.02)
+    moving = frames[: round(steps / 50 * 60) - 2 : 7].astype(int)
+    assert all(abs(one - other).max() > 60 for one, other in zip(moving, moving[1:], strict=False))
+    assert abs(frames[-1].astype(int) - frames[-25]).mean() < 0.5  # the last moment is held
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.mp4", "models"]
+
+
+@pytest.mark.parametrize("sample", [False, True])
+def test_episodes_are_the_same_however_they_are_shown(played, sample):
+    given = {"episodes": 4, "sample": sample, "seed": 7}
+    alone = played(CARTPOLE, headless=True, **given)[1:]
+    assert played(CARTPOLE, video="a.gif", fps=10, **given)[1:-1] == alone
+    assert played(CARTPOLE, video="a.gif", fps=10, grid=3, panel=True, **given)[1:-1] == alone
+    assert played(CARTPOLE, headless=True, **{**given, "seed": 9})[1:] != alone
+
+
+def picture_of(path):
+    with Image.open(path) as image:
+        return np.asarray(image.convert("RGB"))
+
+
+def size_of(line):
+    return tuple(map(int, re.search(r", (\d+) x (\d+), ", line).groups()))
+
+
+def test_environments_share_a_picture_and_the_panel_stands_beside_it(played):
+    width, height = size_of(played(SQUARED, {"size": 5}, video="a.gif", fps=4, episodes=4)[-1])
+    played(SQUARED, {"size": 5}, video="b.gif", fps=4, episodes=4, grid=4)
+    grid = picture_of("b.gif")
+    assert all(part[:100, :100].std() > 10 for half in np.array_split(grid, 2) for part in np.array_split(half, 2, 1))
+    assert size_of(played(SQUARED, {"size": 5}, video="c.gif", fps=4, episodes=4, panel=True)[-1])[0] == width + 300
+    pictures = [picture_of(name).astype(int) for name in ("a.gif", "c.gif")]
+    begin = (pictures[1].shape[0] - height) // 2
+    assert abs(pictures[1][begin : begin + height, :width] - pictures[0]).max() < 40  # colours of a palette
+    assert len(np.unique(pictures[1][:, width:].reshape(-1, 3), axis=0)) > 10
+
+
+def test_environments_of_gymnasium_are_shown_step_by_step(played):
+    pytest.importorskip("pygame")
+    lines = played("CartPole-v1", {"max_episode_steps": 8}, video="a.gif", episodes=2, panel=True)
+    assert "episode_length   8.000 +- 0.000 (n = 2)" in lines
+    assert re.match(r"a.gif: 41 frames, 0.82 s at 50 frames a second, ", lines[-1])
+
+
+# --- mistakes
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"video": "a.avi"}, "must end in .mp4 or .gif"),
+        ({"video": "nowhere/a.gif"}, "make the folder nowhere first"),
+        ({"video": "a.gif", "grid": 4, "episodes": 3}, "--grid 4 needs an episode for each of .*, got 3; .* 4 or more"),
+        ({"window": True}, "--window needs a display"),
+        ({"window": True, "headless": True}, "ask for opposites"),
+    ],
+)
+def test_mistakes_are_told_before_anything_is_played(untrained, options, told, monkeypatch, capsys):
+    monkeypatch.setattr(evaluating, "has_display", lambda: False)
+    args = untrained(SQUARED)
+    with pytest.raises(PufferError, match=told):
+        evaluate_command(SQUARED, args, EvalOptions(**options))
+    assert capsys.readouterr().out == "" and screen.open_screen() is None
+
+
+@pytest.mark.parametrize("options", [{"grid": 0}, {"fps": 0.0}, {"episodes": 0}])
+def test_what_is_out_of_range_is_no_option(options):
+    with pytest.raises(PufferError, match="must be"):
+        EvalOptions(**options)
+
+
+def test_no_screen_and_no_video_are_left_where_the_policy_does_not_load(untrained, tmp_path):
+    args = {**untrained(SQUARED), "load_model_path": "missing.pt"}
+    with pytest.raises(checkpoint.CheckpointError):
+        evaluate_command(SQUARED, args, EvalOptions(video="a.gif"))
+    assert [path.name for path in tmp_path.iterdir()] == ["models"] and screen.open_screen() is None
+
+
+def test_an_environment_that_cannot_draw_says_so(untrained, monkeypatch):
+    entry = catalog.find("CartPole-v1")
+    monkeypatch.setattr(entry, "_settings", {})
+    with pytest.raises(APIUsageError, match="CartPole-v1 cannot be drawn"):
+        evaluating._way(entry, EvalOptions(video="a.gif"))
+    monkeypatch.setattr(evaluating, "has_display", lambda: True)
+    assert not evaluating._way(entry, EvalOptions()).is_seen
