@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pufferlib.pufferl import PuffeRL
     from pufferlib.runs.making import make
     from pufferlib.sweep.protein import Protein
+    from pufferlib.watch.recording import record
 
     __version__: str
 
@@ -44,6 +45,7 @@ _HOMES = {
     "make_gymnasium": "pufferlib.interop.making",
     "make_gymnasium_vec": "pufferlib.interop.making",
     "make_pettingzoo": "pufferlib.interop.making",
+    "record": "pufferlib.watch.recording",
 }
 
 __all__ = [
@@ -68,6 +70,7 @@ __all__ = [
     "make_gymnasium",
     "make_gymnasium_vec",
     "make_pettingzoo",
+    "record",
 ]
 
 

@@ -104,19 +104,36 @@ def evaluate(
     """
     if not isinstance(episodes, (int, np.integer)) or episodes < 1:
         raise APIUsageError(f"episodes must be an integer of at least 1, got {episodes!r}")
-    module = _module(policy)
-    device = next((tensor.device for tensor in module.state_dict().values()), torch.device("cpu"))
     sheet = ScoreSheet()
+    module = _module(policy)
     with ExitStack() as undo:
         vecenv, count = _vector(env, int(episodes), seed, undo)
-        undo.enter_context(undisturbed(module, device))
-        check_acting(module, vecenv.single_observation_space, vecenv.single_action_space, device)
-        player = Player(vecenv, module, device, torch.Generator(device).manual_seed(seed) if sample else None)
+        player = player_of(module, vecenv, seed if sample else None, undo)
         quotas = dealt(int(episodes), count)
         for ended in player.play(quotas.repeat(vecenv.num_agents // count), max_steps * int(quotas.max()), seed):
             for each in ended:
                 sheet.add(each)
     return sheet.scores()
+
+
+def player_of(policy: Any, vecenv: vector.Vector, sampling_seed: int | None, undo: ExitStack) -> Player:
+    """Has a policy play in a vector, and puts back what that changes of the policy.
+
+    Args:
+        policy: a torch module, or an Agent.
+        vecenv: to play in.
+        sampling_seed: of the draws of actions; None takes the likeliest.
+        undo: gets how to put it back.
+
+    Raises:
+        APIUsageError: if it is neither, or does not fit the environments.
+    """
+    module = _module(policy)
+    device = next((tensor.device for tensor in module.state_dict().values()), torch.device("cpu"))
+    undo.enter_context(undisturbed(module, device))
+    check_acting(module, vecenv.single_observation_space, vecenv.single_action_space, device)
+    generator = None if sampling_seed is None else torch.Generator(device).manual_seed(sampling_seed)
+    return Player(vecenv, module, device, generator)
 
 
 def dealt(episodes: int, count: int) -> np.ndarray:
@@ -174,7 +191,7 @@ def _vector(env: Any, episodes: int, seed: int, undo: ExitStack) -> tuple[vector
         seed: of environments that are made.
         undo: gets how to let go of the vector.
     """
-    entry, env_kwargs = _recipe(env)
+    entry, env_kwargs = recipe_of(env)
     if entry is not None:
         count = min(episodes, most_environments(entry))
         vecenv = make_environments(entry, env_kwargs, count, seed, are_apart=False)
@@ -190,8 +207,15 @@ def _vector(env: Any, episodes: int, seed: int, undo: ExitStack) -> tuple[vector
     return vecenv, vecenv.num_envs * getattr(vecenv.driver_env, "num_envs", 1)
 
 
-def _recipe(env: Any) -> tuple[Entry | None, Mapping[str, Any]]:
-    """What makes environments like the one that is given, and its keyword arguments; None where that is not known."""
+def recipe_of(env: Any) -> tuple[Entry | None, Mapping[str, Any]]:
+    """What makes environments like the one that is given, and its keyword arguments; None where that is not known.
+
+    Args:
+        env: see `evaluate`.
+
+    Raises:
+        UnknownEnvironmentError: if it is a name that no environment has.
+    """
     if isinstance(env, str):
         return catalog.find(env), making.env_arguments(env, {})
     if isinstance(env, type) or (callable(env) and not hasattr(env, "step")):
