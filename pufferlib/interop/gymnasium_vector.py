@@ -70,6 +70,7 @@ class OceanVectorEnv(VectorEnv):
             APIUsageError: if the render mode is unknown, an argument out of its range, or an environment has several
                 agents.
         """
+        self.closed = True  # as long as there is nothing to close
         self.render_mode = checked_mode(render_mode, self.metadata["render_modes"])
         self.metadata = {**self.metadata, "autoreset_mode": _checked_autoreset(autoreset_mode)}
         if render_mode is not None:
@@ -89,6 +90,7 @@ class OceanVectorEnv(VectorEnv):
         self._ended = np.zeros(num_envs, bool)  # in the last step
         self._max_episode_steps = checked_limit(max_episode_steps)
         self._elapsed = np.zeros(num_envs, np.int64)  # steps of the episodes
+        self.closed = False
 
     @override
     def reset(

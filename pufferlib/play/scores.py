@@ -69,8 +69,16 @@ class ScoreSheet:
         return {name: Score.of(numbers) for name, numbers in {**counted, **self._reported}.items() if numbers}
 
 
+@dataclass(frozen=True)
+class Recipe:
+    """What makes an environment, and its keyword arguments."""
+
+    entry: Entry
+    env_kwargs: Mapping[str, Any]
+
+
 def evaluate(
-    policy: Any, env: Any, episodes: int = 100, sample: bool = False, seed: int = 0, max_steps: int = 20_000
+    policy: Any, env: Any = None, episodes: int = 100, sample: bool = False, seed: int = 0, max_steps: int = 20_000
 ) -> dict[str, Score]:
     """Plays a number of episodes with a policy, which stays as it is.
 
@@ -86,7 +94,8 @@ def evaluate(
         env: a name, which has the settings of its configuration; a class or a function; or an environment or a vector
             of PufferLib's, Gymnasium's or PettingZoo's. What can be made anew is played in environments of their own,
             side by side: also a vector that `pufferlib.vector.make` made, and everything that was made by a name, so
-            that a trainer in it can go on. Any other one is played in itself, from a reset on, and is left open.
+            that a trainer in it can go on. Any other one is played in itself, from a reset on, and is left open. None
+            is the environment that an agent was trained in, with its settings.
         episodes: at least 1.
         sample: draw actions from the policy instead of taking the likeliest.
         seed: of the environments and of the actions.
@@ -104,8 +113,10 @@ def evaluate(
     """
     if not isinstance(episodes, (int, np.integer)) or episodes < 1:
         raise APIUsageError(f"episodes must be an integer of at least 1, got {episodes!r}")
-    sheet = ScoreSheet()
     module = _module(policy)
+    if env is None:
+        env = _own_env(policy)
+    sheet = ScoreSheet()
     with ExitStack() as undo:
         vecenv, count = _vector(env, int(episodes), seed, undo)
         player = player_of(module, vecenv, seed if sample else None, undo)
@@ -182,6 +193,16 @@ def _module(policy: Any) -> nn.Module:
     raise APIUsageError(f"policy must be a torch module or an Agent, got {found}; the order is evaluate(policy, env)")
 
 
+def _own_env(policy: Any) -> Recipe:
+    """The environment that an agent was trained in."""
+    settings = getattr(policy, "settings", None)
+    if not isinstance(settings, Mapping) or "env_name" not in settings:
+        raise APIUsageError(
+            f"evaluate() needs an environment, as this {type(policy).__name__} tells of none; pass env="
+        )
+    return Recipe(catalog.find(settings["env_name"]), settings["env"])
+
+
 def _vector(env: Any, episodes: int, seed: int, undo: ExitStack) -> tuple[vector.Vector, int]:
     """The vector to play in, and how many environments there are in it.
 
@@ -191,10 +212,10 @@ def _vector(env: Any, episodes: int, seed: int, undo: ExitStack) -> tuple[vector
         seed: of environments that are made.
         undo: gets how to let go of the vector.
     """
-    entry, env_kwargs = recipe_of(env)
-    if entry is not None:
-        count = min(episodes, most_environments(entry))
-        vecenv = make_environments(entry, env_kwargs, count, seed, are_apart=False)
+    recipe = env if isinstance(env, Recipe) else recipe_of(env)
+    if recipe is not None:
+        count = min(episodes, most_environments(recipe.entry))
+        vecenv = make_environments(recipe.entry, recipe.env_kwargs, count, seed, are_apart=False)
         undo.callback(vecenv.close)
     elif getattr(env, "is_repeatable", False):
         vecenv = env.again(min(episodes, MAX_PYTHON_ENVIRONMENTS), seed)
@@ -207,8 +228,8 @@ def _vector(env: Any, episodes: int, seed: int, undo: ExitStack) -> tuple[vector
     return vecenv, vecenv.num_envs * getattr(vecenv.driver_env, "num_envs", 1)
 
 
-def recipe_of(env: Any) -> tuple[Entry | None, Mapping[str, Any]]:
-    """What makes environments like the one that is given, and its keyword arguments; None where that is not known.
+def recipe_of(env: Any) -> Recipe | None:
+    """What makes environments like the one that is given; None where that is not known.
 
     Args:
         env: see `evaluate`.
@@ -217,8 +238,8 @@ def recipe_of(env: Any) -> tuple[Entry | None, Mapping[str, Any]]:
         UnknownEnvironmentError: if it is a name that no environment has.
     """
     if isinstance(env, str):
-        return catalog.find(env), making.env_arguments(env, {})
+        return Recipe(catalog.find(env), making.env_arguments(env, {}))
     if isinstance(env, type) or (callable(env) and not hasattr(env, "step")):
-        return catalog.find(env), {}
+        return Recipe(catalog.find(env), {})
     origin = getattr(env, "made_from", None)  # not of what is inside: that would leave its wrappers out
-    return (None, {}) if origin is None else (catalog.find(origin.env_name), origin.env)
+    return None if origin is None else Recipe(catalog.find(origin.env_name), origin.env)

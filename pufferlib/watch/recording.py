@@ -79,9 +79,10 @@ def record(
 
 def _vector(env: Any, seed: int, undo: ExitStack) -> vector.Vector:
     """A vector of the one environment to play in."""
-    entry, env_kwargs = recipe_of(env)
-    if entry is not None:
-        vecenv = make_environments(entry, {**env_kwargs, **array_settings(entry)}, 1, seed)
+    recipe = recipe_of(env)
+    if recipe is not None:
+        env_kwargs = {**recipe.env_kwargs, **array_settings(recipe.entry)}
+        vecenv = make_environments(recipe.entry, env_kwargs, 1, seed)
         undo.callback(vecenv.close)
         return vecenv
     if hasattr(env, "recv") and hasattr(env, "send"):

@@ -147,6 +147,8 @@ def test_gymnasiums_wrappers_run_on_it(mode):
             np.testing.assert_array_equal(infos["episode"]["l"][ended], infos["episode"]["r"][ended])
             lengths += infos["episode"]["l"][ended].tolist()
         steps += 32
+    if mode == AutoresetMode.SAME_STEP and tuple(map(int, gymnasium.__version__.split(".")[:2])) < (1, 4):
+        pytest.skip("before 1.4 the wrapper leaves out the first step of episodes that begin in the same step")
     (statistics,) = made.ocean.episode_statistics()
     assert statistics["n"] == len(lengths) > 100
     assert statistics["episode_length"] == pytest.approx(np.mean(lengths), rel=1e-5)

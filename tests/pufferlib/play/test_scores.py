@@ -274,6 +274,16 @@ def test_every_agent_adds_a_return_of_its_own():
     assert evaluate(untrained(env), env, 2)["episode_return"].episodes == 6
 
 
+def test_an_agent_is_played_in_what_it_was_trained_in_where_nothing_else_is_said():
+    agent = pufferlib.load_agent(SQUARED)
+    assert evaluate(agent, episodes=5) == evaluate(agent, SQUARED, 5)
+    agent.settings["env"] = {**agent.settings["env"], "size": 3}
+    with pytest.raises(APIUsageError, match=r"fails for \(5, 9\)"):
+        evaluate(agent, episodes=5)
+    with pytest.raises(APIUsageError, match="needs an environment, as this Biased tells of none; pass env="):
+        evaluate(Biased())
+
+
 # --- what stays as it was
 
 
