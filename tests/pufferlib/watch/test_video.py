@@ -253,6 +253,17 @@ def test_what_the_encoder_complains_of_is_told(tmp_path, monkeypatch):
     assert [path.name for path in tmp_path.iterdir()] == ["ffmpeg"]
 
 
+@needs_ffmpeg
+def test_a_frame_that_was_cut_off_is_left_out(tmp_path):
+    """As Ctrl-C may do it in the middle of a write."""
+    with VideoWriter(tmp_path / "cut.mp4", (64, 48), 10) as video:
+        for index in range(10):
+            video.add(picture(index))
+        video._encoder._process.stdin.write(picture(10).tobytes()[:5000])
+    frames, _ = read(video.path)
+    assert len(frames) == 10
+
+
 def test_rates_are_exact():  # what floats round
     assert _checked_rate(60 / 7) == Fraction(60, 7)
     assert _checked_rate(30_000 / 1001) == Fraction(30_000, 1001)
