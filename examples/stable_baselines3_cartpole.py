@@ -15,7 +15,7 @@ from pufferlib.interop.stable_baselines3 import as_vec_env
 
 NUM_ENVS, STEPS = 64, 32
 
-rollouts = int(sys.argv[1]) if len(sys.argv) > 1 else 75
+rollouts = int(sys.argv[1]) if len(sys.argv) > 1 else 50
 
 envs = as_vec_env(pufferlib.make_gymnasium_vec("puffer_cartpole", NUM_ENVS))
 model = PPO(

@@ -21,7 +21,7 @@ class OceanGymnasiumEnv(gymnasium.Env):
     before `reset`, which goes on with the environment's random stream unless it is given a seed. Rewards are floats,
     infos empty, `options` have no meaning.
 
-    For speed there is `pufferlib.make_gymnasium_vec`: a thousand environments take there as long as ten here.
+    For speed there is `pufferlib.make_gymnasium_vec`: a thousand environments step there while a few do here.
 
     Attributes:
         ocean: the environment itself.
