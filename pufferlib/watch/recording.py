@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -12,18 +11,13 @@ import numpy as np
 
 from pufferlib import vector
 from pufferlib.errors import APIUsageError
-from pufferlib.ocean.environment import OceanEnv
-from pufferlib.ocean.rendering import Drawing
-from pufferlib.ocean.screen import Screen
-from pufferlib.play.player import Decision, Player
 from pufferlib.play.scores import make_environments, player_of, recipe_of
-from pufferlib.watch.array_scene import ArrayScene, array_settings
-from pufferlib.watch.playback import Playback
-from pufferlib.watch.scene import Scene
-from pufferlib.watch.video import VideoWriter, require_video
-
-FRAMES_PER_SECOND = 60.0
-"""Of environments that are drawn between their steps; of others there are as many as steps."""
+from pufferlib.watch.array_scene import array_settings
+from pufferlib.watch.evaluating import FRAMES_PER_SECOND, make_scene
+from pufferlib.watch.scene import OceanScene, Scene
+from pufferlib.watch.show import Show
+from pufferlib.watch.video import require_video
+from pufferlib.watch.watched_play import WatchedPlay
 
 
 def record(
@@ -68,12 +62,9 @@ def record(
     with ExitStack() as undo:
         vecenv = _vector(env, seed, undo)
         player = player_of(policy, vecenv, seed if sample else None, undo)
-        steps = _Steps(player, int(episodes), int(max_steps), seed)
-        scene = undo.enter_context(closing(steps.begin()))
-        fps = FRAMES_PER_SECOND if isinstance(scene, Drawing) else scene.steps_per_second
-        screen = undo.enter_context(closing(Screen(*scene.size, scene.title, False)))
-        video = undo.enter_context(VideoWriter(path, scene.size, fps))
-        _draw_all(steps, scene, screen, video)
+        quotas = np.full(vecenv.num_agents, int(episodes))
+        play = WatchedPlay(lambda: player, make_scene, quotas, int(max_steps), seed, side_by_side=1)
+        Show(play, _frame_rate, is_seen=False, has_panel=False, video=Path(path), name="").run()
     return Path(path)
 
 
@@ -97,47 +88,6 @@ def _vector(env: Any, seed: int, undo: ExitStack) -> vector.Vector:
     return vecenv
 
 
-class _Steps:
-    """The steps of a play, one at a time; its scene remembers the moment before each."""
-
-    def __init__(self, player: Player, episodes: int, max_steps: int, seed: int):
-        self.count = 0
-        self._vecenv = player.vecenv
-        self._scene: Scene | Drawing | None = None
-        quotas = np.full(player.vecenv.num_agents, episodes)
-        self._play: Iterator[object] = player.play(quotas, max_steps, seed, decide=self._remember)
-
-    def begin(self) -> Scene | Drawing:
-        """Makes the first step, before which the environment was reset; returns the scene."""
-        self.make()
-        assert self._scene is not None
-        return self._scene
-
-    def make(self) -> bool:
-        """Makes a step; returns whether there was one left."""
-        is_made = next(self._play, None) is not None
-        self.count += is_made
-        return is_made
-
-    def _remember(self, decision: Decision) -> np.ndarray:
-        if self._scene is None:
-            env = self._vecenv.driver_env
-            self._scene = env.drawing() if isinstance(env, OceanEnv) else ArrayScene(env)
-        self._scene.remember()
-        return decision.actions
-
-
-def _draw_all(steps: _Steps, scene: Scene | Drawing, screen: Screen, video: VideoWriter) -> None:
-    """Draws a picture for every frame of the video, as long as there are steps to show."""
-    playback = Playback(scene.steps_per_second, video.fps)
-    while not playback.is_over:
-        while steps.count < playback.steps_due:
-            if not steps.make():
-                playback.end_at(steps.count)
-        screen.begin()
-        try:
-            scene.draw(0, 0, 1, playback.progress)
-            video.add(screen.frame())
-        finally:
-            screen.end()
-        playback.advance(0.0)
+def _frame_rate(scene: Scene) -> float:
+    """Environments that are not drawn between their steps have as many frames as steps."""
+    return FRAMES_PER_SECOND if isinstance(scene, OceanScene) else scene.steps_per_second
