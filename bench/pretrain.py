@@ -4,7 +4,8 @@
     python bench/pretrain.py puffer_pong --seed 7
 
 Trains by the settings and the seed in RECIPES, plays 1,000 episodes by the likeliest actions and 1,000 by drawn ones in
-environments of another seed, and writes both files if the likeliest ones reach what the recipe asks for. To find a
+environments of another seed, and writes both files if either way reaches what the recipe asks for. Drawn actions are
+the harder test: breakout serves in two directions, and by the likeliest ones it is two games again and again. To find a
 better agent, try other seeds: the command that made the agent, seed included, is in its file.
 """
 
@@ -37,7 +38,7 @@ class Recipe:
     """How one agent is made.
 
     Attributes:
-        least: mean of the environment's `[solve]` metric that it must reach by its likeliest actions.
+        least: mean of the environment's `[solve]` metric that it must reach, by likeliest and by drawn actions.
         seed: of the training.
         config: an ini of settings over those of the environment; None for none.
         train: `[train]` settings over both.
@@ -54,7 +55,7 @@ RECIPES = {
     "puffer_cartpole": Recipe(0.999),
     "puffer_pong": Recipe(20.9, config=_SWEPT / "pong.ini"),
     "puffer_squared": Recipe(0.999, seed=2, train={"total_timesteps": 30_000_000}),
-    "puffer_template": Recipe(0.999),
+    "puffer_template": Recipe(0.98),  # drawn actions, that is: of the likeliest all are right
 }
 
 
@@ -88,11 +89,13 @@ def make(env_name: str, seed: int | None) -> None:
             + ", ".join(f"{key} {one['mean']:.3f} +- {one['standard_error']:.3f}" for key, one in found.items())
         )
     metric = args["solve"]["metric"]
-    reached, ended = score["greedy"][metric]["mean"], score["greedy"][metric]["episodes"]
-    if reached < recipe.least or ended < EPISODES:
-        sys.exit(
-            f"{env_name}: {metric} is {reached:.3f} over {ended} episodes, must be {recipe.least}; try another seed"
-        )
+    for name, found in score.items():
+        reached, ended = found[metric]["mean"], found[metric]["episodes"]
+        if reached < recipe.least or ended < EPISODES:
+            sys.exit(
+                f"{env_name}: {metric} must be {recipe.least} over {EPISODES} episodes, got {reached:.3f} over {ended} "
+                f"{name} ones; try another seed"
+            )
     described = description.describe_run(args)
     facts = {
         "settings": described["settings"],
