@@ -36,7 +36,8 @@ _COLUMNS = 3
 _PANEL_INCHES = (4.4, 2.9)
 _DOTS_PER_INCH = 150
 _TITLE_POINTS = 13
-_MOST_IN_LEGEND = 2  # runs beside each other, for each column of plots
+_LEGEND_CHARACTERS = 52  # that fit above one column of plots
+_LEGEND_SIGN = 8  # characters' worth of room for a curve's line and the gaps
 _BAR = 0.5  # of the distance from one bar to the next
 _MANY = 1e4  # from here on values are told as 10K
 _MOST_MARKED = 25  # logs of a curve that are marked one by one
@@ -91,7 +92,7 @@ def figure(panels: Sequence[Panel | Split], title: str) -> Figure:
     """The plots as one figure, with one legend for the runs that all of them show."""
     from matplotlib.figure import Figure
 
-    columns = min(_COLUMNS, len(panels))
+    columns = 2 if len(panels) == 4 else min(_COLUMNS, len(panels))
     rows = math.ceil(len(panels) / columns)
     drawn = Figure(figsize=(_PANEL_INCHES[0] * columns, _PANEL_INCHES[1] * rows + 0.7), layout="constrained")
     grid = list(drawn.subplots(rows, columns, squeeze=False).flat)
@@ -101,8 +102,8 @@ def figure(panels: Sequence[Panel | Split], title: str) -> Figure:
         axes.remove()
     handles = _handles(grid[: len(panels)], panels)
     if len(handles) > 1:
-        columns = min(len(handles), _MOST_IN_LEGEND * columns)
-        told = {"title": title, "title_fontsize": _TITLE_POINTS, "alignment": "left", "ncols": columns}
+        beside = max(1, _LEGEND_CHARACTERS * columns // (max(map(len, handles)) + _LEGEND_SIGN))
+        told = {"title": title, "title_fontsize": _TITLE_POINTS, "alignment": "left", "ncols": beside}
         drawn.legend(handles.values(), handles, loc="outside upper left", **told)
     else:
         drawn.suptitle(title, x=0.008, ha="left", fontsize=_TITLE_POINTS)
@@ -159,7 +160,7 @@ def _draw_bars(axes: Axes, split: Split) -> None:
         axes.barh(places, widths, _BAR, begins, label=phase, color=PHASES.get(phase, MUTED))
         begins = [begin + width for begin, width in zip(begins, widths, strict=True)]
     for place, name in zip(places, split.shares, strict=True):  # above its bar: beside it, long names take much room
-        axes.text(0.0, place - _BAR / 2 - 0.04, name, va="bottom", fontsize=9)
+        axes.text(0.0, place - _BAR / 2 - 0.04, name, va="bottom", fontsize=8, clip_on=True)
     axes.set_yticks([])
     axes.set_ylim(len(split.shares) - 1 + _BAR / 2, -1 + _BAR / 2)
     axes.set_xlim(0, 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import math
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -120,7 +121,7 @@ def _score_text(score: tuple[float, float, int] | None) -> str:
     if score is None:
         return "-"
     mean, error, _ = score
-    return f"{number_text(mean)} ± {error:.2g}"
+    return number_text(mean) + (f" ± {error:.2g}" if math.isfinite(error) else "")  # of one episode nobody knows it
 
 
 def _plot(title: str, svg: str) -> str:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
+import tempfile
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from pufferlib.config import load_config
+from pufferlib.config.options import EvalOptions
 from pufferlib.errors import CheckpointError, PufferError
+from pufferlib.extras import is_installed
 from pufferlib.metrics.output import say
 from pufferlib.reports.curves import Panel, panels
 from pufferlib.reports.differences import flat_settings
@@ -20,6 +25,8 @@ from pufferlib.runs.files import NAMED
 from pufferlib.runs.whole_files import write_atomically
 
 FILE_NAME = "report.html"
+_VIDEO_STEPS = 500  # of the environment: at most 10 to 40 seconds
+_GIF_PICTURES = 20.0  # a second
 
 
 def report_command(
@@ -53,28 +60,23 @@ def gather(run: RecordedRun, episodes: int, video: bool) -> Content:
     """What the page of a run shows; what cannot be had becomes a note on it, with the reason."""
     notes: list[str] = []
     plots = _noting(notes, "no curves", lambda: dict(_plots(run))) or {}
+    saved = [name for name in reversed(NAMED) if (run.folder / f"{name}.pt").exists()]  # the newest first
+    if not saved and (episodes > 0 or video):
+        notes.append("Nothing was played: the run has saved no weights yet.")
     evaluations = []
-    if episodes > 0:
-        for weights in _weights(run, notes):
-            missing = f"the {weights} weights are not evaluated"
-            scores = _noting(notes, missing, partial(_evaluate, run, weights, episodes))
-            if scores:
-                evaluations.append(Evaluation(weights, scores))
-    return Content(run, plots, _defaults(run), evaluations, None, notes)
+    for weights in saved if episodes > 0 else []:
+        missing = f"the {weights} weights are not evaluated"
+        scores = _noting(notes, missing, partial(_evaluate, run, weights, episodes))
+        if scores:
+            evaluations.append(Evaluation(weights, scores))
+    shown = _noting(notes, "no video", partial(_record, run, saved[0], notes)) if saved and video else None
+    return Content(run, plots, _defaults(run), evaluations, shown, notes)
 
 
 def _plots(run: RecordedRun) -> Iterator[tuple[str, str]]:
     for panel in panels([run]):
         last = f", in the end {panel.curves[0].ys[-1]:.4g}" if isinstance(panel, Panel) and not panel.is_stacked else ""
         yield f"{panel.title} over agent steps{last}", panel_svg(panel)
-
-
-def _weights(run: RecordedRun, notes: list[str]) -> list[str]:
-    """The names of the weights that the run has by now, the newest first."""
-    found = [name for name in reversed(NAMED) if (run.folder / f"{name}.pt").exists()]
-    if not found:
-        notes.append("Nothing was evaluated: the run has saved no weights yet.")
-    return found
 
 
 def _evaluate(run: RecordedRun, weights: str, episodes: int) -> dict[str, tuple[float, float, int]]:
@@ -84,6 +86,26 @@ def _evaluate(run: RecordedRun, weights: str, episodes: int) -> dict[str, tuple[
     say(f"playing {episodes} episodes with the {weights} weights")
     scores = evaluate(run.env_name, _args(run, weights), episodes)
     return {name: (score.mean, score.standard_error, score.episodes) for name, score in scores.items()}
+
+
+def _record(run: RecordedRun, weights: str, notes: list[str]) -> tuple[bytes, str] | None:
+    """An episode as a video: mp4, or a gif where nothing is installed that makes one; None if nothing was drawn."""
+    from pufferlib.watch.evaluating import evaluate_command
+
+    say(f"recording an episode with the {weights} weights")
+    is_gif = not is_installed("imageio_ffmpeg")
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "episode.gif" if is_gif else "episode.mp4")
+        fps = _GIF_PICTURES if is_gif else None
+        options = EvalOptions(video=str(path), episodes=1, max_steps=_VIDEO_STEPS, fps=fps)
+        with contextlib.redirect_stdout(io.StringIO()):
+            evaluate_command(run.env_name, _args(run, weights), options)
+        if not path.exists():
+            notes.append("No video: there was nothing to show.")
+            return None
+        if is_gif:
+            notes.append("The video is a gif; `pip install 'pufferlib[video]'` makes it smaller and smoother.")
+        return path.read_bytes(), "image/gif" if is_gif else "video/mp4"
 
 
 def _args(run: RecordedRun, weights: str) -> dict[str, Any]:

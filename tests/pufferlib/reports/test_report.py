@@ -72,10 +72,10 @@ def test_the_page_asks_no_network_for_anything(run):
 
 def test_scores_and_pictures_are_shown(run):
     scores = {"perf": (0.95, 0.01234, 50), "episode_return": (475.0, 6.0, 50)}
-    evaluations = [Evaluation("last", scores), Evaluation("best", {"perf": (1.0, 0.0, 50)})]
+    evaluations = [Evaluation("last", scores), Evaluation("best", {"perf": (1.0, float("nan"), 1)})]
     content = Content(run, {}, evaluations=evaluations, video=(b"GIF89a", "image/gif"))
     read = Reader(page(content))
-    assert "statistic last weights best weights perf 0.95 ± 0.012 1 ± 0 episode_return 475 ± 6 -" in read.text
+    assert "statistic last weights best weights perf 0.95 ± 0.012 1 episode_return 475 ± 6 -" in read.text
     (image,) = read.all("img")
     assert base64.b64decode(image["src"].removeprefix("data:image/gif;base64,")) == b"GIF89a"
     (video,) = Reader(page(Content(run, {}, video=(b"mp4", "video/mp4")))).all("video")
@@ -95,7 +95,7 @@ def test_what_is_missing_is_said_on_the_page(run, monkeypatch):
     monkeypatch.setattr("pufferlib.extras.is_installed", lambda package: package != "matplotlib")
     notes = gather(run, episodes=3, video=True).notes
     assert notes[0].startswith("No curves: ") and "pip install 'pufferlib[plot]'" in notes[0]
-    assert notes[1] == "Nothing was evaluated: the run has saved no weights yet."
+    assert notes[1] == "Nothing was played: the run has saved no weights yet."
 
 
 def test_a_run_of_an_unknown_environment_has_a_page(in_tmp_path):
@@ -144,6 +144,26 @@ def test_mistakes_are_told(run, capsys):
     ):
         assert cli.main(words.split()) == 2
         assert message in capsys.readouterr().err
+
+
+def trained(tmp_path):
+    """A run of cartpole that learned for a moment."""
+    assert command.run(tmp_path, "train", "puffer_cartpole", *SMALL, "--train.total-timesteps", "4096") == (0, "")
+    return read_run(command.only_run(tmp_path))
+
+
+def test_the_video_is_of_the_newest_weights(tmp_path):
+    content = gather(trained(tmp_path), episodes=0, video=True)
+    data, kind = content.video
+    assert kind == "video/mp4" and data[4:8] == b"ftyp"
+
+
+def test_the_video_is_a_gif_where_nothing_makes_an_mp4(tmp_path, monkeypatch):
+    monkeypatch.setattr("pufferlib.reports.reporting.is_installed", lambda package: package != "imageio_ffmpeg")
+    content = gather(trained(tmp_path), episodes=0, video=True)
+    data, kind = content.video
+    assert kind == "image/gif" and data.startswith(b"GIF8")
+    assert any("pip install 'pufferlib[video]'" in note for note in content.notes)
 
 
 @pytest.mark.slow
