@@ -160,7 +160,7 @@ def profile(call: Call) -> None:
     """Shows where the time of a training goes."""
     from pufferlib.reports.profiling import profile_command
 
-    profile_command(call.env_name, call.args, **call.options)
+    profile_command(call.env_name, _settings_of_model(call), **call.options)
 
 
 def plot(*runs: str, **options: Any) -> None:

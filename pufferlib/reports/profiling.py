@@ -14,7 +14,6 @@ from typing import Any
 
 from torch.profiler import ProfilerActivity, profile, record_function
 
-from pufferlib.config import check_config
 from pufferlib.errors import StorageError
 from pufferlib.families import catalog
 from pufferlib.loggers import NoLogger
@@ -73,14 +72,13 @@ def profile_command(env_name: str, args: dict[str, Any], seconds: float = 10.0, 
 
     Args:
         env_name: the environment.
-        args: settings from `load_config`.
+        args: settings that `check_config` has seen, with weights to begin from or without.
         seconds: how long to measure, after a warm-up.
         output: the trace's file; None for one in the current folder, named for the environment.
 
     Raises:
         PufferError: if the settings are wrong, or the file cannot be written.
     """
-    check_config(args)
     path = Path(output or f"profile_{catalog.slug(env_name)}.json")
     if not path.absolute().parent.is_dir():
         raise StorageError(f"{path} cannot be written, there is no folder {path.parent}; make it first")
@@ -189,11 +187,10 @@ def _training(env_name: str, args: dict[str, Any]) -> Iterator[PuffeRL]:
     with tempfile.TemporaryDirectory(prefix="puffer_profile_") as folder:
         endless = {"total_timesteps": _ENDLESS, "num_iterations": None, "evaluations": 0, "data_dir": folder}
         never = {"log_interval": _ENDLESS, "checkpoint_interval": _ENDLESS}
-        args = {**args, "train": {**args["train"], **endless, **never}}
+        train = {**args["train"], **endless, **never, "env": env_name}
         vecenv = load_env(env_name, args)
         try:
-            policy = load_policy(args, vecenv, env_name)
-            trainer = PuffeRL({**args["train"], "env": env_name}, vecenv, policy, NoLogger())
+            trainer = PuffeRL(train, vecenv, load_policy(args, vecenv, env_name), NoLogger())
         except BaseException:
             vecenv.close()
             raise

@@ -9,6 +9,7 @@ import pytest
 
 from pufferlib import cli
 from pufferlib.reports.advice import Facts, advice, parts, stepping_text
+from pufferlib.runs.pretrained import pretrained_path
 
 EVEN = Facts(
     shares={"environment": 0.3, "forward": 0.2, "store": 0.1, "learn": 0.3, "advantage": 0.05, "other": 0.05},
@@ -75,7 +76,8 @@ def test_who_steps_is_told(changes, text):
 
 def test_a_profile_tells_and_leaves_a_trace_alone(in_tmp_path, capfd):
     sizes = ("--env.num-envs", "64", "--train.batch-size", "2048", "--train.minibatch-size", "1024")
-    assert cli.main(["profile", "puffer_cartpole", "--seconds", "0.2", "--output", "trace.json", *sizes]) == 0
+    weights = ("--load-model-path", str(pretrained_path("puffer_cartpole")))
+    assert cli.main(["profile", "puffer_cartpole", "--seconds", "0.2", "--output", "trace.json", *sizes, *weights]) == 0
     out, err = capfd.readouterr()
     assert err == "" and os.listdir() == ["trace.json"]
     lines = out.splitlines()
