@@ -2,7 +2,6 @@
 
 import base64
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -169,25 +168,29 @@ def test_the_video_is_a_gif_where_nothing_makes_an_mp4(tmp_path, monkeypatch):
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("chromium") is None, reason="a browser looks at the page")
 @pytest.mark.parametrize("width", [1280, 400])
-def test_a_browser_shows_the_page(run, width):
-    text = page(gather(run, 0, False)) + BROWSER_SAYS.replace("WIDTH", str(width))
-    (run.folder / "report.html").write_text(text)
-    path = (run.folder / "report.html").absolute()
-    browser = ["chromium", "--headless", "--no-sandbox", "--hide-scrollbars", "--window-size=1280,900"]
-    profile = f"--user-data-dir={os.path.abspath('profile')}"
-    done = subprocess.run([*browser, profile, "--dump-dom", path.as_uri()], capture_output=True, text=True, timeout=120)
+def test_a_browser_shows_the_page(tmp_path, width):
+    run = trained(tmp_path)
+    path = run.folder / "report.html"
+    path.write_text(page(gather(run, 1, True)) + BROWSER_SAYS.replace("WIDTH", str(width)))
+    browser = ["chromium", "--headless", "--no-sandbox", f"--user-data-dir={tmp_path / 'profile'}"]
+    shown = ["--window-size=1280,900", "--virtual-time-budget=10000", "--dump-dom", path.as_uri()]
+    done = subprocess.run([*browser, *shown], capture_output=True, text=True, timeout=120)
     seen = json.loads(re.search(r"<title>(\{.*?\})</title>", done.stdout)[1])
     assert seen["requests"] == 0
     assert seen["width"] <= width, "nothing is wider than the window"
-    assert len(seen["plots"]) == 6 and all(150 < size[0] <= width and size[1] > 100 for size in seen["plots"])
+    assert len(seen["plots"]) > 5 and all(150 < size[0] <= width and size[1] > 100 for size in seen["plots"])
+    assert min(seen["video"]) > 100, "the video's own size is known once it was read"
 
 
 BROWSER_SAYS = """<script>
 document.documentElement.style.width = "WIDTHpx";  // a window of its own has 500 pixels at least
-document.title = JSON.stringify({
+const video = document.querySelector("video");
+const tell = () => { document.title = JSON.stringify({
   requests: performance.getEntriesByType("resource").filter(each => !each.name.startsWith("data:")).length,
   width: document.body.scrollWidth,
   plots: [...document.querySelectorAll("figure svg")].map(svg => svg.getBoundingClientRect())
     .map(box => [box.width, box.height]),
-})
+  video: [video.videoWidth, video.videoHeight],
+}) };
+video.readyState ? tell() : video.addEventListener("loadedmetadata", tell);
 </script>"""
