@@ -1,10 +1,10 @@
 """Pictures a second that the environments are drawn at, off-screen, and what reading them back leaves of it.
 
-    python bench/render.py [--keep]
+    python bench/render.py
 
 Each environment is drawn at its own size, at moments between two steps of random actions: 400 pictures that are only
 drawn, and 400 of which each is also read as a frame, as a video needs it. The rate is that of the median picture, in
-processor time.
+processor time. Rows go to bench/results/render.csv.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def measure() -> list[tuple[str, float, str]]:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--keep", action="store_true", help="add the rows to bench/results/render.csv")
+    parser.add_argument("--no-record", action="store_true")
     options = parser.parse_args()
     before = calibration()
-    tell("render", measure(), before, options.keep)
+    tell("render", measure(), before, not options.no_record)

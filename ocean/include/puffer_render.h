@@ -49,7 +49,7 @@ static inline float puffer_flash(float age, float duration) {
 // A word in small capitals and its number beside it, larger; x is the left end of both or, aligned right, their right
 // end, y the middle of the line.
 static inline void puffer_counter(const char* label, const char* number, float x, float y, PufferAlign align) {
-    const float label_size = 20.0f, number_size = 44.0f, gap = 12.0f;
+    const float label_size = 20.0f, number_size = 44.0f, gap = puffer_is_legible(label_size) ? 12.0f : 0.0f;
     float label_width = puffer_text_width(label, label_size), number_width = puffer_text_width(number, number_size);
     float left = align == PUFFER_LEFT ? x : x - label_width - gap - number_width;
     puffer_text(label, left, y + 7.0f, label_size, PUFFER_LEFT, PUFFER_MUTED);

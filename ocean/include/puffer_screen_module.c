@@ -136,6 +136,9 @@ static bool has_window(void) {
     return IsWindowReady();
 }
 
+// Behind raylib on Linux, not on macOS. Having failed it would keep the environment variables that it failed with.
+__attribute__((weak)) void SDL_Quit(void);
+
 static PyObject* screen_open(PyObject* self, PyObject* args) {
     int width, height, is_hidden;
     const char* title;
@@ -145,14 +148,15 @@ static PyObject* screen_open(PyObject* self, PyObject* args) {
         PyErr_SetString(PyExc_RuntimeError, "a window is open already; close it first");
         return NULL;
     }
-    SetTraceLogLevel(LOG_ERROR);
+    SetTraceLogLevel(LOG_NONE);  // not even of what is fatal: telling of it, raylib would end the process
     SetConfigFlags(is_hidden ? FLAG_WINDOW_HIDDEN : 0);
     int saved = mute_stdout();
     InitWindow(width, height, title);
     unmute_stdout(saved);
     if (!IsWindowReady()) {
+        if (SDL_Quit != NULL) SDL_Quit();
         PyErr_SetString(PyExc_RuntimeError,
-                        "raylib could not open a window; set SDL_VIDEO_DRIVER=dummy to draw off-screen");
+                        "raylib could not open a window: there is no display; draw off-screen, or set DISPLAY");
         return NULL;
     }
     Py_XSETREF(font_file, Py_NewRef(ttf));

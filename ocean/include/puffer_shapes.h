@@ -228,8 +228,12 @@ static inline void puffer_rectangle(float x, float y, float width, float height,
     puffer_shaded_rectangle(x, y, width, height, color, color);
 }
 
-// An upright rectangle with round corners.
+// An upright rectangle with round corners; sharp ones where they would be smaller than a pixel of the screen.
 static inline void puffer_rounded(float x, float y, float width, float height, float radius, Color color) {
+    if (radius * puffer_view.scale < 1.0f) {
+        puffer_rectangle(x, y, width, height, color);
+        return;
+    }
     float most = 0.5f * fminf(width, height), r = radius < most ? radius : most, quarter = 0.5f * PUFFER_PI;
     PufferOutline outline = {.count = 0};
     puffer_add_arc(&outline, (Vector2){x + width - r, y + height - r}, r, quarter, 0.0f);
@@ -254,16 +258,20 @@ static inline float puffer_font_width(Font font, const char* text) {
     return MeasureTextEx(font, text, (float)font.baseSize, puffer_spacing(font)).x;
 }
 
+// Whether letters of that size can be read on the screen; puffer_text leaves others out.
+static inline bool puffer_is_legible(float size) { return size * puffer_view.scale >= 5.0f; }
+
 // How wide puffer_text writes a line.
 static inline float puffer_text_width(const char* text, float size) {
+    if (!puffer_is_legible(size)) return 0.0f;
     return puffer_font_width(puffer_font(size), text) / puffer_view.scale;
 }
 
 // One line: x is its left end, its middle or its right end, y the middle of its capitals, which are 0.6 of the size
 // high.
 static inline void puffer_text(const char* text, float x, float y, float size, PufferAlign align, Color color) {
-    const float scale = puffer_view.scale, smallest = 5.0f;  // pixels; below nobody can read it
-    if (size * scale < smallest) return;
+    const float scale = puffer_view.scale;
+    if (!puffer_is_legible(size)) return;
     Font font = puffer_font(size);
     float left = puffer_view.x + scale * x - 0.5f * (float)align * puffer_font_width(font, text);
     float top = puffer_view.y + scale * y - 0.5f * (float)font.baseSize;

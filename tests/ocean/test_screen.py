@@ -2,6 +2,8 @@
 
 import logging
 import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -180,3 +182,26 @@ def test_the_environment_stays_as_it_was(monkeypatch):
     Screen(10, 10, "test", is_visible=False).close()
     assert dict(os.environ) == before
     assert not screens.has_display()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="there is always a display")
+@pytest.mark.parametrize("display", ["", ":12345"])
+def test_a_window_without_a_display_is_an_error(display):
+    """In a process of its own: raylib by itself would end it."""
+    code = """
+from pufferlib.ocean.screen import Screen
+for attempt in range(2):
+    try:
+        Screen(100, 80, "test", is_visible=True)
+    except RuntimeError as error:
+        print(error)
+screen = Screen(100, 80, "test", is_visible=False)
+screen.begin()
+assert screen.frame().shape == (80, 100, 3)
+"""
+    chosen = {key: value for key, value in os.environ.items() if key not in ("WAYLAND_DISPLAY", "SDL_VIDEO_DRIVER")}
+    done = subprocess.run(
+        [sys.executable, "-X", "dev", "-c", code], capture_output=True, text=True, env=chosen | {"DISPLAY": display}
+    )
+    sentence = "raylib could not open a window: there is no display; draw off-screen, or set DISPLAY\n"
+    assert (done.returncode, done.stdout, done.stderr) == (0, 2 * sentence, "")
