@@ -70,7 +70,7 @@ def test_an_impossible_number_of_rounds_is_refused(rounds):
 
 
 def test_the_readmes_way_to_make_instances_that_differ_works():
-    (source,) = re.findall(r"```python\n(.*?)```", (OCEAN / "template" / "README.md").read_text(), re.DOTALL)
+    *_, source = re.findall(r"```python\n(.*?)```", (OCEAN / "template" / "README.md").read_text(), re.DOTALL)
     methods = {}
     exec(source, methods)
     env = type("Uneven", (Template,), {"make_handle": methods["make_handle"]})(20, report_interval=10**6)
