@@ -238,7 +238,8 @@ def _columns(rows: np.ndarray, like: np.ndarray) -> np.ndarray:
 
 
 def _checked_autoreset(mode: AutoresetMode | str) -> AutoresetMode:
-    known = [AutoresetMode.SAME_STEP, AutoresetMode.NEXT_STEP]
-    if mode not in known and mode not in [each.value for each in known]:
-        raise APIUsageError(f"autoreset_mode must be one of {known}, got {mode!r}")
-    return AutoresetMode(mode)
+    known = (AutoresetMode.SAME_STEP, AutoresetMode.NEXT_STEP)
+    found = next((each for each in known if mode in (each, each.value)), None)
+    if found is None:
+        raise APIUsageError(f"autoreset_mode must be one of {[each.value for each in known]}, got {mode!r}")
+    return found
