@@ -12,6 +12,7 @@ from pufferlib import Agent, vector
 from pufferlib.errors import APIUsageError, DivergedError
 from pufferlib.models import Continuous, Convolutional, Default, LSTMWrapper, MinGRUWrapper
 from pufferlib.play.player import Player
+from pufferlib.ppo.sampling import sample_logits
 
 CPU = torch.device("cpu")
 
@@ -89,16 +90,19 @@ def test_an_agent_acts_as_a_player_does_for_a_thousand_steps(name, kind, sample,
     vecenv = env if isinstance(env, vector.Vector) else vector.adopt(env)
     policy, watched, steps, resets = policy_of(kind, vecenv), Watched(vecenv, monkeypatch), 0, 0
     agent = Agent(policy, vecenv, seed=4)
-    player = Player(vecenv, policy.eval(), CPU, torch.Generator().manual_seed(4) if sample else None)
+    player, generator = Player(vecenv, policy.eval(), CPU), torch.Generator().manual_seed(4)
 
     def decide(decision):
         nonlocal steps, resets
         if steps:
             agent.reset(watched.ended)
         steps, resets = steps + 1, resets + int(watched.ended.sum())
-        expected = clipped(decision.actions, agent.action_space)
+        actions = decision.actions
+        if sample:
+            actions = sample_logits(decision.logits, generator=generator)[0].numpy()
+        expected = clipped(actions, agent.action_space)
         np.testing.assert_array_equal(agent.act(decision.observations, sample), expected)
-        return decision.actions
+        return actions
 
     for _ in player.play(np.full(5, 1_000), 1_000, seed=1, decide=decide):
         pass
