@@ -163,6 +163,10 @@ class Report:
             self._dashboard.show(self.metrics if is_logged else {**self.metrics, **self._measured(counts)})
             self._shown_epoch, self._shown_time = self.logged_epoch, now
 
+    def show_soon(self) -> None:
+        """Has the next `show` show the present, however short ago the last one was."""
+        self._shown_time = -math.inf
+
     def end_showing(self) -> None:
         """Lets go of the terminal until something is shown again; calling it twice is harmless."""
         if self._dashboard is not None:

@@ -65,6 +65,9 @@ def learn(trainer: Any, total_timesteps: float | None, callbacks: Any, is_shown:
             is_interrupted = iterate(trainer, stop, look)
             if trainer.epoch > first_epoch:
                 trainer.mean_and_log()
+                if is_shown:
+                    trainer.report.show_soon()
+                    trainer.print_dashboard()
                 trainer.save_checkpoint()
     except CallbackError as error:
         ranks.announce(error)
