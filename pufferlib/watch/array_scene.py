@@ -12,17 +12,16 @@ from pufferlib.emulation.emulated_env import EmulatedEnv
 from pufferlib.environment import PufferEnv
 from pufferlib.errors import APIUsageError
 from pufferlib.families.entry import Entry
-from pufferlib.ocean.screen import open_screen, raylib
+from pufferlib.ocean.screen import open_screen
 from pufferlib.runs.making import environment_name
 from pufferlib.watch.scene import Scene
+from pufferlib.watch.texture import Texture
 
 FRAME_RATE = 30.0
 """Steps a second of an environment that does not tell."""
 
 COMFORTABLE = (800, 640)
 """Pixels wide and high up to which small pictures are enlarged."""
-
-WHITE = (255, 255, 255, 255)
 
 
 def array_settings(entry: Entry) -> Mapping[str, Any]:
@@ -54,7 +53,7 @@ class ArrayScene(Scene):
         self._frame = self._rendered()
         self._is_stale = False
         self._has_ended = False
-        self._texture: Any = None
+        self._texture = Texture()
         height, width, _ = self._frame.shape
         factor = max(1, min(COMFORTABLE[0] // width, COMFORTABLE[1] // height))
         self.size = (width * factor, height * factor)
@@ -72,44 +71,25 @@ class ArrayScene(Scene):
         screen = open_screen()
         if screen is None:
             raise APIUsageError("there is no screen to draw on; open one first")
-        screen.welcome(self)
         if self._is_stale and not self._has_ended:
-            self._show(self._rendered())
+            self._frame = self._rendered()
         self._is_stale = False
-        library = raylib()
-        if self._texture is None:
-            self._texture = _load_texture(self._frame)
-        height, width, _ = self._frame.shape
-        source, target = (0, 0, width, height), (x, y, scale * self.size[0], scale * self.size[1])
-        library.DrawTexturePro(self._texture, source, target, (0, 0), 0, WHITE)
-
-    def leave(self) -> None:
-        """Lets go of the texture; the screen calls it before it closes."""
-        if self._texture is not None:
-            raylib().UnloadTexture(self._texture)
-            self._texture = None
+        width, height = self.size
+        self._texture.draw(screen, self._frame, x, y, scale * width, scale * height)
 
     @override
     def close(self) -> None:
-        self.leave()
+        self._texture.leave()
         if isinstance(self._env, EmulatedEnv) and self._env.before_restart == self._keep_end:
             self._env.before_restart = None
 
     def _keep_end(self) -> None:
         """Takes the last picture of an episode."""
         self._has_ended = True
-        self._show(self._rendered())
-
-    def _show(self, frame: np.ndarray) -> None:
-        if frame.shape != self._frame.shape:
-            self.leave()
-        self._frame = frame
-        if self._texture is not None:
-            library = raylib()
-            library.UpdateTexture(self._texture, library.ffi.from_buffer(frame))
+        self._frame = self._rendered()
 
     def _rendered(self) -> np.ndarray:
-        """What the environment draws, `(height, width, 3)` uint8, contiguous."""
+        """What the environment draws, `(height, width, 3)` uint8, contiguous and our own."""
         frame = self._env.render()
         if not isinstance(frame, np.ndarray) or frame.dtype != np.uint8 or frame.ndim != 3 or frame.shape[2] != 3:
             is_array = isinstance(frame, np.ndarray)
@@ -118,7 +98,7 @@ class ArrayScene(Scene):
                 f"the render() of {self.title} must return a uint8 array of shape (height, width, 3) to be shown, "
                 f"got {found}"
             )
-        return np.ascontiguousarray(frame)
+        return frame.copy()  # some environments draw into one array again and again
 
 
 def _require_pictures(env: EmulatedEnv, title: str) -> None:
@@ -136,14 +116,3 @@ def _steps_per_second(env: PufferEnv) -> float:
     metadata = getattr(getattr(env, "env", env), "metadata", None) or {}
     rate = metadata.get("render_fps", FRAME_RATE)
     return float(rate) if rate and rate > 0 else FRAME_RATE
-
-
-def _load_texture(frame: np.ndarray) -> Any:
-    """A texture of the frame, whose pixels stay squares when they are enlarged."""
-    library = raylib()
-    height, width, _ = frame.shape
-    pixels = library.ffi.cast("void *", library.ffi.from_buffer(frame))
-    image = (pixels, width, height, 1, library.PIXELFORMAT_UNCOMPRESSED_R8G8B8)
-    texture = library.LoadTextureFromImage(image)
-    library.SetTextureFilter(texture, library.TEXTURE_FILTER_POINT)
-    return texture

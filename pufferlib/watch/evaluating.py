@@ -10,17 +10,16 @@ from typing import Any
 import numpy as np
 
 from pufferlib.config.options import EvalOptions
-from pufferlib.environment import PufferEnv
 from pufferlib.errors import APIUsageError
 from pufferlib.families import catalog
 from pufferlib.families.catalog import Entry
-from pufferlib.ocean.environment import OceanEnv
 from pufferlib.ocean.screen import has_display
 from pufferlib.play.evaluation import prepared
 from pufferlib.play.player import Player
 from pufferlib.play.scores import ScoreSheet, dealt
-from pufferlib.watch.array_scene import ArrayScene, array_settings
+from pufferlib.watch.array_scene import array_settings
 from pufferlib.watch.scene import OceanScene, Scene
+from pufferlib.watch.scenes import make_scene
 from pufferlib.watch.show import Show
 from pufferlib.watch.video import VideoWriter, require_video
 from pufferlib.watch.watched_play import WatchedPlay
@@ -143,11 +142,6 @@ def _show(make_player: Callable[[], Player], options: EvalOptions, way: _Way, se
         print("a person took part, so these are not the scores of the policy alone")
     if show.video is not None:
         print(_told(show.video))
-
-
-def make_scene(env: PufferEnv) -> Scene:
-    """What draws an environment, which was reset; one that is not in C was made with `array_settings`."""
-    return OceanScene(env) if isinstance(env, OceanEnv) else ArrayScene(env)
 
 
 def _frame_rate(scene: Scene, way: _Way) -> float:

@@ -38,9 +38,11 @@ class Game:
 
     def begin(self) -> None:
         """Begins the next episode; one that has not ended is given up."""
-        if not self.is_over:
+        if self.is_over:
+            self._env.reset()  # it has reset itself, but its arrays still tell of the end
+        else:
             self._seed += 1
-            self._env.reset(self._seed)  # else the environment has reset itself
+            self._env.reset(self._seed)
         self._clear()
 
     def step(self, held: Collection[str]) -> None:

@@ -14,16 +14,16 @@ from pufferlib.environment import PufferEnv
 from pufferlib.errors import APIUsageError, StorageError
 from pufferlib.families import catalog
 from pufferlib.families.entry import Entry
-from pufferlib.ocean.environment import OceanEnv
 from pufferlib.ocean.screen import Screen, has_display, raylib
 from pufferlib.watch import play_signs
-from pufferlib.watch.array_scene import ArrayScene, array_settings
+from pufferlib.watch.array_scene import array_settings
 from pufferlib.watch.game import Game
 from pufferlib.watch.hands import Hands
 from pufferlib.watch.high_scores import HighScores, shown_score
 from pufferlib.watch.keyboard import Keyboard, keyboard_for
 from pufferlib.watch.playback import Mode, Playback
 from pufferlib.watch.scene import Scene
+from pufferlib.watch.scenes import make_scene
 
 FRAMES_PER_SECOND = 60
 COUNTDOWN_SECONDS = 1.8  # three numbers
@@ -101,10 +101,12 @@ class Match:
 
     def _catch_up(self, hands: Hands) -> None:
         """Makes the steps that are due."""
-        begin = time.perf_counter()
+        begin, waits = time.perf_counter(), self._game.keyboard.waits
         while self._game.steps < self._playback.steps_due and not self._game.is_over:
+            if waits and not self._turns:
+                return
             self._scene.remember()
-            self._game.step({self._turns.popleft()} if self._game.keyboard.waits else hands.take())
+            self._game.step({self._turns.popleft()} if waits else hands.take())
             if self._game.is_over:
                 self._playback.end_at(self._game.steps)
                 self._playback.mode = Mode.RUNNING  # to the end of the last step, and a moment longer
@@ -232,7 +234,7 @@ def play_command(env_name: str, args: Mapping[str, Any], speed: float = 1.0, see
         if keyboard is None:
             raise APIUsageError(f"{entry.name} cannot be played: {_why_unplayable(env)}")
         game = Game(env, keyboard, secrets.randbelow(2**31) if seed is None else seed)
-        scene = env.drawing() if isinstance(env, OceanEnv) else ArrayScene(env)
+        scene = make_scene(env)
         scores = HighScores(entry.name, _differences(entry, args["env"], speed))
         print(f"playing {entry.name} by {keyboard.told}; the best scores are kept in {scores.path}", flush=True)
         match = Match(game, scene, scores, speed)

@@ -13,8 +13,9 @@ from pufferlib import vector
 from pufferlib.errors import APIUsageError
 from pufferlib.play.scores import make_environments, player_of, recipe_of
 from pufferlib.watch.array_scene import array_settings
-from pufferlib.watch.evaluating import FRAMES_PER_SECOND, make_scene
+from pufferlib.watch.evaluating import FRAMES_PER_SECOND
 from pufferlib.watch.scene import OceanScene, Scene
+from pufferlib.watch.scenes import make_scene
 from pufferlib.watch.show import Show
 from pufferlib.watch.video import require_video
 from pufferlib.watch.watched_play import WatchedPlay
