@@ -143,7 +143,7 @@ def test_a_wheel_holds_all_that_is_read_at_run_time(built, tree):
     kept = {".py", ".ini", ".h", ".cu", ".md", ".txt", ".typed", ".pt", ".json", ".bash", ".zsh", ".fish"}
     for folder in ("pufferlib", *MAPPED):
         for path in (tree / folder).rglob("*"):
-            is_package = (path.parent / "__init__.py").exists() or path.parent == tree / "ocean" / "include"
+            is_package = (path.parent / "__init__.py").exists() or path.parent.name in ("include", "assets")
             if path.suffix in kept and is_package:
                 inside = path.relative_to(tree).as_posix()
                 assert (inside if folder == "pufferlib" else f"pufferlib/{inside}") in names
