@@ -9,6 +9,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from pufferlib.errors import ConfigError, nearest
+from pufferlib.metrics.metric_name import find_metric
 from pufferlib.reports.differences import labels
 from pufferlib.reports.recorded_run import RETURN, RecordedRun
 
@@ -141,11 +142,8 @@ def _asked(patterns: Iterable[str], known: Sequence[str]) -> list[str]:
     asked: dict[str, None] = {}
     ends = {name.rpartition("/")[2]: name for name in known if not name.startswith("since_start/")}
     for pattern in patterns:
-        fitting = [name for name in known if fnmatchcase(name, pattern)]
-        if pattern == TIME_SPLIT:
-            fitting = [TIME_SPLIT]
-        elif not fitting and pattern in ends:
-            fitting = [ends[pattern]]
+        named = TIME_SPLIT if pattern == TIME_SPLIT else find_metric(pattern, known) or ends.get(pattern)
+        fitting = [named] if named else [name for name in known if fnmatchcase(name, pattern)]
         if not fitting:
             remedy = nearest(pattern, [*known, *ends]) or f"; there are {_listed(known)}"
             raise ConfigError(f"no run has a metric {pattern!r}{remedy}")

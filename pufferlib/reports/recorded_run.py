@@ -15,6 +15,7 @@ from typing import Any
 from pufferlib.errors import CheckpointError
 from pufferlib.families.catalog import slug
 from pufferlib.loggers import METRICS_FILE
+from pufferlib.metrics.metric_name import find_metric
 from pufferlib.runs.files import CONFIG_FILE, TRAINER_STATE, read_note
 from pufferlib.runs.lock import writing_process
 
@@ -93,7 +94,8 @@ class RecordedRun:
     def score_metric(self) -> str:
         """The metric that tells how good it is: that by which its environment is solved, else the mean return."""
         solve = self.settings.get("solve")
-        return f"environment/{solve['metric']}" if isinstance(solve, dict) and "metric" in solve else RETURN
+        name = solve.get("metric") if isinstance(solve, dict) else None
+        return find_metric(str(name), self.newest) or RETURN
 
     @property
     def score_name(self) -> str:

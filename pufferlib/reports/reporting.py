@@ -83,8 +83,9 @@ def _evaluate(run: RecordedRun, weights: str, episodes: int) -> dict[str, tuple[
     """Plays as `puffer eval` does, by the settings that the run was begun with."""
     from pufferlib.play.evaluation import evaluate  # it imports torch
 
+    args = _args(run, weights)
     say(f"playing {episodes} episodes with the {weights} weights")
-    scores = evaluate(run.env_name, _args(run, weights), episodes)
+    scores = evaluate(run.env_name, args, episodes)
     return {name: (score.mean, score.standard_error, score.episodes) for name, score in scores.items()}
 
 
@@ -92,6 +93,7 @@ def _record(run: RecordedRun, weights: str, notes: list[str]) -> tuple[bytes, st
     """An episode as a video: mp4, or a gif where nothing is installed that makes one; None if nothing was drawn."""
     from pufferlib.watch.evaluating import evaluate_command
 
+    args = _args(run, weights)
     say(f"recording an episode with the {weights} weights")
     is_gif = not is_installed("imageio_ffmpeg")
     with tempfile.TemporaryDirectory() as folder:
@@ -99,7 +101,7 @@ def _record(run: RecordedRun, weights: str, notes: list[str]) -> tuple[bytes, st
         fps = _GIF_PICTURES if is_gif else None
         options = EvalOptions(video=str(path), episodes=1, max_steps=_VIDEO_STEPS, fps=fps)
         with contextlib.redirect_stdout(io.StringIO()):
-            evaluate_command(run.env_name, _args(run, weights), options)
+            evaluate_command(run.env_name, args, options)
         if not path.exists():
             notes.append("No video: there was nothing to show.")
             return None

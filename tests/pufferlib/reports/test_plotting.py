@@ -57,8 +57,8 @@ def test_what_is_no_number_is_left_out(runs):
 
 
 def test_names_patterns_and_the_time_split_are_asked_for(runs):
-    asked = panels(runs, ["entropy", "losses/*", "performance"])
-    assert titles(asked) == ["losses/entropy", "losses/policy_loss", "time split"]
+    asked = panels(runs, ["entropy", "mean_reward", "losses/*", "performance"])
+    assert titles(asked) == ["losses/entropy", "episode/return_mean", "losses/policy_loss", "time split"]
     assert asked[-1].shares["learning_rate=0"] == {"environment": 0.5, "learn": 0.3, "other": 0.2}
     assert asked[-1].phases == ["environment", "learn", "other"]
 

@@ -39,6 +39,14 @@ def test_the_score_is_the_return_where_nothing_says_when_it_is_solved(tmp_path):
     assert run.begun is not None  # by the files, as the id tells nothing
 
 
+def test_a_score_may_be_a_metric_of_any_group(tmp_path):
+    folder = made_run(tmp_path, "mine")
+    text = (folder / "config.json").read_text().replace('"metric": "perf"', '"metric": "episode/return_mean"')
+    (folder / "config.json").write_text(text)
+    run = read_run(folder)
+    assert (run.score_name, run.score) == ("return", 200.0)
+
+
 @pytest.mark.parametrize(
     ("made", "state"),
     [
