@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pufferlib.watch.brush import Brush
 from pufferlib.watch.controls import OTHER_KEYS, Command
-from pufferlib.watch.palette import CYAN, EDGE, GREY, PANEL, VEIL, WHITE
+from pufferlib.watch.palette import CYAN, EDGE, PANEL, VEIL, WHITE
 
 NOTICE_SECONDS = 2.0
 
@@ -38,27 +38,31 @@ class Overlay:
         if self._seconds_left <= 0:
             self.notice = ""
 
-    def draw(self, brush: Brush, badge: str) -> None:
+    def draw(self, brush: Brush, width: int, badge: str) -> None:
         """Draws it over the picture.
 
         Args:
             brush: for the screen.
+            width: of the picture, which is at the left of the screen.
             badge: what holds all the time, such as `paused`; empty for nothing.
         """
-        width, height = brush.screen.size
+        _, height = brush.screen.size
+        y = height - _LINE - 12
         if badge:
-            _label(brush, badge, width - 12, 10, CYAN)
+            _label(brush, badge, 12, y, CYAN)
         if self.notice:
-            room = brush.screen.text_width(self.notice, _TEXT) + 20
-            _label(brush, self.notice, (width + room) / 2, height - _LINE - 16, WHITE)
+            _label(brush, self.notice, (width - _room(brush, self.notice)) / 2, y, WHITE)
         if self.is_helping:
             _draw_help(brush, width, height)
 
 
-def _label(brush: Brush, text: str, right: float, y: float, color: tuple[int, int, int, int]) -> None:
-    room = brush.screen.text_width(text, _TEXT) + 20
-    brush.box(right - room, y, room, _LINE, VEIL)
-    brush.text(text, right - room + 10, y + (_LINE - _TEXT) / 2, _TEXT, color)
+def _room(brush: Brush, text: str) -> float:
+    return brush.screen.text_width(text, _TEXT) + 20
+
+
+def _label(brush: Brush, text: str, left: float, y: float, color: tuple[int, int, int, int]) -> None:
+    brush.box(left, y, _room(brush, text), _LINE, VEIL)
+    brush.text(text, left + 10, y + (_LINE - _TEXT) / 2, _TEXT, color)
 
 
 def _draw_help(brush: Brush, width: int, height: int) -> None:
@@ -73,4 +77,4 @@ def _draw_help(brush: Brush, width: int, height: int) -> None:
     for index, (keys, effect) in enumerate(lines):
         y = top + (index + 0.5) * line + (line - text) / 2
         brush.text_before(keys, left + (_KEYS - 20) * scale, y, text, CYAN)
-        brush.text(effect, left + _KEYS * scale, y, text, WHITE if keys else GREY)
+        brush.text(effect, left + _KEYS * scale, y, text, WHITE)

@@ -96,8 +96,15 @@ class Show:
     # ------------------------------------------------------------------------------------------------- the screen
 
     def _open(self, picture: tuple[int, int], title: str) -> None:
-        self._stage = Stage(picture, self._play.side_by_side, self._panel if self._has_panel else None)
+        panel = self._panel if self._has_panel else None
+        self._stage = Stage(picture, self._play.side_by_side, panel)
         self._screen = Screen(*self._stage.size, title, self._is_seen)
+        if self._is_seen and self.video is None:
+            room = display_room()
+            if self._stage.size[0] > room[0] or self._stage.size[1] > room[1]:
+                self._screen.close()
+                self._stage = Stage(picture, self._play.side_by_side, panel, room)
+                self._screen = Screen(*self._stage.size, title, self._is_seen)
         self._brush = Brush(self._screen)
         if self._is_seen:
             self._controls = Controls(raylib())
@@ -156,7 +163,7 @@ class Show:
         if self.video is not None and has_moved:
             self.video.add(self._screen.frame())
         if self._is_seen:
-            self._overlay.draw(self._brush, self._badge())
+            self._overlay.draw(self._brush, self._stage.width, self._badge())
         self._screen.end()
 
     def _wait(self) -> None:
@@ -202,11 +209,11 @@ class Show:
     def _change_speed(self, command: Command) -> None:
         if command is Command.NORMAL_SPEED:
             self._playback.speed = 1.0
+            self._overlay.say("1x")
         elif command is Command.FASTER:
             self._playback.hurry()
         else:
             self._playback.slow_down()
-        self._overlay.say(f"{Fraction(self._playback.speed)}x")
 
     def _badge(self) -> str:
         """What holds right now beyond the ordinary."""
@@ -225,6 +232,13 @@ class Show:
             self._overlay.say(f"{path} cannot be written ({error.strerror or error})")
         else:
             self._overlay.say(f"saved {path}")
+
+
+def display_room() -> tuple[int, int]:
+    """Pixels that a window may have, on the display where one is open: what is left beside bars and frames."""
+    library = raylib()
+    display = library.GetCurrentMonitor()
+    return int(0.98 * library.GetMonitorWidth(display)), int(0.9 * library.GetMonitorHeight(display))
 
 
 def action_names(env: object) -> list[str]:

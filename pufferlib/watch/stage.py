@@ -12,8 +12,8 @@ from pufferlib.watch.thought import Thought
 from pufferlib.watch.tiling import tiled
 from pufferlib.watch.watched_play import Place
 
-LIMIT = (1600, 960)
-"""Pixels that the environments may cover together."""
+LIMIT = (1920, 1080)
+"""Pixels that everything may cover together, however large a display is."""
 
 _LINE, _TEXT = 28, 18
 
@@ -25,10 +25,23 @@ class Stage:
         panel: None where it is hidden.
     """
 
-    def __init__(self, picture: tuple[int, int], count: int, panel: SidePanel | None):
-        """Lays out `count` pictures of a size at scale 1; one that is alone has no line below it."""
-        self._tiling = tiled(count, picture, LIMIT, _LINE if count > 1 else 0)
+    def __init__(self, picture: tuple[int, int], count: int, panel: SidePanel | None, limit: tuple[int, int] = LIMIT):
+        """Lays out pictures; one that is alone has no line below it.
+
+        Args:
+            picture: width and height of each at scale 1.
+            count: of them.
+            panel: None where it is hidden.
+            limit: width and height that everything may have, in pixels.
+        """
+        beside = 0 if panel is None else side_panel.WIDTH
+        self._tiling = tiled(count, picture, (limit[0] - beside, limit[1]), _LINE if count > 1 else 0)
         self.panel = panel
+
+    @property
+    def width(self) -> int:
+        """Of the environments, without the panel at their right."""
+        return self._tiling.size[0]
 
     @property
     def size(self) -> tuple[int, int]:

@@ -1,0 +1,53 @@
+import pytest
+
+from pufferlib.ocean.screen import raylib
+from pufferlib.watch.controls import KEYS, Command, Controls, commands
+
+
+@pytest.mark.parametrize(
+    ("keys", "characters", "wanted"),
+    [
+        (["SPACE"], " ", [Command.PAUSE]),
+        (["P", "TAB", "F1"], "p", [Command.PANEL, Command.PANEL, Command.HELP]),
+        (["", "EQUAL"], "+", [Command.FASTER]),  # wherever a keyboard has it
+        ([], "--", [Command.SLOWER, Command.SLOWER]),
+        (["A", "LEFT"], "a", []),
+    ],
+)
+def test_keys_are_commands(keys, characters, wanted):
+    assert commands(keys, characters, is_shift_held=False) == wanted
+
+
+def test_keys_belong_to_the_game_while_shift_is_held():
+    assert commands(["S", "RIGHT", "SPACE"], "S", is_shift_held=True) == []
+    assert commands(["EQUAL"], "+", is_shift_held=True) == [Command.FASTER]  # it may need shift
+
+
+def test_every_command_has_a_key_that_raylib_knows():
+    assert {*KEYS.values()} | {Command.FASTER, Command.SLOWER} == {*Command}
+    assert all(hasattr(raylib(), f"KEY_{name}") for name in KEYS)
+
+
+class Pressed:
+    """Stands in for raylib's window."""
+
+    def __init__(self, keys=(), characters="", held=()):
+        self.keys, self.characters, self.held = [*keys], [*characters], {*held}
+        for name in (*KEYS, "LEFT_SHIFT", "RIGHT_SHIFT"):
+            setattr(self, f"KEY_{name}", getattr(raylib(), f"KEY_{name}"))
+
+    def GetKeyPressed(self):  # noqa: N802 - as raylib calls it
+        return getattr(raylib(), f"KEY_{self.keys.pop(0)}") if self.keys else 0
+
+    def GetCharPressed(self):  # noqa: N802
+        return ord(self.characters.pop(0)) if self.characters else 0
+
+    def IsKeyDown(self, code):  # noqa: N802
+        return code in {getattr(raylib(), f"KEY_{name}") for name in self.held}
+
+
+def test_keys_are_read_in_the_order_in_which_they_were_pressed():
+    window = Pressed(["F1", "UP", "R"], "x+")
+    assert Controls(window).commands() == [Command.HELP, Command.RESTART, Command.FASTER]
+    assert Controls(window).commands() == []
+    assert Controls(Pressed(["R"], held=["RIGHT_SHIFT"])).commands() == []

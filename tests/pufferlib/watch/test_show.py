@@ -1,0 +1,173 @@
+"""The loop in a window that nobody sees, which keys are pressed in by a script."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from pufferlib.config import load_config
+from pufferlib.ocean import screen
+from pufferlib.play.evaluation import prepared
+from pufferlib.play.scores import dealt
+from pufferlib.watch import show as show_module
+from pufferlib.watch.controls import Command
+from pufferlib.watch.evaluating import make_scene
+from pufferlib.watch.playback import Mode
+from pufferlib.watch.show import Show, action_names
+from pufferlib.watch.watched_play import WatchedPlay
+
+
+class Scripted:
+    """Gives the commands of one picture after the other, and keeps how things are by then."""
+
+    def __init__(self, script):
+        self.script = [*script]
+        self.is_shift_held = False
+        self.seen = []
+        self.look = lambda: None
+
+    def commands(self):
+        self.seen.append(self.look())
+        given = self.script.pop(0) if self.script else None
+        if callable(given):
+            given(self)
+            return []
+        return given or []
+
+
+@pytest.fixture
+def shown(monkeypatch, tmp_path):
+    """Shows an environment to somebody who presses keys, and closes the window when the script is over."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SDL_VIDEO_DRIVER", "dummy")
+    monkeypatch.setattr(show_module, "display_room", lambda: (1900, 1000))
+
+    def run(script, env_name="puffer_cartpole", episodes=50, grid=1, video=None, panel=False):
+        controls = Scripted(script)
+        monkeypatch.setattr(show_module, "Controls", lambda library: controls)
+        monkeypatch.setattr(screen.Screen, "is_closing", lambda self: not controls.script)
+        args = load_config(env_name)
+        args["train"]["device"] = "cpu"
+        with prepared(env_name, args, episodes, True, 3, {}) as make_player:
+            play = WatchedPlay(make_player, make_scene, dealt(episodes, episodes), 10_000, 3, grid)
+            show = Show(play, lambda scene: 240.0, True, panel, video, "cartpole")
+            controls.look = lambda: (
+                show._playback.mode,
+                show._playback.position,
+                show._playback.speed,
+                show._screen.size,
+                show._overlay.is_helping,
+            )
+            show.run()
+        assert screen.open_screen() is None and not play.places
+        return show, play, controls.seen
+
+    return run
+
+
+def test_it_runs_by_itself_until_the_window_is_closed(shown):
+    show, play, seen = shown([[]] * 30)
+    positions = [position for _, position, *_ in seen]
+    assert positions == sorted(positions) and positions[-1] > 3 and show.is_left
+    assert play.steps == np.ceil(show._playback.position)
+
+
+def test_a_pause_holds_and_single_steps_end_one_each(shown):
+    pause, step, wait = [Command.PAUSE], [Command.STEP], [[]] * 20
+    _, _, seen = shown([[], pause, *wait, step, *wait, [*step, *step], *wait, *wait])
+    stood = [position for mode, position, *_ in seen if mode is Mode.PAUSED]
+    first = stood[0]
+    assert seen[-1][1] == np.floor(first) + 3
+    assert {*stood} == {first, *(np.floor(first) + np.array([1.0, 3.0]))}
+
+
+def test_speed_changes_how_fast_it_goes(shown):
+    faster = [Command.FASTER] * 3
+    _, _, seen = shown(
+        [[]] * 20 + [faster] + [[]] * 20 + [[Command.SLOWER] * 2] + [[]] + [[Command.NORMAL_SPEED], [], []]
+    )
+    assert [speed for _, _, speed, *_ in seen][-5:-2] == [8.0, 2.0, 2.0] and seen[-1][2] == 1.0
+    slow, fast = seen[19][1] - seen[1][1], seen[40][1] - seen[21][1]
+    assert fast > 3 * slow
+
+
+def test_a_restart_plays_the_same_again(shown):
+    show, play, seen = shown([[]] * 20 + [[Command.RESTART], [], []])
+    positions = [position for _, position, *_ in seen]
+    assert positions[20] > positions[-1] > 0 and not play.sheet.scores()
+    assert play.steps == np.ceil(show._playback.position)
+
+
+def test_the_panel_makes_the_window_wider_and_the_keys_are_told(shown):
+    _, _, seen = shown([[], [Command.PANEL], [Command.HELP], [], [Command.PANEL], [Command.HELP], [], []])
+    sizes = [size for *_, size, _ in seen]
+    assert sizes[2][0] == sizes[1][0] + 300 and sizes[-1] == sizes[0]
+    assert [is_helping for *_, is_helping in seen] == [False, False, False, True, True, True, False, False]
+
+
+def test_pictures_are_saved_under_names_that_are_free(shown, tmp_path):
+    (tmp_path / "cartpole_1.png").write_text("mine")
+    shown([[], [Command.SCREENSHOT], [Command.PANEL], [], [Command.SCREENSHOT], [], []])
+    assert (tmp_path / "cartpole_1.png").read_text() == "mine"
+    sizes = []
+    for number in (2, 3):
+        with Image.open(f"cartpole_{number}.png") as picture:
+            sizes.append(picture.size)
+    assert sizes[1][0] == sizes[0][0] + 300 and len([*tmp_path.glob("*.png")]) == 3
+
+
+def test_a_picture_that_cannot_be_saved_is_told_and_the_play_goes_on(shown, monkeypatch):
+    def fail(self, path):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Image.Image, "save", fail)
+    show, _, _ = shown([[], [Command.SCREENSHOT], [], []])
+    assert show._overlay.notice == "cartpole_1.png cannot be written (No space left on device)"
+
+
+def test_a_person_takes_over_while_shift_is_held(shown, monkeypatch):
+    monkeypatch.setattr("pufferlib.watch.person.held_keys", lambda keyboard, library: {"left"})
+
+    def hold(controls):
+        controls.is_shift_held = True
+
+    show, play, _ = shown([[], hold, *[[]] * 40])
+    assert play.is_helped and {thought.actions[0].taken for thought in [*play.thoughts][-3:]} == {0}
+    assert show._badge().endswith("you play") or not show._person.is_playing
+
+
+def test_a_game_of_turns_waits_for_the_person(shown, monkeypatch):
+    monkeypatch.setattr("pufferlib.watch.person.held_keys", lambda keyboard, library: set())
+
+    def hold(controls):
+        controls.is_shift_held = True
+
+    _, _, seen = shown([[], [], hold, *[[]] * 20], "puffer_squared")
+    assert len({position for _, position, *_ in seen[4:]}) == 1
+
+
+def test_a_window_and_a_video_show_the_same(shown, tmp_path):
+    path = Path("a.gif")
+    pause = [Command.PAUSE]
+    show, _, seen = shown([[], *[[]] * 20, pause, *[[]] * 20, pause, [Command.PANEL], *[[]] * 20], video=path)
+    assert show.video.frames == pytest.approx(len(seen) - 21, abs=2)  # none while it stood
+    assert show.video.size == seen[0][3] == seen[-1][3] and path.exists()
+    assert show._playback.seconds == pytest.approx((show.video.frames - 1) / 240, abs=2 / 240)
+
+
+def test_many_share_the_window_and_free_places_are_taken(shown):
+    show, play, _ = shown([[], [Command.FASTER] * 6, *[[]] * 60], episodes=8, grid=3)
+    assert play.sheet.scores()["episode_return"].episodes >= 3
+    assert show._playback.is_over or len({place.env for place in play.places}) in (0, 3)
+
+
+def test_choices_are_called_by_their_keys():
+    class Env:
+        keys = None
+
+    assert action_names(Env()) == []
+    from pufferlib.environment import Keys
+
+    Env.keys = Keys({"left": 1, "up+left": 4, "right": 2}, idle=0)
+    assert action_names(Env()) == ["none", "left", "right", "3", "up+left"]
