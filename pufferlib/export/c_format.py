@@ -10,7 +10,6 @@ import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 from torch import nn
@@ -70,7 +69,8 @@ def c_files(
         with running(files, writer, rows) as probe:
             check_agreement(step, probe.run, "the C of puffernet.h", observations)
     if type(env).__module__.startswith("pufferlib.ocean.") and isinstance(env, OceanEnv):
-        files |= _play_files(env, name, writer)
+        folder = Path(str(env.binding.__file__)).parent
+        files |= play_files(folder, env.arguments, env.agents_per_env, name, writer)
     return files
 
 
@@ -168,24 +168,32 @@ def _address(array: np.ndarray) -> ctypes.c_void_p:
 # --------------------------------------------------------------------------------------------------------- the program
 
 
-def _play_files(env: OceanEnv, name: str, writer: HeaderWriter) -> dict[str, str]:
-    """The program, and the headers of the environment."""
-    folder = _folder_of(env.binding)
-    files = {path.name: path.read_text() for path in sorted(folder.glob("*.h")) if not path.name.endswith("_render.h")}
-    files[f"{name}_binding.h"] = Path(folder, "binding.c").read_text()
+def play_files(
+    folder: Path, arguments: Mapping[str, float], agents_per_env: int, name: str, writer: HeaderWriter
+) -> dict[str, str]:
+    """The content of the program, of the environment and of what it includes, by file name.
+
+    Args:
+        folder: of the environment, with its headers and `binding.c`.
+        arguments: of the C side, by name: numbers and bools.
+        agents_per_env: agents in one environment.
+        name: of the environment in C.
+        writer: of its policy.
+    """
+    headers = [path for path in sorted(folder.glob("*.h")) if not path.name.endswith("_render.h")]
+    files = {path.name: path.read_text() for path in headers}
+    files[f"{name}_binding.h"] = (folder / "binding.c").read_text()
     files["puffer_env.h"] = Path(ocean.__file__).with_name("include").joinpath("puffer_env.h").read_text()
     files["puffer_binding.h"] = (HERE / "play_binding.h").read_text()
-    settings = "".join(f'{{"{key}", {float(value):.9g}}}, ' for key, value in env.arguments.items())
+    settings = "".join(f'{{"{key}", {float(value):.9g}}}, ' for key, value in arguments.items())
     text = (HERE / "play.c").read_text()
-    text = text.replace("settings[] = {{NULL, 0}};", f"settings[] = {{{settings}{{NULL, 0}}}};")
-    text = text.replace("AGENTS_PER_ENV = 1,", f"AGENTS_PER_ENV = {env.agents_per_env},")
-    for old, new in (("GamePolicy", writer.type_name), ("GAME_POLICY", writer.name.upper()), ("game", name)):
+    for old, new in (
+        ("settings[] = {{NULL, 0}};", f"settings[] = {{{settings}{{NULL, 0}}}};"),
+        ("AGENTS_PER_ENV = 1,", f"AGENTS_PER_ENV = {agents_per_env},"),
+        *(("GamePolicy", writer.type_name), ("GAME_POLICY", writer.name.upper()), ("game", name)),
+    ):
         text = text.replace(old, new)
     return {f"{name}_play.c": text, **files}
-
-
-def _folder_of(binding: ModuleType) -> Path:
-    return Path(str(binding.__file__)).parent
 
 
 # ---------------------------------------------------------------------------------------------------------- the folder

@@ -12,7 +12,9 @@ from torch import nn
 
 from pufferlib import vector
 from pufferlib.errors import APIUsageError
+from pufferlib.export import c_format
 from pufferlib.export.exporting import export_policy, file_name
+from pufferlib.export.one_step import OneStep
 from pufferlib.families import catalog
 from pufferlib.policy import acting_forward
 from pufferlib.ppo.sampling import sample_logits
@@ -36,16 +38,31 @@ def export_command(env_name: str, args: dict[str, Any], format: str = "onnx", ou
     """
     if args["load_model_path"] is None:
         raise APIUsageError(
-            f"puffer export needs trained weights, found none; say --load-model-path latest or train {env_name} first"
+            f"puffer export needs trained weights, found none; say --pretrained, or --load-model-path latest after "
+            f"puffer train {env_name}"
         )
     vecenv = _make_environments(env_name, args)
     try:
         policy = load_policy({**args, "train": {**args["train"], "device": "cpu"}}, vecenv, env_name).eval()
         path = output_path(env_name, format, output)
         notes = {"model": str(args["load_model_path"]), "settings": json.dumps(args, default=str)}
-        print(f"wrote {export_policy(policy, vecenv, path, format, notes, observations_of_play(vecenv, policy))}")
+        export_policy(policy, vecenv, path, format, notes, observations_of_play(vecenv, policy))
+        print(f"wrote {path}, {_use(path, format, OneStep(policy, vecenv.driver_env))}")
     finally:
         vecenv.close()
+
+
+def _use(path: Path, format: str, step: OneStep) -> str:
+    """What to do with an export."""
+    if format != "c":
+        takes, returns = ", ".join(("observations", *step.state_names)), ", ".join(step.output_names)
+        return f"which takes {takes} and returns {returns}"
+    unseen = "" if c_format.compiler() else "which no compiler has seen, as this machine has none; "
+    programs = list(path.glob("*_play.c"))
+    if not programs:
+        return f"{unseen}a header to include: puffernet.h beside it tells how"
+    name = programs[0].stem.removesuffix("_play")
+    return f"{unseen}a program that plays; there:\n\n    {c_format.compile_command(name)} && ./{name}_play\n"
 
 
 def output_path(env_name: str, format: str, output: str | None) -> Path:

@@ -61,8 +61,8 @@ static void add(Sums* sums, double value) {
 }
 
 static void print_mean(const char* name, const Sums* sums, int count) {
-    double mean = sums->total / count, variance = (sums->squares - count * mean * mean) / (count - 1);
-    printf("%-16s %.3f +- %.3f (n = %d)\n", name, mean, sqrt(variance > 0 ? variance / count : 0), count);
+    double mean = sums->total / count, squares = sums->squares - count * mean * mean;  // NaN of a single one
+    printf("%-16s %.3f +- %.3f (n = %d)\n", name, mean, sqrt((squares > 0 ? squares : 0) / (count - 1) / count), count);
 }
 
 // Whether the environments fit the policy.

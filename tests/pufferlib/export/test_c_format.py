@@ -1,9 +1,11 @@
 """Policies as C: compiled here, compared with torch, and played in a folder that is all there is."""
 
 import math
+import platform
 import re
 import shutil
 import subprocess
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -25,6 +27,8 @@ from pufferlib.spaces.layout import Layout
 
 pytestmark = pytest.mark.skipif(c_format.compiler() is None, reason="needs a C compiler")
 every_case = pytest.mark.parametrize("name", CASES)
+TESTS_IN_C = Path(__file__).parents[2] / "c"
+INSTRUCTIONS = Path("/proc/cpuinfo")
 WARNINGS = ["-Wall", "-Wextra", "-Werror"]
 
 
@@ -78,6 +82,13 @@ def test_c_computes_what_the_policy_does(name):
 def test_so_it_does_at_full_speed_for_any_number_of_agents(name, rows):
     policy, env = CASES[name]()
     assert_agrees(policy, env, drawn(env, steps=4, rows=rows), "-O3", "-march=native")
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="instruction sets of x86-64")
+@pytest.mark.skipif(not INSTRUCTIONS.exists() or " avx2 " not in INSTRUCTIONS.read_text(), reason="needs AVX2")
+def test_so_it_does_with_registers_of_half_the_width():
+    policy, env = CASES["mingru"]()
+    assert_agrees(policy, env, drawn(env, steps=4, rows=21), "-O2", "-mavx2", "-mfma")
 
 
 @pytest.mark.parametrize("wrapper", [LSTMWrapper, MinGRUWrapper])
@@ -252,6 +263,39 @@ def test_a_program_plays_what_python_plays(tmp_path, continuous):
     error = math.hypot(scores["score"].error, expected.std() / math.sqrt(len(expected)))
     assert abs(scores["score"].mean - expected.mean()) < 4 * error and error < 0.05 * expected.mean()
     assert re.search(r"^[\d.]+ million steps a second of one core, \d+ steps$", output, re.MULTILINE)
+
+
+QUIZ = spaces_of(Box(0, 3, (1,), np.uint8), Discrete(2))  # with a table for all, and a log of its own
+DUEL = spaces_of(Box(0, 1, (2,)), Discrete(2))
+
+
+@pytest.mark.parametrize(
+    ("name", "env", "agents", "arguments", "statistic", "least", "most"),
+    [
+        ("shared_quiz", QUIZ, 1, {"rounds": 3}, "mistakes", 0.1, 0.99),
+        ("duel", DUEL, 2, {"goal": 5, "leaves": False}, "episode_length", 5.1, 19.9),
+    ],
+)
+def test_a_program_plays_environments_of_other_kinds(name, env, agents, arguments, statistic, least, most, tmp_path):
+    source, folder = tmp_path / "source", tmp_path / "folder"
+    source.mkdir()
+    shutil.copy(TESTS_IN_C / f"{name}.h", source)
+    shutil.copy(TESTS_IN_C / f"{name}_binding.c", source / "binding.c")
+    writer, files = written(spread(Default(env, 8)), env, name)
+    files |= c_format.play_files(source, arguments, agents, name, writer)
+    c_format.write_folder(folder, files)
+    compile_quickly = ["bash", "-c", c_format.compile_command(name).replace("-O3", "-O1")]
+    check(compile_quickly, folder)
+    scores = means(check([f"./{name}_play", "300", "sample"], folder))
+    assert scores[statistic].n == 300 and least < scores[statistic].mean < most
+    assert f"{statistic:<16} " in check([f"./{name}_play", "1"], folder)
+    done = subprocess.run([f"./{name}_play", "many"], cwd=folder, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (2, f"usage: ./{name}_play [EPISODES] [sample]\n")
+    setting = next(iter(arguments))
+    (folder / f"{name}_play.c").write_text(files[f"{name}_play.c"].replace(f'{{"{setting}", ', f'{{"{setting}", -'))
+    check(compile_quickly, folder)
+    done = subprocess.run([f"./{name}_play"], cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 1 and done.stderr == f"{name}: {setting} must be a number from 1 to 1000\n"
 
 
 @pytest.mark.slow
