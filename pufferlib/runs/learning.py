@@ -134,9 +134,11 @@ def _ask(callback: Any, method: str, *arguments: Any) -> bool:
     except RankError:
         raise
     except Exception as error:
+        remedy = f"mend it, and go on by load_checkpoint({str(trainer.run_folder)!r})"
+        if trainer.ranks.world_size > 1:  # one process alone could not save anything
+            remedy = "mend it, and go on from the last checkpoint"
         raise CallbackError(
-            f"the callback {name} failed after {trainer.epoch} epochs with {type(error).__name__}: {error}; mend it, "
-            f"and go on by load_checkpoint({str(trainer.run_folder)!r})"
+            f"the callback {name} failed after {trainer.epoch} epochs with {type(error).__name__}: {error}; {remedy}"
         ) from error
     return bool(answer)
 
