@@ -130,7 +130,8 @@ def test_whatever_stands_in_a_checkpoint_it_is_refused_or_gone_on_from(keep, mon
     found = load(path / name if path.is_dir() else path)
     trainer.load_checkpoint(path)
     before, refused, taken = content(trainer), 0, 0
-    states = (replaced(found, place, value) for place in places(found) for value in spoilt(at(found, place)))
+    used = (place for place in places(found) if place[:1] != ("description",))  # which no trainer goes on from
+    states = (replaced(found, place, value) for place in used for value in spoilt(at(found, place)))
     for state in itertools.islice(states, 0, None, stride):
         monkeypatch.setattr(checkpoint, "load", lambda path, state=state: state if path.name == name else load(path))
         try:
