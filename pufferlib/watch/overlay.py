@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pufferlib.watch.brush import Brush
 from pufferlib.watch.controls import OTHER_KEYS, Command
-from pufferlib.watch.palette import CYAN, EDGE, PANEL, VEIL, WHITE
+from pufferlib.watch.palette import CYAN, EDGE, PANEL, SHADE, VEIL, WHITE
 
 NOTICE_SECONDS = 2.0
 
@@ -71,7 +71,7 @@ def _draw_help(brush: Brush, width: int, height: int) -> None:
     line, text = _LINE * scale, max(4, round(_TEXT * scale))
     room, tall = _WIDTH * scale, line * (len(lines) + 1)
     left, top = (width - room) / 2, (height - tall) / 2
-    brush.box(0, 0, width, height, VEIL[:3] + (150,))
+    brush.box(0, 0, width, height, SHADE)
     brush.box(left - 1, top - 1, room + 2, tall + 2, EDGE)
     brush.box(left, top, room, tall, PANEL)
     for index, (keys, effect) in enumerate(lines):

@@ -9,3 +9,4 @@ RED = (187, 0, 0, 255)
 WHITE = (241, 241, 241, 255)
 GREY = (140, 165, 165, 255)
 VEIL = (6, 24, 24, 225)  # over what lies below something that is to be read
+SHADE = (6, 24, 24, 140)  # over what is not to be looked at

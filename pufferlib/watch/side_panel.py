@@ -35,6 +35,7 @@ class SidePanel:
         """Takes what the actions of a single choice are called, if they have names."""
         self._action_names = action_names
         self._largest: np.ndarray | None = None
+        self._has_negative = False  # so far
         self._texture = Texture()
 
     def draw(self, brush: Brush, left: float, height: float, thoughts: Sequence[Thought], progress: float) -> None:
@@ -72,10 +73,10 @@ class SidePanel:
             self._largest = np.zeros(len(numbers))
         np.maximum(self._largest, abs(numbers), out=self._largest)
         heights = pooled(numbers / np.maximum(self._largest, 1e-9), _INNER // 2)
-        has_negative = bool((heights < 0).any())
-        zero = y + _BARS_HEIGHT / (2 if has_negative else 1)
+        self._has_negative |= bool((heights < 0).any())
+        zero = y + _BARS_HEIGHT / (2 if self._has_negative else 1)
         reach = zero - y
-        width = _INNER / len(heights)
+        width = _INNER / max(len(heights), 1)
         gap = 1 if width >= 3 else 0
         for index, share in enumerate(heights.tolist()):
             top = zero - reach * max(share, 0.0)

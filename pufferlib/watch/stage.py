@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from pufferlib.watch import side_panel
 from pufferlib.watch.brush import Brush
-from pufferlib.watch.palette import GREY, VEIL, WHITE
+from pufferlib.watch.palette import GREY, SHADE, WHITE
 from pufferlib.watch.side_panel import SidePanel
 from pufferlib.watch.thought import Thought
 from pufferlib.watch.tiling import tiled
@@ -72,11 +72,9 @@ class Stage:
         width, height = self._tiling.picture
         below = y + height + (_LINE - _TEXT) / 2
         if place.is_playing:
-            brush.text(
-                f"{place.running:g}" if place.running % 1 == 0 else f"{place.running:.2f}", x, below, _TEXT, WHITE
-            )
+            brush.text(f"return {place.running:.5g}", x, below, _TEXT, WHITE)
         else:
-            brush.box(x, y, width, height, VEIL[:3] + (120,))
+            brush.box(x, y, width, height, SHADE)
         if place.last is not None:
             last = f"last {place.last:.5g}"
             brush.text_before(last, x + width, below, _TEXT, GREY if place.is_playing else WHITE)
