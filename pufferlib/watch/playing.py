@@ -6,7 +6,8 @@ import enum
 import secrets
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from types import ModuleType
 from typing import Any
 
@@ -56,12 +57,12 @@ class Match:
         trouble: why a score could not be kept; empty where nothing happened.
     """
 
-    def __init__(self, game: Game, scene: Scene, scores: HighScores, speed: float):
+    def __init__(self, game: Game, make_scene: Callable[[], Scene], scores: HighScores, speed: float):
         """Shows nothing yet.
 
         Args:
             game: to play.
-            scene: of its environment.
+            make_scene: makes a scene of its environment, for every game a new one: it may remember how the last ended.
             scores: of the games before, which those of this match are added to.
             speed: seconds of the game in one second.
         """
@@ -69,19 +70,29 @@ class Match:
         self.finished: list[float] = []
         self.trouble = ""
         self._game = game
-        self._scene = scene
+        self._make_scene = make_scene
+        self._scene = make_scene()
         self._scores = scores
         self._best = scores.best()
         self._place: int | None = None
-        self._playback = Playback(scene.steps_per_second)
+        self._playback = Playback(self._scene.steps_per_second)
         self._playback.speed = speed
         self._countdown = 0.0
         self._turns: deque[str] = deque()  # keys that were pressed and not played yet, where the game waits for them
-        width, height = scene.size
+        width, height = self._scene.size
         self._scale = min(1.0, LIMIT[0] / width, (LIMIT[1] - play_signs.BAR_HEIGHT) / height)
         picture = (round(width * self._scale), round(height * self._scale))
         self.size = (max(picture[0], play_signs.MIN_WIDTH), picture[1] + play_signs.BAR_HEIGHT)
         self._left = (self.size[0] - picture[0]) / 2
+
+    @property
+    def title(self) -> str:
+        """What is played, for a window."""
+        return self._scene.title
+
+    def close(self) -> None:
+        """Lets go of what drawing needs."""
+        self._scene.close()
 
     # ------------------------------------------------------------------------------------------------------- the time
 
@@ -143,7 +154,8 @@ class Match:
 
     def _restart(self) -> None:
         self._game.begin()
-        self._scene.remember()
+        self._scene.close()
+        self._scene = self._make_scene()
         self._begin()
 
     def _begin(self) -> None:
@@ -190,9 +202,9 @@ class Match:
         return [*lines, play_signs.hint_line("enter plays again, esc ends")]
 
 
-def run(match: Match, library: ModuleType, title: str, keyboard: Keyboard) -> None:
+def run(match: Match, library: ModuleType, keyboard: Keyboard) -> None:
     """Opens the window and plays until the person closes it."""
-    screen = Screen(*match.size, title, True)
+    screen = Screen(*match.size, match.title, True)
     try:
         library.HideCursor()
         hands = Hands(keyboard, library)
@@ -208,6 +220,7 @@ def run(match: Match, library: ModuleType, title: str, keyboard: Keyboard) -> No
             match.advance(now - before, hands)
             before = now
     finally:
+        match.close()
         screen.close()
 
 
@@ -234,12 +247,10 @@ def play_command(env_name: str, args: Mapping[str, Any], speed: float = 1.0, see
         if keyboard is None:
             raise APIUsageError(f"{entry.name} cannot be played: {_why_unplayable(env)}")
         game = Game(env, keyboard, secrets.randbelow(2**31) if seed is None else seed)
-        scene = make_scene(env)
         scores = HighScores(entry.name, _differences(entry, args["env"], speed))
         print(f"playing {entry.name} by {keyboard.told}; the best scores are kept in {scores.path}", flush=True)
-        match = Match(game, scene, scores, speed)
-        run(match, raylib(), scene.title, keyboard)
-        scene.close()
+        match = Match(game, partial(make_scene, env), scores, speed)
+        run(match, raylib(), keyboard)
     finally:
         env.close()
     _tell(match)

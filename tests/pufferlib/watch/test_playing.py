@@ -24,12 +24,12 @@ from pathlib import Path
 import numpy as np
 import pufferlib
 from pufferlib.ocean.screen import Screen
-from pufferlib.watch.array_scene import ArrayScene
 from pufferlib.watch.game import Game
 from pufferlib.watch.hands import Hands
 from pufferlib.watch.high_scores import HighScores
 from pufferlib.watch.keyboard import keyboard_for
 from pufferlib.watch.playing import Match, Phase
+from pufferlib.watch.scenes import make_scene
 
 class Keys:
     """raylib's keyboard, as a script says it: names of keys in small letters."""
@@ -48,12 +48,12 @@ class Keys:
 
 class Play:
     """A match that passes as the script says; the last picture of each part is drawn."""
-    def __init__(self, env, scene=None, speed=1.0):
+    def __init__(self, env, speed=1.0):
         self.env, self.keys = env, Keys()
         self.keyboard = keyboard_for(env)
         self.game = Game(env, self.keyboard, 3)
         self.scores = HighScores("test", {}, Path(sys.argv[1]))
-        self.match = Match(self.game, scene or env.drawing(), self.scores, speed)
+        self.match = Match(self.game, lambda: make_scene(env), self.scores, speed)
         self.hands = Hands(self.keyboard, self.keys)
         self.screen = Screen(*self.match.size, "test", False)
     def pass_(self, seconds, until=None):
@@ -228,7 +228,7 @@ def test_an_environment_of_gymnasium_is_played(tmp_path):
         """
         env = pufferlib.make("FrozenLake-v1", render_mode="rgb_array", is_slippery=False)
         env.reset(seed=1)
-        play = Play(env, ArrayScene(env))
+        play = Play(env)
         play.press("other")
         for key in ("down", "down", "right", "right", "down", "right"):
             play.press(key, seconds=1)
