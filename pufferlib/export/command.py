@@ -20,7 +20,7 @@ from pufferlib.policy import acting_forward
 from pufferlib.ppo.sampling import sample_logits
 from pufferlib.runs.loaders import load_policy
 
-STEPS, ENVIRONMENTS = 64, 4  # of real play, on whose observations the result is compared
+STEPS, ENVIRONMENTS = 1_000, 4  # of real play, on whose observations the result is compared
 
 
 def export_command(env_name: str, args: dict[str, Any], format: str = "onnx", output: str | None = None) -> None:
