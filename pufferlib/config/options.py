@@ -29,6 +29,7 @@ class EvalOptions(Section):
     window: bool = setting(False, "Show a window while a video is written too.")
     grid: int = setting(1, "Environments in one picture, side by side.", "[1, 64]")
     panel: bool = setting(False, "Show what the agent sees and thinks beside the picture; in a window TAB does.")
+    speed: float = setting(1.0, "Seconds of the game in one second, of a window or a video.", "[0.125, 64]")
     fps: float | None = setting(
         None,
         "Pictures a second; None is 60, or for environments that draw only their steps as many as those.",

@@ -18,9 +18,10 @@ from pufferlib.play.evaluation import prepared
 from pufferlib.play.player import Player
 from pufferlib.play.scores import ScoreSheet, dealt
 from pufferlib.watch.array_scene import array_settings
+from pufferlib.watch.recording_line import recording_line
 from pufferlib.watch.scene import OceanScene, Scene
 from pufferlib.watch.scenes import make_scene
-from pufferlib.watch.show import Show
+from pufferlib.watch.show import Manner, Show
 from pufferlib.watch.video import VideoWriter, require_video
 from pufferlib.watch.watched_play import WatchedPlay
 
@@ -131,8 +132,10 @@ def _show(make_player: Callable[[], Player], options: EvalOptions, way: _Way, se
     def frame_rate(scene: Scene) -> float:
         return options.fps or _frame_rate(scene, way)
 
-    show = Show(play, frame_rate, way.is_seen, options.panel, way.video, name)
-    show.run()
+    manner = Manner(frame_rate, way.is_seen, way.video, name, options.panel, options.speed)
+    with recording_line() as line:
+        show = Show(play, manner, lambda video: line.tell(video, play.player))
+        show.run()
     _print_scores(play.sheet)
     unfinished = _unfinished(play.player)
     if unfinished:

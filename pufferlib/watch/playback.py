@@ -6,7 +6,7 @@ import enum
 import math
 
 SLOWEST, FASTEST = 1 / 8, 64.0
-HOLD_SECONDS = 0.5  # for which the last moment stays
+HOLD_SECONDS = 0.5  # of the person's time, for which the last moment stays
 
 
 class Mode(enum.Enum):
@@ -25,21 +25,23 @@ class Playback:
 
     Attributes:
         steps_per_second: the agent's steps in a second of game time.
-        speed: seconds of game time in one second, a power of two from SLOWEST to FASTEST.
+        speed: seconds of game time in one second, SLOWEST to FASTEST; where a video is recorded, how fast that is done.
         mode: what game time does.
         seconds: of game time since the beginning.
     """
 
-    def __init__(self, steps_per_second: float, frames_per_second: float | None = None):
+    def __init__(self, steps_per_second: float, frames_per_second: float | None = None, speed: float = 1.0):
         """Begins at 0, running.
 
         Args:
             steps_per_second: see the class.
             frames_per_second: of a video that is recorded; None where time flows freely. Recorded game time goes from
-                frame to frame, whatever the speed is, and only stands after whole frames.
+                frame to frame, and only stands after whole frames.
+            speed: seconds of game time in one second, of the video where one is recorded.
         """
         self.steps_per_second = steps_per_second
-        self.speed = 1.0
+        self.speed = speed if frames_per_second is None else 1.0
+        self._lapse = speed
         self.mode = Mode.RUNNING
         self.seconds = 0.0
         self._frames_per_second = frames_per_second
@@ -68,7 +70,8 @@ class Playback:
         """Whether all steps that there are were shown, and the last moment long enough."""
         if self._end is None:
             return False
-        return round(self.seconds - self._end / self.steps_per_second - HOLD_SECONDS, 6) >= 0
+        hold = HOLD_SECONDS * (self._lapse if self.is_recorded else self.speed)
+        return round(self.seconds - self._end / self.steps_per_second - hold, 6) >= 0
 
     @property
     def is_recorded(self) -> bool:
@@ -90,7 +93,7 @@ class Playback:
             self.seconds += seconds * self.speed
         else:
             self._frames += 1
-            self.seconds = self._frames / self._frames_per_second
+            self.seconds = self._frames * self._lapse / self._frames_per_second
         if self.mode is Mode.STEPPING and self.position >= self._stop:
             self.mode = Mode.PAUSED
             if not self.is_recorded:

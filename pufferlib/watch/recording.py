@@ -16,7 +16,7 @@ from pufferlib.watch.array_scene import array_settings
 from pufferlib.watch.evaluating import FRAMES_PER_SECOND
 from pufferlib.watch.scene import OceanScene, Scene
 from pufferlib.watch.scenes import make_scene
-from pufferlib.watch.show import Show
+from pufferlib.watch.show import Manner, Show
 from pufferlib.watch.video import require_video
 from pufferlib.watch.watched_play import WatchedPlay
 
@@ -65,7 +65,7 @@ def record(
         player = player_of(policy, vecenv, seed if sample else None, undo)
         quotas = np.full(vecenv.num_agents, int(episodes))
         play = WatchedPlay(lambda: player, make_scene, quotas, int(max_steps), seed, side_by_side=1)
-        Show(play, _frame_rate, is_seen=False, has_panel=False, video=Path(path), name="").run()
+        Show(play, Manner(_frame_rate, is_seen=False, video=Path(path))).run()
     return Path(path)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
@@ -31,6 +32,27 @@ SLOWEST_PICTURES = 4.0
 """Pictures of a window a second at the least, as keys are read with each."""
 
 
+@dataclass(frozen=True)
+class Manner:
+    """How a play is shown.
+
+    Attributes:
+        frame_rate: tells how many pictures a second the window and the video have, above 0, for what is to be drawn.
+        is_seen: in a window; else there must be a video.
+        video: the file to write, None for none.
+        name: what pictures that the person asks for are called.
+        has_panel: whether the panel is there at the beginning.
+        speed: seconds of the game in one second, of the video where there is one.
+    """
+
+    frame_rate: Callable[[Scene], float]
+    is_seen: bool
+    video: Path | None
+    name: str = ""
+    has_panel: bool = False
+    speed: float = 1.0
+
+
 class Show:
     """Shows a play until it is over, or until the person has seen enough.
 
@@ -42,34 +64,22 @@ class Show:
         is_left: whether the person closed the window.
     """
 
-    def __init__(
-        self,
-        play: WatchedPlay,
-        frame_rate: Callable[[Scene], float],
-        is_seen: bool,
-        has_panel: bool,
-        video: Path | None,
-        name: str,
-    ):
+    def __init__(self, play: WatchedPlay, manner: Manner, on_frame: Callable[[VideoWriter], None] = lambda video: None):
         """Shows nothing yet.
 
         Args:
             play: of which no step is made.
-            frame_rate: how many pictures a second the window and the video have, above 0, for what is to be drawn.
-            is_seen: in a window; else there must be a video.
-            has_panel: whether the panel is there at the beginning.
-            video: the file to write, None for none.
-            name: what pictures that the person asks for are called.
+            manner: how to show it.
+            on_frame: is told of every frame of the video.
         """
         self.video: VideoWriter | None = None
         self.is_left = False
         self._play = play
-        self._frame_rate = frame_rate
-        self._is_seen = is_seen
-        self._path = video
-        self._name = name
+        self._manner = manner
+        self._is_seen = manner.is_seen
+        self._on_frame = on_frame
         self._panel = SidePanel(action_names(play.player.vecenv.driver_env))
-        self._has_panel = has_panel
+        self._has_panel = manner.has_panel
         self._overlay = Overlay()
         self._wants_picture = False
 
@@ -82,11 +92,12 @@ class Show:
         """
         self._play.step()  # from here on it is known what there is to draw
         scene = self._play.places[0].scene
-        self._fps = self._frame_rate(scene)
-        self._playback = Playback(scene.steps_per_second, None if self._path is None else self._fps)
+        path = self._manner.video
+        self._fps = self._manner.frame_rate(scene)
+        self._playback = Playback(scene.steps_per_second, None if path is None else self._fps, self._manner.speed)
         try:
             self._open(scene.size, scene.title)
-            with nullcontext() if self._path is None else VideoWriter(self._path, self._stage.size, self._fps) as video:
+            with nullcontext() if path is None else VideoWriter(path, self._stage.size, self._fps) as video:
                 self.video = video
                 self._loop()
         finally:
@@ -162,6 +173,7 @@ class Show:
             self._save_picture(self._screen.frame())
         if self.video is not None and has_moved:
             self.video.add(self._screen.frame())
+            self._on_frame(self.video)
         if self._is_seen:
             self._overlay.draw(self._brush, self._stage.width, self._badge())
         self._screen.end()
@@ -225,7 +237,9 @@ class Show:
     def _save_picture(self, frame: np.ndarray) -> None:
         """Saves what is shown under the first name that is free."""
         self._wants_picture = False
-        path = next(path for number in range(1, 10**6) if not (path := Path(f"{self._name}_{number}.png")).exists())
+        path = next(
+            path for number in range(1, 10**6) if not (path := Path(f"{self._manner.name}_{number}.png")).exists()
+        )
         try:
             Image.fromarray(frame).save(path)
         except OSError as error:

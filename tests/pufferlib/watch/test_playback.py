@@ -120,3 +120,23 @@ def test_a_restart_keeps_the_speed_alone():
     playback.toggle_pause()
     playback.restart()
     assert (playback.mode, playback.speed, playback.seconds, playback.is_over) == (Mode.RUNNING, 2.0, 0.0, False)
+
+
+def test_a_video_in_time_lapse_shows_more_of_the_game_in_a_frame_and_holds_its_end_as_long():
+    playback = Playback(10.0, frames_per_second=30, speed=4.0)
+    playback.advance(0.0)
+    assert playback.seconds == pytest.approx(4 / 30)
+    playback.end_at(20)
+    frames = 1
+    while not playback.is_over:
+        playback.advance(0.0)
+        frames += 1
+    assert frames == 15 + 15  # two seconds of the game at four times its speed, and half a second of standing
+
+
+def test_a_window_may_begin_at_another_speed():
+    playback = Playback(10.0, speed=0.5)
+    playback.advance(1.0)
+    assert playback.seconds == 0.5
+    playback.hurry()
+    assert playback.speed == 1.0

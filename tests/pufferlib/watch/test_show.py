@@ -14,7 +14,7 @@ from pufferlib.watch import show as show_module
 from pufferlib.watch.controls import Command
 from pufferlib.watch.evaluating import make_scene
 from pufferlib.watch.playback import Mode
-from pufferlib.watch.show import Show, action_names
+from pufferlib.watch.show import Manner, Show, action_names
 from pufferlib.watch.watched_play import WatchedPlay
 
 
@@ -51,7 +51,7 @@ def shown(monkeypatch, tmp_path):
         args["train"]["device"] = "cpu"
         with prepared(env_name, args, episodes, True, 3, {}) as make_player:
             play = WatchedPlay(make_player, make_scene, dealt(episodes, episodes), 10_000, 3, grid)
-            show = Show(play, lambda scene: 240.0, True, panel, video, "cartpole")
+            show = Show(play, Manner(lambda scene: 240.0, True, video, "cartpole", panel))
             controls.look = lambda: (
                 show._playback.mode,
                 show._playback.position,
