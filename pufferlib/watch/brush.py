@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from pufferlib.ocean.screen import Screen, raylib
+from pufferlib.ocean.screen import Screen
 
-Color = tuple[int, int, int, int]
+Color = tuple[int, ...]  # red, green, blue and, if it is not opaque, alpha
 
 
 class Brush:
@@ -13,11 +13,10 @@ class Brush:
     def __init__(self, screen: Screen):
         """Takes the screen."""
         self.screen = screen
-        self._raylib = raylib()
 
     def box(self, x: float, y: float, width: float, height: float, color: Color) -> None:
         """Fills a rectangle."""
-        self._raylib.DrawRectangleRec((x, y, max(width, 0.0), max(height, 0.0)), color)
+        self.screen.rectangle(x, y, max(width, 0.0), max(height, 0.0), color)
 
     def text(self, string: str, x: float, y: float, size: int, color: Color) -> None:
         """Writes a line that begins at x."""

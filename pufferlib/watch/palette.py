@@ -1,12 +1,11 @@
-"""The colours of everything that is drawn around an environment: red, green, blue, alpha."""
+"""The colours of everything that is drawn around an environment: those of the games, and shades of them."""
 
-BACKGROUND = (6, 24, 24, 255)
-PANEL = (12, 44, 44, 255)  # a shade above the background
-EDGE = (28, 80, 80, 255)
-CYAN = (0, 187, 187, 255)
-DIM_CYAN = (0, 96, 96, 255)
-RED = (187, 0, 0, 255)
-WHITE = (241, 241, 241, 255)
-GREY = (140, 165, 165, 255)
-VEIL = (6, 24, 24, 225)  # over what lies below something that is to be read
-SHADE = (6, 24, 24, 140)  # over what is not to be looked at
+from pufferlib.ocean.screen import BACKGROUND, CYAN, PANEL, RED, WHITE
+
+__all__ = ["BACKGROUND", "CYAN", "DIM_CYAN", "EDGE", "GREY", "PANEL", "RED", "SHADE", "VEIL", "WHITE"]
+
+EDGE = (28, 80, 80)
+DIM_CYAN = (0, 96, 96)
+GREY = (140, 165, 165)
+VEIL = (*BACKGROUND, 225)  # over what lies below something that is to be read
+SHADE = (*BACKGROUND, 140)  # over what is not to be looked at

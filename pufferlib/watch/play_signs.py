@@ -24,7 +24,7 @@ class Line:
 
     parts: tuple[str, ...]
     size: int = _NORMAL
-    color: tuple[int, int, int, int] = WHITE
+    color: tuple[int, ...] = WHITE
 
 
 def draw_bar(screen: Screen, score: float, best: float | None, middle: str) -> None:
