@@ -15,8 +15,10 @@ class Brush:
         self.screen = screen
 
     def box(self, x: float, y: float, width: float, height: float, color: Color) -> None:
-        """Fills a rectangle."""
-        self.screen.rectangle(x, y, max(width, 0.0), max(height, 0.0), color)
+        """Fills a rectangle of whole pixels, so that boxes beside each other show no seam."""
+        left, top = round(x), round(y)
+        right, bottom = round(x + max(width, 0.0)), round(y + max(height, 0.0))
+        self.screen.rectangle(left, top, right - left, bottom - top, color)
 
     def text(self, string: str, x: float, y: float, size: int, color: Color) -> None:
         """Writes a line that begins at x."""
