@@ -164,7 +164,8 @@ def test_ctrl_c_leaves_what_was_recorded(tmp_path, suffix):
     """The whole group of processes gets the signal, as from a terminal; the encoder must go on."""
     path = tmp_path / f"cut{suffix}"
     code = f"""
-        import sys, time
+        import signal, sys, time
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs of a shell ignore it
         sys.path.insert(0, {os.path.dirname(__file__)!r})
         from test_video import VideoWriter, picture
         with VideoWriter({str(path)!r}, (64, 48), 20) as video:
