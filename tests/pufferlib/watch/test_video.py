@@ -172,7 +172,8 @@ def test_ctrl_c_leaves_what_was_recorded(tmp_path, suffix):
             for index in range(40):
                 video.add(picture(index))
             print("recorded", flush=True)
-            time.sleep(60)
+            while True:
+                time.sleep(0.01)  # a signal that comes just before a long sleep does not end it
     """
     process = subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(code)],
