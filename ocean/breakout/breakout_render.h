@@ -9,7 +9,6 @@ typedef Breakout Env;
 
 enum { BREAKOUT_PIXELS = 2 };  // of the picture per pixel of the game
 enum { BREAKOUT_WALL = 16, BREAKOUT_HEADER = 84, BREAKOUT_FOOTER = 16 };
-enum { BREAKOUT_TAIL = 24 };  // remembered places of the ball
 
 #define BREAKOUT_TAIL_FRAMES (9.0f)
 #define BREAKOUT_FLASH_FRAMES (16.0f)
@@ -17,9 +16,7 @@ enum { BREAKOUT_TAIL = 24 };  // remembered places of the ball
 
 typedef struct {
     float time;  // frames since the episode began, when it was last drawn
-    Vector2 tail[BREAKOUT_TAIL];
-    float tail_times[BREAKOUT_TAIL];
-    int tail_length;                                // newest first
+    PufferTail tail;
     int balls_served;                               // a tail belongs to one ball
     float velocity_y;                               // turns up when the paddle is hit
     uint32_t bricks[BREAKOUT_ROWS];                 // those that stood
@@ -34,6 +31,10 @@ static PufferPicture c_open_client(Client* client, const Breakout* env) {
     client->time = INFINITY;  // nothing was drawn yet
     return picture;
 }
+
+// From the field to the picture.
+static float breakout_x(float x) { return BREAKOUT_WALL + BREAKOUT_PIXELS * x; }
+static float breakout_y(float y) { return BREAKOUT_HEADER + BREAKOUT_WALL + BREAKOUT_PIXELS * y; }
 
 // ---------------------------------------------------------------------------------------------------------- motion
 
@@ -57,7 +58,7 @@ static Breakout breakout_moment(const Breakout* before, float frames) {
 }
 
 static void breakout_forget(Client* client, const Breakout* env) {
-    client->tail_length = 0;
+    client->tail.length = 0;
     client->paddle_hit = -BREAKOUT_FLASH_FRAMES;
     memcpy(client->bricks, env->bricks, sizeof(client->bricks));
     for (int row = 0; row < BREAKOUT_ROWS; row++) {
@@ -75,33 +76,20 @@ static void breakout_remember_bricks(Client* client, const Breakout* env, float 
     }
 }
 
-static void breakout_remember_ball(Client* client, const Breakout* env, float time) {
-    if (!env->is_served || client->balls_served != env->balls_served) client->tail_length = 0;
-    bool is_new = client->tail_length == 0 || time > client->tail_times[0];
-    if (is_new) {
-        memmove(client->tail + 1, client->tail, sizeof(client->tail) - sizeof(client->tail[0]));
-        memmove(client->tail_times + 1, client->tail_times, sizeof(client->tail_times) - sizeof(float));
-        if (client->tail_length < BREAKOUT_TAIL) client->tail_length += 1;
-    }
-    client->tail[0] = (Vector2){env->ball_x, env->ball_y};
-    client->tail_times[0] = time;
-    client->balls_served = env->balls_served;
-}
-
 static void breakout_remember(Client* client, const Breakout* env, float time) {
     if (time < client->time || time > client->time + BREAKOUT_MAX_PAUSE) breakout_forget(client, env);
+    const float half = 0.5f * BREAKOUT_BALL;
     bool is_low = env->ball_y > 0.5f * BREAKOUT_HEIGHT;
     if (is_low && client->velocity_y > 0.0f && env->velocity_y < 0.0f) client->paddle_hit = time;
     client->velocity_y = env->velocity_y;
     breakout_remember_bricks(client, env, time);
-    breakout_remember_ball(client, env, time);
+    if (!env->is_served || client->balls_served != env->balls_served) client->tail.length = 0;
+    client->balls_served = env->balls_served;
+    puffer_tail_add(&client->tail, breakout_x(env->ball_x + half), breakout_y(env->ball_y + half), time);
     client->time = time;
 }
 
 // --------------------------------------------------------------------------------------------------------- drawing
-
-static float breakout_x(float x) { return BREAKOUT_WALL + BREAKOUT_PIXELS * x; }
-static float breakout_y(float y) { return BREAKOUT_HEADER + BREAKOUT_WALL + BREAKOUT_PIXELS * y; }
 
 static void breakout_draw_header(const Breakout* env) {
     const float y = 0.5f * BREAKOUT_HEADER, right = breakout_x(BREAKOUT_WIDTH), radius = 11.0f;
@@ -152,23 +140,6 @@ static void breakout_draw_bricks(const Client* client, const Breakout* env) {
     }
 }
 
-static void breakout_draw_tail(const Client* client) {
-    enum { DOTS = 2 };  // between two remembered places
-    const float half = 0.5f * BREAKOUT_BALL;
-    for (int i = client->tail_length - 2; i >= 0; i--) {
-        for (int dot = 0; dot < DOTS; dot++) {
-            float share = (float)(dot + 1) / (float)DOTS;
-            float age = client->time - puffer_lerp(client->tail_times[i + 1], client->tail_times[i], share);
-            float left = puffer_flash(age, BREAKOUT_TAIL_FRAMES);
-            if (left <= 0.0f || left >= 1.0f) continue;
-            float x = puffer_lerp(client->tail[i + 1].x, client->tail[i].x, share) + half;
-            float y = puffer_lerp(client->tail[i + 1].y, client->tail[i].y, share) + half;
-            puffer_disc(breakout_x(x), breakout_y(y), BREAKOUT_PIXELS * half * (0.35f + 0.6f * left),
-                        puffer_mix(PUFFER_BACKGROUND, PUFFER_CYAN, 0.45f * left * left));
-        }
-    }
-}
-
 static void breakout_draw_ball(const Breakout* env) {
     float radius = BREAKOUT_PIXELS * 0.5f * BREAKOUT_BALL;
     float x = breakout_x(env->ball_x) + radius, y = breakout_y(env->ball_y) + radius;
@@ -191,7 +162,8 @@ static void c_render(Client* client, const Breakout* before, const Breakout* now
     breakout_remember(client, &moment, (float)(since->steps * since->frameskip) + (is_between ? frames : 0.0f));
     breakout_draw_header(&moment);
     breakout_draw_walls();
-    breakout_draw_tail(client);
+    puffer_tail_draw(&client->tail, BREAKOUT_PIXELS * 0.5f * BREAKOUT_BALL, BREAKOUT_TAIL_FRAMES,
+                     puffer_mix(PUFFER_BACKGROUND, PUFFER_CYAN, 0.45f), PUFFER_BACKGROUND);
     breakout_draw_bricks(client, &moment);
     breakout_draw_ball(&moment);
     breakout_draw_paddle(client, &moment);

@@ -62,3 +62,37 @@ static inline void puffer_bar(float x, float y, float width, float height, float
     float filled = share * width;
     if (filled > 0.0f) puffer_rounded(x, y, filled > height ? filled : height, height, 0.5f * height, color);
 }
+
+// The tail of something round that moves: where its centre was lately, newest first. Zeroed it is empty.
+enum { PUFFER_TAIL_PLACES = 24, PUFFER_TAIL_DOTS = 2 };  // dots drawn from one place to the next
+typedef struct {
+    Vector2 places[PUFFER_TAIL_PLACES];  // pixels of the picture
+    float times[PUFFER_TAIL_PLACES];
+    int length;
+} PufferTail;
+
+// Adds where it is now; a time that is no later than the newest replaces that.
+static inline void puffer_tail_add(PufferTail* tail, float x, float y, float time) {
+    if (tail->length == 0 || time > tail->times[0]) {
+        memmove(tail->places + 1, tail->places, sizeof(tail->places) - sizeof(tail->places[0]));
+        memmove(tail->times + 1, tail->times, sizeof(tail->times) - sizeof(tail->times[0]));
+        if (tail->length < PUFFER_TAIL_PLACES) tail->length += 1;
+    }
+    tail->places[0] = (Vector2){x, y};
+    tail->times[0] = time;
+}
+
+// Draws what is younger than `duration`, ever thinner and fading from `color` into `ground`.
+static inline void puffer_tail_draw(const PufferTail* tail, float radius, float duration, Color color, Color ground) {
+    for (int i = tail->length - 2; i >= 0; i--) {
+        Vector2 from = tail->places[i + 1], to = tail->places[i];
+        for (int dot = 1; dot <= PUFFER_TAIL_DOTS; dot++) {
+            float share = (float)dot / (float)PUFFER_TAIL_DOTS;
+            float age = tail->times[0] - puffer_lerp(tail->times[i + 1], tail->times[i], share);
+            float left = puffer_flash(age, duration);
+            if (left <= 0.0f || left >= 1.0f) continue;
+            puffer_disc(puffer_lerp(from.x, to.x, share), puffer_lerp(from.y, to.y, share),
+                        radius * (0.35f + 0.6f * left), puffer_mix(ground, color, left * left));
+        }
+    }
+}

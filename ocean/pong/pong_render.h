@@ -7,17 +7,15 @@
 
 typedef Pong Env;
 
-enum { PONG_MARGIN = 30, PONG_HEADER = 110, PONG_FRAMES_PER_SECOND = 60, PONG_TAIL = 24 };
+enum { PONG_MARGIN = 30, PONG_HEADER = 110, PONG_FRAMES_PER_SECOND = 60 };
 
 #define PONG_TAIL_FRAMES (10.0f)
 #define PONG_FLASH_FRAMES (30.0f)
 #define PONG_MAX_PAUSE (128.0f)  // frames without a picture after which nothing is remembered
 
 typedef struct {
-    float time;               // frames since the episode began, when it was last drawn
-    Vector2 tail[PONG_TAIL];  // left top corners of the ball, newest first
-    float tail_times[PONG_TAIL];
-    int tail_length;
+    float time;  // frames since the episode began, when it was last drawn
+    PufferTail tail;
     int score_left, score_right;
     float point_left, point_right;  // when the last one was made, frames
     float ball_vx;
@@ -30,6 +28,10 @@ static PufferPicture c_open_client(Client* client, const Pong* env) {
     client->time = INFINITY;  // nothing was drawn yet
     return picture;
 }
+
+// The centre of the ball in the picture.
+static float pong_ball_x(const Pong* env) { return PONG_MARGIN + env->ball_x + 0.5f * PONG_BALL_SIZE; }
+static float pong_ball_y(const Pong* env) { return PONG_HEADER + env->ball_y + 0.5f * PONG_BALL_SIZE; }
 
 // ---------------------------------------------------------------------------------------------------------- motion
 
@@ -54,7 +56,7 @@ static Pong pong_moment(const Pong* before, float frames) {
 }
 
 static void pong_forget(Client* client, const Pong* env) {
-    client->tail_length = 0;
+    client->tail.length = 0;
     client->score_left = env->score_left;
     client->score_right = env->score_right;
     client->ball_vx = env->ball_vx;
@@ -67,7 +69,7 @@ static void pong_remember_events(Client* client, const Pong* env, float time) {
     if (env->score_right != client->score_right) client->point_right = time;
     if (!is_point && client->ball_vx > 0.0f && env->ball_vx < 0.0f) client->hit_right = time;
     if (!is_point && client->ball_vx < 0.0f && env->ball_vx > 0.0f) client->hit_left = time;
-    if (is_point) client->tail_length = 0;
+    if (is_point) client->tail.length = 0;
     client->score_left = env->score_left;
     client->score_right = env->score_right;
     client->ball_vx = env->ball_vx;
@@ -76,13 +78,7 @@ static void pong_remember_events(Client* client, const Pong* env, float time) {
 static void pong_remember(Client* client, const Pong* env, float time) {
     if (time < client->time || time > client->time + PONG_MAX_PAUSE) pong_forget(client, env);
     pong_remember_events(client, env, time);
-    if (client->tail_length == 0 || time > client->tail_times[0]) {
-        memmove(client->tail + 1, client->tail, sizeof(client->tail) - sizeof(client->tail[0]));
-        memmove(client->tail_times + 1, client->tail_times, sizeof(client->tail_times) - sizeof(float));
-        if (client->tail_length < PONG_TAIL) client->tail_length += 1;
-    }
-    client->tail[0] = (Vector2){env->ball_x, env->ball_y};
-    client->tail_times[0] = time;
+    puffer_tail_add(&client->tail, pong_ball_x(env), pong_ball_y(env), time);
     client->time = time;
 }
 
@@ -125,23 +121,6 @@ static void pong_draw_paddle(float x, float y, Color color, float hit_age) {
                    puffer_mix(color, PUFFER_WHITE, 0.8f * puffer_flash(hit_age, 0.5f * PONG_FLASH_FRAMES)));
 }
 
-static void pong_draw_tail(const Client* client) {
-    enum { DOTS = 2 };  // between two remembered places
-    const float half = 0.5f * PONG_BALL_SIZE;
-    for (int i = client->tail_length - 2; i >= 0; i--) {
-        for (int dot = 0; dot < DOTS; dot++) {
-            float share = (float)(dot + 1) / (float)DOTS;
-            float age = client->time - puffer_lerp(client->tail_times[i + 1], client->tail_times[i], share);
-            float left = puffer_flash(age, PONG_TAIL_FRAMES);
-            if (left <= 0.0f || left >= 1.0f) continue;
-            float x = PONG_MARGIN + half + puffer_lerp(client->tail[i + 1].x, client->tail[i].x, share);
-            float y = PONG_HEADER + half + puffer_lerp(client->tail[i + 1].y, client->tail[i].y, share);
-            puffer_disc(x, y, half * (0.35f + 0.6f * left),
-                        puffer_mix(PUFFER_PANEL, PUFFER_WHITE, 0.35f * left * left));
-        }
-    }
-}
-
 static void c_render(Client* client, const Pong* before, const Pong* now, float progress) {
     float frames = progress * (float)before->frameskip;
     bool is_between = progress < 1.0f;
@@ -153,9 +132,9 @@ static void c_render(Client* client, const Pong* before, const Pong* now, float 
     pong_draw_field(client);
     pong_draw_paddle(0.0f, moment.paddle_left, PUFFER_RED, time - client->hit_left);
     pong_draw_paddle(PONG_WIDTH - PONG_PADDLE_WIDTH, moment.paddle_right, PUFFER_CYAN, time - client->hit_right);
-    pong_draw_tail(client);
-    puffer_disc(PONG_MARGIN + moment.ball_x + 0.5f * PONG_BALL_SIZE,
-                PONG_HEADER + moment.ball_y + 0.5f * PONG_BALL_SIZE, 0.5f * PONG_BALL_SIZE, PUFFER_WHITE);
+    puffer_tail_draw(&client->tail, 0.5f * PONG_BALL_SIZE, PONG_TAIL_FRAMES,
+                     puffer_mix(PUFFER_PANEL, PUFFER_WHITE, 0.35f), PUFFER_PANEL);
+    puffer_disc(pong_ball_x(&moment), pong_ball_y(&moment), 0.5f * PONG_BALL_SIZE, PUFFER_WHITE);
 }
 
 static void c_close_client(Client* client) { (void)client; }
