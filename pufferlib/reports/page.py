@@ -121,7 +121,9 @@ def _score_text(score: tuple[float, float, int] | None) -> str:
     if score is None:
         return "-"
     mean, error, _ = score
-    return number_text(mean) + (f" ± {error:.2g}" if math.isfinite(error) else "")  # of one episode nobody knows it
+    if not math.isfinite(error):  # of one episode nobody knows it
+        return number_text(mean)
+    return f"{number_text(mean)} ± {float(f'{error:.2g}'):g}"
 
 
 def _plot(title: str, svg: str) -> str:

@@ -70,11 +70,11 @@ def test_the_page_asks_no_network_for_anything(run):
 
 
 def test_scores_and_pictures_are_shown(run):
-    scores = {"perf": (0.95, 0.01234, 50), "episode_return": (475.0, 6.0, 50)}
+    scores = {"perf": (0.95, 0.01234, 50), "episode_return": (475.0, 113.0, 50)}
     evaluations = [Evaluation("last", scores), Evaluation("best", {"perf": (1.0, float("nan"), 1)})]
     content = Content(run, {}, evaluations=evaluations, video=(b"GIF89a", "image/gif"))
     read = Reader(page(content))
-    assert "statistic last weights best weights perf 0.95 ± 0.012 1 episode_return 475 ± 6 -" in read.text
+    assert "statistic last weights best weights perf 0.95 ± 0.012 1 episode_return 475 ± 110 -" in read.text
     (image,) = read.all("img")
     assert base64.b64decode(image["src"].removeprefix("data:image/gif;base64,")) == b"GIF89a"
     (video,) = Reader(page(Content(run, {}, video=(b"mp4", "video/mp4")))).all("video")
