@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pufferlib.agent import Agent, load_agent
-    from pufferlib.environment import Buffers, PufferEnv
+    from pufferlib.environment import Buffers, Keys, PufferEnv
     from pufferlib.errors import APIUsageError, PufferError
     from pufferlib.interop.making import make_gymnasium, make_gymnasium_vec, make_pettingzoo
     from pufferlib.loggers import JsonLogger, Loggers, NeptuneLogger, NoLogger, TensorBoardLogger, WandbLogger
@@ -29,6 +29,7 @@ _HOMES = {
     "Agent": "pufferlib.agent",
     "Buffers": "pufferlib.environment",
     "JsonLogger": "pufferlib.loggers",
+    "Keys": "pufferlib.environment",
     "Loggers": "pufferlib.loggers",
     "NeptuneLogger": "pufferlib.loggers",
     "NoLogger": "pufferlib.loggers",
@@ -53,6 +54,7 @@ __all__ = [
     "Agent",
     "Buffers",
     "JsonLogger",
+    "Keys",
     "Loggers",
     "NeptuneLogger",
     "NoLogger",
