@@ -107,7 +107,8 @@ def render(name: str, env: object) -> np.ndarray:
     Args:
         name: the environment's folder name, such as `breakout`.
         env: an environment handle of that environment's binding; it is kept alive until another one is drawn or the
-            window is closed. One that wants a window of another size gets a new window.
+            window is closed. One that wants a window of another size gets a new window. Off-screen all kinds of
+            environments take turns, and any other screen that is opened ends that.
 
     Returns:
         The frame, shape `(height, width, 3)`, uint8 RGB, owned by the caller.
@@ -118,7 +119,7 @@ def render(name: str, env: object) -> np.ndarray:
         RuntimeError: if no window can be opened.
     """
     global _shown
-    if _shown is not None and _shown.name != name:
+    if _shown is not None and _shown.name != name and not _shown.screen.gives_way:
         raise APIUsageError(
             f"the window shows {_shown.name}, got {name}; call close() on the {_shown.name} environment first"
         )
@@ -157,7 +158,9 @@ def _show(name: str, env: object) -> _Shown:
     if last is not None and last.size != drawing.size:
         last.close()
         last = None
-    return _Shown(name, env, drawing, last or Screen(*drawing.size, drawing.title, has_display()), time.monotonic())
+    is_seen = has_display()
+    opened = last or Screen(*drawing.size, drawing.title, is_seen, gives_way=not is_seen)
+    return _Shown(name, env, drawing, opened, time.monotonic())
 
 
 def _render_module(name: str) -> ModuleType:

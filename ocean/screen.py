@@ -51,9 +51,10 @@ class Screen:
 
     Attributes:
         size: width and height in pixels.
+        gives_way: whether it closes by itself when another is opened.
     """
 
-    def __init__(self, width: int, height: int, title: str, is_visible: bool):
+    def __init__(self, width: int, height: int, title: str, is_visible: bool, gives_way: bool = False):
         """Opens it.
 
         Args:
@@ -61,6 +62,8 @@ class Screen:
             height: pixels, 1 to 16384.
             title: of the window.
             is_visible: False keeps it off-screen, which needs no display.
+            gives_way: whether it closes by itself, between pictures, when another is to be opened: for single pictures,
+                whose next one may open it again.
 
         Raises:
             APIUsageError: if the size is out of range, or another screen is open: close that one first.
@@ -70,12 +73,15 @@ class Screen:
         global _open_screen
         if not (1 <= width <= 16384 and 1 <= height <= 16384):
             raise APIUsageError(f"a screen is 1 to 16384 pixels wide and high, got {width} x {height}")
+        if _open_screen is not None and _open_screen.gives_way and not _open_screen.is_drawing:
+            _open_screen.close()
         if _open_screen is not None:
             raise APIUsageError("a screen is open already, and a process has one at a time; call its close() first")
         self._native = _native()
         self._is_drawing = False
         self._guests: weakref.WeakSet[Guest] = weakref.WeakSet()
         self.size = (width, height)
+        self.gives_way = gives_way
         with _video_driver(is_visible):
             self._native.open(width, height, title, not is_visible, FONT.read_bytes())
         _open_screen = self

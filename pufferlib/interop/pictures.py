@@ -9,7 +9,7 @@ import numpy as np
 
 from pufferlib.interop.ocean_envs import make_ocean
 from pufferlib.ocean.environment import OceanEnv
-from pufferlib.ocean.screen import Screen
+from pufferlib.ocean.screen import Screen, open_screen
 
 if TYPE_CHECKING:
     from pufferlib.ocean.rendering import Drawing
@@ -64,10 +64,9 @@ def natural_pace(name: str | type[OceanEnv], env_kwargs: Mapping[str, Any]) -> i
 
 def _screen_like(drawing: Drawing) -> Screen:
     global _screen
-    if _screen is not None and _screen.size != drawing.size:
+    if _screen is None or _screen is not open_screen() or _screen.size != drawing.size:
         _close_screen()
-    if _screen is None:
-        _screen = Screen(*drawing.size, drawing.title, is_visible=False)
+        _screen = Screen(*drawing.size, drawing.title, is_visible=False, gives_way=True)
     return _screen
 
 

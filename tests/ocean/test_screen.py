@@ -47,6 +47,19 @@ def test_a_process_has_one_screen(screen):
     assert screens.open_screen() is None
 
 
+def test_a_screen_for_single_pictures_gives_way_between_them():
+    modest = Screen(50, 50, "modest", is_visible=False, gives_way=True)
+    modest.begin()
+    with pytest.raises(APIUsageError, match="a screen is open already"):
+        Screen(60, 50, "second", is_visible=False)
+    modest.end()
+    second = Screen(60, 50, "second", is_visible=False)
+    assert screens.open_screen() is second
+    with pytest.raises(APIUsageError, match="closed"):
+        modest.begin()
+    second.close()
+
+
 @pytest.mark.parametrize("size", [(0, 10), (10, -1), (20_000, 10)])
 def test_a_size_that_cannot_be_is_refused(size):
     with pytest.raises(APIUsageError, match="1 to 16384 pixels"):
