@@ -64,7 +64,7 @@ static inline void puffer_bar(float x, float y, float width, float height, float
 }
 
 // The tail of something round that moves: where its centre was lately, newest first. Zeroed it is empty.
-enum { PUFFER_TAIL_PLACES = 24, PUFFER_TAIL_DOTS = 2 };  // dots drawn from one place to the next
+enum { PUFFER_TAIL_PLACES = 24, PUFFER_TAIL_MAX_DOTS = 16 };  // dots from one place to the next
 typedef struct {
     Vector2 places[PUFFER_TAIL_PLACES];  // pixels of the picture
     float times[PUFFER_TAIL_PLACES];
@@ -86,8 +86,10 @@ static inline void puffer_tail_add(PufferTail* tail, float x, float y, float tim
 static inline void puffer_tail_draw(const PufferTail* tail, float radius, float duration, Color color, Color ground) {
     for (int i = tail->length - 2; i >= 0; i--) {
         Vector2 from = tail->places[i + 1], to = tail->places[i];
-        for (int dot = 1; dot <= PUFFER_TAIL_DOTS; dot++) {
-            float share = (float)dot / (float)PUFFER_TAIL_DOTS;
+        float distance = sqrtf((to.x - from.x) * (to.x - from.x) + (to.y - from.y) * (to.y - from.y));
+        int dots = 2 + (int)fminf(distance / (0.3f * radius), (float)PUFFER_TAIL_MAX_DOTS - 2.0f);
+        for (int dot = 1; dot <= dots; dot++) {
+            float share = (float)dot / (float)dots;
             float age = tail->times[0] - puffer_lerp(tail->times[i + 1], tail->times[i], share);
             float left = puffer_flash(age, duration);
             if (left <= 0.0f || left >= 1.0f) continue;
