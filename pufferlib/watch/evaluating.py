@@ -135,7 +135,17 @@ def _show(make_player: Callable[[], Player], options: EvalOptions, way: _Way, se
     manner = Manner(frame_rate, way.is_seen, way.video, name, options.panel, options.speed)
     with recording_line() as line:
         show = Show(play, manner, lambda video: line.tell(video, play.player))
-        show.run()
+        try:
+            show.run()
+        except KeyboardInterrupt:
+            line.clear()
+            _tell(play, show, options)
+            raise
+    _tell(play, show, options)
+
+
+def _tell(play: WatchedPlay, show: Show, options: EvalOptions) -> None:
+    """Prints what became of a play that was shown."""
     _print_scores(play.sheet)
     unfinished = _unfinished(play.player)
     if unfinished:

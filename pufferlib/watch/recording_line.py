@@ -36,6 +36,11 @@ class RecordingLine:
         line = f"{seconds:.0f} s recorded, {speed:.0f} frames a second, {left} episode{'s' * (left != 1)} to end"
         self._live.update(line, refresh=True)
 
+    def clear(self) -> None:
+        """Takes the line away, for what is printed next."""
+        if self._live is not None:
+            self._live.update("", refresh=True)
+
 
 @contextmanager
 def recording_line() -> Iterator[RecordingLine]:

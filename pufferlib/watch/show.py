@@ -13,6 +13,7 @@ import numpy as np
 from PIL import Image
 
 from pufferlib.ocean.screen import Screen, raylib
+from pufferlib.runs.stopping import StopRequest
 from pufferlib.watch.brush import Brush
 from pufferlib.watch.controls import Command, Controls
 from pufferlib.watch.keyboard import keyboard_for
@@ -86,7 +87,10 @@ class Show:
     def run(self) -> None:
         """Shows everything.
 
+        SIGINT, as by Ctrl-C, SIGTERM and SIGHUP end it after the picture that is being drawn.
+
         Raises:
+            KeyboardInterrupt: if a signal ended it; the video is whole then.
             APIUsageError: if the environment cannot be drawn.
             StorageError: if the video cannot be written.
         """
@@ -97,12 +101,17 @@ class Show:
         self._playback = Playback(scene.steps_per_second, None if path is None else self._fps, self._manner.speed)
         try:
             self._open(scene.size, scene.title)
-            with nullcontext() if path is None else VideoWriter(path, self._stage.size, self._fps) as video:
+            with (
+                StopRequest() as stop,
+                nullcontext() if path is None else VideoWriter(path, self._stage.size, self._fps) as video,
+            ):
                 self.video = video
-                self._loop()
+                self._loop(stop)
         finally:
             self._play.close()
             self._close()
+        if stop.requested:
+            raise KeyboardInterrupt
 
     # ------------------------------------------------------------------------------------------------- the screen
 
@@ -139,10 +148,10 @@ class Show:
 
     # --------------------------------------------------------------------------------------------------- the loop
 
-    def _loop(self) -> None:
+    def _loop(self, stop: StopRequest) -> None:
         before = self._due = time.perf_counter()
         has_moved = True
-        while not self._playback.is_over:
+        while not (self._playback.is_over or stop.requested):
             self._catch_up()
             self._draw(has_moved)
             if self._is_seen:

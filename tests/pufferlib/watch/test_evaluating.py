@@ -1,4 +1,6 @@
+import os
 import re
+import signal
 import subprocess
 
 import numpy as np
@@ -16,6 +18,7 @@ from pufferlib.runs.loaders import load_policy
 from pufferlib.watch import evaluating
 from pufferlib.watch.evaluating import evaluate_command
 from pufferlib.watch.playback import HOLD_SECONDS
+from pufferlib.watch.recording_line import RecordingLine
 
 CARTPOLE, SQUARED = "puffer_cartpole", "puffer_squared"
 
@@ -190,3 +193,19 @@ def test_an_environment_that_cannot_draw_says_so(untrained, monkeypatch):
         evaluating._way(entry, EvalOptions(video="a.gif"))
     monkeypatch.setattr(evaluating, "has_display", lambda: True)
     assert not evaluating._way(entry, EvalOptions()).is_seen
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_a_video_that_can_be_watched_and_tells_what_there_is(untrained, monkeypatch, capsys, number):
+    def tell(line, video, player):
+        if video.frames == 30:
+            os.kill(os.getpid(), number)
+
+    monkeypatch.setattr(RecordingLine, "tell", tell)
+    options = EvalOptions(episodes=100, video="cut.gif")
+    with pytest.raises(KeyboardInterrupt):
+        evaluate_command(SQUARED, untrained(SQUARED), options)
+    *_, told = capsys.readouterr().out.splitlines()
+    assert told.startswith("cut.gif: 30 frames")
+    with Image.open("cut.gif") as video:
+        assert video.n_frames > 1
