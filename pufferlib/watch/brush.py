@@ -27,7 +27,3 @@ class Brush:
     def text_before(self, string: str, right: float, y: float, size: int, color: Color) -> None:
         """Writes a line that ends at `right`."""
         self.text(string, right - self.screen.text_width(string, size), y, size, color)
-
-    def text_amid(self, string: str, center: float, y: float, size: int, color: Color) -> None:
-        """Writes a line around `center`."""
-        self.text(string, center - self.screen.text_width(string, size) / 2, y, size, color)

@@ -128,12 +128,6 @@ def held_keys(keyboard: Keyboard, raylib: ModuleType) -> set[str]:
     return {name for name in keyboard.names if raylib.IsKeyDown(key_code(name, raylib))}
 
 
-def pressed_keys(keyboard: Keyboard, raylib: ModuleType) -> set[str]:
-    """Which of its keys went down since the last picture; one that stays down counts again and again, as in writing."""
-    codes = {name: key_code(name, raylib) for name in keyboard.names}
-    return {name for name, code in codes.items() if raylib.IsKeyPressed(code) or raylib.IsKeyPressedRepeat(code)}
-
-
 def key_code(name: str, raylib: ModuleType) -> int:
     """The number of a key by its name.
 

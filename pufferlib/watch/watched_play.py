@@ -30,7 +30,6 @@ class Place:
         rows: of its agents.
         scene: draws it.
         is_playing: whether the last step was one of its; if not it is done, and nobody took its place.
-        episode: the running one, counted from 1.
         running: what its return is at the moment before the last step, the mean over its agents.
         last: what the return of the episode before was, the mean over the agents whose episode ended last.
     """
@@ -39,7 +38,6 @@ class Place:
     rows: slice
     scene: Scene
     is_playing: bool = True
-    episode: int = 1
     running: float = 0.0
     last: float | None = None
 
@@ -109,7 +107,6 @@ class WatchedPlay:
             self.sheet.add(episodes)
             place = next(place for place in self.places if place.rows.start <= episodes.agents[0] < place.rows.stop)
             place.last = float(episodes.returns.mean())
-            place.episode += 1
         return True
 
     def close(self) -> None:
@@ -158,7 +155,6 @@ class WatchedPlay:
                 self.places[free].scene.close()
                 self.places[free] = self._place(env)
                 self.places[free].last = last
-                self.places[free].episode = 1
 
     def _place(self, env: int) -> Place:
         agents = self.player.vecenv.agents_per_env

@@ -12,7 +12,8 @@ from pufferlib import ocean
 from pufferlib.environment import Keys
 from pufferlib.errors import APIUsageError
 from pufferlib.extras import is_installed
-from pufferlib.watch.keyboard import Keyboard, held_keys, key_code, keyboard_for, pressed_keys
+from pufferlib.watch.hands import Hands
+from pufferlib.watch.keyboard import Keyboard, held_keys, key_code, keyboard_for
 
 FIRE = Keys({"left": 1, "right": 2, "space": 3, "left+space": 4}, idle=0)
 
@@ -196,16 +197,19 @@ class FakeRaylib:
     """Keys that are down, went down, and are repeated, by their numbers."""
 
     KEY_LEFT, KEY_SPACE, KEY_RIGHT, KEY_A, KEY_D = 263, 32, 262, 65, 68
+    KEY_ENTER, KEY_P, KEY_PAUSE, KEY_R, KEY_F5 = 257, 80, 284, 82, 294
 
     def __init__(self, down=(), pressed=(), repeated=()):
         self.IsKeyDown = lambda code: code in down
-        self.IsKeyPressed = lambda code: code in pressed
+        self.GetKeyPressed = iter([*pressed, 0]).__next__
         self.IsKeyPressedRepeat = lambda code: code in repeated
 
 
 def test_keys_are_read_by_their_names():
     keyboard = Keyboard(Discrete(5), FIRE)
     assert held_keys(keyboard, FakeRaylib(down=(263, 68, 999))) == {"left", "d"}
-    assert pressed_keys(keyboard, FakeRaylib(down=(263,), pressed=(32,), repeated=(262,))) == {"space", "right"}
+    hands = Hands(keyboard, FakeRaylib(down=(263,), pressed=(32,), repeated=(262,)))
+    hands.look()
+    assert {*hands.pressed} == {"space", "right"}
     with pytest.raises(APIUsageError, match="there is no key 'jump'"):
         key_code("jump", FakeRaylib())
