@@ -11,7 +11,7 @@ import torch
 from pufferlib.families import catalog
 from pufferlib.fast.shards import one_thread
 from pufferlib.play.player import Player
-from pufferlib.play.scores import Score, ScoreSheet, dealt, make_environments, most_environments
+from pufferlib.play.scores import Score, dealt, make_environments, most_environments, scored
 from pufferlib.runs.loaders import load_policy, resolve_device
 
 
@@ -35,14 +35,10 @@ def evaluate(
         A score for `episode_return` and `episode_length`, and for every statistic that the environment reports, over
         the episodes that ended; empty when none did.
     """
-    sheet = ScoreSheet()
     with prepared(env_name, args, episodes, is_greedy, args["train"]["seed"]) as make_player:
         player = make_player()
-        quotas = dealt(episodes, player.vecenv.num_envs)
-        for ended in player.play(quotas.repeat(player.vecenv.agents_per_env), max_steps * int(quotas.max())):
-            for each in ended:
-                sheet.add(each)
-    return sheet.scores()
+        quotas = dealt(episodes, player.vecenv.num_envs).repeat(player.vecenv.agents_per_env)
+        return scored(player, quotas, max_steps * int(quotas.max())).scores()
 
 
 @contextlib.contextmanager

@@ -116,15 +116,20 @@ def evaluate(
     module = _module(policy)
     if env is None:
         env = _own_env(policy)
-    sheet = ScoreSheet()
     with ExitStack() as undo:
         vecenv, count = _vector(env, int(episodes), seed, undo)
         player = player_of(module, vecenv, seed if sample else None, undo)
-        quotas = dealt(int(episodes), count)
-        for ended in player.play(quotas.repeat(vecenv.num_agents // count), max_steps * int(quotas.max()), seed):
-            for each in ended:
-                sheet.add(each)
-    return sheet.scores()
+        quotas = dealt(int(episodes), count).repeat(vecenv.num_agents // count)
+        return scored(player, quotas, max_steps * int(quotas.max()), seed).scores()
+
+
+def scored(player: Player, quotas: np.ndarray, max_steps: int, seed: int | None = None) -> ScoreSheet:
+    """Plays to the end, as `Player.play` takes it, and collects what became of the episodes."""
+    sheet = ScoreSheet()
+    for ended in player.play(quotas, max_steps, seed):
+        for episodes in ended:
+            sheet.add(episodes)
+    return sheet
 
 
 def player_of(policy: Any, vecenv: vector.Vector, sampling_seed: int | None, undo: ExitStack) -> Player:

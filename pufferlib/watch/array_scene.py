@@ -57,7 +57,7 @@ class ArrayScene(Scene):
         height, width, _ = self._frame.shape
         factor = max(1, min(COMFORTABLE[0] // width, COMFORTABLE[1] // height))
         self.size = (width * factor, height * factor)
-        self.steps_per_second = _steps_per_second(env)
+        self.steps_per_second = self.frames_per_second = _steps_per_second(env)
         if isinstance(env, EmulatedEnv):
             env.before_restart = self._keep_end
 

@@ -16,17 +16,14 @@ from pufferlib.families.catalog import Entry
 from pufferlib.ocean.screen import has_display
 from pufferlib.play.evaluation import prepared
 from pufferlib.play.player import Player
-from pufferlib.play.scores import ScoreSheet, dealt
+from pufferlib.play.scores import ScoreSheet, dealt, scored
 from pufferlib.watch.array_scene import array_settings
 from pufferlib.watch.recording_line import recording_line
-from pufferlib.watch.scene import OceanScene, Scene
+from pufferlib.watch.scene import Scene
 from pufferlib.watch.scenes import make_scene
 from pufferlib.watch.show import Manner, Show
 from pufferlib.watch.video import VideoWriter, require_video
 from pufferlib.watch.watched_play import WatchedPlay
-
-FRAMES_PER_SECOND = 60.0
-"""Of environments that are drawn between their steps; of others there are as many as steps."""
 
 LEAST_PICTURES = 30.0
 """In a second of a window, where nobody says how many: keys are read with each."""
@@ -114,12 +111,8 @@ def _beginning(env_name: str, args: dict[str, Any], episodes: int, way: _Way) ->
 
 
 def _score(make_player: Callable[[], Player], options: EvalOptions, seed: int) -> None:
-    player, sheet = make_player(), ScoreSheet()
-    quotas, max_steps = _quotas(player, options)
-    for ended in player.play(quotas, max_steps, seed):
-        for episodes in ended:
-            sheet.add(episodes)
-    _print_scores(sheet)
+    player = make_player()
+    _print_scores(scored(player, *_quotas(player, options), seed))
     unfinished = _unfinished(player)
     if unfinished:
         print(f"{unfinished} of {options.episodes} episodes did not end")
@@ -158,9 +151,7 @@ def _tell(play: WatchedPlay, show: Show, options: EvalOptions) -> None:
 
 
 def _frame_rate(scene: Scene, way: _Way) -> float:
-    if isinstance(scene, OceanScene):
-        return FRAMES_PER_SECOND
-    return scene.steps_per_second if way.video is not None else max(scene.steps_per_second, LEAST_PICTURES)
+    return scene.frames_per_second if way.video is not None else max(scene.frames_per_second, LEAST_PICTURES)
 
 
 def _quotas(player: Player, options: EvalOptions) -> tuple[np.ndarray, int]:

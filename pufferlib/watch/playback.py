@@ -6,6 +6,7 @@ import enum
 import math
 
 SLOWEST, FASTEST = 1 / 8, 64.0
+PATIENCE_SECONDS = 0.1  # for which steps may hold up the next picture of a window: what they then lack goes slower
 HOLD_SECONDS = 0.5  # of the person's time, for which the last moment stays
 
 

@@ -22,15 +22,11 @@ from pufferlib.watch.game import Game
 from pufferlib.watch.hands import Hands
 from pufferlib.watch.high_scores import HighScores, shown_score
 from pufferlib.watch.keyboard import Keyboard, keyboard_for
-from pufferlib.watch.playback import Mode, Playback
-from pufferlib.watch.scene import Scene
+from pufferlib.watch.playback import PATIENCE_SECONDS, Mode, Playback
+from pufferlib.watch.scene import FRAMES_PER_SECOND, Scene
 from pufferlib.watch.scenes import make_scene
 
-FRAMES_PER_SECOND = 60
 COUNTDOWN_SECONDS = 1.8  # three numbers
-PATIENCE_SECONDS = 0.1
-"""For which steps may hold up the next picture; what they then lack goes slower than it should."""
-
 ALMOST_OVER = 0.999
 """How much of the last step is shown: when all of it is over, the environment shows the next episode."""
 

@@ -13,8 +13,6 @@ from pufferlib import vector
 from pufferlib.errors import APIUsageError
 from pufferlib.play.scores import make_environments, player_of, recipe_of
 from pufferlib.watch.array_scene import array_settings
-from pufferlib.watch.evaluating import FRAMES_PER_SECOND
-from pufferlib.watch.scene import OceanScene, Scene
 from pufferlib.watch.scenes import make_scene
 from pufferlib.watch.show import Manner, Show
 from pufferlib.watch.video import require_video
@@ -65,7 +63,7 @@ def record(
         player = player_of(policy, vecenv, seed if sample else None, undo)
         quotas = np.full(vecenv.num_agents, int(episodes))
         play = WatchedPlay(lambda: player, make_scene, quotas, int(max_steps), seed, side_by_side=1)
-        Show(play, Manner(_frame_rate, is_seen=False, video=Path(path))).run()
+        Show(play, Manner(lambda scene: scene.frames_per_second, is_seen=False, video=Path(path))).run()
     return Path(path)
 
 
@@ -87,8 +85,3 @@ def _vector(env: Any, seed: int, undo: ExitStack) -> vector.Vector:
     vecenv = vector.adopt(env, seed=seed)
     undo.callback(vecenv.hand_over)
     return vecenv
-
-
-def _frame_rate(scene: Scene) -> float:
-    """Environments that are not drawn between their steps have as many frames as steps."""
-    return FRAMES_PER_SECOND if isinstance(scene, OceanScene) else scene.steps_per_second

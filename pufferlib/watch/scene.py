@@ -8,6 +8,9 @@ from typing_extensions import override
 
 from pufferlib.ocean.environment import OceanEnv
 
+FRAMES_PER_SECOND = 60.0
+"""As many as a window shows."""
+
 
 class Scene(abc.ABC):
     """Draws one environment onto the open screen, also the moments between two of its steps.
@@ -17,11 +20,13 @@ class Scene(abc.ABC):
     Attributes:
         size: width and height in pixels that it is made for; drawn at scale 1 it covers as many.
         steps_per_second: the agent's steps in a second that look natural, above 0.
+        frames_per_second: different pictures that it has for a second at that pace, as many as are worth drawing.
         title: what it shows.
     """
 
     size: tuple[int, int]
     steps_per_second: float
+    frames_per_second: float
     title: str
 
     @abc.abstractmethod
@@ -46,7 +51,9 @@ class Scene(abc.ABC):
 
 
 class OceanScene(Scene):
-    """An environment in C."""
+    """An environment in C, which is drawn between its steps too."""
+
+    frames_per_second = FRAMES_PER_SECOND
 
     def __init__(self, env: OceanEnv):
         """Takes the first of the C environments, which was reset; this needs no screen.

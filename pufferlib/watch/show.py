@@ -19,15 +19,12 @@ from pufferlib.watch.controls import Command, Controls
 from pufferlib.watch.keyboard import keyboard_for
 from pufferlib.watch.overlay import Overlay
 from pufferlib.watch.person import Person
-from pufferlib.watch.playback import Mode, Playback
+from pufferlib.watch.playback import PATIENCE_SECONDS, Mode, Playback
 from pufferlib.watch.scene import Scene
 from pufferlib.watch.side_panel import SidePanel
 from pufferlib.watch.stage import Stage
 from pufferlib.watch.video import VideoWriter
 from pufferlib.watch.watched_play import WatchedPlay
-
-PATIENCE_SECONDS = 0.1
-"""For which steps may hold up the next picture of a window; what they then lack goes slower than it should."""
 
 SLOWEST_PICTURES = 4.0
 """Pictures of a window a second at the least, as keys are read with each."""
