@@ -10,11 +10,11 @@ from typing_extensions import override
 
 from pufferlib.errors import APIUsageError
 from pufferlib.interop.ocean_envs import make_ocean, require_one_agent, write_actions
-from pufferlib.interop.pictures import Pictures, natural_pace
+from pufferlib.interop.pictures import Pictures, ShownEnv, natural_pace
 from pufferlib.ocean.environment import OceanEnv
 
 
-class OceanGymnasiumEnv(gymnasium.Env):
+class OceanGymnasiumEnv(ShownEnv, gymnasium.Env):
     """A C environment of one agent, step by step as Gymnasium's users know it.
 
     Observations are copies, and the last one of an episode is what the episode came to. After it nothing may be stepped
@@ -88,20 +88,6 @@ class OceanGymnasiumEnv(gymnasium.Env):
         self._is_over = terminated or truncated
         self._show()
         return observation.copy(), float(self.ocean.rewards[0]), terminated, truncated, {}
-
-    @override
-    def render(self) -> np.ndarray | None:
-        """The frame, `(height, width, 3)` uint8 RGB; None unless `render_mode` is `rgb_array`."""
-        return self._pictures.picture() if self.render_mode == "rgb_array" else None
-
-    def _show(self) -> None:
-        if self.render_mode == "human":
-            self.ocean.render()
-
-    @override
-    def close(self) -> None:
-        self._pictures.close()
-        self.ocean.close()
 
 
 def checked_mode(render_mode: str | None, modes: list[str]) -> str | None:

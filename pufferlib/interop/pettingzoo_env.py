@@ -12,14 +12,14 @@ from pufferlib.errors import APIUsageError
 from pufferlib.extras import require_extra
 from pufferlib.interop.gymnasium_env import checked_mode
 from pufferlib.interop.ocean_envs import make_ocean, write_actions
-from pufferlib.interop.pictures import Pictures, natural_pace
+from pufferlib.interop.pictures import Pictures, ShownEnv, natural_pace
 from pufferlib.ocean.environment import OceanEnv
 
 require_extra("pettingzoo", "pettingzoo")
 from pettingzoo import ParallelEnv  # noqa: E402  # after the sentence that says how to install it
 
 
-class OceanParallelEnv(ParallelEnv):
+class OceanParallelEnv(ShownEnv, ParallelEnv):
     """A C environment whose agents act at the same time: `agent_0`, `agent_1` and so on, all of the same spaces.
 
     Observations are copies, and the last one of an agent is what its episode came to. An agent whose episode has ended
@@ -118,17 +118,3 @@ class OceanParallelEnv(ParallelEnv):
     def _of_agents(self, rows: Any) -> dict[str, Any]:
         """Rows by the names of the agents that are there."""
         return {agent: rows[self._rows[agent]] for agent in self.agents}
-
-    @override
-    def render(self) -> np.ndarray | None:
-        """The frame, `(height, width, 3)` uint8 RGB; None unless `render_mode` is `rgb_array`."""
-        return self._pictures.picture() if self.render_mode == "rgb_array" else None
-
-    def _show(self) -> None:
-        if self.render_mode == "human":
-            self.ocean.render()
-
-    @override
-    def close(self) -> None:
-        self._pictures.close()
-        self.ocean.close()

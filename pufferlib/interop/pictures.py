@@ -52,6 +52,27 @@ class Pictures:
         self._drawings.clear()
 
 
+class ShownEnv:
+    """What one environment of another library does by its `render_mode`; that library's class comes after this one."""
+
+    ocean: OceanEnv
+    render_mode: str | None
+    _pictures: Pictures
+
+    def render(self) -> np.ndarray | None:
+        """The frame, `(height, width, 3)` uint8 RGB; None unless `render_mode` is `rgb_array`."""
+        return self._pictures.picture() if self.render_mode == "rgb_array" else None
+
+    def close(self) -> None:
+        """Lets go of the environment and of its pictures; twice is harmless."""
+        self._pictures.close()
+        self.ocean.close()
+
+    def _show(self) -> None:
+        if self.render_mode == "human":
+            self.ocean.render()
+
+
 def natural_pace(name: str | type[OceanEnv], env_kwargs: Mapping[str, Any]) -> int:
     """The steps per second that look natural, rounded: what a video is to be shown at."""
     env = make_ocean(name, 1, env_kwargs)
