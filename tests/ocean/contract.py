@@ -14,6 +14,9 @@ import numpy as np
 from pufferlib import ocean
 from pufferlib.ocean.environment import OceanEnv
 
+# A folder may hold an environment in Python alone: what is said of C is said of those with a binding.
+COMPILED = [name for name in ocean.names() if (ocean.config_path(name).parent / "binding.c").exists()]
+OF_ONE_AGENT = [name for name in COMPILED if ocean.env_class(name).agents_per_env == 1]
 COMMON = ("num_envs", "kwargs")  # constructor parameters that are no keyword arguments of the game
 
 
@@ -38,9 +41,9 @@ def keywords(name: str) -> dict[str, Any]:
 
 
 def cases() -> list[Case]:
-    """Every environment as it is, and once more for each of its switches turned over."""
+    """Every environment in C as it is, and once more for each of its switches turned over."""
     found = []
-    for name in ocean.names():
+    for name in COMPILED:
         switches = [key for key, default in keywords(name).items() if isinstance(default, bool)]
         found += [Case(name), *(Case(name, {key: not keywords(name)[key]}) for key in switches)]
     return found

@@ -12,9 +12,9 @@ import tracemalloc
 import numpy as np
 import psutil
 import pytest
+from contract import COMPILED
 from game import Game
 
-from pufferlib import ocean
 from pufferlib.ocean import rendering
 
 FUNCTIONS = {
@@ -25,7 +25,7 @@ FUNCTIONS = {
 }
 
 
-@pytest.fixture(scope="module", params=ocean.names())
+@pytest.fixture(scope="module", params=COMPILED)
 def game(request):
     return Game(request.param)
 
@@ -365,6 +365,6 @@ def test_some_environments_step_and_the_rows_of_the_others_stay(game):
 
 
 def test_what_is_never_closed_is_silent_at_exit(request):
-    code = FORGETFUL.format(folder=str(request.path.parent), names=ocean.names())
+    code = FORGETFUL.format(folder=str(request.path.parent), names=COMPILED)
     done = subprocess.run([sys.executable, "-X", "dev", "-c", code], capture_output=True, text=True, timeout=600)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

@@ -4,12 +4,13 @@ import datetime
 
 import numpy as np
 import pytest
+from contract import COMPILED
 from game import ARRAYS, Game
 
 from pufferlib import ocean
 
 
-@pytest.fixture(scope="module", params=ocean.names())
+@pytest.fixture(scope="module", params=COMPILED)
 def game(request):
     return Game(request.param)
 
@@ -17,7 +18,7 @@ def game(request):
 @pytest.fixture(scope="module")
 def other(game):
     """Another environment where there is one, so that its handles can be mixed up with the first one's."""
-    names = [name for name in ocean.names() if name != ocean.PREFIX + game.name]
+    names = [name for name in COMPILED if name != ocean.PREFIX + game.name]
     if not names:
         pytest.skip("there is only one environment to mix up")
     return Game(names[0])

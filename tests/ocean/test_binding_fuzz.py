@@ -6,11 +6,10 @@ import sys
 
 import numpy as np
 import pytest
+from contract import COMPILED
 from game import Game
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from pufferlib import ocean
 
 FUNCTIONS = ("env_init", "env_reset", "env_step", "env_get", "env_put", "env_close", "vectorize", "vec_init") + (
     *("vec_reset", "vec_step", "vec_log", "vec_snapshot", "vec_restore", "vec_env", "vec_close", "shared"),
@@ -71,7 +70,7 @@ numbers = st.integers(0, 10_000)
 calls = st.lists(st.tuples(numbers, st.lists(numbers, min_size=1, max_size=8), st.booleans()), max_size=60)
 
 
-@pytest.mark.parametrize("name", ocean.names())
+@pytest.mark.parametrize("name", COMPILED)
 @settings(max_examples=60, deadline=None)
 @given(calls=calls)
 def test_any_calls_in_any_order_are_served_or_refused(name, calls):
@@ -96,7 +95,7 @@ for _ in range(8):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ocean.names())
+@pytest.mark.parametrize("name", COMPILED)
 def test_a_long_run_under_the_development_mode_is_silent(request, name):
     """3,200 calls with Python's debug allocator, which notices writes out of bounds and use after free."""
     code = LONG_RUN.format(folder=str(request.path.parent), name=name, seed=len(name))

@@ -8,6 +8,7 @@ import configparser
 import numpy as np
 import pytest
 from contract import (
+    COMPILED,
     Case,
     assert_in_space,
     assert_same_rollout,
@@ -23,7 +24,7 @@ from pufferlib.config import load_config
 from pufferlib.errors import APIUsageError
 
 each_case = pytest.mark.parametrize("case", cases(), ids=str)
-each_name = pytest.mark.parametrize("name", ocean.names())
+each_name = pytest.mark.parametrize("name", COMPILED)
 
 
 @each_case
@@ -184,7 +185,7 @@ def test_unknown_keywords_and_empty_vectors_are_refused(name):
         Case(name).make(0)
 
 
-@pytest.mark.parametrize(("name", "key"), [(name, key) for name in ocean.names() for key in keywords(name)])
+@pytest.mark.parametrize(("name", "key"), [(name, key) for name in COMPILED for key in keywords(name)])
 def test_bad_keyword_values_raise_a_sentence_that_names_them(name, key):
     is_switch = isinstance(keywords(name)[key], bool)
     for value in (2, None) if is_switch else (-1, 2**40, "many", 1.5, None):
@@ -197,7 +198,8 @@ def test_ini_names_the_keyword_defaults(name):
     ini = configparser.ConfigParser()
     ini.read(ocean.config_path(name))
     arguments = dict(ini["env"])
-    assert arguments.pop("num_envs") in ("auto", "1024")
+    num_envs = arguments.pop("num_envs")  # many agents in one environment need fewer of those
+    assert num_envs == "auto" or int(num_envs) >= 1
     assert {key: ast.literal_eval(value) for key, value in arguments.items()} == keywords(name)
     if "solve" in ini:  # when it counts as solved need not be known
         assert ini["solve"]["metric"] in ("perf", "score")

@@ -9,14 +9,13 @@ import gymnasium
 import numpy as np
 import pytest
 from breakout_reference import play_frame
-from contract import assert_same_rollout, cases, random_actions, rollout
+from contract import COMPILED, assert_same_rollout, cases, random_actions, rollout
 from game import Game
 from test_breakout import SCALE as BREAKOUT_SCALE
 from test_breakout import state_of
 from test_cartpole import peer_step
 from test_pong import whole
 
-from pufferlib import ocean
 from pufferlib.ocean.breakout.breakout import Breakout
 from pufferlib.ocean.cartpole.cartpole import Cartpole
 from pufferlib.ocean.pong.pong import Pong
@@ -155,7 +154,7 @@ def test_template_shows_the_question_that_nobody_answers():
     assert np.all(np.abs(counts - 125) < 5 * 125**0.5)  # it tells nothing of the next episode's
 
 
-@pytest.mark.parametrize("name", ocean.names())
+@pytest.mark.parametrize("name", COMPILED)
 def test_the_rows_are_held_until_they_are_exchanged_or_the_vec_is_closed(name):
     game = Game(name)
     singles = [game.single() for _ in range(2)]
@@ -184,7 +183,7 @@ def test_the_rows_are_held_until_they_are_exchanged_or_the_vec_is_closed(name):
     assert not final.any()
 
 
-@pytest.mark.parametrize("name", ocean.names())
+@pytest.mark.parametrize("name", COMPILED)
 def test_rows_that_do_not_fit_are_refused(name):
     game = Game(name)
     arrays = game.arrays(3)

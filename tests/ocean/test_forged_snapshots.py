@@ -6,9 +6,8 @@ import struct
 
 import numpy as np
 import pytest
-from contract import Case, assert_in_space, keywords, outrageous_actions, random_actions
+from contract import COMPILED, Case, assert_in_space, keywords, outrageous_actions, random_actions
 
-from pufferlib import ocean
 from pufferlib.errors import APIUsageError
 
 HEADER = struct.Struct("<8s32sQ7q")  # SnapshotHeader in puffer_snapshot.h
@@ -17,7 +16,7 @@ REFUSED = "of the snapshot was made with other arguments or holds numbers that n
 WORDS = (0, 1, 2, 5, 127, 255, 1 << 15, 1 << 20, (1 << 31) - 1, 1 << 31, (1 << 32) - 1)
 FLOATS = (np.nan, np.inf, -np.inf, 1e9, -1e9, 0.5, -0.5, 300.0)
 
-each_name = pytest.mark.parametrize("name", ocean.names())
+each_name = pytest.mark.parametrize("name", COMPILED)
 
 
 def checksum(content: bytes) -> int:
@@ -96,7 +95,7 @@ def test_what_play_leads_to_is_accepted(name):
 
 
 @pytest.mark.parametrize(
-    ("name", "key"), [(name, key) for name in ocean.names() for key in keywords(name) if key != "traced"]
+    ("name", "key"), [(name, key) for name in COMPILED for key in keywords(name) if key != "traced"]
 )
 def test_the_arguments_stay_those_of_the_running_environment(name, key):
     default = keywords(name)[key]

@@ -5,15 +5,15 @@ from __future__ import annotations
 import gymnasium
 import numpy as np
 import pytest
+from contract import OF_ONE_AGENT
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 from gymnasium.wrappers.vector import NormalizeObservation, RecordEpisodeStatistics
 
 import pufferlib
-from pufferlib import ocean
 from pufferlib.errors import APIUsageError
 from pufferlib.ocean.cartpole.cartpole import Cartpole
 
-each_name = pytest.mark.parametrize("name", ocean.names())
+each_name = pytest.mark.parametrize("name", OF_ONE_AGENT)
 
 
 def sync(name, num_envs, mode=AutoresetMode.SAME_STEP, **kwargs):

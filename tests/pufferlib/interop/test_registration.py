@@ -7,8 +7,7 @@ import sys
 
 import gymnasium
 import pytest
-
-from pufferlib import ocean
+from contract import OF_ONE_AGENT
 
 MAKE = "env = gymnasium.make('pufferlib/squared', size=5); assert env.reset(seed=1)[0].shape == (25,)"
 FREE = "assert not {'torch', 'numpy', 'gymnasium'} & {*sys.modules}"
@@ -49,7 +48,7 @@ def test_a_program_without_gymnasium_has_a_failing_import_as_ever(tmp_path):
     run(code, tmp_path)
 
 
-@pytest.mark.parametrize("name", ocean.names())
+@pytest.mark.parametrize("name", OF_ONE_AGENT)
 def test_every_environment_is_registered(name):
     spec = gymnasium.spec("pufferlib/" + name.removeprefix("puffer_"))
     assert spec.kwargs == {"name": name} and spec.namespace == "pufferlib"
