@@ -138,6 +138,13 @@ def envs(family: str | None = None) -> None:
     print(overview() if family is None else "\n".join(names_of(family)))
 
 
+def new(name: str, **options: Any) -> None:
+    """Makes an environment out of the template."""
+    from pufferlib.scaffold import new_command
+
+    new_command(name, **options)
+
+
 def runs(**options: Any) -> None:
     """Lists the runs on disk."""
     from pufferlib.reports.listing import runs_command
@@ -220,6 +227,7 @@ VERBS = {
     "profile": Verb("show where the time of a training goes, and what would help", profile, "ProfileOptions"),
     "sweep": Verb("search for hyperparameters by many runs, and keep the best settings", sweep, "SweepOptions"),
     "envs": Verb("list the environments, or the names of one family", envs, argument="[FAMILY]"),
+    "new": Verb("begin an environment of your own in C, a copy of the template", new, "NewOptions", argument="NAME"),
     "runs": Verb("list the runs: score, steps, state, and what they differ in", runs, "RunsOptions", argument=""),
     "plot": Verb("draw learning curves, losses and the time split of runs", plot, "PlotOptions", argument="RUN..."),
     "report": Verb(

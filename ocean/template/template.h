@@ -1,4 +1,4 @@
-// template.h - the shortest complete environment: what you copy to begin your own. README.md says how.
+// template.h - a quiz, the shortest complete environment: what you copy to begin your own. README.md says how.
 //
 // This first comment is the contract with whoever trains on the environment: the rules, the observation, the actions,
 // the rewards, and what ends an episode.

@@ -1,4 +1,4 @@
-"""Template: the shortest complete environment, to be copied."""
+"""Template: the shortest complete environment, which `puffer new` copies."""
 
 from __future__ import annotations
 

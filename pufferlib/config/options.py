@@ -131,3 +131,13 @@ class ReportOptions(Section):
     episodes: int = setting(100, "Episodes to evaluate the newest and the best weights over; 0 for none.", "[0, inf)")
     video: bool = setting(True, "Show an episode; --no-video leaves it out.")
     data_dir: str = setting("experiments", "The folder of the runs.")
+
+
+@dataclass(frozen=True)
+class NewOptions(Section):
+    """What `puffer new` does besides copying ocean/template under another name, in the checkout that it runs from.
+
+    NAME is lower-case letters, digits and underscores, such as my_game: the environment is puffer_my_game then.
+    """
+
+    build: bool = setting(True, "Compile it; --no-build leaves that to you.")

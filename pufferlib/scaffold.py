@@ -1,0 +1,185 @@
+"""`puffer new`: an environment of one's own in C, which begins as a copy of ocean/template under another name.
+
+Environments lie beside each other in a checkout, where the build and the tests find them by themselves; an installed
+package has neither.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import keyword
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from pufferlib import ocean
+from pufferlib.errors import APIUsageError, MissingExtraError
+from pufferlib.metrics.output import say
+from pufferlib.runs.whole_files import write_atomically
+
+BUILD = ("setup.py", "-q", "build_ext", "--inplace")
+
+# What a name must not be, besides the words of Python: those of C, and headers and types that stand beside it.
+TAKEN = """
+    auto bool break case char const continue default do double else enum extern float for goto if inline int long
+    register restrict return short signed sizeof static struct switch typedef union unsigned void volatile while
+
+    assert ctype errno limits locale math python raylib rlgl setjmp signal stdio string time
+
+    binding box c camera client color env font image keys log material matrix mesh model music ocean_env ray rectangle
+    render rng shader shared sound texture transform vector2 vector3 vector4 wave
+"""
+
+# What is said of the template and would be wrong of a copy.
+REWORDED = {
+    "a quiz, the shortest complete environment: what you copy to begin your own. README.md says how.": (
+        "a quiz, until you write your game here. ocean/template/README.md says what is where."
+    ),
+    "the shortest complete environment, which `puffer new` copies.": "a quiz, until you write your game.",
+}
+
+
+def new_command(name: str, build: bool) -> None:
+    """Makes an environment, has it compiled where asked to, and prints what comes next.
+
+    Raises:
+        APIUsageError: if the name cannot be one, is taken, or there is no checkout to make it in.
+        MissingExtraError: if it cannot be compiled.
+        StorageError: if a file cannot be written.
+    """
+    root = checkout()
+    folder, test = make(root, name)
+    say(f"made {_shown(folder)} and {_shown(test)}, a quiz to begin with")
+    command = build_command()
+    steps = [
+        (f"puffer train puffer_{name}", "has an agent learn it, in seconds"),
+        (f"pytest -n0 tests/ocean -k {name}", "tests what holds for all environments, and its own rules"),
+    ]
+    compiling = (command, f"compiles it, after every edit of {name}.h")
+    if build:
+        say(f"compiling it: {command}")
+        compile_it(root, command)
+    steps = [*steps, compiling] if build else [compiling, *steps]
+    width = max(len(step) for step, _ in steps)
+    say("next:" if Path.cwd() == root else f"next, in {root}:")
+    say("\n".join(f"  {step:<{width}}  {meaning}" for step, meaning in steps))
+    say(f"{_shown(root / 'ocean/template/README.md')} says what is where")
+
+
+def checkout() -> Path:
+    """The root of the checkout that this package is imported from.
+
+    Raises:
+        APIUsageError: if it was installed without one.
+    """
+    template = ocean.config_path("puffer_template").resolve().parent
+    root = template.parents[1]
+    if all((root / path).exists() for path in ("setup.py", "ocean/include", "tests/ocean/test_template.py")):
+        return root
+    raise APIUsageError(
+        f"puffer new makes environments in a checkout, found pufferlib installed without one in {root}; "
+        "clone its repository and run `pip install -e .` there"
+    )
+
+
+def make(root: Path, name: str) -> tuple[Path, Path]:
+    """Copies the template of a checkout and its tests under another name.
+
+    Returns:
+        The folder of the environment and the file of its tests.
+
+    Raises:
+        APIUsageError: if the name cannot be one or is taken; nothing was written then.
+        StorageError: if a file cannot be written.
+    """
+    check_name(name)
+    folder, test = root / "ocean" / name, root / "tests" / "ocean" / f"test_{name}.py"
+    for taken in (folder, folder.with_suffix(".py"), test):
+        if taken.exists():
+            raise APIUsageError(f"puffer new needs a name that is free, got {name!r} of {taken}; choose another")
+    template = root / "ocean" / "template"
+    sources = [path for path in sorted(template.iterdir()) if path.suffix in (".c", ".h", ".py", ".ini")]
+    copies = {folder / path.name.replace("template", name): path for path in sources}
+    copies[test] = test.with_name("test_template.py")
+    for copy, path in copies.items():
+        text = renamed(path.read_text(), name).encode()
+        write_atomically(copy, lambda file, text=text: file.write(text))
+    lay_out([*copies])
+    return folder, test
+
+
+def check_name(name: str) -> None:
+    """Refuses what cannot be the name of a folder, a Python module, a C type and a header at once.
+
+    Raises:
+        APIUsageError: if it is not lower-case letters, digits and underscores, or means something already.
+    """
+    if not re.fullmatch(r"[a-z][a-z0-9]*(_[a-z0-9]+)*", name):
+        raise APIUsageError(
+            "the name of an environment must be lower-case letters, digits and single underscores and begin with a "
+            f"letter, such as my_game, got {name!r}"
+        )
+    if name.startswith("puffer"):
+        raise APIUsageError(
+            f"the name of an environment must not begin with puffer, which is put before it, got {name!r}; leave it out"
+        )
+    if keyword.iskeyword(name) or keyword.iskeyword(camel_case(name)) or name in TAKEN.split():
+        raise APIUsageError(
+            f"the name of an environment must mean nothing in Python, C or here, got {name!r}; add a word, such as "
+            f"{name}_game"
+        )
+
+
+def renamed(text: str, name: str) -> str:
+    """A text of the template as that of another environment."""
+    for ours, theirs in REWORDED.items():
+        text = text.replace(ours, theirs)
+    for word, other in (("template", name), ("TEMPLATE", name.upper()), ("Template", camel_case(name))):
+        text = re.sub(rf"{word}(?!/README)", other, text)  # those instructions are not copied
+    return text
+
+
+def camel_case(name: str) -> str:
+    """The name as a class has it: `MyGame` for `my_game`."""
+    return "".join(part.capitalize() for part in name.split("_"))
+
+
+def lay_out(paths: list[Path]) -> None:
+    """Has the formatters break lines and sort imports for the length of the name, where they are installed."""
+    python = [str(path) for path in paths if path.suffix == ".py"]
+    for tool, *arguments in (
+        ("ruff", "check", "--quiet", "--select", "I", "--fix", *python),
+        ("ruff", "format", "--quiet", *python),
+        ("clang-format", "-i", *(str(path) for path in paths if path.suffix in (".c", ".h"))),
+    ):
+        found = shutil.which(tool)
+        if found is not None:
+            subprocess.run([found, *arguments], check=False, capture_output=True)
+
+
+def build_command() -> str:
+    """What compiles an environment here, typed in the checkout: pip where setuptools or Cython is not installed."""
+    if all(importlib.util.find_spec(module) is not None for module in ("setuptools", "Cython")):
+        return " ".join(["python", *BUILD])
+    return "pip install -e ."
+
+
+def compile_it(root: Path, command: str) -> None:
+    """Runs the build; what the compiler says goes to stderr.
+
+    Raises:
+        MissingExtraError: if it fails.
+    """
+    python, *arguments = command.split()
+    program = [sys.executable, *(["-m", "pip", "-q"] if python == "pip" else []), *arguments]
+    done = subprocess.run(program, cwd=root, env={**os.environ, "PUFFER_CUDA": "0"}, stdout=subprocess.DEVNULL)
+    if done.returncode != 0:
+        raise MissingExtraError(f"`{command}` must end without an error, got exit status {done.returncode}; see above")
+
+
+def _shown(path: Path) -> str:
+    """A path as somebody would type it here."""
+    return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
