@@ -53,6 +53,7 @@ class Recipe:
 RECIPES = {
     "puffer_breakout": Recipe(860, config=_SWEPT / "breakout.ini"),
     "puffer_cartpole": Recipe(0.999),
+    "puffer_enduro": Recipe(1_300),
     "puffer_pong": Recipe(20.9, config=_SWEPT / "pong.ini"),
     "puffer_squared": Recipe(0.999, seed=2, train={"total_timesteps": 30_000_000}),
     "puffer_template": Recipe(0.98),  # drawn actions, that is: of the likeliest all are right
