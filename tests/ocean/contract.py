@@ -1,15 +1,19 @@
-"""What the tests of all Ocean environments share: the cases, actions of every kind, and recorded rollouts."""
+"""What the tests of all Ocean environments share: the cases, actions of every kind, an observer, recorded rollouts."""
 
 from __future__ import annotations
 
+import functools
 import inspect
+import itertools
+import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import gymnasium
 import numpy as np
+import pytest
 
 from pufferlib import ocean
 from pufferlib.ocean.environment import OceanEnv
@@ -18,6 +22,10 @@ from pufferlib.ocean.environment import OceanEnv
 COMPILED = [name for name in ocean.names() if (ocean.config_path(name).parent / "binding.c").exists()]
 OF_ONE_AGENT = [name for name in COMPILED if ocean.env_class(name).agents_per_env == 1]
 COMMON = ("num_envs", "kwargs")  # constructor parameters that are no keyword arguments of the game
+FEW_AGENTS = 16  # that a case has where nobody says how many environments
+NEVER = 10**9  # steps between two reports: the log is read by the test
+RANGE = re.compile(r"must be (an integer|a number) from (\S+) to (\S+), got")  # in the C side's refusals
+MOST_CORNERS = 64
 
 
 @dataclass(frozen=True)
@@ -30,14 +38,36 @@ class Case:
     def __str__(self) -> str:
         return "-".join([self.name, *(f"{key}={value}" for key, value in self.kwargs.items())])
 
-    def make(self, num_envs: int = 16, **kwargs) -> OceanEnv:
-        return ocean.env_class(self.name)(num_envs, **{**self.kwargs, **kwargs})
+    def make(self, num_envs: int | None = None, **kwargs) -> OceanEnv:
+        """So many environments; without a number at least three, with few agents."""
+        env_class = ocean.env_class(self.name)
+        count = max(3, FEW_AGENTS // env_class.agents_per_env) if num_envs is None else num_envs
+        return env_class(count, **{**self.kwargs, **kwargs})
 
 
 def keywords(name: str) -> dict[str, Any]:
     """The keyword arguments of an environment's game, with their defaults."""
     parameters = inspect.signature(ocean.env_class(name)).parameters
     return {key: parameter.default for key, parameter in parameters.items() if key not in COMMON}
+
+
+@functools.cache
+def keyword_range(name: str, key: str) -> tuple[float, float] | None:
+    """The lowest and the highest value of a keyword argument as the C side tells them; None for a switch."""
+    if isinstance(keywords(name)[key], bool):
+        return None
+    with pytest.raises((TypeError, ValueError), match=f"{key} must be") as raised:
+        Case(name, {key: "text"}).make(1)
+    found = RANGE.search(str(raised.value))
+    assert found is not None, f"expected {key} to be read by kwarg_int or kwarg_float, found {raised.value}"
+    low, high = map(int if found[1] == "an integer" else float, found.groups()[1:])
+    return low, high
+
+
+def another_value(name: str, key: str) -> Any:
+    """A value of a keyword argument that is not its default."""
+    default, values = keywords(name)[key], keyword_range(name, key)
+    return not default if values is None else next(value for value in values if value != default)
 
 
 def cases() -> list[Case]:
@@ -47,6 +77,12 @@ def cases() -> list[Case]:
         switches = [key for key, default in keywords(name).items() if isinstance(default, bool)]
         found += [Case(name), *(Case(name, {key: not keywords(name)[key]}) for key in switches)]
     return found
+
+
+def extreme_cases() -> list[Case]:
+    """Every environment in C with each of its numbers at its lowest and its highest."""
+    ranges = [(name, key, keyword_range(name, key)) for name in COMPILED for key in keywords(name)]
+    return [Case(name, {key: value}) for name, key, values in ranges for value in dict.fromkeys(values or ())]
 
 
 def random_actions(env: OceanEnv, steps: int, seed: int = 0) -> Iterator[np.ndarray]:
@@ -61,6 +97,17 @@ def random_actions(env: OceanEnv, steps: int, seed: int = 0) -> Iterator[np.ndar
             yield generator.integers(0, count, env.actions.shape).astype(env.actions.dtype)
 
 
+def corner_actions(space: gymnasium.Space) -> list:
+    """Actions to be held: the corners of a space, or all it has, evenly thinned out where that is many."""
+    if isinstance(space, gymnasium.spaces.Discrete):
+        corners = list(range(space.n))
+    elif isinstance(space, gymnasium.spaces.MultiDiscrete):
+        corners = list(itertools.product(*(sorted({0, int(count) - 1}) for count in space.nvec)))
+    else:
+        corners = [*itertools.product(*zip(space.low, space.high, strict=True)), (space.low + space.high) / 2]
+    return corners[:: -(-len(corners) // MOST_CORNERS)]
+
+
 def outrageous_actions(env: OceanEnv, steps: int) -> Iterator[np.ndarray]:
     """Actions far outside the space, every kind at every row in turn."""
     if env.actions.dtype == np.float32:
@@ -71,7 +118,53 @@ def outrageous_actions(env: OceanEnv, steps: int) -> Iterator[np.ndarray]:
         yield np.resize(np.roll(values, step), env.actions.shape)
 
 
-def rollout(env: OceanEnv, actions: Iterator[np.ndarray]) -> list[tuple[np.ndarray, ...]]:
+class Observer:
+    """Plays an environment, holds its rows to its spaces, and counts the episodes that it sees.
+
+    An agent's episode is what lies between two of its flags; the log must tell of each one, once, and of no other.
+    """
+
+    def __init__(self, env: OceanEnv):
+        self.env = env
+        self.running_returns, self.running_lengths = np.zeros(env.num_agents), np.zeros(env.num_agents)
+        self.ends = np.zeros(env.num_agents, int)  # these three since the log was last read
+        self.sum_of_returns = self.sum_of_lengths = 0.0
+
+    def play(self, actions: Iterable[np.ndarray]) -> Observer:
+        env = self.env
+        for action in actions:
+            written = env.step(action)[:4]
+            assert [*map(id, written)] == [*map(id, (env.observations, env.rewards, env.terminals, env.truncations))]
+            assert_in_space(env)
+            self._count(env.rewards, env.terminals | env.truncations)
+        return self
+
+    def _count(self, rewards: np.ndarray, ended: np.ndarray) -> None:
+        self.running_returns += rewards
+        self.running_lengths += 1
+        if ended.any():
+            self.ends += ended
+            self.sum_of_returns += self.running_returns[ended].sum()
+            self.sum_of_lengths += self.running_lengths[ended].sum()
+            self.running_returns[ended] = self.running_lengths[ended] = 0
+
+    def has_seen_two_ends_of_one(self) -> bool:
+        """Whether a log that forgets what it held would be noticed."""
+        return self.ends.reshape(self.env.num_envs, -1).sum(axis=1).max() >= 2
+
+    def check_log(self) -> None:
+        """Compares the log with what was seen, and begins anew."""
+        log, count = self.env.binding.vec_log(self.env.handle), self.ends.sum()
+        assert log["n"] == count, "every flag of an agent is one episode of the log"
+        assert log["episode_length"] == pytest.approx(self.sum_of_lengths, rel=1e-4)
+        assert log["episode_return"] == pytest.approx(self.sum_of_returns, rel=1e-4, abs=1e-4 * max(1, count))
+        assert -1e-4 * count <= log["perf"] <= 1.0001 * count
+        assert np.isfinite(log["score"])
+        self.ends[:] = 0
+        self.sum_of_returns = self.sum_of_lengths = 0.0
+
+
+def rollout(env: OceanEnv, actions: Iterable[np.ndarray]) -> list[tuple[np.ndarray, ...]]:
     """Copies of observations, rewards, terminals and truncations after every step."""
     return [tuple(array.copy() for array in env.step(action)[:4]) for action in actions]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
+import gymnasium
 import numpy as np
 
 from pufferlib import ocean
@@ -29,6 +30,7 @@ class Game:
         self.kwargs = {key: value for key, value in calls[0].items() if key != "shared"}
         self.shared = self.binding.shared()
         self.agents = env.num_agents
+        self.action_space = env.single_action_space
         self._like = [getattr(env, array) for array in ARRAYS]
         env.close()
 
@@ -48,7 +50,10 @@ class Game:
 
     def fill_actions(self, actions: np.ndarray, generator: np.random.Generator) -> None:
         """Actions in and a little outside of the space."""
-        if actions.dtype.kind == "f":
-            actions[:] = generator.uniform(-1.5, 1.5, actions.shape)
+        space = self.action_space
+        if isinstance(space, gymnasium.spaces.Box):
+            margin = (space.high - space.low) / 4
+            actions[:] = generator.uniform(space.low - margin, space.high + margin, actions.shape)
         else:
-            actions[:] = generator.integers(-1, 8, actions.shape)
+            count = space.n if isinstance(space, gymnasium.spaces.Discrete) else space.nvec
+            actions[:] = generator.integers(-1, count + 2, actions.shape)
