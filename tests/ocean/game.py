@@ -15,7 +15,7 @@ ARRAYS = ("observations", "actions", "rewards", "terminals", "truncations")
 class Game:
     """What `vec_init` was given when the environment's own class made one environment."""
 
-    def __init__(self, name: str):
+    def __init__(self, name: str, **kwargs):
         env_class = ocean.env_class(name)
         self.name = name.removeprefix(ocean.PREFIX)
         self.binding = env_class.binding
@@ -26,7 +26,7 @@ class Game:
             return self.binding.vec_init(*args, **kwargs)
 
         spy = SimpleNamespace(**{**vars(self.binding), "vec_init": vec_init})
-        env = type("Spy", (env_class,), {"binding": spy})(num_envs=1)
+        env = type("Spy", (env_class,), {"binding": spy})(num_envs=1, **kwargs)
         self.kwargs = {key: value for key, value in calls[0].items() if key != "shared"}
         self.shared = self.binding.shared()
         self.agents = env.num_agents
