@@ -15,7 +15,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 
-def compiled_binding(name: str, folder: Path) -> ModuleType:
+def compiled_binding(name: str, folder: Path, *more_flags: str) -> ModuleType:
     """The module of `tests/c/<name>_binding.c`, built in a folder; skips the test where there is no compiler."""
     if shutil.which("cc") is None:
         pytest.skip(f"needs a C compiler, cc, to build {name}")
@@ -23,7 +23,9 @@ def compiled_binding(name: str, folder: Path) -> ModuleType:
     folders = [f"-I{path}" for path in (ROOT / "ocean/include", sysconfig.get_paths()["include"])]
     flags = ["-std=c11", "-O1", "-Wall", "-Wextra", "-Wno-unused-parameter", "-Werror", "-shared", "-fPIC", *folders]
     flags += ["-undefined", "dynamic_lookup"] if os.uname().sysname == "Darwin" else []
-    subprocess.run(["cc", *flags, str(ROOT / f"tests/c/{name}_binding.c"), "-o", str(library), "-lm"], check=True)
+    subprocess.run(
+        ["cc", *flags, *more_flags, str(ROOT / f"tests/c/{name}_binding.c"), "-o", str(library), "-lm"], check=True
+    )
     spec = importlib.util.spec_from_file_location("binding", library)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
