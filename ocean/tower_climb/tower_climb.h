@@ -235,12 +235,12 @@ PUFFER_FN bool tower_advance(TowerClimb* env, bool climbs) {
     return rise > -TOWER_DEADLY_DROP;
 }
 
-// The part of the tower that was climbed for the first time.
+// Whether it is on a terrace for the first time: the reward.
 PUFFER_FN float tower_reach_terrace(TowerClimb* env) {
     int terrace = env->terrace_of[env->row];
     if (terrace <= env->highest) return 0.0f;
     env->highest = terrace;
-    return 1.0f / (float)env->terraces;
+    return 1.0f;
 }
 
 PUFFER_FN void c_step(TowerClimb* env) {

@@ -16,12 +16,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from contract import COMPILED, Case, cases, extreme_cases
-from game import Game
+from game import SNAPSHOT_HEADER_BYTES, Game
 from test_headers import HEADERS, INCLUDE, ROOT, WARNINGS, check, is_gcc, struct_name
 
 from pufferlib import ocean
 
-SNAPSHOT_HEADER_BYTES = 104  # SnapshotHeader in puffer_snapshot.h
 STEPS = 100_000  # of agents, as few for each environment alone as a game has ends in
 FLAGS = ["-std=gnu11", "-g", "-O1", "-fno-sanitize-recover=all", *WARNINGS]
 
