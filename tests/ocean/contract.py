@@ -7,7 +7,7 @@ import inspect
 import itertools
 import re
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -95,6 +95,15 @@ def random_actions(env: OceanEnv, steps: int, seed: int = 0) -> Iterator[np.ndar
         else:
             count = space.n if isinstance(space, gymnasium.spaces.Discrete) else space.nvec
             yield generator.integers(0, count, env.actions.shape).astype(env.actions.dtype)
+
+
+def random_actions_until(env: OceanEnv, is_enough: Callable[[], bool], seed: int = 0) -> Iterator[np.ndarray]:
+    """Actions inside the space, a thousand steps at a time, until enough has been seen."""
+    for block in range(40):
+        yield from random_actions(env, 1000, seed + block)
+        if is_enough():
+            return
+    raise AssertionError("40,000 steps at random do not end episodes; let a limit cut them")
 
 
 def corner_actions(space: gymnasium.Space) -> list:

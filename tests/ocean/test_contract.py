@@ -22,6 +22,7 @@ from contract import (
     keywords,
     outrageous_actions,
     random_actions,
+    random_actions_until,
     rollout,
 )
 from game import ARRAYS
@@ -42,13 +43,7 @@ def test_play_at_random_stays_in_the_spaces_and_is_what_the_log_tells(case):
     assert observations is env.observations and infos == []
     assert_in_space(env)
     observer = Observer(env)
-    for seed in range(40):
-        observer.play(random_actions(env, 1000, seed))
-        if observer.has_seen_two_ends_of_one():
-            break
-    else:
-        raise AssertionError("40,000 steps at random end no two episodes of one environment; let a limit cut them")
-    observer.check_log()
+    observer.play(random_actions_until(env, observer.has_seen_two_ends_of_one)).check_log()
     assert env.episode_statistics() == []  # read once, then cleared
 
 
