@@ -66,11 +66,12 @@ enum { CHAIN_MAX_LAYERS = 8 };  // of each kind
 enum { NETWORK_MAX_CHAINS = 2 };
 enum { PPO_METRICS = 7 };  // in the order of losses.METRICS
 enum { ACTIVATION_LINEAR, ACTIVATION_RELU, ACTIVATION_TANH, ACTIVATION_GELU };
-enum { OBSERVATION_FLOAT, OBSERVATION_BYTE, OBSERVATION_DOUBLE };
+enum { OBSERVATION_FLOAT, OBSERVATION_BYTE, OBSERVATION_SIGNED_BYTE, OBSERVATION_DOUBLE };
 
 // Layers one after the other, see network_chain.h.
 struct Chain {
     int64_t inputs, padded_inputs;
+    int64_t cells;  // of an observation, whose categories are the inputs; 0 where its numbers are
     int64_t width;
     int64_t encoder_layers;  // at least 1
     int64_t activation;      // of the encoder
@@ -96,6 +97,8 @@ struct Network {
     double epsilon;                    // added to the variance
     float clip;                        // the limit of what is seen
     float* seen;                       // [2, inputs], filled by network_pack: what is subtracted, and the scale
+    const int32_t* lowest;             // [cells], the first category of each, NULL where there are none; bytes then
+    const int32_t* first_columns;      // [cells + 1], where the inputs of each begin; the last one is `inputs`
 };
 
 // Rows of observations anywhere in memory; strides in elements.

@@ -27,14 +27,22 @@ KERNEL_FN void activate(float* output, float* slopes, int64_t count) {
     }
 }
 
+KERNEL_FN void linear_begin(const LinearLayer& layer, int64_t rows, int64_t width) {
+    for (int64_t row = 0; row < rows; row++) memcpy(layer.output + row * width, layer.bias, width * sizeof(float));
+}
+
+KERNEL_FN void linear_activate(const LinearLayer& layer, int64_t kind, int64_t count) {
+    if (kind == ACTIVATION_RELU) activate<ACTIVATION_RELU>(layer.output, layer.slopes, count);
+    if (kind == ACTIVATION_TANH) activate<ACTIVATION_TANH>(layer.output, layer.slopes, count);
+    if (kind == ACTIVATION_GELU) activate<ACTIVATION_GELU>(layer.output, layer.slopes, count);
+}
+
 template <class Set>
 KERNEL_FN void linear_forward(const LinearLayer& layer, int64_t kind, int64_t rows, int64_t inputs, int64_t width) {
-    for (int64_t row = 0; row < rows; row++) memcpy(layer.output + row * width, layer.bias, width * sizeof(float));
+    linear_begin(layer, rows, width);
     matmul<Set, true>(
         {layer.input, layer.input_row, 1, layer.transposed, width, layer.output, width, rows, width, inputs});
-    if (kind == ACTIVATION_RELU) activate<ACTIVATION_RELU>(layer.output, layer.slopes, rows * width);
-    if (kind == ACTIVATION_TANH) activate<ACTIVATION_TANH>(layer.output, layer.slopes, rows * width);
-    if (kind == ACTIVATION_GELU) activate<ACTIVATION_GELU>(layer.output, layer.slopes, rows * width);
+    linear_activate(layer, kind, rows * width);
 }
 
 typedef struct {
@@ -48,14 +56,18 @@ typedef struct {
     float* grad_bias;     // [outputs], added to
 } LinearGradient;
 
+KERNEL_FN void linear_backward_bias(const LinearGradient& layer, int64_t rows, int64_t outputs) {
+    for (int64_t row = 0; row < rows; row++) {
+        INDEPENDENT_LANES
+        for (int64_t i = 0; i < outputs; i++) layer.grad_bias[i] += layer.grad_output[row * layer.grad_row + i];
+    }
+}
+
 template <class Set>
 KERNEL_FN void linear_backward(const LinearGradient& layer, int64_t rows, int64_t outputs) {
     const float* gradient = layer.grad_output;
     int64_t inputs = layer.input_row, stride = layer.grad_row;
-    for (int64_t row = 0; row < rows; row++) {
-        INDEPENDENT_LANES
-        for (int64_t i = 0; i < outputs; i++) layer.grad_bias[i] += gradient[row * stride + i];
-    }
+    linear_backward_bias(layer, rows, outputs);
     matmul<Set, true>({gradient, 1, stride, layer.input, inputs, layer.grad_weights, inputs, outputs, inputs, rows});
     if (layer.grad_input == nullptr) return;
     matmul<Set, false>({gradient, stride, 1, layer.weights, inputs, layer.grad_input, inputs, rows, inputs, outputs});

@@ -23,32 +23,62 @@ void run_slots(void* context, int begin, int end, int) {
 }
 
 template <class Element>
-KERNEL_FN void read_row(const Element* row, const float* mean, int64_t inputs, float* target) {
+KERNEL_FN void read_row(const Element* row, const float* mean, int64_t numbers, float* target) {
     INDEPENDENT_LANES
-    for (int64_t i = 0; i < inputs; i++) target[i] = (float)(mean == nullptr ? row[i] : row[i] - mean[i]);
+    for (int64_t i = 0; i < numbers; i++) target[i] = (float)(mean == nullptr ? row[i] : row[i] - mean[i]);
 }
 
 // An observation as the layers see it; NaN stays NaN.
 KERNEL_FN void read_observation(const Network& network, const Observations& source, int64_t segment, int64_t step,
                                 float* target) {
-    int64_t offset = segment * source.segment_stride + step * source.step_stride, inputs = network_inputs(network);
-    const float *mean = network.mean == nullptr ? nullptr : network.seen, *scale = network.seen + inputs;
-    if (source.kind == OBSERVATION_BYTE) read_row((const uint8_t*)source.data + offset, mean, inputs, target);
-    if (source.kind == OBSERVATION_FLOAT) read_row((const float*)source.data + offset, mean, inputs, target);
-    if (source.kind == OBSERVATION_DOUBLE) read_row((const double*)source.data + offset, mean, inputs, target);
+    int64_t offset = segment * source.segment_stride + step * source.step_stride, numbers = network_numbers(network);
+    const float *mean = network.mean == nullptr ? nullptr : network.seen, *scale = network.seen + numbers;
+    if (source.kind == OBSERVATION_BYTE) read_row((const uint8_t*)source.data + offset, mean, numbers, target);
+    if (source.kind == OBSERVATION_SIGNED_BYTE) read_row((const int8_t*)source.data + offset, mean, numbers, target);
+    if (source.kind == OBSERVATION_FLOAT) read_row((const float*)source.data + offset, mean, numbers, target);
+    if (source.kind == OBSERVATION_DOUBLE) read_row((const double*)source.data + offset, mean, numbers, target);
     if (mean == nullptr) return;
     float clip = network.clip;
     INDEPENDENT_LANES
-    for (int64_t i = 0; i < inputs; i++) {
+    for (int64_t i = 0; i < numbers; i++) {
         float scaled = target[i] * scale[i];
         target[i] = scaled < -clip ? -clip : scaled > clip ? clip : scaled;
     }
 }
 
+template <class Element>
+KERNEL_FN void find_columns(const Network& network, const Element* row, int32_t* target) {
+    const int32_t *lowest = network.lowest, *first = network.first_columns;
+    int64_t cells = network_numbers(network);
+    INDEPENDENT_LANES
+    for (int64_t i = 0; i < cells; i++) {
+        int32_t column = first[i] + (int32_t)row[i] - lowest[i], last = first[i + 1] - 1;
+        target[i] = column < first[i] ? first[i] : column > last ? last : column;
+    }
+}
+
+// The columns of the categories of an observation; of what lies beyond them, the nearest.
+KERNEL_FN void read_categories(const Network& network, const Observations& source, int64_t segment, int64_t step,
+                               int32_t* target) {
+    int64_t offset = segment * source.segment_stride + step * source.step_stride;
+    if (source.kind == OBSERVATION_BYTE) find_columns(network, (const uint8_t*)source.data + offset, target);
+    if (source.kind == OBSERVATION_SIGNED_BYTE) find_columns(network, (const int8_t*)source.data + offset, target);
+}
+
+KERNEL_FN void read_into(const Network& network, const Observations& source, int64_t segment, int64_t step,
+                         const NetworkScratch& scratch, int64_t row) {
+    if (network_is_one_hot(network)) {
+        read_categories(network, source, segment, step, scratch.columns + row * network_numbers(network));
+    } else {
+        read_observation(network, source, segment, step, scratch.observations + row * network_observation_row(network));
+    }
+}
+
 KERNEL_FN void clear_padding(const Network& network, const NetworkScratch& scratch, int64_t rows) {
+    if (network_is_one_hot(network)) return;
     for (int64_t row = 0; row < rows; row++) {
         float* observation = scratch.observations + row * network_observation_row(network);
-        for (int64_t i = network_inputs(network); i < network_observation_row(network); i++) observation[i] = 0.0f;
+        for (int64_t i = network_numbers(network); i < network_observation_row(network); i++) observation[i] = 0.0f;
     }
 }
 
@@ -87,8 +117,8 @@ KERNEL_FN void decide_row(const Act& call, int64_t row, NetworkOutput output) {
 }
 
 KERNEL_FN void store_observations(const Act& call, int64_t row) {
-    static const int64_t SIZES[] = {sizeof(float), sizeof(uint8_t), sizeof(double)};  // by kind
-    int64_t size = SIZES[call.observations.kind], row_bytes = network_inputs(*call.network) * size;
+    static const int64_t SIZES[] = {sizeof(float), sizeof(uint8_t), sizeof(int8_t), sizeof(double)};  // by kind
+    int64_t size = SIZES[call.observations.kind], row_bytes = network_numbers(*call.network) * size;
     const char* source = (const char*)call.observations.data + row * call.observations.segment_stride * size;
     memcpy((char*)call.stored + row * row_bytes, source, row_bytes);
 }
@@ -100,8 +130,7 @@ KERNEL_FN void act_block(const Act& call, const NetworkPacked& packed, int64_t f
     ChainMemory pieces = {memory, 0};
     NetworkScratch scratch = network_scratch(network, rows, 1, pieces);
     for (int64_t row = 0; row < rows; row++) {
-        float* target = scratch.observations + row * network_observation_row(network);
-        read_observation(network, call.observations, first + row, 0, target);
+        read_into(network, call.observations, first + row, 0, scratch, row);
         if (call.stored != nullptr) store_observations(call, first + row);
     }
     scratch.chains[0].reset = nullptr;
@@ -131,8 +160,7 @@ KERNEL_FN void act(const Shared<Act>& shared, int64_t begin, int64_t end) {
 KERNEL_FN void read_segment(const Learn& call, int64_t index, int64_t sequence, const NetworkScratch& scratch) {
     const Network& network = *call.network;
     for (int64_t step = 0; step < call.steps; step++) {
-        float* target = scratch.observations + (sequence * call.steps + step) * network_observation_row(network);
-        read_observation(network, call.observations, call.segments[index], step, target);
+        read_into(network, call.observations, call.segments[index], step, scratch, sequence * call.steps + step);
     }
 }
 

@@ -7,7 +7,12 @@
 #include "network_chain.h"
 #include "ppo_row.h"
 
-KERNEL_FN int64_t network_inputs(const Network& network) { return network.chains[0].inputs; }
+KERNEL_FN bool network_is_one_hot(const Network& network) { return network.chains[0].cells > 0; }
+
+// Of an observation.
+KERNEL_FN int64_t network_numbers(const Network& network) {
+    return network_is_one_hot(network) ? network.chains[0].cells : network.chains[0].inputs;
+}
 
 KERNEL_FN int64_t network_observation_row(const Network& network) { return network.chains[0].padded_inputs; }
 
@@ -21,10 +26,10 @@ KERNEL_FN void network_pack(const Network& network) {
         network.normal[i] = network.log_std[i];
         network.normal[network.num_parts + i] = expf(network.log_std[i]);
     }
-    int64_t inputs = network_inputs(network);
-    for (int64_t i = 0; network.mean != nullptr && i < inputs; i++) {
+    int64_t numbers = network_numbers(network);
+    for (int64_t i = 0; network.mean != nullptr && i < numbers; i++) {
         network.seen[i] = (float)network.mean[i];
-        network.seen[inputs + i] = (float)(1.0 / sqrt(network.variance[i] + network.epsilon));
+        network.seen[numbers + i] = (float)(1.0 / sqrt(network.variance[i] + network.epsilon));
     }
 }
 
@@ -56,16 +61,24 @@ KERNEL_FN NetworkGradients network_gradients(const Network& network, ChainMemory
 
 // What a block of rows needs.
 struct NetworkScratch {
-    float* observations;  // [rows, padded_inputs]
+    float* observations;  // [rows, padded_inputs], or where the first layer sees categories:
+    int32_t* columns;     // [rows, cells], those of its weights
     ChainScratch chains[NETWORK_MAX_CHAINS];
 };
 
 KERNEL_FN NetworkScratch network_scratch(const Network& network, int64_t sequences, int64_t steps,
                                          ChainMemory& memory) {
     NetworkScratch scratch = {};
-    scratch.observations = memory.take(sequences * steps * network_observation_row(network));
+    int64_t rows = sequences * steps;
+    if (network_is_one_hot(network)) {
+        scratch.columns = (int32_t*)memory.take(rows * network_numbers(network));
+    } else {
+        scratch.observations = memory.take(rows * network_observation_row(network));
+    }
     for (int64_t i = 0; i < network.num_chains; i++) {
-        scratch.chains[i] = chain_scratch(network.chains[i], sequences, steps, scratch.observations, memory);
+        scratch.chains[i] = chain_scratch(network.chains[i], sequences, steps, memory);
+        scratch.chains[i].observations = scratch.observations;
+        scratch.chains[i].columns = scratch.columns;
     }
     return scratch;
 }

@@ -30,8 +30,15 @@ MAX_CHUNKS = 16  # parts of a minibatch, so also the most threads; each costs a 
 OBSERVATION_DTYPES = {
     torch.float32: CONSTANTS["OBSERVATION_FLOAT"],
     torch.uint8: CONSTANTS["OBSERVATION_BYTE"],
+    torch.int8: CONSTANTS["OBSERVATION_SIGNED_BYTE"],
     torch.float64: CONSTANTS["OBSERVATION_DOUBLE"],
 }
+CATEGORY_DTYPES = (torch.uint8, torch.int8)  # those that may stand for categories
+
+
+def observation_dtypes(layers: Layers) -> tuple[torch.dtype, ...]:
+    """What a network of these layers takes for observations."""
+    return tuple(OBSERVATION_DTYPES) if layers.categories is None else CATEGORY_DTYPES
 
 
 @dataclass(frozen=True)
@@ -99,7 +106,9 @@ class Network:
         """Makes the kernel's view of the parameters, and threads of its own, the caller included."""
         check_layers(layers)
         self.layers = layers
-        self.width, self.inputs = layers.encoder[0][0].shape
+        self.width, inputs = layers.encoder[0][0].shape
+        cells = 0 if layers.categories is None else len(layers.categories.counts)
+        self._numbers = cells or inputs  # of an observation
         self.num_parts = len(layers.parts)
         self.action_dtype = torch.int32 if layers.log_std is None else torch.float32
         chains = [chain for chain in (layers, layers.critic) if chain is not None]
@@ -110,7 +119,7 @@ class Network:
         pieces = zip(self.gradient.split(sizes), self.parameters, strict=True)
         self._results = [piece.view(parameter.shape) for piece, parameter in pieces]
         results = iter(self._results)
-        self._chains = [Chain(chain, [next(results) for _ in chain.parameters()]) for chain in chains]
+        self._chains = [Chain(chain, [next(results) for _ in chain.parameters()], cells) for chain in chains]
         self._library = cpu_library.library()
         self._threads = ThreadPool(num_threads)
         self._network = self._describe_layers()
@@ -123,11 +132,13 @@ class Network:
         self.refresh()
 
     def _describe_layers(self) -> Structure:
-        layers, normalizer = self.layers, self.layers.normalizer
+        layers, normalizer, categories = self.layers, self.layers.normalizer, self.layers.categories
         are_choices = layers.log_std is None
         self._part_sizes = (ctypes.c_int64 * self.num_parts)(*layers.parts)
         self._normal = torch.zeros(2, self.num_parts)  # memory for the kernel, as is the next one
-        self._seen = torch.zeros(2, self.inputs)
+        self._seen = torch.zeros(2, self._numbers)
+        self._lowest = None if categories is None else categories.lowest.clone()  # nobody else's, as they are indices
+        self._first_columns = None if categories is None else categories.first_columns()
         chains = STRUCTURES["Chain"] * CONSTANTS["NETWORK_MAX_CHAINS"]
         return STRUCTURES["Network"](
             chains=chains(*(chain.structure for chain in self._chains)),
@@ -142,6 +153,8 @@ class Network:
             epsilon=0.0 if normalizer is None else normalizer.epsilon,
             clip=0.0 if normalizer is None else normalizer.clip,
             seen=self._seen.data_ptr(),
+            lowest=_address(self._lowest),
+            first_columns=_address(self._first_columns),
         )
 
     def refresh(self) -> None:
@@ -345,9 +358,11 @@ class Network:
     def _describe(self, observations: Tensor, leading: int) -> Structure:
         """Where the observations lie, after `leading` dimensions: rows, or segments and steps."""
         row = observations[(0,) * leading] if 0 not in observations.shape[:leading] else observations
-        if observations.dtype not in OBSERVATION_DTYPES or not row.is_contiguous() or row.numel() != self.inputs:
+        dtypes = observation_dtypes(self.layers)
+        if observations.dtype not in dtypes or not row.is_contiguous() or row.numel() != self._numbers:
+            names = ", ".join(str(dtype).removeprefix("torch.") for dtype in dtypes)
             raise APIUsageError(
-                f"observations must be contiguous rows of {self.inputs} numbers in float32, float64 or uint8, got "
+                f"observations must be contiguous rows of {self._numbers} numbers, of one of the types {names}, got "
                 f"{_describe(observations)}"
             )
         return STRUCTURES["Observations"](

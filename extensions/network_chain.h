@@ -1,12 +1,14 @@
 // network_chain.h - layers one after the other, forward and backward, and the memory they compute in.
 //
 // Linear layers, then MinGRU layers, then a linear head. Every layer is `width` wide, a multiple of MATMUL_LANES; the
-// columns of observations and outputs are padded to one with zeros. A block of rows goes through all layers, forward
-// and backward, in scratch memory that stays in a core's cache.
+// columns of observations and outputs are padded to one with zeros. The first layer sees the numbers of an observation,
+// or their categories. A block of rows goes through all layers, forward and backward, in scratch memory that stays in a
+// core's cache.
 #pragma once
 
 #include "linear_layer.h"
 #include "mingru_layer.h"
+#include "one_hot_layer.h"
 
 // Hands out pieces of memory one after the other, on register boundaries; without memory it only counts.
 struct ChainMemory {
@@ -28,6 +30,8 @@ KERNEL_FN int64_t chain_encoder_row(const Chain& chain, int64_t layer) {
     return layer == 0 ? chain.padded_inputs : chain.width;
 }
 
+KERNEL_FN bool chain_is_one_hot(const Chain& chain, int64_t layer) { return layer == 0 && chain.cells > 0; }
+
 // The weights transposed, for forward.
 struct ChainPacked {
     float *encoder[CHAIN_MAX_LAYERS], *encoder_bias[CHAIN_MAX_LAYERS];  // [inputs, width], [width]
@@ -48,7 +52,8 @@ KERNEL_FN ChainPacked chain_packed(const Chain& chain, ChainMemory& memory) {
     return packed;
 }
 
-// The gradients of the parameters, in the order and shape of torch's but for padded columns of the first layer.
+// The gradients of the parameters, in the order and shape of torch's but for the first layer: its columns are padded,
+// or it lies transposed where it is one of categories.
 struct ChainGradients {
     float *encoder[CHAIN_MAX_LAYERS], *encoder_bias[CHAIN_MAX_LAYERS];
     float* recurrent[CHAIN_MAX_LAYERS];
@@ -59,7 +64,8 @@ KERNEL_FN ChainGradients chain_gradients(const Chain& chain, ChainMemory& memory
     int64_t width = chain.width;
     ChainGradients gradients = {};
     for (int64_t i = 0; i < chain.encoder_layers; i++) {
-        gradients.encoder[i] = memory.take(width * chain_encoder_row(chain, i));
+        bool is_one_hot = chain_is_one_hot(chain, i);
+        gradients.encoder[i] = memory.take(width * (is_one_hot ? chain.inputs : chain_encoder_row(chain, i)));
         gradients.encoder_bias[i] = memory.take(width);
     }
     for (int64_t i = 0; i < chain.recurrent_layers; i++) gradients.recurrent[i] = memory.take(3 * width * width);
@@ -71,7 +77,8 @@ KERNEL_FN ChainGradients chain_gradients(const Chain& chain, ChainMemory& memory
 // What a block of rows needs, `sequences` of `steps` each.
 struct ChainScratch {
     int64_t sequences, steps;
-    const float* observations;                                    // [rows, padded_inputs], borrowed
+    const float* observations;                                    // [rows, padded_inputs], borrowed; or instead
+    const int32_t* columns;                                       // [rows, cells], borrowed
     float *encoded[CHAIN_MAX_LAYERS], *slopes[CHAIN_MAX_LAYERS];  // [rows, width]
     uint8_t* reset;                                               // [rows]
     float* initial[CHAIN_MAX_LAYERS];                             // [sequences, width]
@@ -81,13 +88,11 @@ struct ChainScratch {
     float *grad_gates, *grad_hidden[2], *carry;
 };
 
-KERNEL_FN ChainScratch chain_scratch(const Chain& chain, int64_t sequences, int64_t steps, const float* observations,
-                                     ChainMemory& memory) {
+KERNEL_FN ChainScratch chain_scratch(const Chain& chain, int64_t sequences, int64_t steps, ChainMemory& memory) {
     int64_t width = chain.width, rows = sequences * steps;
     ChainScratch scratch = {};
     scratch.sequences = sequences;
     scratch.steps = steps;
-    scratch.observations = observations;
     for (int64_t i = 0; i < chain.encoder_layers; i++) {
         scratch.encoded[i] = memory.take(rows * width);
         scratch.slopes[i] = memory.take(chain.activation == ACTIVATION_LINEAR ? 0 : rows * width);
@@ -127,7 +132,11 @@ KERNEL_FN void chain_forward(const Chain& chain, const ChainPacked& packed, cons
         layer.bias = packed.encoder_bias[i];
         layer.output = scratch.encoded[i];
         layer.slopes = scratch.slopes[i];
-        linear_forward<Set>(layer, chain.activation, rows, chain_encoder_inputs(chain, i), width);
+        if (chain_is_one_hot(chain, i)) {
+            one_hot_forward<Set>({scratch.columns, rows, chain.cells, width}, layer, chain.activation);
+        } else {
+            linear_forward<Set>(layer, chain.activation, rows, chain_encoder_inputs(chain, i), width);
+        }
         hidden = scratch.encoded[i];
     }
     for (int64_t i = 0; i < chain.recurrent_layers; i++) {
@@ -193,7 +202,11 @@ KERNEL_FN void chain_backward(const Chain& chain, const ChainScratch& scratch, c
         layer.grad_input = i > 0 ? spare : nullptr;
         layer.grad_weights = gradients.encoder[i];
         layer.grad_bias = gradients.encoder_bias[i];
-        linear_backward<Set>(layer, rows, width);
+        if (chain_is_one_hot(chain, i)) {
+            one_hot_backward<Set>({scratch.columns, rows, chain.cells, width}, layer);
+        } else {
+            linear_backward<Set>(layer, rows, width);
+        }
         spare = gradient;
         gradient = layer.grad_input;
     }
@@ -244,13 +257,30 @@ KERNEL_FN void sum_chunks(const GradientChunks& chunks, const float* first, int6
     }
 }
 
+// Sums rows of `columns` numbers over all chunks, and writes them as columns; `first` is left with the sums.
+KERNEL_FN void sum_transposed_chunks(const GradientChunks& chunks, float* first, int64_t rows, int64_t columns,
+                                     float* result) {
+    for (int64_t chunk = 1; chunk < chunks.count; chunk++) {
+        const float* source = first + chunk * chunks.stride;
+        INDEPENDENT_LANES
+        for (int64_t i = 0; i < rows * columns; i++) first[i] += source[i];
+    }
+    for (int64_t column = 0; column < columns; column++) {
+        for (int64_t row = 0; row < rows; row++) result[column * rows + row] = first[row * columns + column];
+    }
+}
+
 // Writes the results from `gradients`, which are those of the first chunk.
 KERNEL_FN void chain_sum(const Chain& chain, const ChainGradients& gradients, const GradientChunks& chunks) {
     int64_t width = chain.width, encoder = chain.encoder_layers, recurrent = chain.recurrent_layers;
     float *const *weights = chain.weight_results, *const *biases = chain.bias_results;
     for (int64_t i = 0; i < encoder; i++) {
         int64_t inputs = chain_encoder_inputs(chain, i), row = chain_encoder_row(chain, i);
-        sum_chunks(chunks, gradients.encoder[i], width, inputs, row, weights[i]);
+        if (chain_is_one_hot(chain, i)) {
+            sum_transposed_chunks(chunks, gradients.encoder[i], inputs, width, weights[i]);
+        } else {
+            sum_chunks(chunks, gradients.encoder[i], width, inputs, row, weights[i]);
+        }
         if (biases[i] != nullptr) sum_chunks(chunks, gradients.encoder_bias[i], 1, width, width, biases[i]);
     }
     for (int64_t i = 0; i < recurrent; i++) {

@@ -46,6 +46,34 @@ class Normalizer:
 
 
 @dataclass(frozen=True)
+class Categories:
+    """What integers of an observation stand for, where the first layer has a column of weights for each.
+
+    Attributes:
+        lowest: `(cells,)` int32, the value of each cell that its first column is for.
+        counts: `(cells,)` int32, columns of each; those of the first cell come first.
+    """
+
+    lowest: Tensor
+    counts: Tensor
+
+    def fit(self, inputs: int) -> bool:
+        """Whether the kernel can find them in a first layer of so many columns."""
+        return (
+            all(tensor.dtype == torch.int32 and tensor.device.type == "cpu" for tensor in (self.lowest, self.counts))
+            and self.lowest.shape == self.counts.shape == (len(self.counts),)
+            and len(self.counts) > 0
+            and self.counts.min().item() > 0
+            and self.counts.sum().item() == inputs
+            and -(2**30) < self.lowest.min().item() <= self.lowest.max().item() < 2**30  # so that no sum wraps
+        )
+
+    def first_columns(self) -> Tensor:
+        """Where the columns of each cell begin, `(cells + 1,)` int32; the last one is where all end."""
+        return torch.cat([torch.zeros(1, dtype=torch.int32), self.counts.cumsum(0).int()])
+
+
+@dataclass(frozen=True)
 class Layers:
     """What a policy is made of, its parameters as torch has them; those that `fit` may be handed to the kernel.
 
@@ -60,6 +88,7 @@ class Layers:
             the parts are choices.
         critic: layers of the value's own, without parts and without recurrence; None where it is the head's last row.
         normalizer: of the observations; None where the layers see them as they are.
+        categories: of the observations, which are not normalised then; None where the layers see them as numbers.
     """
 
     encoder: Sequence[tuple[Tensor, Tensor | None]]
@@ -70,6 +99,7 @@ class Layers:
     log_std: Tensor | None = None
     critic: Layers | None = None
     normalizer: Normalizer | None = None
+    categories: Categories | None = None
 
     def weights(self) -> list[Tensor]:
         """Of all layers in their order, without the critic's."""
@@ -101,6 +131,8 @@ class Layers:
             and self._are_shaped()
             and (self.log_std is None or self.log_std.shape == (len(self.parts),) == (sum(self.parts),))
             and (self.normalizer is None or self.normalizer.fit(self.encoder[0][0].shape[1]))
+            and (self.categories is None or self.categories.fit(self.encoder[0][0].shape[1]))
+            and (self.categories is None or self.normalizer is None)
             and (self.critic is None or self.critic._fit_as_critic(self.encoder[0][0].shape[1]))
         )
 
@@ -120,7 +152,7 @@ class Layers:
         )
 
     def _fit_as_critic(self, inputs: int) -> bool:
-        is_plain = self.log_std is None and self.critic is None and self.normalizer is None
+        is_plain = self.log_std is self.critic is self.normalizer is self.categories is None
         is_value = not self.recurrent and not self.parts
         return is_plain and is_value and self.fit() and self.encoder[0][0].shape[1] == inputs
 
@@ -142,12 +174,13 @@ class Chain:
         structure: what the kernel takes.
     """
 
-    def __init__(self, layers: Layers, gradients: Sequence[Tensor]):
+    def __init__(self, layers: Layers, gradients: Sequence[Tensor], cells: int):
         """`layers.fit()` must hold; their critic is a chain of its own.
 
         Args:
             layers: of this chain.
             gradients: of `layers.parameters()`, to be written by the kernel; contiguous.
+            cells: of an observation of categories; 0 where it is one of numbers.
         """
         self._weights, self._biases, self._parameters = layers.weights(), layers.biases(), layers.parameters()
         weight_results = gradients[: len(self._weights)]
@@ -161,6 +194,7 @@ class Chain:
         self.structure = STRUCTURES["Chain"](
             inputs=inputs,
             padded_inputs=padded(inputs),
+            cells=cells,
             width=width,
             encoder_layers=len(layers.encoder),
             activation=ACTIVATIONS[layers.activation],

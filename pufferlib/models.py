@@ -32,7 +32,7 @@ from pufferlib import spaces
 from pufferlib.emulation.tensors import features, num_features
 from pufferlib.errors import APIUsageError
 from pufferlib.extensions import mingru_scan, mingru_step
-from pufferlib.policy import Logits, Remembering
+from pufferlib.policy import Logits, OneHot, Remembering
 
 State = dict[str, Tensor]
 
@@ -109,14 +109,30 @@ class Default(Remembering):
     Observations that were packed from a structure are taken apart first: see `pufferlib.emulation.tensors.features` for
     the numbers that the first layer gets.
 
+    Use `one_hot` where integers are names rather than amounts: the cells of a board, a maze or a window on a grid, of
+    which 2 is a wall and 3 is food. A layer on the numbers themselves can only take food for more of a wall; with a
+    weight for each thing at each place it tells them apart from the first step. It costs next to nothing: the kernel
+    for CPUs adds the weights of what is there and multiplies nothing by zero.
+
     Args:
         env: anything with `single_observation_space`, `single_action_space` and, where it packs structures, `emulated`.
         hidden_size: width of every layer, at least 1.
         num_layers: linear layers before the head, at least 1.
         activation: after each layer: gelu, relu, tanh, or linear where a recurrent wrapper is the nonlinearity.
+        one_hot: whether the first layer sees every integer as one of the categories between its bounds; see OneHot.
+
+    Attributes:
+        one_hot: what does so, or None.
     """
 
-    def __init__(self, env: Any, hidden_size: int = 128, num_layers: int = 1, activation: str = "gelu"):
+    def __init__(
+        self,
+        env: Any,
+        hidden_size: int = 128,
+        num_layers: int = 1,
+        activation: str = "gelu",
+        one_hot: bool = False,
+    ):
         super().__init__()
         if activation not in ACTIVATIONS:
             raise APIUsageError(f"activation must be one of {', '.join(ACTIVATIONS)}, got {activation!r}")
@@ -126,6 +142,9 @@ class Default(Remembering):
         self.activation = activation
         self.emulated = getattr(env, "emulated", None)
         inputs = num_features(self.emulated) if self.emulated else math.prod(env.single_observation_space.shape)
+        self.one_hot = _one_hot(env) if one_hot else None
+        if self.one_hot is not None:
+            inputs = self.one_hot.num_columns
         gain = 1.0 if activation == "linear" else math.sqrt(2.0)
         layers: list[nn.Module] = []
         for index in range(num_layers):
@@ -146,11 +165,22 @@ class Default(Remembering):
         if self.emulated:
             return self.encoder(features(observations, self.emulated))
         leading = observations.shape[: observations.dim() - self._observation_dims]
-        return self.encoder(observations.reshape(*leading, -1).to(torch.float32))
+        flat = observations.reshape(*leading, -1)
+        return self.encoder(flat.to(torch.float32) if self.one_hot is None else self.one_hot(flat))
 
     def decode_actions(self, hidden: Tensor) -> tuple[Logits, Tensor]:
         """Hidden `(..., hidden_size)` -> logits and values `(...)`."""
         return self.head(hidden)
+
+
+def _one_hot(env: Any) -> OneHot:
+    emulated = getattr(env, "emulated", None)
+    if emulated:
+        raise APIUsageError(
+            f"one_hot needs observations that are one Box of integers, got {emulated.structure}; switch it off: "
+            "Discrete and MultiDiscrete are seen as categories without it"
+        )
+    return OneHot(env.single_observation_space)
 
 
 class Continuous(Remembering):

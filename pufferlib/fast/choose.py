@@ -23,7 +23,7 @@ from torch.optim import Optimizer
 from pufferlib.config import ResolvedTrainConfig
 from pufferlib.distributed import Ranks
 from pufferlib.extensions import Layers, Network
-from pufferlib.extensions.network import OBSERVATION_DTYPES
+from pufferlib.extensions.network import observation_dtypes
 from pufferlib.extensions.optimizers import make_optimizer
 from pufferlib.fast.captured_learner import CapturedLearner
 from pufferlib.fast.distributed_learner import DistributedLearner
@@ -188,6 +188,6 @@ def _why_not_these(layers: Layers | None, policy: nn.Module, rollout: Rollout) -
         return f"the policy {type(policy).__name__} has parts that the kernel does not know, or frozen ones"
     if not layers.fit():
         return "the policy's layers are not of the sizes and types that the kernel takes"
-    if rollout.observations.dtype not in OBSERVATION_DTYPES:
+    if rollout.observations.dtype not in observation_dtypes(layers):
         return f"observations are {str(rollout.observations.dtype).removeprefix('torch.')}"
     return None

@@ -7,10 +7,11 @@ from dataclasses import replace
 
 from torch import nn
 
-from pufferlib.extensions import Layers, Normalizer
+from pufferlib.extensions import Categories, Layers, Normalizer
 from pufferlib.metrics.moments import EPSILON
 from pufferlib.models import ACTIVATIONS, ActionHead, Continuous, Default, MinGRUWrapper
 from pufferlib.policy.normalized import NormalizedObservations
+from pufferlib.policy.one_hot import OneHot
 
 METHODS = ("forward", "forward_eval", "encode_observations", "decode_actions", "initial_state")
 """What a module may have of its own beside its class's, and then computes something else."""
@@ -54,6 +55,8 @@ def _find_layers(policy: nn.Module) -> Layers | None:
         policy = policy.policy
     if type(policy) is not Default or type(policy.head) is not ActionHead or policy.emulated:
         return None  # the first layer of structured observations takes other numbers than the rows
+    if policy.one_hot is not None and type(policy.one_hot) is not OneHot:
+        return None
     head = policy.head
     log_std = head.log_std if head.is_continuous else None
     if log_std is not None and len(log_std) != sum(head.sizes):  # numbers beside choices
@@ -67,7 +70,12 @@ def _find_layers(policy: nn.Module) -> Layers | None:
         head.sizes if log_std is None else [1] * len(log_std),
         recurrent=[layer.weight for layer in recurrent],
         log_std=log_std,
+        categories=_categories(policy.one_hot),
     )
+
+
+def _categories(one_hot: OneHot | None) -> Categories | None:
+    return None if one_hot is None else Categories(one_hot.lowest, one_hot.highest - one_hot.lowest + 1)
 
 
 def _continuous_layers(policy: Continuous) -> Layers | None:

@@ -9,5 +9,15 @@ from pufferlib.policy.forms import (
     settings_noted,
     training_forward,
 )
+from pufferlib.policy.one_hot import OneHot
 
-__all__ = ["Forward", "Logits", "Remembering", "acting_forward", "make_module", "settings_noted", "training_forward"]
+__all__ = [
+    "Forward",
+    "Logits",
+    "OneHot",
+    "Remembering",
+    "acting_forward",
+    "make_module",
+    "settings_noted",
+    "training_forward",
+]

@@ -14,6 +14,7 @@ from pufferlib.errors import APIUsageError, DivergedError
 from pufferlib.metrics.finite import is_finite
 from pufferlib.metrics.moments import EPSILON, Moments
 from pufferlib.policy.forms import Logits, acting_forward, training_forward
+from pufferlib.policy.one_hot import OneHot
 
 
 class NormalizedObservations(nn.Module):
@@ -33,13 +34,19 @@ class NormalizedObservations(nn.Module):
         """Begins with mean 0 and variance 1, of the shape of `env.single_observation_space`.
 
         Raises:
-            APIUsageError: if the observations are no numbers.
+            APIUsageError: if the observations are no numbers, or if the policy takes them for categories, which have no
+                mean.
         """
         super().__init__()
         space = env.single_observation_space
         if not isinstance(space, Box) or getattr(env, "emulated", None) is not None:
             raise APIUsageError(
                 f"normalize_observations needs observations that are one Box of numbers, got {space}; switch it off"
+            )
+        if any(isinstance(module, OneHot) for module in policy.modules()):
+            raise APIUsageError(
+                "normalize_observations needs a policy that sees numbers, got one with one_hot, which sees categories; "
+                "switch one of the two off"
             )
         self.policy = policy
         self.clip = clip

@@ -7,7 +7,7 @@ from torch import nn
 from torch.distributions import Normal
 from torch.nn import functional
 
-from pufferlib.extensions import Layers, Minibatch, Network, Normalizer, reference_mingru
+from pufferlib.extensions import Categories, Layers, Minibatch, Network, Normalizer, reference_mingru
 from pufferlib.ppo import losses
 
 COEFFICIENTS = {"clip_coef": 0.2, "vf_clip_coef": 0.3, "vf_coef": 1.2, "ent_coef": 0.01}
@@ -25,6 +25,11 @@ CASES = {
     "small_critic": {"inputs": 2, "width": 48, "numbers": 17, "critic": (16,), "activation": "gelu"},
     "choices_and_critic": {"inputs": 20, "width": 16, "recurrent": 1, "parts": (2, 4), "critic": (32, 32, 32)},
     "normalised": {"inputs": 17, "width": 32, "numbers": 3, "critic": (32,), "is_normalized": True},
+    "categories": {"counts": (5,) * 121, "width": 128},
+    "one_cell": {"counts": (1,), "width": 16, "recurrent": 1},
+    "categories_of_any_number": {"counts": (3, 1, 18, 2, 256), "lowest": (0, 7, 1, 254, 0), "width": 80, "encoder": 2},
+    "categories_below_zero": {"counts": (3, 256, 128), "lowest": (-1, -128, 0), "width": 48, "recurrent": 2},
+    "categories_and_critic": {"counts": (4,) * 9, "width": 32, "numbers": 2, "critic": (16, 16), "activation": "tanh"},
 }
 
 
@@ -39,7 +44,11 @@ def random_layers(
     numbers=0,
     critic=(),
     is_normalized=False,
+    counts=(),
+    lowest=None,
 ):
+    inputs = sum(counts) or inputs
+
     def layer(outputs, columns):
         return torch.randn(outputs, columns) / columns**0.5, 0.3 * torch.randn(outputs) if has_bias else None
 
@@ -59,7 +68,25 @@ def random_layers(
         log_std=0.3 * torch.randn(numbers) if numbers else None,
         critic=Layers(**chain(critic, 1), recurrent=[], parts=()) if critic else None,
         normalizer=random_normalizer(inputs) if is_normalized else None,
+        categories=make_categories(counts, lowest) if counts else None,
     )
+
+
+def make_categories(counts, lowest=None):
+    lowest = torch.tensor(lowest or [0] * len(counts), dtype=torch.int32)
+    return Categories(lowest, torch.tensor(counts, dtype=torch.int32))
+
+
+def random_observations(layers, *leading):
+    """Of numbers, or of categories with some beyond the bounds."""
+    categories = layers.categories
+    if categories is None:
+        return torch.randn(*leading, layers.encoder[0][0].shape[1])
+    low, high = (-128, 127) if categories.lowest.min() < 0 else (0, 255)
+    inside = categories.lowest + (torch.rand(*leading, len(categories.counts)) * categories.counts).int()
+    anything = torch.randint_like(inside, low, high + 1)
+    values = torch.where(torch.rand(inside.shape) < 0.1, anything, inside)
+    return values.clamp(low, high).to(torch.int8 if low < 0 else torch.uint8)
 
 
 def random_normalizer(inputs):
@@ -111,11 +138,15 @@ class Truth:
 
     def forward(self, observations, states, resets):
         """Logits of every part or means, values, and the state after every layer's last step."""
-        seen, normalizer = observations.double(), self.layers.normalizer
+        seen, normalizer, categories = observations.double(), self.layers.normalizer, self.layers.categories
         if normalizer is not None:
             scaled = (seen - normalizer.mean) * (normalizer.variance + normalizer.epsilon).rsqrt()
             self.kinks.append(scaled.abs() - normalizer.clip)
             seen = scaled.clamp(-normalizer.clip, normalizer.clip)
+        if categories is not None:
+            cells = zip(observations.long().unbind(-1), categories.lowest, categories.counts, strict=True)
+            columns = [((cell - low).clamp(0, count - 1), int(count)) for cell, low, count in cells]
+            seen = torch.cat([functional.one_hot(column, count) for column, count in columns], -1).double()
         output, finals = self.follow(self.actor, seen, states, resets)
         values = output[..., -1]
         if self.critic is not None:

@@ -10,9 +10,11 @@ from network_truth import (
     COEFFICIENTS,
     Truth,
     assert_learns_like_the_truth,
+    make_categories,
     random_layers,
     random_minibatch,
     random_normalizer,
+    random_observations,
 )
 
 from pufferlib.errors import APIUsageError
@@ -24,7 +26,7 @@ from pufferlib.extensions import Network, network_layers
 def test_the_gradients_of_the_loss_match_float64(case, steps):
     torch.manual_seed(0)
     layers = random_layers(**CASES[case])
-    observations = torch.randn(23, steps, CASES[case]["inputs"])
+    observations = random_observations(layers, 23, steps)
     assert_learns_like_the_truth(layers, observations, random_minibatch(layers, 23, 19, steps))
 
 
@@ -39,6 +41,7 @@ def test_the_gradients_of_the_loss_match_float64(case, steps):
     numbers=st.integers(0, 4),
     critic=st.lists(st.just(48), max_size=3),
     is_normalized=st.booleans(),
+    counts=st.lists(st.integers(1, 9), max_size=20),
     segments=st.integers(1, 40),
     steps=st.integers(1, 20),
     has_weights=st.booleans(),
@@ -54,15 +57,19 @@ def test_the_gradients_match_for_any_shape(
     numbers,
     critic,
     is_normalized,
+    counts,
     segments,
     steps,
     has_weights,
     seed,
 ):
     torch.manual_seed(seed)
-    layers = random_layers(inputs, width, encoder, recurrent, activation, parts, True, numbers, critic, is_normalized)
+    is_normalized = is_normalized and not counts
+    layers = random_layers(
+        inputs, width, encoder, recurrent, activation, parts, True, numbers, critic, is_normalized, counts
+    )
     minibatch = random_minibatch(layers, segments, segments, steps, has_weights)
-    observations = torch.randn(segments, steps, inputs)
+    observations = random_observations(layers, segments, steps)
     truth = Truth(layers)
     truth.loss(observations, minibatch)
     assume(truth.is_smooth())
@@ -79,6 +86,44 @@ def test_observations_of_bytes_in_any_layout():
     time_major = observations.transpose(0, 1).contiguous().transpose(0, 1)
     found, expected = (Network(small).learn(each, minibatch, **COEFFICIENTS) for each in (time_major, observations))
     assert all(torch.equal(left, right) for left, right in zip(found.gradients, expected.gradients, strict=True))
+
+
+def test_observations_of_signed_bytes_are_seen_with_their_signs():
+    torch.manual_seed(11)
+    layers = random_layers(inputs=5)
+    observations = torch.randint(-4, 5, (9, 4, 5), dtype=torch.int8)
+    assert_learns_like_the_truth(layers, observations, random_minibatch(layers, 9, 6, 4))
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8])
+def test_any_byte_leads_to_a_category(dtype):
+    """All 256 of them for cells of few categories; nearest counts, as in the policy of torch."""
+    torch.manual_seed(12)
+    layers = random_layers(counts=(3, 1, 200), lowest=(2, 120, -100 if dtype == torch.int8 else 30))
+    observations = torch.arange(256).to(dtype)[:, None, None].expand(256, 2, 3).contiguous()
+    assert_learns_like_the_truth(layers, observations, random_minibatch(layers, 256, 256, 2))
+
+
+def test_categories_that_are_never_seen_get_no_gradient_at_all():
+    """An optimizer that divides by the size of gradients would blow up what is not quite zero."""
+    torch.manual_seed(13)
+    layers = random_layers(counts=(6,) * 7, width=48, recurrent=1)
+    observations = torch.randint(0, 2, (40, 5, 7), dtype=torch.uint8)
+    gradients = Network(layers).learn(observations, random_minibatch(layers, 40, 40, 5), **COEFFICIENTS).gradients
+    of_columns = gradients[0].view(48, 7, 6)
+    assert (of_columns[:, :, 2:] == 0).all() and (of_columns[:, :, :2] != 0).all()
+
+
+def test_categories_are_those_that_the_network_was_made_for():
+    """Whoever changes them later changes nothing: they lead into memory."""
+    layers = random_layers(counts=(3, 4))
+    net, observations = Network(layers), torch.tensor([[2, 3]], dtype=torch.uint8)
+    before, after = torch.empty(1), torch.empty(1)
+    net.value(observations, [], before)
+    layers.categories.lowest.fill_(-(2**20))
+    layers.categories.counts.fill_(2**20)
+    net.value(observations, [], after)
+    assert torch.equal(before, after)
 
 
 def test_values_that_are_not_clipped():
@@ -113,12 +158,17 @@ def test_the_normalizer_is_taken_as_it_is_at_the_last_refresh():
 
 
 @pytest.mark.parametrize(
-    "case", [{"inputs": 20, "width": 32, "recurrent": 2}, {"inputs": 20, "numbers": 3, "critic": (16, 16)}]
+    "case",
+    [
+        {"inputs": 20, "width": 32, "recurrent": 2},
+        {"inputs": 20, "numbers": 3, "critic": (16, 16)},
+        {"counts": (5,) * 20, "width": 80, "recurrent": 1},
+    ],
 )
 def test_the_number_of_threads_does_not_change_the_gradients(case):
     torch.manual_seed(2)
     layers = random_layers(**case)
-    observations, minibatch = torch.randn(150, 8, 20), random_minibatch(layers, 150, 150, 8)
+    observations, minibatch = random_observations(layers, 150, 8), random_minibatch(layers, 150, 150, 8)
     results = [Network(layers, threads).learn(observations, minibatch, **COEFFICIENTS) for threads in (1, 2, 3, 7)]
     first = results[0]
     for other in results[1:]:
@@ -157,7 +207,7 @@ def act(layers, observations, states, noise):
 def test_a_step_matches_float64(case, rows):
     torch.manual_seed(4)
     layers = random_layers(**CASES[case])
-    observations = torch.randn(rows, CASES[case]["inputs"])
+    observations = random_observations(layers, rows)
     states = [torch.randn(rows, CASES[case]["width"]) for _ in layers.recurrent]
     before = [state.clone()[:, None] for state in states]
     noise = (torch.rand if layers.log_std is None else torch.randn)(rows, len(layers.parts))
@@ -203,9 +253,9 @@ def test_the_edges_of_the_uniform_numbers_never_draw_the_impossible(uniform, exp
 
 def test_a_copy_of_the_observations_is_left_where_it_is_wanted():
     layers = random_layers(inputs=12)
-    for dtype in (torch.float32, torch.float64, torch.uint8):
-        observations = torch.randint(0, 200, (70, 3, 4)).to(dtype)
-        stored = torch.full_like(observations, 201)
+    for dtype in (torch.float32, torch.float64, torch.uint8, torch.int8):
+        observations = torch.randint(0, 100, (70, 3, 4)).to(dtype)
+        stored = torch.full_like(observations, 101)
         results = torch.empty(70, dtype=torch.int32), torch.empty(70), torch.empty(70)
         Network(layers).act(observations, [], torch.rand(70, 1), *results, stored=stored)
         assert torch.equal(stored, observations)
@@ -277,6 +327,12 @@ def test_nan_numbers_raise(broken):
         {"log_std": torch.zeros(3)},
         {"critic": random_layers(parts=())},  # the head has a row for the value already
         {"normalizer": random_normalizer(8)},
+        {"categories": make_categories([3, 3])},
+        {"categories": make_categories([3, 5, -1])},
+        {"categories": make_categories([7], [2**30])},
+        {"categories": make_categories([7], [0, 0])},
+        {"categories": make_categories([])},
+        {"categories": make_categories([3, 4]), "normalizer": random_normalizer(7)},
     ],
 )
 def test_layers_that_do_not_fit_are_refused(change):
@@ -294,6 +350,7 @@ def test_layers_that_do_not_fit_are_refused(change):
         {"recurrent": 1},
         {"parts": (1,)},
         {"is_normalized": True},
+        {"counts": (3, 4)},
         {"critic": (16,)},
     ],
 )
@@ -372,6 +429,15 @@ def test_observations_of_another_form_are_refused(observations):
     layers = random_layers()
     with pytest.raises(APIUsageError, match="observations"):
         Network(layers).learn(observations, random_minibatch(layers, 4, 2, 3), **COEFFICIENTS)
+
+
+@pytest.mark.parametrize(
+    "observations",
+    [torch.zeros(4, 2), torch.zeros(4, 2, dtype=torch.int32), torch.zeros(4, 7, dtype=torch.uint8)],
+)
+def test_categories_of_another_form_are_refused(observations):
+    with pytest.raises(APIUsageError, match="2 numbers, of one of the types uint8, int8"):
+        Network(random_layers(counts=(3, 4))).value(observations, [], torch.empty(4))
 
 
 def test_results_of_another_form_are_refused():

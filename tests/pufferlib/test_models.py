@@ -1,12 +1,15 @@
 import math
 from types import SimpleNamespace
 
+import gymnasium
 import numpy as np
 import pytest
 import torch
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete
+from torch import nn
 from torch.distributions import Normal
 
+import pufferlib.emulation
 from pufferlib.errors import APIUsageError
 from pufferlib.models import Convolutional, Default, LSTMWrapper, MinGRUWrapper
 from pufferlib.ppo.sampling import sample_logits
@@ -50,6 +53,39 @@ def test_observations_of_any_shape_and_dtype_are_encoded(observation_space, lead
     logits, values = policy(random_observations(observation_space, *leading))
     assert logits.shape == (*leading, 4) and values.shape == leading
     assert logits.dtype == values.dtype == torch.float32
+
+
+BOARD = Box(0, 4, (3, 5), np.uint8)
+
+
+@pytest.mark.parametrize("leading", [(5,), (5, 12)])
+def test_categories_are_seen_as_one_hot_numbers_would_be(leading):
+    policy = Default(env(observation_space=BOARD), 16, num_layers=2, one_hot=True)
+    plain = Default(env(observation_space=Box(0, 1, (75,), np.float32)), 16, num_layers=2)
+    plain.load_state_dict(policy.state_dict())
+    observations = torch.from_numpy(np.random.default_rng(0).integers(0, 5, (*leading, 3, 5)).astype(np.uint8))
+    numbers = nn.functional.one_hot(observations.long(), 5).flatten(-3)
+    for found, expected in zip(policy(observations), plain(numbers), strict=True):
+        assert torch.equal(found, expected)
+
+
+@pytest.mark.parametrize("space", [OBSERVATIONS, Box(0, 10**6, (3,), np.int32)])
+def test_categories_of_other_spaces_are_refused(space):
+    with pytest.raises(APIUsageError, match="one_hot needs .* switch it off"):
+        Default(env(observation_space=space), 16, one_hot=True)
+
+
+def test_categories_of_structures_are_refused():
+    structured = pufferlib.emulation.GymnasiumPufferEnv(env=Hands())
+    with pytest.raises(APIUsageError, match="one_hot needs .* without it"):
+        Default(structured, 16, one_hot=True)
+
+
+class Hands(gymnasium.Env):
+    """Observations that are packed."""
+
+    observation_space = Dict({"cards": MultiDiscrete([4, 4])})
+    action_space = Discrete(2)
 
 
 def test_action_spaces_give_the_logits_that_sampling_takes():

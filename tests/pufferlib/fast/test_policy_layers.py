@@ -9,12 +9,14 @@ from drifting import CASES, CONTINUOUS, make_trainer, recurrent
 from gymnasium.spaces import Box, Discrete, MultiDiscrete
 from torch import nn
 
+from pufferlib import pufferl
 from pufferlib.extensions import Network
 from pufferlib.fast.network_actor import NetworkActor
 from pufferlib.fast.network_gradients import NetworkGradients
 from pufferlib.fast.policy_layers import find_layers
 from pufferlib.fast.sharded_gradients import ShardedGradients
 from pufferlib.models import Continuous, Default, LSTMWrapper, MinGRUWrapper
+from pufferlib.policy import OneHot
 from pufferlib.policy.normalized import normalized
 from pufferlib.ppo.actor import Actor
 from pufferlib.ppo.rollout import Rollout
@@ -40,6 +42,32 @@ def test_numbers_are_trained_by_the_kernel_as_by_torch(case):
     for expected, tensor in zip(plain[:3], found[:3], strict=True):
         torch.testing.assert_close(tensor, expected, rtol=1e-3, atol=2e-4)
     assert found[3] == pytest.approx(plain[3], rel=1e-2, abs=1e-3)
+
+
+@pytest.mark.parametrize("is_recurrent", [False, True])
+def test_categories_are_trained_by_the_kernel_as_by_torch(is_recurrent, tmp_path):
+    """In squared, whose cells are empty, the agent or the target."""
+    results = []
+    for fused in (False, True):
+        args = pufferl.load_config("puffer_squared")
+        args["policy"].update(one_hot=True, hidden_size=32)
+        args["rnn_name"] = "MinGRU" if is_recurrent else None
+        args["rnn"] = {"input_size": 32, "hidden_size": 32} if is_recurrent else {}
+        args["train"].update(device="cpu", fused=fused, data_dir=str(tmp_path), batch_size=4096, minibatch_size=2048)
+        args["env"]["num_envs"] = 128
+        torch.manual_seed(0)
+        vecenv = pufferl.load_env("puffer_squared", args)
+        policy = pufferl.load_policy(args, vecenv, "puffer_squared")
+        trainer = pufferl.PuffeRL({**args["train"], "env": "puffer_squared"}, vecenv, policy)
+        assert isinstance(trainer._learner.gradients, NetworkGradients) == fused
+        for _ in range(3):
+            trainer.evaluate()
+            trainer.train()
+        results.append((flat(trainer.policy), trainer.rollout.actions.clone(), trainer.rollout.values.clone()))
+        assert trainer.rollout.observations.dtype == torch.uint8
+        trainer.release()
+    for expected, found in zip(*results, strict=True):
+        torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-3)
 
 
 def flat(policy):
@@ -85,6 +113,19 @@ class Spaces:
 
 class ChoiceSpaces(Spaces):
     single_action_space = Discrete(4)
+
+
+class BoardSpaces(ChoiceSpaces):
+    single_observation_space = Box(np.array([0, 1, -2]), np.array([4, 1, 2]), dtype=np.int8)
+
+
+class OwnOneHot(OneHot):
+    """May compute something else."""
+
+
+def with_own_one_hot(policy):
+    policy.one_hot = OwnOneHot(BoardSpaces.single_observation_space)
+    return policy
 
 
 @pytest.mark.parametrize("rows", [slice(0, 40), slice(8, 13)], ids=["all", "some"])
@@ -181,8 +222,9 @@ def frozen(policy):
         Default(Spaces, 16, 3),
         normalized(ChoiceSpaces, Default(ChoiceSpaces, 32), 5.0),
         normalized(Spaces, MinGRUWrapper(Spaces, Default(Spaces, 16), 16, 16), 5.0),
+        Default(BoardSpaces, 16, one_hot=True),
     ],
-    ids=["continuous", "normalised", "one encoder", "choices", "recurrent"],
+    ids=["continuous", "normalised", "one encoder", "choices", "recurrent", "categories"],
 )
 def test_the_layers_hold_every_parameter_of_a_policy(policy):
     layers = find_layers(policy)
@@ -210,14 +252,21 @@ def test_the_layers_hold_every_parameter_of_a_policy(policy):
         Default(Spaces, 16, activation="gelu", num_layers=1).apply(with_approximate_gelu),
         normalized(Spaces, OwnContinuous(Spaces), 5.0),
         normalized(Spaces, LSTMWrapper(Spaces, Default(Spaces, 16), 16, 16), 5.0),
+        with_own_one_hot(Default(BoardSpaces, 16, one_hot=True)),
     ],
     ids=[
         *("subclass", "own part", "hook", "frozen", "shared", "unused", "hook of a gradient", "backward hook"),
-        *("own method", "no parameter", "other GELU", "normalised subclass", "LSTM"),
+        *("own method", "no parameter", "other GELU", "normalised subclass", "LSTM", "own one-hot"),
     ],
 )
 def test_other_policies_have_no_layers_for_a_kernel(policy):
     assert find_layers(policy) is None
+
+
+def test_the_categories_of_a_policy_are_those_of_its_space():
+    layers = find_layers(Default(BoardSpaces, 16, one_hot=True))
+    assert layers.categories.lowest.tolist() == [0, 1, -2]
+    assert layers.categories.counts.tolist() == [5, 1, 5]
 
 
 def test_a_bias_that_is_one_number_for_all_is_left_to_torch():

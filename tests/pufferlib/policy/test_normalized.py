@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 import torch
 from gymnasium.spaces import Box, Dict, Discrete
@@ -97,6 +98,16 @@ def test_what_are_no_numbers_is_refused(space):
     policy = Continuous(env)
     env.single_observation_space = space
     with pytest.raises(APIUsageError, match="one Box of numbers"):
+        NormalizedObservations(env, policy)
+
+
+@pytest.mark.parametrize("wrapper", [None, MinGRUWrapper])
+def test_categories_are_not_normalised(wrapper):
+    env = TrackingEnv()
+    env.single_observation_space = Box(0, 3, (4,), np.uint8)
+    policy = Default(env, 16, one_hot=True)
+    policy = policy if wrapper is None else wrapper(env, policy, 16, 16)
+    with pytest.raises(APIUsageError, match="sees categories; switch one of the two off"):
         NormalizedObservations(env, policy)
 
 

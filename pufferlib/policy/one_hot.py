@@ -1,0 +1,61 @@
+"""Categories as a linear layer can tell them apart: one input for each of them."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from gymnasium import Space
+from gymnasium.spaces import Box
+from torch import Tensor, nn
+
+from pufferlib.errors import APIUsageError
+
+MAX_CATEGORIES = 256
+"""Of one number: all that a byte can say."""
+
+
+class OneHot(nn.Module):
+    """Turns integers `(..., cells)` into zeros, and a one for each of them, `(..., num_columns)` float32.
+
+    An integer has a column for each of its values, from its lower bound to its upper one; the columns of the first come
+    first. One outside its bounds counts as the nearest inside. There is nothing to learn or to save.
+
+    Attributes:
+        num_columns: what the layer after it gets.
+        lowest: `(cells,)` int32, the lower bounds.
+        highest: `(cells,)` int32, the upper bounds.
+    """
+
+    def __init__(self, space: Space):
+        """Takes a Box of integers, of any shape and with any bounds.
+
+        Raises:
+            APIUsageError: if the space is something else, or if an integer of it has more than MAX_CATEGORIES values.
+        """
+        super().__init__()
+        if not isinstance(space, Box) or space.dtype.kind not in "iu":
+            raise APIUsageError(f"one_hot needs observations that are one Box of integers, got {space}; switch it off")
+        low, high = (bound.reshape(-1).astype(np.float64) for bound in (space.low, space.high))  # no differences wrap
+        most, limit = int((high - low).max()) + 1, 2**31
+        if most > MAX_CATEGORIES or low.min() < -limit or high.max() >= limit:
+            raise APIUsageError(
+                f"one_hot needs integers of at most {MAX_CATEGORIES} values each, got {most} in {space}; give the "
+                "space the bounds that its numbers have, or switch it off"
+            )
+        lowest, highest = torch.from_numpy(low).int(), torch.from_numpy(high).int()
+        counts = highest - lowest + 1
+        cells = torch.arange(len(counts)).repeat_interleave(counts)  # of each column
+        firsts = (counts.cumsum(0) - counts)[cells]
+        self.num_columns = len(cells)
+        self._add("lowest", lowest)
+        self._add("highest", highest)
+        self._add("_cells", cells)
+        self._add("_categories", (lowest[cells] + torch.arange(len(cells)) - firsts).int())
+
+    def _add(self, name: str, values: Tensor) -> None:
+        self.register_buffer(name, values, persistent=False)
+
+    def forward(self, observations: Tensor) -> Tensor:
+        """Integers `(..., cells)` of any dtype -> `(..., num_columns)` float32."""
+        inside = observations.to(torch.int32).clamp(self.lowest, self.highest)
+        return (inside.index_select(-1, self._cells) == self._categories).to(torch.float32)
