@@ -1,0 +1,10 @@
+#include "connect4.h"
+
+#define ENV_NAME "connect4"
+typedef Connect4 Env;
+#include "puffer_binding.h"
+
+static int my_init(Env* env, PyObject* args, PyObject* kwargs) {
+    if (kwarg_int(kwargs, "bot_depth", 0, CONNECT4_MAX_DEPTH, &env->bot_depth) < 0) return -1;
+    return kwarg_int(kwargs, "bot_random", 0, 100, &env->bot_random);
+}

@@ -1,0 +1,207 @@
+// connect4.h - Connect Four: drop discs into seven columns of six cells; four of your own in a line win.
+//
+// Observation float[42], row by row from the bottom: 1 the agent's disc, -1 the bot's, 0 empty.
+// Action: the column, 0 to 6 from the left. A column that is full, or a number that is none, loses.
+// Reward: +1 for a win, -1 for a loss, 0 for a draw, each terminal, and 0 for all other steps.
+//
+// Each step is one disc of the agent and the answer of the bot; who begins is drawn by chance. The bot looks
+// `bot_depth` discs ahead and sees nothing but four in a line: of the moves that are equally good it takes any.
+// `bot_random` percent of its discs fall by chance.
+//
+// Boards are sets of cells, the bits of a number: column * 7 + row from the bottom. The seventh row stays empty, so
+// that no line runs from one column into the next.
+#pragma once
+
+#include "puffer_bits.h"
+
+enum { CONNECT4_COLUMNS = 7, CONNECT4_ROWS = 6, CONNECT4_CELLS = 42, CONNECT4_STRIDE = 7, CONNECT4_NUM_DIRECTIONS = 4 };
+enum { CONNECT4_MAX_DEPTH = 8, CONNECT4_WON = 1000 };
+enum { CONNECT4_AGENT, CONNECT4_BOT };
+
+#define CONNECT4_BOTTOM (0x40810204081ull)          // the lowest cell of every column
+#define CONNECT4_BOARD (CONNECT4_BOTTOM * 0x3Full)  // all cells
+#define CONNECT4_COLUMN(column) (0x3Full << (CONNECT4_STRIDE * (column)))
+
+// -------------------------------------------------------------------------------------------------------------- rules
+
+typedef struct {
+    uint64_t own, other;  // discs of the player to move, and of the opponent
+} Connect4Board;
+
+// Steps between neighbours: up, and to the right falling, level and rising.
+PUFFER_TABLE int CONNECT4_DIRECTIONS[CONNECT4_NUM_DIRECTIONS] = {1, CONNECT4_STRIDE - 1, CONNECT4_STRIDE,
+                                                                 CONNECT4_STRIDE + 1};
+
+PUFFER_FN bool connect4_has_four(uint64_t discs) {
+    for (int i = 0; i < CONNECT4_NUM_DIRECTIONS; i++) {
+        uint64_t pairs = discs & (discs >> CONNECT4_DIRECTIONS[i]);
+        if (pairs & (pairs >> 2 * CONNECT4_DIRECTIONS[i])) return true;
+    }
+    return false;
+}
+
+// Cells, taken ones among them, that make four with three discs: at either end of three, or in the gap of two and one.
+PUFFER_FN uint64_t connect4_completing(uint64_t discs) {
+    uint64_t cells = (discs << 1) & (discs << 2) & (discs << 3);  // above three
+    for (int i = 1; i < CONNECT4_NUM_DIRECTIONS; i++) {
+        int step = CONNECT4_DIRECTIONS[i];
+        uint64_t left = discs << step, right = discs >> step;  // cells with a disc to their left, to their right
+        uint64_t two_left = left & (left << step), two_right = right & (right >> step);
+        cells |= two_left & ((left << 2 * step) | right);
+        cells |= two_right & ((right >> 2 * step) | left);
+    }
+    return cells & CONNECT4_BOARD;
+}
+
+// The cells that a disc would come to rest in, one of each column that is not full.
+PUFFER_FN uint64_t connect4_landings(uint64_t discs) { return (discs + CONNECT4_BOTTOM) & CONNECT4_BOARD; }
+
+// ------------------------------------------------------------------------------------------------------------- search
+
+typedef Connect4Board SearchPosition;
+typedef uint64_t SearchMove;   // the cell where the disc comes to rest
+typedef uint64_t SearchMoves;  // cells, at most one of a column
+enum { SEARCH_MAX_MOVES = CONNECT4_COLUMNS, SEARCH_MAX_PLIES = CONNECT4_MAX_DEPTH };
+
+PUFFER_TABLE int CONNECT4_ORDER[CONNECT4_COLUMNS] = {3, 2, 4, 1, 5, 0, 6};  // most lines cross the middle
+
+PUFFER_FN SearchMoves search_moves(const SearchPosition* board) {
+    return connect4_has_four(board->other) ? 0 : connect4_landings(board->own | board->other);
+}
+
+PUFFER_FN bool search_next(SearchMoves* cells, SearchMove* cell) {
+    for (int i = 0; i < CONNECT4_COLUMNS; i++) {
+        *cell = *cells & CONNECT4_COLUMN(CONNECT4_ORDER[i]);
+        if (*cell == 0) continue;
+        *cells ^= *cell;
+        return true;
+    }
+    return false;
+}
+
+PUFFER_FN SearchPosition search_play(const SearchPosition* board, SearchMove cell) {
+    SearchPosition next;
+    next.own = board->other;
+    next.other = board->own | cell;
+    return next;
+}
+
+PUFFER_FN bool search_keeps_turn(const SearchPosition* before, const SearchPosition* after) {
+    (void)before, (void)after;
+    return false;
+}
+
+// Sees what the next two discs can do without playing them: who has three in a line takes the fourth, or the other
+// must be kept from it.
+PUFFER_FN bool search_settles(const SearchPosition* board, int depth, SearchMoves* moves, int* value) {
+    uint64_t landings = connect4_landings(board->own | board->other);
+    bool is_over = connect4_has_four(board->other);
+    *value = is_over ? -(CONNECT4_WON + depth) : 0;
+    if (is_over || depth == 0 || landings == 0) return true;
+    bool is_won = (landings & connect4_completing(board->own)) != 0;
+    if (is_won) *value = CONNECT4_WON + depth - 1;
+    if (is_won || depth == 1) return true;
+    uint64_t threats = connect4_completing(board->other), forced = landings & threats;
+    // A disc below a cell that the other needs would let it in there.
+    *moves = (forced ? forced : landings) & ~(threats >> 1);
+    bool is_lost = (forced & (forced - 1)) || *moves == 0;
+    if (is_lost) *value = -(CONNECT4_WON + depth - 2);
+    return is_lost || depth == 2;
+}
+
+#include "puffer_alphabeta.h"
+
+// ---------------------------------------------------------------------------------------------------- the environment
+
+typedef struct {
+    float* observations;        // [42]  these six are borrowed from the caller
+    const void* actions;        // int32_t[1]
+    float* rewards;             // [1]
+    uint8_t* terminals;         // [1]
+    uint8_t* truncations;       // [1]  never set
+    float* final_observations;  // [42] or NULL
+    Rng rng;
+    uint64_t discs[2];  // of the agent, of the bot
+    int bot_depth;      // discs that it looks ahead, 0 to 8
+    int bot_random;     // percent of its discs
+    Log log;            // summed at episode end, cleared by the reader
+} Connect4;
+
+PUFFER_FN PufferLayout c_layout(const Connect4* env) {
+    (void)env;
+    return puffer_layout(1, CONNECT4_CELLS, PUFFER_FLOAT32, 1, PUFFER_INT32);
+}
+
+PUFFER_FN void connect4_drop(Connect4* env, int player, uint64_t cell) {
+    int bit = bits_lowest(cell), column = bit / CONNECT4_STRIDE, row = bit % CONNECT4_STRIDE;
+    env->discs[player] |= cell;
+    env->observations[row * CONNECT4_COLUMNS + column] = player == CONNECT4_AGENT ? 1.0f : -1.0f;
+}
+
+// The bot's turn, on a board that is not full.
+PUFFER_FN void connect4_answer(Connect4* env) {
+    Connect4Board board;
+    board.own = env->discs[CONNECT4_BOT];
+    board.other = env->discs[CONNECT4_AGENT];
+    connect4_drop(env, CONNECT4_BOT, alphabeta_move(&board, env->bot_depth, env->bot_random, &env->rng));
+}
+
+// The cell that the action stands for, 0 if it is none.
+PUFFER_FN uint64_t connect4_agent_cell(const Connect4* env) {
+    int column = ((const int32_t*)env->actions)[0];
+    if (!is_within(column, 0, CONNECT4_COLUMNS - 1)) return 0;
+    return connect4_landings(env->discs[CONNECT4_AGENT] | env->discs[CONNECT4_BOT]) & CONNECT4_COLUMN(column);
+}
+
+PUFFER_FN bool connect4_is_full(const Connect4* env) {
+    return (env->discs[CONNECT4_AGENT] | env->discs[CONNECT4_BOT]) == CONNECT4_BOARD;
+}
+
+PUFFER_FN void c_reset(Connect4* env) {
+    env->discs[CONNECT4_AGENT] = env->discs[CONNECT4_BOT] = 0;
+    memset(env->observations, 0, CONNECT4_CELLS * sizeof(float));
+    if (rng_below(&env->rng, 2)) connect4_answer(env);
+}
+
+// `outcome` is 1 for a win, 0 for a draw, -1 for a loss, and the agent's reward.
+PUFFER_FN void connect4_finish_episode(Connect4* env, float outcome, int num_steps) {
+    env->rewards[0] = outcome;
+    env->terminals[0] = 1;
+    env->log.perf += 0.5f * (outcome + 1.0f);
+    env->log.score += outcome;
+    env->log.episode_return += outcome;
+    env->log.episode_length += (float)num_steps;
+    env->log.n += 1.0f;
+    keep_final(env->final_observations, env->observations, CONNECT4_CELLS * sizeof(float));
+    c_reset(env);
+}
+
+// Plays the agent's disc, which rests in `cell`, and the bot's; returns whether the game is over, and how.
+PUFFER_FN bool connect4_play(Connect4* env, uint64_t cell, float* outcome) {
+    connect4_drop(env, CONNECT4_AGENT, cell);
+    *outcome = 1.0f;
+    if (connect4_has_four(env->discs[CONNECT4_AGENT])) return true;
+    *outcome = 0.0f;
+    if (connect4_is_full(env)) return true;
+    connect4_answer(env);
+    bool is_lost = connect4_has_four(env->discs[CONNECT4_BOT]);
+    *outcome = is_lost ? -1.0f : 0.0f;
+    return is_lost || connect4_is_full(env);
+}
+
+PUFFER_FN void c_step(Connect4* env) {
+    uint64_t cell = connect4_agent_cell(env);
+    int num_steps = bits_count(env->discs[CONNECT4_AGENT]) + 1;
+    float outcome = -1.0f;
+    env->rewards[0] = 0.0f;
+    env->terminals[0] = env->truncations[0] = 0;
+    if (cell == 0 || connect4_play(env, cell, &outcome)) connect4_finish_episode(env, outcome, num_steps);
+}
+
+// Discs lie on discs, and nobody has won.
+PUFFER_FN bool c_accepts(const Connect4* env, const Connect4* saved) {
+    uint64_t agent = saved->discs[CONNECT4_AGENT], bot = saved->discs[CONNECT4_BOT], all = agent | bot;
+    return saved->bot_depth == env->bot_depth && saved->bot_random == env->bot_random && (agent & bot) == 0 &&
+           (all & ~CONNECT4_BOARD) == 0 && all != CONNECT4_BOARD && (all & ~(all << 1) & ~CONNECT4_BOTTOM) == 0 &&
+           !connect4_has_four(agent) && !connect4_has_four(bot);
+}
