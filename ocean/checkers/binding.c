@@ -1,0 +1,10 @@
+#include "checkers.h"
+
+#define ENV_NAME "checkers"
+typedef Checkers Env;
+#include "puffer_binding.h"
+
+static int my_init(Env* env, PyObject* args, PyObject* kwargs) {
+    if (kwarg_int(kwargs, "bot_depth", 0, CHECKERS_MAX_DEPTH, &env->bot_depth) < 0) return -1;
+    return kwarg_int(kwargs, "bot_random", 0, 100, &env->bot_random);
+}

@@ -1,0 +1,312 @@
+// checkers.h - English draughts on 64 squares: jump over all of the other's pieces, or leave them no move.
+//
+// Observation uint8[64], row by row from the top: 0 empty, 1 the agent's man, 2 its king, 3 the bot's man, 4 its king,
+// 5 the agent's man and 6 its king that has jumped in this turn and must jump on. The agent moves up the board.
+// Action: square * 8 + direction * 2 + jump; directions 0 up left, 1 up right, 2 down left, 3 down right; jump is 1 for
+// two squares over a piece, 0 for one square. Any other number stands for a legal move too, number action / 16 modulo
+// their count, as checkers_next counts them: there are 512 actions, of which about eight are legal at a time.
+// Reward: +1 for a win, -1 for a loss, 0 for a draw, each terminal, and 0 for all other steps.
+//
+// Men go up, kings all four ways. Who can jump must; a piece that jumped and can jump again does so in the same turn,
+// one step each, while the bot waits. A man that reaches the last row becomes a king and its turn ends. Who has no move
+// loses. After 80 turns, 40 of each side, in which only kings moved and nothing was taken the game is a draw.
+// Each step but those between two jumps is a turn of the agent and one of the bot; who begins is drawn by chance.
+//
+// The bot looks `bot_depth` turns ahead, and on until there is nothing to jump over; it counts pieces, and men that
+// have crossed the middle. Of moves that are equally good it takes any. `bot_random` percent of its moves are drawn by
+// chance.
+#pragma once
+
+#include "puffer_bits.h"
+
+enum { CHECKERS_SIDE = 8, CHECKERS_SQUARES = 64, CHECKERS_NUM_DIRECTIONS = 4, CHECKERS_NUM_ACTIONS = 512 };
+enum { CHECKERS_MAX_PIECES = 12, CHECKERS_QUIET_TURNS = 80, CHECKERS_MAX_DEPTH = 8 };
+enum { CHECKERS_AGENT, CHECKERS_BOT };
+enum { CHECKERS_EMPTY, CHECKERS_MAN, CHECKERS_KING, CHECKERS_OTHER_MAN, CHECKERS_OTHER_KING, CHECKERS_JUMPER };
+enum { CHECKERS_VALUE_PIECE = 100, CHECKERS_VALUE_CROWN = 50, CHECKERS_VALUE_CROSSED = 4, CHECKERS_VALUE_WON = 100000 };
+
+// Sets of squares are the bits of a number, the lowest the left top corner. Pieces stand on the dark half.
+#define CHECKERS_DARK (0x55AA55AA55AA55AAull)
+#define CHECKERS_TOP_ROW (0xFFull)
+#define CHECKERS_BOTTOM_ROW (CHECKERS_TOP_ROW << 56)
+#define CHECKERS_TOP_HALF (0xFFFFFFFFull)
+
+// -------------------------------------------------------------------------------------------------------------- rules
+
+typedef struct {
+    uint64_t pieces[2];  // of the agent, of the bot
+    uint64_t kings;      // of both
+    uint64_t jumper;     // the piece of the player to move that must jump on, or 0
+    int player;          // to move
+} CheckersBoard;
+
+// Squares from which a piece may go in each direction: steps or jumps, never both.
+typedef struct {
+    uint64_t origins[CHECKERS_NUM_DIRECTIONS];
+    bool is_jump;
+} CheckersMoves;
+
+PUFFER_TABLE int CHECKERS_STEPS[CHECKERS_NUM_DIRECTIONS] = {-9, -7, 7, 9};  // squares, by direction
+
+// Where the squares' neighbours are. What leaves the board at a side comes back on light squares.
+PUFFER_FN uint64_t checkers_neighbours(uint64_t squares, int direction) {
+    int step = CHECKERS_STEPS[direction];
+    return step < 0 ? squares >> -step : squares << step;
+}
+
+// The player's pieces that may go in a direction, jumpers alone while there is one.
+PUFFER_FN uint64_t checkers_movers(const CheckersBoard* board, int direction) {
+    uint64_t movers = board->jumper ? board->jumper : board->pieces[board->player];
+    return direction / 2 == board->player ? movers : movers & board->kings;  // men go forward
+}
+
+PUFFER_FN uint64_t checkers_empty(const CheckersBoard* board) {
+    return CHECKERS_DARK & ~(board->pieces[0] | board->pieces[1]);
+}
+
+PUFFER_FN bool checkers_has_moves(const CheckersMoves* moves) {
+    return (moves->origins[0] | moves->origins[1] | moves->origins[2] | moves->origins[3]) != 0;
+}
+
+PUFFER_FN CheckersMoves checkers_jumps(const CheckersBoard* board) {
+    uint64_t empty = checkers_empty(board), others = board->pieces[!board->player];
+    CheckersMoves moves;
+    for (int i = 0; i < CHECKERS_NUM_DIRECTIONS; i++) {
+        int back = CHECKERS_NUM_DIRECTIONS - 1 - i;
+        uint64_t over = others & checkers_neighbours(empty, back);
+        moves.origins[i] = checkers_movers(board, i) & checkers_neighbours(over, back);
+    }
+    moves.is_jump = true;
+    return moves;
+}
+
+PUFFER_FN CheckersMoves checkers_steps(const CheckersBoard* board) {
+    uint64_t empty = checkers_empty(board);
+    CheckersMoves moves;
+    for (int i = 0; i < CHECKERS_NUM_DIRECTIONS; i++) {
+        uint64_t beside = checkers_neighbours(empty, CHECKERS_NUM_DIRECTIONS - 1 - i);
+        moves.origins[i] = checkers_movers(board, i) & beside;
+    }
+    moves.is_jump = false;
+    return moves;
+}
+
+PUFFER_FN CheckersMoves checkers_moves(const CheckersBoard* board) {
+    CheckersMoves jumps = checkers_jumps(board);
+    return checkers_has_moves(&jumps) ? jumps : checkers_steps(board);
+}
+
+// Takes the next move out, a number as in the actions: those up left first, in each direction row by row from the top.
+PUFFER_FN bool checkers_next(CheckersMoves* moves, int* move) {
+    for (int i = 0; i < CHECKERS_NUM_DIRECTIONS; i++) {
+        if (moves->origins[i] == 0) continue;
+        *move = bits_lowest(moves->origins[i]) * 8 + i * 2 + moves->is_jump;
+        moves->origins[i] &= moves->origins[i] - 1;
+        return true;
+    }
+    return false;
+}
+
+// The board after a legal move. The turn passes, unless the piece jumped, was not crowned and can jump again.
+PUFFER_FN CheckersBoard checkers_play(const CheckersBoard* board, int move) {
+    int player = board->player, square = move / 8, step = CHECKERS_STEPS[move / 2 % 4];
+    bool is_jump = move % 2, is_king = (board->kings >> square) & 1;
+    uint64_t from = 1ull << square, to = 1ull << (square + (is_jump ? 2 : 1) * step);
+    uint64_t over = is_jump ? 1ull << (square + step) : 0;
+    bool is_crowned = !is_king && (to & (player == CHECKERS_AGENT ? CHECKERS_TOP_ROW : CHECKERS_BOTTOM_ROW));
+    CheckersBoard next = *board;
+    next.pieces[player] ^= from | to;
+    next.pieces[!player] &= ~over;
+    next.kings = (board->kings & ~(from | over)) | (is_king || is_crowned ? to : 0);
+    next.jumper = is_jump && !is_crowned ? to : 0;
+    if (next.jumper) {
+        CheckersMoves jumps = checkers_jumps(&next);
+        if (checkers_has_moves(&jumps)) return next;
+    }
+    next.jumper = 0;
+    next.player = !player;
+    return next;
+}
+
+// ------------------------------------------------------------------------------------------------------------- search
+
+typedef CheckersBoard SearchPosition;
+typedef CheckersMoves SearchMoves;
+typedef int SearchMove;  // numbered as the actions
+enum { SEARCH_MAX_MOVES = CHECKERS_MAX_PIECES * CHECKERS_NUM_DIRECTIONS };
+enum { SEARCH_MAX_PLIES = CHECKERS_MAX_DEPTH + 2 * CHECKERS_MAX_PIECES };  // beyond the depth each takes a piece
+
+PUFFER_FN SearchMoves search_moves(const SearchPosition* board) { return checkers_moves(board); }
+PUFFER_FN bool search_next(SearchMoves* moves, SearchMove* move) { return checkers_next(moves, move); }
+PUFFER_FN SearchPosition search_play(const SearchPosition* board, SearchMove move) {
+    return checkers_play(board, move);
+}
+PUFFER_FN bool search_keeps_turn(const SearchPosition* before, const SearchPosition* after) {
+    return before->player == after->player;
+}
+
+PUFFER_FN int checkers_value(const CheckersBoard* board, int player) {
+    uint64_t pieces = board->pieces[player], far = player == CHECKERS_AGENT ? CHECKERS_TOP_HALF : ~CHECKERS_TOP_HALF;
+    return CHECKERS_VALUE_PIECE * bits_count(pieces) + CHECKERS_VALUE_CROWN * bits_count(pieces & board->kings) +
+           CHECKERS_VALUE_CROSSED * bits_count(pieces & far & ~board->kings);
+}
+
+PUFFER_FN bool search_settles(const SearchPosition* board, int depth, SearchMoves* moves, int* value) {
+    *value = 0;
+    *moves = checkers_jumps(board);
+    if (checkers_has_moves(moves)) return false;
+    if (depth <= 0) {
+        *value = checkers_value(board, board->player) - checkers_value(board, !board->player);
+        return true;
+    }
+    *moves = checkers_steps(board);
+    bool is_lost = !checkers_has_moves(moves);
+    if (is_lost) *value = -(CHECKERS_VALUE_WON + depth);
+    return is_lost;
+}
+
+#include "puffer_alphabeta.h"
+
+// ---------------------------------------------------------------------------------------------------- the environment
+
+typedef struct {
+    uint8_t* observations;        // [64]  these six are borrowed from the caller
+    const void* actions;          // int32_t[1]
+    float* rewards;               // [1]
+    uint8_t* terminals;           // [1]
+    uint8_t* truncations;         // [1]  never set
+    uint8_t* final_observations;  // [64] or NULL
+    Rng rng;
+    CheckersBoard board;  // the agent is to move
+    int quiet_turns;      // since a man moved or a piece was taken
+    int bot_depth;        // turns that it looks ahead, 0 to 8
+    int bot_random;       // percent of its moves
+    int episode_length;   // steps
+    Log log;              // summed at episode end, cleared by the reader
+} Checkers;
+
+PUFFER_FN PufferLayout c_layout(const Checkers* env) {
+    (void)env;
+    return puffer_layout(1, CHECKERS_SQUARES, PUFFER_UINT8, 1, PUFFER_INT32);
+}
+
+PUFFER_FN uint8_t checkers_piece(const CheckersBoard* board, uint64_t square) {
+    bool is_king = (board->kings & square) != 0;
+    if (board->jumper & square) return (uint8_t)(CHECKERS_JUMPER + is_king);
+    if (board->pieces[CHECKERS_AGENT] & square) return (uint8_t)(CHECKERS_MAN + is_king);
+    return board->pieces[CHECKERS_BOT] & square ? (uint8_t)(CHECKERS_OTHER_MAN + is_king) : (uint8_t)CHECKERS_EMPTY;
+}
+
+// Rewrites what differs from the board that was observed before.
+PUFFER_FN void checkers_write_changes(Checkers* env, const CheckersBoard* before) {
+    const CheckersBoard* now = &env->board;
+    uint64_t changed = (before->pieces[0] ^ now->pieces[0]) | (before->pieces[1] ^ now->pieces[1]) |
+                       (before->kings ^ now->kings) | (before->jumper ^ now->jumper);
+    for (; changed; changed &= changed - 1) {
+        env->observations[bits_lowest(changed)] = checkers_piece(now, changed & (0 - changed));
+    }
+}
+
+PUFFER_FN bool checkers_is_stuck(const Checkers* env) {
+    CheckersMoves moves = checkers_moves(&env->board);
+    return !checkers_has_moves(&moves);
+}
+
+PUFFER_FN void checkers_move(Checkers* env, int move) {
+    bool is_quiet = move % 2 == 0 && ((env->board.kings >> move / 8) & 1);
+    env->quiet_turns = is_quiet ? env->quiet_turns + 1 : 0;
+    env->board = checkers_play(&env->board, move);
+}
+
+PUFFER_FN void checkers_answer(Checkers* env) {
+    while (env->board.player == CHECKERS_BOT) {
+        checkers_move(env, alphabeta_move(&env->board, env->bot_depth, env->bot_random, &env->rng));
+    }
+}
+
+PUFFER_FN void checkers_begin_episode(Checkers* env) {
+    memset(&env->board, 0, sizeof(env->board));
+    env->board.pieces[CHECKERS_AGENT] = CHECKERS_DARK & 0xFFFFFF0000000000ull;
+    env->board.pieces[CHECKERS_BOT] = CHECKERS_DARK & 0x0000000000FFFFFFull;
+    env->quiet_turns = env->episode_length = 0;
+    env->board.player = rng_below(&env->rng, 2) ? CHECKERS_BOT : CHECKERS_AGENT;
+    checkers_answer(env);
+}
+
+PUFFER_FN void c_reset(Checkers* env) {
+    CheckersBoard empty;
+    memset(&empty, 0, sizeof(empty));
+    memset(env->observations, CHECKERS_EMPTY, CHECKERS_SQUARES);
+    checkers_begin_episode(env);
+    checkers_write_changes(env, &empty);
+}
+
+// The legal move that the action stands for.
+PUFFER_FN int checkers_agent_move(const Checkers* env) {
+    int action = ((const int32_t*)env->actions)[0], count = 0, move = 0;
+    CheckersMoves moves = checkers_moves(&env->board);
+    if (is_within(action, 0, CHECKERS_NUM_ACTIONS - 1) && action % 2 == moves.is_jump &&
+        ((moves.origins[action / 2 % 4] >> action / 8) & 1)) {
+        return action;
+    }
+    for (int i = 0; i < CHECKERS_NUM_DIRECTIONS; i++) count += bits_count(moves.origins[i]);
+    for (int left = (int)((uint32_t)action / 16u % (uint32_t)count); left >= 0; left--) checkers_next(&moves, &move);
+    return move;
+}
+
+// Plays the agent's move and the bot's turn; returns whether the game is over, and how.
+PUFFER_FN bool checkers_take_turns(Checkers* env, float* outcome) {
+    checkers_move(env, checkers_agent_move(env));
+    *outcome = 0.0f;
+    if (env->board.player == CHECKERS_AGENT) return false;  // it must jump on
+    *outcome = 1.0f;
+    if (checkers_is_stuck(env)) return true;
+    *outcome = 0.0f;
+    if (env->quiet_turns == CHECKERS_QUIET_TURNS) return true;
+    checkers_answer(env);
+    *outcome = -1.0f;
+    if (checkers_is_stuck(env)) return true;
+    *outcome = 0.0f;
+    return env->quiet_turns == CHECKERS_QUIET_TURNS;
+}
+
+// `outcome` is 1 for a win, 0 for a draw, -1 for a loss, and the agent's reward.
+PUFFER_FN void checkers_finish_episode(Checkers* env, float outcome) {
+    env->rewards[0] = outcome;
+    env->terminals[0] = 1;
+    env->log.perf += 0.5f * (outcome + 1.0f);
+    env->log.score += outcome;
+    env->log.episode_return += outcome;
+    env->log.episode_length += (float)env->episode_length;
+    env->log.n += 1.0f;
+    keep_final(env->final_observations, env->observations, CHECKERS_SQUARES);
+    c_reset(env);
+}
+
+PUFFER_FN void c_step(Checkers* env) {
+    CheckersBoard before = env->board;
+    float outcome = 0.0f;
+    env->rewards[0] = 0.0f;
+    env->terminals[0] = env->truncations[0] = 0;
+    env->episode_length += 1;
+    bool is_over = checkers_take_turns(env, &outcome);
+    checkers_write_changes(env, &before);
+    if (is_over) checkers_finish_episode(env, outcome);
+}
+
+// Pieces stand apart on dark squares, men not where they are crowned, and the agent has a move.
+PUFFER_FN bool checkers_board_is_sound(const CheckersBoard* board) {
+    uint64_t agent = board->pieces[CHECKERS_AGENT], bot = board->pieces[CHECKERS_BOT], men = ~board->kings;
+    if (board->player != CHECKERS_AGENT || (agent & bot) || ((agent | bot) & ~CHECKERS_DARK)) return false;
+    if ((agent & men & CHECKERS_TOP_ROW) || (bot & men & CHECKERS_BOTTOM_ROW)) return false;
+    if (bits_count(agent) > CHECKERS_MAX_PIECES || bits_count(bot) > CHECKERS_MAX_PIECES) return false;
+    if ((board->kings & ~(agent | bot)) || (board->jumper & (~agent | (board->jumper - 1)))) return false;
+    CheckersMoves moves = board->jumper ? checkers_jumps(board) : checkers_moves(board);
+    return checkers_has_moves(&moves);
+}
+
+PUFFER_FN bool c_accepts(const Checkers* env, const Checkers* saved) {
+    return saved->bot_depth == env->bot_depth && saved->bot_random == env->bot_random &&
+           is_within(saved->quiet_turns, 0, CHECKERS_QUIET_TURNS - 1) &&
+           is_within(saved->episode_length, 0, PUFFER_MAX_STEPS) && checkers_board_is_sound(&saved->board);
+}
