@@ -57,6 +57,7 @@ RECIPES = {
     "puffer_pong": Recipe(20.9, config=_SWEPT / "pong.ini"),
     "puffer_squared": Recipe(0.999, seed=2, train={"total_timesteps": 30_000_000}),
     "puffer_tower_climb": Recipe(0.95),
+    "puffer_target": Recipe(0.45),
     "puffer_template": Recipe(0.98),  # drawn actions, that is: of the likeliest all are right
 }
 
