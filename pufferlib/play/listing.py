@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
+import textwrap
+
 import gymnasium
 
 from pufferlib import ocean
@@ -9,6 +13,9 @@ from pufferlib.config import env_settings, load_config
 from pufferlib.errors import APIUsageError, nearest
 from pufferlib.families import catalog
 from pufferlib.play.plain_table import plain_table
+
+LEAST_ABOUT = 24
+"""Columns of the terminal that are worth a word about each environment."""
 
 
 def overview() -> str:
@@ -46,10 +53,35 @@ def names_of(family_name: str) -> list[str]:
     return known[family_name].names()
 
 
-def environments_table() -> str:
-    """Every environment of Ocean: its name, spaces of one agent, agents, and when it counts as solved."""
+def environments_table(width: int | None = None) -> str:
+    """Every environment of Ocean: its name, spaces of one agent, agents, when it counts as solved, and what it is.
+
+    Args:
+        width: columns that a line may have, which the last part is cut to, or left out for; None is as many as the
+            terminal has, and any number where the table is written elsewhere.
+    """
+    if width is None:
+        width = shutil.get_terminal_size((10**6, 0)).columns if sys.stdout.isatty() else 10**6
     header = ("environment", "observation", "action", "agents", "solved at")
-    return plain_table(header, [environment_row(name) for name in ocean.names()])
+    lines = plain_table(header, [environment_row(name) for name in ocean.names()]).splitlines()
+    longest = max(map(len, lines))
+    room = width - longest - 2
+    if room < LEAST_ABOUT:
+        return "\n".join(lines)
+    about = ["what it is", *(textwrap.shorten(what_it_is(name), room, placeholder="...") for name in ocean.names())]
+    return "\n".join(f"{line:<{longest}}  {text}".rstrip() for line, text in zip(lines, about, strict=True))
+
+
+def what_it_is(name: str) -> str:
+    """An environment in a few words: how its module's docstring begins, after the name."""
+    try:
+        module = sys.modules[ocean.env_class(name).__module__]
+    except ImportError:
+        return ""
+    first = (module.__doc__ or "").partition("\n")[0].rstrip(".")
+    called, separator, words = first.partition(": ")
+    is_name = called.lower().replace(" ", "_") == name.removeprefix(ocean.PREFIX)
+    return words if separator and is_name else first
 
 
 def environment_row(name: str) -> tuple[str, str, str, str, str]:
