@@ -6,13 +6,13 @@ package has neither.
 
 from __future__ import annotations
 
-import importlib.util
 import keyword
 import os
 import re
 import shutil
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
 
 from pufferlib import ocean
@@ -21,6 +21,8 @@ from pufferlib.metrics.output import say
 from pufferlib.runs.whole_files import write_atomically
 
 BUILD = ("setup.py", "-q", "build_ext", "--inplace")
+BUILD_NEEDS = {"setuptools": (77,), "cython": (3, 1)}
+"""As pyproject.toml has it; Python up to 3.11 puts an older setuptools into a new virtual environment."""
 
 # What a name must not be, besides the words of Python: those of C, and headers and types that stand beside it.
 TAKEN = """
@@ -161,10 +163,16 @@ def lay_out(paths: list[Path]) -> None:
 
 
 def build_command() -> str:
-    """What compiles an environment here, typed in the checkout: pip where setuptools or Cython is not installed."""
-    if all(importlib.util.find_spec(module) is not None for module in ("setuptools", "Cython")):
-        return " ".join(["python", *BUILD])
-    return "pip install -e ."
+    """What compiles an environment here: pip, which brings its own tools, where those of this Python will not do."""
+    return " ".join(["python", *BUILD]) if all(map(_is_new_enough, BUILD_NEEDS)) else "pip install -e . --no-deps"
+
+
+def _is_new_enough(package: str) -> bool:
+    try:
+        found = metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return False
+    return tuple(int(part) for part in re.findall(r"\d+", found)) >= BUILD_NEEDS[package]
 
 
 def compile_it(root: Path, command: str) -> None:
