@@ -139,7 +139,8 @@ def test_an_episode_that_ended_is_shown_to_its_end(screen, name):
         old = fresh(env, drawing)
         first, next_episode = shot(screen, old, progress=0.0), shot(screen, env.drawing())
         last = shot(screen, old, progress=0.999)
-        assert np.abs(last.astype(int) - first).mean() < np.abs(last.astype(int) - next_episode).mean()
+        to_first, to_next = (float(np.abs(last.astype(int) - shown).mean()) for shown in (first, next_episode))
+        assert to_first < to_next, "where a flag is set, all is drawn from `before` until progress is 1, the score too"
         ended += 1
         if ended == 3:
             return
