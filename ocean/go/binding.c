@@ -1,0 +1,14 @@
+#include "go.h"
+
+#define ENV_NAME "go"
+typedef Go Env;
+#include "puffer_binding.h"
+
+static int my_init(Env* env, PyObject* args, PyObject* kwargs) {
+    int size = 0, strength = 0;
+    if (kwarg_int(kwargs, "size", GO_MIN_SIZE, GO_MAX_SIZE, &size) < 0) return -1;
+    if (kwarg_int(kwargs, "strength", GO_RANDOM, GO_COUNTS, &strength) < 0) return -1;
+    env->size = (int8_t)size;
+    env->strength = (int8_t)strength;
+    return 0;
+}
