@@ -30,7 +30,7 @@ typedef struct {
 } Client;
 
 static PufferPicture c_open_client(Client* client, const TowerClimb* env) {
-    PufferPicture picture = {TOWER_PICTURE_WIDTH, TOWER_PICTURE_HEIGHT, 6.0f, "PufferLib tower_climb"};
+    PufferPicture picture = {TOWER_PICTURE_WIDTH, TOWER_PICTURE_HEIGHT, 6.0f, "PufferLib tower climb"};
     return picture;
 }
 

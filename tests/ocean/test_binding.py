@@ -230,26 +230,28 @@ def test_an_environment_that_is_dropped_while_it_is_drawn_lives_until_the_drawin
 
 
 def test_making_and_closing_leaks_nothing(game):
-    process = psutil.Process()
-    arrays, closed = game.arrays(512), game.vec(1)
-    game.binding.vec_close(closed)
+    process, probe = psutil.Process(), game.vec(1)
+    game.binding.vec_reset(probe)
+    count = min(512, 2 + (1 << 15) // len(game.binding.vec_snapshot(probe)))  # some tens of kilobytes
+    game.binding.vec_close(probe)
+    arrays = game.arrays(count)
 
     def cycle():
-        vec = game.vec(512, arrays=arrays)
-        game.binding.vec_env(vec, 3)
+        vec = game.vec(count, arrays=arrays)
+        game.binding.vec_env(vec, 1)
         game.binding.vec_reset(vec)
         game.binding.vec_restore(vec, game.binding.vec_snapshot(vec))
         game.binding.vec_log(vec)
         game.binding.vec_close(vec)
         for bad in ({"num_envs": 0}, {"unknown_keyword": 1}, {"seed": -1}):
             with contextlib.suppress(TypeError, ValueError):
-                game.vec(**{"num_envs": 512, "arrays": arrays, **bad})
+                game.vec(**{"num_envs": count, "arrays": arrays, **bad})
         with contextlib.suppress(ValueError):
             game.binding.vectorize(*[game.single()] * 2)
 
     def growth():
         before = tracemalloc.get_traced_memory()[0]
-        for _ in range(500):  # each makes four vecs and a single
+        for _ in range(500):  # each makes a vec, three that are refused, and a single
             cycle()
         gc.collect()
         return tracemalloc.get_traced_memory()[0] - before

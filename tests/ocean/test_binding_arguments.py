@@ -72,16 +72,15 @@ BAD_ARRAYS = {
 
 
 @pytest.mark.parametrize("index", range(5), ids=ARRAYS)
-@pytest.mark.parametrize("flaw", BAD_ARRAYS)
-def test_an_array_that_does_not_fit_is_refused(game, index, flaw):
-    make, exception, words = BAD_ARRAYS[flaw]
-    arrays = game.arrays(2)
-    arrays[index] = make(arrays[index])
-    with pytest.raises(exception) as raised:
-        game.vec(2, arrays=arrays)
-    message = sentence(raised)
-    assert message.startswith(f"{game.name}: {ARRAYS[index]} must be a writable C-contiguous ")
-    assert words in message
+def test_an_array_that_does_not_fit_is_refused(game, index):
+    for flaw, (make, exception, words) in BAD_ARRAYS.items():
+        arrays = game.arrays(2)
+        arrays[index] = make(arrays[index])
+        with pytest.raises(exception) as raised:
+            game.vec(2, arrays=arrays)
+        message = sentence(raised)
+        assert message.startswith(f"{game.name}: {ARRAYS[index]} must be a writable C-contiguous "), flaw
+        assert words in message, flaw
 
 
 @pytest.mark.parametrize("index", [0, 1, 2], ids=ARRAYS[:3])
@@ -237,52 +236,53 @@ VEC_CALLS = {
 CALLS = ENV_CALLS | VEC_CALLS
 
 
-@pytest.mark.parametrize("name", CALLS)
-def test_what_is_no_handle_is_refused(game, name):
-    kind, stranger = ("an environment", game.vec()) if name in ENV_CALLS else ("a vec", game.single())
-    for wrong in (0, 1, -1, 2**63, None, "handle", b"", np.zeros(3), object(), datetime.datetime_CAPI, stranger):
-        with pytest.raises(TypeError) as raised:
-            CALLS[name](game.binding, wrong)
-        assert sentence(raised).startswith(f"{game.name}: expected {kind} handle from {game.name}.")
+def test_what_is_no_handle_is_refused(game):
+    for name, call in CALLS.items():
+        kind, stranger = ("an environment", game.vec()) if name in ENV_CALLS else ("a vec", game.single())
+        for wrong in (0, 1, -1, 2**63, None, "handle", b"", np.zeros(3), object(), datetime.datetime_CAPI, stranger):
+            with pytest.raises(TypeError) as raised:
+                call(game.binding, wrong)
+            assert sentence(raised).startswith(f"{game.name}: expected {kind} handle from {game.name}."), name
 
 
-@pytest.mark.parametrize("name", CALLS)
-def test_a_handle_of_another_environment_is_refused(game, other, name):
-    stranger = other.single() if name in ENV_CALLS else other.vec()
-    with pytest.raises(TypeError, match=other.name if name in ENV_CALLS else "another environment"):
-        CALLS[name](game.binding, stranger)
+def test_a_handle_of_another_environment_is_refused(game, other):
+    single, vec = other.single(), other.vec()
+    for name, call in CALLS.items():
+        with pytest.raises(TypeError, match=other.name if name in ENV_CALLS else "another environment"):
+            call(game.binding, single if name in ENV_CALLS else vec)
 
 
-@pytest.mark.parametrize("name", [name for name in CALLS if not name.endswith("close")])
-def test_a_closed_handle_is_refused(game, name):
-    handle, close = (
-        (game.single(), game.binding.env_close) if name in ENV_CALLS else (game.vec(), game.binding.vec_close)
-    )
-    close(handle)
-    close(handle)  # twice is harmless
-    with pytest.raises(ValueError, match="handle is closed; make a new one"):
-        CALLS[name](game.binding, handle)
+def test_a_closed_handle_is_refused(game):
+    single, vec = game.single(), game.vec()
+    for _ in range(2):  # twice is harmless
+        game.binding.env_close(single)
+        game.binding.vec_close(vec)
+    for name, call in CALLS.items():
+        if not name.endswith("close"):
+            with pytest.raises(ValueError, match="handle is closed; make a new one"):
+                call(game.binding, single if name in ENV_CALLS else vec)
 
 
-@pytest.mark.parametrize("name", [name for name in ENV_CALLS if name != "env_close"])
-def test_a_view_of_a_closed_vec_is_refused(game, name):
+def test_a_view_of_a_closed_vec_is_refused(game):
     vec = game.vec()
     view = game.binding.vec_env(vec, 0)
     game.binding.vec_reset(vec)
     game.binding.vec_close(vec)
-    with pytest.raises(ValueError, match="the vec handle is closed"):
-        CALLS[name](game.binding, view)
+    for name, call in ENV_CALLS.items():
+        if name != "env_close":
+            with pytest.raises(ValueError, match="the vec handle is closed"):
+                call(game.binding, view)
     game.binding.env_close(view)
 
 
-@pytest.mark.parametrize("name", ["env_step", "env_get", "env_render", "env_state", "vec_step", "vec_snapshot"])
-def test_what_was_never_reset_cannot_be_stepped_drawn_or_saved(game, name):
-    handle = game.single() if name in ENV_CALLS else game.vec()
-    with pytest.raises(RuntimeError, match="was never reset; call (env|vec)_reset first"):
-        CALLS[name](game.binding, handle)
-    if name in ENV_CALLS:
-        with pytest.raises(RuntimeError, match="was never reset; call vec_reset first"):
-            CALLS[name](game.binding, game.binding.vec_env(game.vec(), 0))
+def test_what_was_never_reset_cannot_be_stepped_drawn_or_saved(game):
+    for name in ("env_step", "env_get", "env_render", "env_state", "vec_step", "vec_snapshot"):
+        handle = game.single() if name in ENV_CALLS else game.vec()
+        with pytest.raises(RuntimeError, match="was never reset; call (env|vec)_reset first"):
+            CALLS[name](game.binding, handle)
+        if name in ENV_CALLS:
+            with pytest.raises(RuntimeError, match="was never reset; call vec_reset first"):
+                CALLS[name](game.binding, game.binding.vec_env(game.vec(), 0))
 
 
 def test_a_vec_is_ready_when_all_its_members_are(game):
