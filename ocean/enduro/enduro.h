@@ -286,7 +286,7 @@ PUFFER_FN void c_step(Enduro* env) {
     if (env->terminals[0] || env->truncations[0]) enduro_finish_episode(env);
 }
 
-// A place in the field and the number of the next car must belong together: then every frame passes one car at most.
+// A place in the field and the number of the next car need not belong together: a frame passes one car at most.
 PUFFER_FN bool c_accepts(const Enduro* env, const Enduro* saved) {
     const float farthest = ENDURO_TOP_SPEED * (float)ENDURO_DAY_FRAMES * (float)ENDURO_MAX_DAYS;
     const int last_car = (int)(farthest / ENDURO_GAP);

@@ -65,8 +65,7 @@ PUFFER_FN PufferLayout c_layout(const Go* env) {
     return puffer_layout(1, go_observation_size(env), PUFFER_UINT8, 1, PUFFER_INT32);
 }
 
-// -------------------------------------------------------------------------------------------------------- sets of
-// points
+// ------------------------------------------------------------------------------------------------------ sets of points
 
 PUFFER_FN uint64_t go_bit(int point) { return 1ull << point; }
 
@@ -104,8 +103,7 @@ PUFFER_FN uint64_t go_keys(int color, uint64_t points) {
     return keys;
 }
 
-// ---------------------------------------------------------------------------------------------------------------
-// chains
+// -------------------------------------------------------------------------------------------------------------- chains
 
 PUFFER_FN int go_root(Go* env, int point) {
     uint8_t* parents = env->parents;
@@ -153,8 +151,7 @@ PUFFER_FN uint64_t go_position_after(const Go* env, int color, int point, const 
     return move->liberties != 0 ? position : position ^ go_keys(color, move->chain);
 }
 
-// -------------------------------------------------------------------------------------------------------------
-// positions
+// ----------------------------------------------------------------------------------------------------------- positions
 
 PUFFER_FN uint64_t go_filter_bit(uint64_t position) { return 1ull << (position & 63); }
 
@@ -204,8 +201,7 @@ PUFFER_FN uint64_t go_allowed(Go* env, int color) {
     return allowed;
 }
 
-// ----------------------------------------------------------------------------------------------------------------
-// turns
+// --------------------------------------------------------------------------------------------------------------- turns
 
 PUFFER_FN void go_remove(Go* env, int color, uint64_t stones) {
     env->stones[color] &= ~stones;
@@ -249,8 +245,7 @@ PUFFER_FN float go_margin(const Go* env, int color) {
     return color == GO_BLACK ? margin : -margin;
 }
 
-// --------------------------------------------------------------------------------------------------------- the
-// opponent
+// -------------------------------------------------------------------------------------------------------- the opponent
 
 // Of the liberties of some chains, told by their roots, one where a stone's own chain has at least `least` liberties:
 // that of the largest chain among those with just so many `liberties`. GO_PASS if there is none.
@@ -313,8 +308,7 @@ PUFFER_FN int go_choose(Go* env, int color) {
     return env->strength >= GO_COUNTS ? go_best_counted(env, color, points) : go_any_safe(env, color, points);
 }
 
-// --------------------------------------------------------------------------------------------------------------
-// episodes
+// ------------------------------------------------------------------------------------------------------------ episodes
 
 PUFFER_FN uint8_t* go_write_board(const Go* env, uint8_t* cells, uint64_t points) {
     for (int row = 0; row < env->size; row++) {
@@ -402,8 +396,7 @@ PUFFER_FN void c_step(Go* env) {
     }
 }
 
-// -------------------------------------------------------------------------------------------------------------
-// snapshots
+// ----------------------------------------------------------------------------------------------------------- snapshots
 
 // Whether every stone finds its chain, as it really is, along the parents.
 PUFFER_FN bool go_accepts_chains(const Go* saved) {

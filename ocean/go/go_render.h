@@ -31,8 +31,7 @@ static float go_x(const Go* env, int point) { return GO_MARGIN + go_cell(env) * 
 
 static float go_y(const Go* env, int point) { return GO_HEADER + go_cell(env) * ((float)(point / GO_ROW) + 0.5f); }
 
-// ------------------------------------------------------------------------------------------------------------- the
-// board
+// ----------------------------------------------------------------------------------------------------------- the board
 
 static void go_draw_board(const Go* env) {
     const float cell = go_cell(env), line = 2.0f, last = cell * (float)(env->size - 1);
@@ -94,8 +93,7 @@ static void go_draw_area(const Go* env, float alpha) {
     }
 }
 
-// ------------------------------------------------------------------------------------------------------- above and
-// below
+// ----------------------------------------------------------------------------------------------------- above and below
 
 static float go_points(const Go* env, int color) {
     uint64_t empty = go_empty(env), near_other = go_reach(env->stones[!color], empty);
@@ -126,8 +124,7 @@ static void go_draw_footer(const Client* client, const Go* env, bool is_over) {
     }
 }
 
-// ----------------------------------------------------------------------------------------------------------- the
-// moments
+// --------------------------------------------------------------------------------------------------------- the moments
 
 // One turn: `from` becomes `to` as `share` goes from 0 to 1.
 static void go_draw_turn(const Go* from, const Go* to, int color, float share) {

@@ -44,9 +44,10 @@ enum {
 #define TARGET_SPEED (3.0f)         // pixels a step, of an agent for each number of its action
 #define TARGET_GOAL_SPEED (3.0f)    // pixels a step
 #define TARGET_HALF_SIGHT (100.0f)  // pixels that are observed as a distance of 0.5
-#define TARGET_IDEAL_STEPS \
-    (7.4f)  // from one goal to the next, (139 - TARGET_REACH) / (4 * TARGET_SPEED + TARGET_GOAL_SPEED)
-#define TARGET_LONGEST (1.001f)  // of a heading, which is 1 but for rounding
+#define TARGET_LONGEST (1.001f)     // of a heading, which is 1 but for rounding
+
+// From one goal to the next: (139 - TARGET_REACH) / (4 * TARGET_SPEED + TARGET_GOAL_SPEED).
+#define TARGET_IDEAL_STEPS (7.4f)
 
 // Cosine and sine of the turns, (turn - 4) * 5 degrees.
 PUFFER_TABLE float TARGET_COSINES[TARGET_TURNS] = {0.93969262f, 0.96592583f, 0.98480775f, 0.99619470f, 1.0f,

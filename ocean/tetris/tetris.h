@@ -11,9 +11,9 @@
 // to fall 22, steps on the ground 5, level 15, held kind 7 (none while nothing is held), whether it may be held 1, and
 // the next three kinds 3 x 7.
 // Action: 0 nothing, 1 left, 2 right, 3 turn clockwise, 4 soft drop (a row), 5 hard drop, 6 hold; anything else
-// nothing. Reward: 0.1, 0.3, 0.5, 1 for one to four lines at once. Terminal when a piece locks above the field whole or
-// a new one has no room; truncation after 10,000 steps. score is the lines, perf their share of the 150 of the
-// guideline's marathon, at most 1.
+// nothing. Reward: 0.1, 0.3, 0.5, 1 for one to four lines at once, and 0.001 for each row of a soft drop, 0.002 of a
+// hard one. Terminal when a piece locks above the field whole or a new one has no room; truncation after 10,000 steps.
+// score is the lines, perf their share of the 150 of the guideline's marathon, at most 1.
 //
 // Columns count from the left, rows from the floor. A piece lies in a box of four by four, whose left bottom cell is
 // its place; parts of the box may be outside.
