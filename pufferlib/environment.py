@@ -70,7 +70,8 @@ class Keys:
         idle: the action while no key is held. A list of actions of a Discrete space has them take turns: to push left
             and right by turns is nearly not to push. None goes on with the last action of a Discrete space, and is
             zeros of another.
-        waits: whether nothing moves before a key is pressed, as in a game of turns; each press is one step.
+        waits: whether nothing moves before a key is pressed, as in a game of turns; each press is one step, of that key
+            alone or, where it means nothing alone, together with those that are held.
     """
 
     actions: Mapping[str, Any]

@@ -18,7 +18,8 @@ class Hands:
 
     Attributes:
         pressed: keys that went down since the look before, in their order; those that stay down come again and again,
-            as in writing. Keys that nobody asked for are `other`.
+            as in writing, if they mean something alone. Keys that nobody asked for are `other`.
+        held: keys of the game that are down.
     """
 
     def __init__(self, keyboard: Keyboard, raylib: ModuleType):
@@ -27,18 +28,21 @@ class Hands:
         self._keyboard = keyboard
         self._raylib = raylib
         self._names = {key_code(name, raylib): name for name in (*COMMANDS, *sorted(keyboard.names))}
-        self._held: set[str] = set()
+        self.held: set[str] = set()
         self._touched: set[str] = set()
 
     def look(self) -> None:
         """Reads the keys; to be called after each picture."""
         went_down = [self._names.get(code, "other") for code in iter(self._raylib.GetKeyPressed, 0)]
         repeated = [name for code, name in self._names.items() if self._raylib.IsKeyPressedRepeat(code)]
-        self.pressed = [*went_down, *(name for name in repeated if name in self._keyboard.names)]
-        self._held = held_keys(self._keyboard, self._raylib)
-        self._touched |= self._held | {name for name in went_down if name in self._keyboard.names}
+        self.pressed = [*went_down, *(name for name in repeated if self._means_something(name))]
+        self.held = held_keys(self._keyboard, self._raylib)
+        self._touched |= self.held | {name for name in went_down if name in self._keyboard.names}
+
+    def _means_something(self, name: str) -> bool:
+        return name in self._keyboard.names and self._keyboard.action({name}) is not None
 
     def take(self) -> set[str]:
         """The keys that count for a step."""
-        keys, self._touched = self._held or self._touched, set()
+        keys, self._touched = self.held or self._touched, set()
         return keys

@@ -74,7 +74,7 @@ class Match:
         self._playback = Playback(self._scene.steps_per_second)
         self._playback.speed = speed
         self._countdown = 0.0
-        self._turns: deque[str] = deque()  # keys that were pressed and not played yet, where the game waits for them
+        self._turns: deque[set[str]] = deque()  # pressed together and not played yet, where the game waits for keys
         width, height = self._scene.size
         self._scale = min(1.0, LIMIT[0] / width, (LIMIT[1] - play_signs.BAR_HEIGHT) / height)
         picture = (round(width * self._scale), round(height * self._scale))
@@ -95,7 +95,7 @@ class Match:
     def advance(self, seconds: float, hands: Hands) -> None:
         """Lets time pass, and does what the keys ask for that were pressed in it."""
         for name in hands.pressed:
-            self._obey(name)
+            self._obey(name, hands.held)
         if self.phase is Phase.COUNTDOWN:
             self._countdown -= seconds
             if self._countdown <= 0:
@@ -113,7 +113,7 @@ class Match:
             if waits and not self._turns:
                 return
             self._scene.remember()
-            self._game.step({self._turns.popleft()} if waits else hands.take())
+            self._game.step(self._turns.popleft() if waits else hands.take())
             if self._game.is_over:
                 self._playback.end_at(self._game.steps)
                 self._playback.mode = Mode.RUNNING  # to the end of the last step, and a moment longer
@@ -131,7 +131,7 @@ class Match:
 
     # -------------------------------------------------------------------------------------------------------- the keys
 
-    def _obey(self, name: str) -> None:
+    def _obey(self, name: str, held: set[str]) -> None:
         """Does what a key asks for; those of the game mean something else only before and after it."""
         keyboard, is_paused = self._game.keyboard, self.phase is Phase.PAUSED
         if self.phase is Phase.READY:
@@ -144,8 +144,13 @@ class Match:
         elif is_paused or (name in ("p", "pause") and name not in keyboard.names and not keyboard.waits):
             if is_paused or self.phase is Phase.PLAYING:
                 self.phase = Phase.PLAYING if is_paused else Phase.PAUSED
-        elif self.phase is Phase.PLAYING and keyboard.waits and keyboard.action({name}) is not None:
-            self._turns.append(name)
+        elif self.phase is Phase.PLAYING and keyboard.waits:
+            self._plan_turn({name} if keyboard.action({name}) is not None else {name, *held})
+
+    def _plan_turn(self, keys: set[str]) -> None:
+        """Has a turn played by these keys, if they mean something."""
+        if self._game.keyboard.action(keys) is not None:
+            self._turns.append(keys)
             self._playback.step()
 
     def _restart(self) -> None:

@@ -190,6 +190,29 @@ def test_a_game_of_turns_goes_by_the_keys(tmp_path):
 
 
 @needs_raylib
+def test_a_turn_may_take_a_key_that_is_pressed_while_another_is_held(tmp_path):
+    run(
+        """
+        env = pufferlib.make("puffer_go", num_envs=1, strength=0)
+        play = Play(env)
+        play.press("space", seconds=1)
+        def stones():
+            return env.observations[0, :49].sum()
+        play.keys.down = {"c"}
+        play.press("c", seconds=1)
+        assert play.game.steps == 0  # a column alone is no point
+        play.keys.down = {"c", "four"}
+        play.press("four", seconds=1)
+        assert (play.game.steps, stones(), env.observations[0, 3 * 7 + 2]) == (1, 1, 1)
+        play.keys.repeated = {"c", "four"}
+        play.pass_(1)
+        assert (play.game.steps, stones()) == (1, 1)  # it does not come again and again
+        """,
+        tmp_path,
+    )
+
+
+@needs_raylib
 def test_speed_is_of_the_game_and_not_of_the_pictures(tmp_path):
     run(
         """
