@@ -69,7 +69,7 @@ static void target_remember(Client* client, const Target* before, const Target* 
     }
     for (int agent = 0; agent < TARGET_AGENTS; agent++) {
         Vector2 place = target_agent_between(before, now, agent, share);
-        puffer_tail_add(&client->wakes[agent], place.x, place.y, time);
+        puffer_tail_add(&client->wakes[agent], place.x, place.y, floorf(time));  // one place for a step
     }
     target_remember_goals(client, before, now);
     client->time = time;
@@ -116,10 +116,19 @@ static void target_draw_dart(Vector2 place, float heading_x, float heading_y, Co
     puffer_polygon(darker, 3, puffer_mix(PUFFER_BACKGROUND, color, 0.72f));
 }
 
+// Strokes from place to place, ever thinner: there are too many wakes for dots.
+static void target_draw_wake(const PufferTail* wake, float time) {
+    for (int i = wake->length - 2; i >= 0; i--) {
+        Vector2 from = wake->places[i + 1], to = wake->places[i];
+        float left = puffer_flash(time - wake->times[i + 1], TARGET_WAKE_STEPS);
+        Color color = puffer_mix(PUFFER_PANEL, PUFFER_CYAN, 0.5f * left * left);
+        if (left > 0.0f) puffer_line(from.x, from.y, to.x, to.y, 5.0f + 9.0f * left, color);
+    }
+}
+
 static void target_draw_agents(const Client* client, const Target* before, const Target* now, float share) {
     for (int agent = 0; agent < TARGET_AGENTS; agent++) {
-        puffer_tail_draw(&client->wakes[agent], 7.0f, TARGET_WAKE_STEPS, puffer_mix(PUFFER_PANEL, PUFFER_CYAN, 0.5f),
-                         PUFFER_PANEL);
+        target_draw_wake(&client->wakes[agent], client->time);
     }
     for (int agent = 0; agent < TARGET_AGENTS; agent++) {
         float x = puffer_lerp(before->heading_x[agent], now->heading_x[agent], share);
