@@ -50,6 +50,7 @@ typedef struct {
     int8_t size, strength;
     int16_t turns;
     int16_t num_positions;
+    uint64_t shown[GO_BOARDS];             // what the observation's boards hold
     uint64_t position;                     // hash of the stones
     uint64_t filter[GO_FILTER_WORDS];      // a bit for every position that there was
     uint64_t positions[GO_MAX_TURNS + 1];  // hashes of all that there were
@@ -310,25 +311,27 @@ PUFFER_FN int go_choose(Go* env, int color) {
 
 // ------------------------------------------------------------------------------------------------------------ episodes
 
-PUFFER_FN uint8_t* go_write_board(const Go* env, uint8_t* cells, uint64_t points) {
-    for (int row = 0; row < env->size; row++) {
-        for (int column = 0; column < env->size; column++) {
-            *cells++ = (uint8_t)(points >> (GO_ROW * row + column) & 1);
-        }
+// Writes one of the observation's boards: the points that are others than before.
+PUFFER_FN void go_show(Go* env, int board, uint64_t points) {
+    uint8_t* cells = env->observations + board * go_num_points(env);
+    for (uint64_t changed = points ^ env->shown[board]; changed != 0; changed &= changed - 1) {
+        int point = bits_lowest(changed);
+        cells[point / GO_ROW * env->size + point % GO_ROW] = (uint8_t)(points >> point & 1);
     }
-    return cells;
+    env->shown[board] = points;
 }
 
 PUFFER_FN void go_write_observations(Go* env) {
     int own = env->agent_color, other = !own;
-    uint8_t* cells = go_write_board(env, env->observations, env->stones[own]);
-    cells = go_write_board(env, cells, env->stones[other]);
-    cells = go_write_board(env, cells, go_threatened(env, own));
-    cells = go_write_board(env, cells, go_threatened(env, other));
-    cells = go_write_board(env, cells, go_allowed(env, own));
-    cells = go_write_board(env, cells, env->last_move == GO_PASS ? 0 : go_bit(env->last_move));
-    cells[0] = env->agent_color == GO_BLACK;
-    cells[1] = env->has_passed;
+    go_show(env, 0, env->stones[own]);
+    go_show(env, 1, env->stones[other]);
+    go_show(env, 2, go_threatened(env, own));
+    go_show(env, 3, go_threatened(env, other));
+    go_show(env, 4, go_allowed(env, own));
+    go_show(env, 5, env->last_move == GO_PASS ? 0 : go_bit(env->last_move));
+    uint8_t* flags = env->observations + GO_BOARDS * go_num_points(env);
+    flags[0] = env->agent_color == GO_BLACK;
+    flags[1] = env->has_passed;
 }
 
 PUFFER_FN bool go_reply(Go* env) {
@@ -354,6 +357,8 @@ PUFFER_FN void c_reset(Go* env) {
     go_clear(env);
     env->agent_color = (uint8_t)rng_below(&env->rng, GO_COLORS);
     if (env->agent_color == GO_WHITE) go_reply(env);
+    memset(env->shown, 0, sizeof(env->shown));
+    memset(env->observations, 0, (size_t)go_observation_size(env));
     go_write_observations(env);
 }
 
@@ -416,6 +421,9 @@ PUFFER_FN bool go_accepts_chains(const Go* saved) {
 PUFFER_FN bool c_accepts(const Go* env, const Go* saved) {
     if (saved->size != env->size || saved->strength != env->strength) return false;
     uint64_t black = saved->stones[GO_BLACK], white = saved->stones[GO_WHITE];
+    for (int i = 0; i < GO_BOARDS; i++) {
+        if ((saved->shown[i] & ~go_board(env)) != 0) return false;
+    }
     int most_turns = GO_TURNS_PER_POINT * go_num_points(env);
     return (black & white) == 0 && ((black | white) & ~go_board(env)) == 0 && go_accepts_chains(saved) &&
            saved->agent_color < GO_COLORS &&
