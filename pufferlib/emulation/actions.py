@@ -41,9 +41,12 @@ class ActionLayout:
         split: called with a row of the canonical space, float32 or int32, gives the environment's action: new arrays
             and NumPy integers of the dtypes that `space` has, inside its bounds. A NaN stays one in a Box of floats and
             is a ValueError elsewhere.
+        split_rows: called with many rows, `(count, *row_shape)`, gives all actions in one structure, as Gymnasium's
+            vector environments take them: arrays `(count, *leaf_shape)`.
     """
 
     split: Split
+    split_rows: Split
 
     def __init__(self, space: gymnasium.Space):
         """Lays out the actions of a space.
@@ -54,10 +57,14 @@ class ActionLayout:
         self.space = space
         leaves = list(_leaves(space))
         self.canonical = _canonical(space, leaves)
+        is_float = spaces.action_dtype(self.canonical).kind == "f"
         if isinstance(space, Discrete):
             self.split = _compile_discrete(space, None)
+            self.split_rows = _compile_choices(space, None)
         else:
-            self.split = _compile(space, iter(_columns(leaves)), spaces.action_dtype(self.canonical).kind == "f")
+            columns = _columns(leaves)
+            self.split = _compile(space, iter(columns), is_float, _compile_discrete)
+            self.split_rows = _compile(space, iter(columns), is_float, _compile_choices)
 
     @override
     def __reduce__(self):
@@ -125,17 +132,26 @@ def _columns(leaves: list[gymnasium.Space]) -> list[slice]:
 # ------------------------------------------------------------------------------------------------ rows to actions, back
 
 
-def _compile(space: gymnasium.Space, columns: Iterator[slice], is_float: bool) -> Split:
-    """How to take the action of a space from its columns; `is_float` is the kind of the row."""
+def _compile(
+    space: gymnasium.Space, columns: Iterator[slice], is_float: bool, of_choice: Callable[[Discrete, Any], Split]
+) -> Split:
+    """How to take the action of a space from its columns, which are the last dimension of what is split.
+
+    Args:
+        space: or a part of it.
+        columns: of its leaves, from left to right.
+        is_float: the kind of the row.
+        of_choice: compiles a Discrete space from its column.
+    """
     if isinstance(space, Dict):
-        named = [(key, _compile(child, columns, is_float)) for key, child in _children(space)]
+        named = [(key, _compile(child, columns, is_float, of_choice)) for key, child in _children(space)]
         return lambda row: {key: split(row) for key, split in named}
     if isinstance(space, Tuple):
-        parts = [_compile(child, columns, is_float) for _, child in _children(space)]
+        parts = [_compile(child, columns, is_float, of_choice) for _, child in _children(space)]
         return lambda row: tuple([split(row) for split in parts])
     place = next(columns)
     if isinstance(space, Discrete):
-        return _compile_discrete(space, place.start)
+        return of_choice(space, place.start)
     return _compile_array(space, place, is_float)
 
 
@@ -146,6 +162,19 @@ def _compile_discrete(space: Discrete, column: int | None) -> Split:
     def split(row: np.ndarray) -> np.integer:
         choice = int(row) if column is None else int(row.item(column))
         return choices[choice if 0 <= choice <= last else 0 if choice < 0 else last]
+
+    return split
+
+
+def _compile_choices(space: Discrete, column: int | None) -> Split:
+    """Of a column of many rows, or, where it is None, of rows that are one number each."""
+    start, last = int(space.start), int(space.n) - 1
+
+    def split(rows: np.ndarray) -> np.ndarray:
+        numbers = rows if column is None else rows[..., column]
+        if numbers.dtype.kind == "f" and np.isnan(numbers).any():
+            raise ValueError(f"an action must be a number, got {numbers}")
+        return (np.clip(numbers, 0, last).astype(np.int64) + start).astype(space.dtype, copy=False)
 
     return split
 
@@ -169,18 +198,19 @@ def _compile_array(space: MultiDiscrete | MultiBinary | Box, place: slice, is_fl
     is_integer_box = isinstance(space, Box) and dtype.kind != "f"
 
     def clip(row: np.ndarray) -> np.ndarray:
-        return minimum(maximum(row[place], low), high)
+        return minimum(maximum(row[..., place], low), high)
 
     def convert(row: np.ndarray) -> np.ndarray:
         numbers = clip(row)
         if is_rounded:
             if np.isnan(numbers).any():
-                raise ValueError(f"an action must be a number, got {row[place]}")
+                raise ValueError(f"an action must be a number, got {row[..., place]}")
             numbers = np.rint(numbers)
+        whole = (*row.shape[:-1], *shape)
         if not is_integer_box:
-            return (numbers + start).astype(dtype, copy=False).reshape(shape)
+            return (numbers + start).astype(dtype, copy=False).reshape(whole)
         with np.errstate(invalid="ignore"):  # floats miss large bounds by some, and the largest integer by one
-            integers = numbers.astype(dtype).reshape(shape)
+            integers = numbers.astype(dtype).reshape(whole)
         maximum(integers, space.low, out=integers)
         return minimum(integers, space.high, out=integers)
 

@@ -11,7 +11,6 @@ import gymnasium
 import numpy as np
 from gymnasium.spaces import Box, Discrete, MultiBinary, MultiDiscrete
 from gymnasium.vector import AutoresetMode, VectorEnv
-from gymnasium.vector.utils import concatenate, create_empty_array
 from typing_extensions import override
 
 from pufferlib.emulation.actions import ActionLayout
@@ -210,8 +209,7 @@ class ActionRows:
             low, high, start = self._bounds
             actions = rows.reshape(len(rows), *self._space.shape)
             return (np.clip(actions, low, high) + start).astype(self._space.dtype, copy=False)
-        actions = [self._layout.split(row) for row in rows]
-        return concatenate(self._space, actions, create_empty_array(self._space, len(actions)))
+        return self._layout.split_rows(rows)
 
 
 def _bounds(space: gymnasium.Space) -> tuple[Any, Any, Any] | None:

@@ -3,6 +3,7 @@ import pickle
 import numpy as np
 import pytest
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Text, Tuple
+from gymnasium.vector.utils import concatenate, create_empty_array
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as numbers
@@ -82,6 +83,31 @@ def test_every_row_becomes_an_action_of_the_space(space, seed, scale):
     if layout is not None:
         row = seeded_rows(layout, seed)[0] * scale
         assert space.contains(layout.split(np.asarray(row, spaces.action_dtype(layout.canonical))))
+
+
+@given(space=SPACES, seed=st.integers(0, 2**20), scale=st.sampled_from([1, -3, 7]), count=st.integers(1, 3))
+@settings(deadline=None, max_examples=200)
+def test_many_rows_at_once_become_the_same_actions(space, seed, scale, count):
+    layout = layout_of(space)
+    if layout is None:
+        return
+    rows = np.concatenate([seeded_rows(layout, seed + index) for index in range(count)]) * scale
+    rows = rows.astype(spaces.action_dtype(layout.canonical))
+    actions = [layout.split(row) for row in rows]
+    expected = concatenate(space, actions, create_empty_array(space, count))
+    flat, expected_flat = (list(leaves_of(structure)) for structure in (layout.split_rows(rows), expected))
+    assert len(flat) == len(expected_flat)
+    for leaf, expected_leaf in zip(flat, expected_flat, strict=True):
+        assert leaf.dtype == expected_leaf.dtype
+        np.testing.assert_array_equal(leaf, expected_leaf)
+
+
+def leaves_of(structure):
+    if isinstance(structure, (dict, tuple)):
+        for part in structure.values() if isinstance(structure, dict) else structure:
+            yield from leaves_of(part)
+    else:
+        yield structure
 
 
 @given(space=SPACES, seed=st.integers(0, 2**20))
@@ -165,8 +191,11 @@ def test_integers_are_the_nearest_ones():
 @pytest.mark.parametrize("space", [Discrete(2), MultiDiscrete([2, 2]), Box(0, 5, (1,), np.int32)])
 def test_what_is_no_number_is_refused_for_integers(space):
     layout = ActionLayout(Tuple([space, Box(0, 1, (1,))]))
+    row = np.full(spaces.action_shape(layout.canonical), np.nan, np.float32)
     with pytest.raises(ValueError, match="number|NaN"):
-        layout.split(np.full(spaces.action_shape(layout.canonical), np.nan, np.float32))
+        layout.split(row)
+    with pytest.raises(ValueError, match="number|NaN"):
+        layout.split_rows(row[np.newaxis])
 
 
 # --- what cannot be
