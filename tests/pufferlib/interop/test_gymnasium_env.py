@@ -17,6 +17,7 @@ from pufferlib.interop.gymnasium_env import OceanGymnasiumEnv
 from pufferlib.ocean.cartpole.cartpole import Cartpole
 
 each_name = pytest.mark.parametrize("name", OF_ONE_AGENT)
+other_scale = pytest.mark.filterwarnings("ignore:.*symmetric and normalized space:UserWarning")  # as Pendulum-v1's
 unbounded = pytest.mark.filterwarnings("ignore:.*infinity. This is probably too:UserWarning")  # as CartPole-v1's space
 
 
@@ -40,6 +41,7 @@ def assert_same(one, other):
 
 @each_name
 @unbounded
+@other_scale
 def test_gymnasiums_own_check_passes(name):
     env = pufferlib.make_gymnasium(name)
     check_env(env, skip_render_check=True)
@@ -52,6 +54,7 @@ def test_gymnasiums_own_check_passes(name):
 
 @each_name
 @unbounded
+@other_scale
 def test_frames_pass_it_too(name):
     env = pufferlib.make_gymnasium(name, render_mode="rgb_array")
     check_env(env)
