@@ -40,11 +40,13 @@ def test_every_environment_in_c_has_an_agent():
 def test_an_agent_fits_and_plays_as_well_as_recorded(name):
     try:
         policy, settings = loaded(name)
-        scores = evaluate(policy, name, EPISODES)
+        metric, recorded = settings["solve"]["metric"], pretrained_facts(name)["score"]
+        # By the likeliest actions, but where it takes chance to play well.
+        way = "greedy" if recorded["greedy"][metric]["mean"] >= settings["solve"]["threshold"] else "sampled"
+        scores = evaluate(policy, name, EPISODES, sample=way == "sampled")
     except Exception as error:
         raise AssertionError(remake(name)) from error
-    metric, recorded = settings["solve"]["metric"], pretrained_facts(name)["score"]["greedy"]
-    found, expected = scores[metric], recorded[metric]["mean"]
+    found, expected = scores[metric], recorded[way][metric]["mean"]
     assert found.episodes == EPISODES, f"episodes do not end: {remake(name)}"
     assert found.mean >= settings["solve"]["threshold"], remake(name)
     assert found.mean >= (1 - MAX_SHORTFALL) * expected - 4 * found.standard_error, remake(name)
