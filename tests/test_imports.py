@@ -16,9 +16,10 @@ ROOT = Path(__file__).parents[1]
 MAPPED = ("ocean", "vector", "extensions")  # they lie beside pufferlib/ and are imported from it
 
 # A room is a folder of pufferlib/ or a file at its top; it imports rooms of earlier lines, none of its own or a later.
+# The folders in ocean/ are a room of their own, `games`: nobody imports them but by name.
 ORDER = (
     *("errors", "episodes machine seeding", "extras spaces", "settings", "environment"),
-    *("ocean wrappers", "emulation", "vector", "families", "config interop"),
+    *("ocean wrappers", "emulation", "vector games", "families", "config interop"),
     *("extensions loggers", "distributed", "metrics", "policy", "models", "ppo", "fast", "runs", "agent play"),
     *("watch export", "pufferl", "callbacks", "reports", "sweep completion scaffold", "verbs", "cli", "__main__"),
 )
@@ -39,6 +40,12 @@ def sources(root: Path) -> dict[str, Path]:
             parts = place.with_suffix("").parts[folder == "pufferlib" :]
             found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
     return found
+
+
+def room(name: str) -> str:
+    """The room of a file."""
+    first, *below = name.split(".")
+    return "games" if first == "ocean" and len(below) > 1 else first
 
 
 def imported(source: str, known: dict[str, Path]) -> Iterator[str]:
@@ -76,8 +83,8 @@ def graph(root: Path) -> dict[str, set[str]]:
 
 def climbs(edges: dict[str, set[str]]) -> list[tuple[str, str]]:
     """The imports that lead up, sideways, or to the package's own file, as files."""
-    rooms = {name: name.split(".")[0] for name in ("", *edges)}
-    height = {name: HEIGHT.get(room, -1) for name, room in rooms.items()}
+    rooms = {name: room(name) for name in ("", *edges)}
+    height = {name: HEIGHT.get(rooms[name], -1) for name in rooms}
     pairs = [(name, other) for name, others in sorted(edges.items()) for other in sorted(others)]
     return [
         (name, other)
@@ -92,7 +99,7 @@ def shown(pairs: list[tuple[str, str]]) -> str:
 
 
 def test_every_room_has_its_place():
-    rooms = {name.split(".")[0] for name in graph(ROOT)}
+    rooms = {room(name) for name in graph(ROOT)}
     new, gone = rooms - HEIGHT.keys(), HEIGHT.keys() - rooms
     assert not new, "give it a place in ORDER, above what it imports"
     assert not gone, "take it out of ORDER"

@@ -1,4 +1,4 @@
-"""Pendulum: swing a rod up and hold it there. The tutorial of continuous control."""
+"""Pendulum: swing a rod up and hold it there; the tutorial of continuous control."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ _OURS = ("num_envs", "buf", "report_interval")  # keywords of OceanEnv that the 
 
 
 def ocean_name(name: Any) -> str | type[OceanEnv] | None:
-    """What `make_ocean` takes for a name that the catalog knows, or for a class; None where neither is of Ocean.
+    """What `make_ocean` takes for a name that the catalog knows, or for a class; None where it is nothing in C.
 
     Raises:
         UnknownEnvironmentError: if there is no environment of that name.
@@ -27,7 +27,7 @@ def ocean_name(name: Any) -> str | type[OceanEnv] | None:
     if _is_class(name):
         return name
     entry = catalog.find(name)
-    return entry.name if entry.family == "ocean" else None
+    return entry.name if entry.family == "ocean" and _is_class(entry.creator) else None
 
 
 def make_ocean(name: str | type[OceanEnv], num_envs: int, env_kwargs: Mapping[str, Any]) -> OceanEnv:

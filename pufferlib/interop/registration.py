@@ -32,7 +32,7 @@ def register_when_gymnasium_is_there() -> None:
 
 
 def register_environments() -> None:
-    """Registers every Ocean environment that is not registered yet; imports none of them."""
+    """Registers every Ocean environment in C that is not registered yet; imports none of them."""
     from gymnasium.envs.registration import register, registry
 
     for name in _names():
@@ -51,10 +51,11 @@ def env_id(name: str) -> str:
 
 
 def _names() -> list[str]:
-    """What `pufferlib.ocean.names` tells; that may be importing Gymnasium at this moment."""
+    """What `pufferlib.ocean.names` tells of what is in C; that may be importing Gymnasium at this moment."""
     spec = importlib.util.find_spec("pufferlib.ocean")
     folders = Path(spec.origin).parent.glob("*/*.ini") if spec is not None and spec.origin is not None else []
-    return sorted(_PREFIX + path.stem for path in folders if path.stem == path.parent.name)
+    own = (path for path in folders if path.stem == path.parent.name and [*path.parent.glob("binding.*")])
+    return sorted(_PREFIX + path.stem for path in own)
 
 
 def spec_of(name: Any, **kwargs: Any) -> EnvSpec | None:

@@ -63,7 +63,7 @@ def test_a_diagnostic_is_learnt_by_the_kernel(name, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", IN_C)
+@pytest.mark.parametrize("name", [*IN_C, "puffer_spaces"])
 def test_a_diagnostic_is_learnt_by_torch(name, tmp_path):
     outcome = learn(name, tmp_path, fused=False)
     assert outcome.is_solved and outcome.computed_by == "torch", outcome
@@ -149,6 +149,15 @@ def actions_go_to_the_neighbour(monkeypatch):
     monkeypatch.setattr(InOrder, "send", lambda self, rows, actions: send(self, rows, np.roll(actions, 1, axis=0)))
 
 
+def observations_are_read_from_a_wrong_offset(monkeypatch):
+    change_received(monkeypatch, lambda got: got._replace(observations=np.roll(got.observations, 8, axis=1)))
+
+
+def numbers_of_an_action_are_in_another_order(monkeypatch):
+    send = InOrder.send
+    monkeypatch.setattr(InOrder, "send", lambda self, rows, actions: send(self, rows, np.roll(actions, 1, axis=1)))
+
+
 def actions_are_the_likeliest(monkeypatch):
     def likeliest(logits, generator):
         return sample_logits(logits, action=greedy_action(logits))
@@ -179,6 +188,8 @@ def actions_are_other_than_those_learnt_from(monkeypatch):
         ("puffer_multiagent", observations_go_to_the_neighbour, 0.3),
         ("puffer_multiagent", rewards_go_to_the_neighbour, 0.3),
         ("puffer_password", rewards_come_a_step_late, 0.6),
+        ("puffer_spaces", numbers_of_an_action_are_in_another_order, 0.85),
+        ("puffer_spaces", observations_are_read_from_a_wrong_offset, 0.8),
         ("puffer_stochastic", actions_are_other_than_those_learnt_from, 0.8),
     ],
 )
