@@ -1,0 +1,34 @@
+"""Snake: many snakes in one arena eat, grow, and turn to food."""
+
+from __future__ import annotations
+
+import gymnasium
+import numpy as np
+
+from pufferlib.environment import Keys
+from pufferlib.ocean.environment import OceanEnv
+from pufferlib.ocean.snake import binding
+
+
+class Snake(OceanEnv):
+    """Arenas with many snakes each, every one an agent that is back at once when it dies; see snake.h for the rules.
+
+    With `num_snakes=1` it is the game for one person.
+
+    Args:
+        num_envs: arenas stepped together, at least 1.
+        num_snakes: in each arena, 1 to 512.
+        width: cells of an arena from left to right, 64 to 320.
+        height: cells from top to bottom, 32 to 180.
+    """
+
+    binding = binding
+    agents_per_env = 256
+    keys = Keys({"down": 0, "up": 1, "left": 2, "right": 3})
+
+    def __init__(self, num_envs: int = 16, num_snakes: int = 256, width: int = 256, height: int = 144, **kwargs):
+        # Any other number is refused by the C side, before it could ask for a huge or senseless array here.
+        self.agents_per_env = int(num_snakes) if num_snakes in range(1, 513) else 1
+        self.single_observation_space = gymnasium.spaces.Box(0, 5, (11, 11), np.uint8)
+        self.single_action_space = gymnasium.spaces.Discrete(4)
+        super().__init__(num_envs, {"num_snakes": num_snakes, "width": width, "height": height}, **kwargs)
