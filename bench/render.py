@@ -42,7 +42,8 @@ def pictures_per_second(env, is_read: bool) -> float:
     seconds = []
     for _ in range(PICTURES // PICTURES_PER_STEP):
         drawing.remember()
-        env.step(np.asarray([env.single_action_space.sample()]).reshape(env.actions.shape))
+        actions = [env.single_action_space.sample() for _ in range(env.num_agents)]
+        env.step(np.asarray(actions).reshape(env.actions.shape))
         for part in range(1, PICTURES_PER_STEP + 1):
             seconds.append(seconds_of(screen, drawing, part / PICTURES_PER_STEP, is_read))
     screen.close()
