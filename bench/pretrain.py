@@ -57,17 +57,21 @@ RECIPES = {
     "puffer_breakout": Recipe(860, config=_SWEPT / "breakout.ini"),
     "puffer_cartpole": Recipe(0.999),
     "puffer_enduro": Recipe(1_300),
+    "puffer_maze": Recipe(0.78),
     "puffer_memory": Recipe(0.98),
     "puffer_multiagent": Recipe(0.98),
     "puffer_password": Recipe(0.98),
     "puffer_pendulum": Recipe(0.91),
     "puffer_pong": Recipe(20.9, config=_SWEPT / "pong.ini"),
+    "puffer_rware": Recipe(60),
+    "puffer_snake": Recipe(22),
     "puffer_spaces": Recipe(0.9),
     "puffer_squared": Recipe(0.999, seed=2, train={"total_timesteps": 30_000_000}),
     "puffer_stochastic": Recipe(0.9, ways=("sampled",)),  # the likeliest action is what it tests against
     "puffer_target": Recipe(0.45),
     "puffer_template": Recipe(0.98),  # drawn actions, that is: of the likeliest all are right
     "puffer_tower_climb": Recipe(0.95),
+    "puffer_trash_pickup": Recipe(0.98),
 }
 
 
