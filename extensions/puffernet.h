@@ -201,6 +201,49 @@ PUFFERNET_FN void puffernet_linear(const PuffernetLinear* layer, const float* in
     puffernet_activate(layer->activation, output, rows * layer->outputs);
 }
 
+// A linear layer on categories: for each that a cell of an observation may hold, it has a row of weights.
+typedef struct {
+    int cells, outputs;  // outputs: a multiple of PUFFERNET_LANES
+    PuffernetActivation activation;
+    const float* weights;         // [categories of all cells, outputs]
+    const float* bias;            // [outputs]
+    const int32_t* lowest;        // [cells], the value that a cell's first row is for
+    const int32_t* first_inputs;  // [cells + 1], where the rows of each begin, and where those of the last end
+} PuffernetOneHot;
+
+// The row of weights for a value; for one that is no category of the cell, that of the nearest.
+PUFFERNET_FN int32_t puffernet_category(const PuffernetOneHot* layer, int cell, int64_t value) {
+    int32_t first = layer->first_inputs[cell], last = layer->first_inputs[cell + 1] - 1;
+    int64_t lowest = layer->lowest[cell], highest = lowest + (last - first);
+    return value < lowest ? first : value > highest ? last : (int32_t)(first + (value - lowest));
+}
+
+PUFFERNET_INLINE void puffernet_gather(const PuffernetOneHot* layer, const int32_t* inputs, float* output, int column,
+                                       int vectors) {
+    PuffernetVector sums[PUFFERNET_VECTORS];
+    for (int v = 0; v < vectors; v++) sums[v] = ((const PuffernetVector*)(layer->bias + column))[v];
+    for (int cell = 0; cell < layer->cells; cell++) {
+        const float* weights = layer->weights + (size_t)inputs[cell] * (size_t)layer->outputs + column;
+        for (int v = 0; v < vectors; v++) sums[v] += ((const PuffernetVector*)weights)[v];
+    }
+    for (int v = 0; v < vectors; v++) ((PuffernetVector*)(output + column))[v] = sums[v];
+}
+
+// Inputs [rows, cells] are rows of weights; outputs [rows, outputs]. What a one-hot matrix would multiply by 0 is left.
+PUFFERNET_FN void puffernet_one_hot(const PuffernetOneHot* layer, const int32_t* inputs, float* output, int rows) {
+    for (int row = 0; row < rows; row++) {
+        const int32_t* these = inputs + row * layer->cells;
+        float* target = output + row * layer->outputs;
+        int column = 0;
+        for (; column + PUFFERNET_FLOATS * PUFFERNET_VECTORS <= layer->outputs;) {
+            puffernet_gather(layer, these, target, column, PUFFERNET_VECTORS);
+            column += PUFFERNET_FLOATS * PUFFERNET_VECTORS;
+        }
+        for (; column < layer->outputs; column += PUFFERNET_FLOATS) puffernet_gather(layer, these, target, column, 1);
+    }
+    puffernet_activate(layer->activation, output, rows * layer->outputs);
+}
+
 // Filters of size x size over an image [height, width, channels], without padding around it.
 typedef struct {
     int height, width, channels;  // of the input

@@ -13,6 +13,7 @@ from pufferlib import spaces
 from pufferlib.errors import ExportError
 from pufferlib.metrics.moments import EPSILON
 from pufferlib.models import Continuous, Convolutional, Default, LSTMWrapper, MinGRUWrapper
+from pufferlib.policy import OneHot
 from pufferlib.policy.normalized import NormalizedObservations
 
 LANES = 16
@@ -48,6 +49,19 @@ class Linear:
     def outputs(self) -> int:
         """Numbers of a row that it writes."""
         return self.weights.shape[1]
+
+
+@dataclass(frozen=True)
+class OneHotLinear(Linear):
+    """A linear layer on the categories of an observation.
+
+    Attributes:
+        lowest: `(cells,)` int32, the value of each cell that its first input is for.
+        first_inputs: `(cells + 1,)` int32, where those of each cell begin, and where those of the last end.
+    """
+
+    lowest: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int32))
+    first_inputs: np.ndarray = field(default_factory=lambda: np.zeros(1, np.int32))
 
 
 @dataclass(frozen=True)
@@ -162,6 +176,8 @@ def network_of(policy: nn.Module, env: Any) -> Network:
         network = Network(observation, normalization, actor, critic, parts, deviations)
     else:
         encoder = _convolutional(inner, observation.shape) if is_image else _linears(inner.encoder, "encoder")
+        if type(inner) is Default and inner.one_hot is not None:
+            encoder = (_of_categories(encoder[0], inner.one_hot), *encoder[1:])
         layers = (*encoder, *_recurrent(wrapper), _linear("head", inner.head.linear))
         deviations = _floats(inner.head.log_std.exp()) if inner.head.is_continuous else np.zeros(0, np.float32)
         network = Network(observation, normalization, layers, (), parts, deviations, scale)
@@ -181,6 +197,12 @@ def _linear(name: str, layer: nn.Linear, activation: str = "", blocks: int = 1) 
     weights = _padded(_floats(layer.weight.T), blocks)
     bias = np.zeros(weights.shape[1], np.float32) if layer.bias is None else _padded(_floats(layer.bias), blocks)
     return Linear(name, weights, bias, activation)
+
+
+def _of_categories(layer: Linear, one_hot: OneHot) -> OneHotLinear:
+    lowest, highest = one_hot.lowest.cpu().numpy(), one_hot.highest.cpu().numpy()
+    first_inputs = np.concatenate([[0], np.cumsum(highest - lowest + 1)]).astype(np.int32)
+    return OneHotLinear(layer.name, layer.weights, layer.bias, layer.activation, lowest, first_inputs)
 
 
 def _convolutional(policy: Convolutional, shape: tuple[int, ...]) -> tuple[Layer, ...]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 import numpy as np
 
 from pufferlib.errors import ExportError
-from pufferlib.export.c_layers import LSTM, Convolution, Layer, Linear, MinGRU, Network
+from pufferlib.export.c_layers import LSTM, Convolution, Layer, Linear, MinGRU, Network, OneHotLinear
 
 AGENTS = 192
 """Agents that a policy has memory for where nobody says another number: four blocks of PUFFERNET_BLOCK."""
@@ -52,7 +52,9 @@ class HeaderWriter:
         self.action_type = "float" if any(part.choices is None for part in network.parts) else "int32_t"
         self.states = dict(_states(network.layers))
         self._is_image = isinstance(network.layers[0], Convolution)
-        self._is_converted = self.observation_type != "float" or network.normalization is not None
+        self._is_one_hot = isinstance(network.layers[0], OneHotLinear)
+        is_float = self.observation_type == "float"
+        self._is_converted = not self._is_one_hot and not (is_float and network.normalization is None)
 
     @property
     def constants(self) -> dict[str, int]:
@@ -118,6 +120,13 @@ class HeaderWriter:
         name, activation = f"{self.name}_{layer.name}", f"PUFFERNET_{(layer.activation or 'identity').upper()}"
         yield from _table(f"{name}_weights", layer.weights)
         yield from _table(f"{name}_bias", layer.bias)
+        if isinstance(layer, OneHotLinear):
+            yield from _table(f"{name}_lowest", layer.lowest)
+            yield from _table(f"{name}_first_inputs", layer.first_inputs)
+            values = [len(layer.lowest), layer.outputs, activation, f"{name}_weights", f"{name}_bias"]
+            yield f"static const PuffernetOneHot {name} = {{"
+            yield from (f"    {', '.join(map(str, values))},", f"    {name}_lowest, {name}_first_inputs,", "};", "")
+            return
         if isinstance(layer, Linear):
             kind, sizes = "PuffernetLinear", (layer.inputs, layer.outputs)
         else:
@@ -136,7 +145,8 @@ class HeaderWriter:
             yield f"    float {state}[{agents}][{width}];  // recurrent state"
         yield "    PuffernetRandom random;"
         for buffer, comment in self._buffers().items():
-            yield f"    float {buffer};{comment}"
+            kind = "int32_t" if buffer.startswith("inputs[") else "float"
+            yield f"    {kind} {buffer};{comment}"
         yield from (f"}} {self.type_name};", "")
 
     def _buffers(self) -> dict[str, str]:
@@ -147,6 +157,8 @@ class HeaderWriter:
         buffers = {}
         if self._is_converted:
             buffers[f"seen[PUFFERNET_BLOCK * {self.constants['OBSERVATION']}]"] = "  // the rest: scratch of a block"
+        if self._is_one_hot:
+            buffers[f"inputs[PUFFERNET_BLOCK * {self.constants['OBSERVATION']}]"] = "  // the rest: scratch of a block"
         if images:
             sizes = [layer.height * layer.width * layer.weights.shape[2] for layer in images]
             buffers[f"image[2][{max(sizes)}]"] = ""
@@ -188,6 +200,13 @@ class HeaderWriter:
         yield "// Computes logits and values of a block of agents, and moves their recurrent state on."
         yield from self._function("block", self._seen, "int first", "int rows")
         current, width = "observations", size
+        if self._is_one_hot:
+            yield "    for (int row = 0; row < rows; row++) {"
+            yield f"        for (int cell = 0, i = row * {size}; cell < {size}; cell++, i++) {{"
+            layer = f"&{self.name}_{self.network.layers[0].name}"
+            yield f"            policy->inputs[i] = puffernet_category({layer}, cell, (int64_t)observations[i]);"
+            yield from ("        }", "    }")
+            current = "policy->inputs"
         if self._is_converted:
             yield f"    for (int i = 0; i < rows * {size}; i++) policy->seen[i] = (float)observations[i];"
             current = "policy->seen"
@@ -235,8 +254,11 @@ class HeaderWriter:
         for index, layer in enumerate(layers):
             if isinstance(layer, Linear):
                 target = result if index == len(layers) - 1 else f"policy->hidden[{free}]"
-                arguments = [f"&{self.name}_{layer.name}", current, width, target, "rows"]
-                yield from _call("    puffernet_linear", arguments)
+                if isinstance(layer, OneHotLinear):
+                    yield from _call("    puffernet_one_hot", [f"&{self.name}_{layer.name}", current, target, "rows"])
+                else:
+                    arguments = [f"&{self.name}_{layer.name}", current, width, target, "rows"]
+                    yield from _call("    puffernet_linear", arguments)
                 current, width, free = target, str(layer.outputs), 1 - free
             elif isinstance(layer, MinGRU):
                 state = f"policy->{layer.name}[first]"
@@ -320,8 +342,12 @@ def _num_images(network: Network) -> int:
 
 def _table(name: str, values: np.ndarray) -> Iterator[str]:
     flat = values.reshape(-1).tolist()
-    texts = list(map(_number, flat)) if any(flat) else ["0"]
-    yield f"PUFFERNET_TABLE {name}[{values.size}] = {{  // {list(values.shape)}"
+    if values.dtype == np.int32:
+        texts, kind = list(map(str, flat)), "static const int32_t"
+    else:
+        texts, kind = list(map(_number, flat)), "PUFFERNET_TABLE"
+    texts = texts if any(flat) else ["0"]
+    yield f"{kind} {name}[{values.size}] = {{  // {list(values.shape)}"
     yield from (f"    {', '.join(texts[first : first + 8])}," for first in range(0, len(texts), 8))
     yield from ("};", "")
 

@@ -15,6 +15,7 @@ from pufferlib.policy.normalized import NormalizedObservations
 
 VECTOR = Box(-1.0, 1.0, (7,))
 BYTES = Box(0, 3, (3, 5), np.uint8)
+BOARD = Box(np.array([[0, -3], [2, 5], [-1, -100]]), np.array([[4, 1], [2, 250], [1, 100]]), dtype=np.int16)
 IMAGES = Box(0, 255, (3, 40, 36), np.uint8)
 CHOICE, CHOICES, NUMBERS = Discrete(3), MultiDiscrete([2, 4]), Box(-1.0, 1.0, (2,))
 MIXED = Tuple((Discrete(3), NUMBERS))
@@ -51,6 +52,10 @@ CASES = {
     "lstm": _case(
         VECTOR, CHOICE, lambda env: normalized(env, wrapped(LSTMWrapper, env, Default(env, 21), num_layers=2))
     ),
+    "categories": _case(
+        BOARD, CHOICE, lambda env: wrapped(MinGRUWrapper, env, Default(env, 20, num_layers=2, one_hot=True))
+    ),
+    "few categories": _case(BYTES, CHOICES, lambda env: Default(env, 64, activation="tanh", one_hot=True)),
     "mingru": _case(VECTOR, NUMBERS, lambda env: wrapped(MinGRUWrapper, env, Default(env, 33), num_layers=2)),
     "image_mingru": _case(IMAGES, CHOICES, lambda env: wrapped(MinGRUWrapper, env, Convolutional(env, 16))),
 }

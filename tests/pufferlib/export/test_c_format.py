@@ -76,6 +76,12 @@ def test_c_computes_what_the_policy_does(name):
     assert_agrees(policy, env, drawn(env, steps=4, rows=7))
 
 
+def test_so_it_does_for_categories_that_are_none():
+    policy, env = CASES["few categories"]()
+    observations = np.random.default_rng(0).integers(0, 256, (4, 7, *env.single_observation_space.shape), np.uint8)
+    assert_agrees(policy, env, observations)
+
+
 @pytest.mark.slow
 @every_case
 @pytest.mark.parametrize("rows", [1, 2, 48, 101])  # blocks, and what is left of them
