@@ -5,6 +5,9 @@ loss over a minibatch of 256 segments of 64 steps. A round of `minibatches` is o
 time, as policies of continuous control learn: drawn, differentiated, clipped and stepped by Adam. Its observations are
 those of a half cheetah, 17 numbers in float64 that are normalised, its actions 6 numbers. `plain` is what the trainer
 does with `[train] fused = False`: on two threads its `learn` is shared out by segments. `steps` are agent steps.
+
+`categories` are the same for boards of random cells, seen by `one_hot`: 11 x 11 of 5 kinds, as a window on a grid, and
+4 x 4 of 16, as the tiles of 2048, through 128 units. `dense` is the kernel on the same written out as zeros and ones.
 """
 
 from __future__ import annotations
@@ -14,10 +17,10 @@ import contextlib
 import numpy as np
 import pytest
 import torch
-from gymnasium.spaces import Box
+from gymnasium.spaces import Box, Discrete
 
 from pufferlib import PufferEnv, pufferl, vector
-from pufferlib.models import Continuous
+from pufferlib.models import Continuous, Default
 from pufferlib.ppo.minibatches import Minibatch
 
 MINIBATCH_SEGMENTS = 256
@@ -35,10 +38,13 @@ def make_trainer(folder, kind):
 
 @pytest.mark.parametrize("kind", ["fused", "plain"])
 def test_act(benchmark, threads, kind, tmp_path):
-    trainer = make_trainer(tmp_path, kind)
+    measure_act(benchmark, make_trainer(tmp_path, kind), kind)
+
+
+def measure_act(benchmark, trainer, kind):
     actor, rows = trainer._collector.actor, slice(0, trainer.vecenv.num_agents)
     actor.begin(0)
-    limit = trainer._learner.gradients.limit_caller if kind == "fused" else contextlib.nullcontext
+    limit = contextlib.nullcontext if kind == "plain" else trainer._learner.gradients.limit_caller
     with limit():
         benchmark.extra_info["steps"] = trainer.vecenv.num_agents
         benchmark.pedantic(lambda: actor.act(rows, 5), rounds=300, warmup_rounds=20)
@@ -47,7 +53,10 @@ def test_act(benchmark, threads, kind, tmp_path):
 
 @pytest.mark.parametrize("kind", ["fused", "plain"])
 def test_learn(benchmark, threads, kind, tmp_path):
-    trainer = make_trainer(tmp_path, kind)
+    measure_learn(benchmark, make_trainer(tmp_path, kind))
+
+
+def measure_learn(benchmark, trainer):
     horizon = trainer.config.bptt_horizon
     torch.manual_seed(0)
     rows = torch.randperm(trainer.rollout.segments)[:MINIBATCH_SEGMENTS]
@@ -59,6 +68,54 @@ def test_learn(benchmark, threads, kind, tmp_path):
         benchmark.extra_info["steps"] = MINIBATCH_SEGMENTS * horizon
         benchmark.pedantic(lambda: trainer._learner.gradients.differentiate(minibatch), rounds=20, warmup_rounds=3)
     trainer.release()
+
+
+class Board(PufferEnv):
+    """Random cells, as categories or written out."""
+
+    def __init__(self, cells, kinds, is_dense, buf=None, seed=0):
+        shape = (cells * kinds,) if is_dense else (cells,)
+        self.single_observation_space = Box(0, 1, shape) if is_dense else Box(0, kinds - 1, shape, np.uint8)
+        self.single_action_space = Discrete(4)
+        self.num_agents = 1024
+        super().__init__(buf)
+        values = np.random.default_rng(seed).integers(0, kinds, (4, self.num_agents, cells), np.uint8)
+        self._boards = [np.eye(kinds)[board].reshape(-1, cells * kinds) if is_dense else board for board in values]
+
+    def reset(self, seed=None):
+        return self.observations, []
+
+    def step(self, actions):
+        self.observations[:] = self._boards[actions[0] % 4]
+        return self.observations, self.rewards, self.terminals, self.truncations, []
+
+
+def make_board_trainer(folder, cells, kinds, kind):
+    env_kwargs = {"cells": cells, "kinds": kinds, "is_dense": kind == "dense"}
+    vecenv = vector.make(Board, env_kwargs=env_kwargs, backend="Serial")
+    config = {
+        **{"device": "cpu", "fused": kind != "plain", "data_dir": str(folder), "total_timesteps": 10**6},
+        **{"batch_size": 32_768, "bptt_horizon": 32, "minibatch_size": 8192},
+    }
+    policy = Default(vecenv.driver_env, 128, activation="relu", one_hot=kind != "dense")
+    trainer = pufferl.PuffeRL(config, vecenv, policy)
+    trainer.evaluate()
+    return trainer
+
+
+each_board = pytest.mark.parametrize(("cells", "kinds"), [(121, 5), (16, 16)], ids=["window", "tiles"])
+
+
+@each_board
+@pytest.mark.parametrize("kind", ["fused", "dense", "plain"])
+def test_categories_act(benchmark, threads, cells, kinds, kind, tmp_path):
+    measure_act(benchmark, make_board_trainer(tmp_path, cells, kinds, kind), kind)
+
+
+@each_board
+@pytest.mark.parametrize("kind", ["fused", "dense", "plain"])
+def test_categories_learn(benchmark, threads, cells, kinds, kind, tmp_path):
+    measure_learn(benchmark, make_board_trainer(tmp_path, cells, kinds, kind))
 
 
 class Cheetah(PufferEnv):
