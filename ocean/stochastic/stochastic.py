@@ -21,7 +21,7 @@ class Stochastic(OceanEnv):
     binding = binding
     keys = Keys({"one": 0, "two": 1, "three": 2, "left": 0, "up": 1, "right": 2}, idle=0, waits=True)
 
-    def __init__(self, num_envs: int = 1024, steps: int = 256, **kwargs):
+    def __init__(self, num_envs: int = 1024, steps: int = 64, **kwargs):
         self.single_observation_space = gymnasium.spaces.Box(0, 1, (2,), np.uint8)
         self.single_action_space = gymnasium.spaces.Discrete(3)
         super().__init__(num_envs, {"steps": steps}, **kwargs)

@@ -41,4 +41,4 @@ def test_what_distributions_are_worth(probabilities, perf):
         cumulative = probabilities[seen.argmax(1)].cumsum(1)
         return (generator.random((len(seen), 1)) > cumulative[:, :2]).sum(1)
 
-    assert play(Stochastic(512), draw, 512)["perf"] == pytest.approx(perf, abs=0.01)
+    assert play(Stochastic(512, steps=256), draw, 512)["perf"] == pytest.approx(perf, abs=0.01)
