@@ -58,7 +58,10 @@ PUFFER_FN void password_type(Password* env) {
 }
 
 PUFFER_FN bool password_opens(const Password* env) {
-    return memcmp(env->typed, PASSWORD_KEYS[env->door], (size_t)env->length) == 0;
+    for (int i = 0; i < env->length; i++) {
+        if (env->typed[i] != PASSWORD_KEYS[env->door][i]) return false;
+    }
+    return true;
 }
 
 PUFFER_FN void password_finish_episode(Password* env) {
