@@ -70,9 +70,8 @@ typedef struct {
     uint8_t* truncations;       // [1]
     float* final_observations;  // [34] or NULL
     Rng rng;
-    int16_t
-        passed[FREEWAY_LANES];  // how far the first vehicle's front is beyond the chicken's nearer side, a loop at most
-    int16_t speeds[FREEWAY_LANES];            // in a frame
+    int16_t passed[FREEWAY_LANES];  // from the chicken's nearer side to the front of the first vehicle, within a loop
+    int16_t speeds[FREEWAY_LANES];  // in a frame
     int16_t frames_to_change[FREEWAY_LANES];  // of the speed, in levels 5 to 8
     int16_t y;                                // of the chicken's feet, from its start
     int16_t throw_left;                       // how far it is still thrown back
