@@ -257,11 +257,17 @@ class Player:
 def _owned(infos: list[dict], counts: np.ndarray) -> list[dict]:
     """The reports of the episodes that count: one for each that ended, or a single one of the whole environment.
 
+    One of `n` episodes holds their means. It is of those that ended with this step where these are as many, as it tells
+    of all that ended since the last report; it then stands for each of them that counts.
+
     Args:
         infos: of one environment.
         counts: `(episodes,)` bool, of those that ended with this step.
     """
-    reports = [info for info in infos if "final_observation" not in info and info.get("n", 1) == 1]
+    told = [info for info in infos if "final_observation" not in info]
+    if len(told) == 1 and told[0].get("n", 1) == len(counts) > 1:
+        return told * int(counts.sum())
+    reports = [info for info in told if info.get("n", 1) == 1]
     if len(reports) == len(counts):
         return [report for report, is_counted in zip(reports, counts, strict=True) if is_counted]
     return reports if len(reports) == 1 and counts.any() else []

@@ -53,20 +53,23 @@ class ScoreSheet:
         """Knows of none yet."""
         self._counted: dict[str, list[float]] = {"episode_return": [], "episode_length": []}
         self._reported: dict[str, list[float]] = {}
+        self._tells_means = False  # of several episodes: what was counted of each is better
 
     def add(self, episodes: Episodes) -> None:
         """Adds episodes that ended, and what the environment reports of them."""
         self._counted["episode_return"].extend(episodes.returns.tolist())
         self._counted["episode_length"].extend(episodes.lengths.tolist())
         for report in episodes.reports:
+            self._tells_means |= report.get("n", 1) > 1
             for name, value in report.items():
                 if name not in ("n", "agent_id") and is_number(value):
                     self._reported.setdefault(name, []).append(float(value))
 
     def scores(self) -> dict[str, Score]:
-        """A score for every statistic; what the environment itself reports replaces what was counted of it."""
+        """A score for every statistic; what the environment reports of each episode replaces what was counted of it."""
         counted = {name: numbers for name, numbers in self._counted.items() if name not in self._reported}
-        return {name: Score.of(numbers) for name, numbers in {**counted, **self._reported}.items() if numbers}
+        found = {**counted, **self._reported, **(self._counted if self._tells_means else {})}
+        return {name: Score.of(numbers) for name, numbers in found.items() if numbers}
 
 
 @dataclass(frozen=True)
@@ -104,8 +107,9 @@ def evaluate(
 
     Returns:
         A score for `episode_return` and `episode_length`, and for every statistic that the environment reports at the
-        end of an episode, over the episodes that ended; empty when none did. What is reported of many environments in
-        one, which are ready and cannot be made anew, is left out, as nobody can tell whose episode it is of.
+        end of an episode, over the episodes that ended; empty when none did. Of agents whose episodes end in the same
+        step it may report means alone, which then stand for each of them. What is reported of many environments in one,
+        which are ready and cannot be made anew, is left out where nobody can tell whose episodes it is of.
 
     Raises:
         APIUsageError: if an argument is none of these, or the policy does not fit the environment.

@@ -153,6 +153,20 @@ def test_teams_report_once_an_episode():
     assert found["score"].mean == pytest.approx(6 * found["episode_length"].mean)
 
 
+def test_agents_whose_episodes_end_together_have_the_mean_that_is_reported():
+    """In multiagent agent i ends every (i + 1) * 8 steps, and those that end in a step are reported as one."""
+
+    class RightForTheFirst(torch.nn.Module):
+        def forward(self, observations, state):
+            return observations[:, 4:].float(), observations[:, 0].float()
+
+    found = evaluate(RightForTheFirst(), "puffer_multiagent", 6)
+    assert found["perf"].episodes == found["episode_length"].episodes == 24
+    assert found["episode_length"].mean == 20  # of each agent 6, as they were counted
+    assert found["episode_return"].mean == 2  # of the first 8, of the others none
+    assert 0 < found["perf"].mean < 1
+
+
 # --- what may be given
 
 

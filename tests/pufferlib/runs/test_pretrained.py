@@ -32,6 +32,11 @@ def loaded(name):
         return load_policy(settings, vecenv, name), settings
 
 
+def agents_of(name):
+    """In one environment: each of them plays as many episodes as are asked for."""
+    return catalog.find(name).agents_per_env
+
+
 def test_every_environment_in_c_has_an_agent():
     assert pretrained_names() == ocean.names(), "make the missing ones with bench/pretrain.py"
 
@@ -47,7 +52,7 @@ def test_an_agent_fits_and_plays_as_well_as_recorded(name):
     except Exception as error:
         raise AssertionError(remake(name)) from error
     found, expected = scores[metric], recorded[way][metric]["mean"]
-    assert found.episodes == EPISODES, f"episodes do not end: {remake(name)}"
+    assert found.episodes == EPISODES * agents_of(name), f"episodes do not end: {remake(name)}"
     assert found.mean >= settings["solve"]["threshold"], remake(name)
     assert found.mean >= (1 - MAX_SHORTFALL) * expected - 4 * found.standard_error, remake(name)
 
@@ -62,7 +67,7 @@ def test_an_agent_is_small_and_says_how_it_was_made(name):
     assert facts["settings"]["train"]["seed"] == facts["seed"] and facts["steps"] > 0
     assert facts["settings"]["train"]["data_dir"] == "experiments"  # and no folder of the machine that made it
     for score in facts["score"].values():
-        assert {one["episodes"] for one in score.values()} == {1_000}
+        assert {one["episodes"] for one in score.values()} == {1_000 * agents_of(name)}
         assert all(one["standard_error"] >= 0 for one in score.values())
 
 
