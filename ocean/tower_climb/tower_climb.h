@@ -248,7 +248,7 @@ PUFFER_FN void c_step(TowerClimb* env) {
     bool moves = is_within(action, TOWER_MOVE, TOWER_MOVE + TOWER_NUM_DIRECTIONS - 1), is_alive = true;
     if (moves) env->facing = action - TOWER_MOVE;
     if (moves || action == TOWER_CLIMB) is_alive = tower_advance(env, !moves);
-    float reward = is_alive ? tower_reach_terrace(env) : -1.0f;
+    float reward = is_alive ? tower_reach_terrace(env) : 0.0f;
     env->steps += 1;
     env->episode_return += reward;
     env->rewards[0] = reward;

@@ -23,7 +23,7 @@ class TowerClimb(OceanEnv):
     binding = binding
     keys = Keys({"up": NORTH, "right": EAST, "down": SOUTH, "left": WEST, "space": CLIMB}, waits=True)
 
-    def __init__(self, num_envs: int = 1024, terraces: int = 3, **kwargs):
+    def __init__(self, num_envs: int = 1024, terraces: int = 4, **kwargs):
         self.single_observation_space = gymnasium.spaces.Box(0, 3, (228,), np.uint8)
         self.single_action_space = gymnasium.spaces.Discrete(6)
         super().__init__(num_envs, {"terraces": terraces}, **kwargs)

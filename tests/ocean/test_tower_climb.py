@@ -75,7 +75,7 @@ class Tower:
 
     def reward(self, lives):
         if not lives:
-            return -1.0
+            return 0.0
         terrace = self.terrace_of[self.agent[0]]
         gained, self.highest = max(terrace - self.highest, 0), max(terrace, self.highest)
         return float(gained)
@@ -152,14 +152,14 @@ def test_every_tower_can_be_climbed(seed):
     env = TowerClimb(1)
     env.reset(seed)
     length = 0
-    for terrace in range(1, 4):
+    for terrace in range(1, 5):
         actions = Tower(env).way_up()
         assert actions is not None, f"terrace {terrace} cannot be left"
         outcomes = [step(env, action) for action in actions]
-        assert outcomes == [(0.0, False, False)] * (len(actions) - 1) + [(1.0, terrace == 3, False)]
+        assert outcomes == [(0.0, False, False)] * (len(actions) - 1) + [(1.0, terrace == 4, False)]
         length += len(actions)
     (statistics,) = env.episode_statistics()
-    assert statistics["perf"] == pytest.approx(1.0) and statistics["score"] == 3.0
+    assert statistics["perf"] == pytest.approx(1.0) and statistics["score"] == 4.0
     assert statistics["episode_length"] == length
 
 
@@ -181,8 +181,8 @@ def test_leaving_the_tower_is_deadly_and_climbing_into_the_air_is_nothing():
         env = TowerClimb(1)
         env.reset(0)
         outcomes = [step(env, action) for _ in range(steps)]
-        assert (-1.0, True, False) in outcomes
-        assert all(outcome in ((0.0, False, False), (-1.0, True, False)) for outcome in outcomes)
+        assert (0.0, True, False) in outcomes
+        assert all(outcome in ((0.0, False, False), (0.0, True, False)) for outcome in outcomes)
     env.reset(0)
     step(env, NORTH)
     assert [step(env, CLIMB) for _ in range(3)] == [(0.0, False, False)] * 3
