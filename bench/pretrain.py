@@ -56,6 +56,7 @@ RECIPES = {
     "puffer_bandit": Recipe(0.95),
     "puffer_breakout": Recipe(860, config=_SWEPT / "breakout.ini"),
     "puffer_cartpole": Recipe(0.999),
+    "puffer_drone": Recipe(0.9),
     "puffer_enduro": Recipe(1_300),
     "puffer_maze": Recipe(0.78),
     "puffer_memory": Recipe(0.98),
