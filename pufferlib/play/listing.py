@@ -17,6 +17,9 @@ from pufferlib.play.plain_table import plain_table
 LEAST_ABOUT = 24
 """Columns of the terminal that are worth a word about each environment."""
 
+MOST_PARTS = 3
+"""Parts of a Tuple that are named one by one."""
+
 
 def overview() -> str:
     """The environments of Ocean one by one, and the other families with how to name theirs."""
@@ -106,11 +109,13 @@ def environment_row(name: str) -> tuple[str, str, str, str, str]:
 
 
 def space_text(space: gymnasium.Space) -> str:
-    """A space in one short word, such as `uint8[121]` or `Discrete(5)`."""
+    """A space in a short word or two, such as `uint8[121]`, `Discrete(5)` or `Tuple of 8`."""
     if isinstance(space, gymnasium.spaces.Discrete):
         return f"Discrete({space.n})"
     if isinstance(space, gymnasium.spaces.MultiDiscrete):
         return f"MultiDiscrete({', '.join(str(count) for count in space.nvec.flat)})"
     if isinstance(space, gymnasium.spaces.Tuple):
+        if len(space.spaces) > MOST_PARTS:
+            return f"Tuple of {len(space.spaces)}"
         return f"Tuple({', '.join(map(space_text, space.spaces))})"
     return f"{space.dtype}[{' x '.join(str(size) for size in space.shape)}]"

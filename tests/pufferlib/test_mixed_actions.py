@@ -224,4 +224,5 @@ def test_a_part_of_another_kind_is_refused(part, found):
 
 def test_the_listing_shows_the_parts():
     assert space_text(STEERING) == "Tuple(Discrete(3), float32[1], Discrete(2))"
+    assert space_text(Tuple([Discrete(3)] * 8)) == "Tuple of 8"
     assert spaces.action_shape(STEERING) == (3,)
