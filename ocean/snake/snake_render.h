@@ -10,7 +10,7 @@ typedef Snake Env;
 enum { SNAKE_BOARD_WIDTH = 1140, SNAKE_BOARD_HEIGHT = 648, SNAKE_MARGIN = 30, SNAKE_HEADER = 84 };
 enum { SNAKE_NUM_SHADES = 6, SNAKE_FLOOR_CELLS = 4 };
 
-#define SNAKE_CELL (18.0f)        // pixels
+#define SNAKE_CELL (17.5f)        // pixels
 #define SNAKE_THICKNESS (0.7f)    // of a body, cells
 #define SNAKE_MAP_WIDTH (220.0f)  // pixels
 #define SNAKE_STEPS_PER_SECOND (10.0f)
