@@ -1,6 +1,7 @@
 """The agents that come with the package: that they fit today's environments and policies, and play as well as said."""
 
 import json
+import math
 
 import pytest
 import torch
@@ -48,11 +49,12 @@ def test_an_agent_fits_and_plays_as_well_as_recorded(name):
         metric, recorded = settings["solve"]["metric"], pretrained_facts(name)["score"]
         # By the likeliest actions, but where it takes chance to play well.
         way = "greedy" if recorded["greedy"][metric]["mean"] >= settings["solve"]["threshold"] else "sampled"
-        scores = evaluate(policy, name, EPISODES, sample=way == "sampled")
+        episodes = math.ceil(EPISODES / agents_of(name))  # of each agent
+        scores = evaluate(policy, name, episodes, sample=way == "sampled")
     except Exception as error:
         raise AssertionError(remake(name)) from error
     found, expected = scores[metric], recorded[way][metric]["mean"]
-    assert found.episodes == EPISODES * agents_of(name), f"episodes do not end: {remake(name)}"
+    assert found.episodes == episodes * agents_of(name), f"episodes do not end: {remake(name)}"
     assert found.mean >= settings["solve"]["threshold"], remake(name)
     assert found.mean >= (1 - MAX_SHORTFALL) * expected - 4 * found.standard_error, remake(name)
 
@@ -67,7 +69,8 @@ def test_an_agent_is_small_and_says_how_it_was_made(name):
     assert facts["settings"]["train"]["seed"] == facts["seed"] and facts["steps"] > 0
     assert facts["settings"]["train"]["data_dir"] == "experiments"  # and no folder of the machine that made it
     for score in facts["score"].values():
-        assert {one["episodes"] for one in score.values()} == {1_000 * agents_of(name)}
+        (episodes,) = {one["episodes"] for one in score.values()}
+        assert episodes >= 1_000 and episodes % agents_of(name) == 0
         assert all(one["standard_error"] >= 0 for one in score.values())
 
 
