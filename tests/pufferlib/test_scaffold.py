@@ -17,7 +17,7 @@ from pufferlib.errors import APIUsageError, MissingExtraError
 from pufferlib.ocean.template.template import Template
 
 ROOT = Path(__file__).parents[2]
-NAMES = {"catch", "my_game", "a_name_that_is_so_long_that_lines_break", "zebra2"}
+NAMES = ("catch", "my_game", "a_name_that_is_so_long_that_lines_break", "zebra2")
 BUILT_ELSEWHERE = shutil.ignore_patterns("__pycache__", "*.egg-info", "build", "dist", ".*", "experiments")
 
 
