@@ -60,6 +60,7 @@ RECIPES = {
     "puffer_cartpole": Recipe(0.999),
     "puffer_drone": Recipe(0.9),
     "puffer_enduro": Recipe(1_300),
+    "puffer_go": Recipe(0.85, train={"total_timesteps": 14_000_000}),
     "puffer_maze": Recipe(0.9),
     "puffer_memory": Recipe(0.98),
     "puffer_multiagent": Recipe(0.98),
