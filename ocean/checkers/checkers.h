@@ -5,7 +5,8 @@
 // Action: square * 8 + direction * 2 + jump; directions 0 up left, 1 up right, 2 down left, 3 down right; jump is 1 for
 // two squares over a piece, 0 for one square. Any other number stands for a legal move too, number action / 16 modulo
 // their count, as checkers_next counts them: there are 512 actions, of which about eight are legal at a time.
-// Reward: +1 for a win, -1 for a loss, 0 for a draw, each terminal, and 0 for all other steps.
+// Reward: +1 for a win, -1 for a loss, 0 for a draw, each terminal; and in every step 0.05 for each piece that the
+// agent took, less 0.05 for each that it lost.
 //
 // Men go up, kings all four ways. Who can jump must; a piece that jumped and can jump again does so in the same turn,
 // one step each, while the bot waits. A man that reaches the last row becomes a king and its turn ends. Who has no move
@@ -30,6 +31,8 @@ enum { CHECKERS_VALUE_PIECE = 100, CHECKERS_VALUE_CROWN = 50, CHECKERS_VALUE_CRO
 #define CHECKERS_TOP_ROW (0xFFull)
 #define CHECKERS_BOTTOM_ROW (CHECKERS_TOP_ROW << 56)
 #define CHECKERS_TOP_HALF (0xFFFFFFFFull)
+
+#define CHECKERS_PIECE_REWARD (0.05f)
 
 // -------------------------------------------------------------------------------------------------------------- rules
 
@@ -182,7 +185,8 @@ typedef struct {
     int bot_depth;        // turns that it looks ahead, 0 to 8
     int bot_random;       // percent of its moves
     int episode_length;   // steps
-    Log log;              // summed at episode end, cleared by the reader
+    float episode_return;
+    Log log;  // summed at episode end, cleared by the reader
 } Checkers;
 
 PUFFER_FN PufferLayout c_layout(const Checkers* env) {
@@ -229,6 +233,7 @@ PUFFER_FN void checkers_begin_episode(Checkers* env) {
     env->board.pieces[CHECKERS_AGENT] = CHECKERS_DARK & 0xFFFFFF0000000000ull;
     env->board.pieces[CHECKERS_BOT] = CHECKERS_DARK & 0x0000000000FFFFFFull;
     env->quiet_turns = env->episode_length = 0;
+    env->episode_return = 0.0f;
     env->board.player = rng_below(&env->rng, 2) ? CHECKERS_BOT : CHECKERS_AGENT;
     checkers_answer(env);
 }
@@ -254,6 +259,11 @@ PUFFER_FN int checkers_agent_move(const Checkers* env) {
     return move;
 }
 
+// Pieces that the agent has more than the bot.
+PUFFER_FN int checkers_lead(const CheckersBoard* board) {
+    return bits_count(board->pieces[CHECKERS_AGENT]) - bits_count(board->pieces[CHECKERS_BOT]);
+}
+
 // Plays the agent's move and the bot's turn; returns whether the game is over, and how.
 PUFFER_FN bool checkers_take_turns(Checkers* env, float* outcome) {
     checkers_move(env, checkers_agent_move(env));
@@ -270,13 +280,12 @@ PUFFER_FN bool checkers_take_turns(Checkers* env, float* outcome) {
     return env->quiet_turns == CHECKERS_QUIET_TURNS;
 }
 
-// `outcome` is 1 for a win, 0 for a draw, -1 for a loss, and the agent's reward.
+// `outcome` is 1 for a win, 0 for a draw, -1 for a loss.
 PUFFER_FN void checkers_finish_episode(Checkers* env, float outcome) {
-    env->rewards[0] = outcome;
     env->terminals[0] = 1;
     env->log.perf += 0.5f * (outcome + 1.0f);
     env->log.score += outcome;
-    env->log.episode_return += outcome;
+    env->log.episode_return += env->episode_return;
     env->log.episode_length += (float)env->episode_length;
     env->log.n += 1.0f;
     keep_final(env->final_observations, env->observations, CHECKERS_SQUARES);
@@ -286,10 +295,11 @@ PUFFER_FN void checkers_finish_episode(Checkers* env, float outcome) {
 PUFFER_FN void c_step(Checkers* env) {
     CheckersBoard before = env->board;
     float outcome = 0.0f;
-    env->rewards[0] = 0.0f;
-    env->terminals[0] = env->truncations[0] = 0;
-    env->episode_length += 1;
     bool is_over = checkers_take_turns(env, &outcome);
+    env->rewards[0] = outcome + CHECKERS_PIECE_REWARD * (float)(checkers_lead(&env->board) - checkers_lead(&before));
+    env->terminals[0] = env->truncations[0] = 0;
+    env->episode_return += env->rewards[0];
+    env->episode_length += 1;
     checkers_write_changes(env, &before);
     if (is_over) checkers_finish_episode(env, outcome);
 }

@@ -81,9 +81,10 @@ static void checkers_remember_end(Client* client, const Checkers* before, const 
     memset(client->touched, 0, sizeof(client->touched));
     if (client->ended_before == before->rng.state) return;
     client->ended_before = before->rng.state;
-    client->num_won += now->rewards[0] > 0.0f;
-    client->num_drawn += now->rewards[0] == 0.0f;
-    client->num_lost += now->rewards[0] < 0.0f;
+    int outcome = (int)roundf(now->rewards[0]);  // what the last pieces were worth is less than half
+    client->num_won += outcome > 0;
+    client->num_drawn += outcome == 0;
+    client->num_lost += outcome < 0;
 }
 
 // --------------------------------------------------------------------------------------------------------- drawing

@@ -95,6 +95,10 @@ class Reference:
         crossed = sum(not is_king and (at[0] < 4) == (player == AGENT) for at, is_king in own)
         return PIECE * len(own) + CROWN * sum(is_king for _, is_king in own) + CROSSED * crossed
 
+    def lead(self):
+        """Pieces that the agent has more than the bot."""
+        return sum(1 if player == AGENT else -1 for player, _ in self.pieces.values())
+
     def minimax(self, depth):
         moves = self.moves()
         if depth <= 0 and not any(move % 2 for move in moves):
@@ -192,6 +196,7 @@ def test_every_step_is_the_agents_move_and_a_turn_of_the_bots(depth):
     for _ in range(400):
         reference = Reference.observed(env.observations[0])
         move = int(generator.choice(reference.moves()))
+        before = reference.lead()
         reward, terminal, truncation = step(env, move)
         shown = (finals if terminal else env.observations)[0].tolist()
         assert not truncation
@@ -203,12 +208,13 @@ def test_every_step_is_the_agents_move_and_a_turn_of_the_bots(depth):
             expected = {tuple(each.observation()): each for each in boards}
         assert tuple(shown) in expected
         reached = expected[tuple(shown)]
+        outcome = 0.0
         if terminal:
-            is_decided = not reached.moves()
-            assert reward == (0.0 if not is_decided else 1.0 if reached.player == BOT else -1.0)
+            outcome = 0.0 if reached.moves() else 1.0 if reached.player == BOT else -1.0
             assert (env.observations[0] == Reference.start().observation()).mean() > 0.95
         else:
-            assert reward == 0.0 and reached.moves()
+            assert reached.moves()
+        assert reward == pytest.approx(outcome + 0.05 * (reached.lead() - before), abs=1e-6)
         seen[terminal, reference.jumper is not None] += 1
     assert seen[True, False] >= 5 and seen[False, True] >= 2
 
@@ -270,7 +276,7 @@ def test_kings_that_only_walk_draw_after_forty_turns_of_each_side():
 
 def test_a_piece_that_can_jump_again_does_so_before_the_bot_moves():
     env = placed({(7, 0): (AGENT, False), (6, 1): (BOT, False), (4, 3): (BOT, False), (0, 7): (BOT, False)})
-    assert step(env, action(7, 0, -1, 1, True)) == (0.0, False, False)
+    assert step(env, action(7, 0, -1, 1, True)) == (pytest.approx(0.05), False, False)
     shown = Reference({(5, 2): (AGENT, False), (4, 3): (BOT, False), (0, 7): (BOT, False)}, jumper=(5, 2))
     np.testing.assert_array_equal(env.observations[0], shown.observation())
     step(env, action(5, 2, -1, 1, True))
@@ -280,8 +286,9 @@ def test_a_piece_that_can_jump_again_does_so_before_the_bot_moves():
 
 def test_who_jumps_over_the_last_piece_wins_at_once():
     env = placed({(4, 3): (AGENT, False), (3, 4): (BOT, False)})
-    assert step(env, action(4, 3, -1, 1, True)) == (1.0, True, False)
-    assert env.episode_statistics()[0]["score"] == 1.0
+    assert step(env, action(4, 3, -1, 1, True)) == (pytest.approx(1.05), True, False)
+    (statistics,) = env.episode_statistics()
+    assert (statistics["score"], statistics["episode_return"]) == (1.0, pytest.approx(1.05))
 
 
 def test_who_has_no_move_loses():
