@@ -1,10 +1,11 @@
 // checkers.h - English draughts on 64 squares: jump over all of the other's pieces, or leave them no move.
 //
-// Observation uint8[64], row by row from the top: 0 empty, 1 the agent's man, 2 its king, 3 the bot's man, 4 its king,
-// 5 the agent's man and 6 its king that has jumped in this turn and must jump on. The agent moves up the board.
+// Observation uint8[64], row by row from the top: 0 empty, 1 the agent's man, 2 its king, 3 the bot's man, 4 its king;
+// 5 a man and 6 a king of the agent's that may move now, 7 an empty square to which one may. The agent moves up.
 // Action: square * 8 + direction * 2 + jump; directions 0 up left, 1 up right, 2 down left, 3 down right; jump is 1 for
-// two squares over a piece, 0 for one square. Any other number stands for a legal move too, number action / 16 modulo
-// their count, as checkers_next counts them: there are 512 actions, of which about eight are legal at a time.
+// two squares over a piece, 0 for one square. Of 512 actions about eight are legal at a time; another one stands for
+// the next that is, counting up and from 511 on from 0. So that a person can choose by number, square * 8 + 7 of a
+// light square, where no piece stands, is legal move square / 2, modulo their count, as checkers_next counts them.
 // Reward: +1 for a win, -1 for a loss, 0 for a draw, each terminal; and in every step 0.05 for each piece that the
 // agent took, less 0.05 for each that it lost.
 //
@@ -23,7 +24,13 @@
 enum { CHECKERS_SIDE = 8, CHECKERS_SQUARES = 64, CHECKERS_NUM_DIRECTIONS = 4, CHECKERS_NUM_ACTIONS = 512 };
 enum { CHECKERS_MAX_PIECES = 12, CHECKERS_QUIET_TURNS = 80, CHECKERS_MAX_DEPTH = 8 };
 enum { CHECKERS_AGENT, CHECKERS_BOT };
-enum { CHECKERS_EMPTY, CHECKERS_MAN, CHECKERS_KING, CHECKERS_OTHER_MAN, CHECKERS_OTHER_KING, CHECKERS_JUMPER };
+enum {
+    CHECKERS_EMPTY,
+    CHECKERS_MAN,
+    CHECKERS_OTHER_MAN = 3,
+    CHECKERS_MOVABLE_MAN = 5,
+    CHECKERS_REACHABLE = 7
+};  // a king is one more
 enum { CHECKERS_VALUE_PIECE = 100, CHECKERS_VALUE_CROWN = 50, CHECKERS_VALUE_CROSSED = 4, CHECKERS_VALUE_WON = 100000 };
 
 // Sets of squares are the bits of a number, the lowest the left top corner. Pieces stand on the dark half.
@@ -32,7 +39,7 @@ enum { CHECKERS_VALUE_PIECE = 100, CHECKERS_VALUE_CROWN = 50, CHECKERS_VALUE_CRO
 #define CHECKERS_BOTTOM_ROW (CHECKERS_TOP_ROW << 56)
 #define CHECKERS_TOP_HALF (0xFFFFFFFFull)
 
-#define CHECKERS_PIECE_REWARD (0.05f)
+#define CHECKERS_CROWN_REWARD (0.025f)  // half of a piece's
 
 // -------------------------------------------------------------------------------------------------------------- rules
 
@@ -194,20 +201,39 @@ PUFFER_FN PufferLayout c_layout(const Checkers* env) {
     return puffer_layout(1, CHECKERS_SQUARES, PUFFER_UINT8, 1, PUFFER_INT32);
 }
 
-PUFFER_FN uint8_t checkers_piece(const CheckersBoard* board, uint64_t square) {
-    bool is_king = (board->kings & square) != 0;
-    if (board->jumper & square) return (uint8_t)(CHECKERS_JUMPER + is_king);
-    if (board->pieces[CHECKERS_AGENT] & square) return (uint8_t)(CHECKERS_MAN + is_king);
-    return board->pieces[CHECKERS_BOT] & square ? (uint8_t)(CHECKERS_OTHER_MAN + is_king) : (uint8_t)CHECKERS_EMPTY;
+// What an observation shows: sets of squares.
+typedef struct {
+    uint64_t agent, bot, kings;
+    uint64_t movable, reachable;  // squares from which and to which the agent may move now
+} CheckersView;
+
+PUFFER_FN CheckersView checkers_view(const CheckersBoard* board) {
+    CheckersView view = {board->pieces[CHECKERS_AGENT], board->pieces[CHECKERS_BOT], board->kings, 0, 0};
+    if (board->player != CHECKERS_AGENT) return view;
+    CheckersMoves moves = checkers_moves(board);
+    for (int i = 0; i < CHECKERS_NUM_DIRECTIONS; i++) {
+        uint64_t beside = checkers_neighbours(moves.origins[i], i);
+        view.movable |= moves.origins[i];
+        view.reachable |= moves.is_jump ? checkers_neighbours(beside, i) : beside;
+    }
+    return view;
+}
+
+PUFFER_FN uint8_t checkers_kind(const CheckersView* view, uint64_t square) {
+    int is_king = (view->kings & square) != 0;
+    if (view->movable & square) return (uint8_t)(CHECKERS_MOVABLE_MAN + is_king);
+    if (view->agent & square) return (uint8_t)(CHECKERS_MAN + is_king);
+    if (view->bot & square) return (uint8_t)(CHECKERS_OTHER_MAN + is_king);
+    return view->reachable & square ? (uint8_t)CHECKERS_REACHABLE : (uint8_t)CHECKERS_EMPTY;
 }
 
 // Rewrites what differs from the board that was observed before.
 PUFFER_FN void checkers_write_changes(Checkers* env, const CheckersBoard* before) {
-    const CheckersBoard* now = &env->board;
-    uint64_t changed = (before->pieces[0] ^ now->pieces[0]) | (before->pieces[1] ^ now->pieces[1]) |
-                       (before->kings ^ now->kings) | (before->jumper ^ now->jumper);
+    CheckersView old = checkers_view(before), now = checkers_view(&env->board);
+    uint64_t changed = (old.agent ^ now.agent) | (old.bot ^ now.bot) | (old.kings ^ now.kings) |
+                       (old.movable ^ now.movable) | (old.reachable ^ now.reachable);
     for (; changed; changed &= changed - 1) {
-        env->observations[bits_lowest(changed)] = checkers_piece(now, changed & (0 - changed));
+        env->observations[bits_lowest(changed)] = checkers_kind(&now, changed & (0 - changed));
     }
 }
 
@@ -246,22 +272,35 @@ PUFFER_FN void c_reset(Checkers* env) {
     checkers_write_changes(env, &empty);
 }
 
+// The legal move with the lowest number that is `least` or more; one lower than all if there is none.
+PUFFER_FN int checkers_next_legal(const CheckersMoves* moves, int least) {
+    const uint64_t* origins = moves->origins;
+    uint64_t all = origins[0] | origins[1] | origins[2] | origins[3], here = 1ull << least / 8;
+    for (int i = 0; i < CHECKERS_NUM_DIRECTIONS; i++) {
+        int move = least / 8 * 8 + i * 2 + moves->is_jump;
+        if ((origins[i] & here) && move >= least) return move;
+    }
+    uint64_t later = all & ~(here | (here - 1));
+    int square = bits_lowest(later ? later : all), direction = 0;
+    while (!((origins[direction] >> square) & 1)) direction++;
+    return square * 8 + direction * 2 + moves->is_jump;
+}
+
 // The legal move that the action stands for.
 PUFFER_FN int checkers_agent_move(const Checkers* env) {
-    int action = ((const int32_t*)env->actions)[0], count = 0, move = 0;
+    int action = (int)(((const uint32_t*)env->actions)[0] % CHECKERS_NUM_ACTIONS), count = 0, move = 0;
     CheckersMoves moves = checkers_moves(&env->board);
-    if (is_within(action, 0, CHECKERS_NUM_ACTIONS - 1) && action % 2 == moves.is_jump &&
-        ((moves.origins[action / 2 % 4] >> action / 8) & 1)) {
-        return action;
-    }
+    bool is_number = action % 8 == 7 && !((CHECKERS_DARK >> action / 8) & 1);
+    if (!is_number) return checkers_next_legal(&moves, action);
     for (int i = 0; i < CHECKERS_NUM_DIRECTIONS; i++) count += bits_count(moves.origins[i]);
-    for (int left = (int)((uint32_t)action / 16u % (uint32_t)count); left >= 0; left--) checkers_next(&moves, &move);
+    for (int left = action / 16 % count; left >= 0; left--) checkers_next(&moves, &move);
     return move;
 }
 
-// Pieces that the agent has more than the bot.
+// What the agent has more than the bot: men count two, kings three.
 PUFFER_FN int checkers_lead(const CheckersBoard* board) {
-    return bits_count(board->pieces[CHECKERS_AGENT]) - bits_count(board->pieces[CHECKERS_BOT]);
+    uint64_t agent = board->pieces[CHECKERS_AGENT], bot = board->pieces[CHECKERS_BOT], kings = board->kings;
+    return 2 * (bits_count(agent) - bits_count(bot)) + bits_count(agent & kings) - bits_count(bot & kings);
 }
 
 // Plays the agent's move and the bot's turn; returns whether the game is over, and how.
@@ -296,7 +335,7 @@ PUFFER_FN void c_step(Checkers* env) {
     CheckersBoard before = env->board;
     float outcome = 0.0f;
     bool is_over = checkers_take_turns(env, &outcome);
-    env->rewards[0] = outcome + CHECKERS_PIECE_REWARD * (float)(checkers_lead(&env->board) - checkers_lead(&before));
+    env->rewards[0] = outcome + CHECKERS_CROWN_REWARD * (float)(checkers_lead(&env->board) - checkers_lead(&before));
     env->terminals[0] = env->truncations[0] = 0;
     env->episode_return += env->rewards[0];
     env->episode_length += 1;

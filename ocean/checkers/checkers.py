@@ -14,9 +14,9 @@ _KEYS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine",
 
 
 def _numbered(index: int) -> int:
-    """The action that is the legal move of a number, by naming a light square, from where there is none."""
+    """The action that is the legal move of a number: it names a light square."""
     row = index // 4
-    return 8 * (2 * index + row % 2)
+    return 8 * (2 * index + row % 2) + 7
 
 
 class Checkers(OceanEnv):
@@ -32,6 +32,6 @@ class Checkers(OceanEnv):
     keys = Keys({key: _numbered(index) for index, key in enumerate(_KEYS)}, waits=True)
 
     def __init__(self, num_envs: int = 1024, bot_depth: int = 2, bot_random: int = 10, **kwargs):
-        self.single_observation_space = gymnasium.spaces.Box(0, 6, (64,), np.uint8)
+        self.single_observation_space = gymnasium.spaces.Box(0, 7, (64,), np.uint8)
         self.single_action_space = gymnasium.spaces.Discrete(512)
         super().__init__(num_envs, {"bot_depth": bot_depth, "bot_random": bot_random}, **kwargs)

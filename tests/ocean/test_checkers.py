@@ -14,7 +14,7 @@ from test_forged_snapshots import content_of, sealed
 from pufferlib.ocean.checkers.checkers import Checkers
 
 AGENT, BOT = range(2)
-EMPTY, MAN, KING, OTHER_MAN, OTHER_KING, JUMPING_MAN, JUMPING_KING = range(7)
+EMPTY, MAN, KING, OTHER_MAN, OTHER_KING, MOVABLE_MAN, MOVABLE_KING, REACHABLE = range(8)
 DIRECTIONS = ((-1, -1), (-1, 1), (1, -1), (1, 1))
 PIECE, CROWN, CROSSED, WON = 100, 50, 4, 100_000
 
@@ -50,10 +50,14 @@ class Reference:
     def observed(cls, observation):
         """The agent to move, on the board that an observation shows."""
         kinds = {MAN: (AGENT, False), KING: (AGENT, True), OTHER_MAN: (BOT, False), OTHER_KING: (BOT, True)}
-        kinds |= {JUMPING_MAN: (AGENT, False), JUMPING_KING: (AGENT, True)}
-        cells = {divmod(square, 8): int(kind) for square, kind in enumerate(observation) if kind}
-        jumpers = [at for at, kind in cells.items() if kind >= JUMPING_MAN]
-        return cls({at: kinds[kind] for at, kind in cells.items()}, jumper=jumpers[0] if jumpers else None)
+        kinds |= {MOVABLE_MAN: (AGENT, False), MOVABLE_KING: (AGENT, True)}
+        cells = {divmod(square, 8): int(kind) for square, kind in enumerate(observation)}
+        pieces = {at: kinds[kind] for at, kind in cells.items() if kind in kinds}
+        movable = [at for at, kind in cells.items() if kind in (MOVABLE_MAN, MOVABLE_KING)]
+        whole = cls(pieces)
+        if sorted(whole.origins()) == sorted(movable):
+            return whole
+        return cls(pieces, jumper=movable[0])  # others could jump too, but for one that has
 
     def moves(self):
         """Numbers of the actions, in no order."""
@@ -71,6 +75,14 @@ class Reference:
                 elif self.pieces.get(beside, (player,))[0] != player and self.is_free(beyond):
                     jumps.append(number + 1)
         return jumps or ([] if self.jumper else steps)
+
+    def origins(self):
+        return {divmod(move // 8, 8) for move in self.moves()}
+
+    def targets(self):
+        for move in self.moves():
+            (row, column), (down, right) = divmod(move // 8, 8), DIRECTIONS[move // 2 % 4]
+            yield row + (1 + move % 2) * down, column + (1 + move % 2) * right
 
     def is_free(self, at):
         return at not in self.pieces and 0 <= at[0] < 8 and 0 <= at[1] < 8
@@ -96,8 +108,8 @@ class Reference:
         return PIECE * len(own) + CROWN * sum(is_king for _, is_king in own) + CROSSED * crossed
 
     def lead(self):
-        """Pieces that the agent has more than the bot."""
-        return sum(1 if player == AGENT else -1 for player, _ in self.pieces.values())
+        """What the agent has more than the bot, in pieces; a king is one and a half."""
+        return sum((1.5 if is_king else 1) * (1 if player == AGENT else -1) for player, is_king in self.pieces.values())
 
     def minimax(self, depth):
         moves = self.moves()
@@ -121,11 +133,15 @@ class Reference:
 
     def observation(self):
         """What the agent sees."""
-        cells = np.zeros(64, np.uint8)
-        for (row, column), (player, is_king) in self.pieces.items():
-            kind = JUMPING_MAN if self.jumper == (row, column) else MAN if player == AGENT else OTHER_MAN
-            cells[8 * row + column] = kind + is_king
-        return cells
+        cells = np.zeros((8, 8), np.uint8)
+        for at, (player, is_king) in self.pieces.items():
+            cells[at] = (MAN if player == AGENT else OTHER_MAN) + is_king
+        if self.player == AGENT:
+            for at in self.origins():
+                cells[at] += MOVABLE_MAN - MAN
+            for at in self.targets():
+                cells[at] = REACHABLE
+        return cells.ravel()
 
     def after_turns(self, generator, turns):
         """Played on by chance, until it is over at the latest."""
@@ -219,24 +235,35 @@ def test_every_step_is_the_agents_move_and_a_turn_of_the_bots(depth):
     assert seen[True, False] >= 5 and seen[False, True] >= 2
 
 
-def test_an_action_that_is_none_stands_for_a_legal_move_by_its_number(game):
+def moved(action):
+    """What is observed before and after an action in a certain first step."""
     env = Checkers(1)
-    for action, index in ((0, 0), (16, 1), (40, 2), (2**31 - 1, (2**31 - 1) // 16), (-1, (2**32 - 1) // 16), (512, 32)):
-        env.reset(5)
-        reference = Reference.observed(env.observations[0])
-        moves = game.moves(reference.board())
-        env.step(np.array([action]))
-        by_number = env.observations.copy()
-        env.reset(5)
-        env.step(np.array([moves[index % len(moves)]]))
-        np.testing.assert_array_equal(env.observations, by_number)
+    env.reset(5)
+    before = Reference.observed(env.observations[0])
+    env.step(np.array([action], np.int32))
+    return before, env.observations[0].copy()
+
+
+@pytest.mark.parametrize("action", [0, 200, 333, 360, 365, 394, 511, 512, 900, -1, -400, 2**31 - 1, -(2**31)])
+def test_an_action_that_is_not_legal_stands_for_the_next_that_is(action):
+    before, shown = moved(action)
+    legal = sorted(before.moves())
+    following = [move for move in legal if move >= action % 512]
+    np.testing.assert_array_equal(shown, moved((following or legal)[0])[1])
+
+
+@pytest.mark.parametrize("index", range(10))
+def test_a_light_square_stands_for_a_legal_move_by_its_number(game, index):
+    before, shown = moved(8 * (2 * index + index // 4 % 2) + 7)
+    moves = game.moves(before.board())
+    np.testing.assert_array_equal(shown, moved(moves[index % len(moves)])[1])
 
 
 def test_the_keys_make_the_moves_in_their_order(game):
     env = Checkers(1, bot_depth=0)
     for index, action in enumerate(env.keys.actions.values()):
         row, column = divmod(action // 8, 8)
-        assert (row + column) % 2 == 0 and action // 16 == index  # a light square
+        assert (row + column) % 2 == 0 and (action % 8, action // 16) == (7, index)  # a light square
 
 
 def test_who_begins_is_drawn_by_chance():
@@ -303,8 +330,8 @@ def test_a_man_that_is_crowned_jumps_no_further_in_that_turn():
     pieces = {(2, 1): (AGENT, False), (1, 2): (BOT, False), (1, 4): (BOT, False), (4, 7): (BOT, False)}
     env = placed(pieces)
     step(env, action(2, 1, -1, 1, True))
-    assert env.observations[0, 3] == KING
-    assert np.count_nonzero(env.observations[0] >= OTHER_MAN) == 2  # the bot moved, and lost one piece only
+    assert env.observations[0, 3] in (KING, MOVABLE_KING)
+    assert np.isin(env.observations[0], (OTHER_MAN, OTHER_KING)).sum() == 2  # the bot moved, and lost one piece only
 
 
 def test_rollout_is_the_golden_one():
@@ -312,4 +339,4 @@ def test_rollout_is_the_golden_one():
     env.reset(42)
     rows = np.arange(16)
     observed = [env.step((rows * 37 + i * i * 16) % 512)[0].copy() for i in range(256)]
-    assert checksum(observed) == 3302966530  # printed by the lines above; changes when rules or random streams do
+    assert checksum(observed) == 269216610  # printed by the lines above; changes when rules or random streams do
