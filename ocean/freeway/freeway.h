@@ -11,12 +11,12 @@
 // is another one in every episode. Where the vehicles are in the beginning is left to chance.
 //
 // Observation float[34] in [-1, 1]: how far the chicken has come, how far it is still thrown back over a lane's height,
-// the time left, the level / 8. Then, for the ten lanes in the order in which it will meet them, beginning with the one
-// it is about to leave: the frames until a vehicle is in its way (0 when one is); ten times the frames until that
-// vehicle is past; ten times the speed, pixels a frame, positive to the right. Frames are over 240, 1 if more.
-// Action: 0 stay, 1 up, 2 down, anything else stays.
-// Reward: 1 for a crossing, half of it at its end and half along the way, which is taken back when the chicken is.
-// Truncation after 8,160 frames (136 seconds), which are 2,040 steps of 4 frames. There is no terminal.
+// the time left, the level / 8. Then, for the ten lanes in the order in which it meets them, beginning with the one
+// that it is about to leave, what it would find there if it walked on and nothing stopped it: ten times the frames
+// until a vehicle is in its way (0 when one is), ten times the frames until that vehicle is past, both over 60 and 1 if
+// more; and ten times the speed, pixels a frame, positive to the right. Action: 0 stay, 1 up, 2 down, anything else
+// stays. Reward: 1 for a crossing, half of it at its end and half along the way, which is taken back when the chicken
+// is. Truncation after 8,160 frames (136 seconds), which are 2,040 steps of 4 frames. There is no terminal.
 #pragma once
 
 #include "puffer_env.h"
@@ -38,12 +38,12 @@ enum {
     FREEWAY_FAR_THROW = 240,                                           // when thrown to the kerb
     FREEWAY_CHICKEN_WIDTH = 6 * FREEWAY_PIXEL,
     FREEWAY_CHICKEN_HEIGHT = 8 * FREEWAY_PIXEL,
-    FREEWAY_CAR = 12 * FREEWAY_PIXEL,    // length
-    FREEWAY_TRUCK = 22 * FREEWAY_PIXEL,  // length
     FREEWAY_CAR_HEIGHT = 10 * FREEWAY_PIXEL,
     FREEWAY_ROAD = 160 * FREEWAY_PIXEL,
     FREEWAY_LOOP = 184 * FREEWAY_PIXEL  // after which a vehicle comes again: the road, and a truck out of sight
 };
+
+#define FREEWAY_SIGHT (60.0f)  // frames that the observation looks ahead in a lane
 
 PUFFER_TABLE int16_t FREEWAY_LANE_SPEEDS[FREEWAY_LANES] = {12, 15, 20, 30, 60, 60, 30, 20, 15, 12};  // from below
 PUFFER_TABLE int16_t FREEWAY_RANDOM_SPEEDS[FREEWAY_SPEEDS] = {12, 15, 20, 30, 60};
@@ -51,15 +51,16 @@ PUFFER_TABLE int16_t FREEWAY_RANDOM_SPEEDS[FREEWAY_SPEEDS] = {12, 15, 20, 30, 60
 // How far behind the first one the vehicles of a lane are, pixels; those that are missing lie on the first.
 typedef struct {
     int16_t behind[FREEWAY_VEHICLES][FREEWAY_LANES];
-    bool is_truck[FREEWAY_LANES];
+    int16_t lengths[FREEWAY_LANES];  // pixels: 12 of a car, 22 of a truck
 } FreewayTraffic;
 
 PUFFER_TABLE FreewayTraffic FREEWAY_TRAFFIC[FREEWAY_TRAFFICS] = {
-    {{{0}}, {0}},
-    {{{0}, {0, 24, 0, 70, 0, 0, 70, 0, 24, 0}}, {0}},
-    {{{0}, {60, 24, 60, 20, 70, 70, 20, 60, 24, 60}, {0, 90, 0, 40, 0, 0, 40, 0, 90, 0}}, {0}},
+    {{{0}}, {12, 12, 12, 12, 12, 12, 12, 12, 12, 12}},
+    {{{0}, {0, 24, 0, 70, 0, 0, 70, 0, 24, 0}}, {12, 12, 12, 12, 12, 12, 12, 12, 12, 12}},
+    {{{0}, {60, 24, 60, 20, 70, 70, 20, 60, 24, 60}, {0, 90, 0, 40, 0, 0, 40, 0, 90, 0}},
+     {12, 12, 12, 12, 12, 12, 12, 12, 12, 12}},
     {{{0}, {70, 20, 0, 30, 50, 50, 30, 0, 20, 70}, {0, 40, 0, 90, 100, 100, 90, 0, 40, 0}},
-     {1, 0, 1, 0, 0, 0, 0, 1, 0, 1}},
+     {22, 12, 22, 12, 12, 12, 12, 22, 12, 22}},
 };
 
 typedef struct {
@@ -102,7 +103,7 @@ PUFFER_FN int freeway_beyond(int passed, int pixels_behind) {
 }
 
 // How far a vehicle's front goes from one side of the chicken to where its rear leaves the other.
-PUFFER_FN int freeway_span(bool is_truck) { return (is_truck ? FREEWAY_TRUCK : FREEWAY_CAR) + FREEWAY_CHICKEN_WIDTH; }
+PUFFER_FN int freeway_span(int pixels_long) { return pixels_long * FREEWAY_PIXEL + FREEWAY_CHICKEN_WIDTH; }
 
 // The lane in whose vehicles' way the chicken's feet are, or the next one up; FREEWAY_LANES above them all.
 PUFFER_FN int freeway_lane(int y) {
@@ -110,30 +111,54 @@ PUFFER_FN int freeway_lane(int y) {
     return y < top ? 0 : (y - top) / FREEWAY_LANE + 1;
 }
 
-PUFFER_FN float freeway_share(float frames) {
-    float share = frames * (1.0f / (float)FREEWAY_CROSSING_FRAMES);
-    return share < 1.0f ? share : 1.0f;
+// Frames until a chicken that walks on reaches the way of a lane's vehicles, in this crossing or the next.
+PUFFER_FN int freeway_frames_to(const Freeway* env, int lane, int first) {
+    const int margin = (FREEWAY_LANE - FREEWAY_CAR_HEIGHT) / 2;
+    int way = FREEWAY_KERB + lane * FREEWAY_LANE + margin - FREEWAY_CHICKEN_HEIGHT - env->y;
+    if (lane < first) way += FREEWAY_HEIGHT;
+    return way > 0 ? way / FREEWAY_STEP : 0;
+}
+
+// How far, in every lane, the vehicle that came last and the one that comes next are beyond the chicken's nearer side
+// when it gets there. Lane after lane in the inner loops, so that the compiler uses vectors.
+PUFFER_FN void freeway_look(const Freeway* env, int first, int* last, int* next) {
+    const FreewayTraffic* traffic = freeway_traffic(env);
+    for (int lane = 0; lane < FREEWAY_LANES; lane++) {
+        int passed = env->passed[lane] + freeway_frames_to(env, lane, first) * env->speeds[lane];  // below three loops
+        passed = passed >= 2 * FREEWAY_LOOP ? passed - 2 * FREEWAY_LOOP : passed;
+        last[lane] = next[lane] = passed >= FREEWAY_LOOP ? passed - FREEWAY_LOOP : passed;
+    }
+    int ahead[FREEWAY_LANES];
+    memcpy(ahead, last, sizeof(ahead));
+    for (int i = 1; i < FREEWAY_VEHICLES; i++) {
+        for (int lane = 0; lane < FREEWAY_LANES; lane++) {
+            int beyond = freeway_beyond(ahead[lane], traffic->behind[i][lane]);
+            last[lane] = beyond < last[lane] ? beyond : last[lane];
+            next[lane] = beyond > next[lane] ? beyond : next[lane];
+        }
+    }
 }
 
 PUFFER_FN void freeway_write_observations(Freeway* env) {
     const FreewayTraffic* traffic = freeway_traffic(env);
+    const int first = freeway_lane(env->y) % FREEWAY_LANES;
+    int last[FREEWAY_LANES], next[FREEWAY_LANES];
     float arrivals[2 * FREEWAY_LANES], departures[2 * FREEWAY_LANES], speeds[2 * FREEWAY_LANES];  // twice the road
+    freeway_look(env, first, last, next);
     for (int lane = 0; lane < FREEWAY_LANES; lane++) {
-        int span = freeway_span(traffic->is_truck[lane]), nearest = FREEWAY_LOOP, inside = FREEWAY_LOOP;
-        for (int i = 0; i < FREEWAY_VEHICLES; i++) {
-            int beyond = freeway_beyond(env->passed[lane], traffic->behind[i][lane]), before = FREEWAY_LOOP - beyond;
-            nearest = before < nearest ? before : nearest;
-            inside = beyond < inside ? beyond : inside;  // the one that came last
-        }
-        bool is_inside = inside < span;
-        float frames = 1.0f / (float)env->speeds[lane];  // for a 60th of a pixel
-        int arrival = is_inside ? 0 : nearest, departure = is_inside ? span - inside : nearest + span;
-        arrivals[lane] = arrivals[lane + FREEWAY_LANES] = freeway_share((float)arrival * frames);
-        departures[lane] = departures[lane + FREEWAY_LANES] = freeway_share((float)departure * frames);
-        float speed = (float)env->speeds[lane] * (1.0f / (float)FREEWAY_PIXEL);
-        speeds[lane] = speeds[lane + FREEWAY_LANES] = lane < FREEWAY_LANES / 2 ? speed : -speed;
+        int span = freeway_span(traffic->lengths[lane]);
+        bool is_inside = last[lane] < span;
+        int arrival = is_inside ? 0 : FREEWAY_LOOP - next[lane];
+        int departure = is_inside ? span - last[lane] : arrival + span;
+        float speed = (float)env->speeds[lane], share = 1.0f / (FREEWAY_SIGHT * speed);
+        float near = (float)arrival * share, far = (float)departure * share, pixels = speed / (float)FREEWAY_PIXEL;
+        arrivals[lane] = near < 1.0f ? near : 1.0f;
+        departures[lane] = far < 1.0f ? far : 1.0f;
+        speeds[lane] = lane < FREEWAY_LANES / 2 ? pixels : -pixels;
     }
-    int first = freeway_lane(env->y) % FREEWAY_LANES;
+    memcpy(arrivals + FREEWAY_LANES, arrivals, FREEWAY_LANES * sizeof(float));
+    memcpy(departures + FREEWAY_LANES, departures, FREEWAY_LANES * sizeof(float));
+    memcpy(speeds + FREEWAY_LANES, speeds, FREEWAY_LANES * sizeof(float));
     env->observations[0] = (float)env->y * (1.0f / (float)FREEWAY_HEIGHT);
     env->observations[1] = clampf((float)env->throw_left * (1.0f / (float)FREEWAY_LANE), 0.0f, 1.0f);
     env->observations[2] = 1.0f - (float)env->frames * (1.0f / (float)FREEWAY_FRAMES);
@@ -182,7 +207,7 @@ PUFFER_FN bool freeway_is_hit(const Freeway* env, int lane, int frames) {
     if (env->y >= bottom + FREEWAY_CAR_HEIGHT || env->y + FREEWAY_CHICKEN_HEIGHT <= bottom) return false;
     int passed = (env->passed[lane] + frames * env->speeds[lane]) % FREEWAY_LOOP;
     for (int i = 0; i < FREEWAY_VEHICLES; i++) {
-        if (freeway_beyond(passed, traffic->behind[i][lane]) < freeway_span(traffic->is_truck[lane])) return true;
+        if (freeway_beyond(passed, traffic->behind[i][lane]) < freeway_span(traffic->lengths[lane])) return true;
     }
     return false;
 }

@@ -10,6 +10,7 @@ typedef Freeway Env;
 enum { FREEWAY_SCALE = 4 };  // pixels of the picture in one of the game
 enum { FREEWAY_MARGIN = 20, FREEWAY_HEADER = 68, FREEWAY_FOOTER = 30 };
 enum { FREEWAY_FRAMES_PER_SECOND = 60, FREEWAY_FEATHERS = 9 };
+enum { FREEWAY_TRUCK = 20 };  // pixels of the game from which on a vehicle is drawn as one
 
 #define FREEWAY_CHICKEN_X (44.0f)  // left side, pixels of the game
 #define FREEWAY_FLASH_FRAMES (30.0f)
@@ -166,27 +167,31 @@ static void freeway_draw_truck(const FreewayLook* look) {
     }
 }
 
-static void freeway_draw_vehicles(const FreewayMoment* moment) {
+// The look of a lane's vehicle whose front is `beyond` the chicken's nearer side.
+static FreewayLook freeway_look_of(int lane, int index, float length, float beyond) {
     static const Color paints[5] = {
         {187, 0, 0, 255}, {0, 140, 150, 255}, {214, 150, 52, 255}, {196, 204, 204, 255}, {92, 110, 190, 255}};
+    const float chicken = FREEWAY_CHICKEN_X * FREEWAY_PIXEL, to_picture = (float)FREEWAY_SCALE / (float)FREEWAY_PIXEL;
+    bool is_right = lane < FREEWAY_LANES / 2;
+    float front = is_right ? chicken + beyond : chicken + (float)FREEWAY_CHICKEN_WIDTH - beyond;
+    front = fmodf(front + 4.0f * FREEWAY_LOOP, FREEWAY_LOOP);
+    if (!is_right && front > (float)FREEWAY_ROAD) front -= (float)FREEWAY_LOOP;  // it has left, or is yet to come
+    FreewayLook look = {freeway_x(is_right ? front - length : front + length),
+                        freeway_y(FREEWAY_KERB + ((float)lane + 0.5f) * FREEWAY_LANE), to_picture * length,
+                        is_right ? 1.0f : -1.0f, paints[(3 * lane + 2 * index) % 5]};
+    return look;
+}
+
+static void freeway_draw_vehicles(const FreewayMoment* moment) {
     const FreewayTraffic* traffic = freeway_traffic(&moment->game);
     for (int lane = 0; lane < FREEWAY_LANES; lane++) {
-        bool is_truck = traffic->is_truck[lane], is_right = lane < FREEWAY_LANES / 2;
         float passed = (float)moment->game.passed[lane] + moment->part * (float)moment->game.speeds[lane];
-        float length = is_truck ? (float)FREEWAY_TRUCK : (float)FREEWAY_CAR,
-              chicken = FREEWAY_CHICKEN_X * FREEWAY_PIXEL;
+        float length = (float)(traffic->lengths[lane] * FREEWAY_PIXEL);
         for (int i = 0; i < FREEWAY_VEHICLES; i++) {
             if (i > 0 && traffic->behind[i][lane] == 0) continue;
             float beyond = passed - (float)(traffic->behind[i][lane] * FREEWAY_PIXEL);
-            float front = is_right ? chicken + beyond : chicken + (float)FREEWAY_CHICKEN_WIDTH - beyond;
-            // Of the places a loop apart the one that is nearest to the road.
-            front = fmodf(front + 4.0f * FREEWAY_LOOP, FREEWAY_LOOP);
-            if (!is_right && front > (float)FREEWAY_ROAD) front -= (float)FREEWAY_LOOP;
-            float rear = is_right ? front - length : front + length;
-            FreewayLook look = {freeway_x(rear), freeway_y(FREEWAY_KERB + ((float)lane + 0.5f) * FREEWAY_LANE),
-                                length * (float)FREEWAY_SCALE / (float)FREEWAY_PIXEL, is_right ? 1.0f : -1.0f,
-                                paints[(3 * lane + 2 * i) % 5]};
-            if (is_truck) {
+            FreewayLook look = freeway_look_of(lane, i, length, beyond);
+            if (traffic->lengths[lane] >= FREEWAY_TRUCK) {
                 freeway_draw_truck(&look);
             } else {
                 freeway_draw_car(&look, (lane + i) % 3);
