@@ -58,7 +58,7 @@ RECIPES = {
     "puffer_bandit": Recipe(0.95),
     "puffer_breakout": Recipe(860, config=_SWEPT / "breakout.ini"),
     "puffer_cartpole": Recipe(0.999),
-    "puffer_drone": Recipe(0.9),
+    "puffer_drone": Recipe(0.97),
     "puffer_enduro": Recipe(1_300),
     "puffer_go": Recipe(0.85, train={"total_timesteps": 14_000_000}),
     "puffer_maze": Recipe(0.9),
