@@ -8,7 +8,7 @@
 typedef Pacman Env;
 
 enum { PACMAN_PIXELS = 22, PACMAN_MARGIN = 12, PACMAN_HEADER = 72, PACMAN_FOOTER = 36 };  // of a tile; around the maze
-enum { PACMAN_MAX_STROKES = 640, PACMAN_ARC_CHORDS = 3 };
+enum { PACMAN_MAX_STROKES = 256, PACMAN_MAX_CORNERS = 256 };
 
 #define PACMAN_STEPS_PER_SECOND (7.6f)
 #define PACMAN_POPUP_STEPS (7.0f)
@@ -20,12 +20,19 @@ static const Color PACMAN_COLORS[PACMAN_GHOSTS + 1] = {
     {205, 22, 22, 255}, {230, 128, 140, 255}, {140, 215, 235, 255}, {222, 132, 44, 255}, {24, 84, 110, 255}};
 
 typedef struct {
-    Vector2 from, to;  // pixels
+    Vector2 from, to;  // pixels; along a row or a column, `to` is the farther from the origin
 } PacmanStroke;
+
+typedef struct {
+    Vector2 center;  // pixels
+    float from;      // radians, of the larger angle: it is a quarter of a circle
+} PacmanCorner;
 
 typedef struct {
     PacmanStroke strokes[PACMAN_MAX_STROKES];  // the walls
     int num_strokes;
+    PacmanCorner corners[PACMAN_MAX_CORNERS];
+    int num_corners;
     float time;    // steps since the episode began, when it was last drawn
     int score;     // then
     int gain;      // of the last ghost or fruit
@@ -75,16 +82,13 @@ static void pacman_add_stroke(Client* client, Vector2 from, Vector2 to) {
 
 // A quarter of a circle from the middle of one side of the tile to that of another.
 static void pacman_add_corner(Client* client, int row, int column) {
-    float down = pacman_has_edge(row, column, PATHS_DOWN) ? 0.5f : -0.5f;
-    float right = pacman_has_edge(row, column, PATHS_RIGHT) ? 0.5f : -0.5f;
-    Vector2 from = pacman_middle((float)row + down, (float)column);
-    for (int chord = 1; chord <= PACMAN_ARC_CHORDS; chord++) {
-        float angle = 0.5f * PUFFER_PI * (float)chord / (float)PACMAN_ARC_CHORDS;
-        Vector2 to =
-            pacman_middle((float)row + down * (1.0f - sinf(angle)), (float)column + right * (1.0f - cosf(angle)));
-        pacman_add_stroke(client, from, to);
-        from = to;
-    }
+    if (client->num_corners == PACMAN_MAX_CORNERS) return;
+    bool is_down = pacman_has_edge(row, column, PATHS_DOWN), is_right = pacman_has_edge(row, column, PATHS_RIGHT);
+    float quarters = is_right ? (is_down ? 3.0f : 2.0f) : (is_down ? 0.0f : 1.0f);
+    PacmanCorner corner = {
+        pacman_middle((float)row + (is_down ? 0.5f : -0.5f), (float)column + (is_right ? 0.5f : -0.5f)),
+        0.5f * PUFFER_PI * quarters};
+    client->corners[client->num_corners++] = corner;
 }
 
 // Straight edges along a row (direction right) or a column (down), as long as they go on.
@@ -114,23 +118,49 @@ static PufferPicture c_open_client(Client* client, const Pacman* env) {
     return picture;
 }
 
-// Straight ones are rectangles, which are a quarter of the work; the round ends of those of the corners close the gaps.
+// Fills between two offsets from an arc, from one colour to the other.
+static void pacman_fill_arc(const PufferOutline* arc, float inner, float outer, Color inside, Color outside) {
+    for (int i = 0; i + 1 < arc->count; i++) {
+        puffer_set_color(inside);
+        puffer_vertex(arc, i, inner);
+        puffer_set_color(outside);
+        puffer_vertex(arc, i, outer);
+        puffer_vertex(arc, i + 1, outer);
+        puffer_vertex(arc, i + 1, outer);
+        puffer_set_color(inside);
+        puffer_vertex(arc, i + 1, inner);
+        puffer_vertex(arc, i, inner);
+    }
+}
+
+static void pacman_draw_corner(const PacmanCorner* corner, float width, Color color) {
+    const float half = 0.5f / puffer_view.scale, reach = 0.5f * width;
+    const Color clear = puffer_fade(color, 0.0f);
+    PufferOutline arc = {.count = 0};
+    puffer_add_arc(&arc, corner->center, 0.5f * PACMAN_PIXELS, corner->from, corner->from - 0.5f * PUFFER_PI);
+    puffer_begin_triangles();
+    pacman_fill_arc(&arc, -reach - half, -reach + half, clear, color);
+    pacman_fill_arc(&arc, -reach + half, reach - half, color, color);
+    pacman_fill_arc(&arc, reach - half, reach + half, color, clear);
+    rlEnd();
+}
+
 static void pacman_draw_stroke(const PacmanStroke* stroke, float width, Color color) {
     Vector2 from = stroke->from, to = stroke->to;
-    if (from.x == to.x) {
-        puffer_rectangle(from.x - 0.5f * width, from.y, width, to.y - from.y, color);
-    } else if (from.y == to.y) {
-        puffer_rectangle(from.x, from.y - 0.5f * width, to.x - from.x, width, color);
-    } else {
-        puffer_line(from.x, from.y, to.x, to.y, width, color);
-    }
+    bool is_across = from.y == to.y;
+    puffer_rectangle(from.x - (is_across ? 0.0f : 0.5f * width), from.y - (is_across ? 0.5f * width : 0.0f),
+                     is_across ? to.x - from.x : width, is_across ? width : to.y - from.y, color);
 }
 
 static void pacman_draw_walls(const Client* client) {
     const Color color = puffer_mix(PUFFER_EDGE, PUFFER_CYAN, 0.75f), glow = puffer_mix(PUFFER_BACKGROUND, color, 0.28f);
     const float door = PACMAN_EXIT_ROW + 1.0f;
-    for (int i = 0; i < client->num_strokes; i++) pacman_draw_stroke(&client->strokes[i], 9.0f, glow);
-    for (int i = 0; i < client->num_strokes; i++) pacman_draw_stroke(&client->strokes[i], 2.5f, color);
+    for (int pass = 0; pass < 2; pass++) {
+        float width = pass == 0 ? 10.0f : 2.0f;  // even, so that edges are those of pixels
+        Color shade = pass == 0 ? glow : color;
+        for (int i = 0; i < client->num_strokes; i++) pacman_draw_stroke(&client->strokes[i], width, shade);
+        for (int i = 0; i < client->num_corners; i++) pacman_draw_corner(&client->corners[i], width, shade);
+    }
     Vector2 left = pacman_middle(door, PACMAN_MIDDLE - 0.8f), right = pacman_middle(door, PACMAN_MIDDLE + 0.8f);
     puffer_line(left.x, left.y, right.x, right.y, 4.0f, PUFFER_MUTED);
 }
@@ -228,7 +258,7 @@ static void pacman_draw_dots(const Pacman* env, float time) {
         if (env->eaten[dot] != 0) continue;
         Vector2 at = pacman_shifted(env->shared, dot, 0, 0.0f);
         if (dot >= PACMAN_PILLS) {
-            puffer_disc(at.x, at.y, 2.8f, puffer_mix(PUFFER_WHITE, PUFFER_BACKGROUND, 0.15f));
+            puffer_rectangle(at.x - 2.0f, at.y - 2.0f, 4.0f, 4.0f, PUFFER_WHITE);  // square, as the arcade's are
             continue;
         }
         float pulse = 0.5f + 0.5f * sinf(1.2f * time);
