@@ -58,6 +58,8 @@ RECIPES = {
     "puffer_bandit": Recipe(0.95),
     "puffer_breakout": Recipe(860, config=_SWEPT / "breakout.ini"),
     "puffer_cartpole": Recipe(0.999),
+    "puffer_checkers": Recipe(0.55),
+    "puffer_connect4": Recipe(0.86),
     "puffer_drone": Recipe(0.97),
     "puffer_enduro": Recipe(1_300),
     "puffer_freeway": Recipe(18),
