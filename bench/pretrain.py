@@ -7,6 +7,9 @@ Trains by the settings and the seed in RECIPES, plays 1,000 episodes by the like
 environments of another seed, and writes both files if either way reaches what the recipe asks for. Drawn actions are
 the harder test: breakout serves in two directions, and by the likeliest ones it is two games again and again. To find a
 better agent, try other seeds: the command that made the agent, seed included, is in its file.
+
+Computes on one thread, wherever it runs: gradients of several threads are summed in another order, which makes another
+agent. So the command writes the same bytes again where the versions in the file are the same.
 """
 
 from __future__ import annotations
@@ -31,6 +34,7 @@ from pufferlib.runs.pretrained import WEIGHTS
 from pufferlib.runs.whole_files import write_atomically
 
 EPISODES = 1_000
+THREADS = 1
 _OTHER_SEED = 1_000_003  # of the environments and the actions of the play
 _SWEPT = Path(__file__).parent / "swept"
 
@@ -63,6 +67,7 @@ RECIPES = {
     "puffer_drone": Recipe(0.97),
     "puffer_enduro": Recipe(1_300),
     "puffer_freeway": Recipe(18),
+    "puffer_g2048": Recipe(9_000, seed=2, train={"total_timesteps": 40_000_000}, ways=("sampled",)),
     "puffer_go": Recipe(0.85, train={"total_timesteps": 14_000_000}),
     "puffer_maze": Recipe(0.9),
     "puffer_memory": Recipe(0.98),
@@ -99,6 +104,7 @@ def train(env_name: str, args: dict[str, Any]) -> tuple[torch.nn.Module, int]:
 
 def make(env_name: str, seed: int | None) -> None:
     """Trains, plays, and writes the agent of an environment."""
+    torch.set_num_threads(THREADS)
     recipe = RECIPES[env_name]
     args = load_config(env_name, config=recipe.config)
     args["train"].update(recipe.train, seed=recipe.seed if seed is None else seed)
@@ -128,6 +134,7 @@ def make(env_name: str, seed: int | None) -> None:
         "command": shlex.join(["python", *sys.argv]),
         "steps": steps,
         "seed": args["train"]["seed"],
+        "threads": THREADS,
         "score": score,
         "versions": described["versions"],
     }

@@ -38,7 +38,7 @@ def agents_of(name):
     return catalog.find(name).agents_per_env
 
 
-UNTRAINED = {"puffer_g2048", "puffer_tetris"}  # their settings are still searched for
+UNTRAINED = {"puffer_tetris"}  # its settings are still searched for
 
 
 def test_every_environment_has_an_agent_but_the_untrained():
@@ -67,9 +67,10 @@ def test_an_agent_is_small_and_says_how_it_was_made(name):
     path, facts = pretrained_path(name), pretrained_facts(name)
     assert path.stat().st_size < MAX_BYTES
     assert all(tensor.dtype == torch.float32 for tensor in torch.load(path, weights_only=True).values())
-    assert facts.keys() == {"settings", "command", "steps", "seed", "score", "versions"}
+    assert facts.keys() == {"settings", "command", "steps", "seed", "threads", "score", "versions"}
     assert facts["command"].startswith(f"python bench/pretrain.py {name}")
     assert facts["settings"]["train"]["seed"] == facts["seed"] and facts["steps"] > 0
+    assert facts["threads"] == 1  # of more, sums are in another order and the agent is another
     assert facts["settings"]["train"]["data_dir"] == "experiments"  # and no folder of the machine that made it
     for score in facts["score"].values():
         (episodes,) = {one["episodes"] for one in score.values()}
