@@ -8,5 +8,5 @@ static int my_init(Env* env, PyObject* args, PyObject* kwargs) {
     int level = 0;
     if (kwarg_int(kwargs, "level", 1, TETRIS_MAX_LEVEL, &level) < 0) return -1;
     env->starting_level = (int16_t)level;
-    return 0;
+    return kwarg_bool(kwargs, "shaped", &env->shaped);
 }

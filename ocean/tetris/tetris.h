@@ -6,14 +6,17 @@
 // steps. A move or a turn there begins them anew, up to 15 times before it comes to lie deeper. Hold swaps the piece
 // for the held one, once for each that locks.
 //
-// Observation uint8[493], each 0 or 1: the field's locked cells row by row from the top, the same for the cells where
-// the piece would land, and one of each: kind 7 (I O T S Z J L), rotation 4, column of its box 11 (-2 first), rows left
-// to fall 22, steps on the ground 5, level 15, held kind 7 (none while nothing is held), whether it may be held 1, and
-// the next three kinds 3 x 7.
+// Observation uint8[330], each 0 or 1: the field's locked cells row by row from the top, and one of each: kind 7
+// (I O T S Z J L), rotation 4, column of its box 11 (-2 first), rows left to fall 22; of the place where a hard drop
+// would take it the row of the lowest cell 24, the lines that would be full 5 and the gaps 8 (7 or more the last),
+// which are the empty cells below it down to the next locked ones; steps on the ground 5, level 15, held kind 7 (none
+// while nothing is held), whether it may be held 1, and the next three kinds 3 x 7.
+//
 // Action: 0 nothing, 1 left, 2 right, 3 turn clockwise, 4 soft drop (a row), 5 hard drop, 6 hold; anything else
-// nothing. Reward: 0.1, 0.3, 0.5, 1 for one to four lines at once, and 0.001 for each row of a soft drop, 0.002 of a
-// hard one. Terminal when a piece locks above the field whole or a new one has no room; truncation after 10,000 steps.
-// score is the lines, perf their share of the 150 of the guideline's marathon, at most 1.
+// nothing. Reward: 0.1, 0.3, 0.5, 1 for one to four lines at once, 0.001 for each row of a soft drop, 0.002 of a hard
+// one; where it is shaped, -0.02 for each gap that a piece leaves, as those end games many pieces later. Terminal when
+// a piece locks above the field whole or a new one has no room; truncation after 10,000 steps. score is the lines, perf
+// their share of the 150 of the guideline's marathon, at most 1.
 //
 // Columns count from the left, rows from the floor. A piece lies in a box of four by four, whose left bottom cell is
 // its place; parts of the box may be outside.
@@ -25,6 +28,7 @@ enum { TETRIS_NOTHING, TETRIS_LEFT, TETRIS_RIGHT, TETRIS_TURN, TETRIS_SOFT, TETR
 enum { TETRIS_I, TETRIS_O, TETRIS_T, TETRIS_S, TETRIS_Z, TETRIS_J, TETRIS_L, TETRIS_KINDS, TETRIS_NONE = TETRIS_KINDS };
 enum { TETRIS_WIDTH = 10, TETRIS_HEIGHT = 20, TETRIS_CEILING = 24, TETRIS_CELLS = TETRIS_WIDTH * TETRIS_HEIGHT };
 enum { TETRIS_NEXT = 3, TETRIS_ROTATIONS = 4, TETRIS_MIN_COLUMN = -2, TETRIS_MAX_COLUMN = 8, TETRIS_MAX_FALL = 21 };
+enum { TETRIS_MAX_LINES = 4, TETRIS_MAX_GAPS = 7 };
 enum { TETRIS_LOCK_STEPS = 5, TETRIS_LOCK_MOVES = 15, TETRIS_MAX_STEPS = 10000 };
 enum {
     TETRIS_MAX_LEVEL = 15,
@@ -35,12 +39,14 @@ enum {
 // Where each part of the observation begins.
 enum {
     TETRIS_LOCKED = 0,
-    TETRIS_LANDING = TETRIS_LOCKED + TETRIS_CELLS,
-    TETRIS_KIND = TETRIS_LANDING + TETRIS_CELLS,
+    TETRIS_KIND = TETRIS_LOCKED + TETRIS_CELLS,
     TETRIS_ROTATION = TETRIS_KIND + TETRIS_KINDS,
     TETRIS_COLUMN = TETRIS_ROTATION + TETRIS_ROTATIONS,
     TETRIS_FALL = TETRIS_COLUMN + TETRIS_MAX_COLUMN - TETRIS_MIN_COLUMN + 1,
-    TETRIS_GROUND = TETRIS_FALL + TETRIS_MAX_FALL + 1,
+    TETRIS_LANDING = TETRIS_FALL + TETRIS_MAX_FALL + 1,
+    TETRIS_LINES = TETRIS_LANDING + TETRIS_CEILING,
+    TETRIS_GAPS = TETRIS_LINES + TETRIS_MAX_LINES + 1,
+    TETRIS_GROUND = TETRIS_GAPS + TETRIS_MAX_GAPS + 1,
     TETRIS_LEVEL = TETRIS_GROUND + TETRIS_LOCK_STEPS,
     TETRIS_HELD = TETRIS_LEVEL + TETRIS_MAX_LEVEL,
     TETRIS_MAY_HOLD = TETRIS_HELD + TETRIS_KINDS,
@@ -109,20 +115,22 @@ enum { TETRIS_ROW = 1000 };
 PUFFER_TABLE int16_t TETRIS_GRAVITY[TETRIS_MAX_LEVEL] = {100,  126,  162,  212,  282,  382,  527,  742,
                                                          1065, 1557, 2327, 3544, 5511, 8740, 14163};
 
-PUFFER_TABLE float TETRIS_REWARDS[5] = {0.0f, 0.1f, 0.3f, 0.5f, 1.0f};  // by lines at once
+PUFFER_TABLE float TETRIS_REWARDS[TETRIS_MAX_LINES + 1] = {0.0f, 0.1f, 0.3f, 0.5f, 1.0f};  // by lines at once
 #define TETRIS_POINT_REWARD (0.001f)
+#define TETRIS_GAP_REWARD (-0.02f)  // where shaped
 
 typedef struct {
-    uint8_t* observations;        // [493]  these six are borrowed from the caller
+    uint8_t* observations;        // [330]  these six are borrowed from the caller
     const void* actions;          // int32_t[1]
     float* rewards;               // [1]
     uint8_t* terminals;           // [1]
     uint8_t* truncations;         // [1]
-    uint8_t* final_observations;  // [493] or NULL
+    uint8_t* final_observations;  // [330] or NULL
     Rng rng;
     uint16_t rows[TETRIS_ROWS];          // of locked cells, the floor's solid ones first
     int8_t kind, rotation, column, row;  // of the piece
     int8_t landing_row;                  // where a hard drop would take it
+    int8_t landing_lines, landing_gaps;  // full lines and gaps that there would be
     int8_t deepest_row;                  // that it has come to
     int8_t held;                         // kind, or TETRIS_NONE
     bool may_hold;
@@ -133,6 +141,7 @@ typedef struct {
     uint8_t bag;                        // bit 1 << kind: not drawn yet
     int16_t fall;                       // thousandths of a row that it has fallen towards the next
     int16_t starting_level;
+    bool shaped;
     int lines;
     int steps;
     float episode_return;
@@ -172,13 +181,32 @@ PUFFER_FN int tetris_landing_row(const Tetris* env) {
     return row;
 }
 
+// Finds where a hard drop would take the piece, and what it would do there.
+PUFFER_FN void tetris_look_down(Tetris* env) {
+    const TetrisShape* shape = tetris_shape(env);
+    uint64_t mask = tetris_mask(shape, env->column);
+    env->landing_row = (int8_t)tetris_landing_row(env);
+    const uint16_t* rows = env->rows + TETRIS_SOLID_ROWS + env->landing_row;
+    int lines = 0, gaps = 0;
+    uint32_t above = 0;  // columns in which the piece or a gap is in the row above
+    for (int row = shape->top; row >= shape->bottom || above != 0; row--) {
+        uint32_t piece = row >= 0 ? (uint32_t)(mask >> 16 * row & TETRIS_FULL_ROW) : 0;
+        uint32_t filled = rows[row] | piece, gap = above & ~filled;
+        lines += filled == TETRIS_FULL_ROW && piece != 0;
+        for (uint32_t left = gap; left != 0; left &= left - 1) gaps++;
+        above = piece | gap;
+    }
+    env->landing_lines = (int8_t)lines;
+    env->landing_gaps = (int8_t)gaps;
+}
+
 // Puts the piece elsewhere if there is room, and says whether there was.
 PUFFER_FN bool tetris_try(Tetris* env, int rotation, int column, int row) {
     if (tetris_overlaps(env, tetris_mask(&TETRIS_SHAPES[env->kind][rotation], column), row)) return false;
     env->rotation = (int8_t)rotation;
     env->column = (int8_t)column;
     env->row = (int8_t)row;
-    env->landing_row = (int8_t)tetris_landing_row(env);
+    tetris_look_down(env);
     if (env->ground_steps > 0 && env->ground_moves < TETRIS_LOCK_MOVES) {
         env->ground_moves += 1;
         env->ground_steps = 0;
@@ -220,11 +248,15 @@ PUFFER_FN void tetris_write_cells(const Tetris* env, int plane, int row, uint8_t
 // Sets or clears all that the observation says about the piece.
 PUFFER_FN void tetris_mark_piece(const Tetris* env, uint8_t value) {
     int fall = env->row - env->landing_row;
-    tetris_write_cells(env, TETRIS_LANDING, env->landing_row, value);
+    int gaps = env->landing_gaps;
+    if (gaps > TETRIS_MAX_GAPS) gaps = TETRIS_MAX_GAPS;
     env->observations[TETRIS_KIND + env->kind] = value;
     env->observations[TETRIS_ROTATION + env->rotation] = value;
     env->observations[TETRIS_COLUMN + env->column - TETRIS_MIN_COLUMN] = value;
     env->observations[TETRIS_FALL + (fall < TETRIS_MAX_FALL ? fall : TETRIS_MAX_FALL)] = value;
+    env->observations[TETRIS_LANDING + env->landing_row + tetris_shape(env)->bottom] = value;
+    env->observations[TETRIS_LINES + env->landing_lines] = value;
+    env->observations[TETRIS_GAPS + gaps] = value;
     env->observations[TETRIS_GROUND + env->ground_steps] = value;
 }
 
@@ -275,7 +307,7 @@ PUFFER_FN void tetris_spawn(Tetris* env, int kind) {
     env->ground_steps = env->ground_moves = 0;
     env->fall = 0;
     env->is_topped_out = tetris_overlaps(env, tetris_mask(tetris_shape(env), env->column), env->row);
-    env->landing_row = (int8_t)tetris_landing_row(env);
+    tetris_look_down(env);
     tetris_sink(env, env->is_topped_out ? 0 : 1);
 }
 
@@ -323,6 +355,7 @@ PUFFER_FN void tetris_lock(Tetris* env) {
     for (int i = 0; i < 4; i++) tetris_kinds(env, env->row)[env->column + shape->cells[i]] = env->kind;
     int height = env->row + shape->top + 1;
     if (height > env->height) env->height = (int8_t)height;
+    if (env->shaped) env->rewards[0] += TETRIS_GAP_REWARD * (float)env->landing_gaps;
     env->is_topped_out = env->row + shape->bottom >= TETRIS_HEIGHT;
     if (env->is_topped_out) return;
 
@@ -437,12 +470,19 @@ PUFFER_FN bool tetris_accepts_rows(const Tetris* saved) {
     return true;
 }
 
+PUFFER_FN bool tetris_accepts_landing(const Tetris* saved) {
+    Tetris seen = *saved;
+    tetris_look_down(&seen);
+    return saved->landing_row == seen.landing_row && saved->landing_lines == seen.landing_lines &&
+           saved->landing_gaps == seen.landing_gaps;
+}
+
 PUFFER_FN bool tetris_accepts_piece(const Tetris* saved) {
     return is_within(saved->kind, 0, TETRIS_KINDS - 1) && is_within(saved->rotation, 0, TETRIS_ROTATIONS - 1) &&
            is_within(saved->column, TETRIS_MIN_COLUMN, TETRIS_MAX_COLUMN) &&
            is_within(saved->row, -2, TETRIS_CEILING - 2) &&
            !tetris_overlaps(saved, tetris_mask(tetris_shape(saved), saved->column), saved->row) &&
-           saved->landing_row == tetris_landing_row(saved) && is_within(saved->deepest_row, -2, TETRIS_CEILING - 2) &&
+           tetris_accepts_landing(saved) && is_within(saved->deepest_row, -2, TETRIS_CEILING - 2) &&
            is_within(saved->ground_steps, 0, TETRIS_LOCK_STEPS - 1) &&
            is_within(saved->ground_moves, 0, TETRIS_LOCK_MOVES);
 }
@@ -450,9 +490,10 @@ PUFFER_FN bool tetris_accepts_piece(const Tetris* saved) {
 PUFFER_FN bool c_accepts(const Tetris* env, const Tetris* saved) {
     bool is_queue_known = true;
     for (int i = 0; i < TETRIS_NEXT; i++) is_queue_known = is_queue_known && saved->next[i] < TETRIS_KINDS;
-    return saved->starting_level == env->starting_level && is_within(saved->height, 0, TETRIS_CEILING) &&
-           tetris_accepts_rows(saved) && tetris_accepts_piece(saved) && is_queue_known &&
-           is_within(saved->held, 0, TETRIS_NONE) && is_bool(&saved->may_hold) && is_bool(&saved->is_topped_out) &&
-           !saved->is_topped_out && saved->bag < 1 << TETRIS_KINDS && is_within(saved->fall, 0, TETRIS_ROW - 1) &&
-           is_within(saved->lines, 0, PUFFER_MAX_STEPS) && is_within(saved->steps, 0, TETRIS_MAX_STEPS - 1);
+    return saved->starting_level == env->starting_level && is_bool(&saved->shaped) && saved->shaped == env->shaped &&
+           is_within(saved->height, 0, TETRIS_CEILING) && tetris_accepts_rows(saved) && tetris_accepts_piece(saved) &&
+           is_queue_known && is_within(saved->held, 0, TETRIS_NONE) && is_bool(&saved->may_hold) &&
+           is_bool(&saved->is_topped_out) && !saved->is_topped_out && saved->bag < 1 << TETRIS_KINDS &&
+           is_within(saved->fall, 0, TETRIS_ROW - 1) && is_within(saved->lines, 0, PUFFER_MAX_STEPS) &&
+           is_within(saved->steps, 0, TETRIS_MAX_STEPS - 1);
 }

@@ -79,15 +79,15 @@ class Piece:
 class Reference:
     """One game; the kinds to come, which are the only chance in it, are read off the observation."""
 
-    def __init__(self, observation, level=1):
-        self.starting_level = level
+    def __init__(self, observation, level=1, shaped=True):
+        self.starting_level, self.shaped = level, shaped
         self.begin(observation)
 
     def begin(self, observation):
         self.locked, self.lines, self.steps = set(), 0, 0
         self.held, self.may_hold = None, True
         self.queue = [KINDS[int(np.argmax(row))] for row in observation[-21:].reshape(3, 7)]
-        self.spawn(KINDS[int(np.argmax(observation[400:407]))])
+        self.spawn(KINDS[int(np.argmax(observation[200:207]))])
 
     @property
     def level(self):
@@ -136,20 +136,32 @@ class Reference:
             self.held, self.may_hold = self.piece.kind, False
             self.spawn(kind)
 
+    def full_rows(self, cells):
+        return [y for y in range(24) if all((x, y) in cells for x in range(10))]
+
+    def gaps(self, piece):
+        """Empty cells below a piece, in each of its columns down to the next locked one."""
+        found = set()
+        for x, y in piece.cells():
+            while y > 0 and (x, y - 1) not in self.locked | piece.cells():
+                y -= 1
+                found.add((x, y))
+        return len(found)
+
     def lock(self, observation):
-        """Returns the reward for lines."""
-        cells = self.piece.cells()
+        """Returns the reward for lines and gaps."""
+        cells, penalty = self.piece.cells(), -0.02 * self.gaps(self.piece) if self.shaped else 0.0
         self.locked |= cells
         if all(y >= 20 for _, y in cells):
             self.is_over = True
-            return 0.0
-        full = [y for y in range(24) if all((x, y) in self.locked for x in range(10))]
+            return penalty
+        full = self.full_rows(self.locked)
         kept = {(x, y) for x, y in self.locked if y not in full}
         self.locked = {(x, y - sum(row < y for row in full)) for x, y in kept}
         self.lines += len(full)
         self.may_hold = True
         self.spawn(self.take_next(observation))
-        return LINE_REWARDS[len(full)]
+        return LINE_REWARDS[len(full)] + penalty
 
     def step(self, action, observation):
         """Plays one step; returns reward, terminal and truncation, and leaves a game that is over as it is."""
@@ -180,9 +192,11 @@ class Reference:
     def observation(self):
         """What tetris.h says that the player sees."""
         landing = self.landing()
-        parts = [plane(self.locked), plane(landing.cells()), one_of(7, KINDS.index(self.piece.kind))]
+        parts = [plane(self.locked), one_of(7, KINDS.index(self.piece.kind))]
         parts += [one_of(4, self.piece.state), one_of(11, self.piece.box_column() + 2)]
-        parts += [one_of(22, min(21, self.piece.y - landing.y)), one_of(5, self.ground_steps)]
+        parts += [one_of(22, min(21, self.piece.y - landing.y)), one_of(24, min(y for _, y in landing.cells()))]
+        parts += [one_of(5, len(self.full_rows(self.locked | landing.cells()))), one_of(8, min(7, self.gaps(landing)))]
+        parts += [one_of(5, self.ground_steps)]
         parts += [one_of(15, self.level - 1), one_of(7, -1 if self.held is None else KINDS.index(self.held))]
         return np.concatenate([*parts, [self.may_hold], *(one_of(7, KINDS.index(kind)) for kind in self.queue)])
 
