@@ -21,7 +21,7 @@ enum { G2048_MAX_STEPS = 16000, G2048_MAX_FUTILE = 64 };
 #define G2048_REWARD (1.0f / 16.0f)  // for each of a merged tile's exponent
 
 // What becomes of every row that slides to its first cell. A cell is four bits, the first the lowest; above the row
-// stand the exponents of up to two merged tiles.
+// stands the sum of the exponents of merged tiles.
 typedef struct {
     uint32_t rows[G2048_ROWS];
 } G2048Moves;
@@ -38,7 +38,7 @@ typedef struct {
     Rng rng;
     int steps;   // actions of this episode
     int futile;  // the last ones of them, which moved nothing
-    int score;
+    int fours;   // that have appeared as such
     float episode_return;
     Log log;  // summed at episode end, cleared by the reader
 } G2048;
@@ -53,13 +53,13 @@ PUFFER_FN int g2048_cell(uint64_t board, int cell) { return (int)(board >> (4 * 
 
 PUFFER_FN uint32_t g2048_slide_row(uint32_t row) {
     uint32_t result = 0, merged = 0;
-    int filled = 0, num_merged = 0, last = 0;  // the exponent of the last tile, 0 where none or where it is merged
+    int filled = 0, last = 0;  // the exponent of the last tile, 0 where none or where it is merged
     for (int i = 0; i < G2048_SIDE; i++) {
         int exponent = (int)(row >> (4 * i) & 15);
         if (exponent == 0) continue;
         if (exponent == last && exponent < G2048_MAX_EXPONENT) {
             result += 1u << (4 * (filled - 1));
-            merged |= (uint32_t)(exponent + 1) << (4 * num_merged++);
+            merged += (uint32_t)exponent + 1;
             last = 0;
         } else {
             result |= (uint32_t)exponent << (4 * filled++);
@@ -94,20 +94,18 @@ PUFFER_FN uint64_t g2048_mirror(uint64_t board) {
 typedef struct {
     uint64_t board;
     int exponents;  // of merged tiles, their sum
-    int points;
 } G2048Slide;
 
 // The board after a move, turned so that it goes to the left and back again.
 PUFFER_FN G2048Slide g2048_slide(const G2048Moves* moves, uint64_t board, int action) {
     bool is_vertical = action < G2048_LEFT, is_mirrored = action & 1;
-    G2048Slide slide = {0, 0, 0};
+    G2048Slide slide = {0, 0};
     board = is_vertical ? g2048_transpose(board) : board;
     board = is_mirrored ? g2048_mirror(board) : board;
     for (int i = 0; i < G2048_SIDE; i++) {
-        uint32_t row = moves->rows[board >> (16 * i) & 0xFFFF], one = row >> 16 & 15, other = row >> 20;
+        uint32_t row = moves->rows[board >> (16 * i) & 0xFFFF];
         slide.board |= (uint64_t)(row & 0xFFFF) << (16 * i);
-        slide.exponents += (int)(one + other);
-        slide.points += (int)(((1u << one) & ~1u) + ((1u << other) & ~1u));  // 0 where nothing merged
+        slide.exponents += (int)(row >> 16);
     }
     slide.board = is_mirrored ? g2048_mirror(slide.board) : slide.board;
     slide.board = is_vertical ? g2048_transpose(slide.board) : slide.board;
@@ -129,8 +127,9 @@ PUFFER_FN void g2048_add_tile(G2048* env) {
     uint64_t counts = g2048_empty(env->board) * G2048_LOWEST;  // of empty cells up to each one, itself included
     int drawn = rng_below(&env->rng, 10 * g2048_cell(counts, 15)), rank = drawn / 10, cell = 0;
     for (int half = 8; half > 0; half /= 2) cell += half * (g2048_cell(counts, cell + half - 1) <= rank);
-    uint64_t exponent = drawn % 10 == 0 ? 2 : 1;
-    env->board |= exponent << (4 * cell);
+    bool is_four = drawn % 10 == 0;
+    env->board |= (is_four ? 2ull : 1ull) << (4 * cell);
+    env->fours += is_four;
 }
 
 // Bytes of four bits each: the cells of half a board.
@@ -147,9 +146,9 @@ PUFFER_FN void g2048_write_observation(G2048* env) {
 }
 
 PUFFER_FN void c_reset(G2048* env) {
-    uint64_t exponent = rng_below(&env->rng, 10) == 0 ? 2 : 1;
-    env->board = exponent << (4 * rng_below(&env->rng, G2048_CELLS));
-    env->steps = env->futile = env->score = 0;
+    env->fours = rng_below(&env->rng, 10) == 0;
+    env->board = (env->fours ? 2ull : 1ull) << (4 * rng_below(&env->rng, G2048_CELLS));
+    env->steps = env->futile = 0;
     env->episode_return = 0.0f;
     g2048_add_tile(env);
     g2048_write_observation(env);
@@ -173,10 +172,21 @@ PUFFER_FN int g2048_largest(uint64_t board) {
     return largest;
 }
 
+// The values of all merged tiles. A tile of value v and exponent e came of merges worth v * (e - 1), had all that it is
+// made of appeared as twos; each four that did not saved one worth 4.
+PUFFER_FN int g2048_score(const G2048* env) {
+    int points = -4 * env->fours;
+    for (int cell = 0; cell < G2048_CELLS; cell++) {
+        int exponent = g2048_cell(env->board, cell);
+        if (exponent > 1) points += (exponent - 1) << exponent;
+    }
+    return points;
+}
+
 PUFFER_FN void g2048_finish_episode(G2048* env) {
     float reached = (float)(1 << g2048_largest(env->board)) / (float)G2048_GOAL;
     env->log.perf += reached < 1.0f ? reached : 1.0f;
-    env->log.score += (float)env->score;
+    env->log.score += (float)g2048_score(env);
     env->log.episode_return += env->episode_return;
     env->log.episode_length += (float)env->steps;
     env->log.n += 1.0f;
@@ -186,12 +196,11 @@ PUFFER_FN void g2048_finish_episode(G2048* env) {
 
 PUFFER_FN void c_step(G2048* env) {
     int action = ((const int32_t*)env->actions)[0];
-    G2048Slide slide = {env->board, 0, 0};
+    G2048Slide slide = {env->board, 0};
     if (is_within(action, 0, G2048_NUM_ACTIONS - 1)) slide = g2048_slide(env->shared, env->board, action);
     bool has_moved = slide.board != env->board;
     env->steps += 1;
     env->futile = has_moved ? 0 : env->futile + 1;
-    env->score += slide.points;
     env->rewards[0] = G2048_REWARD * (has_moved ? (float)slide.exponents : -1.0f);
     env->episode_return += env->rewards[0];
     if (has_moved) {
@@ -206,14 +215,16 @@ PUFFER_FN void c_step(G2048* env) {
     if (is_over || is_cut) g2048_finish_episode(env);
 }
 
-// A board whose tiles have appeared in the steps so far, and a score that its merges can have brought.
+// A board whose tiles have appeared in the steps so far, as twos and so many fours.
 PUFFER_FN bool c_accepts(const G2048* env, const G2048* saved) {
-    int sum = 0, most = 0;
+    int sum = 0;
     for (int cell = 0; cell < G2048_CELLS; cell++) {
-        int exponent = g2048_cell(saved->board, cell), value = exponent > 0 ? 1 << exponent : 0;
-        sum += value;
-        most += value * (exponent > 0 ? exponent - 1 : 0);  // what a tile brought if all that it came from were 2s
+        int exponent = g2048_cell(saved->board, cell);
+        if (exponent > 0) sum += 1 << exponent;
     }
-    return is_within(saved->steps, 0, G2048_MAX_STEPS - 1) && is_within(saved->futile, 0, G2048_MAX_FUTILE - 1) &&
-           is_within(sum, 4, 4 * (saved->steps + 2)) && is_within(saved->score, 0, most);
+    bool is_counted = is_within(saved->fours, 0, G2048_MAX_STEPS + 2);
+    int appeared = is_counted ? sum / 2 - saved->fours : 0;
+    return is_counted && is_within(saved->steps, 0, G2048_MAX_STEPS - 1) &&
+           is_within(saved->futile, 0, G2048_MAX_FUTILE - 1) &&
+           is_within(appeared, saved->fours > 2 ? saved->fours : 2, saved->steps + 2);
 }

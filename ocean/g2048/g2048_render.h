@@ -148,7 +148,7 @@ static void g2048_draw_step(const G2048* before, float progress) {
 
 static void c_render(Client* client, const G2048* before, const G2048* now, float progress) {
     bool is_between = before != now && progress < 1.0f, has_ended = now->terminals[0] || now->truncations[0];
-    int score = is_between ? before->score : now->score;
+    int score = g2048_score(is_between ? before : now);
     client->best = score > client->best ? score : client->best;
     puffer_counter("SCORE", TextFormat("%d", score), G2048_MARGIN, 0.5f * G2048_HEADER, PUFFER_LEFT);
     puffer_counter("BEST", TextFormat("%d", client->best), G2048_MARGIN + G2048_BOARD, 0.5f * G2048_HEADER,

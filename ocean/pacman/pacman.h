@@ -319,12 +319,15 @@ PUFFER_FN void pacman_arrive(Pacman* env, int index) {
     ghost->place = env->shared->neighbours[ghost->place][ghost->heading];
     ghost->progress = 0;
     const int16_t* neighbours = env->shared->neighbours[ghost->place];
+    int onward = env->shared->onward[ghost->place][ghost->heading];
     if (ghost->mode == PACMAN_EYES && ghost->place == env->shared->exit) {
         ghost->mode = PACMAN_ENTERING;
     } else if (ghost->must_turn) {
         ghost->heading = (uint8_t)back;
     } else if (ghost->is_frightened) {
         ghost->heading = (uint8_t)pacman_random_heading(env, neighbours, back);
+    } else if (onward >= 0 && ghost->mode != PACMAN_EYES) {
+        ghost->heading = (uint8_t)onward;
     } else {
         ghost->heading = (uint8_t)pacman_nearest_heading(env, index, neighbours, back);
     }
@@ -333,7 +336,8 @@ PUFFER_FN void pacman_arrive(Pacman* env, int index) {
 
 // Whether the ghost catches Pac-Man; eats it if it is frightened. It is where most of it is.
 PUFFER_FN bool pacman_meet(Pacman* env, PacmanGhost* ghost) {
-    if (ghost->mode != PACMAN_OUTSIDE) return false;
+    bool is_near = env->shared->distances[env->place][ghost->place] <= 1;
+    if (!is_near || ghost->mode != PACMAN_OUTSIDE) return false;
     bool is_past_half = ghost->progress >= PACMAN_TILE / 2;
     int place = is_past_half ? env->shared->neighbours[ghost->place][ghost->heading] : ghost->place;
     if (place != env->place) return false;

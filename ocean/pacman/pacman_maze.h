@@ -48,6 +48,7 @@ PUFFER_TABLE char PACMAN_MAZE[PACMAN_ROWS][PACMAN_COLUMNS + 1] = {
 // The maze as a graph, made once: places are the tiles outside the house, those with pills first, then those with dots.
 typedef struct {
     int16_t neighbours[PACMAN_PLACES][PATHS_NUM_DIRECTIONS];  // -1 where a wall is
+    int8_t onward[PACMAN_PLACES][PATHS_NUM_DIRECTIONS];  // the only way on for who came by a heading; -1 of several
     int8_t rows[PACMAN_PLACES], columns[PACMAN_PLACES];
     bool is_tunnel[PACMAN_PLACES];
     uint8_t distances[PACMAN_PLACES][PACMAN_ROW_BYTES];  // tiles on the shortest way
@@ -70,6 +71,16 @@ PUFFER_FN int pacman_number(PacmanMaze* maze, int16_t* places, char tile, int co
     return count;
 }
 
+PUFFER_FN int pacman_only_way_on(const PacmanMaze* maze, int place, int heading) {
+    int count = 0, way = -1;
+    for (int direction = 0; direction < PATHS_NUM_DIRECTIONS; direction++) {
+        if (maze->neighbours[place][direction] < 0 || direction == (heading + 2) % PATHS_NUM_DIRECTIONS) continue;
+        count++;
+        way = direction;
+    }
+    return count == 1 ? way : -1;
+}
+
 PUFFER_FN void pacman_fill_maze(PacmanMaze* maze) {
     int16_t places[PACMAN_ROWS * PACMAN_COLUMNS];
     uint8_t walls[PACMAN_ROWS * PACMAN_COLUMNS];
@@ -90,6 +101,9 @@ PUFFER_FN void pacman_fill_maze(PacmanMaze* maze) {
         for (int direction = 0; direction < PATHS_NUM_DIRECTIONS; direction++) {
             int neighbour = paths_neighbour(&grid, cell, direction);
             maze->neighbours[place][direction] = neighbour >= 0 ? places[neighbour] : (int16_t)-1;
+        }
+        for (int heading = 0; heading < PATHS_NUM_DIRECTIONS; heading++) {
+            maze->onward[place][heading] = (int8_t)pacman_only_way_on(maze, place, heading);
         }
     }
     for (int distance = 0; distance < 255; distance++) maze->nearness[distance] = 1.0f / (float)(1 + distance);
