@@ -6,16 +6,16 @@
 // faster cars more. Running into a car costs nearly all speed, touching the edge of the road some of it. A car that is
 // faster and comes from behind pushes. The agent starts at rest as the last of an endless field.
 //
-// Observation float[68] in [-1, 1]:
-//     own x, speed / top speed, steering (change of x in the last frame / that of full steering), crashed (0 or 1,
-//     fading), edge curvature of the road here and 15, 30, 60, 100 ahead (positive: to the right) part of the day that
-//     is over, part of its cars that are left, all overtaken (0 or 1), day / days, weather (four: one is 1) ten cars,
-//     the last two behind first, then eight ahead: lane (three: one is 1), x - own x over 2, distance / 60; zeros where
-//     it is out of sight
-// Action: 0 cruise, 1 accelerate, 2 right, 3 left, 4 brake, 5 brake right, 6 brake left, 7 accelerate right, 8
-// accelerate left, anything else cruise; speed is kept while neither pedal is used. Reward: +1 for each car overtaken,
-// -1 for each that overtakes, of those that count: no more than the day asks for, no fewer than none. Terminal when a
-// day ends with cars left; truncation after `days` days.
+// Observation float[68] in [-1, 1]: own x, speed / top speed, steering (change of x in the last frame / that of full
+// steering), crashed (0 or 1, fading); the edge curvature of the road here and 15, 30, 60, 100 ahead, positive to the
+// right; the part of the day that is over, the part of its cars that are left, all overtaken (0 or 1), day / days;
+// weather, one of four; ten cars, the last two behind first, then eight ahead: lane, one of three, x - own x over 2,
+// distance / 60, zeros where it is out of sight.
+//
+// Action: 0 cruise, 1 accelerate, 2 right, 3 left, 4 brake, 5 brake right, 6 brake left, 7 accelerate right,
+// 8 accelerate left; anything else cruise. Speed is kept while neither pedal is used. Reward: +1 for each car
+// overtaken, -1 for each that overtakes, of those that count: no more than the day asks for, no fewer than none.
+// Terminal when a day ends with cars left; truncation after `days` days.
 //
 // Units are lengths of a car along the road, half widths of the road across it, and frames, 60 a second.
 #pragma once
