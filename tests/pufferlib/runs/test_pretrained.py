@@ -38,11 +38,8 @@ def agents_of(name):
     return catalog.find(name).agents_per_env
 
 
-UNTRAINED = {"puffer_tetris"}  # its settings are still searched for
-
-
-def test_every_environment_has_an_agent_but_the_untrained():
-    assert pretrained_names() == [name for name in ocean.names() if name not in UNTRAINED], "run bench/pretrain.py"
+def test_every_environment_has_an_agent():
+    assert pretrained_names() == ocean.names(), "run bench/pretrain.py"
 
 
 @pytest.mark.parametrize("name", pretrained_names())
