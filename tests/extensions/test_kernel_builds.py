@@ -11,7 +11,13 @@ from types import SimpleNamespace
 import pytest
 import torch
 from advantage_inputs import PLAIN, random_segments, truth
-from network_truth import CASES, assert_learns_like_the_truth, random_layers, random_minibatch
+from network_truth import (
+    CASES,
+    assert_learns_like_the_truth,
+    random_layers,
+    random_minibatch,
+    random_observations,
+)
 
 import pufferlib.extensions
 from pufferlib.errors import PufferError
@@ -61,7 +67,7 @@ def test_every_instruction_set_learns_the_same(options, tmp_path, monkeypatch):
     for case in CASES.values():
         layers = random_layers(**case)
         minibatch = random_minibatch(layers, 9, 7, 11)
-        assert_learns_like_the_truth(layers, torch.randn(9, 11, case["inputs"]), minibatch)
+        assert_learns_like_the_truth(layers, random_observations(layers, 9, 11), minibatch)
     matrices = torch.randn(2, 33, 70)
     expected = reference_orthogonalize(matrices.double())
     torch.testing.assert_close(orthogonalize(matrices).double(), expected, rtol=1e-5, atol=2e-5)
