@@ -66,6 +66,7 @@ enum { CHAIN_MAX_LAYERS = 8 };  // of each kind
 enum { NETWORK_MAX_CHAINS = 2 };
 enum { PPO_METRICS = 7 };  // in the order of losses.METRICS
 enum { ACTIVATION_LINEAR, ACTIVATION_RELU, ACTIVATION_TANH, ACTIVATION_GELU };
+enum { RECURRENCE_MINGRU, RECURRENCE_LSTM };
 enum { OBSERVATION_FLOAT, OBSERVATION_BYTE, OBSERVATION_SIGNED_BYTE, OBSERVATION_DOUBLE };
 
 // Layers one after the other, see network_chain.h.
@@ -76,9 +77,10 @@ struct Chain {
     int64_t encoder_layers;  // at least 1
     int64_t activation;      // of the encoder
     int64_t recurrent_layers;
+    int64_t recurrence;  // kind of these layers
     int64_t outputs, padded_outputs;
     const float* const* weights;   // encoder, recurrent, head: as torch has them, [outputs, inputs]
-    const float* const* biases;    // encoder, head; NULL for zeros
+    const float* const* biases;    // encoder, recurrent, head; NULL for zeros
     float* const* weight_results;  // gradients, of the shapes of weights
     float* const* bias_results;    // of biases; NULL where there is none
     float* packed;                 // filled by chain_pack
@@ -119,7 +121,7 @@ struct Act {
     Observations observations;  // one step
     void* stored;               // [rows, inputs] of the observations' type, where a copy is left; or NULL
     int64_t rows, block;        // rows in a block
-    float* const* states;       // [recurrent_layers] of [rows, width], overwritten
+    float* const* states;       // of the layers in their order: [rows, width] each, overwritten
     const float* noise;  // [rows, num_parts]: of choices uniform in [0, 1), of numbers normal; NULL without a decision
     void* actions;       // [rows, num_parts] int32 or float; rows of results lie some elements apart
     int64_t action_stride;
@@ -145,7 +147,7 @@ struct Learn {
     int64_t block, chunks;        // segments in a block; groups of segments with gradients of their own
     const void* actions;          // [count, steps, num_parts] int32 or float
     const uint8_t* reset;         // [count, steps]
-    const float* const* initial;  // [recurrent_layers] of [count, width]
+    const float* const* initial;  // states of the layers in their order: [count, width] each
     const float *old_logprobs, *old_values, *advantages, *returns;  // [count, steps]
     const float* weights;                                           // [count, steps] with mean 1, or NULL
     PpoCoefficients coefficients;

@@ -133,10 +133,7 @@ KERNEL_FN void act_block(const Act& call, const NetworkPacked& packed, int64_t f
         read_into(network, call.observations, first + row, 0, scratch, row);
         if (call.stored != nullptr) store_observations(call, first + row);
     }
-    scratch.chains[0].reset = nullptr;
-    for (int64_t i = 0; i < network.chains[0].recurrent_layers; i++) {
-        scratch.chains[0].initial[i] = scratch.chains[0].states[i] = call.states[i] + first * network.chains[0].width;
-    }
+    chain_step_in_place(network.chains[0], call.states, first, scratch.chains[0]);
     network_forward<Set>(network, packed, scratch);
     for (int64_t row = 0; row < rows; row++) decide_row(call, first + row, network_output(network, scratch, row));
 }
@@ -160,7 +157,9 @@ KERNEL_FN void act(const Shared<Act>& shared, int64_t begin, int64_t end) {
 KERNEL_FN void read_segment(const Learn& call, int64_t index, int64_t sequence, const NetworkScratch& scratch) {
     const Network& network = *call.network;
     for (int64_t step = 0; step < call.steps; step++) {
-        read_into(network, call.observations, call.segments[index], step, scratch, sequence * call.steps + step);
+        int64_t row = sequence * scratch.sequence_rows + step * scratch.step_rows;
+        read_into(network, call.observations, call.segments[index], step, scratch, row);
+        scratch.chains[0].reset[row] = call.reset[index * call.steps + step];
     }
 }
 
@@ -200,19 +199,22 @@ template <class Set>
 KERNEL_FN void learn_block(const Learn& call, const NetworkPacked& packed, const NetworkGradients& gradients,
                            int64_t first, int64_t end, double* metrics, float* memory) {
     const Network& network = *call.network;
-    int64_t sequences = end - first, rows = sequences * call.steps, first_row = first * call.steps;
+    int64_t sequences = end - first;
     ChainMemory pieces = {memory, 0};
     NetworkScratch scratch = network_scratch(network, sequences, call.steps, pieces);
     for (int64_t i = 0; i < sequences; i++) read_segment(call, first + i, i, scratch);
-    clear_padding(network, scratch, rows);
-    memcpy(scratch.chains[0].reset, call.reset + first_row, rows);
-    for (int64_t i = 0; i < network.chains[0].recurrent_layers; i++) {
+    clear_padding(network, scratch, sequences * call.steps);
+    for (int64_t i = 0; i < chain_states(network.chains[0]); i++) {
         const float* initial = call.initial[i] + first * network.chains[0].width;
         memcpy(scratch.chains[0].initial[i], initial, sequences * network.chains[0].width * sizeof(float));
     }
     network_forward<Set>(network, packed, scratch);
-    for (int64_t row = 0; row < rows; row++) {
-        differentiate_loss(call, first_row + row, network_output(network, scratch, row), gradients.log_std, metrics);
+    for (int64_t i = 0; i < sequences; i++) {
+        for (int64_t step = 0; step < call.steps; step++) {
+            int64_t row = i * scratch.sequence_rows + step * scratch.step_rows;
+            NetworkOutput output = network_output(network, scratch, row);
+            differentiate_loss(call, (first + i) * call.steps + step, output, gradients.log_std, metrics);
+        }
     }
     network_backward<Set>(network, scratch, gradients);
 }

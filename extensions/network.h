@@ -61,8 +61,9 @@ KERNEL_FN NetworkGradients network_gradients(const Network& network, ChainMemory
 
 // What a block of rows needs.
 struct NetworkScratch {
-    float* observations;  // [rows, padded_inputs], or where the first layer sees categories:
-    int32_t* columns;     // [rows, cells], those of its weights
+    int64_t sequence_rows, step_rows;  // from a row to that of the next sequence, and of the next step
+    float* observations;               // [rows, padded_inputs], or where the first layer sees categories:
+    int32_t* columns;                  // [rows, cells], those of its weights
     ChainScratch chains[NETWORK_MAX_CHAINS];
 };
 
@@ -70,6 +71,9 @@ KERNEL_FN NetworkScratch network_scratch(const Network& network, int64_t sequenc
                                          ChainMemory& memory) {
     NetworkScratch scratch = {};
     int64_t rows = sequences * steps;
+    bool is_step_by_step = chain_is_lstm(network.chains[0]);
+    scratch.sequence_rows = is_step_by_step ? 1 : steps;
+    scratch.step_rows = is_step_by_step ? sequences : 1;
     if (network_is_one_hot(network)) {
         scratch.columns = (int32_t*)memory.take(rows * network_numbers(network));
     } else {

@@ -1,4 +1,4 @@
-"""Small policies as one kernel on a CPU: linear layers, MinGRU layers, and linear heads for actions and value.
+"""Small policies as one kernel on a CPU: linear layers, MinGRU or LSTM layers, and linear heads for actions and value.
 
 Small layers are bound by memory and by the calls themselves, not by arithmetic. `Network` takes some rows at a time
 through all layers while they lie in the cache: acting is one call per step of a rollout, and learning, from the
@@ -25,6 +25,7 @@ from pufferlib.extensions.threads import ThreadPool
 
 NUM_METRICS = CONSTANTS["PPO_METRICS"]
 BLOCK_ROWS = 64  # rows that go through the layers together
+LSTM_SEGMENTS = 8  # at least, whose steps an LSTM takes together: products of fewer rows wait for the weights
 CHUNK_ROWS = 32  # rows that are worth a chunk, where a minibatch has few
 MAX_CHUNKS = 16  # parts of a minibatch, so also the most threads; each costs a copy of the gradients
 OBSERVATION_DTYPES = {
@@ -49,7 +50,7 @@ class Minibatch:
         segments: `(count,)` int64, their rows in the rollout's observations.
         actions: `(count, T)` or `(count, T, parts)`, int32 choices or float32 numbers.
         resets: `(count, T)` bool, set where an episode begins.
-        states: of every MinGRU layer the state before the first step, `(count, width)`.
+        states: of every layer those before the first step, `(count, width)`: as for `Network.act`.
         old_logprobs: `(count, T)` float32, as are the next ones.
         old_values: what values are clipped around.
         advantages: normalised and weighted, ready for the loss.
@@ -202,7 +203,8 @@ class Network:
 
         Args:
             observations: `(rows, ...)` of OBSERVATION_DTYPES, each row contiguous.
-            states: of every MinGRU layer `(rows, width)`, contiguous, overwritten with the state after the step.
+            states: of every MinGRU layer one, of every LSTM layer the hidden state and the memory, `(rows, width)`,
+                contiguous, overwritten with the state after the step.
             noise: `(rows, parts)`, from which actions are made: uniform in [0, 1) for choices, of the standard normal
                 distribution for numbers; contiguous.
             actions: `(rows,)` or `(rows, parts)` of `action_dtype`, to be written; the parts of a row lie side by side.
@@ -226,7 +228,7 @@ class Network:
 
         Args:
             observations: `(rows, ...)` of OBSERVATION_DTYPES, each row contiguous.
-            states: of every MinGRU layer `(rows, width)`, contiguous, overwritten with the state after the step.
+            states: as for `act`.
             values: `(rows,)` float32, to be written.
 
         Raises:
@@ -292,8 +294,7 @@ class Network:
         count, steps = minibatch.old_logprobs.shape
         self._check_minibatch(minibatch, count, steps)
         self._pack()
-        block = max(1, BLOCK_ROWS // steps)
-        chunks = min(MAX_CHUNKS, count, -(-count * steps // CHUNK_ROWS))
+        block, chunks = self._divide(count, steps)
         slots = min(self._threads.size, chunks)
         scratch, scratch_size = self._take_scratch(slots, block, steps)
         if self._gradients.shape[0] != chunks:
@@ -339,6 +340,15 @@ class Network:
                 f"{minibatch.segments.tolist()}"
             )
         return Learned(self._results, metrics, ratios, values)
+
+    def _divide(self, count: int, steps: int) -> tuple[int, int]:
+        """Segments that go through the layers together, and groups of segments with gradients of their own."""
+        if not self.layers.lstm:
+            return max(1, BLOCK_ROWS // steps), min(MAX_CHUNKS, count, -(-count * steps // CHUNK_ROWS))
+        together = max(LSTM_SEGMENTS, BLOCK_ROWS // steps)
+        chunks = min(MAX_CHUNKS, -(-count // together))
+        in_chunk = -(-count // chunks)
+        return -(-in_chunk // max(1, in_chunk // together)), chunks  # blocks of about one size
 
     def _sizes(self, sequences: int, steps: int) -> tuple[int, int]:
         """Floats of the gradients of a chunk, and of scratch memory for a block."""
@@ -388,8 +398,11 @@ class Network:
         raise APIUsageError(f"{name} must be {size} numbers in a contiguous {dtype} tensor, got {_describe(tensor)}")
 
     def _check_states(self, states: Sequence[Tensor], rows: int) -> None:
-        if len(states) != len(self.layers.recurrent):
-            raise APIUsageError(f"states must be one for each MinGRU layer, got {len(states)}")
+        if len(states) != self.layers.num_states:
+            raise APIUsageError(
+                f"states must be one for each MinGRU layer and two for each LSTM layer, {self.layers.num_states}, "
+                f"got {len(states)}"
+            )
         for state in states:
             check_tensor("state", state, (rows, self.width), state.device)
 

@@ -1,12 +1,15 @@
 // network_chain.h - layers one after the other, forward and backward, and the memory they compute in.
 //
-// Linear layers, then MinGRU layers, then a linear head. Every layer is `width` wide, a multiple of MATMUL_LANES; the
-// columns of observations and outputs are padded to one with zeros. The first layer sees the numbers of an observation,
-// or their categories. A block of rows goes through all layers, forward and backward, in scratch memory that stays in a
-// core's cache.
+// Linear layers, then MinGRU or LSTM layers, then a linear head. Every layer is `width` wide, a multiple of
+// MATMUL_LANES; the columns of observations and outputs are padded to one with zeros. The first layer sees the numbers
+// of an observation, or their categories. A block of rows goes through all layers, forward and backward, in scratch
+// memory that stays in a core's cache.
+//
+// Rows of a block lie sequence by sequence, or step by step where an LSTM asks for it.
 #pragma once
 
 #include "linear_layer.h"
+#include "lstm_layer.h"
 #include "mingru_layer.h"
 #include "one_hot_layer.h"
 
@@ -32,10 +35,30 @@ KERNEL_FN int64_t chain_encoder_row(const Chain& chain, int64_t layer) {
 
 KERNEL_FN bool chain_is_one_hot(const Chain& chain, int64_t layer) { return layer == 0 && chain.cells > 0; }
 
+// An LSTM layer has weights of its input and of its hidden state, each with a bias, and a hidden state and a memory; a
+// MinGRU layer has one matrix and one state.
+KERNEL_FN bool chain_is_lstm(const Chain& chain) { return chain.recurrence == RECURRENCE_LSTM; }
+
+KERNEL_FN int64_t chain_recurrent_weights(const Chain& chain) {
+    return chain.recurrent_layers * (chain_is_lstm(chain) ? 2 : 1);
+}
+
+KERNEL_FN int64_t chain_recurrent_biases(const Chain& chain) {
+    return chain_is_lstm(chain) ? chain_recurrent_weights(chain) : 0;
+}
+
+KERNEL_FN int64_t chain_states(const Chain& chain) { return chain_recurrent_weights(chain); }
+
+// Columns of the gates of a recurrent layer.
+KERNEL_FN int64_t chain_gates(const Chain& chain) { return chain.width * (chain_is_lstm(chain) ? 4 : 3); }
+
+enum { CHAIN_MAX_RECURRENT = 2 * CHAIN_MAX_LAYERS };
+
 // The weights transposed, for forward.
 struct ChainPacked {
     float *encoder[CHAIN_MAX_LAYERS], *encoder_bias[CHAIN_MAX_LAYERS];  // [inputs, width], [width]
-    float* recurrent[CHAIN_MAX_LAYERS];                                 // [width, 3 * width]
+    float* recurrent[CHAIN_MAX_RECURRENT];                              // [width, gates]
+    float* recurrent_bias[CHAIN_MAX_LAYERS];                            // [gates], of an LSTM the sum of both
     float *head, *head_bias;                                            // [width, padded_outputs], [padded_outputs]
 };
 
@@ -46,7 +69,9 @@ KERNEL_FN ChainPacked chain_packed(const Chain& chain, ChainMemory& memory) {
         packed.encoder[i] = memory.take(chain_encoder_inputs(chain, i) * width);
         packed.encoder_bias[i] = memory.take(width);
     }
-    for (int64_t i = 0; i < chain.recurrent_layers; i++) packed.recurrent[i] = memory.take(3 * width * width);
+    int64_t gates = chain_gates(chain);
+    for (int64_t i = 0; i < chain_recurrent_weights(chain); i++) packed.recurrent[i] = memory.take(gates * width);
+    for (int64_t i = 0; i < chain_recurrent_biases(chain) / 2; i++) packed.recurrent_bias[i] = memory.take(gates);
     packed.head = memory.take(width * chain.padded_outputs);
     packed.head_bias = memory.take(chain.padded_outputs);
     return packed;
@@ -56,7 +81,8 @@ KERNEL_FN ChainPacked chain_packed(const Chain& chain, ChainMemory& memory) {
 // or it lies transposed where it is one of categories.
 struct ChainGradients {
     float *encoder[CHAIN_MAX_LAYERS], *encoder_bias[CHAIN_MAX_LAYERS];
-    float* recurrent[CHAIN_MAX_LAYERS];
+    float* recurrent[CHAIN_MAX_RECURRENT];
+    float* recurrent_bias[CHAIN_MAX_LAYERS];  // the same for both biases of an LSTM
     float *head, *head_bias;
 };
 
@@ -68,7 +94,9 @@ KERNEL_FN ChainGradients chain_gradients(const Chain& chain, ChainMemory& memory
         gradients.encoder[i] = memory.take(width * (is_one_hot ? chain.inputs : chain_encoder_row(chain, i)));
         gradients.encoder_bias[i] = memory.take(width);
     }
-    for (int64_t i = 0; i < chain.recurrent_layers; i++) gradients.recurrent[i] = memory.take(3 * width * width);
+    int64_t gates = chain_gates(chain);
+    for (int64_t i = 0; i < chain_recurrent_weights(chain); i++) gradients.recurrent[i] = memory.take(gates * width);
+    for (int64_t i = 0; i < chain_recurrent_biases(chain) / 2; i++) gradients.recurrent_bias[i] = memory.take(gates);
     gradients.head = memory.take(chain.outputs * width);
     gradients.head_bias = memory.take(chain.outputs);
     return gradients;
@@ -81,15 +109,17 @@ struct ChainScratch {
     const int32_t* columns;                                       // [rows, cells], borrowed
     float *encoded[CHAIN_MAX_LAYERS], *slopes[CHAIN_MAX_LAYERS];  // [rows, width]
     uint8_t* reset;                                               // [rows]
-    float* initial[CHAIN_MAX_LAYERS];                             // [sequences, width]
+    float* initial[CHAIN_MAX_RECURRENT];                          // [sequences, width], the states
     float *gates[CHAIN_MAX_LAYERS], *states[CHAIN_MAX_LAYERS], *hidden[CHAIN_MAX_LAYERS];
-    float* output;  // [rows, padded_outputs], and its gradient
+    float* previous[CHAIN_MAX_LAYERS];  // [rows, width], of an LSTM whose states are not overwritten
+    float* output;                      // [rows, padded_outputs], and its gradient
     // For backward alone:
-    float *grad_gates, *grad_hidden[2], *carry;
+    float *grad_gates, *grad_hidden[2], *carry[2];
 };
 
 KERNEL_FN ChainScratch chain_scratch(const Chain& chain, int64_t sequences, int64_t steps, ChainMemory& memory) {
-    int64_t width = chain.width, rows = sequences * steps;
+    int64_t width = chain.width, gates = chain_gates(chain), rows = sequences * steps;
+    bool is_lstm = chain_is_lstm(chain);
     ChainScratch scratch = {};
     scratch.sequences = sequences;
     scratch.steps = steps;
@@ -98,18 +128,31 @@ KERNEL_FN ChainScratch chain_scratch(const Chain& chain, int64_t sequences, int6
         scratch.slopes[i] = memory.take(chain.activation == ACTIVATION_LINEAR ? 0 : rows * width);
     }
     scratch.reset = (uint8_t*)memory.take((rows + 3) / 4);
+    for (int64_t i = 0; i < chain_states(chain); i++) scratch.initial[i] = memory.take(sequences * width);
     for (int64_t i = 0; i < chain.recurrent_layers; i++) {
-        scratch.initial[i] = memory.take(sequences * width);
-        scratch.gates[i] = memory.take(rows * 3 * width);
+        scratch.gates[i] = memory.take(rows * gates);
         scratch.states[i] = memory.take(rows * width);
         scratch.hidden[i] = memory.take(rows * width);
+        if (is_lstm) scratch.previous[i] = memory.take(rows * width);
     }
     scratch.output = memory.take(rows * chain.padded_outputs);
-    scratch.grad_gates = memory.take(rows * 3 * width);
-    scratch.grad_hidden[0] = memory.take(rows * width);
-    scratch.grad_hidden[1] = memory.take(rows * width);
-    scratch.carry = memory.take(width);
+    scratch.grad_gates = memory.take(is_lstm ? 0 : rows * gates);
+    for (int64_t i = 0; i < 2; i++) {
+        scratch.grad_hidden[i] = memory.take(rows * width);
+        scratch.carry[i] = memory.take(is_lstm ? sequences * width : width);
+    }
     return scratch;
+}
+
+// Lets a single step read and overwrite states where they lie, from `row` on.
+KERNEL_FN void chain_step_in_place(const Chain& chain, float* const* states, int64_t row, ChainScratch& scratch) {
+    scratch.reset = nullptr;
+    for (int64_t i = 0; i < chain_states(chain); i++) scratch.initial[i] = states[i] + row * chain.width;
+    for (int64_t i = 0; i < chain.recurrent_layers; i++) {
+        scratch.previous[i] = nullptr;
+        if (chain_is_lstm(chain)) scratch.hidden[i] = scratch.initial[2 * i];
+        scratch.states[i] = scratch.initial[chain_is_lstm(chain) ? 2 * i + 1 : i];
+    }
 }
 
 // What the head reads.
@@ -118,8 +161,39 @@ KERNEL_FN const float* chain_last_hidden(const Chain& chain, const ChainScratch&
     return scratch.encoded[chain.encoder_layers - 1];
 }
 
-// From scratch.observations to scratch.output. The states of a single step may be written where they were read:
-// `states` are then the scratch's `initial`.
+template <class Set>
+KERNEL_FN void chain_forward_mingru(const Chain& chain, const ChainPacked& packed, const ChainScratch& scratch,
+                                    int64_t i, const float* input) {
+    MingruLayer layer = {};
+    layer.input = input;
+    layer.transposed = packed.recurrent[i];
+    layer.reset = scratch.reset;
+    layer.initial = scratch.initial[i];
+    layer.gates = scratch.gates[i];
+    layer.states = scratch.states[i];
+    layer.output = scratch.hidden[i];
+    mingru_forward<Set>(layer, scratch.sequences, scratch.steps, chain.width);
+}
+
+template <class Set>
+KERNEL_FN void chain_forward_lstm(const Chain& chain, const ChainPacked& packed, const ChainScratch& scratch, int64_t i,
+                                  const float* input) {
+    LstmLayer layer = {};
+    layer.input = input;
+    layer.input_transposed = packed.recurrent[2 * i];
+    layer.transposed = packed.recurrent[2 * i + 1];
+    layer.bias = packed.recurrent_bias[i];
+    layer.reset = scratch.reset;
+    layer.initial_hidden = scratch.initial[2 * i];
+    layer.initial_memory = scratch.initial[2 * i + 1];
+    layer.previous = scratch.previous[i];
+    layer.gates = scratch.gates[i];
+    layer.memory = scratch.states[i];
+    layer.hidden = scratch.hidden[i];
+    lstm_forward<Set>(layer, scratch.sequences, scratch.steps, chain.width);
+}
+
+// From scratch.observations to scratch.output.
 template <class Set>
 KERNEL_FN void chain_forward(const Chain& chain, const ChainPacked& packed, const ChainScratch& scratch) {
     int64_t width = chain.width, rows = scratch.sequences * scratch.steps;
@@ -140,31 +214,72 @@ KERNEL_FN void chain_forward(const Chain& chain, const ChainPacked& packed, cons
         hidden = scratch.encoded[i];
     }
     for (int64_t i = 0; i < chain.recurrent_layers; i++) {
-        MingruLayer layer = {};
-        layer.input = hidden;
-        layer.transposed = packed.recurrent[i];
-        layer.reset = scratch.reset;
-        layer.initial = scratch.initial[i];
-        layer.gates = scratch.gates[i];
-        layer.states = scratch.states[i];
-        layer.output = scratch.hidden[i];
-        mingru_forward<Set>(layer, scratch.sequences, scratch.steps, width);
+        if (chain_is_lstm(chain)) {
+            chain_forward_lstm<Set>(chain, packed, scratch, i, hidden);
+        } else {
+            chain_forward_mingru<Set>(chain, packed, scratch, i, hidden);
+        }
         hidden = scratch.hidden[i];
     }
     LinearLayer head = {hidden, width, packed.head, packed.head_bias, scratch.output, nullptr};
     linear_forward<Set>(head, ACTIVATION_LINEAR, rows, width, chain.padded_outputs);
 }
 
+// Of a recurrent layer: what it read, the gradient in what it gave, and where that in its input belongs.
+struct ChainRecurrence {
+    const float *input, *grad_output;
+    float* grad_input;
+};
+
+template <class Set>
+KERNEL_FN void chain_backward_mingru(const Chain& chain, const ChainScratch& scratch, const ChainGradients& gradients,
+                                     int64_t i, const ChainRecurrence& place) {
+    MingruLayerGradient layer = {};
+    layer.input = place.input;
+    layer.weights = chain.weights[chain.encoder_layers + i];
+    layer.reset = scratch.reset;
+    layer.initial = scratch.initial[i];
+    layer.gates = scratch.gates[i];
+    layer.states = scratch.states[i];
+    layer.grad_output = place.grad_output;
+    layer.grad_gates = scratch.grad_gates;
+    layer.grad_input = place.grad_input;
+    layer.carry = scratch.carry[0];
+    layer.grad_weights = gradients.recurrent[i];
+    mingru_backward<Set>(layer, scratch.sequences, scratch.steps, chain.width);
+}
+
+template <class Set>
+KERNEL_FN void chain_backward_lstm(const Chain& chain, const ChainScratch& scratch, const ChainGradients& gradients,
+                                   int64_t i, const ChainRecurrence& place) {
+    LstmLayerGradient layer = {};
+    layer.input = place.input;
+    layer.input_weights = chain.weights[chain.encoder_layers + 2 * i];
+    layer.weights = chain.weights[chain.encoder_layers + 2 * i + 1];
+    layer.reset = scratch.reset;
+    layer.initial_memory = scratch.initial[2 * i + 1];
+    layer.previous = scratch.previous[i];
+    layer.memory = scratch.states[i];
+    layer.gates = scratch.gates[i];
+    layer.grad_output = place.grad_output;
+    layer.grad_input = place.grad_input;
+    layer.grad_hidden = scratch.carry[0];
+    layer.grad_memory = scratch.carry[1];
+    layer.grad_input_weights = gradients.recurrent[2 * i];
+    layer.grad_weights = gradients.recurrent[2 * i + 1];
+    layer.grad_bias = gradients.recurrent_bias[i];
+    lstm_backward<Set>(layer, scratch.sequences, scratch.steps, chain.width);
+}
+
 // From the gradient in scratch.output to the sums of `gradients`.
 template <class Set>
 KERNEL_FN void chain_backward(const Chain& chain, const ChainScratch& scratch, const ChainGradients& gradients) {
     int64_t width = chain.width, rows = scratch.sequences * scratch.steps;
-    const float* const* recurrent_weights = chain.weights + chain.encoder_layers;
     float *gradient = scratch.grad_hidden[0], *spare = scratch.grad_hidden[1];
     LinearGradient head = {};
     head.input = chain_last_hidden(chain, scratch);
     head.input_row = width;
-    head.weights = recurrent_weights[chain.recurrent_layers];
+    head.weights = chain.weights[chain.encoder_layers + chain_recurrent_weights(chain)];
     head.grad_output = scratch.output;
     head.grad_row = chain.padded_outputs;
     head.grad_input = gradient;
@@ -172,21 +287,15 @@ KERNEL_FN void chain_backward(const Chain& chain, const ChainScratch& scratch, c
     head.grad_bias = gradients.head_bias;
     linear_backward<Set>(head, rows, chain.outputs);
     for (int64_t i = chain.recurrent_layers - 1; i >= 0; i--) {
-        MingruLayerGradient layer = {};
-        layer.input = i > 0 ? scratch.hidden[i - 1] : scratch.encoded[chain.encoder_layers - 1];
-        layer.weights = recurrent_weights[i];
-        layer.reset = scratch.reset;
-        layer.initial = scratch.initial[i];
-        layer.gates = scratch.gates[i];
-        layer.states = scratch.states[i];
-        layer.grad_output = gradient;
-        layer.grad_gates = scratch.grad_gates;
-        layer.grad_input = spare;
-        layer.carry = scratch.carry;
-        layer.grad_weights = gradients.recurrent[i];
-        mingru_backward<Set>(layer, scratch.sequences, scratch.steps, width);
+        const float* input = i > 0 ? scratch.hidden[i - 1] : scratch.encoded[chain.encoder_layers - 1];
+        ChainRecurrence place = {input, gradient, spare};
+        if (chain_is_lstm(chain)) {
+            chain_backward_lstm<Set>(chain, scratch, gradients, i, place);
+        } else {
+            chain_backward_mingru<Set>(chain, scratch, gradients, i, place);
+        }
         spare = gradient;
-        gradient = layer.grad_input;
+        gradient = place.grad_input;
     }
     for (int64_t i = chain.encoder_layers - 1; i >= 0; i--) {
         if (chain.activation != ACTIVATION_LINEAR) {
@@ -223,20 +332,35 @@ KERNEL_FN void pack(float* target, float* target_bias, const float* weights, con
     for (int64_t i = 0; i < padded; i++) target_bias[i] = bias != nullptr && i < outputs ? bias[i] : 0.0f;
 }
 
+// Gates of an LSTM layer are sums of two products, so one bias does for both.
+KERNEL_FN void chain_pack_lstm(const Chain& chain, const ChainPacked& packed, int64_t i) {
+    int64_t width = chain.width, gates = chain_gates(chain);
+    const float* const* weights = chain.weights + chain.encoder_layers + 2 * i;
+    const float* const* biases = chain.biases + chain.encoder_layers + 2 * i;
+    pack(packed.recurrent[2 * i], packed.recurrent_bias[i], weights[0], biases[0], width, gates, gates);
+    pack(packed.recurrent[2 * i + 1], nullptr, weights[1], nullptr, width, gates, gates);
+    for (int64_t j = 0; biases[1] != nullptr && j < gates; j++) packed.recurrent_bias[i][j] += biases[1][j];
+}
+
 // Copies the parameters as they are now.
 KERNEL_FN void chain_pack(const Chain& chain) {
     ChainMemory memory = {chain.packed, 0};
     ChainPacked packed = chain_packed(chain, memory);
-    int64_t width = chain.width, encoder = chain.encoder_layers, recurrent = chain.recurrent_layers;
+    int64_t width = chain.width, gates = chain_gates(chain), encoder = chain.encoder_layers;
     for (int64_t i = 0; i < encoder; i++) {
         int64_t inputs = chain_encoder_inputs(chain, i);
         pack(packed.encoder[i], packed.encoder_bias[i], chain.weights[i], chain.biases[i], inputs, width, width);
     }
-    for (int64_t i = 0; i < recurrent; i++) {
-        pack(packed.recurrent[i], nullptr, chain.weights[encoder + i], nullptr, width, 3 * width, 3 * width);
+    for (int64_t i = 0; i < chain.recurrent_layers; i++) {
+        if (chain_is_lstm(chain)) {
+            chain_pack_lstm(chain, packed, i);
+        } else {
+            pack(packed.recurrent[i], nullptr, chain.weights[encoder + i], nullptr, width, gates, gates);
+        }
     }
-    pack(packed.head, packed.head_bias, chain.weights[encoder + recurrent], chain.biases[encoder], width, chain.outputs,
-         chain.padded_outputs);
+    const float* head = chain.weights[encoder + chain_recurrent_weights(chain)];
+    const float* head_bias = chain.biases[encoder + chain_recurrent_biases(chain)];
+    pack(packed.head, packed.head_bias, head, head_bias, width, chain.outputs, chain.padded_outputs);
 }
 
 // The gradients of chunks, each `stride` floats after the one before.
@@ -272,7 +396,8 @@ KERNEL_FN void sum_transposed_chunks(const GradientChunks& chunks, float* first,
 
 // Writes the results from `gradients`, which are those of the first chunk.
 KERNEL_FN void chain_sum(const Chain& chain, const ChainGradients& gradients, const GradientChunks& chunks) {
-    int64_t width = chain.width, encoder = chain.encoder_layers, recurrent = chain.recurrent_layers;
+    int64_t width = chain.width, gates = chain_gates(chain), encoder = chain.encoder_layers;
+    int64_t recurrent = chain_recurrent_weights(chain), recurrent_biases = chain_recurrent_biases(chain);
     float *const *weights = chain.weight_results, *const *biases = chain.bias_results;
     for (int64_t i = 0; i < encoder; i++) {
         int64_t inputs = chain_encoder_inputs(chain, i), row = chain_encoder_row(chain, i);
@@ -284,8 +409,13 @@ KERNEL_FN void chain_sum(const Chain& chain, const ChainGradients& gradients, co
         if (biases[i] != nullptr) sum_chunks(chunks, gradients.encoder_bias[i], 1, width, width, biases[i]);
     }
     for (int64_t i = 0; i < recurrent; i++) {
-        sum_chunks(chunks, gradients.recurrent[i], 1, 3 * width * width, 0, weights[encoder + i]);
+        sum_chunks(chunks, gradients.recurrent[i], 1, gates * width, 0, weights[encoder + i]);
+    }
+    for (int64_t i = 0; i < recurrent_biases; i++) {
+        float* result = biases[encoder + i];
+        if (result != nullptr) sum_chunks(chunks, gradients.recurrent_bias[i / 2], 1, gates, 0, result);
     }
     sum_chunks(chunks, gradients.head, 1, chain.outputs * width, 0, weights[encoder + recurrent]);
-    if (biases[encoder] != nullptr) sum_chunks(chunks, gradients.head_bias, 1, chain.outputs, 0, biases[encoder]);
+    float* head_bias = biases[encoder + recurrent_biases];
+    if (head_bias != nullptr) sum_chunks(chunks, gradients.head_bias, 1, chain.outputs, 0, head_bias);
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -73,6 +74,22 @@ class Categories:
         return torch.cat([torch.zeros(1, dtype=torch.int32), self.counts.cumsum(0).int()])
 
 
+class LSTMLayer(NamedTuple):
+    """The parameters of an LSTM layer, as torch has them: rows of input, forget, candidate and output gate.
+
+    Attributes:
+        input_weight: `(4 * width, width)`, what the input is multiplied by.
+        hidden_weight: likewise, the hidden state.
+        input_bias: `(4 * width,)` or None, as is the next one.
+        hidden_bias: added to the same sums.
+    """
+
+    input_weight: Tensor
+    hidden_weight: Tensor
+    input_bias: Tensor | None
+    hidden_bias: Tensor | None
+
+
 @dataclass(frozen=True)
 class Layers:
     """What a policy is made of, its parameters as torch has them; those that `fit` may be handed to the kernel.
@@ -80,7 +97,7 @@ class Layers:
     Attributes:
         encoder: weight `(width, inputs)` and bias `(width,)` of every linear layer, at least one.
         activation: after each of them, one of ACTIVATIONS.
-        recurrent: weights `(3 * width, width)` of every MinGRU layer: candidates, gates, highways.
+        recurrent: weights `(3 * width, width)` of every MinGRU layer: candidates, gates, highways; none beside an LSTM.
         head: weight `(sum(parts) + 1, width)` and bias; the value is the last row, which is missing where there is a
             critic.
         parts: logits of every part of a decision; 1 for each number of a normal distribution.
@@ -89,6 +106,7 @@ class Layers:
         critic: layers of the value's own, without parts and without recurrence; None where it is the head's last row.
         normalizer: of the observations; None where the layers see them as they are.
         categories: of the observations, which are not normalised then; None where the layers see them as numbers.
+        lstm: every LSTM layer.
     """
 
     encoder: Sequence[tuple[Tensor, Tensor | None]]
@@ -100,14 +118,22 @@ class Layers:
     critic: Layers | None = None
     normalizer: Normalizer | None = None
     categories: Categories | None = None
+    lstm: Sequence[LSTMLayer] = ()
+
+    @property
+    def num_states(self) -> int:
+        """One for each MinGRU layer, the hidden state and the memory of each LSTM layer."""
+        return len(self.recurrent) + 2 * len(self.lstm)
 
     def weights(self) -> list[Tensor]:
         """Of all layers in their order, without the critic's."""
-        return [*(weight for weight, _ in self.encoder), *self.recurrent, self.head[0]]
+        lstm = [weight for layer in self.lstm for weight in (layer.input_weight, layer.hidden_weight)]
+        return [*(weight for weight, _ in self.encoder), *self.recurrent, *lstm, self.head[0]]
 
     def biases(self) -> list[Tensor | None]:
-        """Of the encoder's layers and the head."""
-        return [*(bias for _, bias in self.encoder), self.head[1]]
+        """Of the encoder's layers, the LSTM's and the head."""
+        lstm = [bias for layer in self.lstm for bias in (layer.input_bias, layer.hidden_bias)]
+        return [*(bias for _, bias in self.encoder), *lstm, self.head[1]]
 
     def parameters(self) -> list[Tensor]:
         """The weights of all layers, then the biases that there are, without the critic's."""
@@ -127,7 +153,8 @@ class Layers:
         return (
             all(_is_plain(tensor) for tensor in tensors)
             and self.activation in ACTIVATIONS
-            and max(len(self.encoder), len(self.recurrent)) <= MAX_LAYERS
+            and max(len(self.encoder), len(self.recurrent), len(self.lstm)) <= MAX_LAYERS
+            and not (self.recurrent and self.lstm)
             and self._are_shaped()
             and (self.log_std is None or self.log_std.shape == (len(self.parts),) == (sum(self.parts),))
             and (self.normalizer is None or self.normalizer.fit(self.encoder[0][0].shape[1]))
@@ -142,8 +169,9 @@ class Layers:
             return False
         width, inputs = self.encoder[0][0].shape
         outputs, layers = sum(self.parts) + (self.critic is None), len(self.encoder)
-        weights = [(width, inputs), *[(width, width)] * (layers - 1), *[(3 * width, width)] * len(self.recurrent)]
-        biases = [*[(width,)] * layers, (outputs,)]
+        weights = [(width, inputs), *[(width, width)] * (layers - 1)]
+        weights += [(3 * width, width)] * len(self.recurrent) + [(4 * width, width)] * (2 * len(self.lstm))
+        biases = [(width,)] * layers + [(4 * width,)] * (2 * len(self.lstm)) + [(outputs,)]
         return (
             width > 0
             and width % LANES == 0
@@ -153,7 +181,7 @@ class Layers:
 
     def _fit_as_critic(self, inputs: int) -> bool:
         is_plain = self.log_std is self.critic is self.normalizer is self.categories is None
-        is_value = not self.recurrent and not self.parts
+        is_value = self.num_states == 0 and not self.parts
         return is_plain and is_value and self.fit() and self.encoder[0][0].shape[1] == inputs
 
 
@@ -198,7 +226,8 @@ class Chain:
             width=width,
             encoder_layers=len(layers.encoder),
             activation=ACTIVATIONS[layers.activation],
-            recurrent_layers=len(layers.recurrent),
+            recurrent_layers=len(layers.recurrent) + len(layers.lstm),
+            recurrence=CONSTANTS["RECURRENCE_LSTM" if layers.lstm else "RECURRENCE_MINGRU"],
             outputs=outputs,
             padded_outputs=padded(outputs),
             weights=weights,

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from torch import nn
 
-from pufferlib.extensions import Categories, Layers, Normalizer
+from pufferlib.extensions import Categories, Layers, LSTMLayer, Normalizer
 from pufferlib.metrics.moments import EPSILON
-from pufferlib.models import ACTIVATIONS, ActionHead, Continuous, Default, MinGRUWrapper
+from pufferlib.models import ACTIVATIONS, ActionHead, Continuous, Default, LSTMWrapper, MinGRUWrapper
 from pufferlib.policy.normalized import NormalizedObservations
 from pufferlib.policy.one_hot import OneHot
 
@@ -21,7 +21,7 @@ HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_p
 
 
 def find_layers(policy: nn.Module) -> Layers | None:
-    """The layers of a Default policy, in a MinGRUWrapper or by itself, or of a Continuous one; normalised or not.
+    """The layers of a Default policy, in a recurrent wrapper or by itself, or of a Continuous one; normalised or not.
 
     Returns:
         None for every other policy: subclasses, modules with hooks, methods or other parts of their own, frozen, shared
@@ -50,9 +50,11 @@ def _find_layers(policy: nn.Module) -> Layers | None:
     if type(policy) is Continuous:
         return None if policy.emulated else _continuous_layers(policy)
     recurrent: list[nn.Module] = []
+    lstm: list[nn.Module] = []
     if type(policy) is MinGRUWrapper:
-        recurrent = list(policy.layers)
-        policy = policy.policy
+        recurrent, policy = list(policy.layers), policy.policy
+    elif type(policy) is LSTMWrapper:
+        lstm, policy = list(policy.cells), policy.policy
     if type(policy) is not Default or type(policy.head) is not ActionHead or policy.emulated:
         return None  # the first layer of structured observations takes other numbers than the rows
     if policy.one_hot is not None and type(policy.one_hot) is not OneHot:
@@ -63,12 +65,15 @@ def _find_layers(policy: nn.Module) -> Layers | None:
         return None
     if any(type(layer) is not nn.Linear or layer.bias is not None for layer in recurrent):
         return None
+    if any(type(cell) is not nn.LSTMCell for cell in lstm):
+        return None
     return _as_layers(
         policy.encoder,
         policy.activation,
         head.linear,
         head.sizes if log_std is None else [1] * len(log_std),
         recurrent=[layer.weight for layer in recurrent],
+        lstm=[LSTMLayer(cell.weight_ih, cell.weight_hh, cell.bias_ih, cell.bias_hh) for cell in lstm],
         log_std=log_std,
         categories=_categories(policy.one_hot),
     )

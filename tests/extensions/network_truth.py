@@ -7,7 +7,7 @@ from torch import nn
 from torch.distributions import Normal
 from torch.nn import functional
 
-from pufferlib.extensions import Categories, Layers, Minibatch, Network, Normalizer, reference_mingru
+from pufferlib.extensions import Categories, Layers, LSTMLayer, Minibatch, Network, Normalizer, reference_mingru
 from pufferlib.ppo import losses
 
 COEFFICIENTS = {"clip_coef": 0.2, "vf_clip_coef": 0.3, "vf_coef": 1.2, "ent_coef": 0.01}
@@ -24,6 +24,11 @@ CASES = {
     "critic": {"inputs": 17, "width": 64, "encoder": 2, "numbers": 6, "critic": (64, 64), "activation": "tanh"},
     "small_critic": {"inputs": 2, "width": 48, "numbers": 17, "critic": (16,), "activation": "gelu"},
     "choices_and_critic": {"inputs": 20, "width": 16, "recurrent": 1, "parts": (2, 4), "critic": (32, 32, 32)},
+    "lstm": {"inputs": 118, "width": 128, "lstm": 1},
+    "lstms": {"inputs": 7, "width": 48, "encoder": 2, "lstm": 3, "activation": "relu"},
+    "lstm_without_bias": {"inputs": 5, "width": 16, "lstm": 2, "has_bias": False},
+    "lstm_and_critic": {"inputs": 20, "width": 32, "lstm": 1, "numbers": 3, "critic": (48,), "is_normalized": True},
+    "lstm_of_categories": {"counts": (3, 256, 128), "lowest": (-1, -128, 0), "width": 80, "lstm": 1, "parts": (2, 4)},
     "normalised": {"inputs": 17, "width": 32, "numbers": 3, "critic": (32,), "is_normalized": True},
     "categories": {"counts": (5,) * 121, "width": 128},
     "one_cell": {"counts": (1,), "width": 16, "recurrent": 1},
@@ -46,6 +51,7 @@ def random_layers(
     is_normalized=False,
     counts=(),
     lowest=None,
+    lstm=0,
 ):
     inputs = sum(counts) or inputs
 
@@ -64,12 +70,18 @@ def random_layers(
     return Layers(
         **chain([width] * encoder, sum(parts) + (not critic)),
         recurrent=[1.5 * layer(3 * width, width)[0] for _ in range(recurrent)],
+        lstm=[random_lstm(4 * width, width, has_bias) for _ in range(lstm)],
         parts=parts,
         log_std=0.3 * torch.randn(numbers) if numbers else None,
         critic=Layers(**chain(critic, 1), recurrent=[], parts=()) if critic else None,
         normalizer=random_normalizer(inputs) if is_normalized else None,
         categories=make_categories(counts, lowest) if counts else None,
     )
+
+
+def random_lstm(gates, width, has_bias=True):
+    weights = [1.5 * torch.randn(gates, width) / width**0.5 for _ in range(2)]
+    return LSTMLayer(*weights, *(0.3 * torch.randn(gates) if has_bias else None for _ in range(2)))
 
 
 def make_categories(counts, lowest=None):
@@ -107,13 +119,23 @@ def random_minibatch(layers, segments, count, steps, has_weights=True):
         segments=torch.randperm(segments)[:count],
         actions=actions,
         resets=torch.rand(count, steps) < 0.2,
-        states=[torch.randn(count, len(layers.head[0][0])) for _ in layers.recurrent],
+        states=[torch.randn(count, len(layers.head[0][0])) for _ in range(layers.num_states)],
         old_logprobs=0.3 * numbers() - len(layers.parts),
         old_values=numbers(),
         advantages=numbers(),
         returns=numbers(),
         weights=torch.rand(count, steps) if has_weights else None,
     )
+
+
+def reference_lstm(inputs, hidden, memory, resets, *parameters):
+    """Hidden states of all steps, and both states after the last, by torch's own cell."""
+    hidden, memory, outputs = hidden.double(), memory.double(), []
+    for step in range(inputs.shape[1]):
+        kept = ~resets[:, step, None]
+        hidden, memory = torch.lstm_cell(inputs[:, step], (hidden * kept, memory * kept), *parameters)
+        outputs.append(hidden)
+    return torch.stack(outputs, 1), [hidden, memory]
 
 
 class Truth:
@@ -162,11 +184,15 @@ class Truth:
             if layers.activation == "relu":
                 self.kinks.append(hidden)
             hidden = FUNCTIONS[layers.activation](hidden)
-        for weight, state in zip(weights[encoder:-1], states, strict=True):
+        for weight, state in zip(weights[encoder:-1] if layers.recurrent else (), states, strict=not layers.lstm):
             gates = functional.linear(hidden, weight)
             self.kinks.append(gates.chunk(3, -1)[0])
             hidden, final = reference_mingru(gates, hidden, state.double(), resets)
             finals.append(final)
+        for i in range(0, 2 * len(layers.lstm), 2):
+            parameters = *weights[encoder + i : encoder + i + 2], *biases[encoder + i : encoder + i + 2]
+            hidden, last = reference_lstm(hidden, *states[i : i + 2], resets, *parameters)
+            finals += last
         return functional.linear(hidden, weights[-1], biases[-1]), finals
 
     def evaluate(self, decision, actions):

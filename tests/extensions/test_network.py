@@ -12,6 +12,7 @@ from network_truth import (
     assert_learns_like_the_truth,
     make_categories,
     random_layers,
+    random_lstm,
     random_minibatch,
     random_normalizer,
     random_observations,
@@ -36,6 +37,7 @@ def test_the_gradients_of_the_loss_match_float64(case, steps):
     width=st.sampled_from([16, 32, 80]),
     encoder=st.integers(1, 3),
     recurrent=st.integers(0, 3),
+    lstm=st.integers(0, 3),
     activation=st.sampled_from([*network_layers.ACTIVATIONS]),
     parts=st.lists(st.integers(1, 9), min_size=1, max_size=3),
     numbers=st.integers(0, 4),
@@ -52,6 +54,7 @@ def test_the_gradients_match_for_any_shape(
     width,
     encoder,
     recurrent,
+    lstm,
     activation,
     parts,
     numbers,
@@ -65,8 +68,9 @@ def test_the_gradients_match_for_any_shape(
 ):
     torch.manual_seed(seed)
     is_normalized = is_normalized and not counts
+    recurrent = 0 if lstm else recurrent
     layers = random_layers(
-        inputs, width, encoder, recurrent, activation, parts, True, numbers, critic, is_normalized, counts
+        inputs, width, encoder, recurrent, activation, parts, True, numbers, critic, is_normalized, counts, lstm=lstm
     )
     minibatch = random_minibatch(layers, segments, segments, steps, has_weights)
     observations = random_observations(layers, segments, steps)
@@ -163,6 +167,7 @@ def test_the_normalizer_is_taken_as_it_is_at_the_last_refresh():
         {"inputs": 20, "width": 32, "recurrent": 2},
         {"inputs": 20, "numbers": 3, "critic": (16, 16)},
         {"counts": (5,) * 20, "width": 80, "recurrent": 1},
+        {"inputs": 20, "width": 32, "lstm": 2},
     ],
 )
 def test_the_number_of_threads_does_not_change_the_gradients(case):
@@ -175,6 +180,69 @@ def test_the_number_of_threads_does_not_change_the_gradients(case):
         assert all(torch.equal(left, right) for left, right in zip(other.gradients, first.gradients, strict=True))
         for name in ("metrics", "ratios", "values"):
             assert torch.equal(getattr(other, name), getattr(first, name))
+
+
+@pytest.mark.parametrize(("count", "steps"), [(1, 1), (1, 64), (3, 5), (7, 129), (16, 9), (37, 3), (129, 2), (200, 1)])
+def test_an_lstm_learns_from_any_number_of_segments(count, steps):
+    """They go through the layers in groups of about one size."""
+    torch.manual_seed(14)
+    layers = random_layers(width=32, lstm=2)
+    observations = torch.randn(count, steps, 7)
+    assert_learns_like_the_truth(layers, observations, random_minibatch(layers, count, count, steps))
+
+
+@pytest.mark.parametrize("is_reset", [False, True])
+def test_an_lstm_learns_from_segments_without_resets_and_of_resets_alone(is_reset):
+    torch.manual_seed(15)
+    layers = random_layers(lstm=2)
+    minibatch = random_minibatch(layers, 11, 11, 6)
+    minibatch.resets.fill_(is_reset)
+    assert_learns_like_the_truth(layers, torch.randn(11, 6, 7), minibatch)
+
+
+def test_an_lstm_whose_gates_are_closed_or_wide_open_stays_exact():
+    torch.manual_seed(16)
+    layers = random_layers(lstm=1)
+    for weight in (layers.lstm[0].input_weight, layers.lstm[0].hidden_weight):
+        weight.mul_(30.0)
+    minibatch = random_minibatch(layers, 11, 11, 3)
+    minibatch.states[1].mul_(30.0)
+    assert_learns_like_the_truth(layers, torch.randn(11, 3, 7), minibatch)
+
+
+@pytest.mark.parametrize("bias", ["input_bias", "hidden_bias"])
+def test_an_lstm_may_lack_one_of_its_biases(bias):
+    torch.manual_seed(17)
+    layers = random_layers(lstm=2)
+    layers = dataclasses.replace(layers, lstm=[layer._replace(**{bias: None}) for layer in layers.lstm])
+    assert_learns_like_the_truth(layers, torch.randn(9, 4, 7), random_minibatch(layers, 9, 6, 4))
+
+
+@pytest.mark.parametrize("recurrence", [{"recurrent": 2}, {"lstm": 2}], ids=str)
+def test_nothing_flows_over_a_reset_not_even_nan(recurrence):
+    torch.manual_seed(18)
+    layers = random_layers(**recurrence)
+    observations, minibatch = torch.randn(5, 4, 7), random_minibatch(layers, 5, 5, 4)
+    minibatch.resets[:, 0] = True
+    zeros = dataclasses.replace(minibatch, states=[torch.zeros_like(state) for state in minibatch.states])
+    broken = dataclasses.replace(minibatch, states=[state + torch.nan for state in minibatch.states])
+    net = Network(layers)
+    expected = [gradient.clone() for gradient in net.learn(observations, zeros, **COEFFICIENTS).gradients]
+    found = net.learn(observations, broken, **COEFFICIENTS).gradients
+    assert all(torch.equal(left, right) for left, right in zip(found, expected, strict=True))
+
+
+@pytest.mark.parametrize("recurrence", [{"recurrent": 2}, {"lstm": 2}], ids=str)
+def test_nothing_is_left_over_from_the_minibatch_before(recurrence):
+    torch.manual_seed(19)
+    layers = random_layers(**recurrence)
+    observations, minibatch = torch.randn(21, 9, 7), random_minibatch(layers, 21, 21, 9)
+    net = Network(layers)
+    expected = [gradient.clone() for gradient in net.learn(observations, minibatch, **COEFFICIENTS).gradients]
+    for memory in (net._scratch, net._gradients, net._metrics, net.gradient):
+        memory.fill_(torch.nan)
+    found = net.learn(observations, minibatch, **COEFFICIENTS).gradients
+    assert all(torch.equal(left, right) for left, right in zip(found, expected, strict=True))
 
 
 def test_learning_works_with_the_parameters_as_they_are():
@@ -208,7 +276,7 @@ def test_a_step_matches_float64(case, rows):
     torch.manual_seed(4)
     layers = random_layers(**CASES[case])
     observations = random_observations(layers, rows)
-    states = [torch.randn(rows, CASES[case]["width"]) for _ in layers.recurrent]
+    states = [torch.randn(rows, CASES[case]["width"]) for _ in range(layers.num_states)]
     before = [state.clone()[:, None] for state in states]
     noise = (torch.rand if layers.log_std is None else torch.randn)(rows, len(layers.parts))
     actions, logprobs, values = act(layers, observations, states, noise)
@@ -315,6 +383,12 @@ def test_nan_numbers_raise(broken):
         {"recurrent": [torch.zeros(16, 16)]},
         {"recurrent": [torch.zeros(48, 16)] * 9},
         {"recurrent": [torch.zeros(48, 16, dtype=torch.float64)]},
+        {"lstm": [random_lstm(64, 32)]},
+        {"lstm": [random_lstm(48, 16)]},
+        {"lstm": [random_lstm(64, 16)] * 9},
+        {"lstm": [random_lstm(64, 16)._replace(hidden_bias=torch.zeros(1))]},
+        {"lstm": [random_lstm(64, 16)._replace(hidden_weight=torch.zeros(16, 64).T)]},
+        {"lstm": [random_lstm(64, 16)], "recurrent": [torch.zeros(48, 16)]},
         {"head": (torch.zeros(16, 4).T, None)},
         {"head": (torch.zeros(4, 16), torch.zeros(1))},  # torch adds one number to all
         {"head": (torch.zeros(4, 16), torch.zeros(4, 1))},
@@ -348,6 +422,7 @@ def test_layers_that_do_not_fit_are_refused(change):
         {"inputs": 8},
         {"width": 20},
         {"recurrent": 1},
+        {"lstm": 1},
         {"parts": (1,)},
         {"is_normalized": True},
         {"counts": (3, 4)},

@@ -7,7 +7,7 @@ import torch
 from gymnasium.spaces import Box
 
 from pufferlib import PufferEnv, pufferl, vector
-from pufferlib.models import Continuous, Default, MinGRUWrapper
+from pufferlib.models import Continuous, Default, LSTMWrapper, MinGRUWrapper
 
 
 class DriftEnv(PufferEnv):
@@ -57,6 +57,10 @@ def recurrent(env):
     return MinGRUWrapper(env, Default(env, 16, activation="relu"), 16, 16)
 
 
+def with_lstm(env):
+    return LSTMWrapper(env, Default(env, 16, activation="relu"), 16, 16, num_layers=2)
+
+
 CONTINUOUS = {
     "shuffle": "steps",
     "prio_alpha": 0.0,
@@ -72,4 +76,5 @@ CASES = {
     "one encoder": (lambda env: Default(env, 16, 2, "tanh"), {"normalize_observations": True}, {}),
     "muon": (lambda env: Continuous(env, [16], [16]), {"optimizer": "muon"}, {}),
     "recurrent": (recurrent, {"normalize_observations": True}, {"has_absent_agents": True}),
+    "LSTM": (with_lstm, {"normalize_observations": True}, {"has_absent_agents": True}),
 }

@@ -230,9 +230,10 @@ def train_a_little(policy_name, settings):
     [
         ("network", {"minibatch_size": 32}, 4 * 4),
         ("network", {"minibatch_size": 64, "optimizer": "adam"}, 4 * 2),
-        ("lstm", {"minibatch_size": 64, "max_minibatch_size": 16}, 4 * 2),  # accumulated before they are sent
+        ("lstm", {"minibatch_size": 64}, 4 * 2),
+        ("lstm", {"minibatch_size": 64, "max_minibatch_size": 16, "fused": False}, 4 * 2),  # accumulated, then sent
     ],
-    ids=["network", "adam", "lstm, accumulated"],
+    ids=["network", "adam", "lstm", "lstm, accumulated"],
 )
 def test_ranks_learn_the_same_from_different_environments(tmp_path, monkeypatch, policy, settings, messages):
     monkeypatch.chdir(tmp_path)

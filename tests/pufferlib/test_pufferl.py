@@ -281,14 +281,14 @@ def test_threads_share_an_update_without_changing_it(two_threads, policy, has_ab
     assert steps[0][0].abs().max() > 1e-4
 
 
-@pytest.mark.parametrize("rnn", [False, True])
-def test_kernels_of_whole_policies_train_like_torch(rnn):
+@pytest.mark.parametrize("wrapper", [None, MinGRUWrapper, LSTMWrapper])
+def test_kernels_of_whole_policies_train_like_torch(wrapper):
     results = []
     for fused in (False, True):
         vecenv = vector.make(env_class("puffer_squared"), env_kwargs={"num_envs": 32}, seed=3)
         torch.manual_seed(0)
         policy = Default(vecenv.driver_env, 16, num_layers=2)
-        policy = MinGRUWrapper(vecenv.driver_env, policy, 16, 16, 2) if rnn else policy
+        policy = wrapper(vecenv.driver_env, policy, 16, 16, 2) if wrapper else policy
         settings = config(fused=fused, optimizer="sgd", adam_beta1=0.0, learning_rate=0.1, minibatch_size=128)
         trainer = pufferl.PuffeRL(settings, vecenv, policy)
         assert isinstance(trainer._learner.gradients, NetworkGradients) == fused
@@ -324,7 +324,7 @@ def frozen(policy):
     ("make", "settings"),
     [
         (lambda env: Default(env, 20), {}),
-        (lambda env: LSTMWrapper(env, Default(env, 16), 16, 16), {}),
+        (lambda env: LSTMWrapper(env, Default(env, 20), 20, 20), {}),
         (lambda env: OwnPolicy(env, 16), {}),
         (lambda env: with_encoder(Default(env, 16), nn.Sequential(nn.Linear(121, 16), nn.ELU())), {}),
         (lambda env: with_hook(Default(env, 16)), {}),
@@ -332,7 +332,7 @@ def frozen(policy):
         (lambda env: Default(env, 16), {"precision": "bfloat16"}),
         (lambda env: Default(env, 16), {"fused": False}),
     ],
-    ids=["no whole registers", "LSTM", "subclass", "own part", "hook", "frozen", "bfloat16", "switched off"],
+    ids=["no whole registers", "nor in an LSTM", "subclass", "own part", "hook", "frozen", "bfloat16", "switched off"],
 )
 def test_other_policies_are_left_to_torch(make, settings):
     vecenv = vector.make(env_class("puffer_squared"), env_kwargs={"num_envs": 4})

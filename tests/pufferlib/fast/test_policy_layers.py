@@ -5,7 +5,7 @@ import functools
 import numpy as np
 import pytest
 import torch
-from drifting import CASES, CONTINUOUS, make_trainer, recurrent
+from drifting import CASES, CONTINUOUS, make_trainer, recurrent, with_lstm
 from gymnasium.spaces import Box, Discrete, MultiDiscrete
 from torch import nn
 
@@ -44,15 +44,15 @@ def test_numbers_are_trained_by_the_kernel_as_by_torch(case):
     assert found[3] == pytest.approx(plain[3], rel=1e-2, abs=1e-3)
 
 
-@pytest.mark.parametrize("is_recurrent", [False, True])
-def test_categories_are_trained_by_the_kernel_as_by_torch(is_recurrent, tmp_path):
+@pytest.mark.parametrize("rnn_name", [None, "MinGRU", "LSTM"])
+def test_categories_are_trained_by_the_kernel_as_by_torch(rnn_name, tmp_path):
     """In squared, whose cells are empty, the agent or the target."""
     results = []
     for fused in (False, True):
         args = pufferl.load_config("puffer_squared")
         args["policy"].update(one_hot=True, hidden_size=32)
-        args["rnn_name"] = "MinGRU" if is_recurrent else None
-        args["rnn"] = {"input_size": 32, "hidden_size": 32} if is_recurrent else {}
+        args["rnn_name"] = rnn_name
+        args["rnn"] = {"input_size": 32, "hidden_size": 32} if rnn_name else {}
         args["train"].update(device="cpu", fused=fused, data_dir=str(tmp_path), batch_size=4096, minibatch_size=2048)
         args["env"]["num_envs"] = 128
         torch.manual_seed(0)
@@ -85,13 +85,14 @@ def test_final_observations_are_valued_by_the_kernel():
     trainer.release()
 
 
-def test_an_optimizer_goes_on_by_torch_where_the_kernel_stopped(tmp_path):
+@pytest.mark.parametrize("make_policy", [recurrent, with_lstm], ids=["MinGRU", "LSTM"])
+def test_an_optimizer_goes_on_by_torch_where_the_kernel_stopped(make_policy, tmp_path):
     """As on a machine with a GPU: parameters have the same order either way."""
-    first = make_trainer(recurrent, optimizer="muon", data_dir=str(tmp_path))
+    first = make_trainer(make_policy, optimizer="muon", data_dir=str(tmp_path))
     first.evaluate()
     first.train()
     state = learner_state(first._learner)
-    second = make_trainer(recurrent, optimizer="muon", fused=False)
+    second = make_trainer(make_policy, optimizer="muon", fused=False)
     load_learner_state(second._learner, state)
     second.evaluate()
     second.train()
@@ -128,13 +129,14 @@ def with_own_one_hot(policy):
     return policy
 
 
+@pytest.mark.parametrize("make_policy", [recurrent, with_lstm], ids=["MinGRU", "LSTM"])
 @pytest.mark.parametrize("rows", [slice(0, 40), slice(8, 13)], ids=["all", "some"])
 @pytest.mark.parametrize("space", [Discrete(4), MultiDiscrete([3, 2, 5]), Box(-1, 1, (3,), np.float32)], ids=str)
-def test_from_one_state_of_the_generator_the_kernel_draws_the_actions_that_torch_draws(space, rows):
+def test_from_one_state_of_the_generator_the_kernel_draws_the_actions_that_torch_draws(space, rows, make_policy):
     class TheseSpaces(Spaces):
         single_action_space = space
 
-    policy = recurrent(TheseSpaces)
+    policy = make_policy(TheseSpaces)
     with torch.no_grad():
         policy.policy.head.linear.weight *= 20.0  # so that some choices are likelier than others
     observations = np.random.default_rng(0).normal(size=(5, 40, 5)).astype(np.float32)
@@ -202,6 +204,15 @@ def with_own_method(policy):
     return policy
 
 
+class OwnCell(nn.LSTMCell):
+    """May compute something else."""
+
+
+def with_own_cell(policy):
+    policy.cells[0] = OwnCell(16, 16)
+    return policy
+
+
 def with_tensor_for_a_weight(policy):
     weight = policy.mean.weight.detach()
     del policy.mean.weight
@@ -222,9 +233,10 @@ def frozen(policy):
         Default(Spaces, 16, 3),
         normalized(ChoiceSpaces, Default(ChoiceSpaces, 32), 5.0),
         normalized(Spaces, MinGRUWrapper(Spaces, Default(Spaces, 16), 16, 16), 5.0),
+        normalized(Spaces, LSTMWrapper(Spaces, Default(Spaces, 16), 16, 16, num_layers=2), 5.0),
         Default(BoardSpaces, 16, one_hot=True),
     ],
-    ids=["continuous", "normalised", "one encoder", "choices", "recurrent", "categories"],
+    ids=["continuous", "normalised", "one encoder", "choices", "recurrent", "LSTM", "categories"],
 )
 def test_the_layers_hold_every_parameter_of_a_policy(policy):
     layers = find_layers(policy)
@@ -251,12 +263,12 @@ def test_the_layers_hold_every_parameter_of_a_policy(policy):
         with_tensor_for_a_weight(Continuous(Spaces)),
         Default(Spaces, 16, activation="gelu", num_layers=1).apply(with_approximate_gelu),
         normalized(Spaces, OwnContinuous(Spaces), 5.0),
-        normalized(Spaces, LSTMWrapper(Spaces, Default(Spaces, 16), 16, 16), 5.0),
+        with_own_cell(LSTMWrapper(Spaces, Default(Spaces, 16), 16, 16)),
         with_own_one_hot(Default(BoardSpaces, 16, one_hot=True)),
     ],
     ids=[
         *("subclass", "own part", "hook", "frozen", "shared", "unused", "hook of a gradient", "backward hook"),
-        *("own method", "no parameter", "other GELU", "normalised subclass", "LSTM", "own one-hot"),
+        *("own method", "no parameter", "other GELU", "normalised subclass", "own cell", "own one-hot"),
     ],
 )
 def test_other_policies_have_no_layers_for_a_kernel(policy):

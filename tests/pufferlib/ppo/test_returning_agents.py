@@ -118,7 +118,8 @@ def in_time(tensor, agents):
 
 
 @pytest.mark.parametrize("horizon", [1, 3, 8])
-@pytest.mark.parametrize(("policy", "is_fused"), [("LSTM", False), ("MinGRU", False), ("MinGRU", True)])
+@pytest.mark.parametrize("is_fused", [False, True])
+@pytest.mark.parametrize("policy", POLICIES)
 def test_an_episode_is_acted_and_learned_from_a_state_of_zero(policy, is_fused, horizon, tmp_path):
     trainer = make_trainer(policy, horizon, is_fused, update_epochs=1, data_dir=str(tmp_path))
     agents, rollouts = trainer.vecenv.num_agents, 4

@@ -1,0 +1,151 @@
+// lstm_layer.h - an LSTM layer on a block of sequences, forward and backward.
+//
+// Rows lie step by step, those of all sequences side by side, so that a step multiplies the hidden states of all of
+// them by weights that stay in the cache. Only this product and its gradient wait for the step before; those of the
+// input and of the weights are taken for LSTM_ROWS rows at a time, while their gates are in the cache as well.
+#pragma once
+
+#include "linear_layer.h"
+#include "lstm_row.h"
+
+enum { LSTM_ROWS = 128 };  // or one step, where it has more
+
+// All pointers are borrowed. Width is a multiple of MATMUL_LANES.
+typedef struct {
+    const float* input;                            // [rows, width]
+    const float *input_transposed, *transposed;    // [width, 4 * width], the weights of the input and of hidden states
+    const float* bias;                             // [4 * width], of both
+    const uint8_t* reset;                          // [rows], nonzero where the states count as 0 before the step
+    const float *initial_hidden, *initial_memory;  // [sequences, width]
+    float* previous;         // [rows, width], becomes the hidden states before the steps; NULL is one step without
+                             // resets, whose states may be written where they were read
+    float* gates;            // [rows, 4 * width], becomes those of lstm_row.h, in the order of its struct
+    float *memory, *hidden;  // [rows, width], after the steps
+} LstmLayer;
+
+KERNEL_FN int64_t lstm_group(int64_t sequences) { return sequences < LSTM_ROWS ? LSTM_ROWS / sequences : 1; }
+
+KERNEL_FN void lstm_forward_row(const LstmLayer& layer, int64_t row, const float* previous, int64_t width) {
+    float *input = layer.gates + row * 4 * width, *forget = input + width, *candidate = forget + width;
+    float *output = candidate + width, *memory = layer.memory + row * width, *hidden = layer.hidden + row * width;
+    uint32_t kept = mingru_kept(layer.reset, row);
+    INDEPENDENT_LANES
+    for (int64_t lane = 0; lane < width; lane++) {
+        LstmGates gates = lstm_activate({input[lane], forget[lane], candidate[lane], output[lane]});
+        float after = lstm_memory(gates, mingru_keep(previous[lane], kept));
+        input[lane] = gates.input;
+        forget[lane] = gates.forget;
+        candidate[lane] = gates.candidate;
+        output[lane] = gates.output;
+        memory[lane] = after;
+        hidden[lane] = lstm_hidden(gates, after);
+    }
+}
+
+// The hidden states of all sequences before a step.
+KERNEL_FN const float* lstm_previous_hidden(const LstmLayer& layer, int64_t step, int64_t sequences, int64_t width) {
+    int64_t first = step * sequences;
+    const float* source = step == 0 ? layer.initial_hidden : layer.hidden + (first - sequences) * width;
+    if (layer.previous == nullptr) return source;
+    float* previous = layer.previous + first * width;
+    memcpy(previous, source, sequences * width * sizeof(float));
+    for (int64_t i = 0; i < sequences; i++) {
+        if (layer.reset[first + i]) memset(previous + i * width, 0, width * sizeof(float));
+    }
+    return previous;
+}
+
+template <class Set>
+KERNEL_FN void lstm_forward_step(const LstmLayer& layer, int64_t step, int64_t sequences, int64_t width) {
+    int64_t first = step * sequences, columns = 4 * width;
+    const float* hidden = lstm_previous_hidden(layer, step, sequences, width);
+    float* gates = layer.gates + first * columns;
+    matmul<Set, true>({hidden, width, 1, layer.transposed, columns, gates, columns, sequences, columns, width});
+    const float* memory = step == 0 ? layer.initial_memory : layer.memory + (first - sequences) * width;
+    for (int64_t i = 0; i < sequences; i++) lstm_forward_row(layer, first + i, memory + i * width, width);
+}
+
+template <class Set>
+KERNEL_FN void lstm_forward(const LstmLayer& layer, int64_t sequences, int64_t steps, int64_t width) {
+    int64_t group = lstm_group(sequences), columns = 4 * width;
+    for (int64_t first = 0; first < steps; first += group) {
+        int64_t end = first + group < steps ? first + group : steps, row = first * sequences;
+        LinearLayer product = {};
+        product.input = layer.input + row * width;
+        product.input_row = width;
+        product.transposed = layer.input_transposed;
+        product.bias = layer.bias;
+        product.output = layer.gates + row * columns;
+        linear_forward<Set>(product, ACTIVATION_LINEAR, (end - first) * sequences, width, columns);
+        for (int64_t step = first; step < end; step++) lstm_forward_step<Set>(layer, step, sequences, width);
+    }
+}
+
+typedef struct {
+    const float *input, *input_weights, *weights;  // weights: [4 * width, width], as the layer has them
+    const uint8_t* reset;
+    const float *initial_memory, *previous, *memory;  // as lstm_forward left them
+    float* gates;                                     // likewise, becomes the gradient in what was activated
+    const float* grad_output;                         // [rows, width]
+    float* grad_input;                                // [rows, width]
+    float *grad_hidden, *grad_memory;                 // [sequences, width], scratch: on their way from step to step
+    float *grad_input_weights, *grad_weights;         // [4 * width, width], added to
+    float* grad_bias;                                 // [4 * width], added to
+} LstmLayerGradient;
+
+KERNEL_FN void lstm_backward_row(const LstmLayerGradient& layer, int64_t row, int64_t sequence, const float* previous,
+                                 int64_t width) {
+    float *input = layer.gates + row * 4 * width, *forget = input + width, *candidate = forget + width;
+    float *output = candidate + width, *carry = layer.grad_memory + sequence * width;
+    const float *memory = layer.memory + row * width, *grad_output = layer.grad_output + row * width;
+    const float* grad_hidden = layer.grad_hidden + sequence * width;
+    uint32_t kept = mingru_kept(layer.reset, row);
+    INDEPENDENT_LANES
+    for (int64_t lane = 0; lane < width; lane++) {
+        LstmGates gates = {input[lane], forget[lane], candidate[lane], output[lane]};
+        LstmGradient gradient = lstm_gradient(gates, mingru_keep(previous[lane], kept), memory[lane],
+                                              grad_output[lane] + grad_hidden[lane], carry[lane]);
+        input[lane] = gradient.sums.input;
+        forget[lane] = gradient.sums.forget;
+        candidate[lane] = gradient.sums.candidate;
+        output[lane] = gradient.sums.output;
+        carry[lane] = mingru_keep(gradient.previous, kept);
+    }
+}
+
+template <class Set>
+KERNEL_FN void lstm_backward_step(const LstmLayerGradient& layer, int64_t step, int64_t sequences, int64_t width) {
+    int64_t first = step * sequences, columns = 4 * width;
+    const float* memory = step == 0 ? layer.initial_memory : layer.memory + (first - sequences) * width;
+    for (int64_t i = 0; i < sequences; i++) lstm_backward_row(layer, first + i, i, memory + i * width, width);
+    if (step == 0) return;
+    const float* gates = layer.gates + first * columns;
+    matmul<Set, false>({gates, columns, 1, layer.weights, width, layer.grad_hidden, width, sequences, width, columns});
+    for (int64_t i = 0; i < sequences; i++) {
+        if (layer.reset[first + i]) memset(layer.grad_hidden + i * width, 0, width * sizeof(float));
+    }
+}
+
+template <class Set>
+KERNEL_FN void lstm_backward(const LstmLayerGradient& layer, int64_t sequences, int64_t steps, int64_t width) {
+    int64_t group = lstm_group(sequences), columns = 4 * width;
+    memset(layer.grad_hidden, 0, sequences * width * sizeof(float));
+    memset(layer.grad_memory, 0, sequences * width * sizeof(float));
+    for (int64_t end = steps; end > 0; end -= group) {
+        int64_t first = end > group ? end - group : 0, row = first * sequences, rows = (end - first) * sequences;
+        for (int64_t step = end - 1; step >= first; step--) lstm_backward_step<Set>(layer, step, sequences, width);
+        LinearGradient product = {};
+        product.input = layer.input + row * width;
+        product.input_row = width;
+        product.weights = layer.input_weights;
+        product.grad_output = layer.gates + row * columns;
+        product.grad_row = columns;
+        product.grad_input = layer.grad_input + row * width;
+        product.grad_weights = layer.grad_input_weights;
+        product.grad_bias = layer.grad_bias;
+        linear_backward<Set>(product, rows, columns);
+        const float* previous = layer.previous + row * width;
+        matmul<Set, true>(
+            {product.grad_output, 1, columns, previous, width, layer.grad_weights, width, columns, width, rows});
+    }
+}
