@@ -4,7 +4,8 @@ A round of `act` is one step of a rollout for breakout's 1,024 agents, actions d
 loss over a minibatch of 256 segments of 64 steps. A round of `minibatches` is one pass over 2,048 single steps, 64 at a
 time, as policies of continuous control learn: drawn, differentiated, clipped and stepped by Adam. Its observations are
 those of a half cheetah, 17 numbers in float64 that are normalised, its actions 6 numbers. `plain` is what the trainer
-does with `[train] fused = False`: on two threads its `learn` is shared out by segments. `steps` are agent steps.
+does with `[train] fused = False`: on two threads its `learn` is shared out by segments. `steps` are agent steps. `lstm`
+is the same with an LSTM of 128 in place of two MinGRU layers of 64.
 
 `categories` are the same for boards of random cells, seen by `one_hot`: 11 x 11 of 5 kinds, as a window on a grid, and
 4 x 4 of 16, as the tiles of 2048, through 128 units. `dense` is the kernel on the same written out as zeros and ones.
@@ -26,8 +27,11 @@ from pufferlib.ppo.minibatches import Minibatch
 MINIBATCH_SEGMENTS = 256
 
 
-def make_trainer(folder, kind):
-    args = pufferl.load_config("puffer_breakout")
+LSTM = {"rnn_name": "LSTM", "policy": {"hidden_size": 128}, "rnn": {"num_layers": 1}}
+
+
+def make_trainer(folder, kind, **policy):
+    args = {**pufferl.load_config("puffer_breakout"), **policy}
     args["train"].update(device="cpu", data_dir=str(folder), fused=kind == "fused")
     vecenv = pufferl.load_env("puffer_breakout", args)
     policy = pufferl.load_policy(args, vecenv, "puffer_breakout")
@@ -39,6 +43,11 @@ def make_trainer(folder, kind):
 @pytest.mark.parametrize("kind", ["fused", "plain"])
 def test_act(benchmark, threads, kind, tmp_path):
     measure_act(benchmark, make_trainer(tmp_path, kind), kind)
+
+
+@pytest.mark.parametrize("kind", ["fused", "plain"])
+def test_lstm_act(benchmark, threads, kind, tmp_path):
+    measure_act(benchmark, make_trainer(tmp_path, kind, **LSTM), kind)
 
 
 def measure_act(benchmark, trainer, kind):
@@ -54,6 +63,11 @@ def measure_act(benchmark, trainer, kind):
 @pytest.mark.parametrize("kind", ["fused", "plain"])
 def test_learn(benchmark, threads, kind, tmp_path):
     measure_learn(benchmark, make_trainer(tmp_path, kind))
+
+
+@pytest.mark.parametrize("kind", ["fused", "plain"])
+def test_lstm_learn(benchmark, threads, kind, tmp_path):
+    measure_learn(benchmark, make_trainer(tmp_path, kind, **LSTM))
 
 
 def measure_learn(benchmark, trainer):
