@@ -139,6 +139,7 @@ def renamed(text: str, name: str) -> str:
     """A text of the template as that of another environment."""
     for ours, theirs in REWORDED.items():
         text = text.replace(ours, theirs)
+    text = text.replace("PufferLib template", f"PufferLib {name.replace('_', ' ')}")  # a window's title
     for word, other in (("template", name), ("TEMPLATE", name.upper()), ("Template", camel_case(name))):
         text = re.sub(rf"{word}(?!/README)", other, text)  # those instructions are not copied
     return text

@@ -59,6 +59,10 @@ def test_a_copy_passes_the_lint(root, name):
     subprocess.run(["clang-format", "--dry-run", "--Werror", *sources], cwd=root, check=True)
 
 
+def test_a_window_has_the_name_in_words():
+    assert scaffold.renamed('"PufferLib template" template_render', "my_game") == '"PufferLib my game" my_game_render'
+
+
 def test_what_is_reworded_is_in_the_template():
     text = "".join(path.read_text() for path in (ROOT / "ocean" / "template").glob("*.[hp]*") if path.suffix != ".pt")
     for ours in scaffold.REWORDED:
