@@ -25,8 +25,6 @@ from pufferlib.models import Continuous, Default
 from pufferlib.ppo.minibatches import Minibatch
 
 MINIBATCH_SEGMENTS = 256
-
-
 LSTM = {"rnn_name": "LSTM", "policy": {"hidden_size": 128}, "rnn": {"num_layers": 1}}
 
 

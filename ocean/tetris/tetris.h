@@ -22,7 +22,7 @@
 // its place; parts of the box may be outside.
 #pragma once
 
-#include "puffer_env.h"
+#include "puffer_bits.h"
 
 enum { TETRIS_NOTHING, TETRIS_LEFT, TETRIS_RIGHT, TETRIS_TURN, TETRIS_SOFT, TETRIS_HARD, TETRIS_HOLD };
 enum { TETRIS_I, TETRIS_O, TETRIS_T, TETRIS_S, TETRIS_Z, TETRIS_J, TETRIS_L, TETRIS_KINDS, TETRIS_NONE = TETRIS_KINDS };
@@ -193,7 +193,7 @@ PUFFER_FN void tetris_look_down(Tetris* env) {
         uint32_t piece = row >= 0 ? (uint32_t)(mask >> 16 * row & TETRIS_FULL_ROW) : 0;
         uint32_t filled = rows[row] | piece, gap = above & ~filled;
         lines += filled == TETRIS_FULL_ROW && piece != 0;
-        for (uint32_t left = gap; left != 0; left &= left - 1) gaps++;
+        gaps += bits_count(gap);
         above = piece | gap;
     }
     env->landing_lines = (int8_t)lines;
