@@ -67,18 +67,20 @@ enum { NETWORK_MAX_CHAINS = 2 };
 enum { PPO_METRICS = 7 };  // in the order of losses.METRICS
 enum { ACTIVATION_LINEAR, ACTIVATION_RELU, ACTIVATION_TANH, ACTIVATION_GELU };
 enum { RECURRENCE_MINGRU, RECURRENCE_LSTM };
+enum { PRODUCTS_FLOAT32, PRODUCTS_BFLOAT16 };  // what factors are rounded to; sums are float32
 enum { OBSERVATION_FLOAT, OBSERVATION_BYTE, OBSERVATION_SIGNED_BYTE, OBSERVATION_DOUBLE };
 
 // Layers one after the other, see network_chain.h.
 struct Chain {
     int64_t inputs, padded_inputs;
-    int64_t cells;  // of an observation, whose categories are the inputs; 0 where its numbers are
-    int64_t width;
+    int64_t cells;           // of an observation, whose categories are the inputs; 0 where its numbers are
+    int64_t units, width;    // of every layer: as torch has it, and padded
     int64_t encoder_layers;  // at least 1
     int64_t activation;      // of the encoder
     int64_t recurrent_layers;
     int64_t recurrence;  // kind of these layers
     int64_t outputs, padded_outputs;
+    int64_t products;
     const float* const* weights;   // encoder, recurrent, head: as torch has them, [outputs, inputs]
     const float* const* biases;    // encoder, recurrent, head; NULL for zeros
     float* const* weight_results;  // gradients, of the shapes of weights
@@ -160,6 +162,14 @@ struct Learn {
     int64_t slots, scratch_size;
     int32_t* is_outside;  // set to 1 when a segment is no such row, and nothing else is done
 };
+
+// Sets the result to whether this processor multiplies bfloat16; PRODUCTS_BFLOAT16 is for those alone.
+void puffer_has_bfloat16(int32_t* result);
+
+// Adds one product by the tiles of matmul.h to the result: the tests hold them to their word. left(r, k) is left[r *
+// left_row + k * left_inner]; right [inner, columns], result [rows, columns]; columns are a multiple of MATMUL_LANES.
+void puffer_multiply(const float* left, int64_t left_row, int64_t left_inner, const float* right, float* result,
+                     int64_t rows, int64_t columns, int64_t inner, int64_t products, int64_t is_packed);
 
 // Floats that `packed` of a chain takes.
 void puffer_chain_size(const Chain* chain, int64_t* size);

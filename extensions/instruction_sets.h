@@ -2,12 +2,17 @@
 //
 // A kernel is a template over one of the structs below, which say how its products are cut (matmul.h), and all it calls
 // is KERNEL_FN. KERNEL_VARIANTS(kernel, Context) makes a function of every variant and `KernelRange* kernel_variant()`.
+// KERNEL_ROUNDING_VARIANT(kernel, Context) makes one more, whose products round their factors to bfloat16, and
+// `KernelRange* kernel_rounding_variant()`, to be called where kernel_has_bfloat16().
 #pragma once
 
 #include "kernel.h"
 
-// COUNT floats in a register; a tile of ROWS x VECTORS registers leaves some for the operands.
+// COUNT floats in a register; a tile of ROWS x VECTORS registers leaves some for the operands. ROUNDS where the factors
+// of products are rounded to bfloat16, and Exact then is the set that does not.
 struct Baseline {
+    using Exact = Baseline;
+    static constexpr bool ROUNDS = false;
 #if defined(__aarch64__)
     enum { COUNT = 4, ROWS = 6, VECTORS = 4 };  // NEON, 32 registers
 #else
@@ -16,11 +21,19 @@ struct Baseline {
 };
 
 struct Avx2 {
+    using Exact = Avx2;
+    static constexpr bool ROUNDS = false;
     enum { COUNT = 8, ROWS = 6, VECTORS = 2 };  // 16 registers
 };
 
 struct Avx512 {
+    using Exact = Avx512;
+    static constexpr bool ROUNDS = false;
     enum { COUNT = 16, ROWS = 6, VECTORS = 4 };  // 32 registers
+};
+
+struct Avx512Bfloat16 : Avx512 {
+    static constexpr bool ROUNDS = true;
 };
 
 #define KERNEL_VARIANT(attribute, kernel, Context, Set)                               \
@@ -30,11 +43,14 @@ struct Avx512 {
 
 // KERNEL_BASELINE and KERNEL_NO_AVX512 leave the better ones out, for tests.
 #if defined(__x86_64__) && !defined(KERNEL_BASELINE)
+#define KERNEL_AVX512_SETS "avx512f,avx512vl,avx512bw,avx512dq,avx2,fma"
 #if defined(__clang__)
-#define KERNEL_AVX512 __attribute__((target("avx512f,avx512vl,avx512bw,avx512dq,avx2,fma"), min_vector_width(512)))
+#define KERNEL_FULL_WIDTH(sets) __attribute__((target(sets), min_vector_width(512)))
 #else  // GCC thinks the full width too costly for short loops
-#define KERNEL_AVX512 __attribute__((target("avx512f,avx512vl,avx512bw,avx512dq,avx2,fma,prefer-vector-width=512")))
+#define KERNEL_FULL_WIDTH(sets) __attribute__((target(sets ",prefer-vector-width=512")))
 #endif
+#define KERNEL_AVX512 KERNEL_FULL_WIDTH(KERNEL_AVX512_SETS)
+#define KERNEL_AVX512_BFLOAT16 KERNEL_FULL_WIDTH(KERNEL_AVX512_SETS ",avx512bf16")
 #define KERNEL_AVX2 __attribute__((target("avx2,fma")))
 
 static inline bool kernel_has_avx512() {
@@ -44,6 +60,8 @@ static inline bool kernel_has_avx512() {
     return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
            __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq");
 }
+
+static inline bool kernel_has_bfloat16() { return kernel_has_avx512() && __builtin_cpu_supports("avx512bf16"); }
 
 static inline bool kernel_has_avx2() { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }
 
@@ -55,8 +73,17 @@ static inline bool kernel_has_avx2() { return __builtin_cpu_supports("avx2") && 
         if (kernel_has_avx512()) return kernel##_Avx512;              \
         return kernel_has_avx2() ? kernel##_Avx2 : kernel##_Baseline; \
     }
+
+#define KERNEL_ROUNDING_VARIANT(kernel, Context)                            \
+    KERNEL_VARIANT(KERNEL_AVX512_BFLOAT16, kernel, Context, Avx512Bfloat16) \
+    static KernelRange* kernel##_rounding_variant() { return kernel##_Avx512Bfloat16; }
 #else
+static inline bool kernel_has_bfloat16() { return false; }
+
 #define KERNEL_VARIANTS(kernel, Context)        \
     KERNEL_VARIANT(, kernel, Context, Baseline) \
     static KernelRange* kernel##_variant() { return kernel##_Baseline; }
+
+#define KERNEL_ROUNDING_VARIANT(kernel, Context) \
+    static KernelRange* kernel##_rounding_variant() { return kernel##_variant(); }
 #endif

@@ -11,7 +11,7 @@
 typedef struct {
     const float* input;  // [rows, inputs]
     int64_t input_row;
-    const float* transposed;  // [inputs, width], the weights
+    const float* transposed;  // [inputs, width], the weights, packed
     const float* bias;        // [width]
     float* output;            // [rows, width]
     float* slopes;            // [rows, width], of the activation; not touched where that is linear
@@ -40,7 +40,7 @@ KERNEL_FN void linear_activate(const LinearLayer& layer, int64_t kind, int64_t c
 template <class Set>
 KERNEL_FN void linear_forward(const LinearLayer& layer, int64_t kind, int64_t rows, int64_t inputs, int64_t width) {
     linear_begin(layer, rows, width);
-    matmul<Set, true>(
+    matmul_packed<Set, true>(
         {layer.input, layer.input_row, 1, layer.transposed, width, layer.output, width, rows, width, inputs});
     linear_activate(layer, kind, rows * width);
 }
@@ -48,7 +48,7 @@ KERNEL_FN void linear_forward(const LinearLayer& layer, int64_t kind, int64_t ro
 typedef struct {
     const float* input;        // [rows, input_row], the whole row
     int64_t input_row;         // a multiple of MATMUL_LANES
-    const float* weights;      // [outputs, input_row], as the layer has them; not read without grad_input
+    const float* weights;      // [outputs, input_row], packed; not read without grad_input
     const float* grad_output;  // [rows, grad_row]
     int64_t grad_row;
     float* grad_input;    // [rows, input_row], or NULL when nobody wants it
@@ -70,5 +70,6 @@ KERNEL_FN void linear_backward(const LinearGradient& layer, int64_t rows, int64_
     linear_backward_bias(layer, rows, outputs);
     matmul<Set, true>({gradient, 1, stride, layer.input, inputs, layer.grad_weights, inputs, outputs, inputs, rows});
     if (layer.grad_input == nullptr) return;
-    matmul<Set, false>({gradient, stride, 1, layer.weights, inputs, layer.grad_input, inputs, rows, inputs, outputs});
+    matmul_packed<Set, false>(
+        {gradient, stride, 1, layer.weights, inputs, layer.grad_input, inputs, rows, inputs, outputs});
 }

@@ -13,7 +13,7 @@ enum { LSTM_ROWS = 128 };  // or one step, where it has more
 // All pointers are borrowed. Width is a multiple of MATMUL_LANES.
 typedef struct {
     const float* input;                            // [rows, width]
-    const float *input_transposed, *transposed;    // [width, 4 * width], the weights of the input and of hidden states
+    const float *input_transposed, *transposed;    // [width, 4 * width], packed: for the input and for hidden states
     const float* bias;                             // [4 * width], of both
     const uint8_t* reset;                          // [rows], nonzero where the states count as 0 before the step
     const float *initial_hidden, *initial_memory;  // [sequences, width]
@@ -60,7 +60,7 @@ KERNEL_FN void lstm_forward_step(const LstmLayer& layer, int64_t step, int64_t s
     int64_t first = step * sequences, columns = 4 * width;
     const float* hidden = lstm_previous_hidden(layer, step, sequences, width);
     float* gates = layer.gates + first * columns;
-    matmul<Set, true>({hidden, width, 1, layer.transposed, columns, gates, columns, sequences, columns, width});
+    matmul_packed<Set, true>({hidden, width, 1, layer.transposed, columns, gates, columns, sequences, columns, width});
     const float* memory = step == 0 ? layer.initial_memory : layer.memory + (first - sequences) * width;
     for (int64_t i = 0; i < sequences; i++) lstm_forward_row(layer, first + i, memory + i * width, width);
 }
@@ -82,7 +82,7 @@ KERNEL_FN void lstm_forward(const LstmLayer& layer, int64_t sequences, int64_t s
 }
 
 typedef struct {
-    const float *input, *input_weights, *weights;  // weights: [4 * width, width], as the layer has them
+    const float *input, *input_weights, *weights;  // weights: [4 * width, width], packed
     const uint8_t* reset;
     const float *initial_memory, *previous, *memory;  // as lstm_forward left them
     float* gates;                                     // likewise, becomes the gradient in what was activated
@@ -120,7 +120,8 @@ KERNEL_FN void lstm_backward_step(const LstmLayerGradient& layer, int64_t step, 
     for (int64_t i = 0; i < sequences; i++) lstm_backward_row(layer, first + i, i, memory + i * width, width);
     if (step == 0) return;
     const float* gates = layer.gates + first * columns;
-    matmul<Set, false>({gates, columns, 1, layer.weights, width, layer.grad_hidden, width, sequences, width, columns});
+    matmul_packed<Set, false>(
+        {gates, columns, 1, layer.weights, width, layer.grad_hidden, width, sequences, width, columns});
     for (int64_t i = 0; i < sequences; i++) {
         if (layer.reset[first + i]) memset(layer.grad_hidden + i * width, 0, width * sizeof(float));
     }

@@ -5,29 +5,17 @@
 // row of the right matrix is loaded, and one number of the left for each row of the tile.
 //
 // Everything is always inlined, so that a function compiled for an instruction set (instruction_sets.h) takes all of
-// it along.
+// it along. Sets that round have products of their own.
 #pragma once
 
-#include "cpu_kernels.h"
 #include "instruction_sets.h"
+#include "matmul_bfloat16.h"
+#include "matmul_product.h"
 
 // `count` floats that one register holds.
 template <int COUNT>
 struct MatmulVector {
     typedef float type __attribute__((vector_size(4 * COUNT), aligned(4), may_alias));
-};
-
-// One matrix times another, row by row in memory; all pointers are borrowed.
-//
-// Element (r, k) of the left matrix is left[r * left_row + k * left_inner], so that it may also be given transposed.
-struct Matmul {
-    const float* left;  // [rows, inner]
-    int64_t left_row, left_inner;
-    const float* right;  // [inner, columns]
-    int64_t right_row;
-    float* result;  // [rows, columns]
-    int64_t result_row;
-    int64_t rows, columns, inner;
 };
 
 // Adds to the result where `IS_SUM`, else replaces it.
@@ -65,7 +53,7 @@ KERNEL_FN void matmul_columns(const Matmul& product, int64_t column) {
 }
 
 template <class Set, bool IS_SUM>
-KERNEL_FN void matmul(const Matmul& product) {
+KERNEL_FN void matmul_float32(const Matmul& product) {
     const int WIDTH = Set::COUNT * Set::VECTORS;
     int64_t column = 0;
     for (; column + WIDTH <= product.columns; column += WIDTH) {
@@ -73,5 +61,24 @@ KERNEL_FN void matmul(const Matmul& product) {
     }
     for (; column < product.columns; column += Set::COUNT) {
         matmul_columns<Set::COUNT, IS_SUM, Set::ROWS, 1>(product, column);
+    }
+}
+
+template <class Set, bool IS_SUM>
+KERNEL_FN void matmul(const Matmul& product) {
+    if constexpr (Set::ROUNDS) {
+        matmul_bfloat16<IS_SUM, false>(product);
+    } else {
+        matmul_float32<Set, IS_SUM>(product);
+    }
+}
+
+// The same where the right matrix is one of weights, which were packed for the set (packed_matrix.h).
+template <class Set, bool IS_SUM>
+KERNEL_FN void matmul_packed(const Matmul& product) {
+    if constexpr (Set::ROUNDS) {
+        matmul_bfloat16<IS_SUM, true>(product);
+    } else {
+        matmul_float32<Set, IS_SUM>(product);
     }
 }

@@ -10,7 +10,7 @@
 // All pointers are borrowed; rows are those of the block. Width is a multiple of MATMUL_LANES.
 typedef struct {
     const float* input;       // [rows, width]
-    const float* transposed;  // [width, 3 * width], the weights
+    const float* transposed;  // [width, 3 * width], the weights, packed
     const uint8_t* reset;     // [rows], nonzero where the state counts as 0 before the step; or NULL
     const float* initial;     // [sequences, width]
     float* gates;             // [rows, 3 * width], becomes f, z and s of mingru.h
@@ -39,7 +39,8 @@ KERNEL_FN void mingru_forward_row(const MingruLayer& layer, int64_t row, const f
 template <class Set>
 KERNEL_FN void mingru_forward(const MingruLayer& layer, int64_t sequences, int64_t steps, int64_t width) {
     int64_t rows = sequences * steps, columns = 3 * width;
-    matmul<Set, false>({layer.input, width, 1, layer.transposed, columns, layer.gates, columns, rows, columns, width});
+    matmul_packed<Set, false>(
+        {layer.input, width, 1, layer.transposed, columns, layer.gates, columns, rows, columns, width});
     for (int64_t sequence = 0; sequence < sequences; sequence++) {
         const float* previous = layer.initial + sequence * width;
         for (int64_t row = sequence * steps; row < (sequence + 1) * steps; row++) {
@@ -50,7 +51,7 @@ KERNEL_FN void mingru_forward(const MingruLayer& layer, int64_t sequences, int64
 }
 
 typedef struct {
-    const float *input, *weights;  // weights: [3 * width, width], as the layer has them
+    const float *input, *weights;  // weights: [3 * width, width], packed
     const uint8_t* reset;
     const float *initial, *gates, *states;  // as mingru_forward left them
     const float* grad_output;               // [rows, width]
@@ -95,6 +96,7 @@ KERNEL_FN void mingru_backward(const MingruLayerGradient& layer, int64_t sequenc
         }
     }
     const float* gradient = layer.grad_gates;
-    matmul<Set, true>({gradient, columns, 1, layer.weights, width, layer.grad_input, width, rows, width, columns});
+    matmul_packed<Set, true>(
+        {gradient, columns, 1, layer.weights, width, layer.grad_input, width, rows, width, columns});
     matmul<Set, true>({gradient, 1, columns, layer.input, width, layer.grad_weights, width, columns, width, rows});
 }

@@ -133,8 +133,9 @@ KERNEL_FN void act_block(const Act& call, const NetworkPacked& packed, int64_t f
         read_into(network, call.observations, first + row, 0, scratch, row);
         if (call.stored != nullptr) store_observations(call, first + row);
     }
-    chain_step_in_place(network.chains[0], call.states, first, scratch.chains[0]);
+    chain_begin_step(network.chains[0], call.states, first, scratch.chains[0]);
     network_forward<Set>(network, packed, scratch);
+    chain_end_step(network.chains[0], call.states, first, scratch.chains[0]);
     for (int64_t row = 0; row < rows; row++) decide_row(call, first + row, network_output(network, scratch, row));
 }
 
@@ -205,8 +206,8 @@ KERNEL_FN void learn_block(const Learn& call, const NetworkPacked& packed, const
     for (int64_t i = 0; i < sequences; i++) read_segment(call, first + i, i, scratch);
     clear_padding(network, scratch, sequences * call.steps);
     for (int64_t i = 0; i < chain_states(network.chains[0]); i++) {
-        const float* initial = call.initial[i] + first * network.chains[0].width;
-        memcpy(scratch.chains[0].initial[i], initial, sequences * network.chains[0].width * sizeof(float));
+        const float* initial = call.initial[i] + first * network.chains[0].units;
+        chain_read_state(network.chains[0], initial, sequences, scratch.chains[0].initial[i]);
     }
     network_forward<Set>(network, packed, scratch);
     for (int64_t i = 0; i < sequences; i++) {
@@ -216,7 +217,7 @@ KERNEL_FN void learn_block(const Learn& call, const NetworkPacked& packed, const
             differentiate_loss(call, (first + i) * call.steps + step, output, gradients.log_std, metrics);
         }
     }
-    network_backward<Set>(network, scratch, gradients);
+    network_backward<Set>(network, packed, scratch, gradients);
 }
 
 template <class Set>
@@ -248,6 +249,10 @@ KERNEL_FN void learn(const Shared<Learn>& shared, int64_t begin, int64_t end) {
 
 KERNEL_VARIANTS(act, Shared<Act>)
 KERNEL_VARIANTS(learn, Shared<Learn>)
+KERNEL_ROUNDING_VARIANT(act, Shared<Act>)
+KERNEL_ROUNDING_VARIANT(learn, Shared<Learn>)
+
+bool rounds(const Network& network) { return network.chains[0].products == PRODUCTS_BFLOAT16; }
 
 // Sums what the chunks gave, in their order.
 void sum_results(const Learn& call) {
@@ -281,7 +286,8 @@ extern "C" void puffer_network_pack(const Network* network) { network_pack(*netw
 // Every item is a slot: a thread's scratch memory, with which it works until nothing is left.
 extern "C" void puffer_network_act(const Act* call, const KernelThreads* threads) {
     std::atomic<int64_t> next(0);
-    Shared<Act> shared = {call, &next, act_variant()};
+    KernelRange* variant = rounds(*call->network) ? act_rounding_variant() : act_variant();
+    Shared<Act> shared = {call, &next, variant};
     threads->run(threads->pool, run_slots<Act>, &shared, (int)call->slots);
 }
 
@@ -292,7 +298,8 @@ extern "C" void puffer_network_learn(const Learn* call, const KernelThreads* thr
     }
     if (*call->is_outside) return;
     std::atomic<int64_t> next(0);
-    Shared<Learn> shared = {call, &next, learn_variant()};
+    KernelRange* variant = rounds(*call->network) ? learn_rounding_variant() : learn_variant();
+    Shared<Learn> shared = {call, &next, variant};
     threads->run(threads->pool, run_slots<Learn>, &shared, (int)call->slots);
     sum_results(*call);
 }

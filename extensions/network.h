@@ -96,10 +96,10 @@ KERNEL_FN void network_forward(const Network& network, const NetworkPacked& pack
 
 // From the gradients in the outputs to the sums of `gradients`.
 template <class Set>
-KERNEL_FN void network_backward(const Network& network, const NetworkScratch& scratch,
+KERNEL_FN void network_backward(const Network& network, const NetworkPacked& packed, const NetworkScratch& scratch,
                                 const NetworkGradients& gradients) {
     for (int64_t i = 0; i < network.num_chains; i++) {
-        chain_backward<Set>(network.chains[i], scratch.chains[i], gradients.chains[i]);
+        chain_backward<Set>(network.chains[i], packed.chains[i], scratch.chains[i], gradients.chains[i]);
     }
 }
 

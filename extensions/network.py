@@ -9,6 +9,7 @@ pufferlib.models, pufferlib.ppo.sampling and pufferlib.ppo.losses, and tests hol
 from __future__ import annotations
 
 import ctypes
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -34,12 +35,21 @@ OBSERVATION_DTYPES = {
     torch.int8: CONSTANTS["OBSERVATION_SIGNED_BYTE"],
     torch.float64: CONSTANTS["OBSERVATION_DOUBLE"],
 }
+PRODUCTS = {"float32": CONSTANTS["PRODUCTS_FLOAT32"], "bfloat16": CONSTANTS["PRODUCTS_BFLOAT16"]}
 CATEGORY_DTYPES = (torch.uint8, torch.int8)  # those that may stand for categories
 
 
 def observation_dtypes(layers: Layers) -> tuple[torch.dtype, ...]:
     """What a network of these layers takes for observations."""
     return tuple(OBSERVATION_DTYPES) if layers.categories is None else CATEGORY_DTYPES
+
+
+@functools.cache
+def has_bfloat16() -> bool:
+    """Whether this processor multiplies bfloat16, twice as many at a time as float32."""
+    result = ctypes.c_int32()
+    cpu_library.library().puffer_has_bfloat16(ctypes.addressof(result))
+    return bool(result.value)
 
 
 @dataclass(frozen=True)
@@ -97,15 +107,29 @@ class Network:
         gradient: of all parameters one after the other, as the last `learn` left them.
         num_parts: of a decision.
         action_dtype: int32 for choices, float32 for numbers.
+        products: `float32`, or `bfloat16`: what factors of products are rounded to, but for those of the first layer
+            and of the head; all else is float32.
 
     Raises:
         APIUsageError: if the layers do not fit the kernel; see `Layers.fit`.
         PufferError: if the kernel was not built.
     """
 
-    def __init__(self, layers: Layers, num_threads: int = 1):
-        """Makes the kernel's view of the parameters, and threads of its own, the caller included."""
+    def __init__(self, layers: Layers, num_threads: int = 1, products: str = "float32"):
+        """Makes the kernel's view of the parameters, and threads of its own, the caller included.
+
+        Args:
+            layers: of the policy, whose parameters they stay.
+            num_threads: at most.
+            products: `bfloat16` where the processor multiplies these (AVX512-BF16), as `has_bfloat16` tells.
+        """
         check_layers(layers)
+        if products not in PRODUCTS or (products == "bfloat16" and not has_bfloat16()):
+            raise APIUsageError(
+                f"products must be float32, or bfloat16 on a processor that multiplies these, got {products!r} "
+                f"{'on one that does not' if products in PRODUCTS else ''}; take float32"
+            )
+        self.products = products
         self.layers = layers
         self.width, inputs = layers.encoder[0][0].shape
         cells = 0 if layers.categories is None else len(layers.categories.counts)
@@ -120,7 +144,9 @@ class Network:
         pieces = zip(self.gradient.split(sizes), self.parameters, strict=True)
         self._results = [piece.view(parameter.shape) for piece, parameter in pieces]
         results = iter(self._results)
-        self._chains = [Chain(chain, [next(results) for _ in chain.parameters()], cells) for chain in chains]
+        self._chains = [
+            Chain(chain, [next(results) for _ in chain.parameters()], cells, PRODUCTS[products]) for chain in chains
+        ]
         self._library = cpu_library.library()
         self._threads = ThreadPool(num_threads)
         self._network = self._describe_layers()

@@ -1,9 +1,13 @@
 // network_chain.h - layers one after the other, forward and backward, and the memory they compute in.
 //
-// Linear layers, then MinGRU or LSTM layers, then a linear head. Every layer is `width` wide, a multiple of
-// MATMUL_LANES; the columns of observations and outputs are padded to one with zeros. The first layer sees the numbers
-// of an observation, or their categories. A block of rows goes through all layers, forward and backward, in scratch
-// memory that stays in a core's cache.
+// Linear layers, then MinGRU or LSTM layers, then a linear head. Every layer has `units`, padded to `width`, a multiple
+// of MATMUL_LANES, by weights of zero; so are the columns of observations and outputs. What the units of the padding
+// hold is no one's matter: no other unit looks at them. The first layer sees the numbers of an observation, or their
+// categories. A block of rows goes through all layers, forward and backward, in scratch memory that stays in a core's
+// cache.
+//
+// Where products round their factors, those of the first layer and of the head do not: what is seen and what is decided
+// keep their digits.
 //
 // Rows of a block lie sequence by sequence, or step by step where an LSTM asks for it.
 #pragma once
@@ -12,6 +16,7 @@
 #include "lstm_layer.h"
 #include "mingru_layer.h"
 #include "one_hot_layer.h"
+#include "packed_matrix.h"
 
 // Hands out pieces of memory one after the other, on register boundaries; without memory it only counts.
 struct ChainMemory {
@@ -49,36 +54,51 @@ KERNEL_FN int64_t chain_recurrent_biases(const Chain& chain) {
 
 KERNEL_FN int64_t chain_states(const Chain& chain) { return chain_recurrent_weights(chain); }
 
+KERNEL_FN int64_t chain_gate_count(const Chain& chain) { return chain_is_lstm(chain) ? 4 : 3; }
+
 // Columns of the gates of a recurrent layer.
-KERNEL_FN int64_t chain_gates(const Chain& chain) { return chain.width * (chain_is_lstm(chain) ? 4 : 3); }
+KERNEL_FN int64_t chain_gates(const Chain& chain) { return chain.width * chain_gate_count(chain); }
 
 enum { CHAIN_MAX_RECURRENT = 2 * CHAIN_MAX_LAYERS };
 
-// The weights transposed, for forward.
-struct ChainPacked {
-    float *encoder[CHAIN_MAX_LAYERS], *encoder_bias[CHAIN_MAX_LAYERS];  // [inputs, width], [width]
-    float* recurrent[CHAIN_MAX_RECURRENT];                              // [width, gates]
-    float* recurrent_bias[CHAIN_MAX_LAYERS];                            // [gates], of an LSTM the sum of both
-    float *head, *head_bias;                                            // [width, padded_outputs], [padded_outputs]
+// The weights of a layer: transposed for forward, [inputs, outputs], and as torch has them for backward, [outputs,
+// inputs].
+struct ChainWeights {
+    PackedMatrix forward, backward;
 };
 
+struct ChainPacked {
+    ChainWeights encoder[CHAIN_MAX_LAYERS], recurrent[CHAIN_MAX_RECURRENT], head;
+    float *encoder_bias[CHAIN_MAX_LAYERS], *recurrent_bias[CHAIN_MAX_LAYERS];  // [width]; [gates], both of an LSTM's
+    float* head_bias;                                                          // [padded_outputs]
+};
+
+KERNEL_FN ChainWeights chain_take_weights(int64_t inputs, int64_t padded_inputs, int64_t outputs,
+                                          int64_t padded_outputs, bool is_rounded, ChainMemory& memory) {
+    return {{memory.take(inputs * padded_outputs), inputs, padded_outputs, is_rounded},
+            {memory.take(outputs * padded_inputs), outputs, padded_inputs, is_rounded}};
+}
+
 KERNEL_FN ChainPacked chain_packed(const Chain& chain, ChainMemory& memory) {
-    int64_t width = chain.width;
+    int64_t width = chain.width, gates = chain_gates(chain);
+    bool is_rounded = chain.products == PRODUCTS_BFLOAT16;
     ChainPacked packed = {};
     for (int64_t i = 0; i < chain.encoder_layers; i++) {
-        packed.encoder[i] = memory.take(chain_encoder_inputs(chain, i) * width);
+        int64_t inputs = chain_encoder_inputs(chain, i);
+        packed.encoder[i] = chain_take_weights(inputs, i == 0 ? 0 : width, width, width, is_rounded && i > 0, memory);
         packed.encoder_bias[i] = memory.take(width);
     }
-    int64_t gates = chain_gates(chain);
-    for (int64_t i = 0; i < chain_recurrent_weights(chain); i++) packed.recurrent[i] = memory.take(gates * width);
+    for (int64_t i = 0; i < chain_recurrent_weights(chain); i++) {
+        packed.recurrent[i] = chain_take_weights(width, width, gates, gates, is_rounded, memory);
+    }
     for (int64_t i = 0; i < chain_recurrent_biases(chain) / 2; i++) packed.recurrent_bias[i] = memory.take(gates);
-    packed.head = memory.take(width * chain.padded_outputs);
+    packed.head = chain_take_weights(width, width, chain.outputs, chain.padded_outputs, false, memory);
     packed.head_bias = memory.take(chain.padded_outputs);
     return packed;
 }
 
-// The gradients of the parameters, in the order and shape of torch's but for the first layer: its columns are padded,
-// or it lies transposed where it is one of categories.
+// The gradients of the parameters, in the order of torch's, rows and columns padded; the first layer lies transposed
+// where it is one of categories.
 struct ChainGradients {
     float *encoder[CHAIN_MAX_LAYERS], *encoder_bias[CHAIN_MAX_LAYERS];
     float* recurrent[CHAIN_MAX_RECURRENT];
@@ -144,14 +164,43 @@ KERNEL_FN ChainScratch chain_scratch(const Chain& chain, int64_t sequences, int6
     return scratch;
 }
 
-// Lets a single step read and overwrite states where they lie, from `row` on.
-KERNEL_FN void chain_step_in_place(const Chain& chain, float* const* states, int64_t row, ChainScratch& scratch) {
+// Whether states of a layer lie in memory as layers compute with them.
+KERNEL_FN bool chain_has_padding(const Chain& chain) { return chain.units != chain.width; }
+
+// Copies rows of a state in, zeros into the padding.
+KERNEL_FN void chain_read_state(const Chain& chain, const float* state, int64_t rows, float* target) {
+    for (int64_t row = 0; row < rows; row++) {
+        memcpy(target + row * chain.width, state + row * chain.units, chain.units * sizeof(float));
+        memset(target + row * chain.width + chain.units, 0, (chain.width - chain.units) * sizeof(float));
+    }
+}
+
+// Lets a single step read and overwrite states where they lie, from `row` on; where they are padded, in scratch memory.
+KERNEL_FN void chain_begin_step(const Chain& chain, float* const* states, int64_t row, ChainScratch& scratch) {
     scratch.reset = nullptr;
-    for (int64_t i = 0; i < chain_states(chain); i++) scratch.initial[i] = states[i] + row * chain.width;
+    for (int64_t i = 0; i < chain_states(chain); i++) {
+        float* state = states[i] + row * chain.units;
+        if (chain_has_padding(chain)) {
+            chain_read_state(chain, state, scratch.sequences, scratch.initial[i]);
+        } else {
+            scratch.initial[i] = state;
+        }
+    }
     for (int64_t i = 0; i < chain.recurrent_layers; i++) {
         scratch.previous[i] = nullptr;
         if (chain_is_lstm(chain)) scratch.hidden[i] = scratch.initial[2 * i];
         scratch.states[i] = scratch.initial[chain_is_lstm(chain) ? 2 * i + 1 : i];
+    }
+}
+
+// Copies the states that a step left back to where they were read.
+KERNEL_FN void chain_end_step(const Chain& chain, float* const* states, int64_t row, const ChainScratch& scratch) {
+    if (!chain_has_padding(chain)) return;
+    for (int64_t i = 0; i < chain_states(chain); i++) {
+        for (int64_t j = 0; j < scratch.sequences; j++) {
+            float* state = states[i] + (row + j) * chain.units;
+            memcpy(state, scratch.initial[i] + j * chain.width, chain.units * sizeof(float));
+        }
     }
 }
 
@@ -166,7 +215,7 @@ KERNEL_FN void chain_forward_mingru(const Chain& chain, const ChainPacked& packe
                                     int64_t i, const float* input) {
     MingruLayer layer = {};
     layer.input = input;
-    layer.transposed = packed.recurrent[i];
+    layer.transposed = packed.recurrent[i].forward.memory;
     layer.reset = scratch.reset;
     layer.initial = scratch.initial[i];
     layer.gates = scratch.gates[i];
@@ -180,8 +229,8 @@ KERNEL_FN void chain_forward_lstm(const Chain& chain, const ChainPacked& packed,
                                   const float* input) {
     LstmLayer layer = {};
     layer.input = input;
-    layer.input_transposed = packed.recurrent[2 * i];
-    layer.transposed = packed.recurrent[2 * i + 1];
+    layer.input_transposed = packed.recurrent[2 * i].forward.memory;
+    layer.transposed = packed.recurrent[2 * i + 1].forward.memory;
     layer.bias = packed.recurrent_bias[i];
     layer.reset = scratch.reset;
     layer.initial_hidden = scratch.initial[2 * i];
@@ -202,14 +251,16 @@ KERNEL_FN void chain_forward(const Chain& chain, const ChainPacked& packed, cons
         LinearLayer layer = {};
         layer.input = hidden;
         layer.input_row = chain_encoder_row(chain, i);
-        layer.transposed = packed.encoder[i];
+        layer.transposed = packed.encoder[i].forward.memory;
         layer.bias = packed.encoder_bias[i];
         layer.output = scratch.encoded[i];
         layer.slopes = scratch.slopes[i];
         if (chain_is_one_hot(chain, i)) {
             one_hot_forward<Set>({scratch.columns, rows, chain.cells, width}, layer, chain.activation);
+        } else if (i == 0) {
+            linear_forward<typename Set::Exact>(layer, chain.activation, rows, chain.inputs, width);
         } else {
-            linear_forward<Set>(layer, chain.activation, rows, chain_encoder_inputs(chain, i), width);
+            linear_forward<Set>(layer, chain.activation, rows, width, width);
         }
         hidden = scratch.encoded[i];
     }
@@ -221,8 +272,8 @@ KERNEL_FN void chain_forward(const Chain& chain, const ChainPacked& packed, cons
         }
         hidden = scratch.hidden[i];
     }
-    LinearLayer head = {hidden, width, packed.head, packed.head_bias, scratch.output, nullptr};
-    linear_forward<Set>(head, ACTIVATION_LINEAR, rows, width, chain.padded_outputs);
+    LinearLayer head = {hidden, width, packed.head.forward.memory, packed.head_bias, scratch.output, nullptr};
+    linear_forward<typename Set::Exact>(head, ACTIVATION_LINEAR, rows, width, chain.padded_outputs);
 }
 
 // Of a recurrent layer: what it read, the gradient in what it gave, and where that in its input belongs.
@@ -232,11 +283,11 @@ struct ChainRecurrence {
 };
 
 template <class Set>
-KERNEL_FN void chain_backward_mingru(const Chain& chain, const ChainScratch& scratch, const ChainGradients& gradients,
-                                     int64_t i, const ChainRecurrence& place) {
+KERNEL_FN void chain_backward_mingru(const Chain& chain, const ChainPacked& packed, const ChainScratch& scratch,
+                                     const ChainGradients& gradients, int64_t i, const ChainRecurrence& place) {
     MingruLayerGradient layer = {};
     layer.input = place.input;
-    layer.weights = chain.weights[chain.encoder_layers + i];
+    layer.weights = packed.recurrent[i].backward.memory;
     layer.reset = scratch.reset;
     layer.initial = scratch.initial[i];
     layer.gates = scratch.gates[i];
@@ -250,12 +301,12 @@ KERNEL_FN void chain_backward_mingru(const Chain& chain, const ChainScratch& scr
 }
 
 template <class Set>
-KERNEL_FN void chain_backward_lstm(const Chain& chain, const ChainScratch& scratch, const ChainGradients& gradients,
-                                   int64_t i, const ChainRecurrence& place) {
+KERNEL_FN void chain_backward_lstm(const Chain& chain, const ChainPacked& packed, const ChainScratch& scratch,
+                                   const ChainGradients& gradients, int64_t i, const ChainRecurrence& place) {
     LstmLayerGradient layer = {};
     layer.input = place.input;
-    layer.input_weights = chain.weights[chain.encoder_layers + 2 * i];
-    layer.weights = chain.weights[chain.encoder_layers + 2 * i + 1];
+    layer.input_weights = packed.recurrent[2 * i].backward.memory;
+    layer.weights = packed.recurrent[2 * i + 1].backward.memory;
     layer.reset = scratch.reset;
     layer.initial_memory = scratch.initial[2 * i + 1];
     layer.previous = scratch.previous[i];
@@ -273,26 +324,27 @@ KERNEL_FN void chain_backward_lstm(const Chain& chain, const ChainScratch& scrat
 
 // From the gradient in scratch.output to the sums of `gradients`.
 template <class Set>
-KERNEL_FN void chain_backward(const Chain& chain, const ChainScratch& scratch, const ChainGradients& gradients) {
+KERNEL_FN void chain_backward(const Chain& chain, const ChainPacked& packed, const ChainScratch& scratch,
+                              const ChainGradients& gradients) {
     int64_t width = chain.width, rows = scratch.sequences * scratch.steps;
     float *gradient = scratch.grad_hidden[0], *spare = scratch.grad_hidden[1];
     LinearGradient head = {};
     head.input = chain_last_hidden(chain, scratch);
     head.input_row = width;
-    head.weights = chain.weights[chain.encoder_layers + chain_recurrent_weights(chain)];
+    head.weights = packed.head.backward.memory;
     head.grad_output = scratch.output;
     head.grad_row = chain.padded_outputs;
     head.grad_input = gradient;
     head.grad_weights = gradients.head;
     head.grad_bias = gradients.head_bias;
-    linear_backward<Set>(head, rows, chain.outputs);
+    linear_backward<typename Set::Exact>(head, rows, chain.outputs);
     for (int64_t i = chain.recurrent_layers - 1; i >= 0; i--) {
         const float* input = i > 0 ? scratch.hidden[i - 1] : scratch.encoded[chain.encoder_layers - 1];
         ChainRecurrence place = {input, gradient, spare};
         if (chain_is_lstm(chain)) {
-            chain_backward_lstm<Set>(chain, scratch, gradients, i, place);
+            chain_backward_lstm<Set>(chain, packed, scratch, gradients, i, place);
         } else {
-            chain_backward_mingru<Set>(chain, scratch, gradients, i, place);
+            chain_backward_mingru<Set>(chain, packed, scratch, gradients, i, place);
         }
         spare = gradient;
         gradient = place.grad_input;
@@ -305,7 +357,7 @@ KERNEL_FN void chain_backward(const Chain& chain, const ChainScratch& scratch, c
         LinearGradient layer = {};
         layer.input = i > 0 ? scratch.encoded[i - 1] : scratch.observations;
         layer.input_row = chain_encoder_row(chain, i);
-        layer.weights = chain.weights[i];
+        layer.weights = packed.encoder[i].backward.memory;
         layer.grad_output = gradient;
         layer.grad_row = width;
         layer.grad_input = i > 0 ? spare : nullptr;
@@ -313,6 +365,8 @@ KERNEL_FN void chain_backward(const Chain& chain, const ChainScratch& scratch, c
         layer.grad_bias = gradients.encoder_bias[i];
         if (chain_is_one_hot(chain, i)) {
             one_hot_backward<Set>({scratch.columns, rows, chain.cells, width}, layer);
+        } else if (i == 0) {
+            linear_backward<typename Set::Exact>(layer, rows, width);
         } else {
             linear_backward<Set>(layer, rows, width);
         }
@@ -321,46 +375,64 @@ KERNEL_FN void chain_backward(const Chain& chain, const ChainScratch& scratch, c
     }
 }
 
-KERNEL_FN void pack(float* target, float* target_bias, const float* weights, const float* bias, int64_t inputs,
-                    int64_t outputs, int64_t padded) {
-    for (int64_t input = 0; input < inputs; input++) {
-        for (int64_t i = 0; i < padded; i++) {
-            target[input * padded + i] = i < outputs ? weights[i * inputs + input] : 0.0f;
+// A layer's weights as torch has them: groups of `units` rows, that many for each gate, of `inputs` columns.
+struct ChainSource {
+    const float* weights;
+    int64_t groups, units, inputs;
+};
+
+// Copies weights; every group of them fills `width` outputs.
+KERNEL_FN void pack(const ChainWeights& packed, const ChainSource& source, int64_t width) {
+    packed_clear(packed.forward);
+    packed_clear(packed.backward);
+    for (int64_t row = 0; row < source.groups * source.units; row++) {
+        int64_t output = row / source.units * width + row % source.units;
+        const float* weights = source.weights + row * source.inputs;
+        for (int64_t input = 0; input < source.inputs; input++) {
+            packed_set(packed.forward, input, output, weights[input]);
+            if (packed.backward.columns > 0) packed_set(packed.backward, output, input, weights[input]);
         }
     }
-    if (target_bias == nullptr) return;
-    for (int64_t i = 0; i < padded; i++) target_bias[i] = bias != nullptr && i < outputs ? bias[i] : 0.0f;
 }
 
-// Gates of an LSTM layer are sums of two products, so one bias does for both.
-KERNEL_FN void chain_pack_lstm(const Chain& chain, const ChainPacked& packed, int64_t i) {
-    int64_t width = chain.width, gates = chain_gates(chain);
-    const float* const* weights = chain.weights + chain.encoder_layers + 2 * i;
-    const float* const* biases = chain.biases + chain.encoder_layers + 2 * i;
-    pack(packed.recurrent[2 * i], packed.recurrent_bias[i], weights[0], biases[0], width, gates, gates);
-    pack(packed.recurrent[2 * i + 1], nullptr, weights[1], nullptr, width, gates, gates);
-    for (int64_t j = 0; biases[1] != nullptr && j < gates; j++) packed.recurrent_bias[i][j] += biases[1][j];
+// Adds a bias to what is there, or nothing where it is NULL.
+KERNEL_FN void pack_bias(float* packed, const float* bias, const ChainSource& source, int64_t width) {
+    for (int64_t i = 0; bias != nullptr && i < source.groups * source.units; i++) {
+        packed[i / source.units * width + i % source.units] += bias[i];
+    }
+}
+
+KERNEL_FN void chain_pack_recurrent(const Chain& chain, const ChainPacked& packed) {
+    const float *const *weights = chain.weights + chain.encoder_layers, *const *biases = chain.biases;
+    ChainSource source = {nullptr, chain_gate_count(chain), chain.units, chain.units};
+    for (int64_t i = 0; i < chain_recurrent_weights(chain); i++) {
+        source.weights = weights[i];
+        pack(packed.recurrent[i], source, chain.width);
+    }
+    // Gates of an LSTM layer are sums of two products, so one bias does for both.
+    for (int64_t i = 0; i < chain_recurrent_biases(chain); i++) {
+        float* bias = packed.recurrent_bias[i / 2];
+        if (i % 2 == 0) memset(bias, 0, chain_gates(chain) * sizeof(float));
+        pack_bias(bias, biases[chain.encoder_layers + i], source, chain.width);
+    }
 }
 
 // Copies the parameters as they are now.
 KERNEL_FN void chain_pack(const Chain& chain) {
     ChainMemory memory = {chain.packed, 0};
     ChainPacked packed = chain_packed(chain, memory);
-    int64_t width = chain.width, gates = chain_gates(chain), encoder = chain.encoder_layers;
+    int64_t width = chain.width, encoder = chain.encoder_layers;
     for (int64_t i = 0; i < encoder; i++) {
-        int64_t inputs = chain_encoder_inputs(chain, i);
-        pack(packed.encoder[i], packed.encoder_bias[i], chain.weights[i], chain.biases[i], inputs, width, width);
+        ChainSource source = {chain.weights[i], 1, chain.units, i == 0 ? chain.inputs : chain.units};
+        pack(packed.encoder[i], source, width);
+        memset(packed.encoder_bias[i], 0, width * sizeof(float));
+        pack_bias(packed.encoder_bias[i], chain.biases[i], source, width);
     }
-    for (int64_t i = 0; i < chain.recurrent_layers; i++) {
-        if (chain_is_lstm(chain)) {
-            chain_pack_lstm(chain, packed, i);
-        } else {
-            pack(packed.recurrent[i], nullptr, chain.weights[encoder + i], nullptr, width, gates, gates);
-        }
-    }
-    const float* head = chain.weights[encoder + chain_recurrent_weights(chain)];
-    const float* head_bias = chain.biases[encoder + chain_recurrent_biases(chain)];
-    pack(packed.head, packed.head_bias, head, head_bias, width, chain.outputs, chain.padded_outputs);
+    chain_pack_recurrent(chain, packed);
+    ChainSource head = {chain.weights[encoder + chain_recurrent_weights(chain)], 1, chain.outputs, chain.units};
+    pack(packed.head, head, chain.padded_outputs);
+    memset(packed.head_bias, 0, chain.padded_outputs * sizeof(float));
+    pack_bias(packed.head_bias, chain.biases[encoder + chain_recurrent_biases(chain)], head, chain.padded_outputs);
 }
 
 // The gradients of chunks, each `stride` floats after the one before.
@@ -381,41 +453,50 @@ KERNEL_FN void sum_chunks(const GradientChunks& chunks, const float* first, int6
     }
 }
 
-// Sums rows of `columns` numbers over all chunks, and writes them as columns; `first` is left with the sums.
+// Sums rows of `row` numbers over all chunks, and writes the first `columns` as columns; `first` is left with the sums.
 KERNEL_FN void sum_transposed_chunks(const GradientChunks& chunks, float* first, int64_t rows, int64_t columns,
-                                     float* result) {
+                                     int64_t row, float* result) {
     for (int64_t chunk = 1; chunk < chunks.count; chunk++) {
         const float* source = first + chunk * chunks.stride;
         INDEPENDENT_LANES
-        for (int64_t i = 0; i < rows * columns; i++) first[i] += source[i];
+        for (int64_t i = 0; i < rows * row; i++) first[i] += source[i];
     }
     for (int64_t column = 0; column < columns; column++) {
-        for (int64_t row = 0; row < rows; row++) result[column * rows + row] = first[row * columns + column];
+        for (int64_t i = 0; i < rows; i++) result[column * rows + i] = first[i * row + column];
+    }
+}
+
+// Sums the gradients of gates, `units` rows of each, over all chunks.
+KERNEL_FN void sum_gates(const Chain& chain, const GradientChunks& chunks, const float* first, int64_t columns,
+                         int64_t row, float* result) {
+    int64_t units = chain.units;
+    for (int64_t gate = 0; gate < chain_gate_count(chain); gate++) {
+        sum_chunks(chunks, first + gate * chain.width * row, units, columns, row, result + gate * units * columns);
     }
 }
 
 // Writes the results from `gradients`, which are those of the first chunk.
 KERNEL_FN void chain_sum(const Chain& chain, const ChainGradients& gradients, const GradientChunks& chunks) {
-    int64_t width = chain.width, gates = chain_gates(chain), encoder = chain.encoder_layers;
+    int64_t units = chain.units, width = chain.width, encoder = chain.encoder_layers;
     int64_t recurrent = chain_recurrent_weights(chain), recurrent_biases = chain_recurrent_biases(chain);
     float *const *weights = chain.weight_results, *const *biases = chain.bias_results;
     for (int64_t i = 0; i < encoder; i++) {
-        int64_t inputs = chain_encoder_inputs(chain, i), row = chain_encoder_row(chain, i);
+        int64_t inputs = i == 0 ? chain.inputs : units;
         if (chain_is_one_hot(chain, i)) {
-            sum_transposed_chunks(chunks, gradients.encoder[i], inputs, width, weights[i]);
+            sum_transposed_chunks(chunks, gradients.encoder[i], inputs, units, width, weights[i]);
         } else {
-            sum_chunks(chunks, gradients.encoder[i], width, inputs, row, weights[i]);
+            sum_chunks(chunks, gradients.encoder[i], units, inputs, chain_encoder_row(chain, i), weights[i]);
         }
-        if (biases[i] != nullptr) sum_chunks(chunks, gradients.encoder_bias[i], 1, width, width, biases[i]);
+        if (biases[i] != nullptr) sum_chunks(chunks, gradients.encoder_bias[i], 1, units, width, biases[i]);
     }
     for (int64_t i = 0; i < recurrent; i++) {
-        sum_chunks(chunks, gradients.recurrent[i], 1, gates * width, 0, weights[encoder + i]);
+        sum_gates(chain, chunks, gradients.recurrent[i], units, width, weights[encoder + i]);
     }
     for (int64_t i = 0; i < recurrent_biases; i++) {
         float* result = biases[encoder + i];
-        if (result != nullptr) sum_chunks(chunks, gradients.recurrent_bias[i / 2], 1, gates, 0, result);
+        if (result != nullptr) sum_gates(chain, chunks, gradients.recurrent_bias[i / 2], 1, 1, result);
     }
-    sum_chunks(chunks, gradients.head, 1, chain.outputs * width, 0, weights[encoder + recurrent]);
+    sum_chunks(chunks, gradients.head, chain.outputs, units, width, weights[encoder + recurrent]);
     float* head_bias = biases[encoder + recurrent_biases];
     if (head_bias != nullptr) sum_chunks(chunks, gradients.head_bias, 1, chain.outputs, 0, head_bias);
 }

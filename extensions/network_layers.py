@@ -13,7 +13,7 @@ from torch import Tensor
 from pufferlib.errors import APIUsageError
 from pufferlib.extensions import cpu_library
 from pufferlib.extensions.cpu_library import CONSTANTS, STRUCTURES
-from pufferlib.extensions.matmul import LANES, padded
+from pufferlib.extensions.matmul import padded
 
 MAX_LAYERS = CONSTANTS["CHAIN_MAX_LAYERS"]
 ACTIVATIONS = {name: CONSTANTS[f"ACTIVATION_{name.upper()}"] for name in ("linear", "relu", "tanh", "gelu")}
@@ -174,7 +174,6 @@ class Layers:
         biases = [(width,)] * layers + [(4 * width,)] * (2 * len(self.lstm)) + [(outputs,)]
         return (
             width > 0
-            and width % LANES == 0
             and [weight.shape for weight in self.weights()] == [*weights, (outputs, width)]
             and all(bias is None or bias.shape == shape for bias, shape in zip(self.biases(), biases, strict=True))
         )
@@ -202,13 +201,14 @@ class Chain:
         structure: what the kernel takes.
     """
 
-    def __init__(self, layers: Layers, gradients: Sequence[Tensor], cells: int):
+    def __init__(self, layers: Layers, gradients: Sequence[Tensor], cells: int, products: int):
         """`layers.fit()` must hold; their critic is a chain of its own.
 
         Args:
             layers: of this chain.
             gradients: of `layers.parameters()`, to be written by the kernel; contiguous.
             cells: of an observation of categories; 0 where it is one of numbers.
+            products: what factors are rounded to, a constant of cpu_kernels.h.
         """
         self._weights, self._biases, self._parameters = layers.weights(), layers.biases(), layers.parameters()
         weight_results = gradients[: len(self._weights)]
@@ -223,13 +223,15 @@ class Chain:
             inputs=inputs,
             padded_inputs=padded(inputs),
             cells=cells,
-            width=width,
+            units=width,
+            width=padded(width),
             encoder_layers=len(layers.encoder),
             activation=ACTIVATIONS[layers.activation],
             recurrent_layers=len(layers.recurrent) + len(layers.lstm),
             recurrence=CONSTANTS["RECURRENCE_LSTM" if layers.lstm else "RECURRENCE_MINGRU"],
             outputs=outputs,
             padded_outputs=padded(outputs),
+            products=products,
             weights=weights,
             biases=biases,
             weight_results=weight_results,
@@ -261,8 +263,8 @@ def check_layers(layers: Layers) -> None:
     """
     if not layers.fit():
         raise APIUsageError(
-            f"a network needs float32 layers on a CPU of one width, a multiple of {LANES}, at most {MAX_LAYERS} "
-            f"of a kind, and an activation of {', '.join(ACTIVATIONS)}, got {layers.activation!r} and weights "
+            f"a network needs float32 layers on a CPU of one width, at most {MAX_LAYERS} of a kind, and an activation "
+            f"of {', '.join(ACTIVATIONS)}, got {layers.activation!r} and weights "
             f"{[tuple(weight.shape) for weight in layers.weights()]}; use the torch modules instead"
         )
 

@@ -23,7 +23,7 @@ from torch.optim import Optimizer
 from pufferlib.config import ResolvedTrainConfig
 from pufferlib.distributed import Ranks
 from pufferlib.extensions import Layers, Network
-from pufferlib.extensions.network import observation_dtypes
+from pufferlib.extensions.network import has_bfloat16, observation_dtypes
 from pufferlib.extensions.optimizers import make_optimizer
 from pufferlib.fast.captured_learner import CapturedLearner
 from pufferlib.fast.distributed_learner import DistributedLearner
@@ -161,7 +161,7 @@ def choose(
     reason = _why_torch(config, device, loss)
     layers = find_layers(policy) if reason is None else None
     reason = reason or _why_not_these(layers, policy, rollout)
-    network = None if reason else Network(layers, torch.get_num_threads())
+    network = None if reason else Network(layers, torch.get_num_threads(), _products(config))
     return Choice(config, policy, loss, device, network, is_captured, reason, PolicyWatch(policy))
 
 
@@ -173,13 +173,16 @@ def _why_torch(config: ResolvedTrainConfig, device: torch.device, loss: Loss) ->
         return "[train] fused is False"
     if config.compile:
         return "[train] compile is True"
-    if config.precision != "float32":
-        return f"[train] precision is {config.precision}"
     if loss is not ppo_loss:
         return f"the loss is {getattr(loss, '__name__', type(loss).__name__)}, one of your own"
     if edited_files():
         return f"{' and '.join(edited_files())} changed, and the kernel did not follow"
     return None
+
+
+def _products(config: ResolvedTrainConfig) -> str:
+    """What the kernel's products round to: bfloat16 where it is asked for and the processor multiplies it."""
+    return "bfloat16" if config.precision == "bfloat16" and has_bfloat16() else "float32"
 
 
 def _why_not_these(layers: Layers | None, policy: nn.Module, rollout: Rollout) -> str | None:

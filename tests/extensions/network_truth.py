@@ -29,6 +29,10 @@ CASES = {
     "lstm_without_bias": {"inputs": 5, "width": 16, "lstm": 2, "has_bias": False},
     "lstm_and_critic": {"inputs": 20, "width": 32, "lstm": 1, "numbers": 3, "critic": (48,), "is_normalized": True},
     "lstm_of_categories": {"counts": (3, 256, 128), "lowest": (-1, -128, 0), "width": 80, "lstm": 1, "parts": (2, 4)},
+    "any_width": {"inputs": 19, "width": 50, "encoder": 2, "recurrent": 2, "parts": (3, 1, 4), "activation": "gelu"},
+    "one_unit": {"inputs": 4, "width": 1, "recurrent": 1, "numbers": 2, "critic": (3, 3), "activation": "tanh"},
+    "lstm_of_any_width": {"inputs": 9, "width": 23, "lstm": 2, "activation": "relu"},
+    "categories_of_any_width": {"counts": (5, 2, 9), "width": 17, "recurrent": 1, "critic": (33,)},
     "normalised": {"inputs": 17, "width": 32, "numbers": 3, "critic": (32,), "is_normalized": True},
     "categories": {"counts": (5,) * 121, "width": 128},
     "one_cell": {"counts": (1,), "width": 16, "recurrent": 1},
@@ -226,6 +230,17 @@ class Truth:
     def is_smooth(self):
         """Whether every kink is further away than float32 rounds: at a kink two gradients are right."""
         return all((kink.abs() > 1e-5).all() for kink in self.kinks)
+
+
+def assert_rounds_little(layers, observations, minibatch, coefficients=COEFFICIENTS):
+    """Products of factors of eight bits leave gradients, ratios and values near the truth."""
+    learned = Network(layers, products="bfloat16").learn(observations, minibatch, **coefficients)
+    truth = Truth(layers)
+    loss, expected_values = truth.loss(observations, minibatch, coefficients)
+    for gradient, expected in zip(learned.gradients, torch.autograd.grad(loss.total, truth.parameters), strict=True):
+        assert (gradient - expected).norm() <= 0.05 * expected.norm().clamp(min=1e-3)  # some have a kink
+    torch.testing.assert_close(learned.ratios.double(), loss.ratio, rtol=0.05, atol=0.01)
+    torch.testing.assert_close(learned.values.double(), expected_values, rtol=0.02, atol=0.05)
 
 
 def assert_learns_like_the_truth(layers, observations, minibatch, coefficients=COEFFICIENTS):

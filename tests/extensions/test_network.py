@@ -10,6 +10,7 @@ from network_truth import (
     COEFFICIENTS,
     Truth,
     assert_learns_like_the_truth,
+    assert_rounds_little,
     make_categories,
     random_layers,
     random_lstm,
@@ -19,7 +20,9 @@ from network_truth import (
 )
 
 from pufferlib.errors import APIUsageError
-from pufferlib.extensions import Network, network_layers
+from pufferlib.extensions import Network, network, network_layers
+
+needs_bfloat16 = pytest.mark.skipif(not network.has_bfloat16(), reason="needs a processor with AVX512-BF16")
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -34,14 +37,14 @@ def test_the_gradients_of_the_loss_match_float64(case, steps):
 @settings(deadline=None, max_examples=25)
 @given(
     inputs=st.integers(1, 40),
-    width=st.sampled_from([16, 32, 80]),
+    width=st.integers(1, 80),
     encoder=st.integers(1, 3),
     recurrent=st.integers(0, 3),
     lstm=st.integers(0, 3),
     activation=st.sampled_from([*network_layers.ACTIVATIONS]),
     parts=st.lists(st.integers(1, 9), min_size=1, max_size=3),
     numbers=st.integers(0, 4),
-    critic=st.lists(st.just(48), max_size=3),
+    critic=st.lists(st.just(41), max_size=3),
     is_normalized=st.booleans(),
     counts=st.lists(st.integers(1, 9), max_size=20),
     segments=st.integers(1, 40),
@@ -245,6 +248,35 @@ def test_nothing_is_left_over_from_the_minibatch_before(recurrence):
     assert all(torch.equal(left, right) for left, right in zip(found, expected, strict=True))
 
 
+@needs_bfloat16
+@pytest.mark.parametrize("case", CASES)
+def test_rounded_products_stay_near_the_truth(case):
+    torch.manual_seed(20)
+    layers = random_layers(**CASES[case])
+    observations = random_observations(layers, 150, 13)
+    assert_rounds_little(layers, observations, random_minibatch(layers, 150, 150, 13))
+
+
+@needs_bfloat16
+def test_what_is_seen_and_what_is_decided_is_not_rounded():
+    torch.manual_seed(21)
+    layers = random_layers(inputs=118, width=40, numbers=3, critic=(24,), is_normalized=True)
+    observations, minibatch = torch.randn(9, 4, 118), random_minibatch(layers, 9, 9, 4)
+    found, expected = (
+        Network(layers, products=products).learn(observations, minibatch, **COEFFICIENTS).gradients
+        for products in ("bfloat16", "float32")
+    )
+    assert all(torch.equal(left, right) for left, right in zip(found, expected, strict=True))
+
+
+def test_products_that_there_are_not_are_refused(monkeypatch):
+    with pytest.raises(APIUsageError, match="got 'float16'"):
+        Network(random_layers(), products="float16")
+    monkeypatch.setattr(network, "has_bfloat16", lambda: False)
+    with pytest.raises(APIUsageError, match="got 'bfloat16' on one that does not; take float32"):
+        Network(random_layers(), products="bfloat16")
+
+
 def test_learning_works_with_the_parameters_as_they_are():
     torch.manual_seed(3)
     layers = random_layers(recurrent=1)
@@ -420,7 +452,6 @@ def test_layers_that_do_not_fit_are_refused(change):
     "change",
     [
         {"inputs": 8},
-        {"width": 20},
         {"recurrent": 1},
         {"lstm": 1},
         {"parts": (1,)},
@@ -466,10 +497,6 @@ def test_parameters_that_were_converted_since_are_refused(name):
             net.learn(torch.randn(4, 3, 7), minibatch, **COEFFICIENTS)
         with pytest.raises(APIUsageError, match="float32"):
             net.refresh()
-
-
-def test_a_width_must_fill_registers():
-    assert not random_layers(width=20).fit()
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from torch import nn
 from pufferlib.config import TrainConfig, resolve_sizes
 from pufferlib.distributed import Ranks
 from pufferlib.errors import APIUsageError
+from pufferlib.extensions.network import has_bfloat16
 from pufferlib.fast import choose as choosing
 from pufferlib.fast.choose import choose
 from pufferlib.fast.gathering_gradients import GatheringGradients
@@ -49,6 +50,10 @@ def frozen():
     return policy
 
 
+def deep():
+    return Default(ENV, 16, num_layers=9)
+
+
 class OwnPolicy(nn.Module):
     def __init__(self):
         super().__init__()
@@ -83,12 +88,11 @@ def test_a_small_policy_on_a_cpu_is_a_kernel():
         ({"device": torch.device("meta")}, "the kernel for whole policies is for CPUs, the device is meta"),
         ({"fused": False}, "[train] fused is False"),
         ({"compile": True}, "[train] compile is True"),
-        ({"precision": "bfloat16"}, "[train] precision is bfloat16"),
         ({"loss": plain_loss}, "the loss is plain_loss, one of your own"),
         ({"loss": functools.partial(ppo_loss, clip_coef=0.3)}, "the loss is partial, one of your own"),
         ({"policy": OwnPolicy()}, "the policy OwnPolicy has parts that the kernel does not know, or frozen ones"),
         ({"policy": frozen()}, "the policy Default has parts that the kernel does not know, or frozen ones"),
-        ({"policy": Default(ENV, 20)}, "the policy's layers are not of the sizes and types that the kernel takes"),
+        ({"policy": deep()}, "the policy's layers are not of the sizes and types that the kernel takes"),
         ({"space": Box(0, 1, (3,), dtype="bool")}, "observations are bool"),
     ],
     ids=lambda each: each[:30] if isinstance(each, str) else "",
@@ -97,6 +101,15 @@ def test_what_is_no_kernel_says_why_and_runs_by_torch(given, reason):
     choice = chosen(**given)
     assert (choice.name, choice.reason, str(choice)) == ("torch", reason, f"torch ({reason})")
     assert choice.network is None and type(choice.actor(allocate(), AGENTS, torch.Generator())) is Actor
+
+
+@pytest.mark.parametrize(("can_multiply", "products"), [(True, "bfloat16"), (False, "float32")])
+def test_bfloat16_is_taken_where_the_processor_multiplies_it(can_multiply, products, monkeypatch):
+    if can_multiply and not has_bfloat16():
+        pytest.skip("needs a processor with AVX512-BF16")
+    monkeypatch.setattr(choosing, "has_bfloat16", lambda: can_multiply)
+    assert chosen(precision="bfloat16").network.products == products
+    assert chosen().network.products == "float32"
 
 
 def test_an_edited_loss_runs_by_torch_until_the_kernel_follows(monkeypatch):

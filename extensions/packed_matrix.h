@@ -1,0 +1,35 @@
+// packed_matrix.h - weights as products read them: padded with zeros, and rounded where the set rounds.
+#pragma once
+
+#include <string.h>
+
+#include "cpu_kernels.h"
+
+// A right matrix: float32 row by row, [inner, columns], or pairs of bfloat16 as matmul_bfloat16.h has them.
+struct PackedMatrix {
+    float* memory;  // [inner, columns], of which pairs leave half alone
+    int64_t inner, columns;
+    bool is_rounded;
+};
+
+// The nearest, the even one of two; NaN stays NaN.
+KERNEL_FN uint16_t packed_round(float number) {
+    uint32_t bits;
+    memcpy(&bits, &number, sizeof(bits));
+    if (number != number) return 0x7fc0;
+    return (uint16_t)((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
+}
+
+KERNEL_FN void packed_clear(const PackedMatrix& matrix) {
+    memset(matrix.memory, 0, matrix.inner * matrix.columns * sizeof(float));
+}
+
+KERNEL_FN void packed_set(const PackedMatrix& matrix, int64_t inner, int64_t column, float number) {
+    if (!matrix.is_rounded) {
+        matrix.memory[inner * matrix.columns + column] = number;
+        return;
+    }
+    uint16_t half = packed_round(number);
+    memcpy((char*)(matrix.memory + inner / 2 * matrix.columns + column) + inner % 2 * sizeof(half), &half,
+           sizeof(half));
+}
