@@ -369,15 +369,16 @@ class PuffeRL:
 
     @property
     def learning_rate(self) -> float:
-        """The learning rate of this epoch: the one set, annealed along `lr_schedule` to 0 over `total_epochs`.
+        """The learning rate of this epoch: the one set, annealed along `lr_schedule` to `min_learning_rate`.
 
         Assigning to it sets the rate that the schedule starts from, from the next `train` on.
         """
+        start, end = self._learning_rate, min(self._learning_rate, self.config.min_learning_rate)
         if not self.config.anneal_lr:
-            return self._learning_rate
-        if self.config.lr_schedule == "linear":
-            return self._learning_rate * (1.0 - self._progress)
-        return self._learning_rate * 0.5 * (1.0 + math.cos(math.pi * self._progress))
+            return start
+        progress = min(self.epoch / self.config.anneal_epochs, 1.0)
+        left = 1.0 - progress if self.config.lr_schedule == "linear" else 0.5 * (1.0 + math.cos(math.pi * progress))
+        return end + (start - end) * left
 
     @learning_rate.setter
     def learning_rate(self, value: float) -> None:

@@ -256,8 +256,12 @@ class TrainConfig(ConfigSection):
 
     optimizer: Literal["muon", "adam", "sgd"] = setting("muon", "The optimizer; Muon for matrices, AdamW for the rest.")
     learning_rate: float = setting(0.015, "Learning rate at the start.", "[0, inf)")
-    anneal_lr: bool = setting(True, "Take the learning rate to zero over the run.")
+    anneal_lr: bool = setting(True, "Take the learning rate to min_learning_rate over anneal_timesteps.")
     lr_schedule: Literal["cosine", "linear"] = setting("cosine", "Along which curve.")
+    min_learning_rate: float = setting(0.0, "Where annealing ends, at most learning_rate.", "[0, inf)")
+    anneal_timesteps: int | Auto = setting(
+        "auto", "Agent steps of all processes over which it is annealed; auto is the whole run.", "[1, inf)"
+    )
     adam_beta1: float = setting(0.95, "Momentum, of every optimizer.", "[0, 1)")
     adam_beta2: float = setting(0.999, "Decay of Adam's second moment.", "[0, 1)")
     adam_eps: float = setting(1e-12, "Adam's epsilon.", "(0, inf)")

@@ -67,6 +67,13 @@ class ResolvedTrainConfig(TrainConfig):
         """Batches until at least total_timesteps are done."""
         return self.num_iterations or -(-self.total_timesteps // self.batch_size)
 
+    @property
+    def anneal_epochs(self) -> int:
+        """Batches over which the learning rate is annealed."""
+        if self.anneal_timesteps == "auto":
+            return self.total_epochs
+        return -(-self.anneal_timesteps // self.batch_size)
+
 
 def resolve_env_count(
     num_envs: int | Auto, device_type: str, num_buffers: int, agents_per_env: int, world_size: int = 1

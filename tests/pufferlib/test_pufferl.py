@@ -497,6 +497,23 @@ def test_the_learning_rate_follows_a_cosine():
     assert trainer.learning_rate == 0
 
 
+@pytest.mark.parametrize("schedule", ["cosine", "linear"])
+def test_the_learning_rate_may_end_early_and_above_zero(schedule):
+    settings = {"learning_rate": 0.2, "min_learning_rate": 0.04, "lr_schedule": schedule}
+    trainer = guess_trainer(**settings, anneal_timesteps=8 * 16 * 4)
+    used = []
+    for _ in range(6):
+        run(trainer, 1)
+        used.append(trainer._learner.optimizer.param_groups[0]["lr"])
+    assert used[0] == 0.2 and used[2] == pytest.approx(0.12) and used[4:] == [0.04, 0.04]
+
+
+def test_a_learning_rate_below_its_end_stays():
+    trainer = guess_trainer(learning_rate=0.01, min_learning_rate=0.04)
+    run(trainer, 2)
+    assert trainer._learner.optimizer.param_groups[0]["lr"] == 0.01
+
+
 def test_without_annealing_the_learning_rate_stays():
     trainer = guess_trainer(learning_rate=0.2, anneal_lr=False)
     run(trainer, 3)
