@@ -200,10 +200,11 @@ class TrainConfig(ConfigSection):
     torch_deterministic: bool = setting(True, "Only kernels that give the same result each time.")
     cpu_offload: bool = setting(False, "Keep the rollout's observations in pinned CPU memory instead of on the GPU.")
     device: str = setting("auto", "cpu, cuda, cuda:N, mps, or auto: CUDA, then MPS, then CPU.")
-    precision: Literal["float32", "bfloat16"] = setting(
+    precision: Literal["float32", "bfloat16", "auto"] = setting(
         "float32",
         "The type that the policy multiplies in. With bfloat16 the kernel for small policies on a CPU rounds what it "
-        "multiplies between the first layer and the head, where the processor has AVX512-BF16; elsewhere it does not.",
+        "multiplies between the first layer and the head, where the processor has AVX512-BF16, and elsewhere computes "
+        "in float32. auto is bfloat16 for that kernel and float32 for torch.",
     )
     compile: bool = setting(False, "Compile the policy and the losses with torch.compile.")
     compile_mode: Literal["default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"] = setting(

@@ -77,7 +77,9 @@ class Choice:
         return "CUDA graphs" if self.is_captured else "torch"
 
     def __str__(self) -> str:
-        return self.name if self.reason is None else f"{self.name} ({self.reason})"
+        is_rounded = self.network is not None and self.network.products == "bfloat16"
+        remark = "products of bfloat16" if is_rounded else self.reason
+        return self.name if remark is None else f"{self.name} ({remark})"
 
     def describe(self) -> dict[str, str | None]:
         """What computes the policy, and why it is nothing faster, as `config.json` has it."""
@@ -182,7 +184,7 @@ def _why_torch(config: ResolvedTrainConfig, device: torch.device, loss: Loss) ->
 
 def _products(config: ResolvedTrainConfig) -> str:
     """What the kernel's products round to: bfloat16 where it is asked for and the processor multiplies it."""
-    return "bfloat16" if config.precision == "bfloat16" and has_bfloat16() else "float32"
+    return "bfloat16" if config.precision in ("bfloat16", "auto") and has_bfloat16() else "float32"
 
 
 def _why_not_these(layers: Layers | None, policy: nn.Module, rollout: Rollout) -> str | None:

@@ -108,8 +108,17 @@ def test_bfloat16_is_taken_where_the_processor_multiplies_it(can_multiply, produ
     if can_multiply and not has_bfloat16():
         pytest.skip("needs a processor with AVX512-BF16")
     monkeypatch.setattr(choosing, "has_bfloat16", lambda: can_multiply)
-    assert chosen(precision="bfloat16").network.products == products
+    for precision in ("bfloat16", "auto"):
+        choice = chosen(precision=precision)
+        assert choice.network.products == products
+        assert str(choice) == ("C kernel (products of bfloat16)" if can_multiply else "C kernel")
     assert chosen().network.products == "float32"
+
+
+def test_torch_rounds_where_bfloat16_is_asked_for_by_its_name():
+    for precision, is_on in (("bfloat16", True), ("auto", False), ("float32", False)):
+        with chosen(precision=precision, fused=False).autocast():
+            assert torch.is_autocast_enabled("cpu") is is_on
 
 
 def test_an_edited_loss_runs_by_torch_until_the_kernel_follows(monkeypatch):
