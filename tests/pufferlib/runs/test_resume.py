@@ -68,9 +68,10 @@ def wait_for(condition, process, seconds=600):
         (f"{SQUARED} --vec.backend Serial --train.optimizer adam", 24),
         (f"{BREAKOUT} --vec.backend Native --vec.num-envs 2", 16),
         (f"{BREAKOUT} --vec.backend Serial --rnn-name LSTM", 16),
+        (f"{BREAKOUT} --vec.backend Native --rnn-name LSTM --train.precision bfloat16", 16),
         (f"{SQUARED} --train.evaluations 6 --train.evaluation-envs 5", 24),
     ],
-    ids=["native", "serial", "native mingru", "serial lstm", "evaluated"],
+    ids=["native", "serial", "native mingru", "serial lstm", "native lstm in bfloat16", "evaluated"],
 )
 def test_a_resumed_run_equals_the_uninterrupted_one(folders, command, epochs):
     whole, parts = folders
