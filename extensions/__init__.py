@@ -4,13 +4,14 @@ from pufferlib.extensions.adam import AdamBatch, AdamSettings, can_step, clip_gr
 from pufferlib.extensions.advantage import compute_puff_advantage, reference_advantage
 from pufferlib.extensions.mingru import mingru_scan, mingru_step, reference_mingru
 from pufferlib.extensions.network import Minibatch, Network
-from pufferlib.extensions.network_layers import Categories, Layers, LSTMLayer, Normalizer
+from pufferlib.extensions.network_layers import Categories, ConvolutionLayer, Layers, LSTMLayer, Normalizer
 from pufferlib.extensions.orthogonalize import orthogonalize, reference_orthogonalize
 
 __all__ = [
     "AdamBatch",
     "AdamSettings",
     "Categories",
+    "ConvolutionLayer",
     "LSTMLayer",
     "Layers",
     "Minibatch",

@@ -70,8 +70,16 @@ enum { RECURRENCE_MINGRU, RECURRENCE_LSTM };
 enum { PRODUCTS_FLOAT32, PRODUCTS_BFLOAT16 };  // what factors are rounded to; sums are float32
 enum { OBSERVATION_FLOAT, OBSERVATION_BYTE, OBSERVATION_SIGNED_BYTE, OBSERVATION_DOUBLE };
 
+// Square filters that go over an image without padding, see convolution_layer.h.
+struct Convolution {
+    int64_t channels, height, width;  // of what they read; channels of an observation of categories are their planes
+    int64_t filters, size, stride;
+};
+
 // Layers one after the other, see network_chain.h.
 struct Chain {
+    int64_t num_convolutions;  // before the encoder, whose inputs are the numbers of the last one's result then
+    Convolution convolutions[CHAIN_MAX_LAYERS];
     int64_t inputs, padded_inputs;
     int64_t cells;           // of an observation, whose categories are the inputs; 0 where its numbers are
     int64_t units, width;    // of every layer: as torch has it, and padded
@@ -81,11 +89,15 @@ struct Chain {
     int64_t recurrence;  // kind of these layers
     int64_t outputs, padded_outputs;
     int64_t products;
-    const float* const* weights;   // encoder, recurrent, head: as torch has them, [outputs, inputs]
-    const float* const* biases;    // encoder, recurrent, head; NULL for zeros
-    float* const* weight_results;  // gradients, of the shapes of weights
-    float* const* bias_results;    // of biases; NULL where there is none
-    float* packed;                 // filled by chain_pack
+    const float* const* weights;              // encoder, recurrent, head: as torch has them, [outputs, inputs]
+    const float* const* biases;               // encoder, recurrent, head; NULL for zeros
+    float* const* weight_results;             // gradients, of the shapes of weights
+    float* const* bias_results;               // of biases; NULL where there is none
+    const float* const* convolution_weights;  // of the convolutions alone, [filters, channels, size, size], as are:
+    const float* const* convolution_biases;
+    float* const* convolution_weight_results;
+    float* const* convolution_bias_results;
+    float* packed;  // filled by chain_pack
 };
 
 // A policy, see network.h.
@@ -97,12 +109,12 @@ struct Network {
     const float* log_std;              // [num_parts], NULL where the parts are choices
     float* normal;                     // [2, num_parts], filled by network_pack: log_std and the deviations
     float* log_std_results;            // [num_parts], its gradient
-    const double *mean, *variance;     // [inputs] of the observations, NULL where they are seen as they are
+    const double *mean, *variance;     // [numbers] of the observations, NULL where they are seen as they are
     double epsilon;                    // added to the variance
     float clip;                        // the limit of what is seen
-    float* seen;                       // [2, inputs], filled by network_pack: what is subtracted, and the scale
+    float* seen;                       // [2, numbers], filled by network_pack: what is subtracted, and the scale
     const int32_t* lowest;             // [cells], the first category of each, NULL where there are none; bytes then
-    const int32_t* first_columns;      // [cells + 1], where the inputs of each begin; the last one is `inputs`
+    const int32_t *first_columns, *last_columns;  // [cells], of the inputs, or of a pixel's planes
 };
 
 // Rows of observations anywhere in memory; strides in elements.

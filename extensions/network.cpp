@@ -22,6 +22,10 @@ void run_slots(void* context, int begin, int end, int) {
     ((const Shared<Call>*)context)->run(begin, end, context);
 }
 
+KERNEL_FN bool is_of_bytes(const Observations& source) {
+    return source.kind == OBSERVATION_BYTE || source.kind == OBSERVATION_SIGNED_BYTE;
+}
+
 template <class Element>
 KERNEL_FN void read_row(const Element* row, const float* mean, int64_t numbers, float* target) {
     INDEPENDENT_LANES
@@ -37,6 +41,10 @@ KERNEL_FN void read_observation(const Network& network, const Observations& sour
     if (source.kind == OBSERVATION_SIGNED_BYTE) read_row((const int8_t*)source.data + offset, mean, numbers, target);
     if (source.kind == OBSERVATION_FLOAT) read_row((const float*)source.data + offset, mean, numbers, target);
     if (source.kind == OBSERVATION_DOUBLE) read_row((const double*)source.data + offset, mean, numbers, target);
+    if (is_of_bytes(source) && network_scales_bytes(network)) {
+        INDEPENDENT_LANES
+        for (int64_t i = 0; i < numbers; i++) target[i] *= 1.0f / 255.0f;
+    }
     if (mean == nullptr) return;
     float clip = network.clip;
     INDEPENDENT_LANES
@@ -48,12 +56,12 @@ KERNEL_FN void read_observation(const Network& network, const Observations& sour
 
 template <class Element>
 KERNEL_FN void find_columns(const Network& network, const Element* row, int32_t* target) {
-    const int32_t *lowest = network.lowest, *first = network.first_columns;
+    const int32_t *lowest = network.lowest, *first = network.first_columns, *last = network.last_columns;
     int64_t cells = network_numbers(network);
     INDEPENDENT_LANES
     for (int64_t i = 0; i < cells; i++) {
-        int32_t column = first[i] + (int32_t)row[i] - lowest[i], last = first[i + 1] - 1;
-        target[i] = column < first[i] ? first[i] : column > last ? last : column;
+        int32_t column = first[i] + (int32_t)row[i] - lowest[i];
+        target[i] = column < first[i] ? first[i] : column > last[i] ? last[i] : column;
     }
 }
 

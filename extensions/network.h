@@ -11,10 +11,19 @@ KERNEL_FN bool network_is_one_hot(const Network& network) { return network.chain
 
 // Of an observation.
 KERNEL_FN int64_t network_numbers(const Network& network) {
-    return network_is_one_hot(network) ? network.chains[0].cells : network.chains[0].inputs;
+    const Chain& chain = network.chains[0];
+    if (chain_has_convolutions(chain)) return convolution_observation(chain);
+    return network_is_one_hot(network) ? chain.cells : chain.inputs;
 }
 
-KERNEL_FN int64_t network_observation_row(const Network& network) { return network.chains[0].padded_inputs; }
+KERNEL_FN int64_t network_observation_row(const Network& network) {
+    return convolution_padded(network_numbers(network));
+}
+
+// Whether bytes are divided by 255, as convolutions see them.
+KERNEL_FN bool network_scales_bytes(const Network& network) {
+    return chain_has_convolutions(network.chains[0]) && !network_is_one_hot(network) && network.mean == nullptr;
+}
 
 KERNEL_FN PpoNormal network_normal(const Network& network) {
     return {network.num_parts, network.normal, network.normal + network.num_parts};

@@ -1,4 +1,4 @@
-"""Small policies as one kernel on a CPU: linear layers, MinGRU or LSTM layers, and linear heads for actions and value.
+"""Small policies as one kernel on a CPU: convolutions, linear, MinGRU or LSTM layers, and heads for actions and value.
 
 Small layers are bound by memory and by the calls themselves, not by arithmetic. `Network` takes some rows at a time
 through all layers while they lie in the cache: acting is one call per step of a rollout, and learning, from the
@@ -131,9 +131,9 @@ class Network:
             )
         self.products = products
         self.layers = layers
-        self.width, inputs = layers.encoder[0][0].shape
-        cells = 0 if layers.categories is None else len(layers.categories.counts)
-        self._numbers = cells or inputs  # of an observation
+        self.width = len(layers.encoder[0][0])
+        self._numbers = layers.numbers
+        cells = 0 if layers.categories is None else self._numbers
         self.num_parts = len(layers.parts)
         self.action_dtype = torch.int32 if layers.log_std is None else torch.float32
         chains = [chain for chain in (layers, layers.critic) if chain is not None]
@@ -164,8 +164,10 @@ class Network:
         self._part_sizes = (ctypes.c_int64 * self.num_parts)(*layers.parts)
         self._normal = torch.zeros(2, self.num_parts)  # memory for the kernel, as is the next one
         self._seen = torch.zeros(2, self._numbers)
-        self._lowest = None if categories is None else categories.lowest.clone()  # nobody else's, as they are indices
-        self._first_columns = None if categories is None else categories.first_columns()
+        self._categories = None  # nobody else's, as they lead into memory: the lowest, the first column, the last one
+        if categories is not None:
+            of_each = self._numbers // len(categories.counts)  # of a cell one, of a channel all its pixels
+            self._categories = torch.stack([categories.lowest, *categories.columns()]).repeat_interleave(of_each, 1)
         chains = STRUCTURES["Chain"] * CONSTANTS["NETWORK_MAX_CHAINS"]
         return STRUCTURES["Network"](
             chains=chains(*(chain.structure for chain in self._chains)),
@@ -180,9 +182,11 @@ class Network:
             epsilon=0.0 if normalizer is None else normalizer.epsilon,
             clip=0.0 if normalizer is None else normalizer.clip,
             seen=self._seen.data_ptr(),
-            lowest=_address(self._lowest),
-            first_columns=_address(self._first_columns),
+            **dict(zip(("lowest", "first_columns", "last_columns"), self._category_addresses(), strict=True)),
         )
+
+    def _category_addresses(self) -> list[int | None]:
+        return [None] * 3 if self._categories is None else [_address(row) for row in self._categories]
 
     def refresh(self) -> None:
         """Takes over the parameters as they are now; `act` works with those until the next call.

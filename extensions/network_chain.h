@@ -1,34 +1,24 @@
 // network_chain.h - layers one after the other, forward and backward, and the memory they compute in.
 //
-// Linear layers, then MinGRU or LSTM layers, then a linear head. Every layer has `units`, padded to `width`, a multiple
-// of MATMUL_LANES, by weights of zero; so are the columns of observations and outputs. What the units of the padding
-// hold is no one's matter: no other unit looks at them. The first layer sees the numbers of an observation, or their
-// categories. A block of rows goes through all layers, forward and backward, in scratch memory that stays in a core's
-// cache.
+// Convolutions, where there are any, linear layers, then MinGRU or LSTM layers, then a linear head. Every layer after
+// the convolutions has `units`, padded to `width`, a multiple of MATMUL_LANES, by weights of zero; so are the columns
+// of observations and outputs. What the units of the padding hold is no one's matter: no other unit looks at them. The
+// first layer sees the numbers of an observation, or their categories. A block of rows goes through all layers, forward
+// and backward, in scratch memory that stays in a core's cache.
 //
-// Where products round their factors, those of the first layer and of the head do not: what is seen and what is decided
-// keep their digits.
+// Where products round their factors, those of convolutions, of the first linear layer and of the head do not: what is
+// seen and what is decided keep their digits.
 //
 // Rows of a block lie sequence by sequence, or step by step where an LSTM asks for it.
 #pragma once
 
+#include "chain_memory.h"
 #include "linear_layer.h"
 #include "lstm_layer.h"
 #include "mingru_layer.h"
+#include "network_convolutions.h"
 #include "one_hot_layer.h"
 #include "packed_matrix.h"
-
-// Hands out pieces of memory one after the other, on register boundaries; without memory it only counts.
-struct ChainMemory {
-    float* base;
-    int64_t used;
-
-    float* take(int64_t count) {
-        float* piece = base == nullptr ? nullptr : base + used;
-        used += (count + MATMUL_LANES - 1) / MATMUL_LANES * MATMUL_LANES;
-        return piece;
-    }
-};
 
 KERNEL_FN int64_t chain_encoder_inputs(const Chain& chain, int64_t layer) {
     return layer == 0 ? chain.inputs : chain.width;
@@ -38,7 +28,9 @@ KERNEL_FN int64_t chain_encoder_row(const Chain& chain, int64_t layer) {
     return layer == 0 ? chain.padded_inputs : chain.width;
 }
 
-KERNEL_FN bool chain_is_one_hot(const Chain& chain, int64_t layer) { return layer == 0 && chain.cells > 0; }
+KERNEL_FN bool chain_is_one_hot(const Chain& chain, int64_t layer) {
+    return layer == 0 && chain.cells > 0 && !chain_has_convolutions(chain);
+}
 
 // An LSTM layer has weights of its input and of its hidden state, each with a bias, and a hidden state and a memory; a
 // MinGRU layer has one matrix and one state.
@@ -68,6 +60,7 @@ struct ChainWeights {
 };
 
 struct ChainPacked {
+    ConvolutionsPacked convolutions;
     ChainWeights encoder[CHAIN_MAX_LAYERS], recurrent[CHAIN_MAX_RECURRENT], head;
     float *encoder_bias[CHAIN_MAX_LAYERS], *recurrent_bias[CHAIN_MAX_LAYERS];  // [width]; [gates], both of an LSTM's
     float* head_bias;                                                          // [padded_outputs]
@@ -83,6 +76,7 @@ KERNEL_FN ChainPacked chain_packed(const Chain& chain, ChainMemory& memory) {
     int64_t width = chain.width, gates = chain_gates(chain);
     bool is_rounded = chain.products == PRODUCTS_BFLOAT16;
     ChainPacked packed = {};
+    packed.convolutions = convolutions_packed(chain, memory);
     for (int64_t i = 0; i < chain.encoder_layers; i++) {
         int64_t inputs = chain_encoder_inputs(chain, i);
         packed.encoder[i] = chain_take_weights(inputs, i == 0 ? 0 : width, width, width, is_rounded && i > 0, memory);
@@ -100,6 +94,7 @@ KERNEL_FN ChainPacked chain_packed(const Chain& chain, ChainMemory& memory) {
 // The gradients of the parameters, in the order of torch's, rows and columns padded; the first layer lies transposed
 // where it is one of categories.
 struct ChainGradients {
+    ConvolutionsGradients convolutions;
     float *encoder[CHAIN_MAX_LAYERS], *encoder_bias[CHAIN_MAX_LAYERS];
     float* recurrent[CHAIN_MAX_RECURRENT];
     float* recurrent_bias[CHAIN_MAX_LAYERS];  // the same for both biases of an LSTM
@@ -109,6 +104,7 @@ struct ChainGradients {
 KERNEL_FN ChainGradients chain_gradients(const Chain& chain, ChainMemory& memory) {
     int64_t width = chain.width;
     ChainGradients gradients = {};
+    gradients.convolutions = convolutions_gradients(chain, memory);
     for (int64_t i = 0; i < chain.encoder_layers; i++) {
         bool is_one_hot = chain_is_one_hot(chain, i);
         gradients.encoder[i] = memory.take(width * (is_one_hot ? chain.inputs : chain_encoder_row(chain, i)));
@@ -125,8 +121,9 @@ KERNEL_FN ChainGradients chain_gradients(const Chain& chain, ChainMemory& memory
 // What a block of rows needs, `sequences` of `steps` each.
 struct ChainScratch {
     int64_t sequences, steps;
-    const float* observations;                                    // [rows, padded_inputs], borrowed; or instead
-    const int32_t* columns;                                       // [rows, cells], borrowed
+    const float* observations;  // [rows, padded_inputs], borrowed; or instead
+    const int32_t* columns;     // [rows, cells], borrowed
+    ConvolutionsScratch convolutions;
     float *encoded[CHAIN_MAX_LAYERS], *slopes[CHAIN_MAX_LAYERS];  // [rows, width]
     uint8_t* reset;                                               // [rows]
     float* initial[CHAIN_MAX_RECURRENT];                          // [sequences, width], the states
@@ -143,6 +140,7 @@ KERNEL_FN ChainScratch chain_scratch(const Chain& chain, int64_t sequences, int6
     ChainScratch scratch = {};
     scratch.sequences = sequences;
     scratch.steps = steps;
+    scratch.convolutions = convolutions_scratch(chain, rows, memory);
     for (int64_t i = 0; i < chain.encoder_layers; i++) {
         scratch.encoded[i] = memory.take(rows * width);
         scratch.slopes[i] = memory.take(chain.activation == ACTIVATION_LINEAR ? 0 : rows * width);
@@ -204,6 +202,12 @@ KERNEL_FN void chain_end_step(const Chain& chain, float* const* states, int64_t 
     }
 }
 
+// What the encoder reads, where that is numbers.
+KERNEL_FN const float* chain_features(const Chain& chain, const ChainScratch& scratch) {
+    if (!chain_has_convolutions(chain)) return scratch.observations;
+    return scratch.convolutions.results[chain.num_convolutions - 1];
+}
+
 // What the head reads.
 KERNEL_FN const float* chain_last_hidden(const Chain& chain, const ChainScratch& scratch) {
     if (chain.recurrent_layers > 0) return scratch.hidden[chain.recurrent_layers - 1];
@@ -246,7 +250,11 @@ KERNEL_FN void chain_forward_lstm(const Chain& chain, const ChainPacked& packed,
 template <class Set>
 KERNEL_FN void chain_forward(const Chain& chain, const ChainPacked& packed, const ChainScratch& scratch) {
     int64_t width = chain.width, rows = scratch.sequences * scratch.steps;
-    const float* hidden = scratch.observations;
+    const float* hidden = chain_features(chain, scratch);
+    if (chain_has_convolutions(chain)) {
+        ConvolutionsSource source = {scratch.observations, scratch.columns};
+        convolutions_forward<typename Set::Exact>(chain, packed.convolutions, scratch.convolutions, source, rows);
+    }
     for (int64_t i = 0; i < chain.encoder_layers; i++) {
         LinearLayer layer = {};
         layer.input = hidden;
@@ -355,12 +363,16 @@ KERNEL_FN void chain_backward(const Chain& chain, const ChainPacked& packed, con
             for (int64_t j = 0; j < rows * width; j++) gradient[j] *= scratch.slopes[i][j];
         }
         LinearGradient layer = {};
-        layer.input = i > 0 ? scratch.encoded[i - 1] : scratch.observations;
+        layer.input = i > 0 ? scratch.encoded[i - 1] : chain_features(chain, scratch);
         layer.input_row = chain_encoder_row(chain, i);
         layer.weights = packed.encoder[i].backward.memory;
         layer.grad_output = gradient;
         layer.grad_row = width;
         layer.grad_input = i > 0 ? spare : nullptr;
+        if (i == 0 && chain_has_convolutions(chain)) {
+            layer.weights = packed.convolutions.features;
+            layer.grad_input = scratch.convolutions.grad_results[chain.num_convolutions - 1];
+        }
         layer.grad_weights = gradients.encoder[i];
         layer.grad_bias = gradients.encoder_bias[i];
         if (chain_is_one_hot(chain, i)) {
@@ -373,6 +385,10 @@ KERNEL_FN void chain_backward(const Chain& chain, const ChainPacked& packed, con
         spare = gradient;
         gradient = layer.grad_input;
     }
+    if (!chain_has_convolutions(chain)) return;
+    ConvolutionsSource source = {scratch.observations, scratch.columns};
+    convolutions_backward<typename Set::Exact>(chain, packed.convolutions, scratch.convolutions, source,
+                                               gradients.convolutions, rows);
 }
 
 // A layer's weights as torch has them: groups of `units` rows, that many for each gate, of `inputs` columns.
@@ -422,8 +438,10 @@ KERNEL_FN void chain_pack(const Chain& chain) {
     ChainMemory memory = {chain.packed, 0};
     ChainPacked packed = chain_packed(chain, memory);
     int64_t width = chain.width, encoder = chain.encoder_layers;
+    convolutions_pack(chain, packed.convolutions);
     for (int64_t i = 0; i < encoder; i++) {
         ChainSource source = {chain.weights[i], 1, chain.units, i == 0 ? chain.inputs : chain.units};
+        if (i == 0 && chain_has_convolutions(chain)) source.weights = packed.convolutions.features;
         pack(packed.encoder[i], source, width);
         memset(packed.encoder_bias[i], 0, width * sizeof(float));
         pack_bias(packed.encoder_bias[i], chain.biases[i], source, width);
@@ -433,37 +451,6 @@ KERNEL_FN void chain_pack(const Chain& chain) {
     pack(packed.head, head, chain.padded_outputs);
     memset(packed.head_bias, 0, chain.padded_outputs * sizeof(float));
     pack_bias(packed.head_bias, chain.biases[encoder + chain_recurrent_biases(chain)], head, chain.padded_outputs);
-}
-
-// The gradients of chunks, each `stride` floats after the one before.
-struct GradientChunks {
-    int64_t count, stride;
-};
-
-// Sums rows of `columns` numbers, `row` floats apart, over all chunks.
-KERNEL_FN void sum_chunks(const GradientChunks& chunks, const float* first, int64_t rows, int64_t columns, int64_t row,
-                          float* result) {
-    for (int64_t i = 0; i < rows; i++) {
-        memcpy(result + i * columns, first + i * row, columns * sizeof(float));
-        for (int64_t chunk = 1; chunk < chunks.count; chunk++) {
-            const float* source = first + chunk * chunks.stride + i * row;
-            INDEPENDENT_LANES
-            for (int64_t j = 0; j < columns; j++) result[i * columns + j] += source[j];
-        }
-    }
-}
-
-// Sums rows of `row` numbers over all chunks, and writes the first `columns` as columns; `first` is left with the sums.
-KERNEL_FN void sum_transposed_chunks(const GradientChunks& chunks, float* first, int64_t rows, int64_t columns,
-                                     int64_t row, float* result) {
-    for (int64_t chunk = 1; chunk < chunks.count; chunk++) {
-        const float* source = first + chunk * chunks.stride;
-        INDEPENDENT_LANES
-        for (int64_t i = 0; i < rows * row; i++) first[i] += source[i];
-    }
-    for (int64_t column = 0; column < columns; column++) {
-        for (int64_t i = 0; i < rows; i++) result[column * rows + i] = first[i * row + column];
-    }
 }
 
 // Sums the gradients of gates, `units` rows of each, over all chunks.
@@ -482,7 +469,9 @@ KERNEL_FN void chain_sum(const Chain& chain, const ChainGradients& gradients, co
     float *const *weights = chain.weight_results, *const *biases = chain.bias_results;
     for (int64_t i = 0; i < encoder; i++) {
         int64_t inputs = i == 0 ? chain.inputs : units;
-        if (chain_is_one_hot(chain, i)) {
+        if (i == 0 && chain_has_convolutions(chain)) {
+            convolutions_sum(chain, gradients.convolutions, gradients.encoder[0], chunks);
+        } else if (chain_is_one_hot(chain, i)) {
             sum_transposed_chunks(chunks, gradients.encoder[i], inputs, units, width, weights[i]);
         } else {
             sum_chunks(chunks, gradients.encoder[i], units, inputs, chain_encoder_row(chain, i), weights[i]);

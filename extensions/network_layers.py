@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -13,6 +14,7 @@ from torch import Tensor
 from pufferlib.errors import APIUsageError
 from pufferlib.extensions import cpu_library
 from pufferlib.extensions.cpu_library import CONSTANTS, STRUCTURES
+from pufferlib.extensions.declarations import Structure
 from pufferlib.extensions.matmul import padded
 
 MAX_LAYERS = CONSTANTS["CHAIN_MAX_LAYERS"]
@@ -50,6 +52,8 @@ class Normalizer:
 class Categories:
     """What integers of an observation stand for, where the first layer has a column of weights for each.
 
+    Where the first layer is a convolution, it has a plane for each, and what is said of cells is said of channels.
+
     Attributes:
         lowest: `(cells,)` int32, the value of each cell that its first column is for.
         counts: `(cells,)` int32, columns of each; those of the first cell come first.
@@ -69,9 +73,10 @@ class Categories:
             and -(2**30) < self.lowest.min().item() <= self.lowest.max().item() < 2**30  # so that no sum wraps
         )
 
-    def first_columns(self) -> Tensor:
-        """Where the columns of each cell begin, `(cells + 1,)` int32; the last one is where all end."""
-        return torch.cat([torch.zeros(1, dtype=torch.int32), self.counts.cumsum(0).int()])
+    def columns(self) -> tuple[Tensor, Tensor]:
+        """The first and the last column of each cell, `(cells,)` int32."""
+        ends = self.counts.cumsum(0).int()
+        return ends - self.counts, ends - 1
 
 
 class LSTMLayer(NamedTuple):
@@ -88,6 +93,20 @@ class LSTMLayer(NamedTuple):
     hidden_weight: Tensor
     input_bias: Tensor | None
     hidden_bias: Tensor | None
+
+
+class ConvolutionLayer(NamedTuple):
+    """The parameters of a convolution without padding, as torch has them, with a ReLU after it.
+
+    Attributes:
+        weight: `(filters, channels, size, size)`.
+        bias: `(filters,)` or None.
+        stride: pixels from one place of a filter to the next.
+    """
+
+    weight: Tensor
+    bias: Tensor | None
+    stride: int
 
 
 @dataclass(frozen=True)
@@ -107,6 +126,9 @@ class Layers:
         normalizer: of the observations; None where the layers see them as they are.
         categories: of the observations, which are not normalised then; None where the layers see them as numbers.
         lstm: every LSTM layer.
+        convolutions: before the encoder, which reads the result of the last one, channel after channel. There is no
+            critic then, and bytes that are neither categories nor normalised are divided by 255.
+        image_shape: channels, height and width of an observation, where there are convolutions.
     """
 
     encoder: Sequence[tuple[Tensor, Tensor | None]]
@@ -119,6 +141,15 @@ class Layers:
     normalizer: Normalizer | None = None
     categories: Categories | None = None
     lstm: Sequence[LSTMLayer] = ()
+    convolutions: Sequence[ConvolutionLayer] = ()
+    image_shape: tuple[int, int, int] = (0, 0, 0)
+
+    @property
+    def numbers(self) -> int:
+        """Of an observation."""
+        if self.convolutions:
+            return math.prod(self.image_shape)
+        return self.encoder[0][0].shape[1] if self.categories is None else len(self.categories.counts)
 
     @property
     def num_states(self) -> int:
@@ -127,13 +158,15 @@ class Layers:
 
     def weights(self) -> list[Tensor]:
         """Of all layers in their order, without the critic's."""
+        convolutions = [layer.weight for layer in self.convolutions]
         lstm = [weight for layer in self.lstm for weight in (layer.input_weight, layer.hidden_weight)]
-        return [*(weight for weight, _ in self.encoder), *self.recurrent, *lstm, self.head[0]]
+        return [*convolutions, *(weight for weight, _ in self.encoder), *self.recurrent, *lstm, self.head[0]]
 
     def biases(self) -> list[Tensor | None]:
-        """Of the encoder's layers, the LSTM's and the head."""
+        """Of the convolutions, the encoder's layers, the LSTM's and the head."""
+        convolutions = [layer.bias for layer in self.convolutions]
         lstm = [bias for layer in self.lstm for bias in (layer.input_bias, layer.hidden_bias)]
-        return [*(bias for _, bias in self.encoder), *lstm, self.head[1]]
+        return [*convolutions, *(bias for _, bias in self.encoder), *lstm, self.head[1]]
 
     def parameters(self) -> list[Tensor]:
         """The weights of all layers, then the biases that there are, without the critic's."""
@@ -153,34 +186,59 @@ class Layers:
         return (
             all(_is_plain(tensor) for tensor in tensors)
             and self.activation in ACTIVATIONS
-            and max(len(self.encoder), len(self.recurrent), len(self.lstm)) <= MAX_LAYERS
+            and max(len(self.convolutions), len(self.encoder), len(self.recurrent), len(self.lstm)) <= MAX_LAYERS
             and not (self.recurrent and self.lstm)
             and self._are_shaped()
             and (self.log_std is None or self.log_std.shape == (len(self.parts),) == (sum(self.parts),))
-            and (self.normalizer is None or self.normalizer.fit(self.encoder[0][0].shape[1]))
-            and (self.categories is None or self.categories.fit(self.encoder[0][0].shape[1]))
+            and (self.normalizer is None or self.normalizer.fit(self.numbers))
+            and (self.categories is None or self._fit_categories(self.categories))
             and (self.categories is None or self.normalizer is None)
             and (self.critic is None or self.critic._fit_as_critic(self.encoder[0][0].shape[1]))
+            and not (self.critic and self.convolutions)
         )
+
+    def _fit_categories(self, categories: Categories) -> bool:
+        if not self.convolutions:
+            return categories.fit(self.encoder[0][0].shape[1])
+        channels = self.convolutions[0].weight.shape[1]
+        return categories.fit(channels) and len(categories.counts) == self.image_shape[0]
 
     def _are_shaped(self) -> bool:
         """Whether all weights and biases have the shapes that follow from those of the first layer."""
         if not self.encoder or self.encoder[0][0].dim() != 2:
             return False
         width, inputs = self.encoder[0][0].shape
+        if self.convolutions and inputs != self._features():
+            return False
         outputs, layers = sum(self.parts) + (self.critic is None), len(self.encoder)
-        weights = [(width, inputs), *[(width, width)] * (layers - 1)]
+        weights = [*(layer.weight.shape for layer in self.convolutions), (width, inputs)]
+        weights += [(width, width)] * (layers - 1)
         weights += [(3 * width, width)] * len(self.recurrent) + [(4 * width, width)] * (2 * len(self.lstm))
-        biases = [(width,)] * layers + [(4 * width,)] * (2 * len(self.lstm)) + [(outputs,)]
+        biases = [(len(layer.weight),) for layer in self.convolutions]
+        biases += [(width,)] * layers + [(4 * width,)] * (2 * len(self.lstm)) + [(outputs,)]
         return (
             width > 0
             and [weight.shape for weight in self.weights()] == [*weights, (outputs, width)]
             and all(bias is None or bias.shape == shape for bias, shape in zip(self.biases(), biases, strict=True))
         )
 
+    def _features(self) -> int | None:
+        """Numbers that the convolutions make of an image; None where their shapes do not follow from one another."""
+        channels, height, width = self.image_shape
+        if self.categories is not None:
+            channels = int(self.categories.counts.sum())
+        for weight, _, stride in self.convolutions:
+            if weight.dim() != 4 or 0 in weight.shape or stride < 1:
+                return None
+            size = weight.shape[2]
+            if weight.shape[1:] != (channels, size, size) or size > min(height, width):
+                return None
+            height, width, channels = (height - size) // stride + 1, (width - size) // stride + 1, len(weight)
+        return channels * height * width
+
     def _fit_as_critic(self, inputs: int) -> bool:
         is_plain = self.log_std is self.critic is self.normalizer is self.categories is None
-        is_value = self.num_states == 0 and not self.parts
+        is_value = self.num_states == 0 and not self.parts and not self.convolutions
         return is_plain and is_value and self.fit() and self.encoder[0][0].shape[1] == inputs
 
 
@@ -216,10 +274,16 @@ class Chain:
         bias_results = [None if bias is None else next(others) for bias in self._biases]
         self._addresses: list[int] = []
         self._pointers = [_pointers(tensors) for tensors in (self._weights, self._biases, weight_results, bias_results)]
+        convolutions = _describe_convolutions(layers)
+        first = [ctypes.addressof(pointers) for pointers in self._pointers]
+        after = [address + len(convolutions) * ctypes.sizeof(ctypes.c_void_p) for address in first]
         width, inputs = layers.encoder[0][0].shape
+        if convolutions:  # the kernel pads the filters of the last result
+            inputs = inputs // convolutions[-1].filters * padded(convolutions[-1].filters)
         outputs = len(layers.head[0])
-        weights, biases, weight_results, bias_results = map(ctypes.addressof, self._pointers)
         self.structure = STRUCTURES["Chain"](
+            num_convolutions=len(convolutions),
+            convolutions=(STRUCTURES["Convolution"] * MAX_LAYERS)(*convolutions),
             inputs=inputs,
             padded_inputs=padded(inputs),
             cells=cells,
@@ -232,10 +296,11 @@ class Chain:
             outputs=outputs,
             padded_outputs=padded(outputs),
             products=products,
-            weights=weights,
-            biases=biases,
-            weight_results=weight_results,
-            bias_results=bias_results,
+            **dict(zip(("weights", "biases", "weight_results", "bias_results"), after, strict=True)),
+            convolution_weights=first[0],
+            convolution_biases=first[1],
+            convolution_weight_results=first[2],
+            convolution_bias_results=first[3],
             packed=None,
         )
         size = ctypes.c_int64()
@@ -255,6 +320,18 @@ class Chain:
                 pointers[index] = None if tensor is None else tensor.data_ptr()
 
 
+def _describe_convolutions(layers: Layers) -> list[Structure]:
+    """What each of them reads, and its filters."""
+    _, height, width = layers.image_shape
+    described = []
+    for weight, _, stride in layers.convolutions:
+        filters, channels, size, _ = weight.shape
+        shape = {"channels": channels, "height": height, "width": width}
+        described.append(STRUCTURES["Convolution"](**shape, filters=filters, size=size, stride=stride))
+        height, width = (height - size) // stride + 1, (width - size) // stride + 1
+    return described
+
+
 def check_layers(layers: Layers) -> None:
     """Lets layers pass that fit the kernel.
 
@@ -263,8 +340,9 @@ def check_layers(layers: Layers) -> None:
     """
     if not layers.fit():
         raise APIUsageError(
-            f"a network needs float32 layers on a CPU of one width, at most {MAX_LAYERS} of a kind, and an activation "
-            f"of {', '.join(ACTIVATIONS)}, got {layers.activation!r} and weights "
+            f"a network needs float32 layers on a CPU of one width, at most {MAX_LAYERS} of a kind, convolutions of "
+            f"square filters that fit their images, and an activation of {', '.join(ACTIVATIONS)}, got images "
+            f"{layers.image_shape}, {layers.activation!r} and weights "
             f"{[tuple(weight.shape) for weight in layers.weights()]}; use the torch modules instead"
         )
 

@@ -32,7 +32,7 @@ from pufferlib import spaces
 from pufferlib.emulation.tensors import features, num_features
 from pufferlib.errors import APIUsageError
 from pufferlib.extensions import mingru_scan, mingru_step
-from pufferlib.policy import Logits, OneHot, Remembering
+from pufferlib.policy import Logits, OneHot, OneHotPlanes, Remembering
 
 State = dict[str, Tensor]
 
@@ -241,50 +241,99 @@ def _layers(sizes: Sequence[int], activation: str) -> nn.Sequential:
 
 
 class Convolutional(Remembering):
-    """The convolutional network of Mnih et al. 2015 ("Nature CNN") over images `(channels, height, width)`.
+    """Convolutions of square filters, each with a ReLU, and a linear layer: over images, boards and windows on a grid.
 
-    Integers are in 0..255 and are brought to 0..1; floats are seen as they are.
+    The defaults are the network of Mnih et al. 2015 ("Nature CNN") for frames of games. A board wants small filters:
+    `filters = [64, 64]`, `sizes = [3, 3]`, `strides = [1, 1]` and `image_shape = [6, 7]` see connect4.
+
+    Images are `(channels, height, width)` or `(height, width)`, which is one channel. Integers are in 0..255 and are
+    brought to 0..1, unless `one_hot` makes planes of their categories; floats are seen as they are.
 
     Args:
-        env: anything with `single_observation_space` (at least 36 x 36 pixels) and `single_action_space`.
+        env: anything with `single_observation_space`, as large as the filters need, and `single_action_space`.
         hidden_size: width of the layer after the convolutions.
+        filters: how many each convolution has.
+        sizes: pixels along an edge of its filters.
+        strides: pixels from one place of a filter to the next.
+        one_hot: whether integers are names rather than amounts, such as the cells of a board: every value between the
+            bounds of a channel has a plane of zeros and ones; see OneHotPlanes.
+        image_shape: of an image, where observations are flat; empty where they have the shape of one.
+
+    Attributes:
+        image_shape: channels, height and width.
+        one_hot: what makes the planes, or None.
     """
 
-    def __init__(self, env: Any, hidden_size: int = 512):
+    def __init__(
+        self,
+        env: Any,
+        hidden_size: int = 512,
+        filters: list[int] = (32, 64, 64),  # noqa: B006 - a tuple cannot be changed
+        sizes: list[int] = (8, 4, 3),
+        strides: list[int] = (4, 2, 1),
+        one_hot: bool = False,
+        image_shape: list[int] = (),
+    ):
         super().__init__()
-        shape = env.single_observation_space.shape
-        if len(shape) != 3 or min(shape[1:]) < 36:
-            raise APIUsageError(f"Convolutional needs images (channels, height >= 36, width >= 36), got shape {shape}")
+        _check_convolutions(filters=filters, sizes=sizes, strides=strides)
+        self.image_shape = _image_shape(env, image_shape, sizes, strides)
         self.hidden_size = hidden_size
+        self.one_hot = OneHotPlanes(env.single_observation_space, self.image_shape) if one_hot else None
+        channels = self.image_shape[0] if self.one_hot is None else self.one_hot.num_planes
         gain = math.sqrt(2.0)  # keeps the size of what passes a ReLU
-        convolutions = nn.Sequential(
-            orthogonal_convolution(shape[0], 32, 8, 4, gain),
-            nn.ReLU(),
-            orthogonal_convolution(32, 64, 4, 2, gain),
-            nn.ReLU(),
-            orthogonal_convolution(64, 64, 3, 1, gain),
-            nn.ReLU(),
-            nn.Flatten(),
-        )
+        layers: list[nn.Module] = []
+        for inputs, outputs, size, stride in zip([channels, *filters], filters, sizes, strides, strict=False):
+            layers += [orthogonal_convolution(inputs, outputs, size, stride, gain), nn.ReLU()]
+        convolutions = nn.Sequential(*layers, nn.Flatten())
         with torch.no_grad():
-            features = convolutions(torch.zeros(1, *shape)).shape[1]
+            features = convolutions(torch.zeros(1, channels, *self.image_shape[1:])).shape[1]
         self.encoder = nn.Sequential(convolutions, orthogonal_linear(features, hidden_size, gain), nn.ReLU())
         self.head = ActionHead(hidden_size, env.single_action_space)
+        self._observation_dims = len(env.single_observation_space.shape)
 
     def forward(self, observations: Tensor, state: State | None = None) -> tuple[Logits, Tensor]:
-        """Observations `(rows, channels, height, width)` -> logits and values `(rows,)`."""
+        """Observations `(rows, *observation_shape)` -> logits and values `(rows,)`."""
         return self.decode_actions(self.encode_observations(observations))
 
     def encode_observations(self, observations: Tensor) -> Tensor:
-        """Observations `(..., channels, height, width)` -> hidden `(..., hidden_size)`."""
-        leading = observations.shape[:-3]
-        scale = 1.0 if observations.is_floating_point() else 255.0
-        images = observations.reshape(-1, *observations.shape[-3:]).to(torch.float32) / scale
+        """Observations `(..., *observation_shape)` -> hidden `(..., hidden_size)`."""
+        leading = observations.shape[: observations.dim() - self._observation_dims]
+        images = observations.reshape(-1, *self.image_shape)
+        if self.one_hot is not None:
+            images = self.one_hot(images)
+        else:
+            images = images.to(torch.float32) / (1.0 if observations.is_floating_point() else 255.0)
         return self.encoder(images).reshape(*leading, -1)
 
     def decode_actions(self, hidden: Tensor) -> tuple[Logits, Tensor]:
         """Hidden `(..., hidden_size)` -> logits and values `(...)`."""
         return self.head(hidden)
+
+
+def _check_convolutions(**lists: Sequence[int]) -> None:
+    for name, numbers in lists.items():
+        if not numbers or min(numbers) < 1 or len(numbers) != len(lists["filters"]):
+            found = ", ".join(f"{name} {list(numbers)}" for name, numbers in lists.items())
+            raise APIUsageError(f"{name} must be a number of at least 1 for every convolution, got {found}")
+
+
+def _image_shape(
+    env: Any, image_shape: Sequence[int], sizes: Sequence[int], strides: Sequence[int]
+) -> tuple[int, int, int]:
+    """Channels, height and width of the images that observations are."""
+    space, edge = env.single_observation_space, 1
+    for size, stride in zip(reversed(sizes), reversed(strides), strict=True):
+        edge = (edge - 1) * stride + size
+    shape = tuple(image_shape) or space.shape
+    is_flat = getattr(env, "emulated", None) is not None or math.prod(shape) != math.prod(space.shape)
+    if is_flat or len(shape) not in (2, 3) or min(shape[-2:]) < edge:
+        raise APIUsageError(
+            f"Convolutional needs images (channels, height, width) or (height, width) of at least {edge} x {edge} "
+            f"pixels for sizes {list(sizes)} and strides {list(strides)}, got observations {space.shape} and "
+            f"image_shape {list(image_shape)}; take smaller filters, or give flat numbers the image_shape they have"
+        )
+    channels, height, width = (1, *shape)[-3:]
+    return int(channels), int(height), int(width)
 
 
 class LSTMWrapper(Remembering):

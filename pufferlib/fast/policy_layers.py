@@ -7,11 +7,11 @@ from dataclasses import replace
 
 from torch import nn
 
-from pufferlib.extensions import Categories, Layers, LSTMLayer, Normalizer
+from pufferlib.extensions import Categories, ConvolutionLayer, Layers, LSTMLayer, Normalizer
 from pufferlib.metrics.moments import EPSILON
-from pufferlib.models import ACTIVATIONS, ActionHead, Continuous, Default, LSTMWrapper, MinGRUWrapper
+from pufferlib.models import ACTIVATIONS, ActionHead, Continuous, Convolutional, Default, LSTMWrapper, MinGRUWrapper
 from pufferlib.policy.normalized import NormalizedObservations
-from pufferlib.policy.one_hot import OneHot
+from pufferlib.policy.one_hot import OneHot, OneHotPlanes
 
 METHODS = ("forward", "forward_eval", "encode_observations", "decode_actions", "initial_state")
 """What a module may have of its own beside its class's, and then computes something else."""
@@ -21,7 +21,9 @@ HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_p
 
 
 def find_layers(policy: nn.Module) -> Layers | None:
-    """The layers of a Default policy, in a recurrent wrapper or by itself, or of a Continuous one; normalised or not.
+    """The layers of a Default or Convolutional policy, in a recurrent wrapper or not, or of a Continuous one.
+
+    Each of them may see normalised observations.
 
     Returns:
         None for every other policy: subclasses, modules with hooks, methods or other parts of their own, frozen, shared
@@ -55,9 +57,12 @@ def _find_layers(policy: nn.Module) -> Layers | None:
         recurrent, policy = list(policy.layers), policy.policy
     elif type(policy) is LSTMWrapper:
         lstm, policy = list(policy.cells), policy.policy
-    if type(policy) is not Default or type(policy.head) is not ActionHead or policy.emulated:
-        return None  # the first layer of structured observations takes other numbers than the rows
-    if policy.one_hot is not None and type(policy.one_hot) is not OneHot:
+    if not _sees_rows(policy) or type(policy.head) is not ActionHead:
+        return None
+    modules, convolutions = list(policy.encoder), ()
+    if type(policy) is Convolutional:
+        convolutions = _convolutions(modules.pop(0))
+    if convolutions is None:
         return None
     head = policy.head
     log_std = head.log_std if head.is_continuous else None
@@ -68,18 +73,49 @@ def _find_layers(policy: nn.Module) -> Layers | None:
     if any(type(cell) is not nn.LSTMCell for cell in lstm):
         return None
     return _as_layers(
-        policy.encoder,
-        policy.activation,
+        modules,
+        "relu" if convolutions else policy.activation,
         head.linear,
         head.sizes if log_std is None else [1] * len(log_std),
         recurrent=[layer.weight for layer in recurrent],
         lstm=[LSTMLayer(cell.weight_ih, cell.weight_hh, cell.bias_ih, cell.bias_hh) for cell in lstm],
         log_std=log_std,
         categories=_categories(policy.one_hot),
+        convolutions=convolutions,
+        image_shape=policy.image_shape if convolutions else (0, 0, 0),
     )
 
 
-def _categories(one_hot: OneHot | None) -> Categories | None:
+def _sees_rows(policy: nn.Module) -> bool:
+    """Whether the first layer takes the numbers of an observation, or their categories, as they lie in its row."""
+    if type(policy) is Default:
+        return not policy.emulated and type(policy.one_hot) in (type(None), OneHot)
+    return type(policy) is Convolutional and type(policy.one_hot) in (type(None), OneHotPlanes)
+
+
+def _convolutions(stack: nn.Module) -> list[ConvolutionLayer] | None:
+    """The first part of a Convolutional policy's encoder; None where it is not made as that class makes it."""
+    *modules, flatten = stack if type(stack) is nn.Sequential else [stack]
+    convolutions, activations = modules[::2], modules[1::2]
+    if type(flatten) is not nn.Flatten or (flatten.start_dim, flatten.end_dim) != (1, -1):
+        return None
+    if [type(module) for module in activations] != [nn.ReLU] * len(convolutions):
+        return None
+    if not convolutions or not all(_is_plain_convolution(module) for module in convolutions):
+        return None
+    return [ConvolutionLayer(module.weight, module.bias, module.stride[0]) for module in convolutions]
+
+
+def _is_plain_convolution(module: nn.Module) -> bool:
+    """Whether it has as many rows as columns of everything, no padding, no holes and no groups."""
+    return (
+        type(module) is nn.Conv2d
+        and module.stride[0] == module.stride[1]
+        and (module.padding, module.dilation, module.groups) == ((0, 0), (1, 1), 1)
+    )
+
+
+def _categories(one_hot: OneHot | OneHotPlanes | None) -> Categories | None:
     return None if one_hot is None else Categories(one_hot.lowest, one_hot.highest - one_hot.lowest + 1)
 
 

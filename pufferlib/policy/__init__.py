@@ -9,12 +9,13 @@ from pufferlib.policy.forms import (
     settings_noted,
     training_forward,
 )
-from pufferlib.policy.one_hot import OneHot
+from pufferlib.policy.one_hot import OneHot, OneHotPlanes
 
 __all__ = [
     "Forward",
     "Logits",
     "OneHot",
+    "OneHotPlanes",
     "Remembering",
     "acting_forward",
     "make_module",

@@ -14,7 +14,7 @@ from pufferlib.errors import APIUsageError, DivergedError
 from pufferlib.metrics.finite import is_finite
 from pufferlib.metrics.moments import EPSILON, Moments
 from pufferlib.policy.forms import Logits, acting_forward, training_forward
-from pufferlib.policy.one_hot import OneHot
+from pufferlib.policy.one_hot import OneHot, OneHotPlanes
 
 
 class NormalizedObservations(nn.Module):
@@ -43,7 +43,7 @@ class NormalizedObservations(nn.Module):
             raise APIUsageError(
                 f"normalize_observations needs observations that are one Box of numbers, got {space}; switch it off"
             )
-        if any(isinstance(module, OneHot) for module in policy.modules()):
+        if any(isinstance(module, (OneHot, OneHotPlanes)) for module in policy.modules()):
             raise APIUsageError(
                 "normalize_observations needs a policy that sees numbers, got one with one_hot, which sees categories; "
                 "switch one of the two off"

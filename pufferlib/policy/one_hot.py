@@ -33,15 +33,7 @@ class OneHot(nn.Module):
             APIUsageError: if the space is something else, or if an integer of it has more than MAX_CATEGORIES values.
         """
         super().__init__()
-        if not isinstance(space, Box) or space.dtype.kind not in "iu":
-            raise APIUsageError(f"one_hot needs observations that are one Box of integers, got {space}; switch it off")
-        low, high = (bound.reshape(-1).astype(np.float64) for bound in (space.low, space.high))  # no differences wrap
-        most, limit = int((high - low).max()) + 1, 2**31
-        if most > MAX_CATEGORIES or low.min() < -limit or high.max() >= limit:
-            raise APIUsageError(
-                f"one_hot needs integers of at most {MAX_CATEGORIES} values each, got {most} in {space}; give the "
-                "space the bounds that its numbers have, or switch it off"
-            )
+        low, high = _bounds(space)
         lowest, highest = torch.from_numpy(low).int(), torch.from_numpy(high).int()
         counts = highest - lowest + 1
         cells = torch.arange(len(counts)).repeat_interleave(counts)  # of each column
@@ -59,3 +51,61 @@ class OneHot(nn.Module):
         """Integers `(..., cells)` of any dtype -> `(..., num_columns)` float32."""
         inside = observations.to(torch.int32).clamp(self.lowest, self.highest)
         return (inside.index_select(-1, self._cells) == self._categories).to(torch.float32)
+
+
+class OneHotPlanes(nn.Module):
+    """Turns images of integers `(rows, channels, height, width)` into planes `(rows, num_planes, height, width)`.
+
+    A channel has a plane of zeros and ones for each value from the lowest bound of its pixels to the highest; the
+    planes of the first channel come first. Otherwise as OneHot.
+
+    Attributes:
+        num_planes: what the layer after it gets.
+        lowest: `(channels,)` int32, the lower bounds.
+        highest: `(channels,)` int32, the upper bounds.
+    """
+
+    def __init__(self, space: Space, image_shape: tuple[int, int, int]):
+        """Takes a Box of integers, which are the channels, rows and columns of `image_shape`.
+
+        Raises:
+            APIUsageError: as for OneHot.
+        """
+        super().__init__()
+        low, high = (bound.reshape(image_shape[0], -1) for bound in _bounds(space))
+        low, high = low.min(1), high.max(1)
+        _check_counts(space, low, high)
+        lowest, highest = torch.from_numpy(low).int(), torch.from_numpy(high).int()
+        counts = highest - lowest + 1
+        channels = torch.arange(len(counts)).repeat_interleave(counts)  # of each plane
+        firsts = (counts.cumsum(0) - counts)[channels]
+        self.num_planes = len(channels)
+        categories = lowest[channels] + torch.arange(len(channels)) - firsts
+        self.register_buffer("lowest", lowest, persistent=False)
+        self.register_buffer("highest", highest, persistent=False)
+        self.register_buffer("_channels", channels, persistent=False)
+        self.register_buffer("_categories", categories.int()[:, None, None], persistent=False)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Integers `(rows, channels, height, width)` of any dtype -> float32 `(rows, num_planes, height, width)`."""
+        lowest, highest = self.lowest[:, None, None], self.highest[:, None, None]
+        inside = images.to(torch.int32).clamp(lowest, highest)
+        return (inside.index_select(1, self._channels) == self._categories).to(torch.float32)
+
+
+def _bounds(space: Space) -> tuple[np.ndarray, np.ndarray]:
+    """Of all integers of a space, one after the other, in float64, so that no differences wrap."""
+    if not isinstance(space, Box) or space.dtype.kind not in "iu":
+        raise APIUsageError(f"one_hot needs observations that are one Box of integers, got {space}; switch it off")
+    low, high = (bound.reshape(-1).astype(np.float64) for bound in (space.low, space.high))
+    _check_counts(space, low, high)
+    return low, high
+
+
+def _check_counts(space: Space, low: np.ndarray, high: np.ndarray) -> None:
+    most, limit = int((high - low).max()) + 1, 2**31
+    if most > MAX_CATEGORIES or low.min() < -limit or high.max() >= limit:
+        raise APIUsageError(
+            f"one_hot needs integers of at most {MAX_CATEGORIES} values each, got {most} in {space}; give the "
+            "space the bounds that its numbers have, or switch it off"
+        )

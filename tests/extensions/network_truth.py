@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import nn
 from torch.distributions import Normal
 from torch.nn import functional
 
-from pufferlib.extensions import Categories, Layers, LSTMLayer, Minibatch, Network, Normalizer, reference_mingru
+from pufferlib.extensions import (
+    Categories,
+    ConvolutionLayer,
+    Layers,
+    LSTMLayer,
+    Minibatch,
+    Network,
+    Normalizer,
+    reference_mingru,
+)
 from pufferlib.ppo import losses
 
 COEFFICIENTS = {"clip_coef": 0.2, "vf_clip_coef": 0.3, "vf_coef": 1.2, "ent_coef": 0.01}
@@ -38,6 +49,27 @@ CASES = {
     "one_cell": {"counts": (1,), "width": 16, "recurrent": 1},
     "categories_of_any_number": {"counts": (3, 1, 18, 2, 256), "lowest": (0, 7, 1, 254, 0), "width": 80, "encoder": 2},
     "categories_below_zero": {"counts": (3, 256, 128), "lowest": (-1, -128, 0), "width": 48, "recurrent": 2},
+    "convolutions": {"image": (1, 6, 7), "convolutions": ((20, 3, 1), (32, 3, 1)), "width": 32},
+    "pixels": {"image": (3, 4, 5), "convolutions": ((7, 1, 1), (64, 1, 1)), "width": 16, "recurrent": 1},
+    "strides": {
+        **{"image": (2, 9, 12), "convolutions": ((16, 4, 2), (5, 2, 2), (1, 1, 3)), "has_bias": False},
+        **{"width": 48, "lstm": 1, "activation": "relu"},
+    },
+    "whole_boards": {"image": (2, 5, 5), "convolutions": ((80, 5, 1),), "width": 16, "encoder": 2, "numbers": 3},
+    "normalised_images": {"image": (2, 7, 5), "convolutions": ((6, 2, 3),), "width": 16, "is_normalized": True},
+    "large_images": {"image": (3, 24, 20), "convolutions": ((32, 8, 4), (24, 3, 1)), "width": 32, "parts": (2, 4)},
+    "planes": {"image": (1, 11, 11), "counts": (5,), "convolutions": ((32, 3, 1), (64, 3, 2)), "width": 128},
+    "planes_of_channels": {
+        **{"image": (3, 5, 4), "counts": (3, 1, 18), "lowest": (0, 7, 1), "convolutions": ((9, 2, 1), (17, 3, 2))},
+        **{"width": 32, "recurrent": 2},
+    },
+    "planes_below_zero": {
+        "image": (1, 6, 7),
+        "counts": (3,),
+        "lowest": (-1,),
+        "convolutions": ((48, 4, 3),),
+        "width": 16,
+    },
     "categories_and_critic": {"counts": (4,) * 9, "width": 32, "numbers": 2, "critic": (16, 16), "activation": "tanh"},
 }
 
@@ -56,8 +88,13 @@ def random_layers(
     counts=(),
     lowest=None,
     lstm=0,
+    image=(0, 0, 0),
+    convolutions=(),
 ):
-    inputs = sum(counts) or inputs
+    numbers_seen = math.prod(image) if convolutions else inputs
+    filters, inputs = random_convolutions(sum(counts) or image[0], image, convolutions, has_bias), sum(counts) or inputs
+    if convolutions:
+        inputs = features_of(image, convolutions)
 
     def layer(outputs, columns):
         return torch.randn(outputs, columns) / columns**0.5, 0.3 * torch.randn(outputs) if has_bias else None
@@ -78,9 +115,28 @@ def random_layers(
         parts=parts,
         log_std=0.3 * torch.randn(numbers) if numbers else None,
         critic=Layers(**chain(critic, 1), recurrent=[], parts=()) if critic else None,
-        normalizer=random_normalizer(inputs) if is_normalized else None,
+        normalizer=random_normalizer(numbers_seen) if is_normalized else None,
         categories=make_categories(counts, lowest) if counts else None,
+        convolutions=filters,
+        image_shape=image,
     )
+
+
+def random_convolutions(channels, image, convolutions, has_bias=True):
+    """Of filters, size and stride each."""
+    layers = []
+    for filters, size, stride in convolutions:
+        weight = 1.5 * torch.randn(filters, channels, size, size) / (channels**0.5 * size)
+        layers.append(ConvolutionLayer(weight, 0.3 * torch.randn(filters) if has_bias else None, stride))
+        channels = filters
+    return layers
+
+
+def features_of(image, convolutions):
+    _, height, width = image
+    for _, size, stride in convolutions:
+        height, width = (height - size) // stride + 1, (width - size) // stride + 1
+    return convolutions[-1][0] * height * width
 
 
 def random_lstm(gates, width, has_bias=True):
@@ -97,9 +153,11 @@ def random_observations(layers, *leading):
     """Of numbers, or of categories with some beyond the bounds."""
     categories = layers.categories
     if categories is None:
-        return torch.randn(*leading, layers.encoder[0][0].shape[1])
+        return torch.randn(*leading, layers.numbers)
     low, high = (-128, 127) if categories.lowest.min() < 0 else (0, 255)
-    inside = categories.lowest + (torch.rand(*leading, len(categories.counts)) * categories.counts).int()
+    of_each = layers.numbers // len(categories.counts)
+    lowest, counts = categories.lowest.repeat_interleave(of_each), categories.counts.repeat_interleave(of_each)
+    inside = lowest + (torch.rand(*leading, layers.numbers) * counts).int()
     anything = torch.randint_like(inside, low, high + 1)
     values = torch.where(torch.rand(inside.shape) < 0.1, anything, inside)
     return values.clamp(low, high).to(torch.int8 if low < 0 else torch.uint8)
@@ -150,6 +208,8 @@ class Truth:
         self.parameters = []
         self.actor = self.take(layers)
         self.critic = self.take(layers.critic) if layers.critic else None
+        count = len(layers.convolutions)
+        self.convolutions = list(zip(self.actor[1][:count], self.actor[2][:count], strict=True))
         self.log_std = None
         if layers.log_std is not None:
             self.log_std = layers.log_std.double().requires_grad_()
@@ -169,10 +229,18 @@ class Truth:
             scaled = (seen - normalizer.mean) * (normalizer.variance + normalizer.epsilon).rsqrt()
             self.kinks.append(scaled.abs() - normalizer.clip)
             seen = scaled.clamp(-normalizer.clip, normalizer.clip)
+        elif self.layers.convolutions and not observations.is_floating_point():
+            seen = seen / 255
         if categories is not None:
-            cells = zip(observations.long().unbind(-1), categories.lowest, categories.counts, strict=True)
+            # cells, or channels of cells
+            split = observations.long().unflatten(-1, (len(categories.counts), -1)).unbind(-2)
+            cells = zip(split, categories.lowest, categories.counts, strict=True)
             columns = [((cell - low).clamp(0, count - 1), int(count)) for cell, low, count in cells]
-            seen = torch.cat([functional.one_hot(column, count) for column, count in columns], -1).double()
+            seen = (
+                torch.cat([functional.one_hot(column, count).mT for column, count in columns], -2).double().flatten(-2)
+            )
+        if self.layers.convolutions:
+            seen = self.convolve(seen)
         output, finals = self.follow(self.actor, seen, states, resets)
         values = output[..., -1]
         if self.critic is not None:
@@ -180,8 +248,18 @@ class Truth:
         decision = output[..., : sum(self.layers.parts)]
         return decision if self.log_std is not None else decision.split(tuple(self.layers.parts), -1), values, finals
 
+    def convolve(self, seen):
+        """From numbers or planes `(..., channels * height * width)` to features."""
+        hidden = seen.reshape(-1, self.convolutions[0][0].shape[1], *self.layers.image_shape[1:])
+        for (weight, bias), layer in zip(self.convolutions, self.layers.convolutions, strict=True):
+            hidden = functional.conv2d(hidden, weight, bias, layer.stride)
+            self.kinks.append(hidden)
+            hidden = hidden.relu()
+        return hidden.reshape(*seen.shape[:-1], -1)
+
     def follow(self, chain, hidden, states, resets):
         (layers, weights, biases), finals = chain, []
+        weights, biases = weights[len(layers.convolutions) :], biases[len(layers.convolutions) :]
         encoder = len(layers.encoder)
         for weight, bias in zip(weights[:encoder], biases, strict=False):
             hidden = functional.linear(hidden, weight, bias)

@@ -83,6 +83,82 @@ def test_the_gradients_match_for_any_shape(
     assert_learns_like_the_truth(layers, observations, minibatch)
 
 
+IMAGES = {"image": (3, 6, 7), "convolutions": ((20, 3, 2), (7, 2, 1)), "width": 32}
+PLANES = {"image": (2, 6, 7), "counts": (4, 3), "convolutions": ((20, 3, 1), (7, 2, 3)), "width": 32}
+
+
+@st.composite
+def images_and_convolutions(draw):
+    """Convolutions that the image has room for."""
+    image = tuple(draw(st.lists(st.integers(1, 9), min_size=3, max_size=3)))
+    convolutions, (_, height, width) = [], image
+    for _ in range(draw(st.integers(1, 3))):
+        filters, stride = draw(st.integers(1, 40)), draw(st.integers(1, 4))
+        size = draw(st.integers(1, min(height, width)))
+        convolutions.append((filters, size, stride))
+        height, width = (height - size) // stride + 1, (width - size) // stride + 1
+    return image, convolutions
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    shapes=images_and_convolutions(),
+    is_of_categories=st.booleans(),
+    recurrence=st.sampled_from(["recurrent", "lstm"]),
+    layers=st.integers(0, 2),
+    segments=st.integers(1, 20),
+    steps=st.integers(1, 12),
+    has_bias=st.booleans(),
+    seed=st.integers(0, 2**31),
+)
+def test_the_gradients_of_convolutions_match_for_any_shape(
+    shapes, is_of_categories, recurrence, layers, segments, steps, has_bias, seed
+):
+    torch.manual_seed(seed)
+    image, convolutions = shapes
+    counts = tuple(int(count) for count in torch.randint(1, 6, (image[0],))) if is_of_categories else ()
+    given = {"image": image, "convolutions": convolutions, "counts": counts, recurrence: layers, "has_bias": has_bias}
+    layers = random_layers(activation="relu", **given)
+    observations, minibatch = (
+        random_observations(layers, segments, steps),
+        random_minibatch(layers, segments, segments, steps),
+    )
+    truth = Truth(layers)
+    truth.loss(observations, minibatch)
+    assume(truth.is_smooth())
+    assert_learns_like_the_truth(layers, observations, minibatch)
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.float32, torch.float64])
+def test_images_of_bytes_are_brought_to_one_and_numbers_are_seen_as_they_are(dtype):
+    torch.manual_seed(20)
+    layers = random_layers(**IMAGES)
+    low, high = (-128, 128) if dtype == torch.int8 else (0, 256)
+    observations = torch.randint(low, high, (9, 4, 3, 6, 7)).to(dtype)
+    if dtype.is_floating_point:
+        observations /= 100
+    assert_learns_like_the_truth(layers, observations, random_minibatch(layers, 9, 6, 4))
+
+
+def test_normalised_bytes_of_images_are_not_scaled_again():
+    torch.manual_seed(21)
+    layers = random_layers(**IMAGES, is_normalized=True)
+    observations = torch.randint(0, 3, (9, 4, 3, 6, 7), dtype=torch.uint8)
+    truth, minibatch = Truth(layers), random_minibatch(layers, 9, 6, 4)
+    loss, _ = truth.loss(observations.float(), minibatch)
+    learned = Network(layers).learn(observations, minibatch, **COEFFICIENTS)
+    torch.testing.assert_close(learned.metrics.double(), torch.stack([*loss.metrics.values()]), rtol=1e-5, atol=1e-5)
+
+
+def test_planes_that_are_never_seen_get_no_gradient_at_all():
+    torch.manual_seed(22)
+    layers = random_layers(image=(1, 6, 6), counts=(6,), convolutions=((20, 3, 1), (9, 3, 1)))
+    observations = torch.randint(0, 2, (40, 5, 36), dtype=torch.uint8)
+    gradients = Network(layers).learn(observations, random_minibatch(layers, 40, 40, 5), **COEFFICIENTS).gradients
+    assert (gradients[0][:, 2:] == 0).all()
+    assert (gradients[0][:, :2] != 0).float().mean() > 0.8  # a filter may be 0 on every board
+
+
 def test_observations_of_bytes_in_any_layout():
     torch.manual_seed(1)
     layers = random_layers(inputs=35, recurrent=1)
@@ -171,6 +247,8 @@ def test_the_normalizer_is_taken_as_it_is_at_the_last_refresh():
         {"inputs": 20, "numbers": 3, "critic": (16, 16)},
         {"counts": (5,) * 20, "width": 80, "recurrent": 1},
         {"inputs": 20, "width": 32, "lstm": 2},
+        {**IMAGES, "recurrent": 1},
+        PLANES,
     ],
 )
 def test_the_number_of_threads_does_not_change_the_gradients(case):
@@ -235,11 +313,11 @@ def test_nothing_flows_over_a_reset_not_even_nan(recurrence):
     assert all(torch.equal(left, right) for left, right in zip(found, expected, strict=True))
 
 
-@pytest.mark.parametrize("recurrence", [{"recurrent": 2}, {"lstm": 2}], ids=str)
-def test_nothing_is_left_over_from_the_minibatch_before(recurrence):
+@pytest.mark.parametrize("case", [{"recurrent": 2}, {"lstm": 2}, IMAGES, {**PLANES, "lstm": 1}], ids=str)
+def test_nothing_is_left_over_from_the_minibatch_before(case):
     torch.manual_seed(19)
-    layers = random_layers(**recurrence)
-    observations, minibatch = torch.randn(21, 9, 7), random_minibatch(layers, 21, 21, 9)
+    layers = random_layers(**case)
+    observations, minibatch = random_observations(layers, 21, 9), random_minibatch(layers, 21, 21, 9)
     net = Network(layers)
     expected = [gradient.clone() for gradient in net.learn(observations, minibatch, **COEFFICIENTS).gradients]
     for memory in (net._scratch, net._gradients, net._metrics, net.gradient):
@@ -387,6 +465,14 @@ def test_acting_keeps_the_parameters_of_the_last_refresh():
     assert torch.equal(first, second) and not torch.equal(first, third)
 
 
+def test_nan_of_an_image_is_not_lost_in_the_convolutions():
+    layers = random_layers(**IMAGES)
+    observations = torch.randn(4, 126)
+    observations[2, 5] = torch.nan
+    with pytest.raises(ValueError, match="logits contain NaN"):
+        act(layers, observations, [], torch.rand(4, 1))
+
+
 def test_nan_logits_raise():
     layers = random_layers()
     layers.head[0][1, 3] = torch.nan
@@ -446,6 +532,46 @@ def test_layers_that_do_not_fit_are_refused(change):
     assert not layers.fit()
     with pytest.raises(APIUsageError, match="use the torch modules instead"):
         Network(layers)
+
+
+def of_images(**change):
+    """Layers on images, some of whose convolutions are others."""
+    layers = random_layers(**IMAGES)
+    first, second = layers.convolutions
+    return dataclasses.replace(layers, convolutions=(first._replace(**change), second))
+
+
+@pytest.mark.parametrize(
+    "layers",
+    [
+        dataclasses.replace(random_layers(**IMAGES), image_shape=(3, 6, 9)),
+        dataclasses.replace(random_layers(**IMAGES), image_shape=(2, 6, 7)),
+        dataclasses.replace(random_layers(**IMAGES), image_shape=(3, 2, 7)),
+        dataclasses.replace(random_layers(**IMAGES), convolutions=random_layers(**IMAGES).convolutions[:1]),
+        dataclasses.replace(random_layers(**IMAGES), critic=random_layers(parts=(), inputs=7, width=32)),
+        dataclasses.replace(random_layers(**IMAGES), normalizer=random_normalizer(125)),
+        dataclasses.replace(random_layers(**PLANES), categories=make_categories((4, 2))),
+        dataclasses.replace(random_layers(**PLANES), categories=make_categories((7,))),
+        dataclasses.replace(random_layers(**PLANES), normalizer=random_normalizer(84)),
+        of_images(stride=1),
+        of_images(stride=0),
+        of_images(weight=torch.zeros(20, 3, 3, 2)),
+        of_images(weight=torch.zeros(20, 27)),
+        of_images(weight=torch.zeros(20, 3, 3, 3, dtype=torch.float64)),
+        of_images(weight=torch.zeros(20, 3, 3, 3).contiguous(memory_format=torch.channels_last)),
+        of_images(bias=torch.zeros(1)),
+    ],
+)
+def test_convolutions_that_do_not_fit_are_refused(layers):
+    assert random_layers(**IMAGES).fit() and random_layers(**PLANES).fit()
+    assert not layers.fit()
+    with pytest.raises(APIUsageError, match="use the torch modules instead"):
+        Network(layers)
+
+
+def test_too_many_convolutions_are_refused():
+    assert random_layers(image=(1, 3, 3), convolutions=((4, 1, 1),) * 8).fit()
+    assert not random_layers(image=(1, 3, 3), convolutions=((4, 1, 1),) * 9).fit()
 
 
 @pytest.mark.parametrize(

@@ -125,10 +125,115 @@ def test_images_of_floats_are_seen_as_they_are():
     torch.testing.assert_close(policy.encode_observations(observations.double() / 255), expected)
 
 
-@pytest.mark.parametrize("shape", [(7,), (3, 35, 40), (40, 40)])
-def test_images_too_small_are_refused(shape):
-    with pytest.raises(APIUsageError, match="needs images"):
-        Convolutional(env(observation_space=Box(0, 255, shape, np.uint8)))
+@pytest.mark.parametrize(
+    ("shape", "settings"),
+    [
+        ((7,), {}),
+        ((3, 35, 40), {}),
+        ((35, 40), {}),
+        ((42,), {"image_shape": [6, 8], "filters": [4], "sizes": [3], "strides": [1]}),
+        ((42,), {"image_shape": [42], "filters": [4], "sizes": [1], "strides": [1]}),
+        ((1, 1, 6, 7), {"filters": [4], "sizes": [3], "strides": [1]}),
+    ],
+)
+def test_images_of_other_shapes_are_refused(shape, settings):
+    with pytest.raises(APIUsageError, match=r"needs images .* of at least \d+ x \d+ .* image_shape they have"):
+        Convolutional(env(observation_space=Box(0, 255, shape, np.uint8)), **settings)
+
+
+def test_images_need_to_be_as_large_as_the_filters_reach():
+    settings = {"filters": [4, 4], "sizes": [3, 2], "strides": [2, 3]}
+    Convolutional(env(observation_space=Box(0, 255, (5, 6), np.uint8)), 8, **settings)
+    with pytest.raises(APIUsageError, match="at least 5 x 5"):
+        Convolutional(env(observation_space=Box(0, 255, (4, 6), np.uint8)), 8, **settings)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"filters": []}, {"filters": [4]}, {"sizes": [3, 3]}, {"strides": [1, 1, 0]}, {"filters": [0, 4, 4]}],
+    ids=str,
+)
+def test_convolutions_need_a_number_for_each(settings):
+    with pytest.raises(APIUsageError, match="of at least 1 for every convolution"):
+        Convolutional(env(observation_space=PIXELS), **settings)
+
+
+BOARD_SETTINGS = {"filters": [5, 6], "sizes": [3, 1], "strides": [2, 1]}
+
+
+@pytest.mark.parametrize("leading", [(5,), (5, 12)])
+def test_boards_are_images_of_one_channel(leading):
+    torch.manual_seed(0)
+    space = Box(-1, 1, (6, 7), np.float32)
+    policy = Convolutional(env(observation_space=space), 16, **BOARD_SETTINGS)
+    flat = Convolutional(env(observation_space=Box(-1, 1, (42,), np.float32)), 16, image_shape=[6, 7], **BOARD_SETTINGS)
+    image = Convolutional(env(observation_space=Box(-1, 1, (1, 6, 7), np.float32)), 16, **BOARD_SETTINGS)
+    for other in (flat, image):
+        other.load_state_dict(policy.state_dict())
+    observations = random_observations(space, *leading)
+    logits, values = policy(observations)
+    assert policy.image_shape == (1, 6, 7) and logits.shape == (*leading, 4) and values.shape == leading
+    assert torch.equal(flat(observations.flatten(-2))[0], logits)
+    assert torch.equal(image(observations.unsqueeze(-3))[0], logits)
+
+
+@pytest.mark.parametrize("leading", [(5,), (5, 12)])
+def test_categories_of_boards_are_seen_as_planes(leading):
+    policy = Convolutional(env(observation_space=BOARD), 16, one_hot=True, **BOARD_SETTINGS)
+    plain = Convolutional(env(observation_space=Box(0, 1, (5, 3, 5), np.float32)), 16, **BOARD_SETTINGS)
+    plain.load_state_dict(policy.state_dict())
+    observations = torch.from_numpy(np.random.default_rng(0).integers(0, 5, (*leading, 3, 5)).astype(np.uint8))
+    planes = nn.functional.one_hot(observations.long(), 5).movedim(-1, -3).float()
+    for found, expected in zip(policy(observations), plain(planes), strict=True):
+        assert torch.equal(found, expected)
+
+
+def test_planes_are_those_of_the_space_whatever_an_observation_holds():
+    """Two channels of their own bounds, of which one differs from pixel to pixel; what lies beyond is the nearest."""
+    low, high = np.array([[[0, 1]], [[-1, -1]]]), np.array([[[2, 3]], [[0, 0]]])
+    settings = {"filters": [3], "sizes": [1], "strides": [1], "one_hot": True}
+    policy = Convolutional(env(observation_space=Box(low, high, dtype=np.int8)), 16, **settings)
+    assert policy.one_hot.lowest.tolist() == [0, -1] and policy.one_hot.highest.tolist() == [3, 0]
+    planes = policy.one_hot(torch.tensor([[[[1, 9]], [[-5, 0]]]], dtype=torch.int8))
+    assert planes.dtype == torch.float32
+    assert planes[0, :, 0].T.tolist() == [[0, 1, 0, 0, 1, 0], [0, 0, 0, 1, 0, 1]]
+    assert not list(policy.one_hot.parameters()) and not policy.one_hot.state_dict()
+
+
+def test_planes_of_other_spaces_are_refused():
+    for space in (Box(0, 1, (6, 7), np.float32), Box(0, 10**6, (6, 7), np.int32)):
+        with pytest.raises(APIUsageError, match="one_hot needs .* switch it off"):
+            Convolutional(env(observation_space=space), 16, one_hot=True, **BOARD_SETTINGS)
+
+
+@pytest.mark.parametrize("wrapper", [LSTMWrapper, MinGRUWrapper])
+def test_boards_are_seen_through_recurrent_layers(wrapper):
+    observation_env = env(observation_space=BOARD)
+    torch.manual_seed(0)
+    inner = Convolutional(observation_env, 16, one_hot=True, **BOARD_SETTINGS)
+    policy = wrapper(observation_env, inner, 16, 16)
+    observations, state = random_observations(BOARD, ROWS, HORIZON), policy.initial_state(ROWS)
+    logits, values = policy(
+        observations, {**policy.initial_state(ROWS), "resets": torch.zeros(ROWS, HORIZON, dtype=torch.bool)}
+    )
+    for step in range(HORIZON):
+        stepped, value = policy.forward_eval(observations[:, step], state)
+        torch.testing.assert_close(stepped, logits[:, step])
+        torch.testing.assert_close(value, values[:, step])
+
+
+def test_the_parameters_of_images_have_the_names_and_shapes_that_they_had():
+    """Checkpoints of earlier versions are loaded by them."""
+    found = {
+        name: tuple(tensor.shape) for name, tensor in Convolutional(env(observation_space=PIXELS)).state_dict().items()
+    }
+    assert found == {
+        **{"encoder.0.0.weight": (32, 3, 8, 8), "encoder.0.0.bias": (32,)},
+        **{"encoder.0.2.weight": (64, 32, 4, 4), "encoder.0.2.bias": (64,)},
+        **{"encoder.0.4.weight": (64, 64, 3, 3), "encoder.0.4.bias": (64,)},
+        **{"encoder.1.weight": (512, 128), "encoder.1.bias": (512,)},
+        **{"head.linear.weight": (5, 512), "head.linear.bias": (5,)},
+    }
 
 
 # --- the start

@@ -15,8 +15,8 @@ from pufferlib.fast.network_actor import NetworkActor
 from pufferlib.fast.network_gradients import NetworkGradients
 from pufferlib.fast.policy_layers import find_layers
 from pufferlib.fast.sharded_gradients import ShardedGradients
-from pufferlib.models import Continuous, Default, LSTMWrapper, MinGRUWrapper
-from pufferlib.policy import OneHot
+from pufferlib.models import Continuous, Convolutional, Default, LSTMWrapper, MinGRUWrapper
+from pufferlib.policy import OneHot, OneHotPlanes
 from pufferlib.policy.normalized import normalized
 from pufferlib.ppo.actor import Actor
 from pufferlib.ppo.rollout import Rollout
@@ -70,6 +70,47 @@ def test_categories_are_trained_by_the_kernel_as_by_torch(rnn_name, tmp_path):
         torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-3)
 
 
+SMALL = {"filters": [20, 8], "sizes": [3, 2], "strides": [2, 1], "hidden_size": 32}
+
+
+@pytest.mark.parametrize("rnn_name", [None, "MinGRU", "LSTM"])
+@pytest.mark.parametrize(
+    ("name", "policy"),
+    [
+        ("puffer_squared", {**SMALL, "one_hot": True, "image_shape": [11, 11]}),
+        ("puffer_squared", {**SMALL, "image_shape": [11, 11]}),
+        ("puffer_connect4", {**SMALL, "image_shape": [6, 7], "strides": [1, 1]}),
+    ],
+    ids=["categories", "bytes", "floats"],
+)
+def test_boards_are_trained_by_the_kernel_as_by_torch(name, policy, rnn_name, tmp_path):
+    results = []
+    for fused in (False, True):
+        args = pufferl.load_config(name)
+        args["policy_name"], args["policy"] = "Convolutional", policy
+        args["rnn_name"] = rnn_name
+        args["rnn"] = {"input_size": 32, "hidden_size": 32} if rnn_name else {}
+        args["train"].update(device="cpu", fused=fused, data_dir=str(tmp_path), batch_size=2048, minibatch_size=1024)
+        args["train"].update(learning_rate=0.01)
+        args["env"]["num_envs"] = 64
+        torch.manual_seed(0)
+        vecenv = pufferl.load_env(name, args)
+        trainer = pufferl.PuffeRL({**args["train"], "env": name}, vecenv, pufferl.load_policy(args, vecenv, name))
+        assert isinstance(trainer._learner.gradients, NetworkGradients) == fused
+        before, losses = flat(trainer.policy), []
+        for _ in range(2):
+            trainer.evaluate()
+            losses.append(trainer.train())
+        assert (flat(trainer.policy) - before).abs().max() > 0.01
+        results.append((losses, flat(trainer.policy), trainer.rollout.actions.clone(), trainer.rollout.values.clone()))
+        trainer.release()
+    plain, found = results
+    for before, after in zip(plain[0], found[0], strict=True):
+        assert after == pytest.approx(before, rel=1e-2, abs=1e-3)
+    for expected, tensor in zip(plain[1:], found[1:], strict=True):
+        torch.testing.assert_close(tensor, expected, rtol=1e-3, atol=1e-3)
+
+
 def flat(policy):
     return torch.cat([parameter.detach().flatten() for parameter in policy.parameters()])
 
@@ -121,6 +162,37 @@ class BoardSpaces(ChoiceSpaces):
 
 
 class OwnOneHot(OneHot):
+    """May compute something else."""
+
+
+class ImageSpaces(ChoiceSpaces):
+    single_observation_space = Box(0, 255, (2, 6, 7), np.uint8)
+
+
+def convolutional(**settings):
+    return Convolutional(ImageSpaces, 16, **{"filters": [5, 6], "sizes": [3, 2], "strides": [2, 1], **settings})
+
+
+def with_padding(policy):
+    policy.encoder[0][2].padding = (1, 0)
+    return policy
+
+
+def with_other_part(policy, index, part):
+    policy.encoder[0][index] = part
+    return policy
+
+
+class OwnPlanes(OneHotPlanes):
+    """May compute something else."""
+
+
+def with_own_planes(policy):
+    policy.one_hot = OwnPlanes(ImageSpaces.single_observation_space, (2, 6, 7))
+    return policy
+
+
+class OwnConvolutional(Convolutional):
     """May compute something else."""
 
 
@@ -235,8 +307,14 @@ def frozen(policy):
         normalized(Spaces, MinGRUWrapper(Spaces, Default(Spaces, 16), 16, 16), 5.0),
         normalized(Spaces, LSTMWrapper(Spaces, Default(Spaces, 16), 16, 16, num_layers=2), 5.0),
         Default(BoardSpaces, 16, one_hot=True),
+        convolutional(),
+        normalized(ImageSpaces, MinGRUWrapper(ImageSpaces, convolutional(), 16, 16), 5.0),
+        LSTMWrapper(ImageSpaces, convolutional(one_hot=True), 16, 16),
     ],
-    ids=["continuous", "normalised", "one encoder", "choices", "recurrent", "LSTM", "categories"],
+    ids=[
+        *("continuous", "normalised", "one encoder", "choices", "recurrent", "LSTM", "categories"),
+        *("images", "normalised images", "planes"),
+    ],
 )
 def test_the_layers_hold_every_parameter_of_a_policy(policy):
     layers = find_layers(policy)
@@ -265,10 +343,18 @@ def test_the_layers_hold_every_parameter_of_a_policy(policy):
         normalized(Spaces, OwnContinuous(Spaces), 5.0),
         with_own_cell(LSTMWrapper(Spaces, Default(Spaces, 16), 16, 16)),
         with_own_one_hot(Default(BoardSpaces, 16, one_hot=True)),
+        with_own_planes(convolutional(one_hot=True)),
+        with_padding(convolutional()),
+        with_other_part(convolutional(), 0, nn.Conv2d(2, 5, 3, (2, 1))),
+        with_other_part(convolutional(), 0, nn.Conv2d(2, 5, 3, 2, dilation=2)),
+        with_other_part(convolutional(), 1, nn.GELU()),
+        with_other_part(convolutional(), 4, nn.Flatten(2)),
+        OwnConvolutional(ImageSpaces, 16, [5], [3], [1]),
     ],
     ids=[
         *("subclass", "own part", "hook", "frozen", "shared", "unused", "hook of a gradient", "backward hook"),
         *("own method", "no parameter", "other GELU", "normalised subclass", "own cell", "own one-hot"),
+        *("own planes", "padding", "two strides", "holes", "other part", "other order", "subclass of images"),
     ],
 )
 def test_other_policies_have_no_layers_for_a_kernel(policy):
@@ -279,6 +365,15 @@ def test_the_categories_of_a_policy_are_those_of_its_space():
     layers = find_layers(Default(BoardSpaces, 16, one_hot=True))
     assert layers.categories.lowest.tolist() == [0, 1, -2]
     assert layers.categories.counts.tolist() == [5, 1, 5]
+
+
+def test_the_convolutions_of_a_policy_are_found_with_what_they_see():
+    policy = convolutional(one_hot=True)
+    layers = find_layers(policy)
+    assert [layer.weight for layer in layers.convolutions] == [policy.encoder[0][0].weight, policy.encoder[0][2].weight]
+    assert [layer.stride for layer in layers.convolutions] == [2, 1]
+    assert layers.image_shape == (2, 6, 7) and layers.activation == "relu"
+    assert layers.categories.lowest.tolist() == [0, 0] and layers.categories.counts.tolist() == [256, 256]
 
 
 def test_a_bias_that_is_one_number_for_all_is_left_to_torch():

@@ -1,0 +1,54 @@
+// chain_memory.h - memory for the layers of a chain, and sums of the gradients that its chunks gave.
+#pragma once
+
+#include <string.h>
+
+#include "cpu_kernels.h"
+
+// Hands out pieces of memory one after the other, on register boundaries; without memory it only counts.
+struct ChainMemory {
+    float* base;
+    int64_t used;
+
+    float* take(int64_t count) {
+        float* piece = base == nullptr ? nullptr : base + used;
+        used += (count + MATMUL_LANES - 1) / MATMUL_LANES * MATMUL_LANES;
+        return piece;
+    }
+};
+
+// The gradients of chunks, each `stride` floats after the one before.
+struct GradientChunks {
+    int64_t count, stride;
+};
+
+// Sums rows of `columns` numbers, `row` floats apart, over all chunks.
+KERNEL_FN void sum_chunks(const GradientChunks& chunks, const float* first, int64_t rows, int64_t columns, int64_t row,
+                          float* result) {
+    for (int64_t i = 0; i < rows; i++) {
+        memcpy(result + i * columns, first + i * row, columns * sizeof(float));
+        for (int64_t chunk = 1; chunk < chunks.count; chunk++) {
+            const float* source = first + chunk * chunks.stride + i * row;
+            INDEPENDENT_LANES
+            for (int64_t j = 0; j < columns; j++) result[i * columns + j] += source[j];
+        }
+    }
+}
+
+// Leaves `first` with the sums of `count` numbers over all chunks.
+KERNEL_FN void sum_chunks_in_place(const GradientChunks& chunks, float* first, int64_t count) {
+    for (int64_t chunk = 1; chunk < chunks.count; chunk++) {
+        const float* source = first + chunk * chunks.stride;
+        INDEPENDENT_LANES
+        for (int64_t i = 0; i < count; i++) first[i] += source[i];
+    }
+}
+
+// Sums rows of `row` numbers over all chunks, and writes the first `columns` as columns; `first` is left with the sums.
+KERNEL_FN void sum_transposed_chunks(const GradientChunks& chunks, float* first, int64_t rows, int64_t columns,
+                                     int64_t row, float* result) {
+    sum_chunks_in_place(chunks, first, rows * row);
+    for (int64_t column = 0; column < columns; column++) {
+        for (int64_t i = 0; i < rows; i++) result[column * rows + i] = first[i * row + column];
+    }
+}

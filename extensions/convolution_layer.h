@@ -1,0 +1,208 @@
+// convolution_layer.h - a convolution of square filters, without padding, and its ReLU on a block of images, forward
+// and backward.
+//
+// A number of the result is a product with a patch of the image. Patches are copied side by side, CONVOLUTION_PIXELS of
+// them at a time, and while these are in the cache they are the rows of a linear layer: of numbers or, where the first
+// convolution sees categories, of those. Their copies are not kept for backward, but made again.
+//
+// Images of results have their channels last, padded to a multiple of MATMUL_LANES with zeros, so that a line of a
+// patch is one run in memory. Observations have them first, as environments write them.
+#pragma once
+
+#include "one_hot_layer.h"
+
+enum { CONVOLUTION_PIXELS = 96 };  // of results, taken together
+
+KERNEL_FN int64_t convolution_padded(int64_t count) { return (count + MATMUL_LANES - 1) / MATMUL_LANES * MATMUL_LANES; }
+
+KERNEL_FN int64_t convolution_height(const Convolution& shape) {
+    return (shape.height - shape.size) / shape.stride + 1;
+}
+
+KERNEL_FN int64_t convolution_width(const Convolution& shape) { return (shape.width - shape.size) / shape.stride + 1; }
+
+KERNEL_FN int64_t convolution_pixels(const Convolution& shape) {
+    return convolution_height(shape) * convolution_width(shape);
+}
+
+// Of what is left, what is taken together.
+KERNEL_FN int64_t convolution_part(int64_t left, int64_t most) { return left < most ? left : most; }
+
+// Of an image of results.
+KERNEL_FN int64_t convolution_outputs(const Convolution& shape) {
+    return convolution_pixels(shape) * convolution_padded(shape.filters);
+}
+
+// Where the numbers of a patch lie, from that of its first pixel on.
+typedef struct {
+    int64_t image_row;              // from an image to the next
+    int64_t step;                   // from a pixel to the one beside it
+    int64_t line_row;               // from a line to the one below
+    int64_t channels, channel_row;  // those that come first, and from one to the next; 1 where they come last
+    int64_t size, run;              // lines, and numbers of each
+    int64_t planes;                 // of categories: those of a pixel
+} Patches;
+
+KERNEL_FN int64_t patches_numbers(const Patches& patches) { return patches.channels * patches.size * patches.run; }
+
+// Of an observation, whose numbers lie `image_row` after each other.
+KERNEL_FN Patches patches_of_observation(const Convolution& shape, int64_t image_row, int64_t channels) {
+    int64_t pixels = shape.height * shape.width;
+    return {image_row, 1, shape.width, channels, pixels, shape.size, shape.size, shape.channels};
+}
+
+// Of the result of another convolution.
+KERNEL_FN Patches patches_of_result(const Convolution& shape) {
+    int64_t channels = convolution_padded(shape.channels), line = shape.width * channels;
+    return {shape.height * line, channels, line, 1, 0, shape.size, shape.size * channels, 0};
+}
+
+// Goes over the patches of pixels of the result, image after image.
+struct PatchPlace {
+    int64_t image, y, x;
+
+    void advance(const Convolution& shape) {
+        if (++x < convolution_width(shape)) return;
+        x = 0;
+        if (++y < convolution_height(shape)) return;
+        y = 0;
+        image++;
+    }
+
+    int64_t offset(const Convolution& shape, const Patches& patches) const {
+        return image * patches.image_row + (y * patches.line_row + x * patches.step) * shape.stride;
+    }
+};
+
+KERNEL_FN PatchPlace patch_place(const Convolution& shape, int64_t pixel) {
+    int64_t width = convolution_width(shape), pixels = convolution_pixels(shape);
+    return {pixel / pixels, pixel % pixels / width, pixel % width};
+}
+
+// All pointers are borrowed; images lie one after the other.
+typedef struct {
+    const float* images;     // or instead, in the first layer,
+    const int32_t* columns;  // the plane of the category at every pixel
+    Patches patches;
+    const float* transposed;  // [numbers of a patch, padded filters], the weights
+    const float* bias;        // [padded filters]
+    float* copies;           // [CONVOLUTION_PIXELS, padded numbers of a patch], scratch for patches, or for categories:
+    int32_t* column_copies;  // [CONVOLUTION_PIXELS, numbers of a patch]
+    float* results;          // [images, pixels, padded filters]
+} ConvolutionLayer;
+
+KERNEL_FN void copy_patches(const Convolution& shape, const ConvolutionLayer& layer, int64_t first, int64_t count) {
+    const Patches& patches = layer.patches;
+    int64_t numbers = patches_numbers(patches), row = convolution_padded(numbers);
+    PatchPlace place = patch_place(shape, first);
+    for (int64_t i = 0; i < count; i++, place.advance(shape)) {
+        const float* source = layer.images + place.offset(shape, patches);
+        float* target = layer.copies + i * row;
+        for (int64_t channel = 0; channel < patches.channels; channel++) {
+            for (int64_t line = 0; line < patches.size; line++, target += patches.run) {
+                const float* run = source + channel * patches.channel_row + line * patches.line_row;
+                INDEPENDENT_LANES
+                for (int64_t j = 0; j < patches.run; j++) target[j] = run[j];
+            }
+        }
+        for (int64_t j = numbers; j < row; j++) *target++ = 0.0f;
+    }
+}
+
+// The columns of the weights that are meant: those of a pixel of the patch lie together.
+KERNEL_FN void copy_categories(const Convolution& shape, const ConvolutionLayer& layer, int64_t first, int64_t count) {
+    const Patches& patches = layer.patches;
+    PatchPlace place = patch_place(shape, first);
+    int32_t *target = layer.column_copies, planes = (int32_t)patches.planes;
+    for (int64_t i = 0; i < count; i++, place.advance(shape)) {
+        const int32_t* source = layer.columns + place.offset(shape, patches);
+        for (int64_t channel = 0; channel < patches.channels; channel++) {
+            int32_t column = 0;
+            for (int64_t line = 0; line < patches.size; line++) {
+                const int32_t* run = source + channel * patches.channel_row + line * patches.line_row;
+                for (int64_t j = 0; j < patches.run; j++, column += planes) *target++ = column + run[j];
+            }
+        }
+    }
+}
+
+template <class Set>
+KERNEL_FN void convolution_forward(const Convolution& shape, const ConvolutionLayer& layer, int64_t images) {
+    int64_t pixels = images * convolution_pixels(shape), numbers = patches_numbers(layer.patches);
+    int64_t filters = convolution_padded(shape.filters);
+    for (int64_t first = 0; first < pixels; first += CONVOLUTION_PIXELS) {
+        int64_t count = convolution_part(pixels - first, CONVOLUTION_PIXELS);
+        float* result = layer.results + first * filters;
+        LinearLayer product = {layer.copies, convolution_padded(numbers), layer.transposed, layer.bias, result,
+                               nullptr};
+        if (layer.columns != nullptr) {
+            copy_categories(shape, layer, first, count);
+            one_hot_forward<Set>({layer.column_copies, count, numbers, filters}, product, ACTIVATION_LINEAR);
+        } else {
+            copy_patches(shape, layer, first, count);
+            linear_forward<Set>(product, ACTIVATION_LINEAR, count, numbers, filters);
+        }
+        INDEPENDENT_LANES
+        for (int64_t i = 0; i < count * filters; i++) result[i] = result[i] < 0.0f ? 0.0f : result[i];  // NaN stays
+    }
+}
+
+typedef struct {
+    const float* weights;  // [filters, padded numbers of a patch]; not read without grad_images
+    float* grad_results;   // [images, pixels, padded filters], becomes the gradient in what the ReLU saw
+    float* grad_images;    // as images, or NULL where nobody wants it
+    float* grad_copies;    // [CONVOLUTION_PIXELS, padded numbers of a patch], scratch
+    float* grad_weights;   // [filters, padded numbers of a patch], added to; of categories as `transposed`
+    float* grad_bias;      // [padded filters], added to
+} ConvolutionGradient;
+
+// Adds the gradient of patches to that of the images.
+KERNEL_FN void add_patches(const Convolution& shape, const ConvolutionLayer& layer, const ConvolutionGradient& gradient,
+                           int64_t first, int64_t count) {
+    const Patches& patches = layer.patches;
+    int64_t row = convolution_padded(patches_numbers(patches));
+    PatchPlace place = patch_place(shape, first);
+    for (int64_t i = 0; i < count; i++, place.advance(shape)) {
+        const float* source = gradient.grad_copies + i * row;
+        float* target = gradient.grad_images + place.offset(shape, patches);
+        for (int64_t line = 0; line < patches.size; line++, source += patches.run, target += patches.line_row) {
+            INDEPENDENT_LANES
+            for (int64_t j = 0; j < patches.run; j++) target[j] += source[j];
+        }
+    }
+}
+
+// After convolution_forward, from whose layer the images, their patches, the scratch memory and the results are read.
+template <class Set>
+KERNEL_FN void convolution_backward(const Convolution& shape, const ConvolutionLayer& layer,
+                                    const ConvolutionGradient& gradient, int64_t images) {
+    int64_t pixels = images * convolution_pixels(shape), numbers = patches_numbers(layer.patches);
+    int64_t filters = convolution_padded(shape.filters);
+    if (gradient.grad_images != nullptr) {
+        memset(gradient.grad_images, 0, images * layer.patches.image_row * sizeof(float));
+    }
+    for (int64_t first = 0; first < pixels; first += CONVOLUTION_PIXELS) {
+        int64_t count = convolution_part(pixels - first, CONVOLUTION_PIXELS);
+        const float* result = layer.results + first * filters;
+        float* grad_result = gradient.grad_results + first * filters;
+        INDEPENDENT_LANES
+        for (int64_t i = 0; i < count * filters; i++) grad_result[i] = result[i] > 0.0f ? grad_result[i] : 0.0f;
+        LinearGradient product = {};
+        product.input = layer.copies;
+        product.input_row = convolution_padded(numbers);
+        product.weights = gradient.weights;
+        product.grad_output = grad_result;
+        product.grad_row = filters;
+        product.grad_input = gradient.grad_images == nullptr ? nullptr : gradient.grad_copies;
+        product.grad_weights = gradient.grad_weights;
+        product.grad_bias = gradient.grad_bias;
+        if (layer.columns != nullptr) {
+            copy_categories(shape, layer, first, count);
+            one_hot_backward<Set>({layer.column_copies, count, numbers, filters}, product);
+        } else {
+            copy_patches(shape, layer, first, count);
+            linear_backward<Set>(product, count, shape.filters);
+        }
+        if (gradient.grad_images != nullptr) add_patches(shape, layer, gradient, first, count);
+    }
+}
