@@ -13,7 +13,7 @@ from pufferlib import spaces
 from pufferlib.errors import ExportError
 from pufferlib.metrics.moments import EPSILON
 from pufferlib.models import Continuous, Convolutional, Default, LSTMWrapper, MinGRUWrapper
-from pufferlib.policy import OneHot
+from pufferlib.policy import OneHot, OneHotPlanes
 from pufferlib.policy.normalized import NormalizedObservations
 
 LANES = 16
@@ -125,6 +125,9 @@ class Network:
         parts: of the action.
         deviations: `(numbers,)` float32, one for each that is no choice.
         image_scale: what images are divided by.
+        image_shape: channels, height and width of the image that an observation is.
+        planes: of its categories: the lowest of each channel `(channels,)` int32, and the plane that is for,
+            `(channels + 1,)` int32 with where those of the last end; None where the image is one of numbers.
     """
 
     observation: Any
@@ -134,6 +137,8 @@ class Network:
     parts: tuple[spaces.ActionPart, ...]
     deviations: np.ndarray = field(default_factory=lambda: np.zeros(0, np.float32))
     image_scale: float = 1.0
+    image_shape: tuple[int, int, int] = (0, 0, 0)
+    planes: tuple[np.ndarray, np.ndarray] | None = None
 
     @property
     def num_logits(self) -> int:
@@ -168,19 +173,22 @@ def network_of(policy: nn.Module, env: Any) -> Network:
         )
     parts, observation = spaces.action_parts(env.single_action_space), env.single_observation_space
     is_image = type(inner) is Convolutional
-    scale = 255.0 if is_image and normalization is None and observation.dtype.kind != "f" else 1.0
+    shape, planes, scale = (0, 0, 0), None, 1.0
+    if is_image:
+        shape, planes = inner.image_shape, None if inner.one_hot is None else _ranges(inner.one_hot)
+        scale = 255.0 if normalization is None and planes is None and observation.dtype.kind != "f" else 1.0
     if type(inner) is Continuous:
         actor = (*_linears(inner.actor, "actor"), _linear("mean", inner.mean))
         critic = (*_linears(inner.critic, "critic"), _linear("value", inner.value))
         deviations = _floats(inner.log_std.exp())
         network = Network(observation, normalization, actor, critic, parts, deviations)
     else:
-        encoder = _convolutional(inner, observation.shape) if is_image else _linears(inner.encoder, "encoder")
+        encoder = _convolutional(inner) if is_image else _linears(inner.encoder, "encoder")
         if type(inner) is Default and inner.one_hot is not None:
             encoder = (_of_categories(encoder[0], inner.one_hot), *encoder[1:])
         layers = (*encoder, *_recurrent(wrapper), _linear("head", inner.head.linear))
         deviations = _floats(inner.head.log_std.exp()) if inner.head.is_continuous else np.zeros(0, np.float32)
-        network = Network(observation, normalization, layers, (), parts, deviations, scale)
+        network = Network(observation, normalization, layers, (), parts, deviations, scale, shape, planes)
     return network
 
 
@@ -200,16 +208,20 @@ def _linear(name: str, layer: nn.Linear, activation: str = "", blocks: int = 1) 
 
 
 def _of_categories(layer: Linear, one_hot: OneHot) -> OneHotLinear:
+    return OneHotLinear(layer.name, layer.weights, layer.bias, layer.activation, *_ranges(one_hot))
+
+
+def _ranges(one_hot: OneHot | OneHotPlanes) -> tuple[np.ndarray, np.ndarray]:
+    """The lowest value of each cell or channel, and where what its values are for begins, and where all end."""
     lowest, highest = one_hot.lowest.cpu().numpy(), one_hot.highest.cpu().numpy()
-    first_inputs = np.concatenate([[0], np.cumsum(highest - lowest + 1)]).astype(np.int32)
-    return OneHotLinear(layer.name, layer.weights, layer.bias, layer.activation, lowest, first_inputs)
+    return lowest, np.concatenate([[0], np.cumsum(highest - lowest + 1)]).astype(np.int32)
 
 
-def _convolutional(policy: Convolutional, shape: tuple[int, ...]) -> tuple[Layer, ...]:
+def _convolutional(policy: Convolutional) -> tuple[Layer, ...]:
     """The encoder of images: channels come last in C, so that a row of a filter is one run in memory."""
     convolutions, linear, activation = policy.encoder
     modules = list(convolutions)[:-1]  # without the one that flattens
-    channels, height, width = shape
+    (_, height, width), channels = policy.image_shape, modules[0].in_channels
     layers: list[Layer] = []
     for index in range(0, len(modules), 2):
         module = modules[index]

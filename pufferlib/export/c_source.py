@@ -54,7 +54,8 @@ class HeaderWriter:
         self._is_image = isinstance(network.layers[0], Convolution)
         self._is_one_hot = isinstance(network.layers[0], OneHotLinear)
         is_float = self.observation_type == "float"
-        self._is_converted = not self._is_one_hot and not (is_float and network.normalization is None)
+        are_categories = self._is_one_hot or network.planes is not None
+        self._is_converted = not are_categories and not (is_float and network.normalization is None)
 
     @property
     def constants(self) -> dict[str, int]:
@@ -112,6 +113,9 @@ class HeaderWriter:
             yield from _table(f"{self.name}_observation_scale", scale)
         if len(self.network.deviations):
             yield from _table(f"{self.name}_deviations", self.network.deviations)
+        if self.network.planes is not None:
+            for name, numbers in zip(("lowest", "first_planes"), self.network.planes, strict=True):
+                yield from _table(f"{self.name}_{name}", numbers)
         for layer in (*self.network.layers, *self.network.critic):
             for part in _products(layer):
                 yield from self._product(part)
@@ -230,16 +234,25 @@ class HeaderWriter:
     def _images(self, source: str) -> Iterator[str]:
         """Each image with its channels last, through the convolutions, to a row of features."""
         layers = [layer for layer in self.network.layers if isinstance(layer, Convolution)]
-        channels, height, width = self.network.observation.shape
+        channels, height, width = self.network.image_shape
         scale = "" if self.network.image_scale == 1.0 else f" / {_number(self.network.image_scale)}"
         yield "    for (int row = 0; row < rows; row++) {"
-        yield f"        const float* pixels = {source} + row * {self.name.upper()}_OBSERVATION;"
+        pixel_type = "float" if self.network.planes is None else f"{self.type_name}Observation"
+        yield f"        const {pixel_type}* pixels = {source} + row * {self.name.upper()}_OBSERVATION;"
+        if self.network.planes is not None:
+            planes = layers[0].weights.shape[2]
+            yield f"        memset(policy->image[0], 0, {height * width * planes} * sizeof(float));"
         yield f"        for (int pixel = 0; pixel < {height * width}; pixel++) {{"
         yield f"            for (int channel = 0; channel < {channels}; channel++) {{"
-        yield (
-            f"                policy->image[0][pixel * {channels} + channel] = "
-            f"pixels[channel * {height * width} + pixel]{scale};"
-        )
+        place = f"pixels[channel * {height * width} + pixel]"
+        if self.network.planes is None:
+            yield f"                policy->image[0][pixel * {channels} + channel] = {place}{scale};"
+        else:
+            table = f"{self.name}_first_planes"
+            yield f"                int64_t first = {table}[channel], last = {table}[channel + 1] - 1;"
+            yield f"                int64_t plane = first + (int64_t){place} - {self.name}_lowest[channel];"
+            yield "                plane = plane < first ? first : plane > last ? last : plane;"
+            yield f"                policy->image[0][pixel * {planes} + plane] = 1.0f;"
         yield from ("            }", "        }")
         for index, layer in enumerate(layers):
             features = f"policy->features + row * {int(np.prod(layer.output_shape))}"

@@ -17,6 +17,8 @@ VECTOR = Box(-1.0, 1.0, (7,))
 BYTES = Box(0, 3, (3, 5), np.uint8)
 BOARD = Box(np.array([[0, -3], [2, 5], [-1, -100]]), np.array([[4, 1], [2, 250], [1, 100]]), dtype=np.int16)
 IMAGES = Box(0, 255, (3, 40, 36), np.uint8)
+PLANES = Box(-1, np.array([[[2]], [[0]]]) + np.zeros((2, 5, 6), np.int8), dtype=np.int8)
+SMALL = {"filters": [5, 20], "sizes": [3, 2], "strides": [1, 2]}
 CHOICE, CHOICES, NUMBERS = Discrete(3), MultiDiscrete([2, 4]), Box(-1.0, 1.0, (2,))
 MIXED = Tuple((Discrete(3), NUMBERS))
 
@@ -49,6 +51,10 @@ CASES = {
     "mixed": _case(VECTOR, MIXED, lambda env: Default(env, 16, activation="tanh")),
     "continuous": _case(VECTOR, NUMBERS, lambda env: normalized(env, Continuous(env, [24, 9], [11]))),
     "images": _case(IMAGES, CHOICE, lambda env: Convolutional(env, 19)),
+    "board": _case(Box(-1.0, 1.0, (42,)), CHOICE, lambda env: Convolutional(env, 20, **SMALL, image_shape=[6, 7])),
+    "planes": _case(
+        PLANES, CHOICE, lambda env: wrapped(MinGRUWrapper, env, Convolutional(env, 16, **SMALL, one_hot=True))
+    ),
     "lstm": _case(
         VECTOR, CHOICE, lambda env: normalized(env, wrapped(LSTMWrapper, env, Default(env, 21), num_layers=2))
     ),
