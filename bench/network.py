@@ -9,6 +9,9 @@ is the same with an LSTM of 128 in place of two MinGRU layers of 64.
 
 `categories` are the same for boards of random cells, seen by `one_hot`: 11 x 11 of 5 kinds, as a window on a grid, and
 4 x 4 of 16, as the tiles of 2048, through 128 units. `dense` is the kernel on the same written out as zeros and ones.
+
+`convolutions` are the policy Convolutional over connect4's board of 6 x 7 numbers, over a window of 11 x 11 cells of 5
+kinds, seen by `one_hot`, and over four frames of 84 x 84 bytes. `channels_last` is `plain` in torch's other format.
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ import torch
 from gymnasium.spaces import Box, Discrete
 
 from pufferlib import PufferEnv, pufferl, vector
-from pufferlib.models import Continuous, Default
+from pufferlib.models import Continuous, Convolutional, Default
 from pufferlib.ppo.minibatches import Minibatch
 
 MINIBATCH_SEGMENTS = 256
@@ -51,7 +54,7 @@ def test_lstm_act(benchmark, threads, kind, tmp_path):
 def measure_act(benchmark, trainer, kind):
     actor, rows = trainer._collector.actor, slice(0, trainer.vecenv.num_agents)
     actor.begin(0)
-    limit = contextlib.nullcontext if kind == "plain" else trainer._learner.gradients.limit_caller
+    limit = contextlib.nullcontext if kind in ("plain", "channels_last") else trainer._learner.gradients.limit_caller
     with limit():
         benchmark.extra_info["steps"] = trainer.vecenv.num_agents
         benchmark.pedantic(lambda: actor.act(rows, 5), rounds=300, warmup_rounds=20)
@@ -72,12 +75,12 @@ def measure_learn(benchmark, trainer):
     horizon = trainer.config.bptt_horizon
     torch.manual_seed(0)
     rows = torch.randperm(trainer.rollout.segments)[:MINIBATCH_SEGMENTS]
-    advantages = torch.randn(MINIBATCH_SEGMENTS, horizon)
+    advantages = torch.randn(len(rows), horizon)
     resets = torch.rand(trainer.rollout.segments, horizon) < 0.01
     old_values = trainer.rollout.values[rows, :-1]
     minibatch = Minibatch(rows, resets[rows], old_values, advantages + old_values, advantages, None, None)
     with trainer._learner.gradients.limit_caller():
-        benchmark.extra_info["steps"] = MINIBATCH_SEGMENTS * horizon
+        benchmark.extra_info["steps"] = advantages.numel()
         benchmark.pedantic(lambda: trainer._learner.gradients.differentiate(minibatch), rounds=20, warmup_rounds=3)
     trainer.release()
 
@@ -128,6 +131,70 @@ def test_categories_act(benchmark, threads, cells, kinds, kind, tmp_path):
 @pytest.mark.parametrize("kind", ["fused", "dense", "plain"])
 def test_categories_learn(benchmark, threads, cells, kinds, kind, tmp_path):
     measure_learn(benchmark, make_board_trainer(tmp_path, cells, kinds, kind))
+
+
+class Pictures(PufferEnv):
+    """Random whole numbers in the shape of a board, of a window or of frames."""
+
+    def __init__(self, space, num_agents, buf=None, seed=0):
+        self.single_observation_space = space
+        self.single_action_space = Discrete(4)
+        self.num_agents = num_agents
+        super().__init__(buf)
+        low, high = int(space.low.min()), int(space.high.max())
+        values = np.random.default_rng(seed).integers(low, high + 1, (4, num_agents, *space.shape))
+        self._pictures = values.astype(space.dtype)
+
+    def reset(self, seed=None):
+        return self.observations, []
+
+    def step(self, actions):
+        self.observations[:] = self._pictures[actions[0] % 4]
+        return self.observations, self.rewards, self.terminals, self.truncations, []
+
+
+PICTURES = {  # space, agents, steps of a segment, settings of the policy
+    "board": (Box(-1, 1, (6, 7)), 1024, 32, {"filters": [64, 64], "sizes": [3, 3], "strides": [1, 1]}),
+    "window": (
+        *(Box(0, 4, (11, 11), np.uint8), 1024, 32),
+        {"filters": [32, 64], "sizes": [3, 3], "strides": [1, 2], "one_hot": True},
+    ),
+    "frames": (Box(0, 255, (4, 84, 84), np.uint8), 64, 8, {"hidden_size": 512}),
+}
+
+
+def make_picture_trainer(folder, case, kind):
+    space, num_agents, horizon, settings = PICTURES[case]
+    vecenv = vector.make(Pictures, env_kwargs={"space": space, "num_agents": num_agents}, backend="Serial")
+    config = {
+        **{"device": "cpu", "fused": kind == "fused", "data_dir": str(folder), "total_timesteps": 10**6},
+        **{
+            "batch_size": num_agents * horizon,
+            "bptt_horizon": horizon,
+            "minibatch_size": min(256, num_agents) * horizon,
+        },
+    }
+    policy = Convolutional(vecenv.driver_env, **{"hidden_size": 128, **settings})
+    if kind == "channels_last":
+        policy.to(memory_format=torch.channels_last)
+        policy.encoder.register_forward_pre_hook(
+            lambda module, inputs: inputs[0].contiguous(memory_format=torch.channels_last)
+        )
+    trainer = pufferl.PuffeRL(config, vecenv, policy)
+    trainer.evaluate()
+    return trainer
+
+
+@pytest.mark.parametrize("case", PICTURES)
+@pytest.mark.parametrize("kind", ["fused", "plain", "channels_last"])
+def test_convolutions_act(benchmark, threads, case, kind, tmp_path):
+    measure_act(benchmark, make_picture_trainer(tmp_path, case, kind), kind)
+
+
+@pytest.mark.parametrize("case", PICTURES)
+@pytest.mark.parametrize("kind", ["fused", "plain", "channels_last"])
+def test_convolutions_learn(benchmark, threads, case, kind, tmp_path):
+    measure_learn(benchmark, make_picture_trainer(tmp_path, case, kind))
 
 
 class Cheetah(PufferEnv):
