@@ -2,7 +2,7 @@
 
 cimport cython
 from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_IsValid
-from libc.stdint cimport uint32_t
+from libc.stdint cimport int64_t, uint32_t
 from libc.stdlib cimport calloc, free
 
 from pufferlib.errors import APIUsageError
@@ -34,6 +34,24 @@ cdef extern from "thread_pool.h" nogil:
 
 cdef extern from "parent_watch.h" nogil:
     bint parent_watch_start(int grace_seconds)
+
+
+cdef extern from "bells.h" nogil:
+    ctypedef struct WorkerBell:
+        bint asks_by_message
+        bint answers_by_message
+    ctypedef struct Bells:
+        WorkerBell workers[1]
+    size_t bells_size(int num_workers)
+    bint bell_ask(WorkerBell* bell, bint by_message)
+    bint bells_fall_asleep(Bells* bells, unsigned wake_at)
+    bint bell_watch(Bells* bells, WorkerBell* bell, unsigned taken, int64_t nanoseconds)
+    bint bell_fall_asleep(WorkerBell* bell, unsigned taken)
+    bint bell_answer(Bells* bells, WorkerBell* bell, bint by_message)
+    void bells_spread(Bells* bells, int index, int num_workers)
+    void bells_wake_parent(Bells* bells)
+    bint bell_hear(WorkerBell* bell)
+    void bell_wake_worker(WorkerBell* bell)
 
 
 cdef struct Batch:
@@ -81,6 +99,110 @@ def end_with_parent(int grace_seconds):
     """
     if not parent_watch_start(grace_seconds):
         raise MemoryError("cannot start a thread; ask for fewer workers")
+
+
+def bells_bytes(int num_workers):
+    """The shared memory that the bells of so many workers take."""
+    return bells_size(num_workers)
+
+
+cdef Bells* bells_in(unsigned char[::1] memory, size_t offset, int num_workers) except NULL:
+    if offset + bells_size(num_workers) > <size_t>memory.shape[0]:
+        raise ValueError(f"{num_workers} bells at {offset} need {bells_size(num_workers)} of {memory.shape[0]} bytes")
+    return <Bells*>(&memory[0] + offset)
+
+
+cdef class ParentBells:
+    """The parent's side of the bells in zeroed shared memory: asks workers, sees who has answered.
+
+    Args:
+        memory: shared with the workers, kept alive.
+        offset: of the bells, a multiple of 128.
+        num_workers: that share them.
+    """
+
+    cdef Bells* bells
+    cdef unsigned char[::1] memory
+    cdef int num_workers
+    cdef unsigned num_heard
+
+    def __cinit__(self, unsigned char[::1] memory, size_t offset, int num_workers):
+        self.bells = bells_in(memory, offset, num_workers)
+        self.memory = memory
+        self.num_workers = num_workers
+
+    def ask(self, int worker, bint by_message):
+        """Asks for what the message in the connection says, or for a step; whether a message must wake the worker."""
+        return bell_ask(&self.bells.workers[worker], by_message)
+
+    def answers(self):
+        """The workers that have answered since the last call, each with whether its answer is a message."""
+        cdef int worker
+        cdef list answers = []
+        for worker in range(self.num_workers):
+            if bell_hear(&self.bells.workers[worker]):
+                self.num_heard += 1
+                answers.append((worker, self.bells.workers[worker].answers_by_message))
+        return answers
+
+    def fall_asleep(self, unsigned least):
+        """Announces a sleep until `least` more workers have answered than `answers` has told of; False if they have."""
+        return bells_fall_asleep(self.bells, self.num_heard + least)
+
+    def wake_up(self):
+        """Ends the sleep."""
+        bells_wake_parent(self.bells)
+
+
+cdef class WorkerBells:
+    """A worker's side of the bells; see ParentBells.
+
+    Args:
+        memory: shared with the parent, kept alive.
+        offset: of the bells.
+        num_workers: that share them.
+        index: of this worker.
+    """
+
+    cdef Bells* bells
+    cdef WorkerBell* bell
+    cdef unsigned char[::1] memory
+    cdef int num_workers, index
+    cdef unsigned num_taken
+
+    def __cinit__(self, unsigned char[::1] memory, size_t offset, int num_workers, int index):
+        self.bells = bells_in(memory, offset, num_workers)
+        self.bell = &self.bells.workers[index]
+        self.memory = memory
+        self.num_workers = num_workers
+        self.index = index
+
+    def watch(self, double seconds):
+        """Looks out for a command, at most for `seconds`; when there is none, announces a sleep and returns False."""
+        cdef bint is_asked
+        bell_wake_worker(self.bell)
+        with nogil:
+            is_asked = bell_watch(self.bells, self.bell, self.num_taken, <int64_t>(seconds * 1e9))
+        if not is_asked and bell_fall_asleep(self.bell, self.num_taken):
+            return False
+        self.num_taken += 1
+        return True
+
+    def is_message(self):
+        """Whether the command that `watch` saw is in the connection; else it is a step."""
+        return self.bell.asks_by_message
+
+    def answer(self, bint by_message):
+        """Says that the answer is given, by a message before this call if it is not empty.
+
+        Returns:
+            Whether a message must wake the parent.
+        """
+        return bell_answer(self.bells, self.bell, by_message)
+
+    def spread(self):
+        """Moves to another core if another worker's last step began on this one; a hint to the kernel, on Linux."""
+        bells_spread(self.bells, self.index, self.num_workers)
 
 
 @cython.no_gc  # it refers to capsules alone, so it is in no cycle and is never cleared before __dealloc__

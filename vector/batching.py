@@ -36,6 +36,11 @@ class FixedBatches:
         if self._num_done[index] == self._workers_per_batch:
             self._complete.append(self._batches[index])
 
+    @property
+    def num_missing(self) -> int:
+        """The workers that must be done before the next batch can be complete, if they are the right ones."""
+        return self._workers_per_batch - max(done for done in self._num_done if done < self._workers_per_batch)
+
     def take(self) -> Batch | None:
         """The batch that was complete first, None when none is."""
         return self._complete.popleft() if self._complete else None
@@ -70,6 +75,11 @@ class MixedBatches:
     def add(self, worker: int) -> None:
         """Notes that a worker is done."""
         self._ready.append(worker)
+
+    @property
+    def num_missing(self) -> int:
+        """The workers that must be done before there is a batch."""
+        return self._workers_per_batch - len(self._ready)
 
     def take(self) -> Batch | None:
         """A batch of the workers that were ready first, None when too few are."""

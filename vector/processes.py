@@ -13,6 +13,7 @@ from typing_extensions import override
 
 from pufferlib.environment import PufferEnv
 from pufferlib.errors import WorkerError
+from pufferlib.vector._native import ParentBells, bells_bytes
 from pufferlib.vector.arrays import SharedMemory, buffer_bytes, buffers_in
 from pufferlib.vector.batch import split
 from pufferlib.vector.group import EnvFacts
@@ -20,16 +21,19 @@ from pufferlib.vector.launch import WorkerHandle, check_context, end_workers
 from pufferlib.vector.recipe import Options, Recipe
 from pufferlib.vector.remote import RemoteVector, pickled_tasks
 from pufferlib.vector.sizes import check_workers, count_workers, warn_above_cores
-from pufferlib.vector.worker import Command, Reply
+from pufferlib.vector.worker import WAKING, Command, Reply
 
 
 class Multiprocessing(RemoteVector):
     """Steps its environments in `num_workers` processes that write straight into shared arrays.
 
-    Workers that have nothing to do for longer than a moment sleep. `recv` gives the first batch whose workers are all
-    done, so a slow environment holds up its own batch alone. A worker that raises or dies ends the vector with a
-    WorkerError at once, and one that takes longer than `step_timeout_seconds` is killed first. Workers end when the
-    vector is closed or collected and when this process ends, however it ends; nothing is left behind.
+    A step is asked for and answered in shared memory; messages carry what else there is to say, such as infos, and wake
+    who sleeps: `recv` until as many workers are done as a batch lacks, and workers that have nothing to do for longer
+    than a moment. `recv` gives the first batch whose workers are all done, so a slow environment holds up its own batch
+    alone. A worker that raises or dies ends the vector with a WorkerError at once, and one that takes longer than
+    `step_timeout_seconds` is killed first. Workers end when the vector is closed or collected and when this process
+    ends, however it ends; nothing is left behind. Workers that share a core while another is free of them move there;
+    no core is theirs alone.
 
     The creators are pickled by cloudpickle, so functions of the main program and lambdas are welcome. `driver_env` is
     one more environment, in this process.
@@ -46,9 +50,12 @@ class Multiprocessing(RemoteVector):
         super().__init__(recipe, driver, options, num_workers)
         self._timeout = options.step_timeout_seconds
         self._asked: dict[WorkerHandle, float] = {}  # when, those that have not answered, oldest first; with a timeout
+        self._contents: dict[WorkerHandle, Any] = {}  # of answers by message
         facts = EnvFacts(driver)
         shape = (facts.single_observation_space, facts.single_action_space, self.num_agents)
-        shared = SharedMemory(buffer_bytes(*shape))
+        arrays_bytes = buffer_bytes(*shape)
+        shared = SharedMemory(arrays_bytes + bells_bytes(num_workers))
+        self._bells = ParentBells(shared.memory, arrays_bytes, num_workers)
         self._buffers = buffers_in(shared.memory, *shape)
         self._buffers.masks[:] = True
         self._form_batches(options)
@@ -71,13 +78,13 @@ class Multiprocessing(RemoteVector):
             if worker.process.sentinel is not None:
                 self._selector.register(worker.process.sentinel, selectors.EVENT_READ, worker)
         for worker, task in zip(self._workers, tasks, strict=True):
+            self._num_awaited += 1  # nobody can have slept before the first message
             self._send_bytes(worker, task)
         self._gather_replies()
 
     # --------------------------------------------------------------------------------------------------- messages
 
     def _send_bytes(self, worker: WorkerHandle, message: bytes) -> None:
-        self._num_awaited += 1
         try:
             worker.connection.send_bytes(message)
         except OSError:
@@ -87,23 +94,29 @@ class Multiprocessing(RemoteVector):
     def _command(self, worker: WorkerHandle, command: Command, argument: Any = None) -> None:
         if self._timeout is not None:
             self._asked[worker] = time.monotonic()
-        self._send_bytes(worker, pickle.dumps((command, argument)))
+        by_message = command is not Command.STEP
+        if by_message:
+            self._send_bytes(worker, pickle.dumps((command, argument)))
+        self._num_awaited += 1
+        if self._bells.ask(worker.index, by_message):
+            self._send_bytes(worker, WAKING)
 
     @override
-    def _wait(self) -> list[tuple[WorkerHandle, Any]]:
-        events = self._selector.select(self._patience())
+    def _wait(self, least: int) -> list[tuple[WorkerHandle, Any]]:
+        events = self._selector.select(self._patience()) if self._bells.fall_asleep(least) else []
         with self._undivided():
-            replies: dict[WorkerHandle, Any] = {}
+            self._bells.wake_up()
             for key, _ in events:
                 worker = key.data
-                if worker in replies:
-                    continue
-                if key.fileobj is not worker.connection and not worker.connection.poll():
+                if key.fileobj is worker.connection:
+                    self._read(worker)
+                elif not worker.connection.poll():
                     self._raise_end(worker)
-                replies[worker] = self._reply(worker)
+            answers = self._bells.answers()
+            replies = [self._reply(self._workers[index], by_message) for index, by_message in answers]
             self._num_awaited -= len(replies)
             self._end_overdue()
-            return list(replies.items())
+            return replies
 
     def _patience(self) -> float | None:
         """Seconds until the worker that was asked first is overdue; None for no limit."""
@@ -124,15 +137,26 @@ class Multiprocessing(RemoteVector):
             "killed, so the vector is closed; look for a deadlock in the environment, or give it more time"
         )
 
-    def _reply(self, worker: WorkerHandle) -> Any:
+    def _reply(self, worker: WorkerHandle, by_message: bool) -> tuple[WorkerHandle, Any]:
+        self._asked.pop(worker, None)
+        if not by_message:
+            return worker, []
+        while worker not in self._contents:
+            self._read(worker)
+        return worker, self._contents.pop(worker)
+
+    def _read(self, worker: WorkerHandle) -> None:
+        """Reads one message: a waking one, an error, or an answer, whose bell may have yet to ring."""
         try:
-            reply, content = worker.connection.recv()
+            message = worker.connection.recv_bytes()
         except (EOFError, OSError):
             self._raise_end(worker)
+        if message == WAKING:
+            return
+        reply, content = pickle.loads(message)
         if reply is Reply.ERROR:
             self._raise_error(worker, content)
-        self._asked.pop(worker, None)
-        return content
+        self._contents[worker] = content
 
     def _raise_end(self, worker: WorkerHandle) -> NoReturn:
         end = worker.describe_end()

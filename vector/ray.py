@@ -100,7 +100,7 @@ class Ray(RemoteVector):
         self._await(worker, worker.actor.obey.remote(command, argument))
 
     @override
-    def _wait(self) -> list[tuple[RayHandle, Any]]:
+    def _wait(self, least: int) -> list[tuple[RayHandle, Any]]:
         ready, _ = self._ray.wait(list(self._running))
         with self._undivided():
             replies = [(self._running[reply], self._content(reply)) for reply in ready]

@@ -53,8 +53,11 @@ class RemoteVector(Vector):
         """Tells a worker what to do; one reply more is awaited."""
 
     @abc.abstractmethod
-    def _wait(self) -> list[tuple[Handle, Any]]:
+    def _wait(self, least: int) -> list[tuple[Handle, Any]]:
         """Waits for replies; returns who answered and what, and awaits that many less.
+
+        Args:
+            least: replies that the caller can do something with; fewer may be returned, and none.
 
         Raises:
             WorkerError: if a worker raised, died, or took too long.
@@ -77,7 +80,7 @@ class RemoteVector(Vector):
         """Waits for all that run; returns what each worker answered."""
         contents: list[Any] = [None] * self.num_workers
         while self._num_awaited > 0:
-            for worker, content in self._wait():
+            for worker, content in self._wait(self._num_awaited):
                 contents[worker.index] = content
         return contents
 
@@ -104,7 +107,7 @@ class RemoteVector(Vector):
     @override
     def _finish(self) -> tuple[Batch, list[dict]]:
         while (batch := self._batches.take()) is None:
-            for worker, infos in self._wait():
+            for worker, infos in self._wait(self._batches.num_missing):
                 self._infos[worker.index] = infos
                 self._batches.add(worker.index)
         return batch, [info for worker in self._workers_of(batch) for info in self._infos[worker.index]]

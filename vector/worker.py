@@ -3,29 +3,29 @@
 from __future__ import annotations
 
 import enum
-import os
 import pickle
 import select
 import signal
-import time
 import traceback
 from collections.abc import Iterable
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
+from typing import Any
 
-from pufferlib.vector._native import end_with_parent
+from pufferlib.vector._native import WorkerBells, bells_bytes, end_with_parent
 from pufferlib.vector.arrays import SharedMemory, buffers_in
 from pufferlib.vector.group import EnvFacts, Group
 from pufferlib.vector.recipe import Recipe
 
 ORPHAN_SECONDS = 5  # for a worker whose parent is gone to finish its step and close its environments
 ALERT_SECONDS = 500e-6  # for which a worker that is done looks out for its next command; why so long: bench/NOTES.md
+WAKING = b""  # a message that says nothing: it wakes whoever sleeps
 
 
 class Command(enum.IntEnum):
     """What the parent asks; a message is a pair of a command and its argument."""
 
-    STEP = 0  # None -> infos
+    STEP = 0  # None -> infos; needs no message
     RESET = 1  # seeds -> infos
     SNAPSHOT = 2  # None -> snapshots
     RESTORE = 3  # snapshots -> None
@@ -34,7 +34,7 @@ class Command(enum.IntEnum):
 class Reply(enum.IntEnum):
     """How the worker answers; a message is a pair of a reply and its content."""
 
-    DONE = 0  # what the command gives
+    DONE = 0  # what the command gives; an empty list needs no message
     ERROR = 1  # a traceback; the worker ends after it
 
 
@@ -57,6 +57,12 @@ class Task:
         )
         rows = buffers.rows(self.envs.start * agents, self.envs.stop * agents)
         return Group(self.recipe, self.envs, rows, self.facts)
+
+    def bells(self, shared: SharedMemory) -> WorkerBells:
+        """The worker's side of the bells, which are the end of the memory."""
+        size = len(self.envs)
+        num_workers = self.recipe.num_envs // size
+        return WorkerBells(shared.memory, shared.size - bells_bytes(num_workers), num_workers, self.envs.start // size)
 
 
 def main(connection_fd: int, memory_fd: int, memory_size: int) -> None:
@@ -92,22 +98,23 @@ def _has_hung_up(connection: Connection) -> bool:
 
 def _obey(connection: Connection, shared: SharedMemory) -> None:
     group = None
-    inbox = Inbox(connection)
     try:
-        message = inbox.receive()
+        message = _received(connection)
         if message is None:
             return
-        group = pickle.loads(message).make(shared)
+        task = pickle.loads(message)
+        desk = Desk(connection, task.bells(shared))
+        group = task.make(shared)
         actions = {
             Command.STEP: lambda _: group.step(),
             Command.RESET: group.reset,
             Command.SNAPSHOT: lambda _: group.snapshot(),
             Command.RESTORE: group.restore,
         }
-        connection.send((Reply.DONE, None))
-        while (message := inbox.receive()) is not None:
-            command, argument = pickle.loads(message)
-            connection.send((Reply.DONE, actions[command](argument)))
+        desk.answer([])
+        while (asked := desk.receive()) is not None:
+            command, argument = asked
+            desk.answer(actions[command](argument))
     except (BrokenPipeError, ConnectionResetError):
         raise
     except BaseException:
@@ -117,25 +124,48 @@ def _obey(connection: Connection, shared: SharedMemory) -> None:
             group.close()
 
 
-class Inbox:
-    """What the parent sends.
+class Desk:
+    """Where commands arrive and answers leave: by bells in shared memory, and by messages where there is more to say.
 
-    A worker that is done stays awake for a moment, and offers its core to others meanwhile: short steps follow each
-    other faster than a kernel wakes a process, and kernels tend to wake all workers on the core of the parent.
+    A worker that is done stays awake for a moment, unless others want its core: short steps follow each other faster
+    than a kernel wakes a process.
     """
 
-    def __init__(self, connection: Connection):
-        """Receives from `connection`."""
+    def __init__(self, connection: Connection, bells: WorkerBells):
+        """Talks to the parent at the other end of both."""
         self._connection = connection
-        self._poll = select.poll()
-        self._poll.register(connection.fileno(), select.POLLIN)
+        self._bells = bells
+        self._early: bytes | None = None  # a message that arrived before its bell rang
 
-    def receive(self) -> bytes | None:
-        """The next message, None when the parent has closed its end."""
-        deadline = time.perf_counter() + ALERT_SECONDS
-        while not self._poll.poll(0) and time.perf_counter() < deadline:
-            os.sched_yield()
-        try:
-            return self._connection.recv_bytes()
-        except (EOFError, ConnectionResetError):
-            return None
+    def receive(self) -> tuple[Command, Any] | None:
+        """The next command and its argument, None when the parent has closed its end."""
+        while not self._bells.watch(ALERT_SECONDS):
+            message = _received(self._connection)
+            if message is None:
+                return None
+            self._early = message or self._early
+        if not self._bells.is_message():
+            self._bells.spread()
+            return Command.STEP, None
+        message, self._early = self._early, None
+        while not message:
+            message = _received(self._connection)
+            if message is None:
+                return None
+        return pickle.loads(message)
+
+    def answer(self, content: Any) -> None:
+        """Tells the parent that the command is done and what it gave."""
+        by_message = content != []
+        if by_message:
+            self._connection.send((Reply.DONE, content))
+        if self._bells.answer(by_message):
+            self._connection.send_bytes(WAKING)
+
+
+def _received(connection: Connection) -> bytes | None:
+    """The next message, None when the parent has closed its end."""
+    try:
+        return connection.recv_bytes()
+    except (EOFError, ConnectionResetError):
+        return None

@@ -20,6 +20,7 @@ from rollouts import digest, make_quietly, rollout
 from pufferlib import vector
 from pufferlib.errors import APIUsageError, WorkerError
 from pufferlib.vector import processes
+from pufferlib.vector.worker import ALERT_SECONDS
 
 HERE = Path(__file__).parent
 
@@ -152,6 +153,19 @@ def test_creators_that_cannot_be_pickled_are_refused():
 def test_every_start_method_gives_the_same_rollout(context):
     reference = digest(rollout(vector.make(CountingEnv, num_envs=2, backend="Serial"), steps=8))
     assert digest(rollout(make_processes(num_workers=1, context=context), steps=8)) == reference
+
+
+@pytest.mark.parametrize("batch_size", [2, 4])
+def test_no_wake_up_is_lost_between_those_who_are_about_to_sleep(batch_size):
+    """Pauses around the moment for which workers stay awake, of steps with infos and without, against a hang."""
+    random = np.random.default_rng(0)
+    options = {"num_envs": 4, "num_workers": 4, "batch_size": batch_size, "step_timeout_seconds": 60}
+    with make_processes(**options) as vecenv:
+        vecenv.async_reset()
+        for pause in random.uniform(0, 3 * ALERT_SECONDS, 400):
+            observations, *_ = vecenv.recv()
+            time.sleep(pause)
+            vecenv.send(np.zeros((len(observations), 2), int))
 
 
 def test_idle_workers_sleep():

@@ -1,0 +1,165 @@
+// bells.h - how a vector and its worker processes tell each other in shared memory that there is something to do.
+//
+// Who looks sees a bell ring without a system call; who sleeps, in poll() on a connection, has said so before, and is
+// woken by whoever rings. Each side announces its sleep and then looks once more, and the other rings and then looks
+// who sleeps; all four are sequentially consistent, so that at least one of them sees the other. The sleeper's
+// announcement is taken back by an exchange, which makes one waking message of it, whoever is first. What is written
+// before a bell rings (rows, actions, a message) is visible to whoever saw it ring.
+#pragma once
+
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <time.h>
+
+enum {
+    BELL_LINE = 128,         // bytes: two cache lines, which processors fetch in pairs
+    YIELD_IS_LONG = 200000,  // nanoseconds: somebody else took the core meanwhile
+    WAITS_ASLEEP = 100,      // after that
+};
+
+typedef struct {
+    atomic_uint asked;        // commands so far
+    atomic_uint answered;     // answers so far
+    unsigned heard;           // of these by the parent, which alone looks here
+    atomic_bool is_asleep;    // the worker
+    bool asks_by_message;     // the last command is in the connection, else it is a step
+    bool answers_by_message;  // the last answer is in the connection, else it is empty
+    int num_waits_asleep;     // that the worker has yet to spend asleep from the start; it alone looks here
+    atomic_int core;          // on which the worker began its last step, counted from 1; 0 while it is unknown
+} __attribute__((aligned(BELL_LINE))) WorkerBell;
+
+typedef struct {
+    atomic_uint answered;   // answers of all workers so far
+    atomic_uint wake_at;    // so many
+    atomic_bool is_asleep;  // the parent
+    atomic_int core;        // on which it fell asleep, as for workers
+} __attribute__((aligned(BELL_LINE))) ParentBell;
+
+typedef struct {
+    ParentBell parent;
+    WorkerBell workers[];
+} Bells;
+
+static inline size_t bells_size(int num_workers) { return sizeof(Bells) + (size_t)num_workers * sizeof(WorkerBell); }
+
+static inline int64_t bell_now(void) {
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
+}
+
+// The core that the caller runs on, counted from 1; 0 where that is not known.
+static inline int bell_core(void) {
+#ifdef __linux__
+    return sched_getcpu() + 1;
+#else
+    return 0;
+#endif
+}
+
+// ------------------------------------------------------------------------------------------------------ the parent
+
+// Asks a worker for something; returns whether it sleeps, so that a message must wake it.
+static inline bool bell_ask(WorkerBell* bell, bool by_message) {
+    bell->asks_by_message = by_message;
+    atomic_fetch_add(&bell->asked, 1);
+    return atomic_load(&bell->is_asleep) && atomic_exchange(&bell->is_asleep, false);
+}
+
+// Announces that the parent sleeps until `wake_at` answers were given in all; false when they were.
+static inline bool bells_fall_asleep(Bells* bells, unsigned wake_at) {
+    atomic_store_explicit(&bells->parent.core, bell_core(), memory_order_relaxed);
+    atomic_store(&bells->parent.wake_at, wake_at);
+    atomic_store(&bells->parent.is_asleep, true);
+    if ((int)(atomic_load(&bells->parent.answered) - wake_at) < 0) return true;
+    atomic_store(&bells->parent.is_asleep, false);
+    return false;
+}
+
+static inline void bells_wake_parent(Bells* bells) { atomic_store(&bells->parent.is_asleep, false); }
+
+// Whether a worker has answered since the last call.
+static inline bool bell_hear(WorkerBell* bell) {
+    if (atomic_load_explicit(&bell->answered, memory_order_acquire) == bell->heard) return false;
+    bell->heard++;
+    return true;
+}
+
+// ------------------------------------------------------------------------------------------------------ the workers
+
+static inline void bell_wake_worker(WorkerBell* bell) { atomic_store(&bell->is_asleep, false); }
+
+// Looks out for the next command, at most so long, and offers the core to others meanwhile. Not on the core where the
+// parent fell asleep, nor for some time on one that others took: who has yielded waits long for a core, who is woken
+// gets it at once.
+static inline bool bell_watch(Bells* bells, WorkerBell* bell, unsigned taken, int64_t nanoseconds) {
+    int core = bell_core();
+    bool is_parents = core != 0 && core == atomic_load_explicit(&bells->parent.core, memory_order_relaxed);
+    bool is_calm = !is_parents && bell->num_waits_asleep == 0;
+    if (bell->num_waits_asleep > 0) bell->num_waits_asleep--;
+    int64_t before = bell_now(), deadline = before + nanoseconds;
+    while (atomic_load_explicit(&bell->asked, memory_order_acquire) == taken) {
+        if (!is_calm || before >= deadline) return false;
+        sched_yield();
+        int64_t after = bell_now();
+        if (after - before > YIELD_IS_LONG) {
+            bell->num_waits_asleep = WAITS_ASLEEP;
+            is_calm = false;
+        }
+        before = after;
+    }
+    return true;
+}
+
+// Announces that the worker sleeps; false when it was asked before that.
+static inline bool bell_fall_asleep(WorkerBell* bell, unsigned taken) {
+    atomic_store(&bell->is_asleep, true);
+    if (atomic_load(&bell->asked) == taken) return true;
+    atomic_store(&bell->is_asleep, false);
+    return false;
+}
+
+// Says that the answer is given; returns whether the parent sleeps and waits for no more, so that a message must wake
+// it.
+static inline bool bell_answer(Bells* bells, WorkerBell* bell, bool by_message) {
+    bell->answers_by_message = by_message;
+    atomic_fetch_add(&bell->answered, 1);
+    unsigned answered = atomic_fetch_add(&bells->parent.answered, 1) + 1;
+    if (!atomic_load(&bells->parent.is_asleep)) return false;
+    if ((int)(answered - atomic_load(&bells->parent.wake_at)) < 0) return false;
+    return atomic_exchange(&bells->parent.is_asleep, false);
+}
+
+// Moves the calling worker to another core when a neighbour's last step began on this one and there is a core where
+// none did. A kernel tends to wake all workers of a parent on one core and to leave them there, where they take turns.
+// The worker stays free to run anywhere: the kernel may move it again at once.
+static inline void bells_spread(Bells* bells, int index, int num_workers) {
+#ifdef __linux__
+    int here = sched_getcpu();
+    if (here < 0 || here >= CPU_SETSIZE) return;
+    cpu_set_t taken;
+    CPU_ZERO(&taken);
+    for (int i = 0; i < num_workers; i++) {
+        int core = atomic_load(&bells->workers[i].core) - 1;
+        if (i != index && core >= 0 && core < CPU_SETSIZE) CPU_SET(core, &taken);
+    }
+    atomic_store(&bells->workers[index].core, here + 1);
+    cpu_set_t allowed;
+    if (!CPU_ISSET(here, &taken) || sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return;
+    for (int i = 1; i < CPU_SETSIZE; i++) {
+        int core = (here + i) % CPU_SETSIZE;
+        if (!CPU_ISSET(core, &allowed) || CPU_ISSET(core, &taken)) continue;
+        cpu_set_t only;
+        CPU_ZERO(&only);
+        CPU_SET(core, &only);
+        atomic_store(&bells->workers[index].core, core + 1);
+        if (sched_setaffinity(0, sizeof(only), &only) == 0) sched_setaffinity(0, sizeof(allowed), &allowed);
+        return;
+    }
+#else
+    (void)bells, (void)index, (void)num_workers;
+#endif
+}
