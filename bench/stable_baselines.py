@@ -13,8 +13,9 @@ for 0.1 M and 1 M, ours for 0.2 M and 1 M.
 
 All compute on the CPU with `--threads` threads of torch, and step their environments in this process one after the
 other. Whole rollouts are collected, so the last may go beyond the steps. The clock runs from the first step to the
-last. The final policies then play, outside of it, by their likeliest actions: the same episodes for all, one
-environment at a time, from seeds that nobody trained on.
+last; beside it stand steps per second of processor time, which other programs on the cores disturb least. The final
+policies then play, outside of it, by their likeliest actions: the same episodes for all, one environment at a time,
+from seeds that nobody trained on.
 """
 
 from __future__ import annotations
@@ -48,6 +49,7 @@ class Trained:
     act: Act
     steps: int
     seconds: float
+    cpu_seconds: float  # of this process, all of its threads together
 
 
 def falling(value: float) -> Callable[[float], float]:
@@ -101,7 +103,7 @@ RECIPES = {
 }
 
 
-def theirs(env_name: str, recipe: Recipe, steps: int, seed: int) -> Trained:
+def theirs(env_name: str, recipe: Recipe, steps: int, seed: int, folder: str) -> Trained:
     """Trains by Stable-Baselines3."""
     from stable_baselines3 import PPO
     from stable_baselines3.common.env_util import make_vec_env
@@ -111,16 +113,16 @@ def theirs(env_name: str, recipe: Recipe, steps: int, seed: int) -> Trained:
     if recipe.normalizes:
         envs = VecNormalize(envs, gamma=recipe.ppo.get("gamma", 0.99))
     model = PPO("MlpPolicy", envs, seed=seed, device="cpu", **recipe.ppo)
-    begin = time.perf_counter()
+    begin, cpu_begin = time.perf_counter(), time.process_time()
     model.learn(steps)
-    seconds = time.perf_counter() - begin
+    seconds, cpu_seconds = time.perf_counter() - begin, time.process_time() - cpu_begin
     envs.close()
 
     def act(observation: np.ndarray) -> np.ndarray:
         seen = envs.normalize_obs(observation) if recipe.normalizes else observation
         return model.predict(seen, deterministic=True)[0]
 
-    return Trained(act, model.num_timesteps, seconds)
+    return Trained(act, model.num_timesteps, seconds, cpu_seconds)
 
 
 def ours(env_name: str, steps: int, seed: int, folder: str) -> Trained:
@@ -131,16 +133,16 @@ def ours(env_name: str, steps: int, seed: int, folder: str) -> Trained:
     policy = pufferl.load_policy(args, vecenv, env_name)
     trainer = pufferl.PuffeRL({**args["train"], "env": env_name}, vecenv, policy)
     try:
-        begin = time.perf_counter()
+        begin, cpu_begin = time.perf_counter(), time.process_time()
         while trainer.epoch < trainer.total_epochs:
             trainer.evaluate()
             trainer.train()
-        seconds = time.perf_counter() - begin
+        seconds, cpu_seconds = time.perf_counter() - begin, time.process_time() - cpu_begin
         num_steps, model = trainer.global_step, trainer.close()
     except BaseException:
         trainer.release()
         raise
-    return Trained(pufferlib.load_agent(model).act, num_steps, seconds)
+    return Trained(pufferlib.load_agent(model).act, num_steps, seconds, cpu_seconds)
 
 
 def play(env_name: str, act: Act, episodes: int) -> list[float]:
@@ -163,6 +165,7 @@ def rows(case: str, trained: Trained, returns: list[float]) -> Rows:
     final = f"{case}: final policy, {len(returns)} episodes"
     return [
         (f"{case}: throughput", trained.steps / trained.seconds, "steps/s"),
+        (f"{case}: throughput by processor time", trained.steps / trained.cpu_seconds, "steps/s"),
         (f"{case}: steps", trained.steps, "steps"),
         (f"{case}: time", trained.seconds, "s"),
         (f"{final}, mean", float(np.mean(returns)), "return"),
@@ -182,19 +185,20 @@ def main() -> None:
         parser.error("takes no settings after --: each side trains by its own published ones")
     torch.set_num_threads(options.threads)
 
-    def run(env_name: str, seed: int, folder: str) -> Rows:
+    trainers = {}
+    for env_name in options.environments:
         steps = options.steps or STEPS[env_name]
-        sides = {"pufferlib": lambda: ours(env_name, steps, seed, folder)}
+        trainers[f"{env_name}, pufferlib"] = partial(ours, env_name, steps)
         for name, recipe in RECIPES[env_name].items():
-            sides[f"Stable-Baselines3 by {name}"] = partial(theirs, env_name, recipe, steps, seed)
-        found = []
-        for side, train in sides.items():
-            trained = train()
-            case = f"{env_name}, {side}, seed {seed}, {options.threads} thread(s)"
-            found += rows(case, trained, play(env_name, trained.act, options.episodes))
-        return found
+            trainers[f"{env_name}, Stable-Baselines3 by {name}"] = partial(theirs, env_name, recipe, steps)
 
-    measure("stable_baselines", options.environments, options.seeds, run, is_kept=not options.print_only)
+    def run(side: str, seed: int, folder: str) -> Rows:
+        trained = trainers[side](seed, folder)
+        returns = play(side.split(",")[0], trained.act, options.episodes)
+        return rows(f"{side}, seed {seed}, {options.threads} thread(s)", trained, returns)
+
+    for seed in options.seeds:  # in turn
+        measure("stable_baselines", trainers, [seed], run, is_kept=not options.print_only)
 
 
 if __name__ == "__main__":

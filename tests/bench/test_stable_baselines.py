@@ -33,21 +33,22 @@ def test_final_policies_play_the_same_fresh_episodes(bench):
 
 def test_ours_trains_the_steps_it_was_given_and_its_policy_plays(bench, tmp_path):
     trained = bench.ours("CartPole-v1", 1000, 1, str(tmp_path))
-    assert 1000 <= trained.steps <= 1280 and trained.seconds > 0  # whole rollouts of 256
+    assert 1000 <= trained.steps <= 1280 and trained.seconds > 0 < trained.cpu_seconds  # whole rollouts of 256
     assert min(bench.play("CartPole-v1", trained.act, 2)) >= 8
 
 
 def test_theirs_trains_the_steps_it_was_given_and_its_policy_plays(bench):
     pytest.importorskip("stable_baselines3")
-    trained = bench.theirs("CartPole-v1", bench.RECIPES["CartPole-v1"]["RL Zoo's settings"], 1000, 1)
-    assert trained.steps == 1024 and trained.seconds > 0
+    trained = bench.theirs("CartPole-v1", bench.RECIPES["CartPole-v1"]["RL Zoo's settings"], 1000, 1, "")
+    assert trained.steps == 1024 and trained.seconds > 0 < trained.cpu_seconds
     assert min(bench.play("CartPole-v1", trained.act, 2)) >= 8
 
 
 def test_rows_tell_rate_steps_and_return_with_its_error(bench):
-    trained = bench.Trained(lambda observation: 0, 1000, 4.0)
+    trained = bench.Trained(lambda observation: 0, 1000, 4.0, 2.0)
     assert bench.rows("case", trained, [1.0, 3.0]) == [
         ("case: throughput", 250.0, "steps/s"),
+        ("case: throughput by processor time", 500.0, "steps/s"),
         ("case: steps", 1000, "steps"),
         ("case: time", 4.0, "s"),
         ("case: final policy, 2 episodes, mean", 2.0, "return"),
