@@ -2,7 +2,7 @@
 
     pip install stable-baselines3 'gymnasium[mujoco]'
     python bench/stable_baselines.py CartPole-v1 HalfCheetah-v5 --seeds 1 2 3
-    python bench/stable_baselines.py HalfCheetah-v5 --seeds 1 --steps 1_000_000
+    python bench/stable_baselines.py HalfCheetah-v5 --seeds 1 --steps 1_000_000 --only defaults
 
 Ours trains as `puffer train` does. Stable-Baselines3 trains by the tuned settings of RL Zoo, from the cards of its
 models ppo-CartPole-v1 and ppo-HalfCheetah-v3 (the newest HalfCheetah there) on huggingface.co/sb3: CartPole with 8
@@ -179,6 +179,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, help=f"agent steps of each, in place of {STEPS}")
     parser.add_argument("--episodes", type=int, default=30, help="that the final policies play, at least 2")
     parser.add_argument("--threads", type=int, default=1, help="of torch, for both")
+    parser.add_argument("--only", help="of the sides, those whose name contains this, such as pufferlib or defaults")
     parser.add_argument("--print-only", action="store_true", help="leave bench/results as it is")
     options, settings = parse(parser)
     if settings:
@@ -191,6 +192,8 @@ def main() -> None:
         trainers[f"{env_name}, pufferlib"] = partial(ours, env_name, steps)
         for name, recipe in RECIPES[env_name].items():
             trainers[f"{env_name}, Stable-Baselines3 by {name}"] = partial(theirs, env_name, recipe, steps)
+
+    trainers = {side: train for side, train in trainers.items() if options.only is None or options.only in side}
 
     def run(side: str, seed: int, folder: str) -> Rows:
         trained = trainers[side](seed, folder)
