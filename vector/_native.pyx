@@ -45,7 +45,7 @@ cdef extern from "bells.h" nogil:
     size_t bells_size(int num_workers)
     bint bell_ask(WorkerBell* bell, bint by_message)
     bint bells_fall_asleep(Bells* bells, unsigned wake_at)
-    bint bell_watch(Bells* bells, WorkerBell* bell, unsigned taken, int64_t nanoseconds)
+    bint bell_watch(Bells* bells, int index, int num_workers, unsigned taken, int64_t nanoseconds)
     bint bell_fall_asleep(WorkerBell* bell, unsigned taken)
     bint bell_answer(Bells* bells, WorkerBell* bell, bint by_message)
     void bells_spread(Bells* bells, int index, int num_workers)
@@ -182,7 +182,7 @@ cdef class WorkerBells:
         cdef bint is_asked
         bell_wake_worker(self.bell)
         with nogil:
-            is_asked = bell_watch(self.bells, self.bell, self.num_taken, <int64_t>(seconds * 1e9))
+            is_asked = bell_watch(self.bells, self.index, self.num_workers, self.num_taken, <int64_t>(seconds * 1e9))
         if not is_asked and bell_fall_asleep(self.bell, self.num_taken):
             return False
         self.num_taken += 1

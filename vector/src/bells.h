@@ -15,9 +15,7 @@
 #include <time.h>
 
 enum {
-    BELL_LINE = 128,         // bytes: two cache lines, which processors fetch in pairs
-    YIELD_IS_LONG = 200000,  // nanoseconds: somebody else took the core meanwhile
-    WAITS_ASLEEP = 100,      // after that
+    BELL_LINE = 128,  // bytes: two cache lines, which processors fetch in pairs
 };
 
 typedef struct {
@@ -27,7 +25,6 @@ typedef struct {
     atomic_bool is_asleep;    // the worker
     bool asks_by_message;     // the last command is in the connection, else it is a step
     bool answers_by_message;  // the last answer is in the connection, else it is empty
-    int num_waits_asleep;     // that the worker has yet to spend asleep from the start; it alone looks here
     atomic_int core;          // on which the worker began its last step, counted from 1; 0 while it is unknown
 } __attribute__((aligned(BELL_LINE))) WorkerBell;
 
@@ -92,24 +89,27 @@ static inline bool bell_hear(WorkerBell* bell) {
 
 static inline void bell_wake_worker(WorkerBell* bell) { atomic_store(&bell->is_asleep, false); }
 
-// Looks out for the next command, at most so long, and offers the core to others meanwhile. Not on the core where the
-// parent fell asleep, nor for some time on one that others took: who has yielded waits long for a core, who is woken
-// gets it at once.
-static inline bool bell_watch(Bells* bells, WorkerBell* bell, unsigned taken, int64_t nanoseconds) {
+// Whether neither the parent fell asleep on the caller's core nor another worker began its last step there; where cores
+// are not known they count as the caller's alone.
+static inline bool bells_alone(Bells* bells, int index, int num_workers) {
     int core = bell_core();
-    bool is_parents = core != 0 && core == atomic_load_explicit(&bells->parent.core, memory_order_relaxed);
-    bool is_calm = !is_parents && bell->num_waits_asleep == 0;
-    if (bell->num_waits_asleep > 0) bell->num_waits_asleep--;
-    int64_t before = bell_now(), deadline = before + nanoseconds;
+    if (core == 0) return true;
+    if (core == atomic_load_explicit(&bells->parent.core, memory_order_relaxed)) return false;
+    for (int i = 0; i < num_workers; i++) {
+        if (i != index && core == atomic_load_explicit(&bells->workers[i].core, memory_order_relaxed)) return false;
+    }
+    return true;
+}
+
+// Looks out for the next command, at most so long, and offers the core to others meanwhile. Not at all on a core that
+// another process of the vector uses: who sleeps gives it up at once, but a kernel that schedules by groups, as Linux
+// does by sessions, lets those alone have what is yielded who are in the same group.
+static inline bool bell_watch(Bells* bells, int index, int num_workers, unsigned taken, int64_t nanoseconds) {
+    WorkerBell* bell = &bells->workers[index];
+    int64_t deadline = bells_alone(bells, index, num_workers) ? bell_now() + nanoseconds : 0;
     while (atomic_load_explicit(&bell->asked, memory_order_acquire) == taken) {
-        if (!is_calm || before >= deadline) return false;
+        if (bell_now() >= deadline) return false;
         sched_yield();
-        int64_t after = bell_now();
-        if (after - before > YIELD_IS_LONG) {
-            bell->num_waits_asleep = WAITS_ASLEEP;
-            is_calm = false;
-        }
-        before = after;
     }
     return true;
 }
