@@ -127,8 +127,8 @@ def _obey(connection: Connection, shared: SharedMemory) -> None:
 class Desk:
     """Where commands arrive and answers leave: by bells in shared memory, and by messages where there is more to say.
 
-    A worker that is done stays awake for a moment, unless others want its core: short steps follow each other faster
-    than a kernel wakes a process.
+    A worker that is done stays awake for a moment, unless another process of the vector uses its core: short steps
+    follow each other faster than a kernel wakes a process.
     """
 
     def __init__(self, connection: Connection, bells: WorkerBells):
