@@ -6,8 +6,8 @@
 // first layer sees the numbers of an observation, or their categories. A block of rows goes through all layers, forward
 // and backward, in scratch memory that stays in a core's cache.
 //
-// Where products round their factors, those of convolutions, of the first linear layer and of the head do not: what is
-// seen and what is decided keep their digits.
+// Where products round their factors, those of the first layer and of the head do not: what is seen and what is decided
+// keep their digits.
 //
 // Rows of a block lie sequence by sequence, or step by step where an LSTM asks for it.
 #pragma once
@@ -28,8 +28,13 @@ KERNEL_FN int64_t chain_encoder_row(const Chain& chain, int64_t layer) {
     return layer == 0 ? chain.padded_inputs : chain.width;
 }
 
+// Whether a layer of the encoder sees the observation.
+KERNEL_FN bool chain_is_first(const Chain& chain, int64_t layer) {
+    return layer == 0 && !chain_has_convolutions(chain);
+}
+
 KERNEL_FN bool chain_is_one_hot(const Chain& chain, int64_t layer) {
-    return layer == 0 && chain.cells > 0 && !chain_has_convolutions(chain);
+    return chain.cells > 0 && chain_is_first(chain, layer);
 }
 
 // An LSTM layer has weights of its input and of its hidden state, each with a bias, and a hidden state and a memory; a
@@ -53,24 +58,12 @@ KERNEL_FN int64_t chain_gates(const Chain& chain) { return chain.width * chain_g
 
 enum { CHAIN_MAX_RECURRENT = 2 * CHAIN_MAX_LAYERS };
 
-// The weights of a layer: transposed for forward, [inputs, outputs], and as torch has them for backward, [outputs,
-// inputs].
-struct ChainWeights {
-    PackedMatrix forward, backward;
-};
-
 struct ChainPacked {
     ConvolutionsPacked convolutions;
-    ChainWeights encoder[CHAIN_MAX_LAYERS], recurrent[CHAIN_MAX_RECURRENT], head;
+    PackedWeights encoder[CHAIN_MAX_LAYERS], recurrent[CHAIN_MAX_RECURRENT], head;
     float *encoder_bias[CHAIN_MAX_LAYERS], *recurrent_bias[CHAIN_MAX_LAYERS];  // [width]; [gates], both of an LSTM's
     float* head_bias;                                                          // [padded_outputs]
 };
-
-KERNEL_FN ChainWeights chain_take_weights(int64_t inputs, int64_t padded_inputs, int64_t outputs,
-                                          int64_t padded_outputs, bool is_rounded, ChainMemory& memory) {
-    return {{memory.take(inputs * padded_outputs), inputs, padded_outputs, is_rounded},
-            {memory.take(outputs * padded_inputs), outputs, padded_inputs, is_rounded}};
-}
 
 KERNEL_FN ChainPacked chain_packed(const Chain& chain, ChainMemory& memory) {
     int64_t width = chain.width, gates = chain_gates(chain);
@@ -79,14 +72,16 @@ KERNEL_FN ChainPacked chain_packed(const Chain& chain, ChainMemory& memory) {
     packed.convolutions = convolutions_packed(chain, memory);
     for (int64_t i = 0; i < chain.encoder_layers; i++) {
         int64_t inputs = chain_encoder_inputs(chain, i);
-        packed.encoder[i] = chain_take_weights(inputs, i == 0 ? 0 : width, width, width, is_rounded && i > 0, memory);
+        bool is_first = chain_is_first(chain, i);
+        int64_t padded_inputs = is_first ? 0 : chain_encoder_row(chain, i);
+        packed.encoder[i] = packed_take(inputs, padded_inputs, width, width, is_rounded && !is_first, memory);
         packed.encoder_bias[i] = memory.take(width);
     }
     for (int64_t i = 0; i < chain_recurrent_weights(chain); i++) {
-        packed.recurrent[i] = chain_take_weights(width, width, gates, gates, is_rounded, memory);
+        packed.recurrent[i] = packed_take(width, width, gates, gates, is_rounded, memory);
     }
     for (int64_t i = 0; i < chain_recurrent_biases(chain) / 2; i++) packed.recurrent_bias[i] = memory.take(gates);
-    packed.head = chain_take_weights(width, width, chain.outputs, chain.padded_outputs, false, memory);
+    packed.head = packed_take(width, width, chain.outputs, chain.padded_outputs, false, memory);
     packed.head_bias = memory.take(chain.padded_outputs);
     return packed;
 }
@@ -253,7 +248,7 @@ KERNEL_FN void chain_forward(const Chain& chain, const ChainPacked& packed, cons
     const float* hidden = chain_features(chain, scratch);
     if (chain_has_convolutions(chain)) {
         ConvolutionsSource source = {scratch.observations, scratch.columns};
-        convolutions_forward<typename Set::Exact>(chain, packed.convolutions, scratch.convolutions, source, rows);
+        convolutions_forward<Set>(chain, packed.convolutions, scratch.convolutions, source, rows);
     }
     for (int64_t i = 0; i < chain.encoder_layers; i++) {
         LinearLayer layer = {};
@@ -265,10 +260,10 @@ KERNEL_FN void chain_forward(const Chain& chain, const ChainPacked& packed, cons
         layer.slopes = scratch.slopes[i];
         if (chain_is_one_hot(chain, i)) {
             one_hot_forward<Set>({scratch.columns, rows, chain.cells, width}, layer, chain.activation);
-        } else if (i == 0) {
+        } else if (chain_is_first(chain, i)) {
             linear_forward<typename Set::Exact>(layer, chain.activation, rows, chain.inputs, width);
         } else {
-            linear_forward<Set>(layer, chain.activation, rows, width, width);
+            linear_forward<Set>(layer, chain.activation, rows, chain_encoder_inputs(chain, i), width);
         }
         hidden = scratch.encoded[i];
     }
@@ -370,14 +365,13 @@ KERNEL_FN void chain_backward(const Chain& chain, const ChainPacked& packed, con
         layer.grad_row = width;
         layer.grad_input = i > 0 ? spare : nullptr;
         if (i == 0 && chain_has_convolutions(chain)) {
-            layer.weights = packed.convolutions.features;
             layer.grad_input = scratch.convolutions.grad_results[chain.num_convolutions - 1];
         }
         layer.grad_weights = gradients.encoder[i];
         layer.grad_bias = gradients.encoder_bias[i];
         if (chain_is_one_hot(chain, i)) {
             one_hot_backward<Set>({scratch.columns, rows, chain.cells, width}, layer);
-        } else if (i == 0) {
+        } else if (chain_is_first(chain, i)) {
             linear_backward<typename Set::Exact>(layer, rows, width);
         } else {
             linear_backward<Set>(layer, rows, width);
@@ -387,8 +381,7 @@ KERNEL_FN void chain_backward(const Chain& chain, const ChainPacked& packed, con
     }
     if (!chain_has_convolutions(chain)) return;
     ConvolutionsSource source = {scratch.observations, scratch.columns};
-    convolutions_backward<typename Set::Exact>(chain, packed.convolutions, scratch.convolutions, source,
-                                               gradients.convolutions, rows);
+    convolutions_backward<Set>(chain, packed.convolutions, scratch.convolutions, source, gradients.convolutions, rows);
 }
 
 // A layer's weights as torch has them: groups of `units` rows, that many for each gate, of `inputs` columns.
@@ -398,16 +391,12 @@ struct ChainSource {
 };
 
 // Copies weights; every group of them fills `width` outputs.
-KERNEL_FN void pack(const ChainWeights& packed, const ChainSource& source, int64_t width) {
-    packed_clear(packed.forward);
-    packed_clear(packed.backward);
+KERNEL_FN void pack(const PackedWeights& packed, const ChainSource& source, int64_t width) {
+    packed_clear(packed);
     for (int64_t row = 0; row < source.groups * source.units; row++) {
         int64_t output = row / source.units * width + row % source.units;
         const float* weights = source.weights + row * source.inputs;
-        for (int64_t input = 0; input < source.inputs; input++) {
-            packed_set(packed.forward, input, output, weights[input]);
-            if (packed.backward.columns > 0) packed_set(packed.backward, output, input, weights[input]);
-        }
+        for (int64_t input = 0; input < source.inputs; input++) packed_set(packed, input, output, weights[input]);
     }
 }
 

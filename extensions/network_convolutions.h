@@ -6,6 +6,7 @@
 
 #include "chain_memory.h"
 #include "convolution_layer.h"
+#include "packed_matrix.h"
 
 enum { CONVOLUTION_ROWS = 8 };
 
@@ -40,9 +41,9 @@ KERNEL_FN const Convolution& convolution_last(const Chain& chain) {
 }
 
 struct ConvolutionsPacked {
-    float *transposed[CHAIN_MAX_LAYERS], *bias[CHAIN_MAX_LAYERS];  // [inputs, padded filters], [padded filters]
-    float* weights[CHAIN_MAX_LAYERS];  // [filters, padded inputs], of all but the first, for backward
-    float* features;                   // [width, features], of the encoder's first layer
+    PackedWeights weights[CHAIN_MAX_LAYERS];  // of patches: [inputs, padded filters], [filters, padded inputs]
+    float* bias[CHAIN_MAX_LAYERS];            // [padded filters]
+    float* features;                          // [units, features], of the encoder's first layer
 };
 
 KERNEL_FN ConvolutionsPacked convolutions_packed(const Chain& chain, ChainMemory& memory) {
@@ -50,11 +51,13 @@ KERNEL_FN ConvolutionsPacked convolutions_packed(const Chain& chain, ChainMemory
     if (!chain_has_convolutions(chain)) return packed;
     for (int64_t i = 0; i < chain.num_convolutions; i++) {
         int64_t inputs = convolution_inputs(chain, i), filters = chain.convolutions[i].filters;
-        packed.transposed[i] = memory.take(inputs * convolution_padded(filters));
+        int64_t padded_inputs = i > 0 ? convolution_padded(inputs) : 0;
+        bool is_rounded = i > 0 && chain.products == PRODUCTS_BFLOAT16;
+        packed.weights[i] =
+            packed_take(inputs, padded_inputs, filters, convolution_padded(filters), is_rounded, memory);
         packed.bias[i] = memory.take(convolution_padded(filters));
-        packed.weights[i] = memory.take(i > 0 ? filters * convolution_padded(inputs) : 0);
     }
-    packed.features = memory.take(chain.width * chain.inputs);
+    packed.features = memory.take(chain.units * chain.inputs);
     return packed;
 }
 
@@ -116,7 +119,7 @@ KERNEL_FN ConvolutionLayer convolution_layer(const Chain& chain, const Convoluti
     } else {
         result.images = (layer > 0 ? scratch.results[layer - 1] : source.observations) + offset;
     }
-    result.transposed = packed.transposed[layer];
+    result.transposed = packed.weights[layer].forward.memory;
     result.bias = packed.bias[layer];
     result.copies = scratch.copies;
     result.column_copies = scratch.column_copies;
@@ -132,7 +135,11 @@ KERNEL_FN void convolutions_forward(const Chain& chain, const ConvolutionsPacked
         int64_t images = convolution_part(rows - row, CONVOLUTION_ROWS);
         for (int64_t i = 0; i < chain.num_convolutions; i++) {
             ConvolutionLayer layer = convolution_layer(chain, packed, scratch, source, i, row);
-            convolution_forward<Set>(chain.convolutions[i], layer, images);
+            if (i == 0) {
+                convolution_forward<typename Set::Exact>(chain.convolutions[i], layer, images);
+            } else {
+                convolution_forward<Set>(chain.convolutions[i], layer, images);
+            }
         }
     }
 }
@@ -148,14 +155,18 @@ KERNEL_FN void convolutions_backward(const Chain& chain, const ConvolutionsPacke
         for (int64_t i = last; i >= 0; i--) {
             ConvolutionLayer layer = convolution_layer(chain, packed, scratch, source, i, row);
             ConvolutionGradient gradient = {};
-            gradient.weights = packed.weights[i];
+            gradient.weights = packed.weights[i].backward.memory;
             gradient.grad_results = scratch.grad_results[i];
             if (i == last) gradient.grad_results += row * convolution_outputs(chain.convolutions[i]);
             gradient.grad_images = i > 0 ? scratch.grad_results[i - 1] : nullptr;
             gradient.grad_copies = scratch.grad_copies;
             gradient.grad_weights = gradients.weights[i];
             gradient.grad_bias = gradients.bias[i];
-            convolution_backward<Set>(chain.convolutions[i], layer, gradient, images);
+            if (i == 0) {
+                convolution_backward<typename Set::Exact>(chain.convolutions[i], layer, gradient, images);
+            } else {
+                convolution_backward<Set>(chain.convolutions[i], layer, gradient, images);
+            }
         }
     }
 }
@@ -170,20 +181,17 @@ KERNEL_FN int64_t convolution_column(const Chain& chain, int64_t layer, int64_t 
 
 KERNEL_FN void convolution_pack(const Chain& chain, const ConvolutionsPacked& packed, int64_t layer) {
     const Convolution& shape = chain.convolutions[layer];
-    int64_t area = shape.size * shape.size, filters = convolution_padded(shape.filters);
-    int64_t inputs = convolution_inputs(chain, layer), row = convolution_padded(inputs);
+    int64_t area = shape.size * shape.size;
     const float *weights = chain.convolution_weights[layer], *bias = chain.convolution_biases[layer];
-    memset(packed.transposed[layer], 0, inputs * filters * sizeof(float));
-    memset(packed.bias[layer], 0, filters * sizeof(float));
+    packed_clear(packed.weights[layer]);
+    memset(packed.bias[layer], 0, convolution_padded(shape.filters) * sizeof(float));
     if (bias != nullptr) memcpy(packed.bias[layer], bias, shape.filters * sizeof(float));
-    if (layer > 0) memset(packed.weights[layer], 0, shape.filters * row * sizeof(float));
     for (int64_t channel = 0; channel < shape.channels; channel++) {
         for (int64_t pixel = 0; pixel < area; pixel++) {
             int64_t column = convolution_column(chain, layer, channel, pixel);
             for (int64_t filter = 0; filter < shape.filters; filter++) {
                 float weight = weights[(filter * shape.channels + channel) * area + pixel];
-                packed.transposed[layer][column * filters + filter] = weight;
-                if (layer > 0) packed.weights[layer][filter * row + column] = weight;
+                packed_set(packed.weights[layer], column, filter, weight);
             }
         }
     }
@@ -195,7 +203,7 @@ KERNEL_FN void convolutions_pack(const Chain& chain, const ConvolutionsPacked& p
     if (!chain_has_convolutions(chain)) return;
     const Convolution& last = convolution_last(chain);
     int64_t pixels = convolution_pixels(last), filters = convolution_padded(last.filters);
-    memset(packed.features, 0, chain.width * chain.inputs * sizeof(float));
+    memset(packed.features, 0, chain.units * chain.inputs * sizeof(float));
     for (int64_t i = 0; i < chain.units; i++) {
         const float* source = chain.weights[0] + i * last.filters * pixels;
         float* target = packed.features + i * chain.inputs;

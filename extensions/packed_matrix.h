@@ -1,9 +1,7 @@
 // packed_matrix.h - weights as products read them: padded with zeros, and rounded where the set rounds.
 #pragma once
 
-#include <string.h>
-
-#include "cpu_kernels.h"
+#include "chain_memory.h"
 
 // A right matrix: float32 row by row, [inner, columns], or pairs of bfloat16 as matmul_bfloat16.h has them.
 struct PackedMatrix {
@@ -32,4 +30,27 @@ KERNEL_FN void packed_set(const PackedMatrix& matrix, int64_t inner, int64_t col
     uint16_t half = packed_round(number);
     memcpy((char*)(matrix.memory + inner / 2 * matrix.columns + column) + inner % 2 * sizeof(half), &half,
            sizeof(half));
+}
+
+// The weights of a layer: transposed for forward, [inputs, outputs], and as torch has them for backward, [outputs,
+// inputs].
+struct PackedWeights {
+    PackedMatrix forward, backward;
+};
+
+// `padded_inputs` are 0 where nobody asks for the gradient in the inputs.
+KERNEL_FN PackedWeights packed_take(int64_t inputs, int64_t padded_inputs, int64_t outputs, int64_t padded_outputs,
+                                    bool is_rounded, ChainMemory& memory) {
+    return {{memory.take(inputs * padded_outputs), inputs, padded_outputs, is_rounded},
+            {memory.take(outputs * padded_inputs), outputs, padded_inputs, is_rounded}};
+}
+
+KERNEL_FN void packed_clear(const PackedWeights& weights) {
+    packed_clear(weights.forward);
+    packed_clear(weights.backward);
+}
+
+KERNEL_FN void packed_set(const PackedWeights& weights, int64_t input, int64_t output, float number) {
+    packed_set(weights.forward, input, output, number);
+    if (weights.backward.columns > 0) packed_set(weights.backward, output, input, number);
 }

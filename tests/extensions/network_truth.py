@@ -316,7 +316,7 @@ def assert_rounds_little(layers, observations, minibatch, coefficients=COEFFICIE
     truth = Truth(layers)
     loss, expected_values = truth.loss(observations, minibatch, coefficients)
     for gradient, expected in zip(learned.gradients, torch.autograd.grad(loss.total, truth.parameters), strict=True):
-        assert (gradient - expected).norm() <= 0.05 * expected.norm().clamp(min=1e-3)  # some have a kink
+        assert (gradient - expected).norm() <= 0.1 * expected.norm().clamp(min=1e-3)  # a ReLU near 0 may turn
     torch.testing.assert_close(learned.ratios.double(), loss.ratio, rtol=0.05, atol=0.01)
     torch.testing.assert_close(learned.values.double(), expected_values, rtol=0.02, atol=0.05)
 
