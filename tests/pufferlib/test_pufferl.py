@@ -323,14 +323,14 @@ def frozen(policy):
 @pytest.mark.parametrize(
     ("make", "settings"),
     [
-        (lambda env: LSTMWrapper(env, Default(env, 20), 20, 24), {}),
+        (lambda env: Default(env, 16, num_layers=9), {}),
         (lambda env: OwnPolicy(env, 16), {}),
         (lambda env: with_encoder(Default(env, 16), nn.Sequential(nn.Linear(121, 16), nn.ELU())), {}),
         (lambda env: with_hook(Default(env, 16)), {}),
         (lambda env: frozen(Default(env, 16)), {}),
         (lambda env: Default(env, 16), {"fused": False}),
     ],
-    ids=["two widths", "subclass", "own part", "hook", "frozen", "switched off"],
+    ids=["too deep", "subclass", "own part", "hook", "frozen", "switched off"],
 )
 def test_other_policies_are_left_to_torch(make, settings):
     vecenv = vector.make(env_class("puffer_squared"), env_kwargs={"num_envs": 4})
