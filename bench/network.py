@@ -5,7 +5,8 @@ loss over a minibatch of 256 segments of 64 steps. A round of `minibatches` is o
 time, as policies of continuous control learn: drawn, differentiated, clipped and stepped by Adam. Its observations are
 those of a half cheetah, 17 numbers in float64 that are normalised, its actions 6 numbers. `plain` is what the trainer
 does with `[train] fused = False`: on two threads its `learn` is shared out by segments. `steps` are agent steps. `lstm`
-is the same with an LSTM of 128 in place of two MinGRU layers of 64.
+is the same with an LSTM of 128 in place of two MinGRU layers of 64. Breakout's ini has the kernel round products to
+bfloat16 where the processor multiplies it; of convolutions that is a kind of its own.
 
 `categories` are the same for boards of random cells, seen by `one_hot`: 11 x 11 of 5 kinds, as a window on a grid, and
 4 x 4 of 16, as the tiles of 2048, through 128 units. `dense` is the kernel on the same written out as zeros and ones.
@@ -167,12 +168,10 @@ def make_picture_trainer(folder, case, kind):
     space, num_agents, horizon, settings = PICTURES[case]
     vecenv = vector.make(Pictures, env_kwargs={"space": space, "num_agents": num_agents}, backend="Serial")
     config = {
-        **{"device": "cpu", "fused": kind == "fused", "data_dir": str(folder), "total_timesteps": 10**6},
-        **{
-            "batch_size": num_agents * horizon,
-            "bptt_horizon": horizon,
-            "minibatch_size": min(256, num_agents) * horizon,
-        },
+        **{"device": "cpu", "data_dir": str(folder), "total_timesteps": 10**6},
+        **{"fused": kind in ("fused", "bfloat16"), "precision": "bfloat16" if kind == "bfloat16" else "float32"},
+        **{"batch_size": num_agents * horizon, "minibatch_size": min(256, num_agents) * horizon},
+        "bptt_horizon": horizon,
     }
     policy = Convolutional(vecenv.driver_env, **{"hidden_size": 128, **settings})
     if kind == "channels_last":
@@ -186,13 +185,13 @@ def make_picture_trainer(folder, case, kind):
 
 
 @pytest.mark.parametrize("case", PICTURES)
-@pytest.mark.parametrize("kind", ["fused", "plain", "channels_last"])
+@pytest.mark.parametrize("kind", ["fused", "bfloat16", "plain", "channels_last"])
 def test_convolutions_act(benchmark, threads, case, kind, tmp_path):
     measure_act(benchmark, make_picture_trainer(tmp_path, case, kind), kind)
 
 
 @pytest.mark.parametrize("case", PICTURES)
-@pytest.mark.parametrize("kind", ["fused", "plain", "channels_last"])
+@pytest.mark.parametrize("kind", ["fused", "bfloat16", "plain", "channels_last"])
 def test_convolutions_learn(benchmark, threads, case, kind, tmp_path):
     measure_learn(benchmark, make_picture_trainer(tmp_path, case, kind))
 

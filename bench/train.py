@@ -21,6 +21,11 @@ POLICIES = {  # for breakout, beside the default: rnn_name, [policy], [rnn]
     "lstm": ("LSTM", {"hidden_size": 128}, {"num_layers": 1}),
     "feedforward": (None, {"hidden_size": 128, "activation": "gelu"}, {}),
 }
+BY = {  # breakout on a CPU with one pass over each batch, by the same settings but for these
+    "torch": {"fused": False, "precision": "float32"},
+    "kernel": {"precision": "float32"},
+    "bfloat16": {"precision": "bfloat16"},
+}
 needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 DEVICES = ["cpu", pytest.param("cuda", marks=needs_cuda)]
 
@@ -52,11 +57,12 @@ def matmul_rate(device, repeats=50):
     return 2 * 4096 * 128 * 384 / statistics.median(seconds)
 
 
-def make_trainer(name, device, folder, policy=None):
+def make_trainer(name, device, folder, policy=None, **settings):
     args = pufferl.load_config(name)
     if policy is not None:
         args["rnn_name"], args["policy"], args["rnn"] = POLICIES[policy]
     args["train"].update(device=device, data_dir=str(folder), checkpoint_interval=10**9, log_interval=10**9)
+    args["train"].update(settings)
     vecenv = pufferl.load_env(name, args)
     return pufferl.PuffeRL({**args["train"], "env": name}, vecenv, pufferl.load_policy(args, vecenv, name))
 
@@ -90,3 +96,9 @@ def test_train(benchmark, name, device, tmp_path):
 @pytest.mark.parametrize("policy", POLICIES)
 def test_policy(benchmark, policy, device, tmp_path):
     time_training(benchmark, make_trainer("puffer_breakout", device, tmp_path, policy))
+
+
+@pytest.mark.parametrize("policy", [None, *POLICIES])
+@pytest.mark.parametrize("by", BY)
+def test_by(benchmark, by, policy, tmp_path):
+    time_training(benchmark, make_trainer("puffer_breakout", "cpu", tmp_path, policy, update_epochs=1.0, **BY[by]))
