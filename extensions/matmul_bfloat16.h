@@ -78,16 +78,35 @@ BFLOAT16_FN Bfloat16Part bfloat16_left(const Matmul& product, int64_t row, int64
     return {memory, 1, BFLOAT16_ROWS};
 }
 
+// Parts of both matrices, and where their product belongs.
+struct Bfloat16Product {
+    Bfloat16Part left, right;
+    int64_t rows, columns, pairs;
+    bool is_sum;  // added to what is there
+    float* result;
+    int64_t result_row;
+
+    Bfloat16Product from(int64_t row, int64_t column) const {
+        Bfloat16Product rest = *this;
+        rest.left.pairs += row * left.row;
+        rest.right.pairs += column * right.row;
+        rest.result += row * result_row + column;
+        return rest;
+    }
+};
+
 template <int ROWS, int VECTORS>
-BFLOAT16_FN void bfloat16_tile(const Bfloat16Part& left, const Bfloat16Part& right, int64_t pairs, bool is_sum,
-                               float* result, int64_t result_row) {
+BFLOAT16_FN void bfloat16_tile(const Bfloat16Product& product) {
+    const Bfloat16Part &left = product.left, &right = product.right;
+    float* result = product.result;
+    int64_t result_row = product.result_row;
     __m512 sums[ROWS][VECTORS];
     for (int r = 0; r < ROWS; r++) {
         for (int v = 0; v < VECTORS; v++) {
-            sums[r][v] = is_sum ? _mm512_loadu_ps(result + r * result_row + 16 * v) : _mm512_setzero_ps();
+            sums[r][v] = product.is_sum ? _mm512_loadu_ps(result + r * result_row + 16 * v) : _mm512_setzero_ps();
         }
     }
-    for (int64_t k = 0; k < pairs; k++) {
+    for (int64_t k = 0; k < product.pairs; k++) {
         __m512bh columns[VECTORS];
         for (int v = 0; v < VECTORS; v++) {
             columns[v] = (__m512bh)_mm512_loadu_si512(right.pairs + k * right.pair + 16 * v);
@@ -102,38 +121,30 @@ BFLOAT16_FN void bfloat16_tile(const Bfloat16Part& left, const Bfloat16Part& rig
     }
 }
 
-// `columns` columns of some rows, 16 * VECTORS at a time; returns the first that is left.
+// Columns from `column` on, 16 * VECTORS at a time; returns the first that is left.
 template <int VECTORS>
-BFLOAT16_FN int64_t bfloat16_columns(const Bfloat16Part& left, const Bfloat16Part& right, int64_t rows, int64_t first,
-                                     int64_t columns, int64_t pairs, bool is_sum, float* result, int64_t result_row) {
+BFLOAT16_FN int64_t bfloat16_columns(const Bfloat16Product& product, int64_t column) {
     const int ROWS = Avx512::ROWS, WIDTH = 16 * VECTORS;
-    for (; first + WIDTH <= columns; first += WIDTH) {
-        Bfloat16Part numbers = left, weights = {right.pairs + first, right.row, right.pair};
-        float* target = result + first;
+    for (; column + WIDTH <= product.columns; column += WIDTH) {
         int64_t row = 0;
-        for (; row + ROWS <= rows; row += ROWS, numbers.pairs += ROWS * left.row, target += ROWS * result_row) {
-            bfloat16_tile<ROWS, VECTORS>(numbers, weights, pairs, is_sum, target, result_row);
-        }
-        for (; row + 2 <= rows; row += 2, numbers.pairs += 2 * left.row, target += 2 * result_row) {
-            bfloat16_tile<2, VECTORS>(numbers, weights, pairs, is_sum, target, result_row);
-        }
-        if (row < rows) bfloat16_tile<1, VECTORS>(numbers, weights, pairs, is_sum, target, result_row);
+        for (; row + ROWS <= product.rows; row += ROWS) bfloat16_tile<ROWS, VECTORS>(product.from(row, column));
+        for (; row + 2 <= product.rows; row += 2) bfloat16_tile<2, VECTORS>(product.from(row, column));
+        if (row < product.rows) bfloat16_tile<1, VECTORS>(product.from(row, column));
     }
-    return first;
+    return column;
 }
 
-// The part of a product that a part of the right matrix makes.
-BFLOAT16_FN void bfloat16_multiply(const Matmul& product, const Bfloat16Part& right, int64_t column, int64_t columns,
-                                   int64_t inner, int64_t count, bool is_sum) {
+// What a part of the right matrix, `count` of the inner dimension from `inner` on, adds to columns of the result.
+BFLOAT16_FN void bfloat16_multiply(const Matmul& product, Bfloat16Product part, int64_t inner, int64_t count) {
     alignas(64) uint32_t memory[BFLOAT16_ROWS * BFLOAT16_PAIRS];
-    int64_t pairs = (count + 1) / 2, result_row = product.result_row;
+    float* result = part.result;
+    part.pairs = (count + 1) / 2;
+    part.result_row = product.result_row;
     for (int64_t row = 0; row < product.rows; row += BFLOAT16_ROWS) {
-        int64_t rows = bfloat16_least(product.rows - row, BFLOAT16_ROWS);
-        Bfloat16Part left = bfloat16_left(product, row, rows, inner, count, memory);
-        float* result = product.result + row * result_row + column;
-        int64_t first =
-            bfloat16_columns<Avx512::VECTORS>(left, right, rows, 0, columns, pairs, is_sum, result, result_row);
-        bfloat16_columns<1>(left, right, rows, first, columns, pairs, is_sum, result, result_row);
+        part.rows = bfloat16_least(product.rows - row, BFLOAT16_ROWS);
+        part.left = bfloat16_left(product, row, part.rows, inner, count, memory);
+        part.result = result + row * product.result_row;
+        bfloat16_columns<1>(part, bfloat16_columns<Avx512::VECTORS>(part, 0));
     }
 }
 
@@ -144,17 +155,23 @@ KERNEL_AVX512_BFLOAT16 __attribute__((noinline)) static void matmul_bfloat16(con
     alignas(64) uint32_t memory[IS_PACKED ? 1 : BFLOAT16_PAIRS * BFLOAT16_COLUMNS];
     for (int64_t inner = 0; inner < product.inner; inner += 2 * BFLOAT16_PAIRS) {
         int64_t count = bfloat16_least(product.inner - inner, 2 * BFLOAT16_PAIRS);
-        bool is_sum = IS_SUM || inner > 0;
+        Bfloat16Product part = {};
+        part.is_sum = IS_SUM || inner > 0;
         if (IS_PACKED) {
             const uint32_t* weights = (const uint32_t*)product.right + inner / 2 * product.right_row;
-            bfloat16_multiply(product, {weights, 1, product.right_row}, 0, product.columns, inner, count, is_sum);
+            part.right = {weights, 1, product.right_row};
+            part.columns = product.columns;
+            part.result = product.result;
+            bfloat16_multiply(product, part, inner, count);
             continue;
         }
         for (int64_t column = 0; column < product.columns; column += BFLOAT16_COLUMNS) {
-            int64_t columns = bfloat16_least(product.columns - column, BFLOAT16_COLUMNS);
             const float* source = product.right + inner * product.right_row + column;
-            bfloat16_round_rows(source, product.right_row, count, columns, BFLOAT16_COLUMNS, memory);
-            bfloat16_multiply(product, {memory, 1, BFLOAT16_COLUMNS}, column, columns, inner, count, is_sum);
+            part.right = {memory, 1, BFLOAT16_COLUMNS};
+            part.columns = bfloat16_least(product.columns - column, BFLOAT16_COLUMNS);
+            part.result = product.result + column;
+            bfloat16_round_rows(source, product.right_row, count, part.columns, BFLOAT16_COLUMNS, memory);
+            bfloat16_multiply(product, part, inner, count);
         }
     }
 }
