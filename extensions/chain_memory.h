@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "cpu_kernels.h"
+#include "matmul_product.h"
 
 // Hands out pieces of memory one after the other, on register boundaries; without memory it only counts.
 struct ChainMemory {
@@ -12,7 +12,7 @@ struct ChainMemory {
 
     float* take(int64_t count) {
         float* piece = base == nullptr ? nullptr : base + used;
-        used += (count + MATMUL_LANES - 1) / MATMUL_LANES * MATMUL_LANES;
+        used += matmul_padded(count);
         return piece;
     }
 };

@@ -13,8 +13,6 @@
 
 enum { CONVOLUTION_PIXELS = 96 };  // of results, taken together
 
-KERNEL_FN int64_t convolution_padded(int64_t count) { return (count + MATMUL_LANES - 1) / MATMUL_LANES * MATMUL_LANES; }
-
 KERNEL_FN int64_t convolution_height(const Convolution& shape) {
     return (shape.height - shape.size) / shape.stride + 1;
 }
@@ -25,12 +23,9 @@ KERNEL_FN int64_t convolution_pixels(const Convolution& shape) {
     return convolution_height(shape) * convolution_width(shape);
 }
 
-// Of what is left, what is taken together.
-KERNEL_FN int64_t convolution_part(int64_t left, int64_t most) { return left < most ? left : most; }
-
 // Of an image of results.
 KERNEL_FN int64_t convolution_outputs(const Convolution& shape) {
-    return convolution_pixels(shape) * convolution_padded(shape.filters);
+    return convolution_pixels(shape) * matmul_padded(shape.filters);
 }
 
 // Where the numbers of a patch lie, from that of its first pixel on.
@@ -53,7 +48,7 @@ KERNEL_FN Patches patches_of_observation(const Convolution& shape, int64_t image
 
 // Of the result of another convolution.
 KERNEL_FN Patches patches_of_result(const Convolution& shape) {
-    int64_t channels = convolution_padded(shape.channels), line = shape.width * channels;
+    int64_t channels = matmul_padded(shape.channels), line = shape.width * channels;
     return {shape.height * line, channels, line, 1, 0, shape.size, shape.size * channels, 0};
 }
 
@@ -93,7 +88,7 @@ typedef struct {
 
 KERNEL_FN void copy_patches(const Convolution& shape, const ConvolutionLayer& layer, int64_t first, int64_t count) {
     const Patches& patches = layer.patches;
-    int64_t numbers = patches_numbers(patches), row = convolution_padded(numbers);
+    int64_t numbers = patches_numbers(patches), row = matmul_padded(numbers);
     PatchPlace place = patch_place(shape, first);
     for (int64_t i = 0; i < count; i++, place.advance(shape)) {
         const float* source = layer.images + place.offset(shape, patches);
@@ -129,12 +124,11 @@ KERNEL_FN void copy_categories(const Convolution& shape, const ConvolutionLayer&
 template <class Set>
 KERNEL_FN void convolution_forward(const Convolution& shape, const ConvolutionLayer& layer, int64_t images) {
     int64_t pixels = images * convolution_pixels(shape), numbers = patches_numbers(layer.patches);
-    int64_t filters = convolution_padded(shape.filters);
+    int64_t filters = matmul_padded(shape.filters);
     for (int64_t first = 0; first < pixels; first += CONVOLUTION_PIXELS) {
-        int64_t count = convolution_part(pixels - first, CONVOLUTION_PIXELS);
+        int64_t count = matmul_part(pixels - first, CONVOLUTION_PIXELS);
         float* result = layer.results + first * filters;
-        LinearLayer product = {layer.copies, convolution_padded(numbers), layer.transposed, layer.bias, result,
-                               nullptr};
+        LinearLayer product = {layer.copies, matmul_padded(numbers), layer.transposed, layer.bias, result, nullptr};
         if (layer.columns != nullptr) {
             copy_categories(shape, layer, first, count);
             one_hot_forward<Set>({layer.column_copies, count, numbers, filters}, product, ACTIVATION_LINEAR);
@@ -160,7 +154,7 @@ typedef struct {
 KERNEL_FN void add_patches(const Convolution& shape, const ConvolutionLayer& layer, const ConvolutionGradient& gradient,
                            int64_t first, int64_t count) {
     const Patches& patches = layer.patches;
-    int64_t row = convolution_padded(patches_numbers(patches));
+    int64_t row = matmul_padded(patches_numbers(patches));
     PatchPlace place = patch_place(shape, first);
     for (int64_t i = 0; i < count; i++, place.advance(shape)) {
         const float* source = gradient.grad_copies + i * row;
@@ -177,19 +171,19 @@ template <class Set>
 KERNEL_FN void convolution_backward(const Convolution& shape, const ConvolutionLayer& layer,
                                     const ConvolutionGradient& gradient, int64_t images) {
     int64_t pixels = images * convolution_pixels(shape), numbers = patches_numbers(layer.patches);
-    int64_t filters = convolution_padded(shape.filters);
+    int64_t filters = matmul_padded(shape.filters);
     if (gradient.grad_images != nullptr) {
         memset(gradient.grad_images, 0, images * layer.patches.image_row * sizeof(float));
     }
     for (int64_t first = 0; first < pixels; first += CONVOLUTION_PIXELS) {
-        int64_t count = convolution_part(pixels - first, CONVOLUTION_PIXELS);
+        int64_t count = matmul_part(pixels - first, CONVOLUTION_PIXELS);
         const float* result = layer.results + first * filters;
         float* grad_result = gradient.grad_results + first * filters;
         INDEPENDENT_LANES
         for (int64_t i = 0; i < count * filters; i++) grad_result[i] = result[i] > 0.0f ? grad_result[i] : 0.0f;
         LinearGradient product = {};
         product.input = layer.copies;
-        product.input_row = convolution_padded(numbers);
+        product.input_row = matmul_padded(numbers);
         product.weights = gradient.weights;
         product.grad_output = grad_result;
         product.grad_row = filters;

@@ -64,10 +64,10 @@ KERNEL_FN void matmul_float32(const Matmul& product) {
     }
 }
 
-template <class Set, bool IS_SUM>
+template <class Set, bool IS_SUM, bool IS_PACKED = false>
 KERNEL_FN void matmul(const Matmul& product) {
     if constexpr (Set::ROUNDS) {
-        matmul_bfloat16<IS_SUM, false>(product);
+        matmul_bfloat16<IS_SUM, IS_PACKED>(product);
     } else {
         matmul_float32<Set, IS_SUM>(product);
     }
@@ -76,9 +76,5 @@ KERNEL_FN void matmul(const Matmul& product) {
 // The same where the right matrix is one of weights, which were packed for the set (packed_matrix.h).
 template <class Set, bool IS_SUM>
 KERNEL_FN void matmul_packed(const Matmul& product) {
-    if constexpr (Set::ROUNDS) {
-        matmul_bfloat16<IS_SUM, true>(product);
-    } else {
-        matmul_float32<Set, IS_SUM>(product);
-    }
+    matmul<Set, IS_SUM, true>(product);
 }

@@ -20,8 +20,6 @@ enum { BFLOAT16_PAIRS = 64 };     // of the inner dimension that are rounded tog
 enum { BFLOAT16_ROWS = 96 };      // of the left matrix, a multiple of the rows of a tile and of a register
 enum { BFLOAT16_COLUMNS = 256 };  // of the right matrix, where it does not come packed
 
-BFLOAT16_FN int64_t bfloat16_least(int64_t left, int64_t right) { return left < right ? left : right; }
-
 // Some rows or columns of a matrix as pairs; those along the inner dimension are `pair` apart, the others `row`.
 struct Bfloat16Part {
     const uint32_t* pairs;
@@ -141,7 +139,7 @@ BFLOAT16_FN void bfloat16_multiply(const Matmul& product, Bfloat16Product part, 
     part.pairs = (count + 1) / 2;
     part.result_row = product.result_row;
     for (int64_t row = 0; row < product.rows; row += BFLOAT16_ROWS) {
-        part.rows = bfloat16_least(product.rows - row, BFLOAT16_ROWS);
+        part.rows = matmul_part(product.rows - row, BFLOAT16_ROWS);
         part.left = bfloat16_left(product, row, part.rows, inner, count, memory);
         part.result = result + row * product.result_row;
         bfloat16_columns<1>(part, bfloat16_columns<Avx512::VECTORS>(part, 0));
@@ -154,7 +152,7 @@ template <bool IS_SUM, bool IS_PACKED>
 KERNEL_AVX512_BFLOAT16 __attribute__((noinline)) static void matmul_bfloat16(const Matmul& product) {
     alignas(64) uint32_t memory[IS_PACKED ? 1 : BFLOAT16_PAIRS * BFLOAT16_COLUMNS];
     for (int64_t inner = 0; inner < product.inner; inner += 2 * BFLOAT16_PAIRS) {
-        int64_t count = bfloat16_least(product.inner - inner, 2 * BFLOAT16_PAIRS);
+        int64_t count = matmul_part(product.inner - inner, 2 * BFLOAT16_PAIRS);
         Bfloat16Product part = {};
         part.is_sum = IS_SUM || inner > 0;
         if (IS_PACKED) {
@@ -168,7 +166,7 @@ KERNEL_AVX512_BFLOAT16 __attribute__((noinline)) static void matmul_bfloat16(con
         for (int64_t column = 0; column < product.columns; column += BFLOAT16_COLUMNS) {
             const float* source = product.right + inner * product.right_row + column;
             part.right = {memory, 1, BFLOAT16_COLUMNS};
-            part.columns = bfloat16_least(product.columns - column, BFLOAT16_COLUMNS);
+            part.columns = matmul_part(product.columns - column, BFLOAT16_COLUMNS);
             part.result = product.result + column;
             bfloat16_round_rows(source, product.right_row, count, part.columns, BFLOAT16_COLUMNS, memory);
             bfloat16_multiply(product, part, inner, count);

@@ -3,6 +3,12 @@
 
 #include "cpu_kernels.h"
 
+// Columns up to a whole number of registers.
+KERNEL_FN int64_t matmul_padded(int64_t columns) { return (columns + MATMUL_LANES - 1) / MATMUL_LANES * MATMUL_LANES; }
+
+// Of what is left, what is taken together.
+KERNEL_FN int64_t matmul_part(int64_t left, int64_t most) { return left < most ? left : most; }
+
 // One matrix times another, row by row in memory; all pointers are borrowed.
 //
 // Element (r, k) of the left matrix is left[r * left_row + k * left_inner], so that it may also be given transposed.

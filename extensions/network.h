@@ -16,9 +16,7 @@ KERNEL_FN int64_t network_numbers(const Network& network) {
     return network_is_one_hot(network) ? chain.cells : chain.inputs;
 }
 
-KERNEL_FN int64_t network_observation_row(const Network& network) {
-    return convolution_padded(network_numbers(network));
-}
+KERNEL_FN int64_t network_observation_row(const Network& network) { return matmul_padded(network_numbers(network)); }
 
 // Whether bytes are divided by 255, as convolutions see them.
 KERNEL_FN bool network_scales_bytes(const Network& network) {

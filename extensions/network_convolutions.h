@@ -24,7 +24,7 @@ KERNEL_FN Patches convolution_patches(const Chain& chain, int64_t layer) {
     const Convolution& shape = chain.convolutions[layer];
     if (layer > 0) return patches_of_result(shape);
     int64_t numbers = convolution_observation(chain);
-    int64_t row = chain.cells > 0 ? numbers : convolution_padded(numbers);
+    int64_t row = chain.cells > 0 ? numbers : matmul_padded(numbers);
     return patches_of_observation(shape, row, numbers / (shape.height * shape.width));
 }
 
@@ -51,11 +51,10 @@ KERNEL_FN ConvolutionsPacked convolutions_packed(const Chain& chain, ChainMemory
     if (!chain_has_convolutions(chain)) return packed;
     for (int64_t i = 0; i < chain.num_convolutions; i++) {
         int64_t inputs = convolution_inputs(chain, i), filters = chain.convolutions[i].filters;
-        int64_t padded_inputs = i > 0 ? convolution_padded(inputs) : 0;
+        int64_t padded_inputs = i > 0 ? matmul_padded(inputs) : 0;
         bool is_rounded = i > 0 && chain.products == PRODUCTS_BFLOAT16;
-        packed.weights[i] =
-            packed_take(inputs, padded_inputs, filters, convolution_padded(filters), is_rounded, memory);
-        packed.bias[i] = memory.take(convolution_padded(filters));
+        packed.weights[i] = packed_take(inputs, padded_inputs, filters, matmul_padded(filters), is_rounded, memory);
+        packed.bias[i] = memory.take(matmul_padded(filters));
     }
     packed.features = memory.take(chain.units * chain.inputs);
     return packed;
@@ -69,8 +68,8 @@ KERNEL_FN ConvolutionsGradients convolutions_gradients(const Chain& chain, Chain
     ConvolutionsGradients gradients = {};
     for (int64_t i = 0; i < chain.num_convolutions; i++) {
         int64_t inputs = convolution_inputs(chain, i), filters = chain.convolutions[i].filters;
-        gradients.weights[i] = memory.take(convolution_padded(inputs) * convolution_padded(filters));
-        gradients.bias[i] = memory.take(convolution_padded(filters));
+        gradients.weights[i] = memory.take(matmul_padded(inputs) * matmul_padded(filters));
+        gradients.bias[i] = memory.take(matmul_padded(filters));
     }
     return gradients;
 }
@@ -94,7 +93,7 @@ KERNEL_FN ConvolutionsScratch convolutions_scratch(const Chain& chain, int64_t r
         scratch.results[i] = memory.take(rows * outputs);
         scratch.grad_results[i] = memory.take((i == last ? rows : (int64_t)CONVOLUTION_ROWS) * outputs);
     }
-    int64_t copies = CONVOLUTION_PIXELS * convolution_padded(most_numbers);
+    int64_t copies = CONVOLUTION_PIXELS * matmul_padded(most_numbers);
     if (!chain_has_convolutions(chain)) return scratch;
     scratch.copies = memory.take(copies);
     scratch.column_copies = (int32_t*)memory.take(copies);
@@ -132,7 +131,7 @@ KERNEL_FN void convolutions_forward(const Chain& chain, const ConvolutionsPacked
                                     const ConvolutionsScratch& scratch, const ConvolutionsSource& source,
                                     int64_t rows) {
     for (int64_t row = 0; row < rows; row += CONVOLUTION_ROWS) {
-        int64_t images = convolution_part(rows - row, CONVOLUTION_ROWS);
+        int64_t images = matmul_part(rows - row, CONVOLUTION_ROWS);
         for (int64_t i = 0; i < chain.num_convolutions; i++) {
             ConvolutionLayer layer = convolution_layer(chain, packed, scratch, source, i, row);
             if (i == 0) {
@@ -151,7 +150,7 @@ KERNEL_FN void convolutions_backward(const Chain& chain, const ConvolutionsPacke
                                      const ConvolutionsGradients& gradients, int64_t rows) {
     int64_t last = chain.num_convolutions - 1;
     for (int64_t row = 0; row < rows; row += CONVOLUTION_ROWS) {
-        int64_t images = convolution_part(rows - row, CONVOLUTION_ROWS);
+        int64_t images = matmul_part(rows - row, CONVOLUTION_ROWS);
         for (int64_t i = last; i >= 0; i--) {
             ConvolutionLayer layer = convolution_layer(chain, packed, scratch, source, i, row);
             ConvolutionGradient gradient = {};
@@ -174,7 +173,7 @@ KERNEL_FN void convolutions_backward(const Chain& chain, const ConvolutionsPacke
 // Where the kernel has the weight that torch has at [channel][pixel of the filter].
 KERNEL_FN int64_t convolution_column(const Chain& chain, int64_t layer, int64_t channel, int64_t pixel) {
     const Convolution& shape = chain.convolutions[layer];
-    if (layer > 0) return pixel * convolution_padded(shape.channels) + channel;
+    if (layer > 0) return pixel * matmul_padded(shape.channels) + channel;
     if (chain.cells == 0) return channel * shape.size * shape.size + pixel;
     return pixel * shape.channels + channel;
 }
@@ -184,7 +183,7 @@ KERNEL_FN void convolution_pack(const Chain& chain, const ConvolutionsPacked& pa
     int64_t area = shape.size * shape.size;
     const float *weights = chain.convolution_weights[layer], *bias = chain.convolution_biases[layer];
     packed_clear(packed.weights[layer]);
-    memset(packed.bias[layer], 0, convolution_padded(shape.filters) * sizeof(float));
+    memset(packed.bias[layer], 0, matmul_padded(shape.filters) * sizeof(float));
     if (bias != nullptr) memcpy(packed.bias[layer], bias, shape.filters * sizeof(float));
     for (int64_t channel = 0; channel < shape.channels; channel++) {
         for (int64_t pixel = 0; pixel < area; pixel++) {
@@ -202,7 +201,7 @@ KERNEL_FN void convolutions_pack(const Chain& chain, const ConvolutionsPacked& p
     for (int64_t i = 0; i < chain.num_convolutions; i++) convolution_pack(chain, packed, i);
     if (!chain_has_convolutions(chain)) return;
     const Convolution& last = convolution_last(chain);
-    int64_t pixels = convolution_pixels(last), filters = convolution_padded(last.filters);
+    int64_t pixels = convolution_pixels(last), filters = matmul_padded(last.filters);
     memset(packed.features, 0, chain.units * chain.inputs * sizeof(float));
     for (int64_t i = 0; i < chain.units; i++) {
         const float* source = chain.weights[0] + i * last.filters * pixels;
@@ -216,8 +215,8 @@ KERNEL_FN void convolutions_pack(const Chain& chain, const ConvolutionsPacked& p
 KERNEL_FN void convolution_sum(const Chain& chain, const ConvolutionsGradients& gradients, const GradientChunks& chunks,
                                int64_t layer) {
     const Convolution& shape = chain.convolutions[layer];
-    int64_t area = shape.size * shape.size, filters = convolution_padded(shape.filters);
-    int64_t row = convolution_padded(convolution_inputs(chain, layer));
+    int64_t area = shape.size * shape.size, filters = matmul_padded(shape.filters);
+    int64_t row = matmul_padded(convolution_inputs(chain, layer));
     bool is_transposed = convolution_is_one_hot(chain, layer);
     int64_t filter_row = is_transposed ? 1 : row, column_row = is_transposed ? filters : 1;
     float *sums = gradients.weights[layer], *result = chain.convolution_weight_results[layer];
@@ -240,7 +239,7 @@ KERNEL_FN void convolutions_sum(const Chain& chain, const ConvolutionsGradients&
                                 const GradientChunks& chunks) {
     for (int64_t i = 0; i < chain.num_convolutions; i++) convolution_sum(chain, gradients, chunks, i);
     const Convolution& last = convolution_last(chain);
-    int64_t pixels = convolution_pixels(last), filters = convolution_padded(last.filters);
+    int64_t pixels = convolution_pixels(last), filters = matmul_padded(last.filters);
     float* result = chain.weight_results[0];
     sum_chunks_in_place(chunks, features, chain.units * chain.inputs);
     for (int64_t i = 0; i < chain.units; i++) {

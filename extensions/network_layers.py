@@ -233,13 +233,18 @@ class Layers:
             size = weight.shape[2]
             if weight.shape[1:] != (channels, size, size) or size > min(height, width):
                 return None
-            height, width, channels = (height - size) // stride + 1, (width - size) // stride + 1, len(weight)
+            height, width, channels = *_convolved(height, width, size, stride), len(weight)
         return channels * height * width
 
     def _fit_as_critic(self, inputs: int) -> bool:
         is_plain = self.log_std is self.critic is self.normalizer is self.categories is None
         is_value = self.num_states == 0 and not self.parts and not self.convolutions
         return is_plain and is_value and self.fit() and self.encoder[0][0].shape[1] == inputs
+
+
+def _convolved(height: int, width: int, size: int, stride: int) -> tuple[int, int]:
+    """The height and width of what a convolution makes of an image, as convolution_layer.h has them."""
+    return (height - size) // stride + 1, (width - size) // stride + 1
 
 
 def _is_plain(tensor: Tensor) -> bool:
@@ -328,7 +333,7 @@ def _describe_convolutions(layers: Layers) -> list[Structure]:
         filters, channels, size, _ = weight.shape
         shape = {"channels": channels, "height": height, "width": width}
         described.append(STRUCTURES["Convolution"](**shape, filters=filters, size=size, stride=stride))
-        height, width = (height - size) // stride + 1, (width - size) // stride + 1
+        height, width = _convolved(height, width, size, stride)
     return described
 
 
