@@ -173,7 +173,8 @@ class PuffeRL:
             self._choice = choose(self.policy, self.rollout, config, device, call.loss)
             self._reward_normalizer = call.make_reward_normalizer()
             actor = self._choice.actor(self.rollout, self.vecenv.num_agents, self._generator)
-            self._collector = Collector(self.vecenv, actor, config.reward_clip, self.phases, self._reward_normalizer)
+            settings = config.reward_clip, self.phases, self._reward_normalizer, config.skip_nonfinite
+            self._collector = Collector(self.vecenv, actor, *settings)
             learned = self.rollout.single_steps() if config.shuffle == "steps" else self.rollout
             learning = self._choice.gradients(learned), self._generator, self.phases, ranks
             self._learner = self._choice.learner(self.rollout, *learning)
@@ -246,10 +247,12 @@ class PuffeRL:
             self._collected.is_returned = True
             return dict(self._collected.statistics)
         self._collected = None
-        with self.run.telling_what_is_kept(), self.report.iteration, self._explaining():
-            with self._learner.gradients.limit_caller():
-                steps = self._collector.collect(self.global_step)
-            self._learner.prepare()
+        with self.run.telling_what_is_kept(), self.report.iteration:
+            with self._explaining():
+                with self._learner.gradients.limit_caller():
+                    steps = self._collector.collect(self.global_step)
+                self._learner.prepare()
+            self._collector.require_steps()
         self._steps, self._steps_underway = self.global_step, self.ranks.start_total(steps)
         self.report.episodes.merge(self._collector.statistics)
         self._collected = Collected(self._steps_underway, self._collector.statistics.take())
@@ -260,7 +263,8 @@ class PuffeRL:
 
         Returns:
             `policy_loss, value_loss, entropy, old_approx_kl, approx_kl, clipfrac, importance`, means over the
-            minibatches of this call, and `explained_variance`.
+            minibatches of this call, and `explained_variance`. With `skip_nonfinite` also how many `skipped_steps` and
+            `skipped_minibatches` of this process were left out.
 
         Raises:
             APIUsageError: if `evaluate` was not called since the last `train`.
@@ -276,6 +280,9 @@ class PuffeRL:
             with self._explaining():
                 losses = self._learner.learn(self.learning_rate, self._progress, is_full)
             self._check_update(losses)
+            if self.config.skip_nonfinite:
+                counts = self._collector.skipped_steps, self._learner.skipped_minibatches
+                losses |= dict(zip(("skipped_steps", "skipped_minibatches"), counts, strict=True))
             if isinstance(self.policy, NormalizedObservations):
                 with self._explaining():
                     self.policy.update(self.rollout.seen, self.ranks)
@@ -285,7 +292,8 @@ class PuffeRL:
         return dict(losses)
 
     def _check_update(self, losses: Mapping[str, float]) -> None:
-        """Raises DivergedError where an update left anything not finite."""
+        """Raises DivergedError where an update left anything not finite, or skipped all of its minibatches."""
+        self._learner.require_steps()
         found = describe_update(losses, self._learner.weight_norm, self.policy, self._learner.learning_rate)
         if found is not None:  # an observation may be to blame: nobody has waited for a GPU to say so
             raise DivergedError(self._collector.find_not_finite() or found)
@@ -313,7 +321,7 @@ class PuffeRL:
 
     def _explaining(self) -> AbstractContextManager[None]:
         """Replaces an error of the policy by the number that led to it, see `explaining`."""
-        return explaining(self._collector.find_not_finite, self.policy)
+        return explaining(self._collector.find_not_finite, self.policy, self._collector.find_layer)
 
     def _follow_policy(self) -> None:
         """Chooses anew what computes and trains the policy where it was changed: parts replaced, frozen, or hooked.

@@ -268,6 +268,11 @@ class TrainConfig(ConfigSection):
     adam_eps: float = setting(1e-12, "Adam's epsilon.", "(0, inf)")
     weight_decay: float = setting(0.0, "Weight decay, decoupled except for sgd.", "[0, inf)")
     max_grad_norm: float = setting(1.5, "Gradients are scaled down to this norm; inf for never.", "(0, inf]")
+    skip_nonfinite: bool = setting(
+        False,
+        "Leave out segments with an infinite or NaN reward or observation, and minibatches with such a loss or "
+        "gradient, and count them; else they stop the run. A GPU is waited for after each minibatch then.",
+    )
 
     gamma: float = setting(0.995, "Discount per step.", "[0, 1]")
     gae_lambda: float = setting(

@@ -142,8 +142,10 @@ class Choice:
         if ranks.world_size > 1:
             return DistributedLearner(*parts, ranks=ranks)
         config = self.config
-        # Of single steps the host keeps the order, and torch's SGD and offloaded observations cannot be recorded.
-        can_be_captured = config.optimizer != "sgd" and not config.cpu_offload and config.shuffle == "segments"
+        # Of single steps the host keeps the order, what is skipped it decides; torch's SGD and offloaded observations
+        # cannot be recorded.
+        is_recordable = config.optimizer != "sgd" and not config.cpu_offload
+        can_be_captured = is_recordable and config.shuffle == "segments" and not config.skip_nonfinite
         return (CapturedLearner if self.is_captured and can_be_captured else Learner)(*parts)
 
 

@@ -44,7 +44,7 @@ class DistributedLearner(Learner):
     def train_minibatch(self) -> None:
         minibatch = self._next_minibatch()
         with self._phases.queued_phase("learn"):
-            self._sums.add(self.gradients.differentiate(minibatch))
+            self._differentiate(minibatch)
         self._average_gradients()
         with self._phases.queued_phase("learn"):
             self._step()
@@ -93,7 +93,7 @@ class DistributedLearner(Learner):
         """Of this process: the means over `count` minibatches, the norm of all weights, and the moments of targets."""
         residuals, returns, weights = self._targets()
         of_targets = moments(residuals, weights), moments(returns, weights)
-        return torch.cat([self._sums.means(count), self._weight_norm(), *of_targets])
+        return torch.cat([self._means(count), self._weight_norm(), *of_targets])
 
     @override
     def _read_metrics(self) -> dict[str, float]:

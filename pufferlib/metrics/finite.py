@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,9 +35,12 @@ class Finding:
     agent: int
     value: float
 
-    def describe(self, what: str) -> str:
-        """Names it: `the reward of agent 12 at step 34 of the rollout is nan`."""
-        return f"the {what} of agent {self.agent} at step {self.step} of the rollout is {self.value}"
+    def describe(self, what: str, agents_per_env: int) -> str:
+        """Names it: `the reward of agent 12 (environment 6) at step 34 of the rollout is nan`."""
+        env = self.agent // agents_per_env
+        return (
+            f"the {what} of agent {self.agent} (environment {env}) at step {self.step} of the rollout is {self.value}"
+        )
 
 
 def is_finite(numbers: Tensor) -> bool:
@@ -74,7 +77,9 @@ def require_finite(values: Tensor, logprobs: Tensor) -> None:
         raise DivergedError("the policy's values or log-probabilities are not finite")
 
 
-def find_first(rewards: Tensor, observations: Tensor, newest: Tensor, agent_steps: int) -> str | None:
+def find_first(
+    rewards: Tensor, observations: Tensor, newest: Tensor, agent_steps: int, agents_per_env: int = 1
+) -> str | None:
     """Names the first reward or observation of a rollout that is not finite, the earlier of the two; None if all are.
 
     Args:
@@ -82,6 +87,7 @@ def find_first(rewards: Tensor, observations: Tensor, newest: Tensor, agent_step
         observations: `(T, segments, ...)`.
         newest: `(agents, ...)`, those after the last action.
         agent_steps: of the run, before this rollout.
+        agents_per_env: in one environment, of which the vector has one after the other.
     """
     agents, horizon = len(newest), len(observations)
     given = [
@@ -94,18 +100,22 @@ def find_first(rewards: Tensor, observations: Tensor, newest: Tensor, agent_step
         return None
     what, finding = min(found, key=lambda pair: pair[1].step)
     return (
-        f"{finding.describe(what)}, which began after {agent_steps:,} agent steps of the run; look at what "
-        "the environment's step() returns"
+        f"{finding.describe(what, agents_per_env)}, which began after {agent_steps:,} agent steps of the run; "
+        "look at what the environment's step() returns, or leave such steps out by [train] skip_nonfinite"
     )
 
 
 @contextmanager
-def explaining(find: Callable[[], str | None], policy: nn.Module) -> Iterator[None]:
+def explaining(
+    find: Callable[[], str | None], policy: nn.Module, find_layer: Callable[[], str | None] = lambda: None
+) -> Iterator[None]:
     """Replaces an error of a policy by what led to it, where that is a number which is not finite.
 
     Args:
         find: names the first number that is not finite of what the policy was given; None if all are.
         policy: whose weights are looked at after that.
+        find_layer: names the layer whose output is the first that is not finite, of finite inputs and weights; None
+            where that cannot be told.
 
     Raises:
         DivergedError: names a reward, an observation, or a weight; or says that these are not to blame for an error of
@@ -120,11 +130,48 @@ def explaining(find: Callable[[], str | None], policy: nn.Module) -> Iterator[No
         if finding is not None:
             raise DivergedError(finding) from error
         if isinstance(error, DivergedError):
+            layer = find_layer()
+            place = "" if layer is None else f", first in its layer {layer}"
             raise DivergedError(
-                f"{str(error).partition(';')[0]}, from finite observations and weights, the largest of them "
+                f"{str(error).partition(';')[0]}{place}, from finite observations and weights, the largest of them "
                 f"{largest_weight(policy):g}; lower [train] learning_rate, or look at the policy's forward()"
             ) from error
         raise
+
+
+def find_layer(policy: nn.Module, run: Callable[[], object]) -> str | None:
+    """Names the first layer whose output is not finite while a policy runs: `'head' (Linear)`; None if none is.
+
+    Args:
+        policy: whose parts are looked at, the innermost first.
+        run: calls it, and may fail.
+    """
+    found: list[str] = []
+
+    def look(name: str) -> Callable[[nn.Module, Any, Any], None]:
+        def hook(module: nn.Module, inputs: Any, output: Any) -> None:
+            if not found and not all(map(is_finite, _tensors(output))):
+                found.append(f"{name!r} ({type(module).__name__})")
+
+        return hook
+
+    handles = [module.register_forward_hook(look(name)) for name, module in policy.named_modules() if name]
+    try:
+        with torch.no_grad(), suppress(Exception):  # why it was called is an error of its own already
+            run()
+    finally:
+        for handle in handles:
+            handle.remove()
+    return found[0] if found else None
+
+
+def _tensors(output: Any) -> Iterator[Tensor]:
+    """Those in what a layer returned, in nested tuples and lists."""
+    if isinstance(output, Tensor):
+        yield output
+    elif isinstance(output, (tuple, list)):
+        for part in output:
+            yield from _tensors(part)
 
 
 def find_weight(policy: nn.Module) -> str | None:

@@ -11,11 +11,13 @@ from torch import Tensor
 from pufferlib.episodes import EpisodeTracker
 from pufferlib.errors import DivergedError
 from pufferlib.metrics.finished_episodes import FinishedEpisodes
-from pufferlib.metrics.finite import find_first, is_finite, require_finite
+from pufferlib.metrics.finite import find_first, find_layer, is_finite, require_finite
 from pufferlib.metrics.phases import Phases
+from pufferlib.policy import acting_forward
 from pufferlib.ppo.actor import Actor
 from pufferlib.ppo.normalization import RewardNormalizer
 from pufferlib.ppo.rollout import FinalValues
+from pufferlib.ppo.sieve import Sieve
 from pufferlib.vector.in_order import InOrder
 
 CARRIED = ("rewards", "terminals", "truncations", "masks", "pending")
@@ -40,12 +42,28 @@ class Collector:
         batches: of the vector; all of them are held between two rollouts.
         tracker: follows the running episodes.
         given: `(T + 1, S)` by the names in CARRIED, in memory that NumPy writes to: that of the rollout on a CPU.
+        skipped_steps: of the last rollout, whose segments had a number that was not finite; see `skips_nonfinite`.
     """
 
     def __init__(
-        self, vecenv: Any, actor: Actor, reward_clip: float, phases: Phases, normalizer: RewardNormalizer | None = None
+        self,
+        vecenv: Any,
+        actor: Actor,
+        reward_clip: float,
+        phases: Phases,
+        normalizer: RewardNormalizer | None = None,
+        skips_nonfinite: bool = False,
     ):
-        """Allocates; `reset` comes next. `reward_clip` is the limit of rewards, 0 for none.
+        """Allocates; `reset` comes next.
+
+        Args:
+            vecenv: see the class.
+            actor: see the class.
+            reward_clip: the limit of rewards, 0 for none.
+            phases: where times are kept.
+            normalizer: see the class.
+            skips_nonfinite: whether a segment with an infinite or NaN reward or observation counts as one of an absent
+                agent, and the policy sees 0 in its place; else it is an error.
 
         Raises:
             APIUsageError: if the vector mixes environments of different progress in one batch.
@@ -59,7 +77,9 @@ class Collector:
         self.tracker = EpisodeTracker(vecenv.num_agents)
         self.given = {name: host_memory(getattr(self.rollout, name).T) for name in CARRIED}
         self._arrays = {name: memory.numpy() for name, memory in self.given.items()}  # views: cheaper to write into
+        self.skipped_steps = 0
         self._reward_clip = reward_clip
+        self._sieve = Sieve(self.rollout.segments) if skips_nonfinite else None
         self._phases = phases
         self._finals: list[FinalValues] = []
         self._reports: dict[int, FinishedEpisodes] = {}  # what environments told, by the batch's first agent
@@ -89,6 +109,8 @@ class Collector:
         self.actor.restart()
         if self.reward_normalizer is not None:
             self.reward_normalizer.sums[:] = 0.0
+        if self._sieve is not None:
+            self._sieve.take()
 
     def collect(self, agent_steps: int = 0) -> int:
         """Fills the rollout; returns the number of agent steps that count, which those of absent agents do not.
@@ -112,6 +134,8 @@ class Collector:
             source = group
         self.actor.finish()
         require_finite(self.rollout.values, self.rollout.logprobs)
+        if self._sieve is not None:
+            self._skip(self._sieve.take())
         self.statistics.take_over(self.tracker, self._reports)
         self._hand_over()
         return int(np.count_nonzero(self._arrays["masks"][:-1]))
@@ -152,7 +176,12 @@ class Collector:
             segments = slice(rows.start + self._offset, rows.stop + self._offset)
             self._columns[rows] += 1
             column = int(self._columns[rows.start])
-            given = rewards, terminals, truncations, masks, self.tracker.is_pending[rows]
+            counted = masks
+            if self._sieve is not None:
+                rewards, _ = self._sieve.sift(rewards, segments)
+                observations, is_whole = self._sieve.sift(observations, segments)
+                counted = masks & is_whole  # the last column's is what the next rollout begins with
+            given = rewards, terminals, truncations, counted, self.tracker.is_pending[rows]
             for name, array in zip(CARRIED, given, strict=True):
                 self._arrays[name][column, segments] = array
             begins = self.tracker.step(rows, rewards, terminals | truncations, masks)
@@ -160,6 +189,24 @@ class Collector:
                 self._take_infos(rows, infos, column)
             self.actor.see(rows, column, observations, begins)
             return rows
+
+    def _skip(self, segments: np.ndarray) -> None:
+        """Has the agents of some segments count as absent."""
+        masks = self._arrays["masks"][:-1]
+        masks[:, segments] = False
+        self.skipped_steps = len(masks) * len(segments)
+
+    def require_steps(self) -> None:
+        """Refuses a rollout of which nothing is left.
+
+        Raises:
+            DivergedError: if every segment was skipped.
+        """
+        if self.skipped_steps == self.rollout.logprobs.numel():
+            raise DivergedError(
+                "every segment of the rollout has a reward or an observation that is infinite or NaN, and [train] "
+                "skip_nonfinite leaves nothing to learn from; look at what the environment's step() returns"
+            )
 
     def _take_infos(self, rows: slice, infos: list[dict], column: int) -> None:
         """Values the final observations among them, with the states that end here; the rest are statistics.
@@ -170,7 +217,10 @@ class Collector:
         told = [info for info in infos if FINAL_OBSERVATION in info and is_cut[info["agent_id"] + self._offset]]
         if told:
             agents = np.array([info["agent_id"] for info in told])
-            values = self.actor.value_final(agents, np.stack([info[FINAL_OBSERVATION] for info in told]))
+            finals = np.stack([info[FINAL_OBSERVATION] for info in told])
+            if self._sieve is not None:
+                finals, _ = self._sieve.sift(finals, agents + self._offset)
+            values = self.actor.value_final(agents, finals)
             segments = torch.from_numpy(agents + self._offset).to(values.device)
             self._finals.append(FinalValues(segments, torch.full_like(segments, column), values))
         reports = self._reports.setdefault(rows.start, FinishedEpisodes())
@@ -198,8 +248,26 @@ class Collector:
     def find_not_finite(self) -> str | None:
         """Says which reward or observation of the rollout so far is not finite, the first of them; None if all are."""
         self.actor.finish()
-        newest = self.actor.last_observations
-        return find_first(self.given["rewards"], self.rollout.by_column, newest, self._agent_steps)
+        observations = self.rollout.by_column, self.actor.last_observations
+        return find_first(self.given["rewards"], *observations, self._agent_steps, agents_in_one(self.vecenv))
+
+    def find_layer(self) -> str | None:
+        """Names the policy's layer whose output is the first that is not finite in the rollout, or after it."""
+        self.actor.finish()
+        return find_layer(self.actor.policy, self._act_again)
+
+    def _act_again(self) -> None:
+        """Has torch compute all columns of the rollout anew, and what the next one begins with."""
+        forward, device = acting_forward(self.actor.policy), self.rollout.values.device
+        state = {name: value.clone() for name, value in self.rollout.states.items()}
+        for observations in self.rollout.by_column:
+            forward(observations.to(device), state)
+        forward(self.actor.last_observations.to(device), {name: s.clone() for name, s in self.actor.states.items()})
+
+
+def agents_in_one(vecenv: Any) -> int:
+    """Agents of a single environment of a vector, of which one PufferEnv may hold many."""
+    return getattr(vecenv.driver_env, "agents_per_env", vecenv.agents_per_env)
 
 
 def host_memory(columns: Tensor) -> Tensor:

@@ -8,12 +8,14 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from pufferlib.errors import DivergedError
 from pufferlib.extensions.optimizers import set_learning_rate
+from pufferlib.metrics.finite import is_finite
 from pufferlib.metrics.metric_sums import MetricSums
 from pufferlib.metrics.phases import Phases
 from pufferlib.ppo import losses
 from pufferlib.ppo.gradients import Gradients
-from pufferlib.ppo.minibatches import Advantages, SegmentMinibatches, StepMinibatches, present_weights
+from pufferlib.ppo.minibatches import Advantages, Minibatch, SegmentMinibatches, StepMinibatches, present_weights
 from pufferlib.ppo.rollout import Rollout
 
 
@@ -27,6 +29,7 @@ class Learner:
         minibatches_due: the fraction of a minibatch that is carried over to the next rollout.
         metrics: what the last `learn` returned.
         weight_norm: of all parameters after the last `learn`.
+        skipped_minibatches: of this process in the last `learn`, whose loss was not finite; see `skip_nonfinite`.
     """
 
     def __init__(
@@ -45,6 +48,7 @@ class Learner:
         self.minibatches_due = 0.0
         self.metrics: dict[str, float] = {}
         self.weight_norm = 0.0
+        self.skipped_minibatches = 0
         self._advantages = Advantages(rollout, config)
         if config.shuffle == "steps":
             self._minibatches = StepMinibatches(rollout, gradients.rollout, self._advantages, generator)
@@ -54,6 +58,7 @@ class Learner:
         self._phases = phases
         self._is_full = True  # no agent was absent from any process's rollout
         self._due = self._trained = 0  # minibatches of this rollout
+        self._stepped = 0  # those that the optimizer stepped for
         self._kl_before: float | Tensor = 0.0  # the sum of approx_kl at the end of the pass before
         self._sums = MetricSums()
 
@@ -83,6 +88,7 @@ class Learner:
         set_learning_rate(self.optimizer, learning_rate)
         self._sums.clear()
         self._is_full, self._trained, self._kl_before = is_full, 0, 0.0
+        self._stepped = self.skipped_minibatches = 0
         self.minibatches_due += self.config.minibatches_per_epoch
         self._due = math.floor(self.minibatches_due + 1e-6)  # sums of fractions are rounded
         self.minibatches_due -= self._due
@@ -96,17 +102,57 @@ class Learner:
                     self.metrics = self._read_metrics()
         return dict(self.metrics)
 
+    def require_steps(self) -> None:
+        """Refuses an update that skipped all of its minibatches: more of that would be no training.
+
+        Raises:
+            DivergedError: if there were some, and the optimizer stepped for none.
+        """
+        if self.config.skip_nonfinite and self._trained and self._stepped == 0:
+            raise DivergedError(
+                f"all {self._trained} minibatches had a loss or gradient that is infinite or NaN, and [train] "
+                "skip_nonfinite leaves nothing to step by; lower learning_rate, or look at the policy and the loss"
+            )
+
     def train_minibatch(self) -> None:
         """One optimizer step; adds the minibatch's metrics to their sums on the device."""
         with self._phases.queued_phase("advantage"):
             minibatch = self._minibatches.draw().ready_for_loss(self.config.norm_adv)
         with self._phases.queued_phase("learn"):
-            self._sums.add(self.gradients.differentiate(minibatch))
+            self._differentiate(minibatch)
             self._step()
 
+    def _differentiate(self, minibatch: Minibatch) -> None:
+        """Sets the gradients and adds the metrics; what a minibatch that is to be skipped left behind is taken back."""
+        if not self.config.skip_nonfinite:
+            self._sums.add(self.gradients.differentiate(minibatch))
+            return
+        rollout, rows = self.gradients.rollout, minibatch.rows
+        before = [(kept, kept[rows]) for kept in (rollout.values, rollout.ratios)]
+        metrics = self.gradients.differentiate(minibatch)
+        if all(map(is_finite, (metrics, *(kept[rows] for kept, _ in before)))):
+            self._sums.add(metrics)
+            return
+        self.skipped_minibatches += 1
+        for kept, rows_before in before:
+            kept[rows] = rows_before
+        for parameter in self.gradients.parameters:
+            if parameter.grad is not None:  # so that no process steps, where they are averaged
+                parameter.grad.fill_(math.nan)
+
     def _step(self) -> None:
+        gradients = (parameter.grad for parameter in self.gradients.parameters)
+        if self.config.skip_nonfinite and not all(
+            is_finite(gradient) for gradient in gradients if gradient is not None
+        ):
+            return
         self.gradients.clip(self.config.max_grad_norm)
         self.optimizer.step()
+        self._stepped += 1
+
+    def _has_finite_gradients(self) -> bool:
+        gradients = (parameter.grad for parameter in self.gradients.parameters)
+        return all(is_finite(gradient) for gradient in gradients if gradient is not None)
 
     def _is_beyond_target(self) -> bool:
         """Whether a pass has just ended that moved the policy by more than `target_kl`; reading it waits for a GPU."""
@@ -125,7 +171,11 @@ class Learner:
         """The means over the minibatches, and how much of the returns the values explain."""
         residuals, returns, weights = self._targets()
         explained = losses.explained_variance(losses.variance(residuals, weights), losses.variance(returns, weights))
-        return self._named(torch.cat([self._sums.means(self._trained), self._weight_norm(), explained.unsqueeze(0)]))
+        return self._named(torch.cat([self._means(self._trained), self._weight_norm(), explained.unsqueeze(0)]))
+
+    def _means(self, count: int) -> Tensor:
+        """The metrics' means over those of `count` minibatches that were not skipped."""
+        return self._sums.means(max(1, count - self.skipped_minibatches))
 
     def _targets(self) -> tuple[Tensor, Tensor, Tensor | None]:
         """Returns less values, returns, and weights that count only who was there: `(S, T)` each."""

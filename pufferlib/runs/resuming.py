@@ -12,7 +12,7 @@ _LENGTH = ("total_timesteps", "num_iterations")
 _RATE = ("learning_rate", "anneal_lr", "lr_schedule", "min_learning_rate", "anneal_timesteps")
 _COEFFICIENTS = (
     *("gamma", "gae_lambda", "vtrace_rho_clip", "vtrace_c_clip", "truncation_bootstrap", "reward_clip"),
-    *("clip_coef", "norm_adv", "vf_coef", "clip_vloss", "vf_clip_coef", "ent_coef", "max_grad_norm"),
+    *("clip_coef", "norm_adv", "vf_coef", "clip_vloss", "vf_clip_coef", "ent_coef", "max_grad_norm", "skip_nonfinite"),
     *("update_epochs", "target_kl", "prio_alpha", "prio_beta0"),
 )
 _REPORTS = (

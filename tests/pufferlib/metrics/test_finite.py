@@ -5,62 +5,17 @@ import math
 import numpy as np
 import pytest
 import torch
+from breaking import AGENTS, HORIZON, make_trainer, train
 from command import run
-from gymnasium.spaces import Box, Discrete
+from gymnasium.spaces import Box
 from torch import nn
 from torch.distributions import Normal
 
-from pufferlib import pufferl, vector
-from pufferlib.environment import PufferEnv
 from pufferlib.errors import DivergedError
 from pufferlib.metrics import finite
-from pufferlib.models import Default
-
-AGENTS, HORIZON = 4, 8
+from pufferlib.models import Default, LSTMWrapper
 
 pytestmark = pytest.mark.usefixtures("in_tmp_path")
-
-
-class BreakingEnv(PufferEnv):
-    """Gives one agent a number that is none, at one step of the run."""
-
-    def __init__(self, what="reward", agent=2, step=13, value=math.nan, action_space=None, buf=None, seed=0):
-        self.single_observation_space = Box(-np.inf, np.inf, (3,), np.float32)
-        self.single_action_space = action_space or Discrete(3)
-        self.num_agents = AGENTS
-        super().__init__(buf)
-        self.broken = what, agent, step, value
-        self.random = np.random.default_rng(seed)
-        self.time = 0
-
-    def reset(self, seed=None):
-        self.observations[:] = self.random.normal(size=self.observations.shape)
-        return self.observations, []
-
-    def step(self, actions):
-        self.time += 1
-        self.observations[:] = self.random.normal(size=self.observations.shape)
-        self.rewards[:] = self.random.normal(size=AGENTS)
-        what, agent, step, value = self.broken
-        if self.time == step and what != "observation":
-            self.rewards[agent] = value
-        if self.time == step and what != "reward":
-            self.observations[agent, 1] = value
-        return self.observations, self.rewards, self.terminals, self.truncations, []
-
-
-def make_trainer(env_kwargs=None, policy=Default, **settings):
-    vecenv = vector.make(BreakingEnv, env_kwargs=env_kwargs or {}, backend="Serial")
-    torch.manual_seed(0)
-    policy = policy(vecenv.driver_env, 16) if policy is Default else policy(vecenv.driver_env)
-    settings = {"device": "cpu", "bptt_horizon": HORIZON, "batch_size": AGENTS * HORIZON, **settings}
-    return pufferl.PuffeRL({"minibatch_size": HORIZON, "total_timesteps": 10_000, **settings}, vecenv, policy)
-
-
-def train(trainer, epochs=8):
-    for _ in range(epochs):
-        trainer.evaluate()
-        trainer.train()
 
 
 class CustomPolicy(nn.Module):
@@ -95,14 +50,14 @@ class NumbPolicy(Default):
 def test_the_first_number_that_is_none_is_named(what, is_fused, step, batch, place):
     trainer = make_trainer({"what": what, "step": step}, fused=is_fused, batch_size=AGENTS * HORIZON * batch)
     before = (step - 1) // (HORIZON * batch) * HORIZON * batch * AGENTS
-    expected = f"the {what} of agent 2 at {place} is nan, which began after {before} agent steps"
+    expected = rf"the {what} of agent 2 \(environment 0\) at {place} is nan, which began after {before} agent steps"
     with pytest.raises(DivergedError, match=f"^{expected}.*look at what the environment's step"):
         train(trainer)
     assert all(parameter.isfinite().all() for parameter in trainer.policy.parameters())
 
 
 def test_of_a_reward_and_an_observation_of_one_step_the_reward_is_named():
-    with pytest.raises(DivergedError, match="the reward of agent 2 at step 5"):
+    with pytest.raises(DivergedError, match=r"the reward of agent 2 \(environment 0\) at step 5"):
         train(make_trainer({"what": "both"}))
 
 
@@ -110,7 +65,9 @@ def test_of_a_reward_and_an_observation_of_one_step_the_reward_is_named():
 @pytest.mark.parametrize("settings", [{"reward_clip": 1.0}, {"reward_clip": 0.0}, {"normalize_rewards": True}])
 def test_an_infinite_reward_is_named_before_it_is_scaled_or_clipped(value, settings):
     trainer = make_trainer({"value": value}, **settings)
-    with pytest.raises(DivergedError, match=f"the reward of agent 2 at step 5 of the rollout is {value}"):
+    with pytest.raises(
+        DivergedError, match=rf"the reward of agent 2 \(environment 0\) at step 5 of the rollout is {value}"
+    ):
         train(trainer)
     if settings.get("normalize_rewards"):
         assert math.isfinite(trainer._reward_normalizer.moments.variance)
@@ -119,7 +76,9 @@ def test_an_infinite_reward_is_named_before_it_is_scaled_or_clipped(value, setti
 @pytest.mark.parametrize("value", [math.nan, math.inf])
 def test_the_statistics_of_observations_stay_finite(value):
     trainer = make_trainer({"what": "observation", "value": value}, normalize_observations=True)
-    with pytest.raises(DivergedError, match=f"the observation of agent 2 at step 5 of the rollout is {value}"):
+    with pytest.raises(
+        DivergedError, match=rf"the observation of agent 2 \(environment 0\) at step 5 of the rollout is {value}"
+    ):
         train(trainer)
     assert all(tensor.isfinite().all() for tensor in trainer.policy.state_dict().values())
 
@@ -128,7 +87,9 @@ def test_the_statistics_of_observations_stay_finite(value):
 def test_a_policy_of_ones_own_that_raises_anything_is_explained(step):
     numbers = Box(-1, 1, (1,), np.float32)
     trainer = make_trainer({"what": "observation", "action_space": numbers, "step": step}, CustomPolicy)
-    with pytest.raises(DivergedError, match=f"the observation of agent 2 at step {step - 8}") as raised:
+    with pytest.raises(
+        DivergedError, match=rf"the observation of agent 2 \(environment 0\) at step {step - 8}"
+    ) as raised:
         train(trainer)
     assert isinstance(raised.value.__cause__, ValueError)
 
@@ -191,6 +152,32 @@ def test_logits_that_are_nan_by_themselves_are_told_apart():
 
     with pytest.raises(DivergedError, match="logits contain NaN, from finite observations and weights, the largest"):
         make_trainer(policy=lambda env: Undecided(env, 16)).evaluate()
+
+
+class Blast(nn.Module):
+    """Overflows."""
+
+    def forward(self, inputs):
+        return inputs * 1e38 * 1e38
+
+
+@pytest.mark.parametrize("is_recurrent", [True, False])
+def test_the_layer_that_is_the_first_to_give_such_numbers_is_named(is_recurrent):
+    def make_policy(env):
+        policy = Default(env, 16)
+        policy.encoder = nn.Sequential(policy.encoder, Blast(), nn.Identity())
+        return LSTMWrapper(env, policy, 16, 16) if is_recurrent else policy
+
+    name = "policy.encoder.1" if is_recurrent else "encoder.1"
+    with pytest.raises(DivergedError, match=rf"NaN, first in its layer '{name}' \(Blast\), from finite observations"):
+        train(make_trainer(policy=make_policy))
+
+
+def test_the_environment_of_an_agent_is_named():
+    rewards, observations = torch.zeros(9, 6), torch.zeros(8, 6, 3)
+    rewards[3, 5] = math.inf
+    found = finite.find_first(rewards, observations, observations[0], 0, agents_per_env=2)
+    assert found.startswith("the reward of agent 5 (environment 2) at step 3 of the rollout is inf")
 
 
 @pytest.mark.parametrize("name", ["values", "logprobs"])
@@ -260,7 +247,9 @@ def test_a_reward_that_is_nan_is_one_sentence_of_the_command_line(tmp_path, monk
     few = ["--vec.backend", "Serial", "--vec.num-envs", 1, "--train.batch-size", 64]
     code, stderr = run(tmp_path, "train", "breaking_envs:Breaking-v0", *few, *SIZES)
     assert code == 2
-    assert "puffer: the reward of agent 0 at step 6 of the rollout is nan, which began after 64 agent steps" in stderr
+    assert (
+        "puffer: the reward of agent 0 (environment 0) at step 6 of the rollout is nan, which began" in stderr
+    )
     assert "Traceback" not in stderr
 
 

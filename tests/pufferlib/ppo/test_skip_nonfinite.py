@@ -1,0 +1,162 @@
+"""`[train] skip_nonfinite`: what is infinite or NaN is left out, counted, and touches nothing else."""
+
+import math
+
+import numpy as np
+import pytest
+import ranks
+import torch
+from breaking import AGENTS, HORIZON, BreakingEnv, make_trainer, train
+
+from pufferlib.errors import DivergedError
+from pufferlib.models import Default, LSTMWrapper
+from pufferlib.ppo.losses import ppo_loss
+
+pytestmark = pytest.mark.usefixtures("in_tmp_path")
+
+
+def lstm(env):
+    return LSTMWrapper(env, Default(env, 16), 16, 16)
+
+
+def trained(policy=None, epochs=5, value=math.nan, what="reward", step=13, **settings):
+    """A trainer after some epochs with one number that is not finite; what each call of `train` returned."""
+    policy = Default if policy is None else policy
+    trainer = make_trainer({"what": what, "step": step, "value": value}, policy, skip_nonfinite=True, **settings)
+    losses = []
+    for _ in range(epochs):
+        trainer.evaluate()
+        losses.append(trainer.train())
+    return trainer, losses
+
+
+def weights(trainer):
+    return torch.cat([parameter.detach().flatten() for parameter in trainer.policy.parameters()])
+
+
+# --- what the environment gives
+
+
+@pytest.mark.parametrize("settings", [{}, {"fused": False}, {"shuffle": "steps"}, {"normalize_observations": True}])
+@pytest.mark.parametrize("policy", [None, lstm], ids=["feed-forward", "recurrent"])
+@pytest.mark.parametrize("what", ["reward", "observation"])
+def test_a_segment_is_left_out_whatever_it_holds(what, policy, settings):
+    if policy is lstm and "shuffle" in settings:
+        pytest.skip("single steps are for policies without recurrence")
+    found = {}
+    for value in (math.nan, math.inf, -math.inf):
+        trainer, losses = trained(policy, value=value, what=what, **settings)
+        assert [each["skipped_steps"] for each in losses] == [0, HORIZON, 0, 0, 0]
+        assert [each["skipped_minibatches"] for each in losses] == [0] * 5
+        found[value] = weights(trainer)
+        assert found[value].isfinite().all() and trainer.global_step == 5 * AGENTS * HORIZON - HORIZON
+    assert torch.equal(found[math.nan], found[math.inf]) and torch.equal(found[math.nan], found[-math.inf])
+    assert not torch.equal(found[math.nan], weights(trained(policy, value=0.0, what=what, **settings)[0]))
+
+
+def test_who_sees_such_a_number_last_begins_the_next_segment_with_a_step_that_does_not_count():
+    trainer, losses = trained(what="observation", step=2 * HORIZON, epochs=3)
+    assert [each["skipped_steps"] for each in losses] == [0, HORIZON, 0]
+    assert trainer.global_step == 3 * AGENTS * HORIZON - HORIZON - 1
+    assert not trainer.rollout.masks[2, 0] and trainer.rollout.masks.sum() == AGENTS * (HORIZON + 1) - 1
+
+
+def test_returns_of_episodes_count_such_a_reward_as_0():
+    class Ending(BreakingEnv):
+        def step(self, actions):
+            super().step(actions)
+            self.terminals[:] = self.time % 4 == 0
+            return self.observations, self.rewards, self.terminals, self.truncations, []
+
+    trainer = make_trainer({"step": 13}, env=Ending, skip_nonfinite=True)
+    train(trainer, 3)
+    assert all(math.isfinite(value) for value in trainer.mean_and_log().values())
+
+
+def test_an_environment_that_gives_nothing_else_ends_the_training():
+    class Broken(BreakingEnv):
+        def step(self, actions):
+            super().step(actions)
+            self.rewards[:] = np.nan
+            return self.observations, self.rewards, self.terminals, self.truncations, []
+
+    with pytest.raises(DivergedError, match="^every segment of the rollout .*step.. returns; there is no earlier"):
+        train(make_trainer(env=Broken, skip_nonfinite=True))
+
+
+# --- what learning makes of it
+
+
+class Faulty:
+    """PPO's loss, which at some calls is not finite."""
+
+    def __init__(self, *calls, value=math.nan):
+        self.calls, self.value, self.count = calls, value, 0
+
+    def __call__(self, *arguments, **coefficients):
+        loss = ppo_loss(*arguments, **coefficients)
+        self.count += 1
+        is_bad = self.count in self.calls
+        return loss._replace(total=loss.total * self.value) if is_bad else loss
+
+
+def test_a_minibatch_whose_gradients_are_not_finite_is_not_stepped_by():
+    steps = []
+    trainer = make_trainer({"step": -1}, loss=Faulty(2, 3), skip_nonfinite=True)
+    step = trainer._learner.optimizer.step
+    trainer._learner.optimizer.step = lambda: steps.append(weights(trainer)) or step()
+    train(trainer, 2)
+    assert len(steps) == 2 * AGENTS - 2 and weights(trainer).isfinite().all()
+
+
+@pytest.mark.parametrize("is_fused", [True, False])
+def test_a_minibatch_whose_loss_is_not_finite_leaves_nothing_behind(is_fused):
+    trainer = make_trainer({"step": -1}, fused=is_fused, skip_nonfinite=True)
+    trainer.evaluate()
+    trainer.rollout.logprobs[1, 3] = -math.inf  # so that its ratio is infinite
+    losses = trainer.train()
+    assert losses["skipped_minibatches"] == 1 and all(math.isfinite(value) for value in losses.values())
+    assert weights(trainer).isfinite().all()
+    assert trainer.rollout.values.isfinite().all() and trainer.rollout.ratios[1, :-1].eq(1).all()
+    train(trainer, 2)
+
+
+def test_where_every_minibatch_is_skipped_the_training_ends():
+    trainer = make_trainer({"step": -1}, loss=Faulty(*range(5, 100)), skip_nonfinite=True)
+    train(trainer, 1)
+    with pytest.raises(DivergedError, match=r"^all 4 minibatches had a loss or gradient .* lower learning_rate"):
+        train(trainer, 1)
+
+
+# --- several processes
+
+
+def train_with_a_bad_share(bad):
+    """Weights, skipped minibatches and loss of this rank; for a share of rank 1 no loss is finite."""
+    sizes = {"batch_size": 2 * AGENTS * HORIZON, "minibatch_size": 4 * HORIZON}
+    trainer = make_trainer({"step": -1}, skip_nonfinite=True, **sizes)
+    trainer.evaluate()
+    differentiate, logprobs, count = trainer._learner.gradients.differentiate, trainer.rollout.logprobs, 0
+
+    def spoil(minibatch):
+        nonlocal count
+        count += 1
+        if trainer.ranks.rank == 0 or count != bad:
+            return differentiate(minibatch)
+        before = logprobs.clone()
+        logprobs[minibatch.rows[0], 3] = -math.inf
+        metrics = differentiate(minibatch)
+        logprobs.copy_(before)
+        return metrics
+
+    trainer._learner.gradients.differentiate = spoil
+    losses = trainer.train()
+    assert count == 2
+    return weights(trainer).tolist(), losses["skipped_minibatches"], losses["policy_loss"]
+
+
+@pytest.mark.parametrize("bad", [1, 2])
+def test_what_one_process_cannot_step_by_no_process_steps_by(bad):
+    first, second = ranks.call(train_with_a_bad_share, bad)
+    assert first[0] == second[0] and all(map(math.isfinite, first[0]))
+    assert (first[1], second[1]) == (0, 1) and first[2] == second[2] and math.isfinite(first[2])
