@@ -38,7 +38,7 @@ from pufferlib.runs import checkpoint_file, learning, run_checkpoint, training
 from pufferlib.runs.calls import AnyLogger, resolve_call
 from pufferlib.runs.loaders import load_env, load_policy
 from pufferlib.runs.metadata import plain_metadata
-from pufferlib.runs.policy_check import check_policy, check_state
+from pufferlib.runs.policy_check import check_policy, check_state, move_policy
 from pufferlib.runs.run import Run
 from pufferlib.runs.trainer_state import Collected, Progress, TrainerParts
 
@@ -338,7 +338,7 @@ class PuffeRL:
             return
         if isinstance(self.policy, NormalizedObservations):
             self.policy.find_forms()
-        self.policy.to(self.device)
+        move_policy(self.policy, self.device)
         check_policy(self.policy, self.vecenv.single_observation_space, self.vecenv.single_action_space, self.device)
         check_state(self.policy, self.rollout.states, self.device)
         self.ranks.broadcast(list(self.policy.state_dict().values()))

@@ -39,7 +39,7 @@ from pufferlib.ppo.rollout import Rollout
 from pufferlib.runs import making
 from pufferlib.runs.keyword_settings import ALIASES, settings_from_keywords
 from pufferlib.runs.loaders import resolve_device
-from pufferlib.runs.policy_check import check_policy
+from pufferlib.runs.policy_check import check_policy, move_policy
 from pufferlib.runs.torch_generator import borrowed_generator
 
 _CONFIG_FORM = ("config", "vecenv", "policy", "logger")
@@ -146,7 +146,7 @@ def _ready_policy(
     policy: nn.Module, vecenv: Any, config: ResolvedTrainConfig, device: torch.device, ranks: Ranks
 ) -> nn.Module:
     """The policy on its device, checked, behind running statistics if asked for, with the first process's weights."""
-    policy = policy.to(device)
+    policy = move_policy(policy, device)
     check_policy(policy, vecenv.single_observation_space, vecenv.single_action_space, device)
     if config.normalize_observations:
         policy = normalized(vecenv, policy, config.normalization_clip).to(device)

@@ -20,6 +20,21 @@ from pufferlib.runs.torch_generator import borrowed_generator
 _ROWS, _HORIZON = 5, 3  # of the observations that a policy is checked with: sizes that few spaces have
 
 
+def move_policy(policy: nn.Module, device: torch.device) -> nn.Module:
+    """The policy itself, on a device.
+
+    Raises:
+        APIUsageError: if a parameter is on torch's `meta` device, where there are no numbers.
+    """
+    for name, parameter in policy.named_parameters():
+        if parameter.is_meta:
+            raise APIUsageError(
+                f"the policy's parameter {name!r} must have numbers, got one on the meta device; give it some by "
+                "to_empty() and initialise it"
+            )
+    return policy.to(device)
+
+
 def check_policy(
     policy: nn.Module, observation_space: gymnasium.Space, action_space: gymnasium.Space, device: torch.device
 ) -> None:

@@ -1,5 +1,6 @@
 """A policy that is changed between iterations: noticed, and trained as it is from then on, by kernel or by torch."""
 
+import contextlib
 import copy
 
 import numpy as np
@@ -327,6 +328,38 @@ def test_a_part_that_does_not_fit_is_an_error_and_nothing_is_lost(start):
     with pytest.raises(APIUsageError, match=r"Default.forward must take observations"):
         trainer.evaluate()
     trainer.policy.encoder[0] = good
+    iterate(trainer)
+
+
+RUINS = {
+    "memory given back": lambda encoder: encoder[0].weight.untyped_storage().resize_(0),
+    "less memory": lambda encoder: encoder[0].weight.untyped_storage().resize_(8),
+    "emptied": lambda encoder: setattr(encoder[0].weight, "data", torch.empty(0)),
+    "no weight": lambda encoder: setattr(encoder[0], "weight", None),
+    "no layers": lambda encoder: encoder._modules.clear(),
+    "moved to nowhere": lambda encoder: encoder.to("meta"),
+    "half": lambda encoder: encoder.half(),
+    "double": lambda encoder: encoder.double(),
+    "complex": lambda encoder: encoder.to(torch.complex64),
+}
+
+
+@pytest.mark.parametrize("is_between", [True, False], ids=["before collecting", "before learning"])
+@pytest.mark.parametrize("ruin", RUINS)
+def test_a_layer_that_is_ruined_is_an_error_and_no_kernel_reads_what_was_there(start, ruin, is_between):
+    trainer = start()
+    iterate(trainer)
+    encoder, good = trainer.policy.encoder, copy.deepcopy(trainer.policy.encoder)
+    if not is_between:
+        trainer.evaluate()
+    with pytest.warns() if ruin == "complex" else contextlib.nullcontext():
+        RUINS[ruin](encoder)
+    with pytest.raises(APIUsageError) as raised:
+        trainer.evaluate() if is_between else trainer.train()
+    assert "\n" not in str(raised.value)
+    trainer.policy.encoder = good
+    if not is_between:
+        trainer.train()
     iterate(trainer)
 
 
