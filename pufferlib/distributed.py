@@ -17,7 +17,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import psutil
 import torch
@@ -27,6 +27,7 @@ from torch.distributed.rendezvous import rendezvous
 
 from pufferlib.errors import RankError
 from pufferlib.machine import usable_cores
+from pufferlib.messages import Messages, abandon_groups
 from pufferlib.seeding import mix_seed
 
 T = TypeVar("T")
@@ -53,13 +54,13 @@ class Total:
         self._work = None
         if ranks.world_size > 1:
             with ranks.noticing_losses():
-                self._work = dist.all_reduce(self._sum, group=ranks.messages, async_op=True)
+                self._work = ranks.messages.start_sum(self._sum)
 
     def result(self) -> float:
         """The sum."""
         if self._work is not None:
             with self._ranks.noticing_losses():
-                self._work.wait()
+                self._ranks.messages.wait(self._work, self._sum)
             self._work = None
         return self._sum.item()
 
@@ -70,7 +71,7 @@ class Ranks:
     Attributes:
         rank: this process, 0 for the first, which writes logs and checkpoints.
         world_size: processes in all.
-        messages: the process group for what is no tensor of the policy's device; None is torch's default one.
+        messages: what goes to the other processes and is no tensor of the policy's device.
     """
 
     def __init__(
@@ -78,7 +79,7 @@ class Ranks:
         rank: int = 0,
         world_size: int = 1,
         store: dist.Store | None = None,
-        messages: dist.ProcessGroup | None = None,
+        group: dist.ProcessGroup | None = None,
     ):
         """Tells the others where this process runs.
 
@@ -86,11 +87,12 @@ class Ranks:
             rank: below `world_size`.
             world_size: of the process group, which exists already where it is above 1.
             store: shared by all processes, for what is said when the group is broken.
-            messages: as above.
+            group: for `messages`; None is torch's default one, which tensors of the policy's device go through.
         """
         self.rank = rank
         self.world_size = world_size
-        self.messages = messages
+        self.messages = Messages(self._is_anybody_lost, group)
+        self._tensors = Messages(self._is_anybody_lost)
         self._store = store
         if store is not None:
             store.set(f"process/{rank}", f"{os.getpid()} {socket.gethostname()}")
@@ -125,7 +127,7 @@ class Ranks:
         places[self.rank] = numbers
         message = torch.cat([*(part.flatten() for part in parts), flags, places.flatten()])
         with self.noticing_losses():
-            dist.all_reduce(message)
+            self._tensors.sum(message)
         *averages, counts, places = message.split([*(part.numel() for part in parts), len(own), places.numel()])
         for index, (parameter, average) in enumerate(zip(parameters, averages, strict=True)):
             if own[index] or counts[index] > 0:
@@ -136,17 +138,15 @@ class Ranks:
         """`(world_size, count)`, the numbers of all processes by rank, of which each has `(count,)` on its device."""
         if self.world_size == 1 or not len(numbers):
             return numbers.expand(self.world_size, -1)
-        of_all = [torch.empty_like(numbers) for _ in range(self.world_size)]
         with self.noticing_losses():
-            dist.all_gather(of_all, numbers)
-        return torch.stack(of_all)
+            return torch.stack(self._tensors.gather(numbers))
 
     def broadcast(self, tensors: Sequence[Tensor]) -> None:
         """Overwrites the tensors with those of the first process."""
         if self.world_size > 1:
             with self.noticing_losses(), torch.no_grad():
                 for tensor in tensors:
-                    dist.broadcast(tensor, 0)
+                    self._tensors.broadcast(tensor)
 
     def start_total(self, number: float) -> Total:
         """Starts to sum a number over all processes: the one call here that waits for nobody."""
@@ -156,10 +156,8 @@ class Ranks:
         """The values of all processes by rank; anything that pickle takes."""
         if self.world_size == 1:
             return [value]
-        values: list[Any] = [None] * self.world_size
         with self.noticing_losses():
-            dist.all_gather_object(values, value, group=self.messages)
-        return values
+            return self.messages.gather_objects(value)
 
     def wait_for_first(self, work: Callable[[], object]) -> None:
         """Has the first process alone do something, and the others wait for it however long that takes.
@@ -197,13 +195,13 @@ class Ranks:
 
     def _send_beat(self, is_at_work: bool) -> None:
         with self.noticing_losses():
-            dist.broadcast(torch.tensor([is_at_work]), 0, group=self.messages)
+            self.messages.broadcast(torch.tensor([is_at_work]))
 
     def _receive_beat(self) -> bool:
         """Whether the first process is still at work."""
         is_at_work = torch.zeros(1, dtype=torch.bool)
         with self.noticing_losses():
-            dist.broadcast(is_at_work, 0, group=self.messages)
+            self.messages.broadcast(is_at_work)
         return bool(is_at_work)
 
     def from_first(self, decide: Callable[[], T]) -> T:
@@ -213,24 +211,21 @@ class Ranks:
         """
         if self.world_size == 1:
             return decide()
-        outcome: list[Any] = [None, None]
-        error = None
+        result = own_error = None
 
         def try_to_decide() -> None:
-            nonlocal error
+            nonlocal result, own_error
             try:
-                outcome[0] = decide()
+                result = decide()
             except Exception as raised:
-                error = outcome[1] = raised
+                own_error = raised
 
         self.wait_for_first(try_to_decide)
         with self.noticing_losses():
-            dist.broadcast_object_list(outcome, 0, group=self.messages)
+            result, error = self.messages.broadcast_object((result, own_error))
         if error is not None:
-            raise error
-        if outcome[1] is not None:
-            raise outcome[1]
-        return outcome[0]
+            raise own_error or error
+        return result
 
     def check_same(self, tensors: Sequence[Tensor], name: str) -> None:
         """Compares what all processes hold, by a hash.
@@ -263,6 +258,8 @@ class Ranks:
         try:
             yield
         except RuntimeError as error:
+            atexit.unregister(_disconnect)
+            abandon_groups()
             raise RankError(
                 f"{self._describe_loss()}; this run cannot go on without it, and goes on from its last checkpoint "
                 "with --resume"
@@ -312,6 +309,13 @@ class Ranks:
             if not silent or is_known or time.monotonic() >= deadline:
                 return silent
             time.sleep(0.1)
+
+    def _is_anybody_lost(self) -> bool:
+        """Whether a process is known to have failed or ended, as far as the store and this machine can tell."""
+        others = [rank for rank in range(self.world_size) if rank != self.rank]
+        if self._store is None:
+            return False
+        return any(self._store.check([f"failed/{rank}"]) or self._is_dead(rank) for rank in others)
 
     def _process(self, rank: int) -> tuple[int, str] | None:
         """Process number and host of a rank, None if it ended before it told."""
@@ -374,7 +378,7 @@ def _is_started_with_others() -> bool:
 def _connected() -> Ranks:
     """Connects once for the whole process."""
     if dist.is_initialized():
-        return Ranks(dist.get_rank(), dist.get_world_size(), messages=dist.new_group(backend="gloo"))
+        return Ranks(dist.get_rank(), dist.get_world_size(), group=dist.new_group(backend="gloo"))
     has_nccl = torch.cuda.is_available() and dist.is_nccl_available()
     try:
         store, rank, world_size = next(rendezvous("env://", timeout=TIMEOUT))

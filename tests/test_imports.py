@@ -20,7 +20,7 @@ MAPPED = ("ocean", "vector", "extensions")  # they lie beside pufferlib/ and are
 ORDER = (
     *("errors", "episodes machine seeding", "extras spaces", "settings", "environment"),
     *("ocean wrappers", "emulation", "vector games", "families", "config interop"),
-    *("extensions loggers", "distributed", "metrics", "policy", "models", "ppo", "fast", "runs", "agent play"),
+    *("extensions loggers messages", "distributed", "metrics", "policy", "models", "ppo", "fast", "runs", "agent play"),
     *("watch export", "pufferl", "callbacks", "reports", "sweep completion scaffold", "verbs", "cli", "__main__"),
 )
 HEIGHT = {room: height for height, rooms in enumerate(ORDER) for room in rooms.split()}

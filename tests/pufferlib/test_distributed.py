@@ -351,7 +351,7 @@ def evaluate_slowly():
     logger = KeepingLogger()
     trainer = PuffeRL({**settings, "minibatch_size": 64}, vecenv, Default(vecenv.driver_env, 8), logger)
     trainer.evaluate()
-    own.messages = torch.distributed.new_group(backend="gloo", timeout=timedelta(seconds=5))
+    own.messages.group = torch.distributed.new_group(backend="gloo", timeout=timedelta(seconds=5))
     distributed.BEAT_SECONDS = 0.5
     SlowEnv.seconds_of_a_step = 2.5
     trainer.train()
@@ -459,6 +459,39 @@ def test_an_exception_in_a_rank_is_told_by_the_others(tmp_path):
     assert second == "the ball is gone"
     for words in (first, third):
         assert words.startswith("rank 1 failed with ValueError: the ball is gone; ")
+
+
+def lose_one_that_nobody_hears_of(folder):
+    own = distributed.connect()
+    own.gather(0)
+    if own.rank == 1:
+        if os.fork() == 0:  # holds the connections, so that they do not break
+            Path(folder, "child").write_text(str(os.getpid()))
+            time.sleep(600)
+        while not Path(folder, "child").exists() or not Path(folder, "child").read_text():
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGKILL)
+    begin = time.monotonic()
+    try:
+        own.average_gradients([], torch.zeros(1000))
+    except RankError as error:
+        Path(folder, "words").write_text(str(error))
+        Path(folder, "seconds").write_text(str(time.monotonic() - begin))
+
+
+def test_a_loss_that_breaks_no_connection_is_noticed_and_the_process_ends(tmp_path):
+    code = "import sys, test_distributed; test_distributed.lose_one_that_nobody_hears_of(sys.argv[1])"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    started = [
+        subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], env={**environment, **variables})
+        for variables in ranks.variables(2)
+    ]
+    try:
+        assert [process.wait(120) for process in started] == [0, -signal.SIGKILL]
+    finally:
+        os.kill(int((tmp_path / "child").read_text()), signal.SIGKILL)
+    assert (tmp_path / "words").read_text().startswith(f"rank 1 (process {started[1].pid} on ")
+    assert float((tmp_path / "seconds").read_text()) < 60
 
 
 # --- torchrun

@@ -247,9 +247,7 @@ def test_a_reward_that_is_nan_is_one_sentence_of_the_command_line(tmp_path, monk
     few = ["--vec.backend", "Serial", "--vec.num-envs", 1, "--train.batch-size", 64]
     code, stderr = run(tmp_path, "train", "breaking_envs:Breaking-v0", *few, *SIZES)
     assert code == 2
-    assert (
-        "puffer: the reward of agent 0 (environment 0) at step 6 of the rollout is nan, which began" in stderr
-    )
+    assert "puffer: the reward of agent 0 (environment 0) at step 6 of the rollout is nan, which began" in stderr
     assert "Traceback" not in stderr
 
 
