@@ -153,7 +153,7 @@ class Multiprocessing(RemoteVector):
             self._raise_end(worker)
         if message == WAKING:
             return
-        reply, content = pickle.loads(message)
+        reply, content = pickle.loads(message)  # noqa: S301 - our own worker's
         if reply is Reply.ERROR:
             self._raise_error(worker, content)
         self._contents[worker] = content

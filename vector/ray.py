@@ -125,7 +125,7 @@ class Ray(RemoteVector):
         rows = self._rows(worker)
         for name, array in zip(RESULT_ARRAYS, arrays, strict=True):
             getattr(rows, name)[:] = array
-        return pickle.loads(infos) if infos else []
+        return pickle.loads(infos) if infos else []  # noqa: S301 - our own actor's
 
     def _rows(self, worker: RayHandle) -> Any:
         agents = self.agents_per_env

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 
 
 def slug(name: str) -> str:
-    """A name as files and folders have it: `ALE/Pong-v5` is `ALE_Pong-v5`."""
-    return re.sub(r"[^\w.-]+", "_", name)
+    """A name as files and folders have it: `ALE/Pong-v5` is `ALE_Pong-v5`; none leads to another folder."""
+    return re.sub(r"[^\w.-]+|^\.+|^$", "_", name)
 
 
 def nearest_names(name: str, known: Iterable[str], prefix: str = "") -> str:
