@@ -187,6 +187,7 @@ class PuffeRL:
             self._learning_rate = config.learning_rate
             self.epoch = self._steps = 0  # steps but for those that are being summed over all processes
             self._steps_underway: Any = None  # the Total of the others
+            self._skipped_steps = self._skipped_minibatches = 0
             self._collected: Collected | None = None
             self._is_closed = False
             undo.pop_all()  # it worked: nothing is to be undone
@@ -263,8 +264,8 @@ class PuffeRL:
 
         Returns:
             `policy_loss, value_loss, entropy, old_approx_kl, approx_kl, clipfrac, importance`, means over the
-            minibatches of this call, and `explained_variance`. With `skip_nonfinite` also how many `skipped_steps` and
-            `skipped_minibatches` of this process were left out.
+            minibatches of this call, and `explained_variance`. With `skip_nonfinite` also `skipped_steps` and
+            `skipped_minibatches`: how many this process has left out since it began.
 
         Raises:
             APIUsageError: if `evaluate` was not called since the last `train`.
@@ -281,8 +282,7 @@ class PuffeRL:
                 losses = self._learner.learn(self.learning_rate, self._progress, is_full)
             self._check_update(losses)
             if self.config.skip_nonfinite:
-                counts = self._collector.skipped_steps, self._learner.skipped_minibatches
-                losses |= dict(zip(("skipped_steps", "skipped_minibatches"), counts, strict=True))
+                losses |= self._count_skipped()
             if isinstance(self.policy, NormalizedObservations):
                 with self._explaining():
                     self.policy.update(self.rollout.seen, self.ranks)
@@ -290,6 +290,11 @@ class PuffeRL:
         self.epoch += 1
         self._do_what_is_due()
         return dict(losses)
+
+    def _count_skipped(self) -> dict[str, int]:
+        self._skipped_steps += self._collector.skipped_steps
+        self._skipped_minibatches += self._learner.skipped_minibatches
+        return {"skipped_steps": self._skipped_steps, "skipped_minibatches": self._skipped_minibatches}
 
     def _check_update(self, losses: Mapping[str, float]) -> None:
         """Raises DivergedError where an update left anything not finite, or skipped all of its minibatches."""
