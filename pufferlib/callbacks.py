@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from typing_extensions import override
 
-from pufferlib.errors import APIUsageError, nearest
+from pufferlib.errors import APIUsageError, PufferWarning, nearest
 from pufferlib.metrics.metric_name import episode_count, find_metric, is_mean_over_episodes
 from pufferlib.metrics.report import prefixed
 from pufferlib.play.scores import evaluate
@@ -238,7 +238,7 @@ class _Metric:
                 self._missed = None
                 short = {known.partition("/")[2] for known in logs}
                 hint = nearest(self.wanted, [*logs, *short]) or f"; there are {', '.join(sorted(logs))}"
-                warnings.warn(f"no metric {self.wanted!r} has come so far{hint}", RuntimeWarning, stacklevel=5)
+                warnings.warn(f"no metric {self.wanted!r} has come so far{hint}", PufferWarning, stacklevel=5)
         return name
 
 

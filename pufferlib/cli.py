@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import importlib.util
 import inspect
 import os
 import shlex
 import sys
-from collections.abc import Sequence
+import traceback
+import warnings
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from pufferlib.errors import APIUsageError, ConfigError, PufferError, StorageError, nearest
+from pufferlib.errors import (
+    APIUsageError,
+    ConfigError,
+    PufferError,
+    PufferWarning,
+    StorageError,
+    describe_lack,
+    nearest,
+)
 from pufferlib.metrics.output import Output, flush_stdout, is_stdout_gone
 from pufferlib.verbs import VERBS, Call, Verb
 
@@ -21,6 +32,8 @@ if TYPE_CHECKING:
 # Exit codes; 130 and 141 are what a shell reports for a program that SIGINT or SIGPIPE ended.
 OK, MISTAKE, INTERRUPTED, PIPE_CLOSED = 0, 2, 130, 141
 
+_CALLERS_OF_ENVIRONMENTS = ("pufferlib.vector.group", "pufferlib.vector.recipe")
+
 COMPLETE = "--complete"
 """What shells put before a line that somebody wants to have completed; see pufferlib/completion."""
 
@@ -28,7 +41,8 @@ COMPLETE = "--complete"
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command.
 
-    A user's mistake is one sentence on stderr; an error of ours keeps its traceback.
+    A user's mistake, and a lack of memory and the like, is one sentence on stderr, with the traceback of an environment
+    that raised; an error of ours keeps its traceback.
 
     Args:
         argv: the arguments after the program's name; None takes those of this process.
@@ -40,35 +54,44 @@ def main(argv: Sequence[str] | None = None) -> int:
         if argv is None and sys.argv[1:2] != [COMPLETE]:
             _find_modules_here()
         _require_install()
-        run(sys.argv[1:] if argv is None else list(argv))
+        with _short_warnings():
+            run(sys.argv[1:] if argv is None else list(argv))
         flush_stdout()
-    except PufferError as error:
-        Output(sys.stderr).write(f"puffer{_rank_text()}: {error}\n")
-        return MISTAKE
-    except (MemoryError, RuntimeError, ValueError) as error:
-        if not _is_lack_of_memory(error):
-            raise
-        found = " ".join(str(error).split()) or "Python had none left"
-        print(
-            f"puffer{_rank_text()}: there is not enough memory ({found}); "
-            "have fewer or smaller environments, batches or layers",
-            file=sys.stderr,
-        )
-        return MISTAKE
     except KeyboardInterrupt:
         return INTERRUPTED
-    except BrokenPipeError:
-        if not is_stdout_gone():
+    except Exception as error:
+        if isinstance(error, BrokenPipeError) and is_stdout_gone():
+            return PIPE_CLOSED
+        sentence = _sentence(error)
+        if sentence is None:
             raise
-        return PIPE_CLOSED
-    except OSError:
+        Output(sys.stderr).write(f"puffer{_rank_text()}: {sentence}\n")
+        return MISTAKE
+    return OK
+
+
+def _sentence(error: Exception) -> str | None:
+    """What is told of an error; None for one of ours, whose traceback tells more."""
+    if isinstance(error, PufferError):
+        return str(error)
+    lack = describe_lack(error)
+    if lack is not None:
+        return lack
+    if isinstance(error, OSError):
         try:
             flush_stdout("\n")  # if that is what failed, it fails again
-        except StorageError as error:
-            Output(sys.stderr).write(f"puffer: {error}\n")
-            return MISTAKE
-        raise
-    return OK
+        except StorageError as failed:
+            return str(failed)
+    if _is_of_environment(error):
+        return f"an environment raised, so the run ended:\n{''.join(traceback.format_exception(error)).rstrip()}"
+    return None
+
+
+def _is_of_environment(error: Exception) -> bool:
+    """Whether it came up in an environment, anybody's code, in this process: that of a worker is a WorkerError."""
+    callers = {getattr(sys.modules.get(name), "__file__", None) for name in _CALLERS_OF_ENVIRONMENTS}
+    frames = [frame.f_code.co_filename for frame, _ in traceback.walk_tb(error.__traceback__)]
+    return bool(frames) and not callers.isdisjoint(frames[:-1])
 
 
 def run(tokens: list[str]) -> None:
@@ -216,21 +239,26 @@ def _help_alone(name: str, verb: Verb) -> str:
     return f"{usage}\n\n{told}\n\n{help_text.options_text(options.settings().values()).rstrip()}"
 
 
+@contextlib.contextmanager
+def _short_warnings() -> Iterator[None]:
+    """Has warnings of ours be one line, as mistakes are: where in the library they came up helps nobody."""
+    formatted = warnings.formatwarning
+
+    def one_line(message: Warning | str, category: type[Warning], *place: Any) -> str:
+        if issubclass(category, PufferWarning):
+            return f"puffer{_rank_text()}: warning: {message}\n"
+        return formatted(message, category, *place)
+
+    warnings.formatwarning = one_line
+    try:
+        yield
+    finally:
+        warnings.formatwarning = formatted
+
+
 def _rank_text() -> str:
     """Which process speaks, where several train together."""
     return f" (rank {os.environ.get('RANK', '?')})" if os.environ.get("WORLD_SIZE", "1") != "1" else ""
-
-
-def _is_lack_of_memory(error: Exception) -> bool:
-    """Whether Python, NumPy or torch could not have the memory that the settings need."""
-    told = (
-        "can't allocate memory",
-        "not enough memory",
-        "out of memory",
-        "Storage size calculation overflowed",
-        "array is too big",
-    )
-    return isinstance(error, MemoryError) or any(text in str(error) for text in told)
 
 
 def _version() -> str:

@@ -7,6 +7,7 @@ sentence and exits with code 2; a program that imports the library catches `Puff
 from __future__ import annotations
 
 import difflib
+import errno
 from collections.abc import Iterable
 
 
@@ -58,7 +59,61 @@ class CallbackError(PufferError, RuntimeError):
     """A callback of `learn` raised; what it raised is the cause."""
 
 
+class PufferWarning(RuntimeWarning):
+    """What a user should know of though the work goes on; on the command line it is one sentence as well."""
+
+
 def nearest(name: str, candidates: Iterable[str], count: int = 3) -> str:
     """Ends an error message about an unknown name: `; did you mean 'gamma'?`, or an empty string."""
     close = difflib.get_close_matches(name, list(candidates), n=count)
     return f"; did you mean {' or '.join(repr(match) for match in close)}?" if close else ""
+
+
+_FEWER = "have fewer or smaller environments, batches or layers"
+
+_LACKS = (
+    (
+        ("CUDA out of memory", "HIP out of memory", "CUDA error: out of memory"),
+        "there is not enough memory on the GPU",
+        "try a smaller --train.minibatch-size, --train.cpu-offload True, or fewer or smaller environments and layers",
+    ),
+    (
+        (
+            *("can't allocate memory", "not enough memory", "out of memory", "Cannot allocate memory"),
+            *("Storage size calculation overflowed", "array is too big"),
+        ),
+        "there is not enough memory",
+        _FEWER,
+    ),
+    (
+        ("Too many open files",),
+        "there are not enough file handles",
+        "allow more by `ulimit -n`, or have fewer workers and loggers",
+    ),
+    (
+        ("can't start new thread", "Resource temporarily unavailable"),
+        "no more processes or threads may be started",
+        "allow more by `ulimit -u`, or have fewer workers and threads",
+    ),
+    (
+        ("File too large",),
+        "files and shared memory may not be as large as this needs",
+        f"allow larger ones by `ulimit -f`, or {_FEWER}",
+    ),
+)
+"""What Python, NumPy, torch or the kernel say, what it means, and what helps."""
+
+
+def describe_lack(error: Exception) -> str | None:
+    """The sentence for an error that comes of something which the machine has too little of, or None."""
+    found = " ".join(str(error).split())
+    if isinstance(error, MemoryError):
+        return f"there is not enough memory ({found or 'Python had none left'}); {_FEWER}"
+    if not isinstance(error, (OSError, RuntimeError, ValueError)):
+        return None
+    if isinstance(error, OSError) and error.errno == errno.ENFILE:
+        found += ": Too many open files"  # of the whole machine
+    for texts, lack, remedy in _LACKS:
+        if any(text in found for text in texts):
+            return f"{lack} ({found}); {remedy}"
+    return None

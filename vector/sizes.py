@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from pufferlib.errors import APIUsageError
+from pufferlib.errors import APIUsageError, PufferWarning
 from pufferlib.machine import usable_cores
 from pufferlib.vector.recipe import AUTO, Options
 
@@ -107,6 +107,6 @@ def warn_above_cores(workers: int, cores: int | None = None) -> None:
     if workers > cores:
         warnings.warn(
             f"num_workers {workers} is more than the {cores} cores this process may use; fewer are likely to be faster",
-            RuntimeWarning,
+            PufferWarning,
             stacklevel=4,
         )

@@ -12,6 +12,8 @@ from contextlib import contextmanager
 
 import torch
 
+from pufferlib.errors import PufferWarning
+
 WARM_UP = 3
 """Calls before the capture: libraries set up their workspaces and optimizers their state."""
 
@@ -80,6 +82,7 @@ class CapturedCall:
             warnings.warn(
                 f"the policy cannot be captured as a CUDA graph ({reason}), training goes on without; "
                 "set [train] cuda_graphs to False to not try",
+                PufferWarning,
                 stacklevel=3,
             )
             return self._function

@@ -10,6 +10,7 @@ from typing import Any
 
 from typing_extensions import override
 
+from pufferlib.errors import PufferWarning
 from pufferlib.loggers.logger import Logger
 from pufferlib.loggers.run_id import make_run_id
 
@@ -17,7 +18,7 @@ from pufferlib.loggers.run_id import make_run_id
 class Loggers(Logger):
     """Tells every logger everything, and lets none of them stop the training.
 
-    A logger that raises is warned about once, by a RuntimeWarning, and is told what comes after all the same. Each gets
+    A logger that raises is warned about once, by a PufferWarning, and is told what comes after all the same. Each gets
     copies of its own, to do with as it likes.
 
     Attributes:
@@ -66,7 +67,7 @@ class Loggers(Logger):
                     failures.append((logger, error))
         for logger, error in failures:  # only now: where warnings are errors the other loggers were told too
             message = f"{type(logger).__name__} failed and may miss metrics, training goes on ({_one_line(error)})"
-            warnings.warn(message, RuntimeWarning, stacklevel=3)
+            warnings.warn(message, PufferWarning, stacklevel=3)
 
 
 def _copied(value: Any) -> Any:

@@ -10,7 +10,7 @@ import warnings
 import weakref
 from typing import TextIO
 
-from pufferlib.errors import StorageError
+from pufferlib.errors import PufferWarning, StorageError
 
 _reported: weakref.WeakSet[TextIO] = weakref.WeakSet()  # what was said of the process's streams
 _PLAIN = str.maketrans("━─…±▁▂▃▄▅▆▇█", "=-~+_.,:;oO#")  # for a stream that has no such signs
@@ -57,7 +57,7 @@ class Output:
         if self.error is not None and self._stream not in _reported:
             _reported.add(self._stream)
             reason = getattr(self.error, "strerror", None) or self.error
-            warnings.warn(f"the output cannot be written ({reason}); the run goes on without it", RuntimeWarning, 2)
+            warnings.warn(f"the output cannot be written ({reason}); the run goes on without it", PufferWarning, 2)
 
     def _encodable(self, text: str) -> str:
         try:

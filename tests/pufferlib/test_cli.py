@@ -1,3 +1,4 @@
+import errno
 import os
 import pkgutil
 import re
@@ -6,16 +7,18 @@ import subprocess
 import sys
 import sysconfig
 import types
+import warnings
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+import torch
 
 import pufferlib
 from pufferlib import cli, ocean
 from pufferlib.config import TrainConfig, VecConfig
 from pufferlib.config.options import EvalOptions
-from pufferlib.errors import CheckpointError
+from pufferlib.errors import CheckpointError, PufferWarning
 from pufferlib.play import benchmark, listing
 
 SQUARED = "puffer_squared"
@@ -253,6 +256,45 @@ def test_a_lack_of_memory_is_one_sentence(calls, capsys, monkeypatch, error):
     assert cli.main(["train", SQUARED]) == 2
     err = capsys.readouterr().err
     assert err.startswith("puffer: there is not enough memory (") and err.count("\n") == 1 and "have fewer" in err
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (RuntimeError("CUDA out of memory.\n Tried to allocate 2 GiB"), "memory on the GPU (CUDA out of memory. Tried"),
+        (OSError(errno.ENOMEM, "Cannot allocate memory"), "there is not enough memory ("),
+        (OSError(errno.EMFILE, "Too many open files"), "allow more by `ulimit -n`"),
+        (OSError(errno.ENFILE, "Too many open files in system"), "there are not enough file handles ("),
+        (BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable"), "allow more by `ulimit -u`"),
+        (RuntimeError("can't start new thread"), "no more processes or threads may be started ("),
+        (OSError(errno.EFBIG, "File too large"), "allow larger ones by `ulimit -f`"),
+    ],
+)
+def test_what_the_machine_lacks_is_one_sentence(calls, capsys, monkeypatch, error, words):
+    fail_with(monkeypatch, error)
+    assert cli.main(["train", SQUARED]) == 2
+    err = capsys.readouterr().err
+    assert err.startswith("puffer: ") and err.count("\n") == 1 and words in err
+
+
+def test_a_gpu_without_memory_names_what_helps(calls, capsys, monkeypatch):
+    fail_with(monkeypatch, torch.cuda.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB."))
+    assert cli.main(["train", SQUARED]) == 2
+    err = capsys.readouterr().err
+    assert "; try a smaller --train.minibatch-size, --train.cpu-offload True, or fewer or smaller" in err
+
+
+def test_a_warning_of_ours_is_one_line_and_others_are_as_they_were(calls, monkeypatch):
+    told = []
+
+    def train(*_):
+        told.extend(warnings.formatwarning("full", kind, __file__, 1) for kind in (PufferWarning, RuntimeWarning))
+
+    monkeypatch.setattr(sys.modules["pufferlib.pufferl"], "train", train)
+    formatted = warnings.formatwarning
+    assert cli.main(["train", SQUARED]) == 0
+    assert told == ["puffer: warning: full\n", formatted("full", RuntimeWarning, __file__, 1)]
+    assert warnings.formatwarning is formatted
 
 
 @pytest.mark.parametrize(
