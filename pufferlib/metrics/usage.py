@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ import psutil
 from pufferlib.machine import core_share, usable_memory_bytes
 
 _LOOK_AGAIN_SECONDS = 5.0  # for processes that began since
+_UNREADABLE = (psutil.Error, OSError)  # a process ended just now, or there is no file handle left: no reason to stop
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,9 @@ class UsageMeter:
         """This process and its children; finding them reads every process of the machine, so they are kept a while."""
         now = time.monotonic()
         if now >= self._processes_until:
-            self._found = [self._process, *self._process.children(recursive=True)]
+            self._found = [self._process]
+            with contextlib.suppress(*_UNREADABLE):
+                self._found += self._process.children(recursive=True)
             self._processes_until = now + _LOOK_AGAIN_SECONDS
         return self._found
 
@@ -55,7 +59,7 @@ class UsageMeter:
         for process in self._processes():
             try:
                 times = process.cpu_times()
-            except psutil.Error:  # it ended just now
+            except _UNREADABLE:
                 continue
             found[process.pid] = times.user + times.system
         return found
@@ -65,7 +69,7 @@ class UsageMeter:
         for process in self._processes():
             try:
                 total += process.memory_info().rss
-            except psutil.Error:  # it ended just now
+            except _UNREADABLE:
                 continue
         return total
 

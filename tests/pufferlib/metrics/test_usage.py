@@ -1,0 +1,18 @@
+import psutil
+import pytest
+
+from pufferlib.metrics.usage import UsageMeter
+
+
+@pytest.mark.parametrize("method", ["children", "cpu_times", "memory_info"])
+@pytest.mark.parametrize("error", [OSError("Too many open files"), psutil.NoSuchProcess(1)])
+def test_what_cannot_be_read_is_left_out(monkeypatch, method, error):
+    meter = UsageMeter()
+
+    def fail(*_, **__):
+        raise error
+
+    monkeypatch.setattr(psutil.Process, method, fail)
+    meter._processes_until = 0.0
+    usage = meter.sample()
+    assert 0 <= usage.cpu_fraction <= 1 and 0 <= usage.memory_fraction <= 1
