@@ -55,6 +55,9 @@ class TensorBoardLogger(LazyLogger):
 
     @override
     def _log(self, metrics: Mapping[str, Any], step: int) -> None:
+        if self._writer is not None and not self._has_files():
+            self._writer.close()  # somebody removed them, and what a thread of TensorBoard writes to
+            self._writer = None
         if self._writer is None:
             self._writer = self._make_writer(step)
         if self._settings is not None:
@@ -72,12 +75,15 @@ class TensorBoardLogger(LazyLogger):
         from torch.utils.tensorboard import SummaryWriter  # seconds
 
         purge_step = None
-        if any(self.folder.glob("events.out.tfevents.*")):
+        if self._has_files():
             if self._resume_step is not None:
                 purge_step = self._resume_step + 1
             elif self._is_resumable:
                 purge_step = step
         return SummaryWriter(self.folder, purge_step=purge_step)
+
+    def _has_files(self) -> bool:
+        return any(self.folder.glob("events.out.tfevents.*"))
 
     @override
     def _close(self, model_path: str | None) -> None:

@@ -1,4 +1,5 @@
 import math
+import shutil
 import sys
 
 import numpy as np
@@ -73,6 +74,15 @@ def test_a_new_run_in_the_same_folder_hides_nothing(folder):
     write(folder, [64, 128])
     write(folder, [96])
     assert sorted(steps(folder)) == [64, 96, 128]
+
+
+def test_files_that_were_removed_come_back(folder):
+    logger = TensorBoardLogger(folder)
+    logger.log({"sps": 1.0}, 64)
+    shutil.rmtree(folder.parent)
+    logger.log({"sps": 2.0}, 128)
+    logger.close()
+    assert steps(folder) == [128]
 
 
 def test_values_that_are_no_numbers_do_no_harm(folder):
