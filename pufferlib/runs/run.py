@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pufferlib.errors import DivergedError, StorageError
+from pufferlib.errors import DivergedError, PufferWarning, StorageError
 from pufferlib.families.catalog import slug
 from pufferlib.loggers import METRICS_FILE, JsonLogger, Loggers, NoLogger
 from pufferlib.runs import checkpoint, checkpoint_file, run_checkpoint
@@ -53,6 +53,7 @@ class Run:
         self._policy = call.policy
         self._find_settings = partial(settings_of, env_name, dict(call.settings), call.vecenv, call.policy)
         self._find_computation = find_computation
+        self._told_reason: str | None = None  # why nothing could be written, since the last checkpoint that could
         self._divergence: str | None = None  # what ended the training, if it did not go on from a checkpoint since
         folder = Path(call.config.data_dir) / slug(f"{env_name}_{run_id}")  # of a user's logger, too
         self._folder = RunFolder(folder, self.describe)
@@ -131,6 +132,7 @@ class Run:
             run_checkpoint.save(self.folder, self.env_name, parts, progress, ranks, metadata)
 
         self._ranks.from_first(write)
+        self._told_reason = None
         self.model_path = run_checkpoint.model_path(self.folder, self.env_name, progress.epoch)
         return str(self.model_path)
 
@@ -193,9 +195,10 @@ class Run:
 
     @contextlib.contextmanager
     def outliving_full_disks(self) -> Iterator[None]:
-        """Warns of what could not be written in the middle of a run; the next interval tries again."""
+        """Warns of what could not be written in the middle of a run, once until it can; each interval tries."""
         try:
             yield
         except StorageError as error:
-            if self._ranks.is_first:
-                warnings.warn(f"{error}; the training goes on", RuntimeWarning, stacklevel=4)
+            reason, self._told_reason = self._told_reason, error.strerror
+            if self._ranks.is_first and reason != error.strerror:
+                warnings.warn(f"{error}; the training goes on", PufferWarning, stacklevel=4)

@@ -108,8 +108,10 @@ def _open_files(trainer: Any, args: dict[str, Any], logs_by_settings: bool, is_r
     try:
         trainer.run.open()
     except OSError as error:
-        found = f"{trainer.config.data_dir!r} ({error.strerror})"
-        raise ConfigError(f"[train] data_dir must be a folder that can be written, got {found}") from error
+        raise ConfigError(
+            f"[train] data_dir must be a folder that can be written, got {trainer.config.data_dir!r} "
+            f"({error.strerror}); make it so, or name another one"
+        ) from error
     description = trainer.run.describe()
     description |= {**description.pop("settings"), "train": asdict(trainer.config)}  # with every size that was 'auto'
     description.pop("sweep", None)  # what a sweep would vary is nothing that this run is told by

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
 from pufferlib.errors import StorageError
+
+_REMEDIES = {
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), "make room"),
+    **dict.fromkeys((errno.EMFILE, errno.ENFILE), "allow more file handles by `ulimit -n`"),
+}
 
 
 @contextlib.contextmanager
@@ -25,7 +31,7 @@ def storing(path: Path) -> Iterator[None]:
         if cause is None or isinstance(error, StorageError):
             raise
         reason = cause.strerror or str(cause)
-        remedy = "what was saved before is whole, make room and try again"
+        remedy = f"what was saved before is whole, {_REMEDIES.get(cause.errno, 'make it writable')} and try again"
         raised = StorageError(f"{path} cannot be written ({reason}); {remedy}")
         raised.strerror = reason
         raise raised from error
