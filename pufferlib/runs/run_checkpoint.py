@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -76,15 +77,38 @@ def read(folder: Path, env_name: str, parts: TrainerParts, ranks: Ranks) -> tupl
             version.
     """
     path = folder / checkpoint.TRAINER_STATE
-    state = ranks.from_first(lambda: checkpoint.load(path))
+    state = ranks.from_first(lambda: _load(path, env_name))
     checkpoint.require_format(path, state)
     saved_env = describe(state.get("env")).strip("'")
     if saved_env != env_name:
         raise CheckpointError(f"{path} must be of a run of {env_name}, got one of {saved_env}")
     model = folder / _file_name(state.get("model"), path)
-    weights = ranks.from_first(lambda: checkpoint.read_policy_weights(parts.policy, model))
+    weights = ranks.from_first(lambda: _load(model, env_name))
+    checkpoint.check_policy_weights(parts.policy, weights, model)
     check_trainer_state(path, state, parts, ranks.world_size)
     return weights, state
+
+
+def _load(path: Path, env_name: str) -> Any:
+    """Reads a file of a run; where it is damaged, the error names weights that are whole."""
+    try:
+        return checkpoint.load(path)
+    except CheckpointError as error:
+        whole = _newest_whole(path, env_name) if path.exists() else None
+        if whole is None:
+            raise
+        raise CheckpointError(
+            f"{error}, such as {whole}, from whose weights --load-model-path begins a new run"
+        ) from error
+
+
+def _newest_whole(damaged: Path, env_name: str) -> Path | None:
+    """The newest weights in the folder of a damaged file that can be read."""
+    for path in sorted(damaged.parent.glob(f"model_{slug(env_name)}_*.pt"), reverse=True):
+        with contextlib.suppress(CheckpointError):
+            checkpoint.load(path)
+            return path
+    return None
 
 
 def _file_name(name: Any, path: Path) -> str:
