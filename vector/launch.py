@@ -18,7 +18,7 @@ from pufferlib.vector import worker
 from pufferlib.vector.arrays import SharedMemory
 
 CONTEXTS = (None, "fork", "forkserver", "spawn")
-CLOSE_SECONDS = 5.0  # for a worker to finish its step and close its environments
+CLOSE_SECONDS = 3.0  # for a worker to finish its step and close its environments
 TERMINATE_SECONDS = 1.0  # for a worker to obey SIGTERM
 
 

@@ -132,8 +132,9 @@ class Multiprocessing(RemoteVector):
         for worker in overdue:
             worker.process.kill()
         self.close()
+        verb = "was" if len(overdue) == 1 else "were"
         raise WorkerError(
-            f"{' and '.join(map(str, overdue))} took longer than step_timeout_seconds {self._timeout:g} and was "
+            f"{' and '.join(map(str, overdue))} took longer than step_timeout_seconds {self._timeout:g} and {verb} "
             "killed, so the vector is closed; look for a deadlock in the environment, or give it more time"
         )
 
