@@ -18,8 +18,10 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
+from typing import Any
 
 from calibrate import calibration
 
@@ -85,13 +87,13 @@ def measured(entry: dict) -> list[tuple[str, float, str]]:
     return results + [(name, value, unit) for unit, value in extra.get("values", {}).items()]
 
 
-def append(name: str, rows: list[Row]) -> Path:
-    """Adds rows to a results file, which begins with the names of the columns."""
+def append(name: str, rows: Sequence[Any]) -> Path:
+    """Adds rows, dataclasses of one class, to a results file, which begins with the names of its fields."""
     path = RESULTS / f"{name}.csv"
     path.parent.mkdir(exist_ok=True)
     is_new = not path.exists()
     with path.open("a", newline="") as file:
-        writer = csv.DictWriter(file, [field.name for field in fields(Row)], lineterminator="\n")
+        writer = csv.DictWriter(file, [field.name for field in fields(rows[0])], lineterminator="\n")
         if is_new:
             writer.writeheader()
         writer.writerows(asdict(row) for row in rows)

@@ -1,0 +1,41 @@
+"""The cases of a file as parameters of its tests: those of the quick tests, all, and what each must notice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fault_case import Case, survive
+
+
+def cases(given: Iterable[Case]) -> Any:
+    """A parameter `case`: every case, of which only the quick ones are not marked slow."""
+    found = [pytest.param(case, marks=() if case.is_quick else pytest.mark.slow, id=case.name) for case in given]
+    return pytest.mark.parametrize("case", found)
+
+
+def broken(given: Iterable[Case]) -> Any:
+    """Parameters `case` and `saboteur`: every saboteur once, with the first case that must notice it."""
+    first: dict[str, Case] = {}
+    for case in given:
+        for saboteur in case.saboteurs:
+            if saboteur not in first and case.obstacle() is None:
+                first[saboteur] = case
+    found = [pytest.param(case, saboteur, id=f"{saboteur} in {case.name}") for saboteur, case in first.items()]
+    return pytest.mark.parametrize(("case", "saboteur"), found)
+
+
+def assert_survived(case: Case, folder: Path) -> None:
+    """Fails where the run fell short in anything."""
+    if case.obstacle() is not None:
+        pytest.skip(case.obstacle())
+    outcome = survive(case, folder)
+    assert not outcome.complaints, str(outcome)
+
+
+def assert_noticed(case: Case, saboteur: str, folder: Path) -> None:
+    """Fails where a run by broken code passes, or falls short in something else alone."""
+    outcome = survive(case, folder, saboteur)
+    assert case.saboteurs[saboteur] in [fault for fault, _ in outcome.complaints], str(outcome) or "it passed"

@@ -1,0 +1,16 @@
+"""Loggers that fail, streams that are closed, a clock that jumps: see output_cases.py."""
+
+import pytest
+from fault_suite import assert_noticed, assert_survived, broken, cases
+from output_cases import CASES
+
+
+@cases(CASES)
+def test_it_is_survived(case, tmp_path):
+    assert_survived(case, tmp_path)
+
+
+@pytest.mark.slow
+@broken(CASES)
+def test_broken_code_is_noticed(case, saboteur, tmp_path):
+    assert_noticed(case, saboteur, tmp_path)
