@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from pufferlib.runs.description import write_description
-from pufferlib.runs.files import CONFIG_FILE
+from pufferlib.runs.files import CONFIG_FILE, LOCK_FILE
 from pufferlib.runs.lock import Lock
 from pufferlib.runs.whole_files import storing
 
@@ -41,12 +42,25 @@ class RunFolder:
         if self._is_open and not (self.path / CONFIG_FILE).exists():
             self.close()  # somebody removed the folder, and the lock with it
         if not self._is_open:
+            is_new = not self.path.exists()
             with storing(self.path):
                 self.path.mkdir(parents=True, exist_ok=True)
                 self._lock.acquire()
             self._lock.sign()
-            write_description(self.path, self._describe())
+            try:
+                write_description(self.path, self._describe())
+            except BaseException:
+                if is_new:
+                    self._remove()
+                raise
             self._is_open = True
+
+    def _remove(self) -> None:
+        """Leaves nothing of a folder in which nothing could be written."""
+        self._lock.release()
+        with contextlib.suppress(OSError):
+            (self.path / LOCK_FILE).unlink()
+            self.path.rmdir()
 
     def describe_anew(self) -> None:
         """Replaces the description in it, if this process has it open.

@@ -15,7 +15,7 @@ import pufferlib
 from pufferlib import JsonLogger, NoLogger, PuffeRL, cli, models, pufferl, vector
 from pufferlib.config import load_config
 from pufferlib.emulation import GymnasiumPufferEnv
-from pufferlib.errors import CheckpointError
+from pufferlib.errors import CheckpointError, StorageError
 from pufferlib.runs.folder import RunFolder
 
 SMALL = {"device": "cpu", "batch_size": 256}
@@ -290,3 +290,18 @@ def test_a_trainer_that_was_closed_locks_nothing():
     code += "RunFolder(Path(sys.argv[1]), dict).open()"
     done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, timeout=600)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_run_that_cannot_be_described_leaves_no_folder(folder):
+    def fail():
+        raise StorageError("no room")
+
+    run = RunFolder(folder / "experiments" / "run", fail)
+    with pytest.raises(StorageError):
+        run.open()
+    assert not (folder / "experiments" / "run").exists()
+    (folder / "experiments" / "run").mkdir()
+    (folder / "experiments" / "run" / "mine").touch()
+    with pytest.raises(StorageError):
+        run.open()
+    assert (folder / "experiments" / "run" / "mine").exists()
