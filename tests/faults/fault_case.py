@@ -164,9 +164,9 @@ def survive(
             except AssertionError as error:
                 complaints.append((Fault.END, f"the fault could not be made: {error}"))
             told, ended = run.finish(PATIENCE_SECONDS if expected is not Fault.END else HANG_SECONDS)
-        finally:
+        finally:  # what hangs is ended
             code = run.code
-            left = run.leftovers(0.0 if code is None else LEFT_SECONDS)  # it ends what hangs
+            left = run.leftovers(0.0 if code is None else 2.0 if expected is Fault.LEFT else LEFT_SECONDS)
         assert saboteur is None or run.is_planted, f"the saboteur {saboteur} failed: {run.said}"
         said = _without_advice(run.said)
         complaints += [*_judge_end(case, said, code), *((Fault.LEFT, text) for text in left)]
@@ -175,7 +175,8 @@ def survive(
             complaints.append((Fault.TIME, f"{seconds:.1f} s"))
         case.mend(folder)
         complaints += _judge_files(folder, case.leaves_unfinished)
-        complaints += _go_on(case, folder, code, broken, is_real)
+        if expected is None or expected not in dict(complaints):
+            complaints += _go_on(case, folder, code, broken, is_real)
     finally:
         case.clean(folder)
     return Outcome(tuple(complaints), said, seconds, tuple(left), case.ending.value)

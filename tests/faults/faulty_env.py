@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import os
 import signal
 import time
@@ -22,7 +23,7 @@ class Faulty(gymnasium.Env):
         self.place, self.what, self.at_step = place, what, at_step
         self.steps = self.resets = 0
         if Path("mended").exists():  # the run that goes on
-            self.place = "nowhere"
+            self.place, self.at_step = "nowhere", math.inf
         if place == "init" and _is_in_a_worker():  # the environment that tells the spaces is a good one
             self.go_wrong("init")
 

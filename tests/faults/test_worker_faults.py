@@ -1,16 +1,9 @@
 """Worker processes that die, stop or hang, and environments that raise: see worker_cases.py."""
 
-import pytest
-from fault_suite import assert_noticed, assert_survived, broken, cases
+from fault_suite import assert_survived, cases
 from worker_cases import CASES
 
 
 @cases(CASES)
 def test_it_is_survived(case, tmp_path):
     assert_survived(case, tmp_path)
-
-
-@pytest.mark.slow
-@broken(CASES)
-def test_broken_code_is_noticed(case, saboteur, tmp_path):
-    assert_noticed(case, saboteur, tmp_path)
