@@ -11,6 +11,7 @@ where one was not survived, or, with --broken, not noticed.
 from __future__ import annotations
 
 import argparse
+import re
 import shlex
 import sys
 import tempfile
@@ -76,7 +77,7 @@ def trials() -> Iterator[Trial]:
     for case in (case for room in ROOMS for case in room.CASES):
         yield Trial(case.name, [_runner(case)], case.saboteurs, case.obstacle())
     for name, cases in _kinds((*signal_cases.random_cases(), *signal_cases.start_cases())).items():
-        yield Trial(name, [_runner(case) for case in cases], {})
+        yield Trial(name, [_runner(case, is_real=False) for case in cases], {})  # hundreds of runs
     for name in damage_cases.FILES:
         yield Trial(f"damage: {name}", [_damager(name)], damage_cases.SABOTEURS)
 
@@ -90,8 +91,8 @@ def _kinds(cases: Iterable[Case]) -> dict[str, list[Case]]:
     return found
 
 
-def _runner(case: Case) -> Callable[[Path, str | None], Outcome]:
-    return lambda folder, saboteur: survive(case, folder, saboteur, LIMIT_SECONDS, is_real=True)
+def _runner(case: Case, is_real: bool = True) -> Callable[[Path, str | None], Outcome]:
+    return lambda folder, saboteur: survive(case, folder, saboteur, LIMIT_SECONDS, is_real)
 
 
 def _damager(name: str) -> Callable[[Path, str | None], Outcome]:
@@ -128,8 +129,9 @@ def judged(row: Row, trial: Trial, saboteur: str | None) -> Row:
 
 
 def _short(text: str) -> str:
-    """One line of at most 300 characters, without what differs from run to run."""
-    line = " ".join(text.split())
+    """One line of at most 300 characters, without the numbers of runs and processes."""
+    line = re.sub(r"_\d{8}_\d{6}_\d{6}_\w{8}", "_RUN", " ".join(text.split()))
+    line = re.sub(r"(process) \d+", r"\1 N", line)
     return line if len(line) <= 300 else f"{line[:297]}..."
 
 

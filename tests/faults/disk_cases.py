@@ -182,7 +182,7 @@ CASES = [
     Case(
         "disk full at the first file",
         rf"puffer: \[train\] data_dir must be a folder that can be written, got 'experiments' {FULL}; make it so, .*",
-        plants=(("fault_plants", "limit_at", "opening", 1, "RLIMIT_FSIZE", 100),),
+        plants=(("fault_plants", "limit_at", "opening", 1, "RLIMIT_FSIZE", 1000),),
         ending=Ending.ANEW,
         saboteurs={"errors_raw": Fault.CODE},
     ),

@@ -48,7 +48,7 @@ class Ending(enum.Enum):
 
     EXACT = "to the same weights"  # bit for bit those of a run without the fault
     COMPLETE = "to the last epoch"
-    ANEW = "from the start"  # nothing was saved yet: the same command runs
+    ANEW = "to the last epoch, as nothing was saved yet"  # the same command runs
     NONE = "not at all"  # what was damaged is refused
 
 
@@ -90,6 +90,8 @@ class Case:
         leaves_unfinished: whether a file may be left half written, until the run goes on: nobody survives SIGKILL.
         saboteurs: what the case must notice: functions of `saboteurs` by name, with what they make a run fall short of.
         obstacle: why the case cannot be had on this machine, None where it can.
+        may_come_first: whether it may come before anything could be saved; then the same command runs.
+        needs_interpreter: whether the run must be one of an interpreter of its own, whatever the others are.
         is_quick: whether it is among the few of the quick tests.
     """
 
@@ -108,6 +110,8 @@ class Case:
     leaves_unfinished: bool = False
     saboteurs: dict[str, Fault] = field(default_factory=dict)
     obstacle: Callable[[], str | None] = lambda: None
+    may_come_first: bool = False
+    needs_interpreter: bool = False
     is_quick: bool = False
 
     def __str__(self) -> str:
@@ -156,7 +160,7 @@ def survive(
     broken: tuple[Plant, ...] = (("saboteurs", saboteur),) if saboteur else ()
     try:
         case.prepare(folder)
-        run = FaultRun(folder, case.command, (*broken, *case.plants), is_real)
+        run = FaultRun(folder, case.command, (*broken, *case.plants), is_real or case.needs_interpreter)
         complaints: list[tuple[Fault, str]] = []
         try:
             try:
@@ -179,7 +183,14 @@ def survive(
             complaints += _go_on(case, folder, code, broken, is_real)
     finally:
         case.clean(folder)
-    return Outcome(tuple(complaints), said, seconds, tuple(left), case.ending.value)
+    return Outcome(tuple(complaints), said, seconds, tuple(left), _how_it_went_on(case, code))
+
+
+def _how_it_went_on(case: Case, code: int | None) -> str:
+    if case.ending is Ending.NONE:
+        return case.ending.value
+    how = "by itself" if code == 0 else "begun again" if case.ending is Ending.ANEW else "by --resume"
+    return f"{how}, {case.ending.value}"
 
 
 def _without_advice(said: str) -> str:
@@ -230,10 +241,10 @@ def _go_on(
         (folder / "mended").touch()
         shutil.rmtree(folder / "tmp", ignore_errors=True)
         again = case.command
-        if case.ending is not Ending.ANEW and _has_checkpoint(folder):
-            again = f"{' '.join(case.command.split()[:2])} --resume latest"
-        elif case.ending is Ending.ANEW:
+        if case.ending is Ending.ANEW or (case.may_come_first and not _has_checkpoint(folder)):
             shutil.rmtree(folder / "experiments", ignore_errors=True)
+        elif _has_checkpoint(folder):
+            again = f"{' '.join(case.command.split()[:2])} --resume latest"
         else:
             yield Fault.RESUME, "nothing was saved"
             return

@@ -113,10 +113,11 @@ def limit(name: str, amount: int, is_in_addition: bool = False) -> None:
 
 
 def limit_at(place: str, count: int, name: str, amount: int) -> None:
-    """Limits it from a moment on."""
+    """Limits it from a moment on, or with -1 no longer."""
 
     def act() -> None:
-        struck()
+        if amount >= 0:
+            struck()
         limit(name, amount, name == "RLIMIT_AS")
 
     before(place, count, act)

@@ -54,6 +54,7 @@ def after(seconds: float, command: str, *numbers: int):
         command=command,
         strike=strike,
         leaves_unfinished=signal.SIGKILL in numbers,
+        may_come_first=len(numbers) > 1 or signal.SIGKILL in numbers,
     )
 
 
@@ -72,6 +73,7 @@ def during_the_start(seconds: float, number: int) -> Case:
         strike=strike,
         ending=Ending.ANEW,
         leaves_unfinished=True,
+        needs_interpreter=True,
     )
 
 
