@@ -1,4 +1,4 @@
-"""Every fault that a run must survive, by interpreters of their own: what it says and leaves, and how it goes on.
+"""Every fault that a run must survive: what it says and leaves, how soon, and how it goes on.
 
     python bench/faults.py                              all, into results/faults.csv
     python bench/faults.py --broken                     the same by code that is broken on purpose: it must be noticed
@@ -72,11 +72,11 @@ class Trial:
     obstacle: str | None = None
 
 
-def trials() -> Iterator[Trial]:
-    """All of them."""
+def trials(moments: int) -> Iterator[Trial]:
+    """All of them, with signals of each kind at so many random moments."""
     for case in (case for room in ROOMS for case in room.CASES):
         yield Trial(case.name, [_runner(case)], case.saboteurs, case.obstacle())
-    for name, cases in _kinds((*signal_cases.random_cases(), *signal_cases.start_cases())).items():
+    for name, cases in _kinds((*signal_cases.random_cases(moments), *signal_cases.start_cases(moments))).items():
         yield Trial(name, [_runner(case, is_real=False) for case in cases], {})  # hundreds of runs
     for name in damage_cases.FILES:
         yield Trial(f"damage: {name}", [_damager(name)], damage_cases.SABOTEURS)
@@ -92,7 +92,7 @@ def _kinds(cases: Iterable[Case]) -> dict[str, list[Case]]:
 
 
 def _runner(case: Case, is_real: bool = True) -> Callable[[Path, str | None], Outcome]:
-    return lambda folder, saboteur: survive(case, folder, saboteur, LIMIT_SECONDS, is_real)
+    return lambda folder, saboteur: survive(case, folder, saboteur, LIMIT_SECONDS, is_real and saboteur is None)
 
 
 def _damager(name: str) -> Callable[[Path, str | None], Outcome]:
@@ -139,8 +139,13 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("words", nargs="*", help="run the cases whose names have one of them")
     parser.add_argument("--broken", action="store_true", help="by code that is broken on purpose")
+    parser.add_argument("--moments", type=int, default=30, help="random moments for each kind of signal")
     options = parser.parse_args(arguments)
-    chosen = [each for each in trials() if not options.words or any(word in each.name for word in options.words)]
+    chosen = [
+        each
+        for each in trials(options.moments)
+        if not options.words or any(word in each.name for word in options.words)
+    ]
     date, command = (
         time.strftime("%Y-%m-%d %H:%M", time.gmtime()),
         shlex.join(["python", "bench/faults.py", *arguments]),

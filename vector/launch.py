@@ -19,6 +19,7 @@ from pufferlib.vector.arrays import SharedMemory
 
 CONTEXTS = (None, "fork", "forkserver", "spawn")
 CLOSE_SECONDS = 3.0  # for a worker to finish its step and close its environments
+INTERRUPTED_CLOSE_SECONDS = 1.0  # the same where Ctrl-C ended the program, perhaps because a worker hangs
 TERMINATE_SECONDS = 1.0  # for a worker to obey SIGTERM
 
 
@@ -131,13 +132,13 @@ def check_context(context: str | None) -> None:
         raise APIUsageError(f"context must be one of {', '.join(map(repr, allowed))}, got {context!r}")
 
 
-def end_workers(workers: list[WorkerHandle], owner: int) -> None:
+def end_workers(workers: list[WorkerHandle], owner: int, seconds: float = CLOSE_SECONDS) -> None:
     """Hangs up, waits, and kills what does not go; does nothing in a forked child of the `owner` process."""
     if os.getpid() != owner:
         return
     for handle in workers:
         handle.connection.close()
-    _join_all(workers, CLOSE_SECONDS)
+    _join_all(workers, seconds)
     for handle in workers:
         if handle.process.exitcode is None:
             handle.process.terminate()

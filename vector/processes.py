@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import selectors
+import sys
 import time
 import weakref
 from typing import Any, ClassVar, NoReturn
@@ -17,7 +18,13 @@ from pufferlib.vector._native import ParentBells, bells_bytes
 from pufferlib.vector.arrays import SharedMemory, buffer_bytes, buffers_in
 from pufferlib.vector.batch import split
 from pufferlib.vector.group import EnvFacts
-from pufferlib.vector.launch import WorkerHandle, check_context, end_workers
+from pufferlib.vector.launch import (
+    CLOSE_SECONDS,
+    INTERRUPTED_CLOSE_SECONDS,
+    WorkerHandle,
+    check_context,
+    end_workers,
+)
 from pufferlib.vector.recipe import Options, Recipe
 from pufferlib.vector.remote import RemoteVector, pickled_tasks
 from pufferlib.vector.sizes import check_workers, count_workers, warn_above_cores
@@ -167,5 +174,8 @@ class Multiprocessing(RemoteVector):
     @override
     def _close(self) -> None:
         self._selector.close()
-        self._end_workers()
+        is_interrupted = isinstance(sys.exc_info()[1], KeyboardInterrupt)
+        if (detached := self._end_workers.detach()) is not None:
+            _, end, arguments, _ = detached
+            end(*arguments, INTERRUPTED_CLOSE_SECONDS if is_interrupted else CLOSE_SECONDS)
         self.driver_env.close()

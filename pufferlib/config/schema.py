@@ -78,7 +78,8 @@ class VecConfig(ConfigSection):
     zero_copy: bool = setting(True, "Batches are fixed groups of PufferEnvs, so that nothing is gathered by copying.")
     step_timeout_seconds: float | None = setting(
         None,
-        "Seconds after which a worker process that has not done its step or reset is killed; None is no limit.",
+        "Seconds after which a worker process that has not done its step or reset is killed; None is no limit: then "
+        "one that hangs holds up the run until Ctrl-C is pressed twice.",
         "(0, inf)",
     )
     seed: int | None = setting(None, "Seed of the environments; None takes [train] seed.", "[0, inf)")

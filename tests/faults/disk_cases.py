@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 
 import psutil
-from fault_case import HELD, NATIVE, Case, Ending, Fault
+from fault_case import BEGIN, HELD, NATIVE, Case, Ending, Fault
 from fault_run import FaultRun
 
 WEIGHTS_BYTES = 30_000  # less than the weights of these runs have, and more than their settings
@@ -215,6 +215,7 @@ CASES = [
     Case(
         "disk read-only from the start",
         r"puffer: .*, got 'experiments' \(Read-only file system\); make it so, or name another one",
+        plants=(BEGIN,),
         prepare=read_only,
         mend=unmount,
         clean=unmount,

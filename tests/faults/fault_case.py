@@ -41,6 +41,7 @@ HANG_SECONDS = 8.0  # after which a run is known to hang that is expected to
 LEFT_SECONDS = 8.0  # for processes to notice that what they belong to is gone
 
 HELD = (("fault_plants", "hold"),)
+BEGIN = ("fault_plants", "begin")
 
 
 class Ending(enum.Enum):
@@ -154,7 +155,7 @@ def survive(
         folder: an empty one to run in.
         saboteur: a function of `saboteurs`, by which the library is broken in the process of the run.
         limit_seconds: that the message may take.
-        is_real: whether interpreters of their own run the commands; see FaultRun.
+        is_real: whether an interpreter of its own runs the command; see FaultRun. What goes on with it is forked.
     """
     expected = case.saboteurs[saboteur] if saboteur else None
     broken: tuple[Plant, ...] = (("saboteurs", saboteur),) if saboteur else ()
@@ -180,7 +181,7 @@ def survive(
         case.mend(folder)
         complaints += _judge_files(folder, case.leaves_unfinished)
         if expected is None or expected not in dict(complaints):
-            complaints += _go_on(case, folder, code, broken, is_real)
+            complaints += _go_on(case, folder, code, broken)
     finally:
         case.clean(folder)
     return Outcome(tuple(complaints), said, seconds, tuple(left), _how_it_went_on(case, code))
@@ -231,9 +232,7 @@ def _judge_files(folder: Path, may_be_unfinished: bool) -> Iterator[tuple[Fault,
             yield Fault.FILES, f"{path.name}: {error}"
 
 
-def _go_on(
-    case: Case, folder: Path, code: int | None, broken: tuple[Plant, ...], is_real: bool
-) -> Iterator[tuple[Fault, str]]:
+def _go_on(case: Case, folder: Path, code: int | None, broken: tuple[Plant, ...]) -> Iterator[tuple[Fault, str]]:
     """Brings the run to its end, and compares that with the end of a run without a fault."""
     if case.ending is Ending.NONE:
         return
@@ -248,7 +247,7 @@ def _go_on(
         else:
             yield Fault.RESUME, "nothing was saved"
             return
-        run = FaultRun(folder, again, broken, is_real)
+        run = FaultRun(folder, again, broken)
         run.finish(PATIENCE_SECONDS if not broken else 3 * HANG_SECONDS)
         for text in run.leftovers(0.0 if run.code is None else LEFT_SECONDS):
             yield Fault.LEFT, text

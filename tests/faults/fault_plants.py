@@ -104,12 +104,17 @@ def fail(place: str, count: int, error: str, *arguments: Any) -> None:
 def limit(name: str, amount: int, is_in_addition: bool = False) -> None:
     """Limits what the process may have, such as RLIMIT_NOFILE; -1 is no limit, and memory may be in addition."""
     if is_in_addition:
-        import torch  # noqa: F401 - so that it is the run that lacks it, and not the import
-
         amount += int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     number = getattr(resource, name)
     _, most = resource.getrlimit(number)
     resource.setrlimit(number, (most if amount < 0 else amount, most))
+
+
+def begin() -> None:
+    """Has the time count from here: what is wrong from the start is found after the imports, which take seconds."""
+    import pufferlib.pufferl  # noqa: F401
+
+    struck()
 
 
 def limit_at(place: str, count: int, name: str, amount: int) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from fault_case import NATIVE, WORKERS, Case, Ending, Fault
+from fault_case import BEGIN, NATIVE, WORKERS, Case, Ending, Fault
 
 MEMORY = r"puffer: there is not enough memory \(.*\); have fewer or smaller environments, batches or layers"
 HANDLES = r"puffer: .*[Tt]oo many open files.*; .*ulimit -n.*"
@@ -22,11 +22,14 @@ CASES = [
             f"{count} file handles",
             HANDLES,
             command=WORKERS,
-            plants=(("fault_plants", "limit", "RLIMIT_NOFILE", count),),
+            plants=(
+                BEGIN,
+                ("fault_plants", "limit", "RLIMIT_NOFILE", count),
+            ),
             ending=Ending.ANEW,
-            saboteurs={"errors_raw": Fault.CODE} if count == 16 else {},
+            saboteurs={"errors_raw": Fault.CODE} if count == 12 else {},
         )
-        for count in (8, 12, 16)
+        for count in (8, 10, 12)
     ),
     Case(
         "no file handle left in the middle",
@@ -40,7 +43,10 @@ CASES = [
         "shared memory refused",
         r"puffer: files and shared memory may not be as large as this needs \(.*File too large\); allow .*",
         command=WORKERS,
-        plants=(("fault_plants", "limit", "RLIMIT_FSIZE", 1000),),
+        plants=(
+            BEGIN,
+            ("fault_plants", "limit", "RLIMIT_FSIZE", 1000),
+        ),
         ending=Ending.ANEW,
         saboteurs={"errors_raw": Fault.CODE},
     ),
@@ -49,7 +55,10 @@ CASES = [
             f"{megabytes} MB of memory beyond the start",
             MEMORY,
             command=f"{NATIVE} --env.num-envs 4096 --train.bptt-horizon 512 --train.minibatch-size 65536",
-            plants=(("fault_plants", "limit", "RLIMIT_AS", megabytes << 20, True),),
+            plants=(
+                BEGIN,
+                ("fault_plants", "limit", "RLIMIT_AS", megabytes << 20, True),
+            ),
             ending=Ending.NONE,
             saboteurs={"errors_raw": Fault.CODE},
         )

@@ -12,7 +12,6 @@ from fault_run import FaultRun
 EVALUATED = f"{NATIVE} --train.evaluations 4 --train.evaluation-envs 2"
 MOMENTS = ("rollout", "step", "update", "saving", "flushing", "renaming", "evaluation", "logging", "end", "release")
 ONCE = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-RANDOM_MOMENTS = 30  # of each signal, in the long version
 
 
 def name(*numbers: int) -> str:
@@ -83,8 +82,8 @@ CASES = [
 ]
 
 
-def random_cases(seed: int = 0, count: int = RANDOM_MOMENTS) -> list[Case]:
-    """The long version: every signal, alone and twice, at random moments."""
+def random_cases(count: int, seed: int = 0) -> list[Case]:
+    """Every signal, alone and twice, at random moments of a run."""
     rng = random.Random(seed)
     found = []
     for number in (*ONCE, signal.SIGKILL):
@@ -96,7 +95,7 @@ def random_cases(seed: int = 0, count: int = RANDOM_MOMENTS) -> list[Case]:
     return found
 
 
-def start_cases(seed: int = 0, count: int = RANDOM_MOMENTS) -> list[Case]:
+def start_cases(count: int, seed: int = 0) -> list[Case]:
     """Signals while the program is still starting; these are run by interpreters of their own."""
     rng = random.Random(seed)
     return [during_the_start(rng.uniform(0, 3), number) for number in ONCE for _ in range(count)]
