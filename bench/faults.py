@@ -47,7 +47,7 @@ class Row:
     times: int  # how often it was tried
     survived: str  # `yes`, `no: ` with what fell short, or `skipped: ` with the reason
     message: str  # the sentence on stderr; of many the last one
-    seconds: float | None  # from the fault to it, or to the end of the run where there was nothing to say; the longest
+    seconds: float | None  # from the fault to it, or to the end of a run that ends silently; of many the longest
     left_behind: str
     went_on: str
     broken_by: str  # with --broken: the saboteur
@@ -141,15 +141,10 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--broken", action="store_true", help="by code that is broken on purpose")
     parser.add_argument("--moments", type=int, default=30, help="random moments for each kind of signal")
     options = parser.parse_args(arguments)
-    chosen = [
-        each
-        for each in trials(options.moments)
-        if not options.words or any(word in each.name for word in options.words)
-    ]
-    date, command = (
-        time.strftime("%Y-%m-%d %H:%M", time.gmtime()),
-        shlex.join(["python", "bench/faults.py", *arguments]),
-    )
+    words, found = options.words, trials(options.moments)
+    chosen = [trial for trial in found if not words or any(word in trial.name for word in words)]
+    command = shlex.join(["python", "bench/faults.py", *arguments])
+    date = time.strftime("%Y-%m-%d %H:%M", time.gmtime())
     empty = Row(date, machine(), commit(), "", 0, "", "", None, "", "", "", "", command)
     is_fine = True
     for trial in chosen:

@@ -126,7 +126,7 @@ class Outcome:
     Attributes:
         complaints: what fell short, with its description; empty where the fault was survived.
         message: what the run said.
-        seconds: from the fault to the message, or to the end where there was none to give.
+        seconds: from the fault to the message, or to the end of a run that has none to give; None for one that goes on.
         left: what was left behind.
         resumed: how it went on.
     """
@@ -175,7 +175,7 @@ def survive(
         assert saboteur is None or run.is_planted, f"the saboteur {saboteur} failed: {run.said}"
         said = _without_advice(run.said)
         complaints += [*_judge_end(case, said, code), *((Fault.LEFT, text) for text in left)]
-        seconds = told if case.says else ended
+        seconds = told if case.says else ended if code != 0 else None
         if seconds is not None and seconds > limit_seconds:
             complaints.append((Fault.TIME, f"{seconds:.1f} s"))
         case.mend(folder)

@@ -172,7 +172,7 @@ def break_logger(name: str, method: str) -> None:
     """Has a logger that would ask a service for nothing fail where it is told something."""
 
     def act(self: Any, *arguments: Any) -> None:
-        if method in ("_log", "_open"):
+        if not os.path.exists("struck"):
             struck()
         raise ConnectionError("the service went away")
 

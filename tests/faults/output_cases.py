@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from fault_case import HELD, NATIVE, PYTHON, Case, Ending, Fault
+from fault_case import BEGIN, HELD, NATIVE, PYTHON, Case, Ending, Fault
 from fault_run import FaultRun
 
 TENSORBOARD = f"{NATIVE} --log.tensorboard True"
@@ -62,7 +62,7 @@ CASES = [
             f"{what}",
             OUTPUT.format(reason) if reason else "",
             codes=(0,),
-            plants=(("fault_plants", plant, *arguments),),
+            plants=(BEGIN, ("fault_plants", plant, *arguments)),
             saboteurs=saboteurs,
         )
         for what, plant, arguments, reason, saboteurs in [
