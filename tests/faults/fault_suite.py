@@ -21,7 +21,7 @@ def broken(given: Iterable[Case]) -> Any:
     first: dict[str, Case] = {}
     for case in given:
         for saboteur in case.saboteurs:
-            if saboteur not in first and case.obstacle() is None:
+            if saboteur not in first:
                 first[saboteur] = case
     found = [pytest.param(case, saboteur, id=f"{saboteur} in {case.name}") for saboteur, case in first.items()]
     return pytest.mark.parametrize(("case", "saboteur"), found)
@@ -29,13 +29,19 @@ def broken(given: Iterable[Case]) -> Any:
 
 def assert_survived(case: Case, folder: Path) -> None:
     """Fails where the run fell short in anything."""
-    if case.obstacle() is not None:
-        pytest.skip(case.obstacle())
+    _skip_where_it_cannot_be_had(case)
     outcome = survive(case, folder)
     assert not outcome.complaints, str(outcome)
 
 
 def assert_noticed(case: Case, saboteur: str, folder: Path) -> None:
     """Fails where a run by broken code passes, or falls short in something else alone."""
+    _skip_where_it_cannot_be_had(case)
     outcome = survive(case, folder, saboteur)
     assert case.saboteurs[saboteur] in [fault for fault, _ in outcome.complaints], str(outcome) or "it passed"
+
+
+def _skip_where_it_cannot_be_had(case: Case) -> None:
+    obstacle = case.obstacle()
+    if obstacle is not None:
+        pytest.skip(obstacle)
