@@ -117,7 +117,7 @@ def judged(row: Row, trial: Trial, saboteur: str | None) -> Row:
     seconds = [outcome.seconds for outcome in outcomes if outcome.seconds is not None]
     return replace(
         row,
-        times=len(outcomes),
+        times=sum(outcome.times for outcome in outcomes),
         survived="yes" if not complaints else f"no: {_short('; '.join(str(outcome) for outcome in outcomes))}",
         message=_short(next((outcome.message for outcome in reversed(outcomes) if outcome.message), "")),
         seconds=round(max(seconds), 2) if seconds else None,

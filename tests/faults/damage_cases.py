@@ -45,7 +45,7 @@ def survive_damage(folder: Path, name: str, cuts: int, flips: int, saboteur: str
     found = json.loads((folder / "found.json").read_text())
     complaints = tuple((Fault[kind], text) for kind, text in found["complaints"])
     resumed = f"{found['refused']} refused, {found['loaded']} loaded as they were"
-    return Outcome(complaints, found["message"], found["seconds"], (), resumed)
+    return Outcome(complaints, found["message"], found["seconds"], (), resumed, cuts + flips)
 
 
 def _main(folder: str, name: str, cuts: int, flips: int, saboteur: str | None) -> None:

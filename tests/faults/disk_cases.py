@@ -6,6 +6,7 @@ import functools
 import shutil
 import subprocess
 import tempfile
+import time
 from pathlib import Path
 
 import psutil
@@ -137,11 +138,12 @@ def begin_a_second(run: FaultRun) -> None:
     folder.mkdir()
     (folder / "experiments").symlink_to(run.folder / "experiments")
     second = FaultRun(folder, "train puffer_squared --resume latest")
-    second.finish()
+    told, _ = second.finish()
     expected = f"is being written by process {run.pid}; wait for its end, or begin another run"
     (run.folder / "stderr").write_text(second.said.replace(str(run.pid), "1") if expected in second.said else "nothing")
     shutil.rmtree(folder)
     run.let_go()
+    (run.folder / "struck").write_text(repr(time.monotonic() - (told or 0.0)))  # it was told before
 
 
 def read_only(folder: Path) -> None:

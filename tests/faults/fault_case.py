@@ -129,6 +129,7 @@ class Outcome:
         seconds: from the fault to the message, or to the end of a run that has none to give; None for one that goes on.
         left: what was left behind.
         resumed: how it went on.
+        times: how often the fault was made.
     """
 
     complaints: tuple[tuple[Fault, str], ...]
@@ -136,6 +137,7 @@ class Outcome:
     seconds: float | None
     left: tuple[str, ...]
     resumed: str
+    times: int = 1
 
     def __str__(self) -> str:
         return "\n".join(f"{fault.value}: {text}" for fault, text in self.complaints)
