@@ -2,9 +2,11 @@
 
 import mmap
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
+from test_thread_pool import ROOT, WARNINGS, compile_with, has_flags
 
 from pufferlib.vector._native import ParentBells, WorkerBells, bells_bytes
 
@@ -102,3 +104,51 @@ def test_a_worker_leaves_the_core_of_another_and_stays_free_to_run_anywhere(bell
     finally:
         os.sched_setaffinity(0, allowed)
     assert num_moved >= 10  # of 20: the kernel is free to move it back
+
+
+BELLS = ROOT / "vector/src/bells.h"
+RACES = {  # what is broken, and by what
+    "hears an answer before its rows": (
+        "&bell->answered, memory_order_acquire",
+        "&bell->answered, memory_order_relaxed",
+    ),
+    "takes a command before its actions": ("&bell->asked, memory_order_acquire", "&bell->asked, memory_order_relaxed"),
+    "answers before its rows are written": (
+        "atomic_fetch_add(&bell->answered, 1);",
+        "atomic_fetch_add_explicit(&bell->answered, 1, memory_order_relaxed);",
+    ),
+}
+
+
+def run_bells(folder, header, flags, num_steps):
+    """Runs tests/c/bells_test.c with a bells.h of this text."""
+    if not has_flags(flags, folder):
+        pytest.skip(f"this compiler cannot build and run programs with {' '.join(flags)}")
+    (folder / "bells.h").write_text(header)
+    program = folder / "bells_test"
+    built = compile_with([*WARNINGS, *flags, f"-I{folder}"], [str(ROOT / "tests/c/bells_test.c")], program)
+    assert built.returncode == 0, built.stderr
+    return subprocess.run([str(program), str(num_steps)], capture_output=True, text=True, timeout=600)
+
+
+@pytest.mark.parametrize(
+    ("flags", "num_steps"),
+    [
+        (["-O2"], 2000),
+        pytest.param(["-O1", "-fsanitize=thread"], 5000, marks=pytest.mark.slow),
+    ],
+    ids=["plain", "thread"],
+)
+def test_rows_are_seen_whole_and_no_ring_is_lost(tmp_path, flags, num_steps):
+    done = run_bells(tmp_path, BELLS.read_text(), flags, num_steps)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("race", RACES)
+def test_a_race_between_bells_is_reported(tmp_path, race):
+    right, wrong = RACES[race]
+    header = BELLS.read_text()
+    assert header.count(right) == 1
+    done = run_bells(tmp_path, header.replace(right, wrong), ["-O1", "-fsanitize=thread"], 2000)
+    assert done.returncode != 0 and "WARNING: ThreadSanitizer: data race" in done.stderr
