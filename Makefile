@@ -1,4 +1,4 @@
-.PHONY: build test test-slow test-all lint format bench clean
+.PHONY: build test test-slow test-all sanitize lint format bench clean
 
 PYTHON ?= python
 C_FILES = $(shell git ls-files -co --exclude-standard '*.c' '*.h' '*.cpp' '*.cu' '*.cuh')
@@ -14,6 +14,9 @@ test-slow:
 
 test-all:
 	$(PYTHON) -m pytest -m "slow or not slow"
+
+sanitize:
+	$(PYTHON) bench/sanitize.py
 
 lint:
 	ruff check .

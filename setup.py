@@ -26,6 +26,8 @@ compile_args = ["-O3", "-fno-math-errno", "-Wall", "-Wextra", "-Wno-unused-param
 compile_args += [] if os.environ.get("PUFFER_PORTABLE") == "1" else ["-march=native"]
 compile_args += ["-Werror"] if os.environ.get("PUFFER_WERROR") == "1" else []
 
+SANITIZERS = os.environ.get("PUFFER_SANITIZE")  # such as "address,undefined"; bench/sanitize.py builds so, in a copy
+
 
 def headers(*folders):
     return [str(path) for folder in folders for path in sorted(Path(folder).glob("*.h"))]
@@ -148,12 +150,25 @@ def vector_module():
     )
 
 
+def sanitizing():
+    """Flags for the compiler and for the linker; Python's own -fwrapv would hide what overflows."""
+    names = f"-fsanitize={SANITIZERS}"
+    return [names, "-O1", "-g1", "-fno-omit-frame-pointer", "-fno-wrapv", "-DKERNEL_OUTLINED"], [names]
+
+
 class ParallelBuild(build_ext):
     """build_ext on all cores, and the CUDA kernels."""
 
     def finalize_options(self):
         super().finalize_options()
         self.parallel = self.parallel or os.cpu_count()
+
+    def build_extensions(self):
+        common = sanitizing() if SANITIZERS else ([], [])
+        for ext in self.extensions:
+            ext.extra_compile_args += common[0]
+            ext.extra_link_args += common[1]
+        super().build_extensions()
 
     def build_extension(self, ext):
         # With object files of its own: one source makes several modules, at the same time.

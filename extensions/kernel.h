@@ -7,6 +7,8 @@
 
 #if defined(__CUDACC__)
 #define KERNEL_FN static __host__ __device__ __forceinline__
+#elif defined(KERNEL_OUTLINED) && (defined(KERNEL_BASELINE) || defined(__AVX512BF16__))
+#define KERNEL_FN static inline  // for sanitizers, whose checks in a policy inlined whole take minutes to compile
 #else
 #define KERNEL_FN static inline __attribute__((always_inline))
 #endif

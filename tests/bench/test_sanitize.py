@@ -1,0 +1,162 @@
+"""The suites of bench/sanitize.py on a few modules; and what is broken in them on purpose is reported."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+BENCH = Path(__file__).parents[2] / "bench"
+ENVIRONMENTS = "squared", "multiagent", "template"  # one with several agents; tests use the last
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(sys.platform != "linux", reason="runtimes are preloaded as Linux does"),
+    pytest.mark.skipif(shutil.which("gcc") is None or shutil.which("git") is None, reason="needs GCC and git"),
+]
+
+
+@pytest.fixture(scope="module")
+def sanitize():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(BENCH))
+        import sanitize
+
+        yield sanitize
+
+
+def built(sanitize, folder, name, has_kernels):
+    """A copy of the tree with the modules of a short test, built for a suite."""
+    suite = replace(sanitize.SUITES[name], macros=sanitize.ONE_VARIANT)
+    if sanitize.runtime("gcc", suite.sanitizers) is None:
+        pytest.skip(f"GCC has no runtime for {suite.sanitizers}; it comes with the compiler's libraries")
+    sanitize.copy_tree(folder)
+    sanitize.keep_modules(folder, ENVIRONMENTS, has_kernels)
+    sanitize.build(folder, suite, "gcc")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def memory_checked(sanitize, tmp_path_factory):
+    return built(sanitize, tmp_path_factory.mktemp("memory"), "bindings", has_kernels=True)
+
+
+@pytest.fixture(scope="module")
+def thread_checked(sanitize, tmp_path_factory):
+    return built(sanitize, tmp_path_factory.mktemp("thread"), "threads", has_kernels=False)
+
+
+@contextlib.contextmanager
+def broken(tree, name, right, wrong):
+    """Writes a mistake into a source of a copy; its modules are afterwards as they were."""
+    path = tree / name
+    text = path.read_text()
+    assert text.count(right) == 1, f"expected {right!r} once in {name}"
+    modules = {module: module.read_bytes() for module in tree.glob("[eov]*/**/*.so")}
+    path.write_text(text.replace(right, wrong))
+    yield path
+    path.write_text(text)
+    for module, content in modules.items():
+        module.unlink()
+        module.write_bytes(content)
+
+
+def relink_kernels(sanitize, source):
+    """Compiles one file of the kernels anew, where a build would compile all."""
+    tree = source.parents[1]
+    (objects,) = tree.glob("build/temp*/pufferlib.extensions.cpu_kernels/extensions")
+    (library,) = tree.glob("extensions/cpu_kernels*.so")
+    common = ["g++", f"-fsanitize={sanitize.MEMORY}", "-fPIC", "-O1", "-g1"]
+    macros = [sanitize.ONE_VARIANT, "-DKERNEL_OUTLINED"]
+    target = objects / f"{source.stem}.o"
+    subprocess.run([*common, *macros, "-std=c++17", "-march=native", "-c", source, "-o", target], check=True)
+    library.unlink()
+    subprocess.run([*common, "-shared", *objects.glob("*.o"), "-o", library], check=True)
+
+
+def outcome_of(sanitize, tree, name, tests, only=""):
+    return sanitize.run(tree, replace(sanitize.SUITES[name], tests=tests), "gcc", only)
+
+
+def assert_clean(outcome, least):
+    assert outcome.is_clean, "\n".join([outcome.output, *outcome.reports])
+    assert outcome.passed >= least
+
+
+def assert_reported(outcome, *words):
+    assert outcome.num_reports > 0 and not outcome.is_clean, outcome.output
+    text = "\n".join(outcome.reports)
+    assert all(word in text for word in words), text
+
+
+# ------------------------------------------------------------------------------------- addresses, leaks, odd shapes
+
+BINDINGS = "tests/ocean/test_binding.py", "tests/ocean/test_binding_arguments.py", "tests/ocean/test_shared.py"
+KERNELS = "tests/extensions/test_network.py", "tests/extensions/test_matmul.py", "tests/extensions/test_threads.py"
+
+
+def test_bindings_touch_no_memory_but_their_own_and_leak_none(sanitize, memory_checked):
+    assert_clean(outcome_of(sanitize, memory_checked, "bindings", BINDINGS), least=150)
+
+
+def test_kernels_of_odd_shapes_touch_no_memory_but_their_tensors(sanitize, memory_checked):
+    assert_clean(outcome_of(sanitize, memory_checked, "kernels", KERNELS, "learn or odd or thread"), least=30)
+
+
+def test_memory_and_references_that_a_binding_never_gives_back_are_reported(sanitize, memory_checked):
+    lines = "    Py_XDECREF(vec->members);\n    free(vec->envs.scattered);\n    free(vec->envs.contiguous);\n"
+    with broken(memory_checked, "ocean/include/puffer_binding.h", lines, ""):
+        sanitize.build(memory_checked, sanitize.SUITES["bindings"], "gcc")
+        outcome = outcome_of(sanitize, memory_checked, "bindings", BINDINGS[:1], "same_rollout and squared")
+    assert outcome.failed == 0  # seen at the end of the process alone
+    assert_reported(outcome, "LeakSanitizer", "Direct leak", "puffer_binding.h", "PyTuple")
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "kind"),
+    [
+        ("advantages[(row + 1) * call.columns - 1] = 0.0f", "advantages[(row + 1) * call.columns] = 0.0f", "WRITE"),
+        ("int64_t end = call.columns - 1; end > 0", "int64_t end = call.columns; end > 0", "READ"),
+    ],
+    ids=["write", "read"],
+)
+def test_a_kernel_that_goes_one_number_beyond_a_tensor_is_reported(sanitize, memory_checked, right, wrong, kind):
+    with broken(memory_checked, "extensions/advantage.cpp", right, wrong) as source:
+        relink_kernels(sanitize, source)
+        outcome = outcome_of(sanitize, memory_checked, "kernels", ("tests/extensions/test_advantage_kernel.py",))
+    assert_reported(outcome, "heap-buffer-overflow", f"{kind} of size 4", "advantage.cpp")
+
+
+# ------------------------------------------------------------------------------------------------------- threads
+
+NATIVE = "tests/vector/test_native.py", "tests/vector/test_vector_rollouts.py"
+
+
+def test_native_steps_environments_on_any_number_of_threads_without_a_race(sanitize, thread_checked):
+    assert_clean(outcome_of(sanitize, thread_checked, "threads", NATIVE), least=10)
+
+
+def test_threads_that_step_the_same_environments_are_reported(sanitize, thread_checked):
+    """They claim items in two steps, between which another may claim the same."""
+    right = """if (!atomic_compare_exchange_weak_explicit(&part->unclaimed, &range, rest, memory_order_relaxed,
+                                                   memory_order_relaxed)) {
+            continue;
+        }"""
+    wrong = "atomic_store_explicit(&part->unclaimed, rest, memory_order_relaxed);"
+    with broken(thread_checked, "vector/src/thread_pool.c", right, wrong):
+        sanitize.build(thread_checked, sanitize.SUITES["threads"], "gcc")
+        outcome = outcome_of(sanitize, thread_checked, "threads", NATIVE, "every_backend and squared")
+    assert_reported(outcome, "data race", "squared.h")
+
+
+def test_a_process_that_ends_amid_its_tests_is_no_success(sanitize, tmp_path):
+    (tmp_path / "bench").mkdir()
+    shutil.copy(BENCH / "sanitized_pytest.py", tmp_path / "bench")
+    (tmp_path / "test_end.py").write_text("import os\ndef test_first(): pass\ndef test_end(): os._exit(0)\n")
+    outcome = sanitize.run(tmp_path, sanitize.Suite(None, ("test_end.py",)), "gcc")
+    assert (outcome.passed, outcome.is_clean) == (0, False)
