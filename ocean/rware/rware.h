@@ -104,7 +104,8 @@ PUFFER_FN int rware_unasked_shelf(Rware* env) {
     Grid grid = rware_grid();
     int cell;
     do {
-        cell = grid_cell(&grid, rng_below(&env->rng, RWARE_WIDTH), rng_below(&env->rng, RWARE_HEIGHT));
+        int row = rng_below(&env->rng, RWARE_HEIGHT), column = rng_below(&env->rng, RWARE_WIDTH);
+        cell = grid_cell(&grid, column, row);
     } while (env->shelves_at[cell] != RWARE_SHELF);
     return cell;
 }
@@ -209,7 +210,8 @@ PUFFER_FN void rware_place_robot(Rware* env, RwareRobot* robot) {
     Grid grid = rware_grid();
     memset(robot, 0, sizeof(*robot));
     do {
-        robot->cell = grid_cell(&grid, rng_below(&env->rng, RWARE_WIDTH), rng_below(&env->rng, RWARE_HEIGHT));
+        int row = rng_below(&env->rng, RWARE_HEIGHT), column = rng_below(&env->rng, RWARE_WIDTH);
+        robot->cell = grid_cell(&grid, column, row);
     } while (env->robots_at[robot->cell] != 0);
     robot->heading = rng_below(&env->rng, RWARE_NUM_HEADINGS);
     env->robots_at[robot->cell] = RWARE_ROBOT;

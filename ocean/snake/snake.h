@@ -95,7 +95,8 @@ PUFFER_FN bool snake_is_edible(int content) { return content == SNAKE_FOOD || co
 PUFFER_FN int snake_empty_cell(Snake* env, const Grid* grid) {
     int cell;
     do {
-        cell = grid_cell(grid, rng_below(&env->rng, env->width), rng_below(&env->rng, env->height));
+        int row = rng_below(&env->rng, env->height), column = rng_below(&env->rng, env->width);
+        cell = grid_cell(grid, column, row);
     } while (env->cells[cell] != SNAKE_EMPTY);
     return cell;
 }

@@ -101,7 +101,10 @@ PUFFER_FN uint64_t tower_pushed(uint64_t block, uint64_t floor) {
 // Draws up to `count` cells of the terrace; the first row stays free, for whoever arrives.
 PUFFER_FN uint64_t tower_draw_cells(Rng* rng, int depth, int count) {
     uint64_t cells = 0;
-    for (int i = 0; i < count; i++) cells |= tower_bit(1 + rng_below(rng, depth - 1), rng_below(rng, TOWER_WIDTH));
+    for (int i = 0; i < count; i++) {
+        int column = rng_below(rng, TOWER_WIDTH), row = 1 + rng_below(rng, depth - 1);
+        cells |= tower_bit(row, column);
+    }
     return cells;
 }
 

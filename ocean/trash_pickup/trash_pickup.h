@@ -84,7 +84,8 @@ PUFFER_FN int trash_free_cell(TrashPickup* env) {
     Grid grid = trash_grid();
     int cell;
     do {
-        cell = grid_cell(&grid, rng_below(&env->rng, TRASH_SIDE), rng_below(&env->rng, TRASH_SIDE));
+        int row = rng_below(&env->rng, TRASH_SIDE), column = rng_below(&env->rng, TRASH_SIDE);
+        cell = grid_cell(&grid, column, row);
     } while (env->cells[cell] != 0);
     return cell;
 }
@@ -95,7 +96,8 @@ PUFFER_FN int trash_free_stand(TrashPickup* env) {
     Grid grid = trash_grid();
     int cell;
     do {
-        cell = grid_cell(&grid, 1 + 2 * rng_below(&env->rng, stands), 1 + 2 * rng_below(&env->rng, stands));
+        int row = 1 + 2 * rng_below(&env->rng, stands), column = 1 + 2 * rng_below(&env->rng, stands);
+        cell = grid_cell(&grid, column, row);
     } while (env->cells[cell] != 0);
     return cell;
 }

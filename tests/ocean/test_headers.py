@@ -113,6 +113,35 @@ def test_a_header_includes_and_declares_only_what_it_may(name):
         assert not re.match(r"\s*(static|extern|inline)\b", line), f"{name}.h:{number}: use PUFFER_FN or PUFFER_TABLE"
 
 
+def arguments_with_two_draws(text):
+    """Argument lists that draw twice; C leaves open which is first, and compilers differ."""
+    text, found, opened = re.sub(r"//.*", "", text), [], []
+    for token in re.finditer(
+        r"(?P<draw>\brng_(?:next|below|float|uniform)(?=\())|(?P<open>(?P<word>\w*) ?\()|[);]", text
+    ):
+        if token["draw"]:
+            opened = [(start, word, draws + 1) for start, word, draws in opened]
+        elif token["open"]:
+            opened.append((token.start(), token["word"], 0))
+        elif token[0] == ")" and opened:
+            start, word, draws = opened.pop()
+            if draws > 1 and word not in ("for", "while", "if"):
+                found.append(text[start : token.end()])
+    return found
+
+
+@every_header
+def test_a_header_draws_in_an_order_that_the_language_fixes(name):
+    assert arguments_with_two_draws(HEADERS[name].read_text()) == []
+
+
+def test_two_draws_in_one_list_of_arguments_are_seen():
+    two = "cell(&grid, rng_below(rng, 3), 1 + rng_below(rng, 4))"
+    one = "int y = rng_below(rng, 4), x = rng_below(rng, 3); cell(x, cell(x, rng_below(rng, 4)));"
+    assert arguments_with_two_draws(f"at = {two};") == [two]
+    assert arguments_with_two_draws(one) == []
+
+
 def test_the_scan_finds_what_it_looks_for(tmp_path, monkeypatch):
     """The tests above must fail on a header that breaks the rules."""
     folder = tmp_path / "sinner"
