@@ -37,8 +37,8 @@ needs_compiler = pytest.mark.skipif(shutil.which("c++") is None, reason="needs a
 needs_nvcc = pytest.mark.skipif(shutil.which("nvcc") is None, reason="needs nvcc")
 
 
-def compile_shared(target, sources, *options):
-    command = ["c++", "-std=c++17", "-O2", "-fPIC", "-shared", "-Wall", "-Wextra", "-Werror", *options]
+def compile_shared(target, sources, *options, compiler="c++"):
+    command = [compiler, "-std=c++17", "-O2", "-fPIC", "-shared", "-Wall", "-Wextra", "-Werror", *options]
     command.append('-DKERNEL_DECLARATIONS="of a test"')
     subprocess.run([*command, *map(str, sources), "-o", str(target)], check=True)
     return ctypes.CDLL(str(target))
@@ -71,6 +71,19 @@ def test_every_instruction_set_learns_the_same(options, tmp_path, monkeypatch):
     matrices = torch.randn(2, 33, 70)
     expected = reference_orthogonalize(matrices.double())
     torch.testing.assert_close(orthogonalize(matrices).double(), expected, rtol=1e-5, atol=2e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("clang++") is None, reason="needs clang++")
+def test_clang_compiles_the_kernels_without_a_warning(tmp_path, monkeypatch):
+    """In short functions, which compiles in a tenth of the time; what they compute is the same."""
+    flags = ["-O1", "-march=native", "-fno-trapping-math", "-DKERNEL_OUTLINED", "-Wno-pass-failed"]
+    library = compile_shared(tmp_path / "clang.so", FOLDER.glob("*.cpp"), *flags, compiler="clang++")
+    monkeypatch.setattr(cpu_library, "library", lambda: cpu_library.declare(library))
+    torch.manual_seed(0)
+    for case in CASES.values():
+        layers = random_layers(**case)
+        assert_learns_like_the_truth(layers, random_observations(layers, 9, 11), random_minibatch(layers, 9, 7, 11))
 
 
 def test_without_torchs_parallel_loop_the_result_is_the_same(monkeypatch):
