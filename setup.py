@@ -12,6 +12,7 @@ import runpy
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 from setuptools import Extension, find_packages, setup
@@ -22,11 +23,21 @@ ROOT = Path(__file__).parent
 FOLDERS = ("ocean", "vector", "extensions")  # mapped to pufferlib.<folder>
 INCLUDE = "ocean/include"
 
-compile_args = ["-O3", "-fno-math-errno", "-Wall", "-Wextra", "-Wno-unused-parameter"]
+compile_args = ["-O3", "-fno-math-errno", "-Wall", "-Wextra", "-Wformat-security", "-Wno-unused-parameter"]
 compile_args += [] if os.environ.get("PUFFER_PORTABLE") == "1" else ["-march=native"]
 compile_args += ["-Werror"] if os.environ.get("PUFFER_WERROR") == "1" else []
 
 SANITIZERS = os.environ.get("PUFFER_SANITIZE")  # such as "address,undefined"; bench/sanitize.py builds so, in a copy
+
+# So that a write beyond an array of the stack, or a library call beyond any whose size is known, ends the process, and
+# tables of addresses cannot be written. Of each line the first that compiler and linker know; bench/NOTES.md has costs.
+HARDENING = (
+    ("-D_FORTIFY_SOURCE=3", "-D_FORTIFY_SOURCE=2"),
+    ("-fstack-protector-strong",),
+    ("-fstack-clash-protection",),
+    ("-fcf-protection",),
+)
+HARDENED_LINK = (("-Wl,-z,relro",), ("-Wl,-z,now",), ("-Wl,-z,noexecstack",))
 
 
 def headers(*folders):
@@ -156,6 +167,25 @@ def sanitizing():
     return [names, "-O1", "-g1", "-fno-omit-frame-pointer", "-fno-wrapv", "-DKERNEL_OUTLINED"], [names]
 
 
+def hardening(compiler):
+    """The flags for a compiler and for its linker."""
+    compile_command, link_command = [*compiler.compiler_so, "-O2", "-c"], compiler.linker_so
+    return taken(compile_command, HARDENING), taken(link_command, HARDENED_LINK)
+
+
+def taken(command, choices):
+    """Of each choice the first flag with which a source that includes a header compiles without a warning."""
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder, "empty.c")
+        source.write_text("#include <string.h>\n")
+
+        def is_taken(flag):
+            whole = [*command, "-Werror", flag, str(source), "-o", f"{folder}/out"]
+            return subprocess.run(whole, capture_output=True).returncode == 0
+
+        return [flag for flags in choices for flag in [*filter(is_taken, flags)][:1]]
+
+
 class ParallelBuild(build_ext):
     """build_ext on all cores, and the CUDA kernels."""
 
@@ -164,7 +194,7 @@ class ParallelBuild(build_ext):
         self.parallel = self.parallel or os.cpu_count()
 
     def build_extensions(self):
-        common = sanitizing() if SANITIZERS else ([], [])
+        common = sanitizing() if SANITIZERS else hardening(self.compiler)
         for ext in self.extensions:
             ext.extra_compile_args += common[0]
             ext.extra_link_args += common[1]
