@@ -18,8 +18,12 @@ static inline Env* set_at(const EnvSet* set, int index) {
     return set->contiguous ? &set->contiguous[index] : set->scattered[index];
 }
 
+// Of the form of a snapshot; it grows when an older one can no longer be read.
+enum { SNAPSHOT_VERSION = 0 };
+
 typedef struct {
-    char magic[8];
+    char magic[7];
+    uint8_t version;
     char name[32];      // of the environment, cut to fit
     uint64_t checksum;  // of all that follows the header
     int64_t env_size, num_envs;
@@ -27,7 +31,8 @@ typedef struct {
 } SnapshotHeader;
 
 static SnapshotHeader snapshot_header(const PufferLayout* layout, int num_envs) {
-    SnapshotHeader header = {.magic = "PUFSNAP",
+    SnapshotHeader header = {.magic = {'P', 'U', 'F', 'S', 'N', 'A', 'P'},
+                             .version = SNAPSHOT_VERSION,
                              .env_size = sizeof(Env),
                              .num_envs = num_envs,
                              .num_agents = layout->num_agents,
@@ -189,6 +194,14 @@ static int snapshot_check(const EnvSet* set, const char* bytes, Py_ssize_t size)
     if (size >= (Py_ssize_t)sizeof(found)) memcpy(&found, bytes, sizeof(found));
     if (size < (Py_ssize_t)sizeof(found) || memcmp(found.magic, expected.magic, sizeof(found.magic)) != 0) {
         PyErr_SetString(PyExc_ValueError, ENV_NAME ": expected a snapshot, got other bytes");
+        return -1;
+    }
+    if (found.version != expected.version) {
+        PyErr_Format(PyExc_ValueError,
+                     ENV_NAME
+                     ": expected a snapshot of version %d, got version %d; take it anew with this version of "
+                     "PufferLib",
+                     expected.version, found.version);
         return -1;
     }
     expected.checksum = found.checksum;

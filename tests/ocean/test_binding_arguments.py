@@ -358,6 +358,13 @@ def test_a_snapshot_of_another_environment_is_refused(game, other, saved):
         other.binding.vec_restore(other.vec(2), saved)
 
 
+def test_a_snapshot_of_another_version_is_refused(game, saved):
+    vec = game.vec(2)
+    with pytest.raises(ValueError, match="expected a snapshot of version 0, got version 1; take it anew") as raised:
+        game.binding.vec_restore(vec, saved[:7] + b"\1" + saved[8:])
+    assert game.name in sentence(raised)
+
+
 def test_a_damaged_snapshot_is_refused_and_changes_nothing(game, saved):
     vec = game.vec(2)
     game.binding.vec_restore(vec, saved)
