@@ -352,7 +352,8 @@ PUFFER_FN void tetris_lock(Tetris* env) {
     rows |= mask;
     memcpy(&env->rows[env->row + TETRIS_SOLID_ROWS], &rows, sizeof(rows));
     tetris_write_cells(env, TETRIS_LOCKED, env->row, 1);
-    for (int i = 0; i < 4; i++) tetris_kinds(env, env->row)[env->column + shape->cells[i]] = env->kind;
+    int place = (TETRIS_CEILING - 1 - env->row) * TETRIS_WIDTH + env->column;  // its corner may lie below the field
+    for (int i = 0; i < 4; i++) env->kinds[place + shape->cells[i]] = env->kind;
     int height = env->row + shape->top + 1;
     if (height > env->height) env->height = (int8_t)height;
     if (env->shaped) env->rewards[0] += TETRIS_GAP_REWARD * (float)env->landing_gaps;
