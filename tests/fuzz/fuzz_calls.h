@@ -6,7 +6,7 @@
 
 #include "fuzz_python.h"
 
-enum { NUM_THINGS = 32, FIRST_FREE = 16, MOST_CALLS = 100, MOST_ARGUMENTS = 9 };
+enum { NUM_THINGS = 32, NARROW = 2 * NUM_VIEWS, FIRST_FREE = 16, MOST_CALLS = 100, MOST_ARGUMENTS = 9 };
 
 static uint64_t num_calls, num_served;  // in all inputs
 
@@ -15,7 +15,9 @@ static int num_functions;
 static PyObject* oddities[16];
 static int num_oddities;
 
-static PyObject* things[NUM_THINGS];  // what a call may get: held; the first few are arrays, then what calls returned
+// What a call may get, held: arrays for one environment, for two, two of one column, the shared state, what was
+// returned.
+static PyObject* things[NUM_THINGS];
 
 // Closes whatever can be closed, in the midst of another call.
 static PyObject* meddle(PyObject* self, PyObject* nothing) {
@@ -112,6 +114,7 @@ static PyObject* snapshot_thing(Input* input) {
 // What a letter of a call's signature stands for: a an array, h a handle, n a number, s a snapshot, f a final array, w
 // one bool for each environment.
 static PyObject* sound_argument(char letter, int index, bool of_two, Input* input) {
+    if (letter == 'a' && index == 0 && take_byte(input) >= 224) return Py_NewRef(things[NARROW + of_two]);
     if (letter == 'a') return Py_NewRef(things[(of_two ? NUM_VIEWS : 0) + index]);
     if (letter == 'f') return Py_NewRef(take_byte(input) % 4 ? things[NUM_VIEWS + FINAL] : Py_None);
     if (letter == 'h') return free_thing(input);
@@ -212,6 +215,15 @@ static void call_input(Input input) {
         things[i] = Py_NewRef(one.views[i]);
         things[NUM_VIEWS + i] = Py_NewRef(two.views[i]);
     }
+    ArraySpec specs[NUM_ARRAYS];
+    array_specs(&layout, specs);
+    specs[OBSERVATIONS].row_size = 1;
+    void* narrow[2];
+    for (int i = 0; i < 2; i++) {
+        Py_ssize_t count = (Py_ssize_t)layout.num_agents * (1 + i);
+        narrow[i] = allocate((size_t)(count * specs[OBSERVATIONS].type.item_size));
+        things[NARROW + i] = served(view_of(narrow[i], &specs[OBSERVATIONS], count), "no view of a narrow array");
+    }
     PyObject* vec = things[FIRST_FREE] = served(make_vec(&two, 0, kwargs), "sound arguments were refused");
     if (take_byte(&input) % 2) {
         Py_DECREF(served(call_with(py_vec_reset, vec, NULL), "a reset was refused"));
@@ -224,6 +236,7 @@ static void call_input(Input input) {
     for (int i = 0; i < MOST_CALLS && input.left > 0; i++) call_one(&input);
     for (int i = 0; i < NUM_THINGS; i++) Py_CLEAR(things[i]);
     Py_DECREF(kwargs);
+    for (int i = 0; i < 2; i++) free(narrow[i]);
     rows_close(&two);
     rows_close(&one);
 }

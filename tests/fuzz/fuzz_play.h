@@ -273,6 +273,12 @@ static PyObject* copy_of(PyObject* snapshot) {
     return PyBytes_FromStringAndSize(PyBytes_AS_STRING(snapshot), PyBytes_GET_SIZE(snapshot));
 }
 
+static PyObject* copy_of_now(const Play* play) {
+    PyObject *snapshot = snapshot_of(play), *copy = copy_of(snapshot);
+    Py_DECREF(snapshot);
+    return copy;
+}
+
 static void seal(PyObject* snapshot) {
     SnapshotHeader header;
     char* bytes = PyBytes_AS_STRING(snapshot);
@@ -297,12 +303,14 @@ static void overwrite(char* bytes, size_t size, Input* input) {
 
 // A snapshot that somebody else wrote, whose checksum belongs to it: played, or refused and nothing changed.
 static void forge(Play* play, Input* input) {
-    PyObject *before = snapshot_of(play), *forged = copy_of(before);
-    Py_ssize_t env_bytes = (PyBytes_GET_SIZE(before) - (Py_ssize_t)sizeof(SnapshotHeader)) / play->rows.num_envs;
+    PyObject* forged = copy_of_now(play);
+    Py_ssize_t env_bytes = (PyBytes_GET_SIZE(forged) - (Py_ssize_t)sizeof(SnapshotHeader)) / play->rows.num_envs;
     uint32_t drawn = take_byte(input);
     char* env = PyBytes_AS_STRING(forged) + sizeof(SnapshotHeader) + drawn % (uint32_t)play->rows.num_envs * env_bytes;
     overwrite(env, drawn >= 240 ? (size_t)env_bytes : sizeof(Env), input);
     seal(forged);
+    step_often(play, input, (int)(drawn >> 2 & 3), AROUND);  // so that what is restored differs from what is
+    PyObject* before = snapshot_of(play);
     if (restore(play, forged)) {
         play->is_forged = true;
         play->has_forged_rows = play->has_forged_rows || drawn >= 240;
@@ -315,7 +323,7 @@ static void forge(Play* play, Input* input) {
 
 // A snapshot that broke on its way, at one place or in its length, or that another version took: always refused.
 static void damage(Play* play, Input* input) {
-    PyObject *before = snapshot_of(play), *damaged = copy_of(before);
+    PyObject *before = snapshot_of(play), *damaged = copy_of_now(play);
     uint32_t kind = take_byte(input), at = take_word(input), flipped = take_byte(input);
     if (kind < 32) {
         Py_ssize_t size = at % (uint32_t)PyBytes_GET_SIZE(before);

@@ -250,7 +250,11 @@ def fuzz(command: Sequence[str | Path], mode: str, goal: int | None = None, **op
         goal: environment steps or calls after which it ends.
         options: of `run`.
     """
-    flags = [f"-max_len={LONGEST_INPUT.get(mode, 4096)}", *([] if goal is None else [f"--goal={goal}"])]
+    flags = [
+        f"-max_len={LONGEST_INPUT.get(mode, 4096)}",
+        "-len_control=0",
+        *([] if goal is None else [f"--goal={goal}"]),
+    ]
     return run(command, **{**options, "more_flags": [*flags, *options.get("more_flags", ())]})
 
 
