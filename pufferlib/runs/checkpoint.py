@@ -52,7 +52,9 @@ def load(path: Path, device: torch.device | str = "cpu") -> Any:
         raise CheckpointError(f"there is no checkpoint {path}; check the path or pass 'latest'") from error
     except Exception as error:  # a file made to do harm can fail in unpickling in any way
         raise CheckpointError(f"{path} is damaged or no checkpoint; use an earlier one") from error
-    raise CheckpointError(f"{path} is damaged (its part {damaged} fails the checksum); use an earlier one")
+    raise CheckpointError(
+        f"{path} is damaged (its part {pattern.describe(damaged)} fails the checksum); use an earlier one"
+    )
 
 
 def load_policy_weights(policy: nn.Module, path: Path) -> None:

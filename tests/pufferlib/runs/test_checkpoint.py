@@ -4,6 +4,7 @@ import pickle
 import subprocess
 import sys
 import time
+import zipfile
 
 import pytest
 import torch
@@ -119,6 +120,16 @@ def test_a_truncated_file_is_refused(path, saved_bytes, length):
     path.write_bytes(saved_bytes[: int(length * len(saved_bytes)) if isinstance(length, float) else length])
     with pytest.raises(CheckpointError, match="is damaged"):
         load(path)
+
+
+def test_what_a_strangers_archive_calls_its_parts_is_told_in_one_line(tmp_path):
+    path = tmp_path / "strange.pt"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("one\nline \x1b[2J" + "long" * 100, b"content")
+    path.write_bytes(path.read_bytes().replace(b"content", b"contend"))
+    with pytest.raises(CheckpointError, match=r"is damaged \(its part 'one\\nline \\x1b\[2J") as raised:
+        load(path)
+    assert str(raised.value).isprintable() and len(str(raised.value)) < 400
 
 
 class Payload:
