@@ -18,12 +18,13 @@ import functools
 import io
 import json
 import os
+import pickle
 import sys
 import tempfile
 import typing
 import warnings
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,7 @@ with atheris.instrument_imports(include=READERS, enable_loader_override=False):
     import pufferlib
     from pufferlib import PuffeRL, config, distributed, errors, ocean
     from pufferlib.config import loading
+    from pufferlib.config.sections import ARGUMENTS, SECTIONS, section_settings
     from pufferlib.families import catalog
     from pufferlib.runs import checkpoint, checkpoint_file, description, files, run_checkpoint
     from pufferlib.settings import values
@@ -127,6 +129,36 @@ class Settings:
                 args = config.load_config(name)
                 config.check_config({**args, "policy_name": policy, "rnn_name": recurrent, "policy": {}, "rnn": {}})
 
+    @staticmethod
+    def seeds() -> Iterator[bytes]:
+        """Inputs to begin with: a description of a run, flags of every kind, an ini."""
+        args = config.load_config("puffer_squared")
+        yield b"\x04" + json.dumps({"settings": args}).encode()
+        yield b"\x04[train]\nlearning_rate = 0.1\nseed = 1e6\n[env]\nsize = 7 # cells\n[log]\ntags = ['a', 'b']\n"
+        yield b"\x05[base]\nenv_name = puffer_breakout\nrnn_name = None\n[sweep.train.gamma]\nmin = 0.1x\nmax = .9\n"
+        yield b"\x00--train.seed\n3\n--rnn-name=LSTM\n--train.anneal-lr\n--env.size\n(1, 2)"
+        yield b"\x02--sweep.train.learning-rate.max\n0.1\n--policy.hidden_size\n64\n--vec.num-envs\nauto"
+
+    @staticmethod
+    def words() -> Iterator[str]:
+        """What an input is put together from."""
+        for section in (*SECTIONS, *ARGUMENTS):
+            yield from (f"[{section}]\n", f"--{section}.", f'"{section}": {{')
+            for name, setting in (section_settings(section, "puffer_breakout") or {}).items():
+                yield from (name, setting.flag)
+        yield from (
+            "= ",
+            "auto",
+            "None",
+            "True",
+            "1e999",
+            "nan",
+            "9" * 400,
+            "[[[[",
+            "__import__('os')",
+            "[sweep.train.",
+        )
+
     def take(self, content: bytes, watch: Watch) -> None:
         choice = content[0] if content else 0
         env_name, is_file = ENVIRONMENTS[choice % 3], choice & 4
@@ -172,6 +204,26 @@ class Checkpoint:
         codecs.lookup("cp437")  # of names in an archive
         for read in self.readers:  # what is imported by need is so before anybody watches
             read()
+
+    def seeds(self) -> Iterator[bytes]:
+        """Inputs to begin with: the pickles of sound files, one that calls something, a note."""
+        yield from (bytes([kind]) + records["data.pkl"] for kind, records in enumerate(self.records))
+        yield from (bytes([kind]) + pickle.dumps(Caller(), protocol=2) for kind in range(3))
+        yield b"\x04" + _archive({"data.pkl": pickle.dumps({}, protocol=2), "version": b"3", "byteorder": b"little"})
+        yield b'\x03{"env": "puffer_squared", "settings": {"env_name": "puffer_squared"}, "policy_class": "Own"}'
+
+    @staticmethod
+    def words() -> Iterator[str]:
+        """What a pickle is put together from: opcodes with names."""
+        yield from ("ctorch._utils\n_rebuild_tensor_v2\n", "cbuiltins\neval\n", "cposix\nsystem\n", "ctorch\nSize\n")
+        yield from (
+            "ccollections\nOrderedDict\n",
+            "ctorch\nFloatStorage\n",
+            "ctorch\nQInt8Storage\n",
+            "nan",
+            "Infinity",
+        )
+        yield from ("ctorch._utils\n_rebuild_sparse_tensor\n", "ctorch._utils\n_rebuild_parameter\n", "cpu", "cuda:0")
 
     def take(self, content: bytes, watch: Watch) -> None:
         choice, rest = content[0] if content else 0, content[1:]
@@ -230,6 +282,13 @@ def _archive(records: dict[str, bytes]) -> bytes:
     return buffer.getvalue()
 
 
+class Caller:
+    """Its pickle calls a function, and is harmless."""
+
+    def __reduce__(self):
+        return os.getcwd, ()
+
+
 # -------------------------------------------------------------------------------------------------------------- broken
 
 
@@ -260,14 +319,32 @@ BROKEN = {function.__name__: function for function in (evaluate_settings, load_a
 TARGETS = {"settings": Settings, "checkpoint": Checkpoint}
 
 
+def begin(target: Settings | Checkpoint, folder: Path) -> list[str]:
+    """Writes the first inputs and the words into a folder; returns the flags that name them."""
+    inputs, dictionary = folder / "seeds", folder / "words"
+    inputs.mkdir()
+    for index, content in enumerate(target.seeds()):
+        (inputs / str(index)).write_bytes(content)
+    lines = ("".join(f"\\x{byte:02x}" for byte in word.encode()) for word in dict.fromkeys(target.words()))
+    dictionary.write_text("".join(f'"{line}"\n' for line in lines if len(line) < 4 * 64))
+    return [f"-dict={dictionary}", str(inputs)]
+
+
 def main(name: str, *flags: str) -> None:
+    """Runs a target; see the top."""
     warnings.simplefilter("ignore")
     broken = [flag.partition("=")[2] for flag in flags if flag.startswith("--broken=")]
+    places = [str(Path(flag).absolute()) for flag in flags if not flag.startswith("-")]
+    rest = [flag for flag in flags if flag.startswith("-")]
     with tempfile.TemporaryDirectory() as folder:
         watch, target = Watch(), TARGETS[name](Path(folder))
+        # A single input, or a merge, is of what is given alone.
+        is_search = all(Path(place).is_dir() for place in places) and not any("merge=1" in flag for flag in rest)
+        first = begin(target, Path(folder)) if is_search else []
         for each in broken:
             BROKEN[each]()
-        atheris.Setup([sys.argv[0], *flags], lambda content: target.take(content, watch))
+        places = places or [tempfile.mkdtemp(dir=folder)]
+        atheris.Setup([sys.argv[0], *rest, *places, *first], lambda content: target.take(content, watch))
         atheris.Fuzz()
 
 
