@@ -1,4 +1,4 @@
-.PHONY: build test test-slow test-all sanitize lint format bench clean
+.PHONY: build test test-slow test-all sanitize fuzz lint format bench clean
 
 PYTHON ?= python
 C_FILES = $(shell git ls-files -co --exclude-standard '*.c' '*.h' '*.cpp' '*.cu' '*.cuh')
@@ -17,6 +17,9 @@ test-all:
 
 sanitize:
 	$(PYTHON) bench/sanitize.py
+
+fuzz:
+	$(PYTHON) bench/fuzz.py
 
 lint:
 	ruff check .

@@ -227,7 +227,7 @@ def run(
             words, env={**os.environ, **OPTIONS}, capture_output=True, timeout=seconds + 600, errors="replace"
         )
         taken = time.perf_counter() - began
-    report = done.stderr
+    report = done.stdout + done.stderr  # Atheris tells of exceptions on the former
     steps, calls, served = (_last_number(report, rf"fuzz: .*?(\d+) {unit}") for unit in ("steps", "calls", "served"))
     tried = _last_number(report, r"stat::number_of_executed_units: +(\d+)")
     return Outcome(
