@@ -75,7 +75,7 @@ def command_of(target: str, folder: Path) -> list[str | Path]:
     program = folder / f"fuzz_{name}"
     if not program.exists():
         fuzzers.build(fuzzers.binding_of(name), fuzzers.facts_of(name), folder)
-    return [program, mode]
+    return [program, f"--{mode}"]
 
 
 def fuzz_one(target: str, folder: Path, options: argparse.Namespace) -> fuzzers.Outcome:

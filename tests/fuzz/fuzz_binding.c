@@ -2,9 +2,9 @@
 // under the sanitizers. tests/fuzz/fuzzers.py compiles it with -DBINDING="path of binding.c" and the header that says
 // what the environment takes.
 //
-//     fuzz_squared play|calls [corpus folder] [libFuzzer's flags] [--goal=10000000]
+//     fuzz_squared --play|--calls [corpus folder] [libFuzzer's flags] [--goal=10000000]
 //
-// `play` plays environments (fuzz_play.h), `calls` calls the module's functions with anything (fuzz_calls.h); the goal
+// --play plays environments (fuzz_play.h), --calls calls the module's functions with anything (fuzz_calls.h); the goal
 // is a number of environment steps or of calls, after which it ends by itself.
 #include BINDING
 
@@ -45,13 +45,15 @@ int LLVMFuzzerInitialize(int* argc, char*** argv);
 int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size);
 
 int LLVMFuzzerInitialize(int* argc, char*** argv) {
-    bool is_calls = *argc > 1 && strcmp((*argv)[1], "calls") == 0;
-    if (!is_calls && (*argc < 2 || strcmp((*argv)[1], "play") != 0)) broken("expected play or calls as the first word");
-    memmove(*argv + 1, *argv + 2, (size_t)(*argc - 1) * sizeof(char*));  // with the NULL at the end
-    *argc -= 1;
+    // libFuzzer leaves alone what begins with two dashes, and hands it on to processes that it starts to merge corpora.
+    bool is_calls = false, is_play = false;
     for (int i = 1; i < *argc; i++) {
-        if (strncmp((*argv)[i], "--goal=", 7) == 0) goal = strtoull((*argv)[i] + 7, NULL, 10);
+        const char* word = (*argv)[i];
+        is_calls = is_calls || strcmp(word, "--calls") == 0;
+        is_play = is_play || strcmp(word, "--play") == 0;
+        if (strncmp(word, "--goal=", 7) == 0) goal = strtoull(word + 7, NULL, 10);
     }
+    if (is_calls == is_play) broken("expected one of --play and --calls");
     take_input = is_calls ? call_input : play_input;
     progress = is_calls ? &num_calls : &num_steps;
     start_python();

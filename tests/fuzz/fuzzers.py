@@ -48,6 +48,7 @@ OPTIONS = {
     "PYTHONHASHSEED": "0",
 }
 LONGEST_INPUT = {"play": 128, "calls": 256}  # bytes
+MOST_IN_CORPUS = 24  # files
 PYTHON_TARGETS = ("settings", "checkpoint")  # of python_targets.py
 
 
@@ -245,7 +246,7 @@ def fuzz(command: Sequence[str | Path], mode: str, goal: int | None = None, **op
     """Runs a target.
 
     Args:
-        command: that runs it: what `build` made and the mode, or `python_command`.
+        command: that runs it: what `build` made and a flag such as `--play`, or `python_command`.
         mode: `play`, `calls`, or the name of a target in Python.
         goal: environment steps or calls after which it ends.
         options: of `run`.
@@ -259,13 +260,21 @@ def fuzz(command: Sequence[str | Path], mode: str, goal: int | None = None, **op
 
 
 def merge(command: Sequence[str | Path], mode: str, found: Iterable[Path], corpus: Path) -> None:
-    """Writes into an empty corpus the fewest of the found inputs that reach all that they do."""
-    flags = [
-        "-merge=1" if mode in PYTHON_TARGETS else "-set_cover_merge=1",
-        f"-max_len={LONGEST_INPUT.get(mode, 4096)}",
-    ]
-    words = [str(word) for word in (*command, *flags, corpus, *found)]
-    subprocess.run(words, env={**os.environ, **OPTIONS}, capture_output=True, timeout=3600, check=True)
+    """Writes into an empty corpus the fewest of the found inputs that reach all that they do, the smallest of them.
+
+    Atheris cannot be started by libFuzzer to merge: of its inputs it is the smallest alone.
+    """
+    if mode not in PYTHON_TARGETS:
+        flags = ["-set_cover_merge=1", f"-max_len={LONGEST_INPUT[mode]}"]
+        words = [str(word) for word in (*command, *flags, corpus, *found)]
+        subprocess.run(words, env={**os.environ, **OPTIONS}, capture_output=True, timeout=3600, check=True)
+        found = [corpus]
+    files = sorted((file for folder in found for file in folder.iterdir()), key=lambda file: file.stat().st_size)
+    kept = {file.name: file.read_bytes() for file in files[:MOST_IN_CORPUS]}
+    for file in corpus.iterdir():
+        file.unlink()
+    for name, content in kept.items():
+        (corpus / name).write_bytes(content)
 
 
 def corpus_of(target: str) -> Path:

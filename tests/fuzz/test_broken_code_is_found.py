@@ -50,7 +50,7 @@ def programs(tmp_path_factory):
 
 def found(programs, fault, mode, monkeypatch, **options):
     monkeypatch.setenv("CHOSEN_FAULT", str(broken_code.NUMBERS[fault]))
-    return fuzzers.fuzz([programs[fault], mode], mode, **options)
+    return fuzzers.fuzz([programs[fault], f"--{mode}"], mode, **options)
 
 
 def test_every_fault_is_looked_for():

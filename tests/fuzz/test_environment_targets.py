@@ -33,15 +33,15 @@ def programs(tmp_path_factory):
 @pytest.mark.parametrize("name", SOME)
 def test_no_input_breaks_an_environment(programs, name, mode):
     corpus = fuzzers.corpus_of(f"{mode}/{name}")
-    outcome = fuzzers.fuzz([programs[name], mode], mode, corpora=[corpus], executions=0)
+    outcome = fuzzers.fuzz([programs[name], f"--{mode}"], mode, corpora=[corpus], executions=0)
     assert outcome.crash is None, outcome.report
-    outcome = fuzzers.fuzz([programs[name], mode], mode, executions=INPUTS[mode])
+    outcome = fuzzers.fuzz([programs[name], f"--{mode}"], mode, executions=INPUTS[mode])
     assert outcome.crash is None, outcome.report
     assert outcome.done > 10_000
 
 
 def test_one_seed_gives_one_run(programs):
-    command = [programs["squared"], "play"]
+    command = [programs["squared"], "--play"]
     one, other = (fuzzers.fuzz(command, "play", executions=200, seed=5) for _ in range(2))
     assert (one.executions, one.done, one.edges) == (other.executions, other.done, other.edges)
 
