@@ -185,7 +185,7 @@ static void call_one(Input* input) {
     PyObject* function = functions[take_byte(input) % (uint32_t)num_functions];
     const char* name = ((PyCFunctionObject*)function)->m_ml->ml_name;
     uint32_t manner = take_byte(input);
-    if (has_table && manner >= 8 && strcmp(name, "shared") == 0) return;
+    if (has_table && manner != UINT8_MAX && strcmp(name, "shared") == 0) return;
     PyObject* args = draw_arguments(signature_of(name), manner, input);
     PyObject* kwargs = draw_call_keywords(name, manner, input);
     PyObject* result = PyObject_Call(function, args, kwargs);
