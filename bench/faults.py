@@ -113,7 +113,7 @@ def judged(row: Row, trial: Trial, saboteur: str | None) -> Row:
     """The row with what became of the trial."""
     outcomes = outcomes_of(trial, saboteur)
     complaints = [complaint for outcome in outcomes for complaint in outcome.complaints]
-    noticed = [text for fault, text in complaints if fault is trial.saboteurs.get(saboteur or "")]
+    noticed = [_told(fault, text) for fault, text in complaints if fault is trial.saboteurs.get(saboteur or "")]
     seconds = [outcome.seconds for outcome in outcomes if outcome.seconds is not None]
     return replace(
         row,
@@ -124,14 +124,23 @@ def judged(row: Row, trial: Trial, saboteur: str | None) -> Row:
         left_behind=_short(", ".join(text for outcome in outcomes for text in outcome.left)) or "nothing",
         went_on=", ".join(sorted({outcome.resumed for outcome in outcomes})),
         broken_by=saboteur or "",
-        noticed="" if saboteur is None else _short(noticed[0]) if noticed else "no",
+        noticed="" if saboteur is None else noticed[0] if noticed else "no",
     )
 
 
+def _told(fault: Fault, text: str) -> str:
+    """What a case noticed, without all that was said."""
+    if fault is Fault.MESSAGE:
+        return "message: another one"
+    return _short(f"{fault.value}: {text.partition(': ')[0] if fault in (Fault.CODE, Fault.FILES) else text}")
+
+
 def _short(text: str) -> str:
-    """One line of at most 300 characters, without the numbers of runs and processes."""
+    """One line of at most 300 characters, without tracebacks, places and the numbers of runs and processes."""
+    text = text.partition("Traceback (most recent")[0]
     line = re.sub(r"_\d{8}_\d{6}_\d{6}_\w{8}", "_RUN", " ".join(text.split()))
     line = re.sub(r"(process) \d+", r"\1 N", line)
+    line = re.sub(r"(?<![\w.])(?:/[\w.@-]+)+/", "", line)
     return line if len(line) <= 300 else f"{line[:297]}..."
 
 
