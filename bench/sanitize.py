@@ -2,7 +2,7 @@
 
     python bench/sanitize.py                           all, and rows in bench/results/sanitizers.csv
     python bench/sanitize.py threads --print-only      one suite, and no rows
-    SANITIZE_CC=clang python bench/sanitize.py         with clang and its runtimes
+    SANITIZE_CC=clang python bench/sanitize.py         with clang and its runtime for memory
 
 Modules that Python opens need the sanitizer's runtime in the interpreter before anything else: it is preloaded, and the
 interpreter allocates by malloc, so that a step beyond a bytes object or a tensor is seen as well. The exit status is 0
@@ -29,12 +29,15 @@ import record
 ROOT = Path(__file__).parents[1]
 MAPPED = ("ocean", "vector", "extensions")
 MEMORY, THREADS = "address,undefined,float-cast-overflow", "thread"
-RUNTIMES = {"gcc": {MEMORY: "libasan.so", THREADS: "libtsan.so"}}
-RUNTIMES["clang"] = {MEMORY: "libclang_rt.asan-x86_64.so", THREADS: "libclang_rt.tsan-x86_64.so"}
+RUNTIMES = {  # clang's for threads cannot be preloaded: no program starts with it
+    "gcc": {MEMORY: "libasan.so", THREADS: "libtsan.so"},
+    "clang": {MEMORY: "libclang_rt.asan-x86_64.so"},
+}
 REPORT = re.compile(
     r"ERROR: (?:Address|Leak)Sanitizer|Sanitizer: CHECK failed|WARNING: ThreadSanitizer|: runtime error: "
 )
 TIMEOUT_SECONDS = 1800
+BUILT = shutil.ignore_patterns("*.so", "*.fatbin", "_native.c", "__pycache__")
 
 
 @dataclass(frozen=True)
@@ -58,10 +61,11 @@ OCEAN = ("binding", "binding_arguments", "binding_fuzz", "forged_snapshots", "sh
 VECTOR = ("native", "bells", "in_order", "vector_snapshots", "vector_rollouts")
 KERNELS = ("advantage_kernel", "mingru_kernel", "matmul", "network", "optimizers", "adam", "orthogonalize", "threads")
 PRODUCTS = tuple(f"tests/extensions/test_{name}.py" for name in ("matmul", "network", "orthogonalize"))
+PROGRAMS = "tests/vector/test_thread_pool.py", "tests/vector/test_bells.py"
 ONE_VARIANT = "-DKERNEL_BASELINE"  # threads share out the work alike, whatever the registers
 
 SUITES = {
-    "programs": Suite(None, ("tests/ocean/test_sanitizers.py", "tests/vector/test_thread_pool.py")),
+    "programs": Suite(None, ("tests/ocean/test_sanitizers.py", *PROGRAMS)),
     "bindings": Suite(
         MEMORY,
         tuple(f"tests/ocean/test_{name}.py" for name in OCEAN),
@@ -133,13 +137,13 @@ class Outcome:
 
 
 def copy_tree(folder: Path) -> Path:
-    """Copies what git knows of the tree, and links the mapped folders as an editable install does."""
-    tracked = subprocess.check_output(["git", "ls-files", "-z"], cwd=ROOT, text=True).split("\0")
-    for name in filter(None, tracked):
-        target = folder / name
-        if (ROOT / name).exists():
-            target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(ROOT / name, target)
+    """Copies the sources and what tests them, and links the mapped folders as an editable install does."""
+    for path in ROOT.iterdir():
+        if path.is_file() and not path.name.startswith("."):  # .git may be a file that points to this tree
+            shutil.copy2(path, folder)
+    for name in ("tests", "bench", *MAPPED):
+        shutil.copytree(ROOT / name, folder / name, ignore=BUILT)
+    shutil.copytree(ROOT / "pufferlib", folder / "pufferlib", ignore=lambda path, names: {*BUILT(path, names), *MAPPED})
     for name in MAPPED:
         (folder / "pufferlib" / name).symlink_to(Path("..", name), target_is_directory=True)
     return folder
@@ -164,6 +168,12 @@ def build(tree: Path, suite: Suite, compiler: str, *options: str) -> None:
     variables |= {"PUFFER_SANITIZE": suite.sanitizers, "PUFFER_CUDA": "0"}
     command = [sys.executable, "setup.py", "-q", "build_ext", "--inplace", *options]
     subprocess.run(command, cwd=tree, env=os.environ | variables, check=True)
+
+
+def suites_of(compiler: str) -> list[str]:
+    """The suites that a compiler can be tried with; programs that tests build are GCC's."""
+    known = {*RUNTIMES[compiler], *([None] if compiler == "gcc" else [])}
+    return [name for name, suite in SUITES.items() if suite.sanitizers in known]
 
 
 def runtime(compiler: str, sanitizers: str) -> str | None:
@@ -231,13 +241,15 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--print-only", action="store_true", help="adds no rows")
     parser.add_argument("-k", dest="only", default="", help="as pytest's: which tests")
     options = parser.parse_args(arguments)
-    if unknown := [name for name in options.suites if name not in SUITES]:
-        parser.error(f"expected suites out of {', '.join(SUITES)}, found {', '.join(unknown)}")
     compiler = os.environ.get("SANITIZE_CC", "gcc")
+    if compiler not in RUNTIMES:
+        parser.error(f"expected SANITIZE_CC to be one of {', '.join(RUNTIMES)}, found {compiler}")
+    if unknown := [name for name in options.suites if name not in suites_of(compiler)]:
+        parser.error(f"expected suites out of {', '.join(suites_of(compiler))}, found {', '.join(unknown)}")
     is_clean = True
     with tempfile.TemporaryDirectory() as folder:
         tree, built = copy_tree(Path(folder)), (None, "")
-        for name in options.suites or SUITES:
+        for name in options.suites or suites_of(compiler):
             suite = SUITES[name]
             wanted = suite.sanitizers, suite.macros
             if suite.sanitizers is not None and wanted != built:
