@@ -31,7 +31,7 @@ sys.path[:0] = [str(TESTS / "fuzz"), str(TESTS / "ocean")]  # where pytest finds
 
 import fuzzers  # noqa: E402
 
-CRASHES = Path("fuzz-crashes")
+CRASHES = Path("fuzz-crashes").absolute()
 UNITS = {"play": "environment steps", "calls": "calls"}
 
 

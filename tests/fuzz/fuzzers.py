@@ -48,7 +48,7 @@ OPTIONS = {
     "PYTHONHASHSEED": "0",
 }
 LONGEST_INPUT = {"play": 128, "calls": 256}  # bytes
-MOST_IN_CORPUS = 24  # files
+MOST_IN_CORPUS, LARGEST_IN_CORPUS = 24, 400  # files; bytes of one
 PYTHON_TARGETS = ("settings", "checkpoint")  # of python_targets.py
 
 
@@ -260,9 +260,10 @@ def fuzz(command: Sequence[str | Path], mode: str, goal: int | None = None, **op
 
 
 def merge(command: Sequence[str | Path], mode: str, found: Iterable[Path], corpus: Path) -> None:
-    """Writes into an empty corpus the fewest of the found inputs that reach all that they do, the smallest of them.
+    """Writes into an empty corpus the fewest of the found inputs that reach all that they do.
 
-    Atheris cannot be started by libFuzzer to merge: of its inputs it is the smallest alone.
+    Where these are too many, they are thinned out evenly from the smallest to the largest; so are those of Atheris,
+    which libFuzzer cannot start to merge.
     """
     if mode not in PYTHON_TARGETS:
         flags = ["-set_cover_merge=1", f"-max_len={LONGEST_INPUT[mode]}"]
@@ -270,7 +271,8 @@ def merge(command: Sequence[str | Path], mode: str, found: Iterable[Path], corpu
         subprocess.run(words, env={**os.environ, **OPTIONS}, capture_output=True, timeout=3600, check=True)
         found = [corpus]
     files = sorted((file for folder in found for file in folder.iterdir()), key=lambda file: file.stat().st_size)
-    kept = {file.name: file.read_bytes() for file in files[:MOST_IN_CORPUS]}
+    small = [file for file in files if file.stat().st_size <= LARGEST_IN_CORPUS]
+    kept = {file.name: file.read_bytes() for file in small[:: -(-len(small) // MOST_IN_CORPUS) or 1]}
     for file in corpus.iterdir():
         file.unlink()
     for name, content in kept.items():
