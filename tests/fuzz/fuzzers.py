@@ -53,7 +53,7 @@ PYTHON_TARGETS = ("settings", "checkpoint")  # of python_targets.py
 
 
 # How many times as long a step takes by each one more of a keyword argument; the least of it is then what is usual.
-COSTS = {"bot_depth": 5.0, "strength": 4.0}
+COSTS = {"bot_depth": 5.0, "strength": 4.0, "num_snakes": 1.02}
 
 
 @dataclass(frozen=True)
