@@ -14,12 +14,16 @@ def interrupt(number=signal.SIGINT):
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_the_first_signal_asks_and_the_second_insists(number):
-    with StopRequest() as stop:
-        assert not stop.requested
-        interrupt(number)
-        assert stop.requested
-        with pytest.raises(KeyboardInterrupt):
+    before = signal.signal(number, signal.default_int_handler)  # under nohup SIGHUP is ignored
+    try:
+        with StopRequest() as stop:
+            assert not stop.requested
             interrupt(number)
+            assert stop.requested
+            with pytest.raises(KeyboardInterrupt):
+                interrupt(number)
+    finally:
+        signal.signal(number, before)
 
 
 def test_a_signal_that_is_passed_on_twice_asks_once():
