@@ -91,7 +91,7 @@ def assert_clean(outcome, least):
 def assert_reported(outcome, *words):
     assert outcome.num_reports > 0 and not outcome.is_clean, outcome.output
     text = "\n".join(outcome.reports)
-    assert all(word in text for word in words), text
+    assert [word for word in words if word not in text] == [], text
 
 
 # ------------------------------------------------------------------------------------- addresses, leaks, odd shapes
@@ -113,8 +113,8 @@ def test_memory_and_references_that_a_binding_never_gives_back_are_reported(sani
     with broken(memory_checked, "ocean/include/puffer_binding.h", lines, ""):
         sanitize.build(memory_checked, sanitize.SUITES["bindings"], "gcc")
         outcome = outcome_of(sanitize, memory_checked, "bindings", BINDINGS[:1], "same_rollout and squared")
-    assert outcome.failed == 0  # seen at the end of the process alone
-    assert_reported(outcome, "LeakSanitizer", "Direct leak", "puffer_binding.h", "PyTuple")
+    assert outcome.passed == 1  # seen at the end of the process alone
+    assert_reported(outcome, "LeakSanitizer", "Direct leak", "puffer_binding.h", "Indirect leak")
 
 
 @pytest.mark.parametrize(
@@ -141,17 +141,13 @@ def test_native_steps_environments_on_any_number_of_threads_without_a_race(sanit
     assert_clean(outcome_of(sanitize, thread_checked, "threads", NATIVE), least=10)
 
 
-def test_threads_that_step_the_same_environments_are_reported(sanitize, thread_checked):
-    """They claim items in two steps, between which another may claim the same."""
-    right = """if (!atomic_compare_exchange_weak_explicit(&part->unclaimed, &range, rest, memory_order_relaxed,
-                                                   memory_order_relaxed)) {
-            continue;
-        }"""
-    wrong = "atomic_store_explicit(&part->unclaimed, rest, memory_order_relaxed);"
+def test_a_word_that_threads_write_in_no_order_is_reported(sanitize, thread_checked):
+    right = "        job->task(job->context, first, first + size, worker);\n"
+    wrong = right + "        job->alignment = job->alignment > 1 ? CLAIM_ALIGNMENT : 1;\n"
     with broken(thread_checked, "vector/src/thread_pool.c", right, wrong):
         sanitize.build(thread_checked, sanitize.SUITES["threads"], "gcc")
         outcome = outcome_of(sanitize, thread_checked, "threads", NATIVE, "every_backend and squared")
-    assert_reported(outcome, "data race", "squared.h")
+    assert_reported(outcome, "data race", "thread_pool.c")
 
 
 def test_a_process_that_ends_amid_its_tests_is_no_success(sanitize, tmp_path):
