@@ -185,6 +185,8 @@ def make_trainer(case: Case, folder: str, device: str = "cuda", **settings):
 
 def check_captures(device: torch.device, agents: int = 256) -> list[tuple[str, float, str]]:
     """A row for each recurrent policy: the error of its weights and states after iterations in CUDA graphs."""
+    from pufferlib.errors import PufferWarning
+
     rows = []
     for rnn_name in RECURRENT:
         cases = [Case("puffer_breakout", agents, has_graphs, rnn_name=rnn_name) for has_graphs in (False, True)]
@@ -193,7 +195,7 @@ def check_captures(device: torch.device, agents: int = 256) -> list[tuple[str, f
                 warnings.filterwarnings("error", message="the policy cannot be captured")
                 truth, found = (train_briefly(case, device) for case in cases)
             value = max(error(one, other.double()) for one, other in zip(found, truth, strict=True))
-        except UserWarning as warning:
+        except PufferWarning as warning:
             print(f"{rnn_name}: {warning}")
             value = float("inf")
         rows.append((f"{rnn_name} in CUDA graphs: error", value, "relative"))

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from pufferlib.errors import PufferWarning
+
 BENCH = Path(__file__).parents[2] / "bench"
 
 
@@ -42,7 +44,7 @@ def test_captures_of_recurrent_policies_are_compared_with_none(gpu, capsys):
 def test_a_wrong_or_failed_capture_is_found(gpu, monkeypatch):
     def train(case, device):
         if case.rnn_name == "LSTM" and case.has_graphs:
-            warnings.warn("the policy cannot be captured as a CUDA graph (why)", stacklevel=1)
+            warnings.warn("the policy cannot be captured as a CUDA graph (why)", PufferWarning, stacklevel=1)
         return [torch.full((3,), 1.01 if case.has_graphs else 1.0)]
 
     monkeypatch.setattr(gpu, "train_briefly", train)

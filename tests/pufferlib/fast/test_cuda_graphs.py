@@ -13,6 +13,7 @@ from recorded_capture import FakeCapture
 from scripted_policies import ConstantPolicy, CountingPolicy, InPlacePolicy, LinearPolicy
 
 from pufferlib import pufferl, vector
+from pufferlib.errors import PufferWarning
 from pufferlib.fast.captured_learner import CapturedLearner
 from pufferlib.fast.cuda_graphs import WARM_UP, CapturedCall
 from pufferlib.fast.graph_actor import GraphActor
@@ -47,7 +48,9 @@ def test_what_cannot_be_captured_goes_on_as_it_is_with_one_warning():
     call = CapturedCall(lambda: draws.append(torch.rand(1, generator=generator)), generator, None, capture)
     for _ in range(WARM_UP):
         call()
-    with pytest.warns(UserWarning, match=r"cannot be captured .*\(operation not permitted when stream is capturing\)"):
+    with pytest.warns(
+        PufferWarning, match=r"cannot be captured .*\(operation not permitted when stream is capturing\)"
+    ):
         call()
     call()
     assert len(capture.captured) == 1
@@ -224,7 +227,7 @@ def test_after_a_broken_capture_graphs_of_before_and_what_comes_later_draw_from_
     broken = CapturedCall(lambda: recorder.draw_and_ask(generator), generator, None)
     for call in [early] * 5 + [broken] * WARM_UP:
         call()
-    with pytest.warns(UserWarning, match="cannot be captured"):
+    with pytest.warns(PufferWarning, match="cannot be captured"):
         broken()
     for call in [broken, early, broken, early] + [late] * 5 + [early, broken, late]:
         call()
@@ -236,7 +239,7 @@ def test_a_generator_whose_recording_cannot_be_ended_goes_on_with_another_state(
     broken = CapturedCall(lambda: recorder.draw_and_ask(generator), generator, None)
     for _ in range(WARM_UP):
         broken()
-    with pytest.warns(UserWarning, match="cannot be captured"):
+    with pytest.warns(PufferWarning, match="cannot be captured"):
         broken()
     broken()
     assert recorder.numbers == list(range(WARM_UP + 2))
@@ -546,7 +549,7 @@ def test_a_policy_that_asks_the_gpu_for_a_number_goes_on_uncaptured():
     call = CapturedCall(step, generator, torch.cuda.Stream())
     for _ in range(WARM_UP):
         call()
-    with pytest.warns(UserWarning, match="cannot be captured"):
+    with pytest.warns(PufferWarning, match="cannot be captured"):
         call()
     call()
     again = torch.Generator("cuda").manual_seed(0)
