@@ -126,13 +126,13 @@ def missing(target: str = "play") -> str | None:
 
 def _missing_atheris() -> str | None:
     found = importlib.util.find_spec("atheris")
-    return None if found else "needs Atheris; install it by `pip install -e '.[fuzz]'`, with Python 3.11 to 3.13"
+    return None if found else "needs Atheris; install it by `pip install -e '.[fuzz]'`, on x86-64"
 
 
 @functools.cache
 def _missing_libfuzzer() -> str | None:
     if shutil.which("clang") is None:
-        return "needs clang with libFuzzer; install it by `apt-get install clang`"
+        return "needs clang with libFuzzer; install it by `apt-get install clang libclang-rt-dev`"
     if not _embedding_flags():
         return "this Python has no library to embed; install libpython3-dev or build it with --enable-shared"
     with tempfile.TemporaryDirectory() as folder:

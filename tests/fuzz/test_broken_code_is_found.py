@@ -32,15 +32,14 @@ TELLS = {
 }
 BY_CALLS = {"ROWS_NOT_COUNTED", "OWNER_NOT_HELD"}
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(fuzzers.missing() is not None, reason=str(fuzzers.missing())),
-]
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory):
     """By the name of the fault."""
+    if fuzzers.missing():
+        pytest.skip(fuzzers.missing())
     folder = tmp_path_factory.mktemp("broken")
     with ThreadPoolExecutor() as pool:
         broken = pool.submit(broken_code.build_broken, folder)

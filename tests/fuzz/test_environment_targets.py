@@ -11,15 +11,14 @@ import pytest
 SOME = ("pacman", "tetris", "drone", "checkers", "squared")
 INPUTS = {"play": 600, "calls": 2000}
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(fuzzers.missing() is not None, reason=str(fuzzers.missing())),
-]
+slow = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory):
     """By the name of the environment."""
+    if fuzzers.missing():
+        pytest.skip(fuzzers.missing())
     folder = tmp_path_factory.mktemp("fuzz")
 
     def build(name):
@@ -29,25 +28,29 @@ def programs(tmp_path_factory):
         return dict(zip(SOME, pool.map(build, SOME), strict=True))
 
 
+@slow
 @pytest.mark.parametrize("mode", INPUTS)
 @pytest.mark.parametrize("name", SOME)
-def test_no_input_breaks_an_environment(programs, name, mode):
-    corpus = fuzzers.corpus_of(f"{mode}/{name}")
-    outcome = fuzzers.fuzz([programs[name], f"--{mode}"], mode, corpora=[corpus], executions=0)
+def test_no_input_breaks_an_environment(programs, name, mode, tmp_path):
+    corpora = [tmp_path, fuzzers.corpus_of(f"{mode}/{name}")]  # what is found goes into the first
+    outcome = fuzzers.fuzz([programs[name], f"--{mode}"], mode, corpora=corpora, executions=0)
     assert outcome.crash is None, outcome.report
     outcome = fuzzers.fuzz([programs[name], f"--{mode}"], mode, executions=INPUTS[mode])
     assert outcome.crash is None, outcome.report
     assert outcome.done > 10_000
 
 
+@slow
 def test_one_seed_gives_one_run(programs):
     command = [programs["squared"], "--play"]
     one, other = (fuzzers.fuzz(command, "play", executions=200, seed=5) for _ in range(2))
     assert (one.executions, one.done, one.edges) == (other.executions, other.done, other.edges)
 
 
-@pytest.mark.parametrize("name", fuzzers.NAMES)
-def test_every_environment_has_a_small_corpus(name):
-    files = list(fuzzers.corpus_of(f"play/{name}").iterdir())
-    assert 5 <= len(files) <= 40
-    assert all(file.stat().st_size <= fuzzers.LONGEST_INPUT["play"] for file in files)
+def test_corpora_are_small_and_belong_to_a_target():
+    """An environment without one is fuzzed as well, from nothing; `bench/fuzz.py play/NAME --corpora` gives it one."""
+    corpora = {folder.name: list(folder.iterdir()) for folder in fuzzers.CORPORA.iterdir()}
+    assert corpora.keys() <= {*fuzzers.NAMES, "calls", *fuzzers.PYTHON_TARGETS}
+    assert all(1 <= len(files) <= fuzzers.MOST_IN_CORPUS for files in corpora.values())
+    sizes = [file.stat().st_size for files in corpora.values() for file in files]
+    assert max(sizes) <= fuzzers.LARGEST_IN_CORPUS and sum(sizes) < 1_000_000

@@ -20,9 +20,9 @@ pytestmark = [
 
 
 @pytest.mark.parametrize("target", fuzzers.PYTHON_TARGETS)
-def test_no_input_breaks_a_reader(target):
-    command, corpus = fuzzers.python_command(target), fuzzers.corpus_of(target)
-    outcome = fuzzers.fuzz(command, target, corpora=[*filter(fuzzers.Path.exists, [corpus])], executions=INPUTS[target])
+def test_no_input_breaks_a_reader(target, tmp_path):
+    command, corpora = fuzzers.python_command(target), [tmp_path, fuzzers.corpus_of(target)]
+    outcome = fuzzers.fuzz(command, target, corpora=corpora, executions=INPUTS[target])
     assert outcome.crash is None, outcome.report
     assert outcome.executions >= INPUTS[target]
 
