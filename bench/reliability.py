@@ -75,7 +75,7 @@ must report it (`tests/bench/test_sanitize.py`).
 
 
 def fuzzing() -> list[str]:
-    rows = newest("fuzz", "target")
+    rows = sorted(newest("fuzz", "target"), key=lambda row: row["target"])
     columns = [
         (row["target"], number(row["executions"]), f"{number(row['done'])} {row['unit']}", row["edges"], row["crashes"])
         for row in rows
@@ -123,7 +123,7 @@ and whether the run goes on to its end with the very weights of a run to which n
 
 
 def versions() -> list[str]:
-    rows = newest("versions", "case", "command")
+    rows = newest("versions", "case")
     names = ("case", "python", "torch", "numpy", "gymnasium", "compiler")
     columns = [(*(row[name] for name in names), number(row["passed"]), row["skipped"], row["failed"]) for row in rows]
     text = """
