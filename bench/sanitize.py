@@ -193,7 +193,9 @@ def variables_of(sanitizers: str, compiler: str, log: Path) -> dict[str, str]:
     """The environment of an interpreter with the runtime in it, whose reports go to files that begin like `log`."""
     where = f"log_path={log}:log_exe_name=1"
     options = {
-        "ASAN_OPTIONS": f"{where}:detect_leaks=1:detect_stack_use_after_return=1:strict_string_checks=1",
+        # Not detect_stack_use_after_return: GCC before 13.3 stores vectors of 64 bytes in frames that it aligns to less
+        # (its bug 110027).
+        "ASAN_OPTIONS": f"{where}:detect_leaks=1:strict_string_checks=1",
         "UBSAN_OPTIONS": f"{where}:print_stacktrace=1",
         "TSAN_OPTIONS": f"{where}:ignore_noninstrumented_modules=1",
     }

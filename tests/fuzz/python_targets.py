@@ -202,6 +202,7 @@ class Checkpoint:
         self.sound = [path.read_bytes() for path in self.given]
         self.records = [_records(path) for path in self.given]
         codecs.lookup("cp437")  # of names in an archive
+        repr(torch.zeros(1))  # as torch's messages show one
         for read in self.readers:  # what is imported by need is so before anybody watches
             read()
 
