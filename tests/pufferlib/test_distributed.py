@@ -1,5 +1,6 @@
 """Several processes that train as one. Each test starts them anew, so each shows several things."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -465,11 +466,11 @@ def lose_one_that_nobody_hears_of(folder):
     own = distributed.connect()
     own.gather(0)
     if own.rank == 1:
-        if os.fork() == 0:  # holds the connections, so that they do not break
-            Path(folder, "child").write_text(str(os.getpid()))
-            time.sleep(600)
-        while not Path(folder, "child").exists() or not Path(folder, "child").read_text():
-            time.sleep(0.01)
+        for number in range(3, 256):
+            with contextlib.suppress(OSError):
+                os.set_inheritable(number, True)
+        child = subprocess.Popen(["sleep", "600"], close_fds=False)  # holds the connections, so that they do not break
+        Path(folder, "child").write_text(str(child.pid))
         os.kill(os.getpid(), signal.SIGKILL)
     begin = time.monotonic()
     try:
@@ -489,7 +490,10 @@ def test_a_loss_that_breaks_no_connection_is_noticed_and_the_process_ends(tmp_pa
     try:
         assert [process.wait(120) for process in started] == [0, -signal.SIGKILL]
     finally:
-        os.kill(int((tmp_path / "child").read_text()), signal.SIGKILL)
+        for process in started:
+            process.kill()
+        with contextlib.suppress(OSError):
+            os.kill(int((tmp_path / "child").read_text()), signal.SIGKILL)
     assert (tmp_path / "words").read_text().startswith(f"rank 1 (process {started[1].pid} on ")
     assert float((tmp_path / "seconds").read_text()) < 60
 
