@@ -168,7 +168,7 @@ def main(arguments: list[str]) -> int:
                 targets, pool.map(lambda each: fuzz_one(each, folder, options), targets), strict=True
             ):
                 crashes += outcome.crash is not None
-                if options.keep:
+                if options.keep and outcome.executions > 0:  # what was killed from outside has told no numbers
                     record.append("fuzz", [row(target, outcome)])
         if options.corpora:
             renew_corpora(targets, folder)
