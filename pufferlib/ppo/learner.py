@@ -141,10 +141,7 @@ class Learner:
                 parameter.grad.fill_(math.nan)
 
     def _step(self) -> None:
-        gradients = (parameter.grad for parameter in self.gradients.parameters)
-        if self.config.skip_nonfinite and not all(
-            is_finite(gradient) for gradient in gradients if gradient is not None
-        ):
+        if self.config.skip_nonfinite and not self._has_finite_gradients():
             return
         self.gradients.clip(self.config.max_grad_norm)
         self.optimizer.step()
