@@ -108,7 +108,7 @@ def make(root: Path, name: str) -> tuple[Path, Path]:
     copies[test] = test.with_name("test_template.py")
     for copy, path in copies.items():
         text = renamed(path.read_text(), name).encode()
-        write_atomically(copy, lambda file, text=text: file.write(text))
+        write_atomically(copy, text)
     lay_out([*copies])
     return folder, test
 

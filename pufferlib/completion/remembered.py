@@ -30,7 +30,7 @@ def remembered(what: str, find: Callable[[], list[str]]) -> list[str]:
     words = find()
     with contextlib.suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, lambda file: file.write(json.dumps({"stamp": stamp, "words": words}).encode()))
+        write_atomically(path, json.dumps({"stamp": stamp, "words": words}).encode())
     return words
 
 

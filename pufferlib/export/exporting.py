@@ -61,7 +61,7 @@ def export_policy(
         write_folder(path, c_files(step, policy, driver, c_name(env_name), notes, observations))
     else:
         written = {"onnx": onnx_bytes, "torchscript": torchscript_bytes}[format](step, notes, observations)
-        write_atomically(path, lambda file: file.write(written))
+        write_atomically(path, written)
     return path
 
 

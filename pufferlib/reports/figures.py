@@ -65,7 +65,7 @@ def write_figure(panels: Sequence[Panel | Split], title: str, path: Path) -> Non
         drawn = figure(panels, title)
         buffer = io.BytesIO()
         drawn.savefig(buffer, format=path.suffix[1:].lower(), dpi=_DOTS_PER_INCH)
-    write_atomically(path, lambda file: file.write(buffer.getvalue()))
+    write_atomically(path, buffer.getvalue())
 
 
 def panel_svg(panel: Panel | Split) -> str:

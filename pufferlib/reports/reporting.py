@@ -52,7 +52,7 @@ def report_command(
     run = find_run(word, data_dir)
     path = Path(output) if output is not None else run.folder / FILE_NAME
     text = page(gather(run, episodes, video))
-    write_atomically(path, lambda file: file.write(text.encode()))
+    write_atomically(path, text.encode())
     print(f"reported {run.name} in {path}")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import os
@@ -33,8 +34,14 @@ def remove_unfinished(folder: Path) -> None:
 
 
 def save(path: Path, content: Any) -> None:
-    """Saves tensors, numbers, strings and containers of them."""
-    write_atomically(path, lambda file: torch.save(content, file))
+    """Saves tensors, numbers, strings and containers of them.
+
+    In memory first: torch goes on to write after an interrupt, and ends the process where it cannot, as to a file that
+    is closed.
+    """
+    written = io.BytesIO()
+    torch.save(content, written)
+    write_atomically(path, written.getbuffer())
 
 
 def load(path: Path, device: torch.device | str = "cpu") -> Any:
@@ -177,14 +184,14 @@ def name_last(model: Path, facts: Mapping[str, Any]) -> None:
         os.link(model, temporary)
         os.replace(temporary, target)
     except OSError:  # the file system has no links
-        write_atomically(target, lambda file: file.write(model.read_bytes()))
+        write_atomically(target, model.read_bytes())
     temporary.unlink(missing_ok=True)  # where it was a link to the same file already, nothing was replaced
     _write_note(model.parent, "last", facts)
 
 
 def _write_note(folder: Path, name: str, facts: Mapping[str, Any]) -> None:
     text = json.dumps(dict(facts), indent=2) + "\n"
-    write_atomically(folder / f"{name}.json", lambda file: file.write(text.encode()))
+    write_atomically(folder / f"{name}.json", text.encode())
 
 
 def resolve_model(data_dir: str | Path, env_name: str, model: str | Path) -> Path:

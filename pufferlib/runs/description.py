@@ -43,7 +43,7 @@ def describe_run(
 def write_description(folder: Path, description: dict[str, Any]) -> None:
     """Writes `config.json` into the run's folder."""
     text = json.dumps(description, indent=2, default=str) + "\n"
-    write_atomically(folder / CONFIG_FILE, lambda file: file.write(text.encode()))
+    write_atomically(folder / CONFIG_FILE, text.encode())
 
 
 def saved_settings(folder: Path, env_name: str) -> dict[str, Any]:

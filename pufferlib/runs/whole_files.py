@@ -5,9 +5,8 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO
 
 from pufferlib.errors import StorageError
 
@@ -43,22 +42,22 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__ or error.__context__
 
 
-def write_atomically(path: Path, write: Callable[[BinaryIO], None]) -> None:
+def write_atomically(path: Path, content: bytes | memoryview) -> None:
     """Writes a file so that a kill at any instant leaves either the old one or the new one, whole.
 
     Raises:
         StorageError: if it cannot be written, as on a full disk; the old one is left as it was.
     """
     with storing(path):
-        _write_atomically(path, write)
+        _write_atomically(path, content)
 
 
-def _write_atomically(path: Path, write: Callable[[BinaryIO], None]) -> None:
+def _write_atomically(path: Path, content: bytes | memoryview) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         with open(temporary, "wb") as file:
-            write(file)
+            file.write(content)
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)

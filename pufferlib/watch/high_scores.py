@@ -80,7 +80,7 @@ class HighScores:
         others = [table for table in tables if table["settings"] != self._settings]
         table = {"settings": self._settings, "scores": [asdict(one) for one in scores[:KEPT]]}
         text = json.dumps([*others, table], indent=1) + "\n"
-        write_atomically(self.path, lambda file: file.write(text.encode()))
+        write_atomically(self.path, text.encode())
         return place + 1
 
     def _tables(self) -> list[dict[str, Any]]:

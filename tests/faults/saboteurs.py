@@ -107,9 +107,9 @@ def checkpoints_dropped() -> None:
 def renames_left_out() -> None:
     """Files are written under their own names from the first byte on."""
 
-    def write(path: Path, write_to: Any) -> None:
+    def write(path: Path, content: bytes) -> None:
         with open(path, "wb") as file:
-            write_to(file)
+            file.write(content)
 
     _instead("pufferlib.runs.whole_files._write_atomically", write)
 
@@ -117,10 +117,10 @@ def renames_left_out() -> None:
 def unfinished_kept() -> None:
     """What could not be written to its end stays there."""
 
-    def write(path: Path, write_to: Any) -> None:
+    def write(path: Path, content: bytes) -> None:
         temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
         with open(temporary, "wb") as file:
-            write_to(file)
+            file.write(content)
         os.replace(temporary, path)
 
     _instead("pufferlib.runs.whole_files._write_atomically", write)

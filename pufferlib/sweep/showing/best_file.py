@@ -43,7 +43,9 @@ def write_settings(state: SweepState, results: Results) -> dict[str, Path]:
             f"{results.goal} {state.metric}, study {state.study.study_name}",
         ]
         text = best_ini(state.env_name, best_settings(state, trial.trial), comments)
-        write_atomically(state.folder / name, lambda file, text=text: file.write(text.encode()))
+        write_atomically(state.folder / name, text.encode())
+    if "cheapest" not in found:  # one of an earlier call may have become the winner since
+        (state.folder / CHEAPEST).unlink(missing_ok=True)
     return {kind: state.folder / name for kind, (_, name) in found.items()}
 
 

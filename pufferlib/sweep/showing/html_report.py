@@ -42,7 +42,7 @@ def write_report(state: SweepState, path: Path) -> None:
         StorageError: if it cannot be written; the one before is left as it was.
     """
     text = report_html(state)
-    write_atomically(path, lambda file: file.write(text.encode()))
+    write_atomically(path, text.encode())
 
 
 def report_html(state: SweepState) -> str:

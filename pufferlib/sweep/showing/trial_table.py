@@ -28,7 +28,7 @@ def write_trials(trials: Sequence[FrozenTrial], path: Path) -> None:
     Raises:
         StorageError: if it cannot be written.
     """
-    write_atomically(path, lambda file: file.write(trials_csv(trials).encode()))
+    write_atomically(path, trials_csv(trials).encode())
 
 
 def trials_csv(trials: Sequence[FrozenTrial]) -> str:

@@ -10,14 +10,13 @@ import time
 import warnings
 
 import pytest
-import torch
 from trained import iterate
 
 from pufferlib import JsonLogger, PuffeRL, cli
 from pufferlib.errors import StorageError
 from pufferlib.metrics.dashboard import Dashboard
 from pufferlib.metrics.output import Output, say
-from pufferlib.runs import checkpoint
+from pufferlib.runs import checkpoint, whole_files
 from pufferlib.runs.whole_files import write_atomically
 
 TRAIN = (
@@ -179,16 +178,15 @@ def disk(monkeypatch):
 
     class Disk:
         is_full = False
-        save = staticmethod(torch.save)
+        write = staticmethod(whole_files._write_atomically)
 
-        def write(self, content, file):
-            if self.is_full:
-                file.write(b"the first part")
+        def write_if_there_is_room(self, path, content):
+            if self.is_full and path.suffix == ".pt":
                 raise OSError(errno.ENOSPC, "No space left on device")
-            self.save(content, file)
+            self.write(path, content)
 
     disk = Disk()
-    monkeypatch.setattr(torch, "save", disk.write)
+    monkeypatch.setattr(whole_files, "_write_atomically", disk.write_if_there_is_room)
     return disk
 
 
@@ -229,12 +227,13 @@ def test_a_disk_that_stays_full_is_warned_about_once_until_it_is_not(disk):
         (errno.EMFILE, "allow more file handles by `ulimit -n` and"),
     ],
 )
-def test_what_helps_depends_on_what_kept_a_file_from_being_written(tmp_path, number, remedy):
-    def fail(file):
+def test_what_helps_depends_on_what_kept_a_file_from_being_written(tmp_path, monkeypatch, number, remedy):
+    def fail(descriptor):
         raise OSError(number, os.strerror(number))
 
+    monkeypatch.setattr(os, "fsync", fail)
     with pytest.raises(StorageError, match=rf"; what was saved before is whole, {remedy} try again$"):
-        write_atomically(tmp_path / "file", fail)
+        write_atomically(tmp_path / "file", b"content")
 
 
 def test_a_full_disk_at_an_evaluation_is_warned_about(disk):

@@ -1,3 +1,4 @@
+import errno
 import io
 import os
 import pickle
@@ -10,7 +11,7 @@ import pytest
 import torch
 from torch import nn
 
-from pufferlib.errors import CheckpointError
+from pufferlib.errors import CheckpointError, StorageError
 from pufferlib.runs import checkpoint
 from pufferlib.runs.checkpoint import TRAINER_STATE, load, load_policy_weights, resolve_model, resolve_run, save
 from pufferlib.runs.whole_files import write_atomically
@@ -55,15 +56,47 @@ def test_saving_replaces_the_file_before(path):
     assert is_same(load(path))
 
 
-def test_a_failure_while_writing_leaves_the_file_before(path):
+def test_a_failure_while_writing_leaves_the_file_before(path, monkeypatch):
+    def fail(descriptor):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
     save(path, CONTENT)
 
-    def half_written(file):
-        file.write(b"half")
-        raise OSError("disk full")
+    with pytest.raises(TypeError):
+        write_atomically(path, 3)
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(StorageError, match="No space left on device"):
+        write_atomically(path, b"half")
+    assert is_same(load(path))
+    assert [file.name for file in path.parent.iterdir()] == ["model.pt"]
 
-    with pytest.raises(OSError, match="disk full"):
-        write_atomically(path, half_written)
+
+INTERRUPTED = """
+import sys, torch
+from pathlib import Path
+from pufferlib.runs.checkpoint import save
+
+class Interrupted:  # torch finishes an archive that nobody finished when it lets go of it, which is too late then
+    def __init__(self, writer):
+        self.writer = writer
+    def __getattr__(self, name):
+        if name == "write_end_of_file":
+            raise KeyboardInterrupt
+        return getattr(self.writer, name)
+
+writer = torch._C.PyTorchFileWriter
+torch._C.PyTorchFileWriter = lambda *arguments: Interrupted(writer(*arguments))
+try:
+    save(Path(sys.argv[1]), {"epoch": 4})
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+def test_an_interrupt_while_saving_leaves_the_file_before(path):
+    save(path, CONTENT)
+    done = subprocess.run([sys.executable, "-c", INTERRUPTED, str(path)], capture_output=True, text=True, timeout=300)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "interrupted\n", "")
     assert is_same(load(path))
     assert [file.name for file in path.parent.iterdir()] == ["model.pt"]
 
