@@ -1,4 +1,4 @@
-.PHONY: build test test-slow test-all sanitize fuzz lint format bench clean
+.PHONY: build test test-slow test-all sanitize fuzz docs lint format bench clean
 
 PYTHON ?= python
 C_FILES = $(shell git ls-files -co --exclude-standard '*.c' '*.h' '*.cpp' '*.cu' '*.cuh')
@@ -20,6 +20,9 @@ sanitize:
 
 fuzz:
 	$(PYTHON) bench/fuzz.py
+
+docs:
+	$(PYTHON) docs/build.py --serve
 
 lint:
 	ruff check .

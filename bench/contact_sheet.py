@@ -11,7 +11,7 @@ spaces. `--pictures` writes the single pictures too, at their own size. Look at 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -40,7 +40,14 @@ def player(name: str, env: PufferEnv) -> Play:
     except CheckpointError:  # no trained agent comes with it
         env.single_action_space.seed(SEED)
         return lambda observations: np.array([env.single_action_space.sample() for _ in observations])
-    return lambda observations: agent.act(observations, sample=True)
+
+    def play(observations: np.ndarray) -> np.ndarray:
+        has_ended = (env.terminals | env.truncations).astype(bool)
+        if has_ended.any():  # what it remembers is of the episodes before
+            agent.reset(has_ended)
+        return agent.act(observations, sample=True)
+
+    return play
 
 
 def middle_of_an_episode(name: str, env: PufferEnv) -> int:
@@ -61,26 +68,46 @@ def picture(name: str, scale: float | None = None) -> Image.Image | None:
         name: of the environment.
         scale: of its own size; None fits it into a cell.
     """
+    pictures = film(name, lambda middle, _: [middle], scale)
+    return pictures and pictures[0][0]
+
+
+def film(
+    name: str, moments: Callable[[int, float], Sequence[int]], scale: float | None = None
+) -> tuple[list[Image.Image], float] | None:
+    """Pictures of the environment in play, one for each of some moments; None where it cannot be drawn.
+
+    Args:
+        name: of the environment.
+        moments: from the steps to the middle of an episode, and the steps of a second that look natural, to the steps
+            to show, in rising order.
+        scale: of its own size; None fits it into a cell.
+
+    Returns:
+        The pictures, and the steps of a second.
+    """
     env = ocean.env_class(name)(num_envs=1)
     try:
         if not isinstance(env, OceanEnv):
             return None
-        steps, play = middle_of_an_episode(name, env), player(name, env)
+        middle, play = middle_of_an_episode(name, env), player(name, env)
         env.reset(SEED)
         drawing = env.drawing()
         width, height = drawing.size
         scale = scale or min(CELL[0] / width, CELL[1] / height)
+        wanted, frames = set(moments(middle, drawing.steps_per_second)), []
         screen = Screen(round(scale * width), round(scale * height), drawing.title, is_visible=False)
-        for step in range(steps + 1):
+        for step in range(max(wanted) + 1):
             if step:
                 drawing.remember()
                 env.step(play(env.observations).reshape(env.actions.shape))
             screen.begin()
             drawing.draw(scale=scale)  # every step: tails come of it
-            frame = screen.frame() if step == steps else None
+            if step in wanted:
+                frames.append(Image.fromarray(screen.frame()))
             screen.end()
         screen.close()
-        return Image.fromarray(frame)
+        return frames, drawing.steps_per_second
     except MissingExtraError:  # it was built without a picture
         return None
     finally:

@@ -16,10 +16,16 @@ extern "C" void puffer_adam_step(const AdamParameter* parameters, int64_t count,
         INDEPENDENT_LANES
         for (int64_t j = 0; j < each.size; j++) {
             float gradient = each.gradient[j], average = each.average[j];
+            // LaTeX: v \leftarrow \beta_2 v + (1 - \beta_2)\, g^2 ; v = each.square, g = gradient, \beta_2 = beta2
             float square = keep2 * each.square[j] + share2 * gradient * gradient;
+            // LaTeX: m \leftarrow m + (1 - \beta_1) (g - m) ; m = average, \beta_1 = beta1
             average += share1 * (gradient - average);
             each.average[j] = average;
             each.square[j] = square;
+            // LaTeX: \theta \leftarrow (1 - \eta \lambda)\, \theta - \frac{\eta}{1 - \beta_1^t} \cdot
+            // LaTeX:   \frac{m}{\sqrt{v} / \sqrt{1 - \beta_2^t} + \epsilon}
+            // LaTeX:   ; \theta = each.parameter, \eta = learning_rate, \lambda = weight_decay, t = steps,
+            // LaTeX:   \epsilon = epsilon
             each.parameter[j] = keep * each.parameter[j] - size * average / (sqrtf(square) / root + epsilon);
         }
     }
@@ -38,10 +44,12 @@ extern "C" void puffer_clip_gradients(const AdamParameter* parameters, int64_t c
         for (; j < size; j++) sums[0] += (double)gradient[j] * gradient[j];
         for (int64_t k = 0; k < LANES; k++) total += sums[k];
     }
+    // LaTeX: s = \frac{c}{\sqrt{\sum_i g_i^2} + 10^{-6}} ; s = scale, c = limit
     double scale = limit / (sqrt(total) + 1e-6);
     if (scale >= 1.0) return;
     for (int64_t i = 0; i < count; i++) {
         INDEPENDENT_LANES
+        // LaTeX: g \leftarrow g \min(1, s) ; g = parameters[i].gradient
         for (int64_t j = 0; j < parameters[i].size; j++) parameters[i].gradient[j] *= (float)scale;
     }
 }

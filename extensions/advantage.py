@@ -62,12 +62,18 @@ def reference_advantage(
     vtrace_c_clip: float,
 ) -> torch.Tensor:
     """What `compute_puff_advantage` computes, column by column in the inputs' own precision; in float64 the truth."""
+    # LaTeX: \rho_t = \min(\bar\rho, w_t), \quad c_t = \min(\bar c, w_t)
+    # LaTeX:   ; w = ratio, \bar\rho = vtrace_rho_clip, \bar c = vtrace_c_clip
     rho, c = ratio.clamp(max=vtrace_rho_clip), ratio.clamp(max=vtrace_c_clip)
+    # LaTeX: n_t = 1 - d_t ; n = goes_on, d = terminals
     goes_on = 1 - terminals
     result = torch.zeros_like(values)
     for t in reversed(range(values.shape[1] - 1)):
+        # LaTeX: y_t = r_{t+1} + \gamma V_{t+1}\, n_{t+1} ; y = target, r = rewards, V = values
         target = rewards[:, t + 1] + gamma * values[:, t + 1] * goes_on[:, t + 1]
+        # LaTeX: \delta_t = \rho_t\, (y_t - V_t)
         delta = rho[:, t] * (target - values[:, t])
+        # LaTeX: A_t = \delta_t + \gamma \lambda\, c_t\, n_{t+1}\, A_{t+1} ; A = result, \lambda = gae_lambda
         result[:, t] = delta + gamma * gae_lambda * c[:, t] * goes_on[:, t + 1] * result[:, t + 1]
     return result
 

@@ -28,7 +28,12 @@ KERNEL_FN AdvantageStep advantage_step(AdvantageSettings settings, float value, 
     float goes_on = 1.0f - next_terminal;
     float discount = settings.gamma * goes_on;
     AdvantageStep step;
+    // LaTeX: \delta_t = \min(w_t, \bar\rho)\, (r_{t+1} + \gamma n_t V_{t+1} - V_t)
+    // LaTeX:   ; w = ratio, \bar\rho = settings.rho_clip, r_{t+1} = next_reward, n = goes_on, V_{t+1} = next_value,
+    // LaTeX:   V_t = value
     step.delta = advantage_clip(ratio, settings.rho_clip) * (next_reward + discount * next_value - value);
+    // LaTeX: \mathrm{decay}_t = \min(w_t, \bar c)\, \gamma \lambda\, n_t
+    // LaTeX:   ; \bar c = settings.c_clip, \lambda = settings.gae_lambda
     step.decay = advantage_clip(ratio, settings.c_clip) * (settings.gae_lambda * discount);
     return step;
 }

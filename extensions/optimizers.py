@@ -58,6 +58,7 @@ class Muon(EagerOptimizer):
         matrices = {"params": [parameter for parameter in parameters if parameter.dim() == 2]}
         vectors = {"params": [parameter for parameter in parameters if parameter.dim() != 2], "share": ADAMW_SHARE}
         super().__init__([matrices], {"lr": lr, "momentum": momentum, "weight_decay": weight_decay})
+        # LaTeX: \eta' = \mathrm{ADAMW\_SHARE} \cdot \eta ; \eta = lr, \eta' = lr
         self._adamw = adamw([vectors], lr=ADAMW_SHARE * lr, betas=betas, eps=eps, weight_decay=weight_decay)
         self.param_groups += self._adamw.param_groups
 
@@ -81,11 +82,17 @@ class Muon(EagerOptimizer):
         rows, columns = parameters[0].shape
         gradients = torch.stack([parameter.grad for parameter in parameters])
         buffers = [self.state[p].setdefault("momentum_buffer", torch.zeros_like(p)) for p in parameters]
+        # LaTeX: B \leftarrow \mu B + (1 - \mu)\, G ; B = buffers, G = gradients, \mu = momentum
         torch._foreach_lerp_(buffers, list(gradients.unbind()), 1.0 - momentum)
+        # LaTeX: U = \operatorname{orthogonalize}\big( \mu B + (1 - \mu)\, G \big) ; U = updates
         updates = orthogonalize(gradients.lerp(torch.stack(buffers), momentum))
         if weight_decay:
+            # LaTeX: \theta \leftarrow (1 - \eta \lambda)\, \theta
+            # LaTeX:   ; \theta = parameters, \eta = lr, \lambda = weight_decay
             torch._foreach_mul_(parameters, 1.0 - lr * weight_decay)
+        # LaTeX: s = \sqrt{\max(1, m / n)} ; s = scale, m = rows, n = columns
         scale = max(1.0, rows / columns) ** 0.5
+        # LaTeX: \theta \leftarrow \theta - \eta s\, U
         if isinstance(lr, Tensor):
             torch._foreach_sub_(parameters, list((updates * (lr * scale)).unbind()))
         else:

@@ -39,9 +39,12 @@ def orthogonalize(matrices: Tensor) -> Tensor:
 def reference_orthogonalize(matrices: Tensor) -> Tensor:
     """Newton-Schulz in plain torch, in the precision of the matrices, `(count, rows, columns)` with rows <= columns."""
     a, b, c = NEWTON_SCHULZ
+    # LaTeX: X = \frac{M}{\max(\lVert M \rVert_{\text{F}},\ 10^{-7})} ; X = x, M = matrices
     x = matrices / matrices.norm(dim=(1, 2), keepdim=True).clamp(min=1e-7)
     for _ in range(NEWTON_SCHULZ_STEPS):
+        # LaTeX: A = X X^\top ; A = square
         square = x @ x.mT
+        # LaTeX: X \leftarrow a X + (b A + c A^2)\, X
         x = torch.baddbmm(x, torch.baddbmm(square, square, square, beta=b, alpha=c), x, beta=a)
     return x
 

@@ -1,6 +1,6 @@
 """Policies: torch modules that turn observations into action logits and values.
 
-Any module works that has
+Any module works that has::
 
     forward(observations) -> (logits, values)               all that a policy without state needs
     forward(observations, state) -> (logits, values)        for training, where it is recurrent
@@ -88,6 +88,7 @@ class ActionHead(nn.Module):
         return parts if self.is_joint else parts[0], output[..., -1]
 
     def _with_deviations(self, parts: tuple[Tensor, ...]) -> tuple[Tensor | Normal, ...]:
+        # LaTeX: \sigma = e^{\mathrm{log\_std}} ; \sigma = deviations
         deviations = iter(self.log_std.exp().split(self._num_numbers))
         return tuple(
             Normal(part, next(deviations).expand_as(part), validate_args=False) if is_numbers else part
@@ -229,6 +230,7 @@ class Continuous(Remembering):
         """Observations `(rows, *observation_shape)` -> logits and values `(rows,)`."""
         flat = features(observations, self.emulated) if self.emulated else observations.flatten(1).float()
         mean = self.mean(self.actor(flat))
+        # LaTeX: \sigma = e^{\mathrm{log\_std}} ; \sigma = deviation
         deviation = self.log_std.exp().expand_as(mean)
         return Normal(mean, deviation, validate_args=False), self.value(self.critic(flat)).squeeze(-1)
 

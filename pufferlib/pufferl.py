@@ -234,8 +234,8 @@ class PuffeRL:
         replaced. Where `load_checkpoint` has just brought a rollout that `train` had not learned from, this is taken.
 
         Returns:
-            Of the episodes that ended: means of what the environments report of them, and their number `n`; and the
-            trainer's own `episode/...` of `mean_and_log`. Empty when none ended. Environments may report later than the
+            Means of what the environments report of the episodes that ended, and their number `n`; and the trainer's
+            own `episode/...` of `mean_and_log`. Empty when none ended. Environments may report later than the
             episodes end, or never.
 
         Raises:
@@ -378,19 +378,23 @@ class PuffeRL:
     @property
     def _progress(self) -> float:
         """Of the whole run, 0 to 1."""
+        # LaTeX: p = \min(\mathrm{epoch} / \mathrm{total\_epochs},\ 1) ; p = _progress
         return min(self.epoch / self.config.total_epochs, 1.0)
 
     @property
     def learning_rate(self) -> float:
-        """The learning rate of this epoch: the one set, annealed along `lr_schedule` to `min_learning_rate`.
+        """The learning rate of this epoch, which is the one set, annealed along `lr_schedule` to `min_learning_rate`.
 
         Assigning to it sets the rate that the schedule starts from, from the next `train` on.
         """
         start, end = self._learning_rate, min(self._learning_rate, self.config.min_learning_rate)
         if not self.config.anneal_lr:
             return start
+        # LaTeX: p = \min(\mathrm{epoch} / \mathrm{anneal\_epochs},\ 1) ; p = progress
         progress = min(self.epoch / self.config.anneal_epochs, 1.0)
+        # LaTeX: l = 1 - p \quad \text{or} \quad l = \tfrac12 (1 + \cos \pi p) ; l = left
         left = 1.0 - progress if self.config.lr_schedule == "linear" else 0.5 * (1.0 + math.cos(math.pi * progress))
+        # LaTeX: \eta = \eta_1 + (\eta_0 - \eta_1)\, l ; \eta = learning_rate, \eta_0 = start, \eta_1 = end
         return end + (start - end) * left
 
     @learning_rate.setter
@@ -427,6 +431,8 @@ class PuffeRL:
         episodes and losses are those of all processes, times and hardware this one's.
 
         Returns:
+            The metrics by name.
+
             - `agent_steps`, `epoch`, `uptime` in seconds: so far. `sps`: agent steps per second.
             - `learning_rate`: the last one used.
             - `iteration_seconds`: wall time of one `evaluate` and `train`, the mean.
@@ -504,7 +510,7 @@ class PuffeRL:
             metadata: numbers, text, lists and dicts to keep with it; for anything else APIUsageError names the key.
 
         Returns:
-            The path, or that of the weights in the run folder: `<run folder>/model_<env>_<epoch>.pt`.
+            The path, or that of the weights in the run folder, which is `<run folder>/model_<env>_<epoch>.pt`.
 
         Raises:
             DivergedError: if a weight, the optimizer's state or a statistic is not finite: then nothing was written.

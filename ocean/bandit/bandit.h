@@ -8,7 +8,8 @@
 // Terminal when the purse is taken or the last pull is done.
 //
 // The purse is the largest reward of a step, and the end of all others: it is best taken in place of the last pull.
-// Perf is what the actions of an episode are worth on average, whatever luck they had, over what the best ones are.
+// Score is the return. Perf is what the actions of an episode are worth on average, whatever luck they had, over what
+// the best ones are.
 // What is wrong with a trainer shows, with 16 pulls:
 // - a discount near 0, or nothing passed back from step to step: the purse at once, 0.14;
 // - values that flow from the next episode into the one before: the purse at once, as the next one comes soon;

@@ -8,6 +8,7 @@
 // in play counts), paddle width / 62, then one number per brick, row by row from the top left: 1 where it is broken.
 // Action: 0 stay, 1 left, 2 right, anything else stays; or, `continuous`, one float in [-1, 1], the paddle's speed.
 // Reward: the points of the bricks broken in the step. Terminal: five balls lost, or both walls cleared (864 points).
+// Score is the points, perf that over 864.
 //
 // A ball starts at rest in the middle with the paddle brought back under it, and is served downwards on its first
 // frame. The paddle is met by falling balls only, by its top or its side, also when it moves into the ball; the ball

@@ -4,6 +4,7 @@
 // Action: discrete, 0 pushes left and 1 right (below is left, above is right); or, with `continuous`, one float in
 // [-1, 1], the fraction of the full force, clamped. Reward: 1 each step.
 // Terminal when the cart leaves +-2.4 m or the pole +-12 degrees; truncation after 500 steps. Both at once: terminal.
+// Score is the steps of the episode, perf that over 500.
 #pragma once
 
 #include "puffer_env.h"

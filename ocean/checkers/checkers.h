@@ -8,6 +8,7 @@
 // light square, where no piece stands, is legal move square / 2, modulo their count, as checkers_next counts them.
 // Reward: +1 for a win, -1 for a loss, 0 for a draw, each terminal; and in every step 0.05 for each piece that the
 // agent took, less 0.05 for each that it lost.
+// Score is 1 for a win, 0 for a draw, -1 for a loss; perf is 1, 0.5 and 0.
 //
 // Men go up, kings all four ways. Who can jump must; a piece that jumped and can jump again does so in the same turn,
 // one step each, while the bot waits. A man that reaches the last row becomes a king and its turn ends. Who has no move

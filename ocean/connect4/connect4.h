@@ -3,6 +3,7 @@
 // Observation float[42], row by row from the bottom: 1 the agent's disc, -1 the bot's, 0 empty.
 // Action: the column, 0 to 6 from the left. A column that is full, or a number that is none, loses.
 // Reward: +1 for a win, -1 for a loss, 0 for a draw, each terminal, and 0 for all other steps.
+// Score is 1 for a win, 0 for a draw, -1 for a loss; perf is 1, 0.5 and 0.
 //
 // Each step is one disc of the agent and the answer of the bot; who begins is drawn by chance. The bot looks
 // `bot_depth` discs ahead and sees nothing but four in a line: of the moves that are equally good it takes any.

@@ -16,6 +16,7 @@
 // 8 accelerate left; anything else cruise. Speed is kept while neither pedal is used. Reward: +1 for each car
 // overtaken, -1 for each that overtakes, of those that count: no more than the day asks for, no fewer than none.
 // Terminal when a day ends with cars left; truncation after `days` days.
+// Score is the return, perf that over the cars that all days ask for.
 //
 // Units are lengths of a car along the road, half widths of the road across it, and frames, 60 a second.
 #pragma once

@@ -4,7 +4,8 @@
 // Observation uint8[3], 0 or 1: the lamps. One burns in the first observation of an episode alone, and in one of four
 // episodes none does, which then looks as every moment in the dark. 1 to `delay` observations follow in the dark.
 // Action: 0 no lamp, 1 to 3 that lamp; anything else is no answer. The last one of the episode counts, and nothing
-// tells that it is the last. Reward: +1 for the right answer at the end, else 0. Terminal.
+// tells that it is the last. Reward: +1 for the right answer at the end, else 0. Terminal after the last answer.
+// Score and perf are 1 for a right answer, 0 for a wrong one.
 //
 // Who cannot remember is right in 1 of 4. What is wrong with a trainer shows as a share of right answers:
 // - state that is lost between two steps, in acting or in learning: 1/4;

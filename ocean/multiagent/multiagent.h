@@ -4,6 +4,7 @@
 // Action: an answer, 0 to 3; anything else is wrong. Right is (number + agent) modulo 4.
 // Reward: +1 for a right answer of its own, else 0.
 // Truncation of agent i after (i + 1) * `steps` answers: episodes of four lengths lie side by side.
+// Score is the right answers of an episode, perf their share.
 //
 // Numbers are drawn for each agent alone, so that nothing about one row can be told from another. What is wrong with a
 // trainer or a vector shows as a share of right answers:

@@ -25,6 +25,7 @@
 // Action: 0 up, 1 left, 2 down, 3 right. Where that way is closed, as with anything else, Pac-Man keeps his heading.
 // Reward: 0.1 for a dot or a pill, a 2000th of the points of a ghost or fruit, -1 for being caught, 1 for the last dot.
 // Terminal: caught, or all dots eaten. Truncation: after 10,000 steps.
+// Score is the points, perf the share of the dots that were eaten.
 #pragma once
 
 #include "pacman_maze.h"

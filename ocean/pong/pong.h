@@ -6,6 +6,7 @@
 // fraction of the paddle's speed, positive downwards as y is, clamped.
 // Reward, summed over the frames of a step: +1 point, -1 lost point, +0.1 bounce off the own paddle.
 // Terminal when one side has 21 points; the frames of that step which were left are not played.
+// Score is the agent's points less the opponent's, perf the agent's share of all points.
 //
 // Units are pixels and frames; y points down; positions are left top corners. In one frame the paddles move (staying in
 // the field whole), then the ball, which the walls reflect like a mirror. A ball that reaches the column of a paddle is

@@ -4,6 +4,7 @@
 // the target that it reached, or is nowhere when it left the grid.
 // Action: 0 stay, 1 down, 2 up, 3 left, 4 right; anything else stays.
 // Reward: +1 on the target, -1 for leaving the grid, -1 when 3 * size steps are used up. Each of them is terminal.
+// Score is that last reward, perf 1 for the target and 0 without it.
 #pragma once
 
 #include "puffer_env.h"

@@ -5,7 +5,7 @@
 // Action: a colour, 0 to 2; anything else is the last.
 // Reward: by how much the counts of the colours came nearer to their shares with this step. The distance is half the
 // sum over the colours of |count - share * steps|, so that the rewards of an episode add up to minus its last one.
-// Truncation after `steps` steps.
+// Truncation after `steps` steps. Score is minus the last distance.
 //
 // The best policy is the shares themselves. Perf is 1 where the counts meet them, and 0 as far away as a policy without
 // chance stays at best, which calls the most frequent colour alone: 0.4 of the steps. Draws at the right probabilities

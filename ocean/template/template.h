@@ -7,6 +7,7 @@
 // Observation uint8[1]: the question, 0 to 3. Action: the answer, 0 or 1 (below is 0, above is 1).
 // Reward: +1 for a right answer, -1 for a wrong one.
 // Terminal after a wrong answer; truncation after `rounds` right ones.
+// Score is the right answers of an episode, perf that over `rounds`.
 //
 // This file is plain C with no state but its structs, no malloc, no files, no printing: so it runs on any number of
 // threads, its episodes can be saved and restored, and it compiles for other machines than this one.

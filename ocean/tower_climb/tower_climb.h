@@ -14,6 +14,7 @@
 // the agent, too. Reward: +1 / terraces for every terrace that it reaches first, -1 for its death. Terminal on the last
 // terrace, and when the agent leaves the tower or drops more than two blocks; truncation after 100 steps for each
 // terrace.
+// Score is the highest terrace that was reached, perf that over `terraces`.
 #pragma once
 
 #include "puffer_env.h"

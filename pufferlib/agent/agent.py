@@ -88,8 +88,8 @@ class Agent:
             sample: draw the action from the policy instead of taking the likeliest.
 
         Returns:
-            For one observation what `env.step` takes: an int, an array or a structure of them, inside `action_space`.
-            For many what a vector environment takes: arrays with a further first dimension.
+            For one observation what `env.step` takes, which is an int, an array or a structure of them, inside
+            `action_space`. For many what a vector environment takes: arrays with a further first dimension.
 
         Raises:
             APIUsageError: if the observations have another form, or a recurrent policy remembers fewer or more rows.

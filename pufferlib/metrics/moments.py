@@ -29,6 +29,8 @@ class Moments:
         """Those of `(count, ...)` over the first dimension: float64, on the CPU."""
         whole = cls()
         for part in rows.split(max(1, CHUNK // rows[:1].numel())) if len(rows) else ():
+            # LaTeX: \mu = \frac1n \sum_i x_i, \quad \sigma^2 = \frac1n \sum_i (x_i - \mu)^2
+            # LaTeX:   ; x = part, n = len(part), \mu = mean, \sigma^2 = variance
             variance, mean = torch.var_mean(part.double(), 0, correction=0)
             whole = whole.merged(cls(len(part), mean.cpu(), variance.cpu()))
         return whole
@@ -37,9 +39,15 @@ class Moments:
         """The moments of both together (Chan et al. 1979, "Updating Formulae and a Pairwise Algorithm")."""
         if not self.count or not other.count:
             return self if self.count else other
+        # LaTeX: n = n_1 + n_2, \quad \delta = \mu_2 - \mu_1
+        # LaTeX:   ; n_1 = self.count, n_2 = other.count, \mu_1 = self.mean, \mu_2 = other.mean
         count, delta = self.count + other.count, other.mean - self.mean
+        # LaTeX: S = n_1 \sigma_1^2 + n_2 \sigma_2^2
+        # LaTeX:   ; S = squares, \sigma_1^2 = self.variance, \sigma_2^2 = other.variance
         squares = self.variance * self.count + other.variance * other.count
+        # LaTeX: \sigma^2 = \frac1n \Big( S + \delta^2\, \frac{n_1 n_2}{n} \Big) ; n = count, \sigma^2 = variance
         variance = (squares + delta * delta * (self.count * other.count / count)) / count
+        # LaTeX: \mu = \mu_1 + \delta\, \frac{n_2}{n}
         return Moments(count, self.mean + delta * (other.count / count), variance)
 
     def with_all(self, parts: Iterable[Moments]) -> Moments:

@@ -64,6 +64,8 @@ class PeriodicEvaluation:
     def is_due(self, epoch: int, total: int) -> bool:
         """Whether there is an evaluation after `epoch` of `total` epochs; after the last one there always is."""
         count = self._config.evaluations
+        # LaTeX: \Big\lfloor \frac{n k}{K} \Big\rfloor > \Big\lfloor \frac{n (k - 1)}{K} \Big\rfloor
+        # LaTeX:   ; n = count, k = epoch, K = total
         return epoch * count // total > (epoch - 1) * count // total
 
     def run(self, folder: Path, facts: dict[str, Any]) -> None:
@@ -115,6 +117,8 @@ def _metrics(episodes: Sequence[Episodes]) -> dict[str, float]:
     if not len(returns):
         return {}
     lengths = np.concatenate([each.lengths for each in episodes])
+    # LaTeX: \mu = \frac1n \sum_i R_i, \quad \sigma = \sqrt{\tfrac1n \textstyle\sum_i (R_i - \mu)^2}
+    # LaTeX:   ; R = returns, n = len(returns), \mu = returns.mean(), \sigma = returns.std()
     numbers = {
         "return_mean": returns.mean(),
         "return_std": returns.std(),

@@ -42,7 +42,10 @@ class Score:
     @classmethod
     def of(cls, numbers: list[float]) -> Score:
         """The score of one number for each episode, at least one."""
+        # LaTeX: \mathrm{error} = \frac{s}{\sqrt n}, \quad s^2 = \frac{1}{n - 1} \sum_i (x_i - \mu)^2
+        # LaTeX:   ; x = numbers, n = len(numbers), s = stdev(numbers), \mu = fmean(numbers)
         error = statistics.stdev(numbers) / math.sqrt(len(numbers)) if len(numbers) > 1 else math.nan
+        # LaTeX: \mu = \frac1n \sum_i x_i
         return cls(statistics.fmean(numbers), error, len(numbers))
 
 
@@ -158,6 +161,7 @@ def player_of(policy: Any, vecenv: vector.Vector, sampling_seed: int | None, und
 
 def dealt(episodes: int, count: int) -> np.ndarray:
     """How many of some episodes each of `count` environments plays: `(count,)` int64."""
+    # LaTeX: q_i = \lfloor m / n \rfloor + [\, i < m \bmod n \,] ; q_i = dealt, m = episodes, n = count
     return np.array([episodes // count + (index < episodes % count) for index in range(count)])
 
 

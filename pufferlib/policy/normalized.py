@@ -75,7 +75,9 @@ class NormalizedObservations(nn.Module):
 
     def normalize(self, observations: Tensor) -> Tensor:
         """Observations `(..., *observation_shape)` of any dtype -> what the policy sees, float32."""
+        # LaTeX: s = \frac{1}{\sqrt{\sigma^2 + \epsilon}} ; s = scale, \sigma^2 = self.variance, \epsilon = EPSILON
         scale = (self.variance + EPSILON).rsqrt().float()
+        # LaTeX: \max(-c, \min(c,\ s\,(o - \mu))) ; o = observations, \mu = self.mean, c = self.clip
         return ((observations - self.mean.float()).float() * scale).clamp(-self.clip, self.clip)
 
     @torch.no_grad()

@@ -237,6 +237,7 @@ class Collector:
             ended = (terminals | truncations | pending)[1:]
             self.reward_normalizer.normalize(rewards[1:].numpy(), ended, masks[:-1])
         if self._reward_clip:
+            # LaTeX: r \leftarrow \max(-c, \min(c, r)) ; r = rewards, c = self._reward_clip
             rewards.clamp_(-self._reward_clip, self._reward_clip)
         self.rollout.finals = FinalValues(*map(torch.cat, zip(*self._finals, strict=True))) if self._finals else None
         self._finals.clear()

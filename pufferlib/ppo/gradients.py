@@ -73,6 +73,7 @@ class Gradients:
             loss = self.loss(*self.evaluate(part), **self.coefficients)
             share = len(part) / len(minibatch)
             metrics += self.keep(loss, part.rows) * share
+            # LaTeX: \nabla L = \sum_k \frac{n_k}{n} \nabla L_k ; L_k = loss.total, n_k = len(part), n = len(minibatch)
             (loss.total * share).backward()
         return metrics
 
@@ -113,6 +114,8 @@ class Gradients:
 
     def clip(self, limit: float) -> None:
         """Scales the parameters' gradients so that the norm of all together is at most `limit`."""
+        # LaTeX: \nabla_\theta \leftarrow \nabla_\theta\, \min\Big( 1, \frac{c}{\lVert \nabla_\theta \rVert_2 +
+        # LaTeX:   10^{-6}} \Big) ; \theta = self.parameters, c = limit
         nn.utils.clip_grad_norm_(self.parameters, limit)
 
     def limit_caller(self) -> AbstractContextManager:

@@ -89,7 +89,9 @@ class Learner:
         self._sums.clear()
         self._is_full, self._trained, self._kl_before = is_full, 0, 0.0
         self._stepped = self.skipped_minibatches = 0
+        # LaTeX: d \leftarrow d + m ; d = self.minibatches_due, m = self.config.minibatches_per_epoch
         self.minibatches_due += self.config.minibatches_per_epoch
+        # LaTeX: n = \lfloor d \rfloor, \quad d \leftarrow d - n ; n = self._due
         self._due = math.floor(self.minibatches_due + 1e-6)  # sums of fractions are rounded
         self.minibatches_due -= self._due
         with self.gradients.limit_caller():
@@ -157,8 +159,10 @@ class Learner:
         if self.config.target_kl is None or not self._trained or self._trained % per_pass:
             return False
         kl_so_far = self._sums.approx_kl(self.gradients.metric_names)
+        # LaTeX: \mathrm{kl} = \frac1n \sum_{i=1}^{n} \mathrm{approx\_kl}_i ; n = per_pass
         kl = float(kl_so_far - self._kl_before) / per_pass
         self._kl_before = kl_so_far
+        # LaTeX: \mathrm{kl} > \mathrm{target\_kl}
         return self._mean_over_processes(kl) > self.config.target_kl
 
     def _mean_over_processes(self, number: float) -> float:
@@ -178,10 +182,12 @@ class Learner:
         """Returns less values, returns, and weights that count only who was there: `(S, T)` each."""
         advantages, values = self._advantages.compute(), self.rollout.values[:, :-1]
         weights = None if self._is_full else present_weights(self.rollout.masks[:, :-1])
+        # LaTeX: R = A + V ; R = returns, A = advantages, V = values
         returns = advantages + values
         return returns - values, returns, weights
 
     def _weight_norm(self) -> Tensor:
+        # LaTeX: \lVert \theta \rVert_2 = \sqrt{\textstyle\sum_i \theta_i^2} ; \theta = self.gradients.parameters
         norm = nn.utils.get_total_norm([parameter.detach() for parameter in self.gradients.parameters])
         return norm.float().unsqueeze(0)
 

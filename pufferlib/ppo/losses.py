@@ -56,21 +56,34 @@ def ppo_loss(
         vf_coef: weight of the value loss.
         ent_coef: weight of the entropy bonus.
     """
+    # LaTeX: \ell = \log \pi - \log \pi_{\text{old}}
+    # LaTeX:   ; \ell = logratio, \log \pi = logprobs, \log \pi_{\text{old}} = old_logprobs
     logratio = logprobs - old_logprobs
+    # LaTeX: \rho = e^{\ell} = \pi / \pi_{\text{old}} ; \rho = ratio
     ratio = logratio.exp()
+    # LaTeX: \hat\rho = \max(1 - \epsilon, \min(1 + \epsilon, \rho)) ; \hat\rho = clipped_ratio, \epsilon = clip_coef
     clipped_ratio = ratio.clamp(1.0 - clip_coef, 1.0 + clip_coef)
+    # LaTeX: L_\pi = \operatorname{mean} \max(-A \rho,\ -A \hat\rho) ; L_\pi = policy_loss, A = advantages
     policy_loss = mean(torch.max(-advantages * ratio, -advantages * clipped_ratio), weights)
 
+    # LaTeX: \hat V = V_{\text{old}} + \max(-\epsilon', \min(\epsilon', V - V_{\text{old}}))
+    # LaTeX:   ; \hat V = clipped_values, V_{\text{old}} = old_values, \epsilon' = vf_clip_coef
     clipped_values = old_values + (values - old_values).clamp(-vf_clip_coef, vf_clip_coef)
+    # LaTeX: L_V = \tfrac12 \operatorname{mean} \max\big( (V - R)^2,\ (\hat V - R)^2 \big)
+    # LaTeX:   ; L_V = value_loss, V = values, R = returns
     value_loss = 0.5 * mean(torch.max((values - returns).square(), (clipped_values - returns).square()), weights)
 
     mean_entropy = mean(entropy, weights)
+    # LaTeX: L = L_\pi + c_V L_V - c_H \operatorname{mean} H ; L = total, c_V = vf_coef, c_H = ent_coef, H = entropy
     total = policy_loss + vf_coef * value_loss - ent_coef * mean_entropy
 
     with torch.no_grad():
-        # The two estimates of the KL divergence: joschu.net/blog/kl-approx.html
+        # Two estimates of KL(old, new) from actions of the old: Schulman 2020, http://joschu.net/blog/kl-approx.html
+        # LaTeX: k_1 = \operatorname{mean}(-\ell) ; k_1 = old_approx_kl
         old_approx_kl = mean(-logratio, weights)
+        # LaTeX: k_3 = \operatorname{mean}(\rho - 1 - \ell) ; k_3 = approx_kl
         approx_kl = mean(ratio - 1.0 - logratio, weights)
+        # LaTeX: \mathrm{clipfrac} = \operatorname{mean} [\, \lvert \rho - 1 \rvert > \epsilon \,]
         clipfrac = mean(((ratio - 1.0).abs() > clip_coef).float(), weights)
         metrics = policy_loss, value_loss, mean_entropy, old_approx_kl, approx_kl, clipfrac, mean(ratio, weights)
     named = {name: metric.detach() for name, metric in zip(METRICS, metrics, strict=True)}
@@ -79,6 +92,8 @@ def ppo_loss(
 
 def explained_variance(unexplained: Tensor, spread: Tensor) -> Tensor:
     """1 - Var(returns - values) / Var(returns): 1 is a perfect value function, 0 no better than a constant."""
+    # LaTeX: 1 - \frac{\operatorname{Var}[R - V]}{\operatorname{Var}[R]}
+    # LaTeX:   ; \operatorname{Var}[R - V] = unexplained, \operatorname{Var}[R] = spread
     return 1.0 - unexplained / spread.clamp(min=1e-8)
 
 
@@ -93,14 +108,17 @@ def normalize(advantages: Tensor, weights: Tensor | None) -> Tensor:
 
 def standardize(x: Tensor, center: Tensor, spread: Tensor) -> Tensor:
     """Less the mean, over the square root of the variance."""
+    # LaTeX: \frac{x - \mu}{\sigma + 10^{-8}} ; \mu = center, \sigma^2 = spread
     return (x - center) / (spread.sqrt() + 1e-8)
 
 
 def variance(x: Tensor, weights: Tensor | None) -> Tensor:
     """The mean squared distance from the mean; 0 for a single element."""
+    # LaTeX: \operatorname{mean}\big( (x - \operatorname{mean} x)^2 \big)
     return mean((x - mean(x, weights)).square(), weights)
 
 
 def mean(x: Tensor, weights: Tensor | None) -> Tensor:
     """The mean of what counts."""
+    # LaTeX: \operatorname{mean} x \quad \text{or} \quad \operatorname{mean}(w x) ; w = weights
     return x.mean() if weights is None else (x * weights).mean()

@@ -44,6 +44,7 @@ class Minibatch:
 
     def weighted(self, advantages: Tensor) -> Minibatch:
         """The minibatch with these advantages times their importance."""
+        # LaTeX: A_i \leftarrow A_i\, w_i ; A = advantages, w = self.importance
         return replace(self, advantages=advantages if self.importance is None else advantages * self.importance)
 
 
@@ -76,8 +77,11 @@ class Advantages:
         if not self.config.truncation_bootstrap:
             self._cuts.zero_()
             return
+        # LaTeX: c = u\,(1 - d) ; c = self._cuts, u = rollout.truncations, d = rollout.terminals
         self._cuts.copy_(rollout.truncations & ~rollout.terminals)
         if finals is not None:
+            # LaTeX: r \leftarrow r + \gamma V(o_{\text{final}})
+            # LaTeX:   ; r = self._rewards, V(o_{\text{final}}) = finals.values
             self._rewards[finals.segments, finals.columns] += self.config.gamma * finals.values
             self._cuts[finals.segments, finals.columns] = 0.0
 
@@ -106,6 +110,8 @@ class SegmentMinibatches:
     def begin(self, progress: float, is_full: bool) -> None:
         """Turns to a rollout that was just filled, with what `Learner.learn` was told of it."""
         config = self._config
+        # LaTeX: \beta = \beta_0 + (1 - \beta_0)\, \alpha p
+        # LaTeX:   ; \beta = self._beta, \beta_0 = config.prio_beta0, \alpha = config.prio_alpha, p = progress
         self._beta.fill_(config.prio_beta0 + (1.0 - config.prio_beta0) * config.prio_alpha * progress)
         self._is_full = is_full
 
@@ -122,6 +128,7 @@ class SegmentMinibatches:
             importance = importance_weights(inclusion, rows, self._beta).unsqueeze(1)
         weights = None if self._is_full else present_weights(rollout.masks[rows, :-1])
         chosen, old_values = advantages[rows], rollout.values[rows, :-1]
+        # LaTeX: R = A + V ; R = returns, A = chosen, V = old_values
         resets, returns = self._advantages.resets[rows], chosen + old_values
         return Minibatch(rows, resets, old_values, returns, chosen, importance, weights)
 
@@ -145,6 +152,7 @@ class StepMinibatches:
         rollout = self._rollout
         self._steps.take_steps(rollout)
         advantages, values = _by_step(self._advantages.compute()), _by_step(rollout.values[:, :-1])
+        # LaTeX: R = A + V ; R = advantages + values, A = advantages, V = values
         self._numbers = torch.stack([advantages, values, advantages + values])  # gathered together: one call, not three
         self._masks = None if is_full else _by_step(rollout.masks[:, :-1])
         self._order = torch.empty(0)
@@ -171,6 +179,7 @@ def bootstrap_truncations(rewards: Tensor, values: Tensor, cuts: Tensor, gamma: 
     All are `(S, T + 1)`; column t of `rewards` and of `cuts`, 1 or 0, belongs to the action of column t - 1, and so
     column 0 of `out` to none of these segments: it is left as it was.
     """
+    # LaTeX: r'_t = r_t + \gamma c_t V_{t-1} ; r' = out, r = rewards, c = cuts, V = values
     torch.addcmul(rewards[:, 1:], cuts[:, 1:], values[:, :-1], value=gamma, out=out[:, 1:])
     return out
 
@@ -178,6 +187,7 @@ def bootstrap_truncations(rewards: Tensor, values: Tensor, cuts: Tensor, gamma: 
 def present_weights(masks: Tensor) -> Tensor:
     """1 for agents that were there and 0 for absent ones, times what makes the mean 1."""
     present = masks.float()
+    # LaTeX: \mathrm{present\_weights}_i = m_i / \bar m ; m = present, \bar m = present.mean()
     return present / present.mean().clamp(min=1e-8)
 
 

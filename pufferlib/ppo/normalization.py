@@ -43,13 +43,17 @@ class RewardNormalizer:
         sums = np.concatenate([self._add_up(rewards[:, each], ended[:, each])[masks[:, each]] for each in groups])
         own = Moments(len(sums), float(sums.mean()), float(sums.var())) if len(sums) else Moments()
         self.moments = self.moments.with_all(self._ranks.gather(own))
+        # LaTeX: r \leftarrow \frac{r}{\sqrt{\sigma^2 + \epsilon}}
+        # LaTeX:   ; r = rewards, \sigma^2 = self.moments.variance, \epsilon = EPSILON
         rewards /= math.sqrt(self.moments.variance + EPSILON)
+        # LaTeX: r \leftarrow \max(-c, \min(c, r)) ; c = self._clip
         np.clip(rewards, -self._clip, self._clip, out=rewards)
 
     def _add_up(self, rewards: np.ndarray, ended: np.ndarray) -> np.ndarray:
         """The discounted sums after each step, `(T, agents)`."""
         found = np.empty(rewards.shape)
         for step in range(len(rewards)):
+            # LaTeX: G_t = \gamma G_{t-1} + r_t ; G = self.sums, \gamma = self._gamma, r = rewards
             self.sums *= self._gamma
             self.sums += rewards[step]
             found[step] = self.sums

@@ -11,13 +11,16 @@ _NEWTON_STEPS = 8  # enough for 0.5% where probabilities spread evenly over twel
 
 
 def segment_probabilities(advantages: Tensor, alpha: float) -> Tensor:
-    """How likely each segment is to be trained on: w = (sum |A|)^alpha, p = (w + 1e-6) / (sum w + 1e-6), sum 1.
+    """How likely each segment is to be trained on: `w = (sum |A|)^alpha`, `p = (w + 1e-6) / (sum w + 1e-6)`.
 
     The priorities of Schaul et al. 2015 ("Prioritized Experience Replay") with whole segments as items; alpha 0 makes
-    all of them equally likely. `(segments, horizon)` -> `(segments,)`, positive.
+    all of them equally likely. `(segments, horizon)` -> `(segments,)`, positive, of sum 1.
     """
+    # LaTeX: w_i = \Big( \sum_t \lvert A_{i,t} \rvert \Big)^{\alpha} ; w = weights, A = advantages
     weights = advantages.abs().sum(1).pow(alpha).nan_to_num(0.0, 0.0, 0.0)
+    # LaTeX: p_i = \frac{w_i + 10^{-6}}{\sum_j w_j + 10^{-6}} ; p = probabilities
     probabilities = (weights + 1e-6) / (weights.sum() + 1e-6)
+    # LaTeX: p_i \leftarrow p_i / \textstyle\sum_j p_j
     return probabilities / probabilities.sum()
 
 
@@ -27,6 +30,7 @@ def draw_segments(probabilities: Tensor, count: int, generator: torch.Generator)
     A race of exponential clocks at those rates, the first to ring win (Efraimidis and Spirakis 2006, "Weighted random
     sampling with a reservoir"); torch.multinomial gives the same distribution and waits for a GPU to check its input.
     """
+    # LaTeX: \tau_i \sim \text{Exponential}(p_i) ; \tau = times, p = probabilities
     times = torch.empty_like(probabilities).exponential_(generator=generator) / probabilities
     return times.topk(count, largest=False, sorted=False).indices
 
@@ -49,11 +53,15 @@ def inclusion_probabilities(probabilities: Tensor, count: int) -> Tensor:
     time = torch.full((), segments * math.log(segments / left), dtype=rates.dtype, device=rates.device)
     offset = torch.full_like(time, -math.log(left))
     for _ in range(_NEWTON_STEPS):
+        # LaTeX: \ell_i = \frac{e^{-p_i t}}{S - m} ; \ell = late, p = -rates, t = time, S = segments, m = count
         late = torch.addcmul(offset, rates, time).exp_()
         ratio = late.sum()
+        # LaTeX: t \leftarrow t + \frac{\Lambda \log \Lambda}{\sum_i p_i\, \ell_i}, \quad \Lambda = \sum_i \ell_i
+        # LaTeX:   ; \Lambda = ratio
         time = torch.addcdiv(time, torch.xlogy(ratio, ratio), (rates * late).sum(), value=-1.0)
         if time.is_cpu and ratio < 1.0001:  # a step gives twice as many digits; a GPU would have to be waited for
             break
+    # LaTeX: q_i = 1 - e^{-p_i t}, \quad \sum_i q_i = m ; q = inclusion_probabilities(probabilities, count), m = count
     return torch.expm1(rates * time).neg().to(probabilities.dtype)
 
 
@@ -67,4 +75,6 @@ def importance_weights(inclusion: Tensor, rows: Tensor, beta: Tensor | float) ->
     `inclusion` is what `inclusion_probabilities` returned, `rows`, `(count,)` int64, says which segments were drawn,
     and beta, 0 to 1, how much of it is made up for: `(count,)`.
     """
+    # LaTeX: w_i = \Big( q_i\, \frac{S}{m} \Big)^{-\beta}
+    # LaTeX:   ; w = importance_weights(inclusion, rows, beta), q = inclusion, S = len(inclusion), m = len(rows)
     return (inclusion[rows] * (len(inclusion) / len(rows))).pow(-beta)

@@ -51,3 +51,14 @@ def test_without_a_trained_agent_actions_are_drawn(contact_sheet, monkeypatch):
     env.reset(0)
     assert {int(action) for _ in range(30) for action in play(env.observations)} == set(range(5))
     env.close()
+
+
+def test_an_agent_forgets_where_an_episode_ends(contact_sheet):
+    env = ocean.env_class("puffer_memory")(num_envs=64)
+    play = contact_sheet.player("puffer_memory", env)
+    env.reset(0)
+    for _ in range(200):
+        env.step(play(env.observations).reshape(env.actions.shape))
+    (statistics,) = env.episode_statistics()
+    assert statistics["perf"] > 0.97
+    env.close()

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from copied_checkout import copy_checkout
 
 from pufferlib import cli, ocean, scaffold
 from pufferlib.errors import APIUsageError, MissingExtraError
@@ -18,7 +19,6 @@ from pufferlib.ocean.template.template import Template
 
 ROOT = Path(__file__).parents[2]
 NAMES = ("catch", "my_game", "a_name_that_is_so_long_that_lines_break", "zebra2")
-BUILT_ELSEWHERE = shutil.ignore_patterns("__pycache__", "*.egg-info", "build", "dist", ".*", "experiments")
 
 
 @pytest.fixture
@@ -174,15 +174,7 @@ def test_the_readmes_way_to_make_instances_that_differ_works():
 def tree(tmp_path):
     """A copy of this checkout, with what was built there."""
     copy = tmp_path / "tree"
-    copy.mkdir()
-    for path in ("pufferlib", "ocean", "vector", "extensions", "tests"):
-        shutil.copytree(ROOT / path, copy / path, ignore=BUILT_ELSEWHERE, symlinks=True)
-    for path in ("setup.py", "pyproject.toml", "README.md", "LICENSE", ".clang-format"):
-        shutil.copy(ROOT / path, copy)
-    for name in ("ocean", "vector", "extensions"):
-        link = copy / "pufferlib" / name
-        if not link.is_symlink():
-            link.symlink_to(Path("..", name), target_is_directory=True)
+    copy_checkout(copy)
     return copy
 
 

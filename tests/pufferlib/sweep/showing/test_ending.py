@@ -86,6 +86,17 @@ def test_the_cheapest_that_solves_has_a_file_of_its_own(tmp_path):
     assert ini_of(tmp_path / "best.ini")["train"]["learning_rate"] == "0.03"
 
 
+def test_the_cheapest_that_became_the_winner_has_no_file_any_more(tmp_path):
+    state = squared_state(make_study(scored(0.99, 90, rate=0.03), scored(0.96, 7, rate=0.01)), tmp_path)
+    state.args["solve"] = {"metric": "perf", "threshold": 0.95}
+    finished(state)
+    assert (tmp_path / "cheapest.ini").exists()
+    state.confirmations = [Confirmation(0, 7, 0.5), Confirmation(1, 7, 0.97)]
+    finished(state)
+    assert ini_of(tmp_path / "best.ini")["train"]["learning_rate"] == "0.01"
+    assert not (tmp_path / "cheapest.ini").exists()
+
+
 def test_what_flags_gave_the_sweep_is_among_the_best_settings(tmp_path):
     flags = ("--train.bptt-horizon", "16", "--env.size", "7", "--train.data-dir", "elsewhere")
     state = squared_state(make_study(scored(0.8, 10)), tmp_path, flags)

@@ -1,0 +1,68 @@
+"""How Sphinx builds the site; docs/build.py calls it on a copy of docs/ with the generated pages in place."""
+
+import inspect
+from importlib import metadata
+
+from sphinx.util.inspect import stringify_signature
+
+project = "PufferLib"
+author = "the PufferLib authors"
+copyright = f"2026, {author}"
+release = version = metadata.version("pufferlib")
+
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "sphinx.ext.viewcode",
+    "sphinx_copybutton",
+    "sphinx_design",
+    "sphinx-mathjax-offline",  # formulas without a request to anybody
+]
+source_suffix = {".md": "markdown"}
+exclude_patterns = ["pages"]
+myst_enable_extensions = ["colon_fence", "deflist", "dollarmath", "amsmath", "attrs_inline"]
+myst_heading_anchors = 3
+myst_links_external_new_tab = False
+
+autoclass_content = "both"  # what a constructor takes stands in its own docstring
+autodoc_member_order = "bysource"
+autodoc_typehints = "description"
+autodoc_typehints_description_target = "documented"
+autodoc_class_signature = "mixed"
+napoleon_google_docstring = True
+napoleon_numpy_docstring = False
+napoleon_use_rtype = False
+
+default_role = "code"  # docstrings write code between single backquotes
+
+nitpicky = False  # types of other libraries have no page here; links of our own are checked by MyST
+html_theme = "furo"
+html_title = "PufferLib"
+html_static_path = ["static"]
+html_css_files = ["site.css"]
+html_show_sphinx = False
+html_copy_source = False
+copybutton_exclude = ".linenos, .gp, .go"
+pygments_style = "friendly"
+pygments_dark_style = "native"
+html_theme_options = {
+    "source_repository": "https://github.com/PufferAI/PufferLib/",
+    "source_branch": "main",
+    "source_directory": "docs/",
+    "top_of_page_buttons": [],
+}
+
+
+def setup(app):
+    """Lets autodoc show what a class takes where a metaclass stands in the way of its signature."""
+    app.connect("autodoc-process-signature", signature_of_init)
+
+
+def signature_of_init(app, what, name, obj, options, signature, return_annotation):
+    """What `__init__` takes, in the place of what only a metaclass hands on."""
+    if what == "class" and signature == "(*arguments, **keywords)":
+        found = inspect.signature(obj.__init__)
+        own = found.replace(parameters=[*found.parameters.values()][1:], return_annotation=found.empty)
+        return stringify_signature(own, show_annotation=False), return_annotation
+    return None

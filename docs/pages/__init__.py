@@ -1,0 +1,1 @@
+"""Pages of the site that are made from code, settings and rows of benchmarks; docs/build.py puts them in."""

@@ -1,0 +1,47 @@
+"""Every block of code on every page does what the page says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from code_blocks import blocks_of
+from copied_checkout import copy_checkout
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
+
+IN_A_CHECKOUT = "<!-- in a checkout -->"  # on a page whose folder is to be one, for what makes environments
+
+
+def name_of(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", [page for page in PAGES if any(blocks_of(page))], ids=name_of)
+def test_the_blocks_of_a_page_run_in_order(page, in_tmp_path, monkeypatch):
+    if IN_A_CHECKOUT in page.read_text():
+        copy_checkout(Path.cwd())
+        monkeypatch.setenv("PYTHONPATH", str(Path.cwd()))
+    for block in blocks_of(page):
+        block.evaluate()
+
+
+def test_what_is_on_no_page_is_noticed(in_tmp_path):
+    page = Path("page.md")
+
+    def evaluate(text: str) -> None:
+        page.write_text(text)
+        for block in blocks_of(page):
+            block.evaluate()
+
+    evaluate("```{code-block} python\n:caption: a/b.py\nvalue = 3\n```\n```bash\ngrep 'value = 3' a/b.py\n```")
+    evaluate("```python\nvalue = 3\n```\n\n```python\nassert value == 3\n```\n```bash\ntest -f page.md\n```")
+    evaluate("<!-- not run: needs a GPU -->\n```bash\nexit 1\n```\n```{note}\nassert False\n```")
+    with pytest.raises(AssertionError, match=r"page.md:1"):
+        evaluate("```bash\nfalse\ntrue\n```")
+    with pytest.raises(ZeroDivisionError):
+        evaluate("```python\n1 / 0\n```")
+    with pytest.raises(AssertionError, match="found no language"):
+        evaluate("```\nls\n```")
