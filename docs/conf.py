@@ -3,6 +3,7 @@
 import inspect
 from importlib import metadata
 
+from sphinx.addnodes import desc_signature
 from sphinx.util.inspect import stringify_signature
 
 project = "PufferLib"
@@ -55,8 +56,9 @@ html_theme_options = {
 
 
 def setup(app):
-    """Lets autodoc show what a class takes where a metaclass stands in the way of its signature."""
+    """Mends what Sphinx's extensions make of names that stand in `pufferlib` and are defined elsewhere."""
     app.connect("autodoc-process-signature", signature_of_init)
+    app.connect("doctree-read", give_places_to_sources)
 
 
 def signature_of_init(app, what, name, obj, options, signature, return_annotation):
@@ -66,3 +68,17 @@ def signature_of_init(app, what, name, obj, options, signature, return_annotatio
         own = found.replace(parameters=[*found.parameters.values()][1:], return_annotation=found.empty)
         return stringify_signature(own, show_annotation=False), return_annotation
     return None
+
+
+def give_places_to_sources(app, doctree):
+    """Gives each name the place that the page of its source links back to.
+
+    viewcode links from all names of a module by the prefix that one of them was documented with: `pufferlib.check_env`
+    where another one is `pufferlib.PufferEnv`.
+    """
+    sources = [entry for entry in getattr(app.env, "_viewcode_modules", {}).values() if entry]
+    for signature in doctree.findall(desc_signature):
+        name = signature.get("fullname")
+        for _, _, pages_of_names, prefix in sources:
+            if pages_of_names.get(name) == app.env.docname and f"{prefix}.{name}" not in signature["ids"]:
+                signature["ids"].append(f"{prefix}.{name}")

@@ -48,6 +48,15 @@ def train(checkout, name, *flags):
     return done.returncode, done.stdout + done.stderr, sum(moved) / max(len(moved), 1)
 
 
+def test_the_differences_fit_the_files_as_they_are():
+    differences = [block.parsed.text for block in blocks_of(PAGE) if block.parsed.language == "diff"]
+    assert len(differences) == 3
+    for difference in differences:
+        command = ["git", "apply", "--check", "-p1", "-"]
+        done = subprocess.run(command, input=difference, cwd=ROOT, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.slow
 def test_the_page_edits_a_checkout_as_it_says(checkout):
     term, setting, kernel = (block.parsed.text for block in blocks_of(PAGE) if block.parsed.language == "diff")
