@@ -2,8 +2,8 @@
 
 A kernel file `<name>.cu` holds device code only. Where nvcc was present at build time, `<name>-<hash>.fatbin` lies
 beside it; elsewhere, where a source was changed since, or where the driver does not accept that one, NVRTC, which torch
-carries, compiles the file at first use. The result is kept in the user's cache folder under a hash of all that went
-into it.
+carries, compiles the file at first use, as it does a Program, which has no file. The result is kept in the user's cache
+folder under a hash of all that went into it.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ import functools
 import os
 import sys
 import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -24,8 +26,25 @@ FOLDER = Path(__file__).parent
 OPTIONS = ("--std=c++17",)
 
 
+@dataclass(frozen=True, eq=False)
+class Program:
+    """Kernels that are no file of this folder.
+
+    Attributes:
+        name: of the compiled file in the cache, and in messages.
+        source: CUDA code.
+        headers: what it may include, by name; NVRTC has none of its own.
+        options: for the compiler.
+    """
+
+    name: str
+    source: bytes
+    headers: Mapping[str, bytes]
+    options: tuple[str, ...] = OPTIONS
+
+
 def launch(
-    name: str,
+    program: str | Program,
     function: str,
     grid: int,
     block: tuple[int, int],
@@ -34,7 +53,7 @@ def launch(
     """Runs a kernel on the current stream of its tensors' device, without waiting for it.
 
     Args:
-        name: the file that holds the kernel, without `.cu`.
+        program: the file that holds the kernel, without `.cu`, or what else it is compiled from.
         function: the kernel.
         grid: number of blocks; with 0 nothing happens.
         block: threads in x and y.
@@ -50,9 +69,19 @@ def launch(
     values = [_as_argument(argument) for argument in arguments]
     pointers = (ctypes.c_void_p * len(values))(*(ctypes.addressof(value) for value in values))
     with torch.cuda.device(device):
-        kernel = _kernel(name, function, device.index)
+        kernel = _kernel(program, function, device.index)
         stream = torch.cuda.current_stream(device).cuda_stream
         _driver("cuLaunchKernel", kernel, grid, 1, 1, *block, 1, 0, ctypes.c_void_p(stream), pointers, None)
+
+
+def prepare(program: str | Program, device: torch.device) -> None:
+    """Compiles and loads kernels before they are needed.
+
+    Raises:
+        PufferError: if they cannot be compiled or loaded.
+    """
+    with torch.cuda.device(device):
+        _module(program, torch.cuda.current_device())
 
 
 def _as_argument(argument):
@@ -80,36 +109,39 @@ def _driver(function: str, *arguments) -> None:
 
 
 @functools.cache
-def _kernel(name: str, function: str, device_index: int) -> ctypes.c_void_p:
+def _kernel(program: str | Program, function: str, device_index: int) -> ctypes.c_void_p:
     """The handle of one kernel; the device's context is current."""
     kernel = ctypes.c_void_p()
-    _driver("cuModuleGetFunction", ctypes.byref(kernel), _module(name, device_index), function.encode())
+    _driver("cuModuleGetFunction", ctypes.byref(kernel), _module(program, device_index), function.encode())
     return kernel
 
 
 @functools.cache
-def _module(name: str, device_index: int) -> ctypes.c_void_p:
+def _module(program: str | Program, device_index: int) -> ctypes.c_void_p:
     module = ctypes.c_void_p()
-    built = FOLDER / fatbin_name(FOLDER, name)
-    if built.exists() and _open_driver().cuModuleLoadData(ctypes.byref(module), built.read_bytes()) == 0:
-        return module
+    if isinstance(program, str):
+        built = FOLDER / fatbin_name(FOLDER, program)
+        if built.exists() and _open_driver().cuModuleLoadData(ctypes.byref(module), built.read_bytes()) == 0:
+            return module
     major, minor = torch.cuda.get_device_capability(device_index)
-    _driver("cuModuleLoadData", ctypes.byref(module), cubin(name, f"sm_{major}{minor}"))
+    _driver("cuModuleLoadData", ctypes.byref(module), cubin(program, f"sm_{major}{minor}"))
     return module
 
 
-def cubin(name: str, architecture: str) -> bytes:
-    """Machine code of `<name>.cu` for an architecture such as "sm_90", from the cache or from NVRTC.
+def cubin(program: str | Program, architecture: str) -> bytes:
+    """Machine code for an architecture such as "sm_90", from the cache or from NVRTC.
 
     Raises:
-        PufferError: if NVRTC is missing or rejects the file.
+        PufferError: if NVRTC is missing or rejects the code.
     """
     nvrtc = _open_nvrtc()
-    source, headers = read_sources(FOLDER, name)
-    cached = _cache_folder() / f"{name}-{architecture}-{hash_sources(source, headers, _version(nvrtc))}.cubin"
+    if isinstance(program, str):
+        program = Program(program, *read_sources(FOLDER, program))
+    key = hash_sources(program.source, dict(program.headers), _version(nvrtc, program.options))
+    cached = _cache_folder() / f"{program.name}-{architecture}-{key}.cubin"
     if cached.exists():
         return cached.read_bytes()
-    code = _compile(nvrtc, name, source, headers, architecture)
+    code = _compile(nvrtc, program, architecture)
     _keep(cached, code)
     return code
 
@@ -117,9 +149,12 @@ def cubin(name: str, architecture: str) -> bytes:
 @functools.cache
 def _open_nvrtc() -> ctypes.CDLL:
     file_name = f"libnvrtc.so.{(torch.version.cuda or '13').split('.')[0]}"
-    found = [path for entry in sys.path for path in sorted(Path(entry).glob(f"nvidia/*/lib/{file_name}"))]
-    for candidate in (file_name, *map(str, found)):  # by bare name where torch has opened it already
+    found = [str(path) for entry in sys.path for path in sorted(Path(entry).glob(f"nvidia/*/lib/{file_name}"))]
+    for candidate in (file_name, *found):  # by bare name where torch has opened it already
         try:
+            if candidate in found:
+                for builtins in sorted(Path(candidate).parent.glob("libnvrtc-builtins.so*")):
+                    ctypes.CDLL(str(builtins))  # NVRTC looks for it by its name alone, not beside itself
             return ctypes.CDLL(candidate)
         except OSError:
             continue
@@ -129,10 +164,10 @@ def _open_nvrtc() -> ctypes.CDLL:
     )
 
 
-def _version(nvrtc: ctypes.CDLL) -> str:
+def _version(nvrtc: ctypes.CDLL, options: tuple[str, ...]) -> str:
     major, minor = ctypes.c_int(), ctypes.c_int()
     nvrtc.nvrtcVersion(ctypes.byref(major), ctypes.byref(minor))
-    return f"{major.value}.{minor.value} {OPTIONS}"
+    return f"{major.value}.{minor.value} {options}"
 
 
 def _cache_folder() -> Path:
@@ -150,17 +185,18 @@ def _keep(path: Path, code: bytes) -> None:
         pass  # a read-only home costs a compilation per process, nothing else
 
 
-def _compile(nvrtc: ctypes.CDLL, name: str, source: bytes, headers: dict[str, bytes], architecture: str) -> bytes:
+def _compile(nvrtc: ctypes.CDLL, code: Program, architecture: str) -> bytes:
     program = ctypes.c_void_p()
-    count = len(headers)
-    contents = (ctypes.c_char_p * count)(*headers.values())
-    names = (ctypes.c_char_p * count)(*(header.encode() for header in headers))
-    nvrtc.nvrtcCreateProgram(ctypes.byref(program), source, f"{name}.cu".encode(), count, contents, names)
-    options = [f"--gpu-architecture={architecture}".encode(), *(option.encode() for option in OPTIONS)]
+    count = len(code.headers)
+    contents = (ctypes.c_char_p * count)(*code.headers.values())
+    names = (ctypes.c_char_p * count)(*(header.encode() for header in code.headers))
+    file_name = f"{code.name}.cu"
+    nvrtc.nvrtcCreateProgram(ctypes.byref(program), code.source, file_name.encode(), count, contents, names)
+    options = [f"--gpu-architecture={architecture}".encode(), *(option.encode() for option in code.options)]
     try:
         if nvrtc.nvrtcCompileProgram(program, len(options), (ctypes.c_char_p * len(options))(*options)) != 0:
             log = _output(nvrtc, program, "ProgramLog").rstrip(b"\0").decode(errors="replace")
-            raise PufferError(f"{name}.cu must compile for {architecture}, NVRTC says: {log}")
+            raise PufferError(f"{file_name} must compile for {architecture}, NVRTC says: {log}")
         return _output(nvrtc, program, "CUBIN")
     finally:
         nvrtc.nvrtcDestroyProgram(ctypes.byref(program))

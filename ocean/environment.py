@@ -132,9 +132,7 @@ class OceanEnv(PufferEnv):
 
     def episode_statistics(self) -> list[dict]:
         """Means over the episodes finished since the last call and their count `n`; empty when there were none."""
-        sums = self.binding.vec_log(self.handle)
-        count = sums.pop("n")
-        return [{**{name: total / count for name, total in sums.items()}, "n": count}] if count else []
+        return means_of(self.binding.vec_log(self.handle))
 
     def render(self, index: int = 0) -> np.ndarray:
         """Draws environment `index` on a screen of its own; returns the frame, `(height, width, 3)` uint8."""
@@ -171,6 +169,22 @@ class OceanEnv(PufferEnv):
             raise APIUsageError(str(error)) from error
         self._steps = int.from_bytes(snapshot[:8], "little")
 
+    def structs(self) -> np.ndarray:
+        """The C environments as they are, `(num_envs, bytes of one)` uint8: a copy without their arrays."""
+        return np.frombuffer(self.binding.vec_structs(self.handle), np.uint8).reshape(self.num_envs, -1)
+
+    def put_structs(self, structs: np.ndarray, steps: int) -> None:
+        """Goes on from what `structs` returned and was stepped elsewhere, `steps` times; the arrays stay as they are.
+
+        Raises:
+            APIUsageError: if they are of other arguments or hold what no game reaches; all stays as it was.
+        """
+        try:
+            self.binding.vec_put_structs(self.handle, structs)
+        except ValueError as error:  # the C side's sentence, as a mistake of the user's
+            raise APIUsageError(str(error)) from error
+        self._steps += steps
+
     @override
     def close(self) -> None:
         if self._is_drawn:
@@ -179,3 +193,10 @@ class OceanEnv(PufferEnv):
             rendering.close()
             self._is_drawn = False
         self.binding.vec_close(self.handle)
+
+
+def means_of(sums: dict[str, float]) -> list[dict]:
+    """The means that a report has, of the sums over episodes and their count `n`; empty when there were none."""
+    count = sums["n"]
+    means = {name: total / count for name, total in sums.items() if name != "n"} if count else {}
+    return [{**means, "n": count}] if count else []

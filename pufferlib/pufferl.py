@@ -32,7 +32,6 @@ from pufferlib.metrics.finite import describe_update, explaining
 from pufferlib.metrics.report import Counts, Report
 from pufferlib.play.periodic_evaluation import PeriodicEvaluation
 from pufferlib.policy.normalized import NormalizedObservations
-from pufferlib.ppo.collector import Collector
 from pufferlib.ppo.gradients import Loss
 from pufferlib.runs import checkpoint_file, learning, run_checkpoint, training
 from pufferlib.runs.calls import AnyLogger, resolve_call
@@ -174,7 +173,7 @@ class PuffeRL:
             self._reward_normalizer = call.make_reward_normalizer()
             actor = self._choice.actor(self.rollout, self.vecenv.num_agents, self._generator)
             settings = config.reward_clip, self.phases, self._reward_normalizer, config.skip_nonfinite
-            self._collector = Collector(self.vecenv, actor, *settings)
+            self._collector = self._choice.collector(self.vecenv, actor, *settings)
             learned = self.rollout.single_steps() if config.shuffle == "steps" else self.rollout
             learning = self._choice.gradients(learned), self._generator, self.phases, ranks
             self._learner = self._choice.learner(self.rollout, *learning)

@@ -14,6 +14,7 @@ from pufferlib.environment import check_env
 from pufferlib.errors import APIUsageError, nearest
 from pufferlib.vector.base import State, Vector
 from pufferlib.vector.choice import fitting_backend
+from pufferlib.vector.device import Device
 from pufferlib.vector.gymnasium_vector import GymnasiumVector
 from pufferlib.vector.native import Native
 from pufferlib.vector.processes import Multiprocessing
@@ -25,6 +26,7 @@ from pufferlib.vector.sizes import checked_timeout, count_workers
 
 __all__ = [
     "BACKENDS",
+    "Device",
     "GymnasiumVector",
     "GymnasiumVectorPufferEnv",
     "Multiprocessing",
@@ -42,6 +44,7 @@ __all__ = [
 BACKENDS: dict[str, type[Vector]] = {
     "Serial": Serial,
     "Native": Native,
+    "Device": Device,
     "Multiprocessing": Multiprocessing,
     "GymnasiumVector": GymnasiumVector,
     "Ray": Ray,
@@ -73,10 +76,11 @@ def make(
         env_args: positional arguments for all environments, or a list of `num_envs` tuples.
         env_kwargs: keyword arguments for all environments, or a list of `num_envs` dicts.
         backend: a class of this module or its name. 'auto' takes Native for C environments, GymnasiumVector for vector
-            environments, Multiprocessing for others when there is more than one worker, else Serial.
+            environments, Multiprocessing for others when there is more than one worker, else Serial. Device is Native
+            for a trainer on a GPU, which may step the environments there.
         num_envs: PufferEnvs, each of one or many agents; all of the same spaces and number of agents.
-        num_workers: threads (Native), or processes (Multiprocessing) or actors (Ray), a divisor of `num_envs`. 'auto'
-            follows the cores this process, or the cluster, may use.
+        num_workers: threads (Native, Device), or processes (Multiprocessing) or actors (Ray), a divisor of `num_envs`.
+            'auto' follows the cores this process, or the cluster, may use.
         batch_size: PufferEnvs per `recv`, a divisor of `num_envs`. 'auto' is 1 for Native and GymnasiumVector,
             else all.
         zero_copy: Multiprocessing and Ray only: True makes batches of neighbouring environments, which are handed out

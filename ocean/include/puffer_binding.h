@@ -632,6 +632,39 @@ static PyObject* py_vec_restore(PyObject* self, PyObject* args) {
 }
 
 // A handle to one environment of a vec, for drawing it or for taking its snapshot; it keeps the vec alive.
+static PyObject* py_vec_structs(PyObject* self, PyObject* capsule) {
+    VecHandle* vec = vec_from(capsule, READY);
+    return vec ? structs_of_envs(&vec->envs) : NULL;
+}
+
+static PyObject* py_vec_put_structs(PyObject* self, PyObject* args) {
+    PyObject* capsule;
+    Py_buffer bytes;
+    if (!PyArg_ParseTuple(args, "Oy*:vec_put_structs", &capsule, &bytes)) return NULL;
+    VecHandle* vec = vec_from(capsule, READY);
+    int status = vec ? put_structs(&vec->envs, bytes.buf, bytes.len) : -1;
+    PyBuffer_Release(&bytes);
+    return status == 0 ? Py_NewRef(Py_None) : NULL;
+}
+
+// A copy of the table that all environments read.
+static PyObject* py_vec_shared(PyObject* self, PyObject* capsule) {
+    VecHandle* vec = vec_from(capsule, OPEN);
+    if (vec == NULL) return NULL;
+#ifdef MY_SHARED
+    const Shared* shared = set_at(&vec->envs, 0)->shared;
+    for (int i = 1; i < vec->envs.count; i++) {
+        const Shared* other = set_at(&vec->envs, i)->shared;
+        if (other == shared || memcmp(other, shared, sizeof(Shared)) == 0) continue;
+        PyErr_SetString(PyExc_ValueError, ENV_NAME ": the environments of the vec read different tables");
+        return NULL;
+    }
+    return PyBytes_FromStringAndSize((const char*)shared, sizeof(Shared));
+#else
+    return PyBytes_FromStringAndSize(NULL, 0);
+#endif
+}
+
 static PyObject* py_vec_env(PyObject* self, PyObject* args) {
     PyObject *capsule, *index_object;
     if (!PyArg_ParseTuple(args, "OO:vec_env", &capsule, &index_object)) return NULL;
@@ -689,6 +722,11 @@ static PyMethodDef METHODS[] = {
      "vec_log(vec) -> dict of sums over finished episodes and their count n; clears them"},
     {"vec_snapshot", py_vec_snapshot, METH_O, "vec_snapshot(vec) -> bytes: environments and their array rows"},
     {"vec_restore", py_vec_restore, METH_VARARGS, "vec_restore(vec, bytes): puts a snapshot back"},
+    {"vec_structs", py_vec_structs, METH_O,
+     "vec_structs(vec) -> bytes: the environments' structs, without their pointers"},
+    {"vec_put_structs", py_vec_put_structs, METH_VARARGS,
+     "vec_put_structs(vec, bytes): puts back what vec_structs returned, and was stepped elsewhere since"},
+    {"vec_shared", py_vec_shared, METH_O, "vec_shared(vec) -> bytes: the table that all environments read, or none"},
     {"vec_env", py_vec_env, METH_VARARGS, "vec_env(vec, index) -> handle of one environment of the vec"},
     {"vec_close", py_vec_close, METH_O, "vec_close(vec): lets go of the arrays; twice is harmless"},
     {NULL, NULL, 0, NULL},

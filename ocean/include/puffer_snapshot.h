@@ -251,3 +251,49 @@ static int restore_envs(const EnvSet* set, PyObject* object) {
     free(scratch);
     return status;
 }
+
+// ------------------------------------------------------------------------------------------------------ bare structs
+//
+// For whoever steps copies of the environments in another memory: the structs alone, one behind the other.
+
+static PyObject* structs_of_envs(const EnvSet* set) {
+    PyObject* bytes = PyBytes_FromStringAndSize(NULL, set->count * (Py_ssize_t)sizeof(Env));
+    Env* scratch = bytes ? malloc(sizeof(Env)) : NULL;
+    if (scratch == NULL) {
+        Py_XDECREF(bytes);
+        return PyErr_NoMemory();
+    }
+    for (int i = 0; i < set->count; i++) {
+        memcpy(scratch, set_at(set, i), sizeof(Env));
+        env_clear_pointers(scratch);
+        memcpy(PyBytes_AS_STRING(bytes) + i * (Py_ssize_t)sizeof(Env), scratch, sizeof(Env));
+    }
+    free(scratch);
+    return bytes;
+}
+
+// Takes all structs, or none; each environment keeps its own pointers, and accepts what it may be in.
+static int put_structs(const EnvSet* set, const char* bytes, Py_ssize_t size) {
+    if (size != set->count * (Py_ssize_t)sizeof(Env)) {
+        PyErr_Format(PyExc_ValueError, ENV_NAME ": expected the structs of %d environment(s), %zd bytes, got %zd",
+                     set->count, set->count * (Py_ssize_t)sizeof(Env), size);
+        return -1;
+    }
+    Env* scratch = malloc(sizeof(Env));
+    if (scratch == NULL) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    int index = 0;
+    for (; index < set->count; index++) {
+        env_read_struct(scratch, set_at(set, index), bytes + index * (Py_ssize_t)sizeof(Env));
+        if (!c_accepts(set_at(set, index), scratch)) break;
+    }
+    bool are_accepted = index == set->count;
+    for (int i = 0; are_accepted && i < set->count; i++) {
+        env_read_struct(scratch, set_at(set, i), bytes + i * (Py_ssize_t)sizeof(Env));
+        memcpy(set_at(set, i), scratch, sizeof(Env));
+    }
+    free(scratch);
+    return are_accepted ? 0 : raise_unaccepted(index);
+}

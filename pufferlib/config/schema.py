@@ -60,10 +60,13 @@ class VecConfig(ConfigSection):
 
     section: ClassVar[str] = "vec"
 
-    backend: Literal["auto", "Serial", "Native", "Multiprocessing", "GymnasiumVector", "Ray"] | type = setting(
-        "auto",
-        "What steps the environments; auto takes Native for C environments, and for Atari games ale-py's own.",
-        renamed={"PufferEnv": "auto"},
+    backend: Literal["auto", "Serial", "Native", "Device", "Multiprocessing", "GymnasiumVector", "Ray"] | type = (
+        setting(
+            "auto",
+            "What steps the environments; auto takes Native for C environments, Device for them where the training is "
+            "on CUDA, and for Atari games ale-py's own.",
+            renamed={"PufferEnv": "auto"},
+        )
     )
     num_envs: int | Auto = setting(
         "auto",

@@ -6,6 +6,7 @@
     Actor                        ShardedGradients              a thread for each share      CPU, unless compiled
     NetworkActor                 NetworkGradients              one C kernel                 CPU, small policies
     GraphActor                   CapturedLearner               CUDA graphs                  CUDA, unless compiled
+    GraphActor, DeviceCollector  CapturedLearner               environments on the GPU, too Device vectors
     any of them                  DistributedLearner            averaged gradients           several processes
 
 Results are those of ppo/, as far as sums of floats in another order are the same; tests hold them together.
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import nn
@@ -26,6 +28,7 @@ from pufferlib.extensions import Layers, Network
 from pufferlib.extensions.network import has_bfloat16, observation_dtypes
 from pufferlib.extensions.optimizers import make_optimizer
 from pufferlib.fast.captured_learner import CapturedLearner
+from pufferlib.fast.device_collector import DeviceCollector, can_be_on_the_device
 from pufferlib.fast.distributed_learner import DistributedLearner
 from pufferlib.fast.followed import edited_files
 from pufferlib.fast.gathering_gradients import GatheringGradients
@@ -117,6 +120,11 @@ class Choice:
             return NetworkActor(self.network, self.policy, rollout, num_agents, generator)
         kind = GraphActor if self.is_captured else Actor
         return kind(self.policy, rollout, num_agents, generator, self.autocast)
+
+    def collector(self, vecenv: Any, actor: Actor, *settings: Any) -> Collector:
+        """What fills the actor's rollout; the settings are those of Collector."""
+        is_on_device = can_be_on_the_device(vecenv, actor, self.config.skip_nonfinite)
+        return (DeviceCollector if is_on_device else Collector)(vecenv, actor, *settings)
 
     def gradients(self, rollout: Rollout) -> Gradients:
         """What differentiates the policy over the rows of a rollout."""

@@ -24,6 +24,9 @@ class GraphActor(Actor):
 
     The observations are copied from the environments' own memory, which is page-locked for it; the caller waits for
     the event behind a batch's actions alone. So while the GPU works for one batch, the CPU's threads step the others.
+
+    Attributes:
+        is_offloaded: whether the rollout's observations are in the CPU's memory.
     """
 
     def __init__(self, *arguments: Any, capture: Capture | None = None, **keywords: Any):
@@ -31,7 +34,7 @@ class GraphActor(Actor):
         super().__init__(*arguments, **keywords)
         # What the policy sees. On a GPU that has the rollout's observations too, column T stays here.
         self._inputs = self.last_observations.to(self._device)
-        self._is_offloaded = self.last_observations.device.type == "cpu"  # the rollout's columns are in the CPU's reach
+        self.is_offloaded = self.last_observations.device != self._device
         self._capture = capture
         self._pinned = PinnedArrays(self._device)
         self._lanes: dict[tuple[int, int], Lane] = {}
@@ -50,7 +53,7 @@ class GraphActor(Actor):
         if lane.stream is not None:
             self._pinned.pin(observations)
         source = torch.from_numpy(observations)
-        if self._is_offloaded:
+        if self.is_offloaded:
             source = self._stored(rows, column).copy_(source)
         lane.host_begins.numpy()[:] = begins
         with torch.cuda.stream(lane.stream):
@@ -67,6 +70,29 @@ class GraphActor(Actor):
             lane.host_actions.copy_(lane.step.actions, non_blocking=True)
         lane.wait_for_actions()
         return lane.host_actions.numpy()
+
+    def batch_step(self, rows: slice) -> BatchStep:
+        """The tensors that a batch acts on and writes."""
+        return self._lane(rows).step
+
+    def playing(self, rows: slice, columns: int, step_environments: Callable[[BatchStep], None]) -> CapturedCall:
+        """What acts and steps environments on the GPU, for that many columns of a batch at a time.
+
+        Args:
+            rows: the batch.
+            columns: to play in one call.
+            step_environments: takes `actions`, and writes `observations` and `begins`; `place` is where its column lies
+                among the rollout's, `(T + 1, S)` flattened, for each agent.
+        """
+        step, generator = self.batch_step(rows), self._streams.of(rows)
+
+        @torch.no_grad()
+        def play() -> None:
+            for _ in range(columns):
+                step.run(self._choose, generator)
+                step_environments(step)
+
+        return CapturedCall(play, generator, self._lane(rows).stream, self._capture)
 
     @override
     @torch.no_grad()
@@ -115,7 +141,7 @@ class GraphActor(Actor):
     def _lane(self, rows: slice) -> Lane:
         key = rows.start, rows.stop
         if key not in self._lanes:
-            step = BatchStep(rows, self._inputs, self.states, self.rollout, not self._is_offloaded)
+            step = BatchStep(rows, self._inputs, self.states, self.rollout, not self.is_offloaded)
             step.begin(self._offset)
             generator = self._streams.of(rows)
             self._lanes[key] = Lane(step, self._choose, generator, self._capture)
@@ -177,6 +203,7 @@ class BatchStep:
         observations: what the agents see, to be filled.
         begins: `(rows,)` bool, whose recurrent state begins anew, to be filled.
         actions: what they do, in the rollout's dtype.
+        place: where the step's column lies in the rollout's flattened columns, `(rows,)` int64.
     """
 
     def __init__(
@@ -192,14 +219,14 @@ class BatchStep:
         self._stores_observations = stores_observations
         self._agents = torch.arange(rows.start, rows.stop, device=device)
         # Where the step's column lies in the flattened tensors of a rollout, for each agent:
-        self._place = torch.zeros_like(self._agents)  # (T, S): observations
+        self.place = torch.zeros_like(self._agents)  # (T, S): observations; what comes of the step has T + 1 columns
         self._cell = torch.zeros_like(self._agents)  # (S, T): actions, log-probabilities
         self._wide_cell = torch.zeros_like(self._agents)  # (S, T + 1): values
 
     def begin(self, offset: int) -> None:
         """Goes back to column 0, of the segments from `offset` on."""
         segments, horizon = self._agents + offset, self._rollout.horizon
-        self._place.copy_(segments)
+        self.place.copy_(segments)
         self._cell.copy_(segments * horizon)
         self._wide_cell.copy_(segments * (horizon + 1))
 
@@ -217,13 +244,13 @@ class BatchStep:
         actions, logprobs, values = choose(self.observations, state, generator)
         self.actions.copy_(actions)
         if self._stores_observations:
-            rollout.by_column.flatten(0, 1).index_copy_(0, self._place, self.observations)
+            rollout.by_column.flatten(0, 1).index_copy_(0, self.place, self.observations)
         rollout.actions.flatten(0, 1).index_copy_(0, self._cell, self.actions)
         rollout.logprobs.view(-1).index_copy_(0, self._cell, logprobs.float())
         rollout.values.view(-1).index_copy_(0, self._wide_cell, values.float().view(-1))
         for name, value in state.items():  # last: what the policy returned may be views of its state
             if value is not self._states[name]:
                 self._states[name].copy_(value)
-        self._place += rollout.segments
+        self.place += rollout.segments
         self._cell += 1
         self._wide_cell += 1

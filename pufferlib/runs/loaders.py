@@ -20,10 +20,12 @@ from pufferlib.config import (
 from pufferlib.environment import Origin
 from pufferlib.errors import ConfigError
 from pufferlib.families import catalog
+from pufferlib.fast.device_collector import suits
 from pufferlib.policy import make_module
 from pufferlib.policy.normalized import normalized
 from pufferlib.runs import checkpoint
 from pufferlib.runs.torch_generator import borrowed_generator
+from pufferlib.vector.device import can_be_lent
 
 
 def resolve_device(name: str) -> torch.device:
@@ -65,7 +67,12 @@ def load_env(env_name: str, args: dict[str, Any]) -> Any:
     device_type = resolve_device(train.device).type
     entry, env_kwargs = catalog.find(env_name), check_env(env_name, args["env"])
     are_single = "num_envs" not in entry.settings
-    keywords = VecConfig.from_dict(args["vec"]).keywords(device_type, train.seed, are_single)
+    vec = VecConfig.from_dict(args["vec"])
+    keywords = vec.keywords(device_type, train.seed, are_single)
+    if vec.backend == "auto" and device_type == "cuda" and suits(train) and can_be_lent(entry.creator):
+        keywords["backend"] = "Device"
+        if vec.num_envs == "auto":
+            keywords["num_envs"] = 1  # nothing overlaps with the GPU's work
     if "num_envs" in env_kwargs:
         env_kwargs["num_envs"] = resolve_env_count(
             env_kwargs["num_envs"],

@@ -105,3 +105,5 @@ static inline float __shfl_sync(unsigned, float value, int source) { return cuda
 static inline float __shfl_down_sync(unsigned, float value, int distance) {
     return cuda_on_cpu::exchange(value, cuda_on_cpu::current + distance);
 }
+
+static inline int __ffsll(long long bits) { return __builtin_ffsll(bits); }

@@ -130,11 +130,12 @@ typedef struct {
 } Sound;
 
 static const Sound SOUND[] = {
-    {"shared", ""},        {"env_init", "aaaaan"},   {"env_reset", "hn"}, {"env_step", "h"},
-    {"env_state", "h"},    {"env_get", "h"},         {"env_put", "hs"},   {"env_close", "h"},
-    {"vectorize", "hh"},   {"vec_init", "aaaaann"},  {"vec_reset", "hn"}, {"vec_keep_final", "hf"},
-    {"vec_step", "h"},     {"vec_step_where", "hw"}, {"vec_log", "h"},    {"vec_snapshot", "h"},
-    {"vec_restore", "hs"}, {"vec_env", "hn"},        {"vec_close", "h"},
+    {"shared", ""},        {"env_init", "aaaaan"},   {"env_reset", "hn"},       {"env_step", "h"},
+    {"env_state", "h"},    {"env_get", "h"},         {"env_put", "hs"},         {"env_close", "h"},
+    {"vectorize", "hh"},   {"vec_init", "aaaaann"},  {"vec_reset", "hn"},       {"vec_keep_final", "hf"},
+    {"vec_step", "h"},     {"vec_step_where", "hw"}, {"vec_log", "h"},          {"vec_snapshot", "h"},
+    {"vec_restore", "hs"}, {"vec_structs", "h"},     {"vec_put_structs", "hs"}, {"vec_shared", "h"},
+    {"vec_env", "hn"},     {"vec_close", "h"},
 };
 
 static const char* signature_of(const char* name) {

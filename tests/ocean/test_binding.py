@@ -21,7 +21,7 @@ FUNCTIONS = {
     "shared",
     *("env_init", "env_reset", "env_step", "env_render", "env_state", "env_get", "env_put", "env_close"),
     *("vectorize", "vec_init", "vec_reset", "vec_step", "vec_step_where", "vec_keep_final", "vec_log"),
-    *("vec_snapshot", "vec_restore", "vec_env", "vec_close"),
+    *("vec_snapshot", "vec_restore", "vec_structs", "vec_put_structs", "vec_shared", "vec_env", "vec_close"),
 }
 
 

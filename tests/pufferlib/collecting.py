@@ -23,7 +23,9 @@ def scripted_vector(num_envs=3, agents=2, backend="Serial", has_absent_agents=Fa
     return vector.make(ScriptedEnv, env_kwargs=kwargs, num_envs=num_envs, backend=backend, **keywords)
 
 
-def make_collector(vecenv, policy, groups=1, horizon=HORIZON, reward_clip=0.0, seed=0, actor_class=Actor):
+def make_collector(
+    vecenv, policy, groups=1, horizon=HORIZON, reward_clip=0.0, seed=0, actor_class=Actor, kind=Collector
+):
     segments = groups * vecenv.num_agents
     cpu = torch.device("cpu")
     state = policy.initial_state(segments, cpu) if hasattr(policy, "initial_state") else {}
@@ -31,7 +33,7 @@ def make_collector(vecenv, policy, groups=1, horizon=HORIZON, reward_clip=0.0, s
     rollout = Rollout.allocate(*spaces, segments, horizon, state, cpu, cpu)
     generator = torch.Generator().manual_seed(seed)
     actor = actor_class(policy, rollout, vecenv.num_agents, generator, contextlib.nullcontext)
-    collector = Collector(vecenv, actor, reward_clip, Phases())
+    collector = kind(vecenv, actor, reward_clip, Phases())
     collector.generator = generator
     collector.reset(None)
     return collector

@@ -15,7 +15,7 @@ from pufferlib.ocean.squared.squared import Squared
 from pufferlib.seeding import mix_seed
 from pufferlib.vector import State
 
-BACKENDS = ["Serial", "Native", "Multiprocessing"]
+BACKENDS = ["Serial", "Native", "Device", "Multiprocessing"]
 
 
 @pytest.fixture(params=BACKENDS)

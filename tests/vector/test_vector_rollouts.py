@@ -22,6 +22,7 @@ VARIANTS = [
     {"backend": "Serial", "batch_size": 1},
     *({"backend": "Native", "num_workers": threads} for threads in (1, 2, 3, 7)),
     {"backend": "Native", "num_workers": 2, "batch_size": 2},
+    {"backend": "Device", "num_workers": 2},  # with nobody to lend to
     {"backend": "Multiprocessing", "num_workers": 1, "context": "fork"},  # the start method that is quick to test
     {"backend": "Multiprocessing", "num_workers": 2, "batch_size": 1, "context": "fork"},
 ]

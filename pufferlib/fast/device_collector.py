@@ -1,0 +1,129 @@
+"""The rollout phase where environments are stepped on the GPU that the policy is on."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import torch
+from typing_extensions import override
+
+from pufferlib.config import TrainConfig
+from pufferlib.errors import PufferError, PufferWarning
+from pufferlib.extensions.cuda_library import prepare
+from pufferlib.fast.cuda_graphs import CapturedCall
+from pufferlib.fast.device_envs import DeviceEnvs
+from pufferlib.fast.device_programs import device_program
+from pufferlib.fast.graph_actor import GraphActor
+from pufferlib.metrics.finished_episodes import FinishedEpisodes
+from pufferlib.ppo.actor import Actor
+from pufferlib.ppo.collector import Collector
+from pufferlib.vector.device import Device
+
+COLUMNS = 64
+"""Of a rollout at most in one CUDA graph: some thousand kernels, whose launch takes the time of one."""
+
+FETCHED = ("rewards", "terminals", "truncations")
+
+
+class DeviceCollector(Collector):
+    """A collector that borrows the environments of a Device vector, and has a GPU play a whole rollout by itself.
+
+    What it collects is what Collector does with the same vector, bit for bit where environments round as on a CPU. The
+    CPU hears of a rollout when it is full: it follows the episodes then.
+    """
+
+    vecenv: Device
+    actor: GraphActor
+
+    def __init__(self, vecenv: Device, actor: GraphActor, *settings: Any):
+        """Allocates, as a Collector does; the environments are borrowed when the first rollout begins."""
+        super().__init__(vecenv, actor, *settings)
+        self._rows = slice(0, vecenv.num_agents)
+        self._envs: DeviceEnvs | None = None
+        self._play: CapturedCall | None = None
+        self._player: Actor | None = None  # whose memory both know
+
+    @override
+    def _collect_group(self) -> None:
+        with self._phases.phase("environment"):
+            self._borrow()
+            self.actor.begin(self._offset)
+            for _ in range(0, self.rollout.horizon, self._columns_at_once):
+                self._play()
+            self._envs.steps += self.rollout.horizon
+            self.actor.finish()
+        with self._phases.phase("forward"):
+            self.actor.bootstrap(self._rows)
+        with self._phases.phase("store"):
+            self._fetch()
+            self._reports.setdefault(0, FinishedEpisodes()).add(self._envs.reports())
+
+    @property
+    def _columns_at_once(self) -> int:
+        return max(count for count in range(1, COLUMNS + 1) if self.rollout.horizon % count == 0)
+
+    def _borrow(self) -> None:
+        """Has the environments on the GPU, where they are not."""
+        if self._player is not self.actor:  # the policy was replaced, and its actor with it
+            self.vecenv.take_back()
+        if self.vecenv.is_lent:
+            return
+        envs = self.vecenv.lend(self._bring_back)
+        if self._player is not self.actor:
+            self._set_up(envs)
+        self._envs.upload()
+
+    def _set_up(self, envs: list) -> None:
+        step = self.actor.batch_step(self._rows)
+        self._envs = DeviceEnvs(envs, step, self.rollout)
+        self._play = self.actor.playing(self._rows, self._columns_at_once, lambda _: self._envs.step())
+        self._player = self.actor
+
+    def _bring_back(self) -> None:
+        self._player.finish()
+        self._envs.download()
+
+    def _fetch(self) -> None:
+        """Follows the episodes of the group's columns, whose numbers come from the GPU at once."""
+        group = slice(self._offset, self._offset + self.vecenv.num_agents)
+        for name in FETCHED:
+            self.given[name][1:, group].copy_(getattr(self.rollout, name).T[1:, group], non_blocking=True)
+        if self.rollout.rewards.is_cuda:
+            torch.cuda.current_stream(self.rollout.rewards.device).synchronize()
+        rewards, terminals, truncations, masks, pending = (array[1:, group] for array in self._arrays.values())
+        masks[...], pending[...] = True, False  # no agent of a C environment is ever absent
+        ended = terminals | truncations
+        for column in range(self.rollout.horizon):
+            self.tracker.step(self._rows, rewards[column], ended[column], masks[column])
+        self._columns[:] = self.rollout.horizon
+
+
+def can_be_on_the_device(vecenv: Any, actor: Actor, skips_nonfinite: bool) -> bool:
+    """Whether a rollout can be played where the policy is.
+
+    That takes environments that can be lent, all at once, a policy that is captured, observations that stay on the
+    GPU, and nobody who must look at them between two steps. Where environments do not compile, a warning says so.
+    """
+    is_captured = isinstance(actor, GraphActor) and not actor.is_offloaded
+    can_be_lent = isinstance(vecenv, Device) and vecenv.agents_per_batch == vecenv.num_agents
+    if not can_be_lent or not is_captured or skips_nonfinite:
+        return False
+    try:
+        for binding in {env.binding for env in vecenv.envs}:
+            prepare(device_program(binding), actor.rollout.actions.device)
+    except PufferError as error:
+        warnings.warn(
+            f"the environments cannot be stepped on the GPU, so the CPU does: {error}; set [vec] backend to Native to "
+            "not try",
+            PufferWarning,
+            stacklevel=2,
+        )
+        return False
+    return True
+
+
+def suits(config: TrainConfig) -> bool:
+    """Whether a training on a GPU can have its environments there, as far as its settings tell."""
+    is_captured = config.cuda_graphs and not config.compile
+    return is_captured and not config.cpu_offload and not config.skip_nonfinite

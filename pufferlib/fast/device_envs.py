@@ -1,0 +1,131 @@
+"""C environments in a GPU's memory: copied there, stepped by one thread each, and copied back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pufferlib.extensions.cuda_library import launch
+from pufferlib.fast.device_programs import device_program
+from pufferlib.fast.graph_actor import BatchStep
+from pufferlib.ocean.environment import OceanEnv, means_of
+from pufferlib.ppo.rollout import Rollout
+
+THREADS = 64
+"""Of a block: few, so that some thousand environments reach every multiprocessor."""
+
+
+class DeviceEnvs:
+    """The environments of some PufferEnvs as structs on a GPU, with rows that a policy reads and writes.
+
+    The memory stays where it is, so that a CUDA graph may know it. `upload` and `download` may follow each other any
+    number of times.
+
+    Attributes:
+        steps: since the last `upload`.
+    """
+
+    def __init__(self, envs: Sequence[OceanEnv], step: BatchStep, rollout: Rollout):
+        """Allocates; `upload` comes next.
+
+        Args:
+            envs: whose environments to step, in the order of their agents.
+            step: the observations, actions and begins of all agents: the rows that the environments read and write.
+            rollout: whose columns take rewards, terminals and truncations.
+        """
+        rows, device = len(step.begins), step.actions.device
+        self.steps = 0
+        self._step = step
+        self._rewards = torch.zeros(rows, device=device)
+        self._terminals, self._truncations = torch.zeros(2, rows, dtype=torch.uint8, device=device)
+        self._columns = [columns.T for columns in (rollout.rewards, rollout.terminals, rollout.truncations)]
+        self._parts: list[_Part] = []
+        begin = 0
+        for env in envs:
+            self._parts.append(_Part(env, slice(begin, begin + env.num_agents), device))
+            begin += env.num_agents
+
+    @property
+    def num_bytes(self) -> int:
+        """Of the GPU's memory, but for observations and actions, which the trainer has anyway."""
+        parts = sum(part.num_bytes for part in self._parts)
+        return parts + sum(rows.nbytes for rows in (self._rewards, self._terminals, self._truncations))
+
+    def upload(self) -> None:
+        """Takes the environments as they are in the CPU's memory, and what their arrays hold."""
+        self.steps = 0
+        for part in self._parts:
+            part.upload(*self._rows(part))
+
+    def step(self) -> None:
+        """Steps all environments once, and stores what they gave where the step's `place` says."""
+        for part in self._parts:
+            place, begins = self._step.place[part.rows], self._step.begins[part.rows]
+            part.run("puffer_env_step", part.structs, len(part.structs), place, *self._columns, begins)
+
+    def reports(self) -> list[dict]:
+        """What each PufferEnv has to tell of the episodes that ended since the last call, as OceanEnv does."""
+        return [report for part in self._parts for report in part.report()]
+
+    def download(self) -> None:
+        """Has the environments in the CPU's memory go on from where these are, and fills their arrays."""
+        for part in self._parts:
+            part.download(self.steps, *self._rows(part))
+        self.steps = 0
+
+    def _rows(self, part: _Part) -> list[Tensor]:
+        arrays = self._step.observations, self._step.actions, self._rewards, self._terminals, self._truncations
+        return [array[part.rows] for array in arrays]
+
+
+class _Part:
+    """The environments of one PufferEnv."""
+
+    def __init__(self, env: OceanEnv, rows: slice, device: torch.device):
+        self.rows = rows
+        self._env = env
+        self._program = device_program(env.binding)
+        structs = env.structs()
+        self.structs = torch.zeros(structs.shape, dtype=torch.uint8, device=device)
+        shared = np.frombuffer(env.binding.vec_shared(env.handle), np.uint8)
+        self._shared = torch.tensor(shared, device=device) if len(shared) else None
+        self._names: list[str] = []
+        self._logs = torch.zeros(0, device=device)
+
+    @property
+    def num_bytes(self) -> int:
+        shared = 0 if self._shared is None else self._shared.nbytes
+        return self.structs.nbytes + self._logs.nbytes + shared
+
+    def run(self, function: str, *arguments: Tensor | int | None) -> None:
+        """Launches a kernel with a thread for every environment."""
+        launch(self._program, function, -(-len(self.structs) // THREADS), (THREADS, 1), arguments)
+
+    def upload(self, *rows: Tensor) -> None:
+        env = self._env
+        self.structs.copy_(torch.tensor(env.structs()))
+        for array, source in zip(rows, self._arrays(), strict=True):
+            array.copy_(torch.from_numpy(source))
+        sizes = [array.nbytes // max(len(array), 1) for array in rows[:2]]
+        self.run("puffer_env_attach", self.structs, *rows, None, self._shared, len(self.structs), *sizes)
+        self._names = list(env.binding.vec_log(env.handle))  # their numbers went with the structs
+        if not len(self._logs):
+            self._logs = torch.zeros(len(self.structs), len(self._names), device=self.structs.device)
+
+    def download(self, steps: int, *rows: Tensor) -> None:
+        self._env.put_structs(self.structs.cpu().numpy(), steps)
+        for array, target in zip(rows, self._arrays(), strict=True):
+            target[...] = array.cpu().numpy()
+
+    def report(self) -> list[dict]:
+        self.run("puffer_env_take_logs", self.structs, self._logs, len(self.structs))
+        logs = self._logs.cpu().numpy().astype(np.float64)
+        sums = logs.cumsum(0)[-1].astype(np.float32)  # one after the other, as on a CPU
+        return means_of(dict(zip(self._names, sums.tolist(), strict=True)))
+
+    def _arrays(self) -> list[np.ndarray]:
+        env = self._env
+        return [env.observations, env.actions, env.rewards, env.terminals, env.truncations]

@@ -1,0 +1,72 @@
+"""The kernels of an environment: its own header, compiled for a GPU.
+
+The code is the beginning of the environment's binding.c, which includes its header and names its struct, and behind it
+puffer_device.h in place of puffer_binding.h. So there is nothing to write, and nothing to keep, for an environment to
+run on a GPU.
+"""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from types import ModuleType
+
+from pufferlib.errors import PufferError
+from pufferlib.extensions.cuda_library import OPTIONS, Program
+
+BINDING = '#include "puffer_binding.h"'
+DEVICE = '#include "puffer_device.h"'
+EXACT = (*OPTIONS, "--fmad=false")
+"""What a product and a sum round to is what they round to on a CPU, so that episodes are the same."""
+
+# What the headers include of C's library, for a compiler that has none of its own: it knows the functions themselves.
+STANDARD_HEADERS = {
+    "math.h": b"#pragma once\n",
+    "stdbool.h": b"#pragma once\n",
+    "stddef.h": b"#pragma once\n",
+    "stdint.h": b"""#pragma once
+typedef signed char int8_t;
+typedef short int16_t;
+typedef int int32_t;
+typedef long long int64_t;
+typedef unsigned char uint8_t;
+typedef unsigned short uint16_t;
+typedef unsigned int uint32_t;
+typedef unsigned long long uint64_t;
+typedef long long intptr_t;
+typedef unsigned long long uintptr_t;
+#define UINT16_MAX 65535
+#define INT32_MAX 2147483647
+#define UINT32_MAX 4294967295u
+""",
+    "string.h": b"#pragma once\n#ifndef NULL\n#define NULL 0\n#endif\n",
+}
+
+
+@functools.cache
+def device_program(binding: ModuleType) -> Program:
+    """The kernels of the environments that a compiled module has."""
+    folder = Path(binding.__file__).parent
+    return Program(folder.name, device_code(folder).encode(), headers_of(folder) | STANDARD_HEADERS, EXACT)
+
+
+def device_code(folder: Path) -> str:
+    """The CUDA code of the environment in a folder.
+
+    Raises:
+        PufferError: if its sources are not there.
+    """
+    try:
+        beginning, _, _ = (folder / "binding.c").read_text().partition(BINDING)
+    except OSError as error:
+        raise PufferError(
+            f"expected the source of the environment in {folder / 'binding.c'} to compile it for the GPU, found none; "
+            "set [vec] backend to Native to step it on the CPU"
+        ) from error
+    return f"{beginning}{DEVICE}\n"
+
+
+def headers_of(folder: Path) -> dict[str, bytes]:
+    """By name, the headers of the environment in a folder and those that all share."""
+    places = (folder.parent / "include", folder)
+    return {path.name: path.read_bytes() for place in places for path in sorted(place.glob("*.h"))}

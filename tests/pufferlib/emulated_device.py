@@ -1,0 +1,78 @@
+"""The kernels of environments run thread by thread on a CPU, in place of a GPU that is not there."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from pufferlib.extensions import cuda_library
+from pufferlib.fast import device_programs
+
+TESTS = Path(__file__).parents[1]
+KERNELS = ("puffer_env_attach", "puffer_env_step", "puffer_env_take_logs")
+LAUNCH = """
+extern "C" void launch_{0}(unsigned grid, unsigned block_x, unsigned block_y, void** arguments) {{
+    cuda_on_cpu::launch({0}, grid, block_x, block_y, arguments);
+}}
+"""
+
+needs_emulator = pytest.mark.skipif(
+    shutil.which("g++") is None or sys.platform != "linux", reason="needs g++ and the coroutines of glibc"
+)
+
+
+class NoDevice(contextlib.nullcontext):
+    """In place of torch.cuda.device, which must be a class."""
+
+    def __init__(self, device):
+        super().__init__()
+
+
+def compile_emulated(folder: Path, target: Path) -> ctypes.CDLL:
+    """The device code of the environment in a folder, with warnings as errors."""
+    code = device_programs.device_code(folder)
+    source = target.with_suffix(".cpp")
+    source.write_text(f'#include "cuda_on_cpu.h"\n{code}{"".join(map(LAUNCH.format, KERNELS))}')
+    places = (TESTS / "extensions", folder.parent / "include", folder)
+    flags = ["-std=c++17", "-O1", "-ffp-contract=off", "-fno-math-errno", "-fPIC", "-shared", "-Wall", "-Wextra"]
+    flags += ["-Wno-unused-parameter", "-Wno-unused-function", "-Werror", *(f"-I{place}" for place in places)]
+    subprocess.run(["g++", *flags, str(source), "-o", str(target)], check=True, timeout=600)
+    return ctypes.CDLL(str(target))
+
+
+@pytest.fixture
+def device_emulator(tmp_path, monkeypatch):
+    """Has launches of environments' kernels run on the CPU; gives how often each was launched."""
+    launched: dict[str, int] = {}
+
+    @functools.cache
+    def library(program):
+        from pufferlib import ocean
+
+        folder = ocean.config_path(f"puffer_{program.name}").parent
+        return compile_emulated(folder, tmp_path / f"{program.name}.so")
+
+    def kernel(program, function, device_index):
+        launched[function] = launched.get(function, 0) + 1
+        return library(program)["launch_" + function]
+
+    def driver(function, kernel, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared, stream, arguments, extra):
+        assert (function, grid_y, grid_z, block_z, shared, extra) == ("cuLaunchKernel", 1, 1, 1, 0, None)
+        kernel(grid_x, block_x, block_y, arguments)
+
+    monkeypatch.setattr(cuda_library, "_driver", driver)
+    monkeypatch.setattr(cuda_library, "_kernel", kernel)
+    monkeypatch.setattr(cuda_library, "_module", lambda program, device_index: library(program))
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    monkeypatch.setattr(torch.cuda, "device", NoDevice)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: SimpleNamespace(cuda_stream=0))
+    return launched

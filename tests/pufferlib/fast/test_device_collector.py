@@ -1,0 +1,192 @@
+"""Rollouts that are played by kernels alone are those of threads: what is collected, told, saved and gone on from."""
+
+from __future__ import annotations
+
+import functools
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from collecting import collected, going_on, make_collector
+from emulated_device import device_emulator, needs_emulator  # noqa: F401 - a fixture
+from recorded_capture import FakeCapture
+from torch import nn
+
+from pufferlib import ocean, vector
+from pufferlib.errors import PufferError, PufferWarning
+from pufferlib.fast import device_collector
+from pufferlib.fast.device_collector import DeviceCollector, can_be_on_the_device
+from pufferlib.fast.graph_actor import GraphActor
+from pufferlib.models import Default, MinGRUWrapper
+from pufferlib.ppo.collector import Collector
+
+pytestmark = needs_emulator
+ENVS = ("puffer_breakout", "puffer_multiagent", "puffer_pacman", "puffer_drone")
+
+
+def make_vector(name, backend, num_envs=2, inside=6, **keywords):
+    kwargs = {"num_envs": inside}
+    options = {"num_envs": num_envs, "backend": backend, "batch_size": num_envs, "seed": 5, **keywords}
+    return vector.make(ocean.env_class(name), env_kwargs=kwargs, num_workers=1, **options)
+
+
+def make_policy(vecenv, is_recurrent=False):
+    torch.manual_seed(0)
+    policy = Default(vecenv.driver_env, hidden_size=16)
+    return MinGRUWrapper(vecenv.driver_env, policy, 16, 16) if is_recurrent else policy
+
+
+def make(name, backend, capture=None, is_recurrent=False, num_envs=2, **keywords):
+    vecenv = make_vector(name, backend, num_envs)
+    policy = make_policy(vecenv, is_recurrent)
+    actor = functools.partial(GraphActor, capture=capture or FakeCapture())
+    kind = DeviceCollector if backend == "Device" else Collector
+    return make_collector(vecenv, policy, actor_class=actor, kind=kind, **keywords)
+
+
+def assert_same(found, expected):
+    assert found.keys() == expected.keys()
+    for name, array in expected.items():
+        np.testing.assert_array_equal(found[name], array, err_msg=name)
+
+
+@pytest.mark.parametrize("is_recurrent", [False, True], ids=["plain", "recurrent"])
+@pytest.mark.parametrize("name", ENVS)
+def test_kernels_collect_what_threads_do(name, is_recurrent, device_emulator):  # noqa: F811
+    settings = {"is_recurrent": is_recurrent, "groups": 2, "horizon": 12, "reward_clip": 1.0}
+    capture = FakeCapture()
+    here, there = make(name, "Native", **settings), make(name, "Device", capture, **settings)
+    assert_same(collected(there, 4), collected(here, 4))
+    assert there.vecenv.is_lent and capture.replays == 2 * 4 - 3  # three warm-ups
+    assert device_emulator["puffer_env_step"] == 4 * 2 * 12 * 2  # rollouts, groups, columns, PufferEnvs
+    assert device_emulator["puffer_env_attach"] == 2
+
+
+def test_episodes_are_followed_and_told_of(device_emulator):  # noqa: F811
+    settings = {"horizon": 64, "groups": 2}  # a PufferEnv reports every 64 steps
+    here, there = (make("puffer_squared", backend, **settings) for backend in ("Native", "Device"))
+    for _ in range(2):
+        assert here.collect() == there.collect()
+        found, expected = there.statistics.take(), here.statistics.take()
+        assert found == expected and found["n"] > 10 and found["episode/return_mean"] == found["episode_return"]
+    assert_same(there.tracker.state_dict(), here.tracker.state_dict())
+
+
+@pytest.mark.parametrize("name", ["puffer_breakout", "puffer_pacman"])
+def test_a_checkpoint_between_rollouts_goes_on_on_any_backend(name, device_emulator):  # noqa: F811
+    there = make(name, "Device")
+    collected(there, 3)
+    others = make(name, "Native"), make(name, "Device")
+    snapshot = there.vecenv.snapshot()
+    assert not there.vecenv.is_lent
+    for other in others:
+        going_on(other, there)
+        assert other.vecenv.snapshot() == snapshot
+    expected = collected(there, 3)
+    assert there.vecenv.is_lent
+    for other in others:
+        assert_same(collected(other, 3), expected)
+
+
+def test_a_reset_in_between_is_that_of_threads(device_emulator):  # noqa: F811
+    collectors = [make("puffer_breakout", backend) for backend in ("Native", "Device")]
+    found = []
+    for collector in collectors:
+        parts = [collected(collector, 2)]
+        collector.reset(None)  # goes on with the random numbers
+        parts.append(collected(collector, 2))
+        collector.reset(11)
+        found.append([*parts, collected(collector, 2)])
+    for here, there in zip(*found, strict=True):
+        assert_same(there, here)
+
+
+def test_who_steps_the_vector_meanwhile_finds_the_environments_as_they_are(device_emulator):  # noqa: F811
+    here, there = make("puffer_breakout", "Native"), make("puffer_breakout", "Device")
+    results = []
+    for collector in (here, there):
+        collector.collect()
+        arrays = [collector.vecenv.step(np.ones(12, int))[i].copy() for i in range(4)]
+        results.append([*arrays, collector.vecenv.driver_env.snapshot()])
+    for one, other in zip(*results, strict=True):
+        assert np.array_equal(one, other)
+
+
+def test_a_policy_that_is_replaced_gets_the_environments_anew(device_emulator):  # noqa: F811
+    collectors = [make("puffer_breakout", backend) for backend in ("Native", "Device")]
+    found = []
+    for collector in collectors:
+        collector.collect()
+        earlier = collector.actor
+        actor = GraphActor(
+            make_policy(collector.vecenv), collector.rollout, 12, collector.generator, capture=FakeCapture()
+        )
+        actor.load_state_dict(earlier.state_dict())
+        collector.actor = actor
+        found.append(collected(collector, 2))
+    assert_same(found[1], found[0])
+
+
+def test_a_divergence_is_found(device_emulator):  # noqa: F811
+    collector = make("puffer_squared", "Device")
+    collector.collect()
+    for parameter in collector.actor.policy.parameters():
+        nn.init.constant_(parameter, float("nan"))
+    with pytest.raises(PufferError, match="contain NaN"):
+        collector.collect()
+
+
+# --- who may
+
+
+def test_a_vector_lends_once_and_only_between_steps(device_emulator):  # noqa: F811
+    vecenv = make_vector("puffer_squared", "Device")
+    with pytest.raises(PufferError, match=r"lend\(\) is not possible now; call reset"):
+        vecenv.lend(lambda: None)
+    vecenv.reset()
+    called = []
+    assert len(vecenv.lend(lambda: called.append(1))) == 2 and vecenv.is_lent
+    with pytest.raises(PufferError, match="lent to another trainer; close it first"):
+        vecenv.lend(lambda: None)
+    vecenv.take_back()
+    vecenv.take_back()
+    assert called == [1] and not vecenv.is_lent
+    with make_vector("puffer_squared", "Device", batch_size=1) as other, pytest.raises(PufferError, match="batch_size"):
+        other.async_reset()
+        other.lend(lambda: None)
+
+
+def test_closing_what_is_lent_brings_nothing_back(device_emulator):  # noqa: F811
+    collector = make("puffer_squared", "Device")
+    collector.collect()
+    collector.vecenv.close()
+    collector.vecenv.close()
+    assert not collector.vecenv.is_lent
+
+
+def test_other_vectors_and_settings_stay_on_the_cpu(device_emulator):  # noqa: F811
+    actor = make("puffer_squared", "Device").actor
+    assert can_be_on_the_device(make_vector("puffer_squared", "Device"), actor, False)
+    assert not can_be_on_the_device(make_vector("puffer_squared", "Device"), actor, True)
+    assert not can_be_on_the_device(make_vector("puffer_squared", "Device", batch_size=1), actor, False)
+    assert not can_be_on_the_device(make_vector("puffer_squared", "Native"), actor, False)
+    actor.is_offloaded = True
+    assert not can_be_on_the_device(make_vector("puffer_squared", "Device"), actor, False)
+
+
+def test_what_does_not_compile_is_stepped_on_the_cpu_with_a_warning(device_emulator, monkeypatch):  # noqa: F811
+    def fail(program, device):
+        raise PufferError("squared.cu must compile")
+
+    actor, vecenv = make("puffer_squared", "Device").actor, make_vector("puffer_squared", "Device")
+    monkeypatch.setattr(device_collector, "prepare", fail)
+    with pytest.warns(PufferWarning, match="stepped on the GPU, so the CPU does: squared.cu must compile; set"):
+        assert not can_be_on_the_device(vecenv, actor, False)
+
+
+def test_a_horizon_is_recorded_in_equal_parts(device_emulator):  # noqa: F811
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for horizon, columns in ((7, 7), (128, 64), (96, 48), (67, 1)):
+            assert make("puffer_squared", "Device", horizon=horizon)._columns_at_once == columns

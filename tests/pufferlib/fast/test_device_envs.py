@@ -1,0 +1,150 @@
+"""The environments' own headers as kernels: the golden episodes, and everything comes back as it would be on a CPU."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from types import SimpleNamespace
+
+import golden
+import numpy as np
+import pytest
+import torch
+from contract import COMPILED
+from emulated_device import device_emulator, needs_emulator  # noqa: F401 - a fixture
+from rollouts import digest, make_quietly, random_actions
+
+from pufferlib import ocean
+from pufferlib.errors import APIUsageError, PufferError
+from pufferlib.extensions import cuda_library
+from pufferlib.fast.device_envs import DeviceEnvs
+from pufferlib.fast.device_programs import device_code, device_program
+
+GOLDEN = json.loads(golden.FILE.read_text())
+
+
+class Player:
+    """Steps the environments of a Device vector by their kernels, with tensors such as an actor and a rollout have."""
+
+    def __init__(self, vecenv, columns=1):
+        self.vecenv = vecenv
+        received = vecenv.reset() and vecenv._buffers
+        self.first = [getattr(received, name).copy() for name in NAMES]
+        agents = vecenv.num_agents
+        self.step = SimpleNamespace(
+            observations=torch.zeros_like(torch.from_numpy(received.observations)),
+            actions=torch.zeros_like(torch.from_numpy(received.actions)),
+            begins=torch.zeros(agents, dtype=torch.bool),
+            place=torch.arange(agents) + agents,
+        )
+        columns = torch.full((2, agents), 7.0), *(torch.ones(2, agents, dtype=torch.bool) for _ in range(2))
+        self.rollout = SimpleNamespace(rewards=columns[0].T, terminals=columns[1].T, truncations=columns[2].T)
+        self.envs = DeviceEnvs(vecenv.lend(self.download), self.step, self.rollout)
+        self.envs.upload()
+
+    def download(self):
+        self.envs.download()
+
+    def play(self, actions):
+        self.step.actions.copy_(torch.from_numpy(np.asarray(actions)))
+        self.envs.step()
+        self.envs.steps += 1
+
+    def arrays(self):
+        rewards, terminals, truncations = (getattr(self.rollout, name).T[1].numpy().copy() for name in NAMES[1:4])
+        assert np.array_equal(self.step.begins.numpy(), terminals | truncations)
+        return [self.step.observations.numpy().copy(), rewards, terminals, truncations, np.ones(len(rewards), bool)]
+
+
+NAMES = ("observations", "rewards", "terminals", "truncations", "masks")
+
+
+def make(name, num_agents=golden.NUM_AGENTS, backend="Device"):
+    env_class = ocean.env_class(name)
+    sizes = {"env_kwargs": {"num_envs": max(3, num_agents // env_class.agents_per_env)}, "num_envs": 2, "seed": 3}
+    return make_quietly(env_class, **sizes, backend=backend)
+
+
+QUICK = ("puffer_breakout", "puffer_g2048", "puffer_go", "puffer_target")  # one agent, a shared table, search, several
+
+
+@needs_emulator
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in COMPILED]
+)
+def test_the_kernels_play_the_golden_episodes(name, device_emulator):  # noqa: F811
+    vecenv = make(name)
+    player, random = Player(vecenv), np.random.default_rng(0)
+    history = [player.first]
+    for _ in range(golden.STEPS):
+        player.play(random_actions(random, vecenv.single_action_space, vecenv.num_agents))
+        history.append(player.arrays())
+    found = digest(history)
+    vecenv.close()
+    assert found == golden.fingerprint(name, backend="Serial")
+    if GOLDEN["library"] == golden.library_fingerprint() or not golden.calls_the_library(name):
+        assert found == GOLDEN["hashes"][name]
+
+
+@needs_emulator
+def test_what_comes_back_goes_on_as_on_threads(device_emulator):  # noqa: F811
+    vecenvs = [make("puffer_breakout", backend=backend) for backend in ("Device", "Serial")]
+    player, random = Player(vecenvs[0]), np.random.default_rng(1)
+    vecenvs[1].reset()
+    for _ in range(40):
+        actions = random.integers(0, 3, vecenvs[0].num_agents)
+        player.play(actions)
+        vecenvs[1].step(actions)
+    assert vecenvs[0].snapshot() == vecenvs[1].snapshot()
+    for vecenv in vecenvs:
+        vecenv.close()
+
+
+def test_structs_of_other_sizes_or_games_are_refused_and_change_nothing():
+    env = ocean.env_class("puffer_breakout")(num_envs=3)
+    env.reset(1)
+    before, structs = env.snapshot(), env.structs()
+    with pytest.raises(APIUsageError, match=r"expected the structs of 3 environment\(s\), \d+ bytes, got \d+"):
+        env.put_structs(structs[:2], 0)
+    forged = structs.copy()
+    forged[1] = 255
+    with pytest.raises(APIUsageError, match="environment 1 of the snapshot was made with other arguments"):
+        env.put_structs(forged, 0)
+    assert env.snapshot() == before
+    env.put_structs(structs, 0)
+    assert env.snapshot() == before
+    env.close()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("nvcc") is None, reason="needs nvcc")
+@pytest.mark.parametrize("name", COMPILED)
+def test_nvcc_compiles_every_header_without_a_warning(name, tmp_path):
+    folder = ocean.config_path(name).parent
+    source = tmp_path / "device.cu"
+    source.write_text(device_code(folder))
+    places = [f"-I{place}" for place in (folder.parent / "include", folder)]
+    command = ["nvcc", "-std=c++17", "-arch=sm_90", "--fmad=false", "-Werror", "all-warnings", *places, "-cubin"]
+    subprocess.run([*command, str(source), "-o", str(tmp_path / "device.cubin")], check=True, timeout=600)
+
+
+def nvrtc_is_missing():
+    try:
+        cuda_library._open_nvrtc()
+    except PufferError:
+        return True
+    return False
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(nvrtc_is_missing(), reason="needs NVRTC, which comes with torch's CUDA builds")
+@pytest.mark.parametrize("name", COMPILED)
+def test_nvrtc_compiles_every_header(name, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert b"puffer_env_step" in cuda_library.cubin(device_program(ocean.env_class(name).binding), "sm_90")
+
+
+def test_sources_that_are_not_there_are_told_of(tmp_path):
+    with pytest.raises(PufferError, match="found none; set .vec. backend to Native to step it on the CPU"):
+        device_code(tmp_path)

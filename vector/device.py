@@ -1,0 +1,117 @@
+"""C environments that a trainer may take to its GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from typing_extensions import override
+
+from pufferlib.environment import PufferEnv
+from pufferlib.errors import APIUsageError
+from pufferlib.ocean.environment import OceanEnv
+from pufferlib.vector.base import State
+from pufferlib.vector.native import Native
+from pufferlib.vector.recipe import AUTO, EnvSource, Options
+
+
+class Device(Native):
+    """Native, whose environments can be lent where one batch is everything.
+
+    A trainer on a GPU borrows them between two of this vector's steps, copies them to the GPU's memory and steps them
+    there. Whoever then asks this vector for anything that depends on them has them brought back first: they go on here,
+    on threads, with the same episodes. Nothing but time is different for the one who asks.
+
+    Attributes:
+        is_lent: whether somebody else steps the environments now.
+    """
+
+    def __init__(self, source: EnvSource, driver: PufferEnv, options: Options):
+        """Makes the environments; see `pufferlib.vector.make`. By default one batch is everything."""
+        self._bring_back: Callable[[], None] | None = None
+        batch_size = source.num_envs if options.batch_size == AUTO else options.batch_size
+        super().__init__(source, driver, replace(options, batch_size=batch_size))
+
+    @property
+    def is_lent(self) -> bool:
+        """See the class."""
+        return self._bring_back is not None
+
+    def lend(self, bring_back: Callable[[], None]) -> list[PufferEnv]:
+        """Hands out the environments, all of which were received and none sent.
+
+        Args:
+            bring_back: writes what the environments are like by now into them, and into their arrays; it is called
+                once, before anybody else uses them.
+
+        Raises:
+            APIUsageError: if a batch runs, is not everything, or they are lent already.
+        """
+        self._require_one_batch("lend", "Native")
+        with self._one_thread:
+            if self.state is not State.READY:
+                self._refuse("lend")
+            if self.is_lent:
+                raise APIUsageError("the environments are lent to another trainer; close it first")
+            self._bring_back = bring_back
+            return [env for group in self._groups for env in group.envs]
+
+    def take_back(self) -> None:
+        """Has the environments here again; nothing happens where they are."""
+        bring_back, self._bring_back = self._bring_back, None
+        if bring_back is not None:
+            bring_back()
+
+    @property
+    def driver_env(self) -> PufferEnv:
+        """See `Vector`."""
+        self.take_back()
+        return self._driver_env
+
+    @driver_env.setter
+    def driver_env(self, env: PufferEnv) -> None:
+        self._driver_env = env
+
+    @property
+    @override
+    def envs(self) -> list[PufferEnv]:
+        self.take_back()
+        return super().envs
+
+    @override
+    def _start_reset(self, seeds: list[int | None]) -> None:
+        self.take_back()  # a reset without a seed goes on with the random numbers of where they are
+        super()._start_reset(seeds)
+
+    @override
+    def send(self, actions: np.ndarray, agent_ids: np.ndarray | None = None) -> None:
+        self.take_back()  # with the actions of the last step, which those replace
+        super().send(actions, agent_ids)
+
+    @override
+    def _snapshot_envs(self) -> list[bytes | None]:
+        self.take_back()
+        return super()._snapshot_envs()
+
+    @override
+    def _restore_envs(self, snapshots: list[bytes]) -> None:
+        self.take_back()
+        super()._restore_envs(snapshots)
+
+    @override
+    def _close(self) -> None:
+        self._bring_back = None
+        super()._close()
+
+    @override
+    def hand_over(self) -> None:
+        if self.is_open:
+            self.take_back()
+        super().hand_over()
+
+
+def can_be_lent(creator: Any) -> bool:
+    """Whether what makes environments is a class of those that Device takes."""
+    return isinstance(creator, type) and issubclass(creator, OceanEnv) and creator.step is OceanEnv.step
