@@ -46,12 +46,14 @@ class Case:
     precision: str = "float32"
     num_buffers: int = 2
     rnn_name: str | None = "tuned"  # as in the environment's configuration
+    backend: str = "Native"
 
     @property
     def label(self) -> str:
+        stepped = "" if self.backend == "Native" else f"{self.backend}, "
         recurrent = "" if self.rnn_name == "tuned" else f"{self.rnn_name}, "
         return (
-            f"{self.env_name}, {self.agents} agents by {self.num_buffers}, {recurrent}{self.precision}, "
+            f"{self.env_name}, {self.agents} agents by {self.num_buffers}, {stepped}{recurrent}{self.precision}, "
             f"{'graphs' if self.has_graphs else 'no graphs'}"
         )
 
@@ -164,7 +166,7 @@ def make_trainer(case: Case, folder: str, device: str = "cuda", **settings):
 
     args = pufferl.load_config(case.env_name)
     args["vec"]["num_envs"], args["env"]["num_envs"] = case.num_buffers, case.agents // case.num_buffers
-    args["vec"]["batch_size"] = 1
+    args["vec"]["backend"], args["vec"]["batch_size"] = case.backend, 1
     if case.rnn_name != "tuned":
         args["rnn_name"] = case.rnn_name
     args["train"].update(

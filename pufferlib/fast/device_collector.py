@@ -48,12 +48,12 @@ class DeviceCollector(Collector):
     def _collect_group(self) -> None:
         with self._phases.phase("environment"):
             self._borrow()
+        with self._phases.phase("forward"):  # and the steps between, which are the smaller part
             self.actor.begin(self._offset)
             for _ in range(0, self.rollout.horizon, self._columns_at_once):
                 self._play()
             self._envs.steps += self.rollout.horizon
             self.actor.finish()
-        with self._phases.phase("forward"):
             self.actor.bootstrap(self._rows)
         with self._phases.phase("store"):
             self._fetch()

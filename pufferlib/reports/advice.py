@@ -17,7 +17,7 @@ _PARTS = {
 }
 
 _ALWAYS = ("environment", "acting", "learning")
-_WORKERS = {"Native": "thread"}  # what steps environments, where it is no process
+_WORKERS = {"Native": "thread", "Device": "thread"}  # what steps environments, where it is no process
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Facts:
     Attributes:
         shares: of the wall time by phase, together 1.
         device: `cpu`, `cuda` or `mps`.
-        backend: of the vector, such as `Native`, which steps environments in C.
+        backend: of the vector, such as `Native`, which steps environments in C; `GPU` where they are on one.
         workers: threads or processes that step them.
         cores: that this process may use.
         agents: in one batch of observations.
@@ -83,6 +83,8 @@ def advice(facts: Facts) -> str:
 
 def stepping_text(facts: Facts) -> str:
     """Who steps the environments, such as `2 threads on 2 cores`."""
+    if facts.backend == "GPU":
+        return "a thread of the GPU for each"
     kind = _WORKERS.get(facts.backend, "process")
     return f"{facts.workers} {kind}{_plural(facts.workers, kind)} on {facts.cores} core{'s' * (facts.cores != 1)}"
 
@@ -101,7 +103,7 @@ def _faster_environment(facts: Facts) -> str:
         if facts.backend == "Serial":
             flags = f"--vec.backend Multiprocessing {flags}"
         return f"{facts.workers} of {facts.cores} cores step it; take all of them, by {flags}"
-    if facts.backend == "Native":
+    if facts.backend in _WORKERS:
         cores = "the one core steps" if facts.cores == 1 else f"all {facts.cores} cores step"
         return f"{cores} it already, so its step has to become cheaper; `puffer bench` times it alone"
     return "it is in Python; written in C, as ocean/template shows, it would be stepped by threads without Python"

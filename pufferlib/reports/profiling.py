@@ -211,7 +211,7 @@ def _facts(trainer: PuffeRL, metrics: dict[str, float]) -> Facts:
     return Facts(
         shares=group(metrics, "performance"),
         device=trainer.device.type,
-        backend=type(vecenv).__name__,
+        backend="GPU" if getattr(vecenv, "is_lent", False) else type(vecenv).__name__,
         workers=vecenv.num_workers,
         cores=usable_cores(),
         agents=vecenv.agents_per_batch,

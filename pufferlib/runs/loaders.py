@@ -69,7 +69,7 @@ def load_env(env_name: str, args: dict[str, Any]) -> Any:
     are_single = "num_envs" not in entry.settings
     vec = VecConfig.from_dict(args["vec"])
     keywords = vec.keywords(device_type, train.seed, are_single)
-    if vec.backend == "auto" and device_type == "cuda" and suits(train) and can_be_lent(entry.creator):
+    if device_type == "cuda" and suits(train) and _goes_to_the_device(vec, entry.creator):
         keywords["backend"] = "Device"
         if vec.num_envs == "auto":
             keywords["num_envs"] = 1  # nothing overlaps with the GPU's work
@@ -84,6 +84,12 @@ def load_env(env_name: str, args: dict[str, Any]) -> Any:
     vecenv = entry.make_vector(env_kwargs, **keywords)
     vecenv.made_from = Origin(entry.name, dict(args["env"]), dict(args["vec"]))
     return vecenv
+
+
+def _goes_to_the_device(vec: VecConfig, creator: Any) -> bool:
+    """Whether nobody asked for another way to step environments that a trainer on a GPU can borrow."""
+    is_free = vec.backend in ("auto", "Device") and vec.batch_size in ("auto", vec.num_envs)
+    return is_free and can_be_lent(creator)
 
 
 def load_policy(args: dict[str, Any], vecenv: Any, env_name: str) -> nn.Module:

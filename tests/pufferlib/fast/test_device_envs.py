@@ -5,59 +5,21 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-from types import SimpleNamespace
 
 import golden
 import numpy as np
 import pytest
-import torch
 from contract import COMPILED
+from device_player import DevicePlayer
 from emulated_device import device_emulator, needs_emulator  # noqa: F401 - a fixture
 from rollouts import digest, make_quietly, random_actions
 
 from pufferlib import ocean
 from pufferlib.errors import APIUsageError, PufferError
 from pufferlib.extensions import cuda_library
-from pufferlib.fast.device_envs import DeviceEnvs
 from pufferlib.fast.device_programs import device_code, device_program
 
 GOLDEN = json.loads(golden.FILE.read_text())
-
-
-class Player:
-    """Steps the environments of a Device vector by their kernels, with tensors such as an actor and a rollout have."""
-
-    def __init__(self, vecenv, columns=1):
-        self.vecenv = vecenv
-        received = vecenv.reset() and vecenv._buffers
-        self.first = [getattr(received, name).copy() for name in NAMES]
-        agents = vecenv.num_agents
-        self.step = SimpleNamespace(
-            observations=torch.zeros_like(torch.from_numpy(received.observations)),
-            actions=torch.zeros_like(torch.from_numpy(received.actions)),
-            begins=torch.zeros(agents, dtype=torch.bool),
-            place=torch.arange(agents) + agents,
-        )
-        columns = torch.full((2, agents), 7.0), *(torch.ones(2, agents, dtype=torch.bool) for _ in range(2))
-        self.rollout = SimpleNamespace(rewards=columns[0].T, terminals=columns[1].T, truncations=columns[2].T)
-        self.envs = DeviceEnvs(vecenv.lend(self.download), self.step, self.rollout)
-        self.envs.upload()
-
-    def download(self):
-        self.envs.download()
-
-    def play(self, actions):
-        self.step.actions.copy_(torch.from_numpy(np.asarray(actions)))
-        self.envs.step()
-        self.envs.steps += 1
-
-    def arrays(self):
-        rewards, terminals, truncations = (getattr(self.rollout, name).T[1].numpy().copy() for name in NAMES[1:4])
-        assert np.array_equal(self.step.begins.numpy(), terminals | truncations)
-        return [self.step.observations.numpy().copy(), rewards, terminals, truncations, np.ones(len(rewards), bool)]
-
-
-NAMES = ("observations", "rewards", "terminals", "truncations", "masks")
 
 
 def make(name, num_agents=golden.NUM_AGENTS, backend="Device"):
@@ -75,7 +37,7 @@ QUICK = ("puffer_breakout", "puffer_g2048", "puffer_go", "puffer_target")  # one
 )
 def test_the_kernels_play_the_golden_episodes(name, device_emulator):  # noqa: F811
     vecenv = make(name)
-    player, random = Player(vecenv), np.random.default_rng(0)
+    player, random = DevicePlayer(vecenv), np.random.default_rng(0)
     history = [player.first]
     for _ in range(golden.STEPS):
         player.play(random_actions(random, vecenv.single_action_space, vecenv.num_agents))
@@ -90,7 +52,7 @@ def test_the_kernels_play_the_golden_episodes(name, device_emulator):  # noqa: F
 @needs_emulator
 def test_what_comes_back_goes_on_as_on_threads(device_emulator):  # noqa: F811
     vecenvs = [make("puffer_breakout", backend=backend) for backend in ("Device", "Serial")]
-    player, random = Player(vecenvs[0]), np.random.default_rng(1)
+    player, random = DevicePlayer(vecenvs[0]), np.random.default_rng(1)
     vecenvs[1].reset()
     for _ in range(40):
         actions = random.integers(0, 3, vecenvs[0].num_agents)

@@ -32,6 +32,28 @@ def make_env():
 # --- devices
 
 
+@pytest.mark.parametrize(
+    ("section", "settings", "backend", "num_envs"),
+    [
+        ("train", {}, "Device", 1),
+        ("vec", {"num_envs": 3}, "Device", 3),
+        ("vec", {"num_envs": 3, "batch_size": 3}, "Device", 3),
+        ("vec", {"backend": "Device"}, "Device", 1),
+        ("vec", {"num_envs": 3, "batch_size": 1}, "Native", 3),
+        ("vec", {"backend": "Native"}, "Native", 2),
+        ("train", {"compile": True}, "Native", 2),
+        ("train", {"cuda_graphs": False}, "Native", 2),
+        ("train", {"cpu_offload": True}, "Native", 2),
+        ("train", {"skip_nonfinite": True}, "Native", 2),
+    ],
+)
+def test_on_cuda_c_environments_can_go_to_the_gpu(section, settings, backend, num_envs, args, make_env, monkeypatch):
+    monkeypatch.setattr("pufferlib.runs.loaders.resolve_device", lambda name: torch.device("cuda"))
+    args[section].update(settings)
+    vecenv = make_env(args)
+    assert (type(vecenv).__name__, vecenv.num_envs) == (backend, num_envs)
+
+
 def test_auto_takes_the_best_device_there_is(monkeypatch):
     for cuda, mps, expected in ((True, True, "cuda"), (False, True, "mps"), (False, False, "cpu")):
         monkeypatch.setattr(torch.cuda, "is_available", lambda cuda=cuda: cuda)

@@ -1,0 +1,82 @@
+"""That bench/device.py finds what is wrong; its timings need a GPU."""
+
+import dataclasses
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from emulated_device import device_emulator, needs_emulator  # noqa: F401 - a fixture
+from recorded_capture import FakeCapture
+
+from pufferlib import pufferl
+from pufferlib.fast import choose, cuda_graphs
+from pufferlib.fast.device_envs import DeviceEnvs
+
+BENCH = Path(__file__).parents[2] / "bench"
+
+
+@pytest.fixture
+def device(monkeypatch):
+    monkeypatch.syspath_prepend(str(BENCH))
+    import device
+
+    return device
+
+
+@pytest.fixture
+def captured(monkeypatch):
+    """Has trainings on a CPU be what they are on a GPU: policies of torch that are captured."""
+
+    def chosen(*arguments):
+        return dataclasses.replace(choose.choose(*arguments), network=None, is_captured=True, reason=None)
+
+    monkeypatch.setattr(pufferl, "choose", chosen)
+    monkeypatch.setattr(cuda_graphs, "capture_graph", FakeCapture())
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
+def test_without_a_gpu_it_says_what_is_missing():
+    done = subprocess.run([sys.executable, BENCH / "device.py"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "needs an NVIDIA GPU" in done.stderr and done.stderr.count("\n") == 1
+
+
+def break_observations(monkeypatch):
+    """Has every step change a bit of what its first agent sees."""
+    step = DeviceEnvs.step
+
+    def broken(envs):
+        step(envs)
+        envs._step.observations.view(torch.uint8)[0].bitwise_xor_(1)
+
+    monkeypatch.setattr(DeviceEnvs, "step", broken)
+
+
+@needs_emulator
+def test_golden_episodes_are_told_from_others(device, device_emulator, monkeypatch, capsys):  # noqa: F811
+    import golden
+
+    monkeypatch.setattr(golden, "compiled_names", lambda: ["puffer_squared", "puffer_drone"])
+    monkeypatch.setattr(golden, "calls_the_library", lambda name: name == "puffer_drone")
+    row = "puffer_squared: plays the golden episodes"
+    assert device.check_episodes(torch.device("cpu")) == [(row, 1.0, "1 is yes")]
+    assert "puffer_drone             rounds as its machine's library does" in capsys.readouterr().out
+    break_observations(monkeypatch)
+    assert device.check_episodes(torch.device("cpu")) == [(row, 0.0, "1 is yes")]
+
+
+@needs_emulator
+@pytest.mark.usefixtures("device_emulator", "captured")
+def test_a_trainer_collects_and_learns_what_it_does_with_threads(device, monkeypatch):
+    rows = device.check_rollouts(torch.device("cpu"), agents=16)
+    assert [(name.split()[2], value) for name, value, _ in rows] == [("Default", 1.0), ("MinGRU", 1.0)]
+    break_observations(monkeypatch)
+    assert [value for _, value, _ in device.check_rollouts(torch.device("cpu"), agents=16)] == [0.0, 0.0]
+
+
+@needs_emulator
+def test_environments_that_stay_on_the_cpu_are_noticed(device, device_emulator):  # noqa: F811
+    with pytest.raises(RuntimeError, match="stayed on the CPU"):
+        device.check_rollouts(torch.device("cpu"), agents=16)
