@@ -70,8 +70,8 @@ class VecConfig(ConfigSection):
     )
     num_envs: int | Auto = setting(
         "auto",
-        "PufferEnvs, each holding [env] num_envs environments; auto is 1 on a CPU and 2 on CUDA, and 16 where each is "
-        "one environment alone.",
+        "PufferEnvs, each holding [env] num_envs environments; auto is 1, but 2 on CUDA where a CPU steps them, and 16 "
+        "where each is one environment alone.",
         "[1, 1e6]",
     )
     num_workers: int | Auto = setting(
