@@ -19,7 +19,10 @@ from pufferlib.vector import sizes
         ({"num_envs": 2.0}, "num_envs must be an integer of at least 1, got 2.0"),
         ({"num_envs": True}, "num_envs must be an integer of at least 1, got True"),
         ({"seed": -1}, "seed must be an integer of at least 0, got -1"),
-        ({"backend": "serial"}, "'auto', 'Serial', 'Native', 'Multiprocessing'.* got 'serial'; did you mean 'Serial'"),
+        (
+            {"backend": "serial"},
+            "'auto', 'Serial', 'Native', 'Device', 'Multiprocessing'.* got 'serial'; did you mean 'Serial'",
+        ),
         ({"backend": "Threads"}, "backend must be one of 'auto', 'Serial', .*'Ray' .* got 'Threads'"),
         ({"backend": int}, "a class of pufferlib.vector, got <class 'int'>"),
         ({"backend": "Serial", "num_workers": 2}, "Serial has one worker, got num_workers 2"),
