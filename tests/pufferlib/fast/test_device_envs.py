@@ -31,22 +31,38 @@ def make(name, num_agents=golden.NUM_AGENTS, backend="Device"):
 QUICK = ("puffer_breakout", "puffer_g2048", "puffer_go", "puffer_target")  # one agent, a shared table, search, several
 
 
+def played(name, device="cpu"):
+    """The hash of the golden episodes, by the kernels."""
+    vecenv = make(name)
+    player, random = DevicePlayer(vecenv, device), np.random.default_rng(0)
+    history = [player.first]
+    for _ in range(golden.STEPS):
+        player.play(random_actions(random, vecenv.single_action_space, vecenv.num_agents))
+        history.append(player.arrays())
+    vecenv.close()
+    return digest(history)
+
+
+def assert_golden(name, found):
+    assert found == golden.fingerprint(name, backend="Serial")
+    if GOLDEN["library"] == golden.library_fingerprint() or not golden.calls_the_library(name):
+        assert found == GOLDEN["hashes"][name]
+
+
 @needs_emulator
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in COMPILED]
 )
 def test_the_kernels_play_the_golden_episodes(name, device_emulator):  # noqa: F811
-    vecenv = make(name)
-    player, random = DevicePlayer(vecenv), np.random.default_rng(0)
-    history = [player.first]
-    for _ in range(golden.STEPS):
-        player.play(random_actions(random, vecenv.single_action_space, vecenv.num_agents))
-        history.append(player.arrays())
-    found = digest(history)
-    vecenv.close()
-    assert found == golden.fingerprint(name, backend="Serial")
-    if GOLDEN["library"] == golden.library_fingerprint() or not golden.calls_the_library(name):
-        assert found == GOLDEN["hashes"][name]
+    assert_golden(name, played(name))
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("name", COMPILED)
+def test_a_gpu_plays_the_golden_episodes(name):
+    if golden.calls_the_library(name):
+        pytest.skip("a GPU has sines and exponentials of its own")
+    assert_golden(name, played(name, "cuda"))
 
 
 @needs_emulator
