@@ -9,6 +9,7 @@ import subprocess
 import golden
 import numpy as np
 import pytest
+import torch
 from contract import COMPILED
 from device_player import DevicePlayer
 from emulated_device import device_emulator, needs_emulator  # noqa: F401 - a fixture
