@@ -4,8 +4,8 @@
     python bench/curves.py puffer_pong --seeds 1 2 3 --minutes 2
 
 The metric is that of the environment's `[solve]` section, its mean over the episodes that ended in each of 24 equal
-parts of the run. A run ends with its schedule, or when the minutes are over. The rows go to results/curves.csv, of which
-the documentation draws curves over steps: how long a step took on the machine does not matter to them.
+parts of the run. A run ends with its schedule, or when the minutes are over. The rows go to results/curves.csv. The
+documentation draws curves of them over steps: how long a step took on the machine does not matter to them.
 """
 
 from __future__ import annotations

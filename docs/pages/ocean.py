@@ -35,6 +35,7 @@ TITLE = re.compile(r"(.+?)(?:: |, | against )")
 RANGE = re.compile(r"(?:from (\S+) to (\S+?)|of (at least \S+?)), got")
 GALLERY = re.compile(r"<!-- (?P<name>gallery|diagnostics|table) -->.*?<!-- end of (?P=name) -->", re.DOTALL)
 DIAGNOSTIC = "; a test "  # in what every diagnostic is
+CURVE = re.compile(r" at (\d+) steps$")
 MOST_KEYS = 12  # a table of more is told in a sentence
 LOGGED = {
     "perf": "how well an episode went, 0 to 1",
@@ -162,6 +163,7 @@ def page(one: Facts, folder: Path, has_pictures: bool, repository: str) -> str:
         "## Speed\n",
         speed(one),
         "## Learning\n",
+        curve(one, folder),
         learning(one, folder),
     ]
     return "\n".join(parts)
@@ -403,6 +405,35 @@ A dot for each seed, a cross for one that did not get there:
 
 {figure(light, dark, folder, words)}
 {measured(found)}"""
+
+
+def curve(one: Facts, folder: Path) -> str:
+    """The way to it, by seed."""
+    found = curve_rows(one.name)
+    if not found:
+        return ""
+    metric, goal = one.config["solve"]["metric"], one.config["solve"]["threshold"]
+    runs: dict[int, list[tuple[float, float]]] = {}
+    for row in found:
+        runs.setdefault(row.seed, []).append((float(CURVE.search(row.case)[1]), row.value))
+    light, dark = plots.curves(folder / "plots" / f"{one.folder}-curve", list(runs.values()), goal, "steps", metric)
+    words = f"the mean {metric} over the steps of a training"
+    lines = "A line for each seed" if len(runs) > 1 else "One seed"
+    return f"""{lines}, the mean {metric} of the episodes that ended meanwhile; dashed, what counts as solved:
+
+{figure(light, dark, folder, words)}
+{measured(found)}"""
+
+
+@functools.cache
+def curve_rows(name: str) -> list[Row]:
+    """Rows of bench/curves.py by the environment's own settings, of the newest commit that has some."""
+    if not (rows.RESULTS / "curves.csv").exists():
+        return []
+    case = re.compile(rf"{name}, seed \d+, {load_config(name)['solve']['metric']} at \d+ steps$")
+    return rows.of_the_newest_commit(
+        row for row in rows.read("curves") if case.match(row.case) and " -- " not in row.command
+    )
 
 
 @dataclass(frozen=True)

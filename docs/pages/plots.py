@@ -102,6 +102,28 @@ def scatter(path: Path, points: Sequence[tuple[float, float, bool]], across: str
     return saved(path, draw, 2.3)
 
 
+def curves(
+    path: Path, found: Sequence[Sequence[tuple[float, float]]], goal: float, across: str, up: str
+) -> tuple[Path, ...]:
+    """A line for each run, and a dashed one at what is to be reached.
+
+    Returns:
+        The two files.
+    """
+
+    def draw(axes: Axes) -> None:
+        for run in found:
+            axes.plot([x for x, _ in run], [y for _, y in run], color=COLORS[0], alpha=0.8, linewidth=1.3)
+        axes.axhline(goal, color=COLORS[2], linestyle="--", linewidth=1)
+        axes.set(xlabel=across, ylabel=up)
+        axes.set_xlim(left=0)
+        for axis in (axes.xaxis, axes.yaxis):
+            axis.set_major_formatter(FuncFormatter(lambda value, _: count(value)))
+        axes.grid(alpha=0.25)
+
+    return saved(path, draw, 2.3)
+
+
 def lists_labels(axes: Axes, labels: Sequence[str]) -> None:
     """From top to bottom, a label for each row."""
     axes.set_yticks(range(len(labels)), labels)

@@ -83,6 +83,15 @@ def test_figures_are_those_of_the_rows(chapter, name):
     assert all(row.command in page for row in found)
 
 
+@pytest.mark.parametrize("name", ["puffer_breakout", "puffer_squared"])
+def test_what_was_recorded_of_a_training_is_a_curve(chapter, name):
+    folder = name.removeprefix("puffer_")
+    found = ocean.curve_rows(name)
+    page, plot = (chapter / f"{folder}.md").read_text(), chapter / "plots" / f"{folder}-curve-light.svg"
+    assert bool(found) == plot.exists() == (f"plots/{folder}-curve-light.svg" in page)
+    assert all(row.command in page for row in found)
+
+
 def test_the_first_page_leads_to_all_others(chapter):
     index = (chapter / "index.md").read_text()
     for name in environments.names():
