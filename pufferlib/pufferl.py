@@ -28,6 +28,7 @@ from pufferlib.config import load_config
 from pufferlib.errors import APIUsageError, DivergedError, StorageError
 from pufferlib.extensions import compute_puff_advantage
 from pufferlib.fast.choose import choose
+from pufferlib.fast.device_collector import DeviceCollector
 from pufferlib.metrics.finite import describe_update, explaining
 from pufferlib.metrics.report import Counts, Report
 from pufferlib.play.periodic_evaluation import PeriodicEvaluation
@@ -414,8 +415,12 @@ class PuffeRL:
 
     @property
     def computed_by(self) -> str:
-        """What computes the policy, and in brackets why it is nothing faster; see fast/choose.py."""
-        return str(self._choice)
+        """What computes the policy, in brackets why it is nothing faster, and whether environments are on the GPU, too.
+
+        See fast/choose.py.
+        """
+        place = ", environments on the GPU" if isinstance(self._collector, DeviceCollector) else ""
+        return f"{self._choice}{place}"
 
     @property
     def is_logged(self) -> bool:

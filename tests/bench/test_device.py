@@ -43,6 +43,16 @@ def test_without_a_gpu_it_says_what_is_missing():
     assert "needs an NVIDIA GPU" in done.stderr and done.stderr.count("\n") == 1
 
 
+@needs_emulator
+@pytest.mark.usefixtures("device_emulator", "captured")
+def test_a_training_says_where_its_environments_are(device, tmp_path):
+    for backend, words in (("Native", "CUDA graphs"), ("Device", "CUDA graphs, environments on the GPU")):
+        case = device.Case("puffer_squared", 16, num_buffers=1, backend=backend)
+        trainer = device.gpu.make_trainer(case, str(tmp_path), "cpu", fused=False)
+        assert trainer.computed_by == words
+        trainer.release()
+
+
 def break_observations(monkeypatch):
     """Has every step change a bit of what its first agent sees."""
     step = DeviceEnvs.step
