@@ -1,11 +1,12 @@
-"""One picture of every environment on one sheet, for a person to look at and for the gallery.
+"""One picture of every game on one sheet, for a person to look at and for README.
 
     python bench/contact_sheet.py                                  writes docs/ocean.png
     python bench/contact_sheet.py puffer_pong --output /tmp/pong.png --pictures /tmp
 
 Each environment is played by the trained agent that comes with it, by drawn actions where there is none, and is shown
-in the middle of its first episode, or at step 300 where that is longer; one without a picture gets a card with its
-spaces. `--pictures` writes the single pictures too, at their own size. Look at the sheet before it is committed.
+in the middle of its first episode, or at step 300 where that is longer. Unless environments are named, these are the
+games: all but the diagnostics and the template. One that is named and has no picture gets a card with its spaces.
+`--pictures` writes the single pictures too, at their own size. Look at the sheet before it is committed.
 """
 
 from __future__ import annotations
@@ -22,15 +23,22 @@ from pufferlib.environment import PufferEnv
 from pufferlib.errors import CheckpointError, MissingExtraError
 from pufferlib.ocean.environment import OceanEnv
 from pufferlib.ocean.screen import BACKGROUND, FONT, PANEL, WHITE, Screen
-from pufferlib.play.listing import space_text
+from pufferlib.play.listing import space_text, what_it_is
 
 ROOT = Path(__file__).parents[1]
 MOST_STEPS = 300
 SEED = 7
 COLUMNS, CELL, CAPTION, GAP = 5, (384, 288), 36, 12  # pixels
 COLORS = 255  # of the file, which makes it a third as large
+DIAGNOSTIC = "; a test "  # in what every diagnostic is
+TEMPLATE = "puffer_template"
 
 Play = Callable[[np.ndarray], np.ndarray]
+
+
+def games() -> list[str]:
+    """What is there to be played, by name."""
+    return [name for name in ocean.names() if name != TEMPLATE and DIAGNOSTIC not in what_it_is(name)]
 
 
 def player(name: str, env: PufferEnv) -> Play:
@@ -147,7 +155,7 @@ def sheet(pictures: dict[str, Image.Image]) -> Image.Image:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("environments", nargs="*", default=ocean.names(), metavar="ENV")
+    parser.add_argument("environments", nargs="*", default=games(), metavar="ENV")
     parser.add_argument("--output", type=Path, default=ROOT / "docs" / "ocean.png")
     parser.add_argument("--pictures", type=Path, help="a folder for a picture of each, at its own size")
     options = parser.parse_args()

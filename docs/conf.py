@@ -3,6 +3,7 @@
 import inspect
 from importlib import metadata
 
+from docutils import nodes
 from sphinx.addnodes import desc_signature
 from sphinx.util.inspect import stringify_signature
 
@@ -55,10 +56,21 @@ html_theme_options = {
 }
 
 
+LINE = 36  # characters of code that fit in a line on a phone, also in a list
+
+
 def setup(app):
-    """Mends what Sphinx's extensions make of names that stand in `pufferlib` and are defined elsewhere."""
+    """Adds what the theme and the extensions leave open."""
+    app.connect("doctree-read", mark_long_code)
     app.connect("autodoc-process-signature", signature_of_init)
     app.connect("doctree-read", give_places_to_sources)
+
+
+def mark_long_code(app, doctree):
+    """Lets what is too long for a line be broken."""
+    for code in doctree.findall(nodes.literal):
+        if max(map(len, code.astext().split()), default=0) > LINE:
+            code["classes"].append("long")
 
 
 def signature_of_init(app, what, name, obj, options, signature, return_annotation):

@@ -32,6 +32,12 @@ def test_a_sheet_has_a_cell_for_each_environment(contact_sheet, tmp_path, monkey
     assert sorted(path.name for path in pictures.iterdir()) == ["squared.png", "template.png"]
 
 
+def test_the_sheet_is_of_games_alone(contact_sheet):
+    games = contact_sheet.games()
+    assert {"puffer_breakout", "puffer_tetris", "puffer_squared"} < set(games)
+    assert not {"puffer_template", "puffer_spaces", "puffer_memory", "puffer_bandit"} & set(games)
+
+
 def test_an_environment_without_a_picture_gets_a_card(contact_sheet, monkeypatch):
     def no_picture(*arguments, **settings):
         raise contact_sheet.MissingExtraError("there is no render module")

@@ -154,6 +154,13 @@ def test_links_lead_somewhere_nothing_is_fetched_elsewhere_and_all_pages_are_rea
     assert not unreached(site, pages)
 
 
+def test_links_of_readme_lead_somewhere():
+    links = re.findall(r"\]\(([^)\s]+)\)", (ROOT / "README.md").read_text())
+    paths = [urlsplit(link).path for link in links if not is_elsewhere(link)]
+    assert len(paths) > 30
+    assert not [path for path in paths if not (ROOT / path).exists()]
+
+
 def test_a_broken_site_is_noticed(tmp_path):
     (tmp_path / "style.css").write_text(
         "a { background: url(https://example.org/a.png) } b { background: url('b.png') }"

@@ -65,6 +65,26 @@ def test_solving_tells_every_seed_of_the_newest_commit(page):
     assert f"| {sum(run.is_solved for run in found)} of {len(found)} | {seconds} |" in line
 
 
+@pytest.mark.parametrize("place", ["README.md", "docs/index.md"])
+def test_the_short_tables_say_what_the_page_says(page, place):
+    short = {
+        "Breakout": "breakout",
+        "Snake, 256 agents": "snake",
+        "Drone": "drone",
+        "Go on 7 x 7, with its opponent": "go",
+    }
+    text = (ROOT / place).read_text()
+    for words, name in short.items():
+        stepping, training, solving = ([cell.strip() for cell in line.split("|")[2:]] for line in lines(page, name)[:3])
+        assert training[1].endswith("AMD") and solving[1].partition(" of ")[0] == solving[1].partition(" of ")[2]
+        assert f"| {words} | {stepping[0]} | {training[0]} | {solving[2]} |" in text
+
+
+def test_readme_says_how_fast_an_lstm_is(page):
+    (line,) = lines(page, "an LSTM of 128")
+    assert f", one pass over each batch | | {line.split('|')[-2].strip()} | |" in (ROOT / "README.md").read_text()
+
+
 def test_policies_and_exports_are_what_the_newest_rows_say(page):
     values = {row.case: row.value for row in rows.newest(rows.read("train")) if row.unit == "steps/s"}
     lstm = " | ".join(markdown.count(values[f"test_by[{by}-lstm]"]) for by in speed.BY)
