@@ -62,8 +62,17 @@ def environment_module(folder, name, source, **options):
 
 
 def bindings():
-    """The environments' modules."""
-    return [environment_module(folder, "binding", folder / "binding.c") for folder in environments()]
+    """The environments' modules, which know what they were compiled from."""
+    fingerprint = runpy.run_path("ocean/sources.py")["fingerprint"]
+    return [
+        environment_module(
+            folder,
+            "binding",
+            folder / "binding.c",
+            define_macros=[("ENV_SOURCES", f'"{fingerprint(folder)}"')],
+        )
+        for folder in environments()
+    ]
 
 
 def render_modules():

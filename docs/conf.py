@@ -36,6 +36,7 @@ napoleon_google_docstring = True
 napoleon_numpy_docstring = False
 napoleon_use_rtype = False
 
+smartquotes = False  # a flag is two hyphens, and stays so
 default_role = "code"  # docstrings write code between single backquotes
 
 nitpicky = False  # types of other libraries have no page here; links of our own are checked by MyST

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+import warnings
+from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -9,7 +12,8 @@ import numpy as np
 from typing_extensions import override
 
 from pufferlib.environment import Buffers, PufferEnv, StepResult, fitting_actions
-from pufferlib.errors import APIUsageError
+from pufferlib.errors import APIUsageError, PufferWarning
+from pufferlib.ocean.sources import fingerprint
 
 if TYPE_CHECKING:
     from pufferlib.ocean.rendering import Drawing
@@ -55,6 +59,7 @@ class OceanEnv(PufferEnv):
             raise APIUsageError(
                 f"num_envs and report_interval must be at least 1, got {num_envs} and {report_interval}"
             )
+        warn_where_outdated(self.binding)
         self.num_envs = num_envs
         self.num_agents = num_envs * self.agents_per_env
         super().__init__(buf)
@@ -200,3 +205,21 @@ def means_of(sums: dict[str, float]) -> list[dict]:
     count = sums["n"]
     means = {name: total / count for name, total in sums.items() if name != "n"} if count else {}
     return [{**means, "n": count}] if count else []
+
+
+def warn_where_outdated(binding: ModuleType) -> None:
+    """Warns where a compiled module does not follow its sources any more."""
+    folder = Path(binding.__file__).parent
+    if is_outdated(folder, getattr(binding, "__sources__", "")):
+        warnings.warn(
+            f"the C source of {folder.name} changed since it was compiled, and the old one is what runs; compile it by "
+            "`python setup.py -q build_ext --inplace`",
+            PufferWarning,
+            stacklevel=4,
+        )
+
+
+@functools.cache
+def is_outdated(folder: Path, compiled: str) -> bool:
+    """Whether the sources in a folder are others than those that were `compiled`; False where nobody can tell."""
+    return compiled != "" and (folder / "binding.c").exists() and fingerprint(folder) != compiled

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import importlib
 import importlib.util
 import inspect
@@ -52,6 +53,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     try:
         if argv is None and sys.argv[1:2] != [COMPLETE]:
+            with contextlib.suppress(OSError, RuntimeError, ValueError):  # where stderr is no file
+                faulthandler.enable()  # a crash in C tells where it was called
             _find_modules_here()
         _require_install()
         with _short_warnings():

@@ -115,23 +115,22 @@ static bool raise_unless(bool holds, PyObject* exception, const char* message) {
 static bool vec_meets(const VecHandle* vec, Condition condition) {
     if (condition == EXISTING) return true;
     return raise_unless(!vec->vec.is_closed, PyExc_ValueError,
-                        ENV_NAME ": the vec handle is closed; make a new one with vec_init") &&
+                        ENV_NAME ": the environments are closed; make new ones") &&
            raise_unless(!vec->vec.is_busy, PyExc_RuntimeError,
                         ENV_NAME ": the vec is being stepped by another thread; wait for it first") &&
            raise_unless(condition != READY || vec->is_ready, PyExc_RuntimeError,
-                        ENV_NAME ": the vec was never reset; call vec_reset first");
+                        ENV_NAME ": the environments were never reset; call reset() first");
 }
 
 static bool env_meets(const EnvHandle* handle, Condition condition) {
     if (condition == EXISTING) return true;
-    if (!raise_unless(!handle->is_closed, PyExc_ValueError,
-                      ENV_NAME ": the environment handle is closed; make a new one with env_init")) {
+    if (!raise_unless(!handle->is_closed, PyExc_ValueError, ENV_NAME ": the environment is closed; make a new one")) {
         return false;
     }
     if (handle->owner != NULL) return vec_meets(handle->vec, condition);
     if (handle->vec != NULL && !vec_meets(handle->vec, OPEN)) return false;
     return raise_unless(condition != READY || handle->is_ready, PyExc_RuntimeError,
-                        ENV_NAME ": the environment was never reset; call env_reset first");
+                        ENV_NAME ": the environment was never reset; call reset() first");
 }
 
 static const char* found_name(PyObject* object) {
@@ -732,7 +731,16 @@ static PyMethodDef METHODS[] = {
     {NULL, NULL, 0, NULL},
 };
 
+// What it was compiled from, by which a later reader knows whether the sources are other ones now; setup.py says it.
+#ifndef ENV_SOURCES
+#define ENV_SOURCES ""
+#endif
+
+static int fill_module(PyObject* module) { return PyModule_AddStringConstant(module, "__sources__", ENV_SOURCES); }
+
+static PyModuleDef_Slot SLOTS[] = {{Py_mod_exec, (void*)fill_module}, {0, NULL}};
+
 static struct PyModuleDef MODULE = {
-    PyModuleDef_HEAD_INIT, "binding", "The C environments of " ENV_NAME ".", 0, METHODS, NULL, NULL, NULL, NULL};
+    PyModuleDef_HEAD_INIT, "binding", "The C environments of " ENV_NAME ".", 0, METHODS, SLOTS, NULL, NULL, NULL};
 
 PyMODINIT_FUNC PyInit_binding(void) { return PyModuleDef_Init(&MODULE); }

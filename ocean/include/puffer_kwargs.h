@@ -94,7 +94,10 @@ static inline int kwarg_bool(PyObject* kwargs, const char* name, bool* result) {
 static int kwargs_are_used_up(PyObject* kwargs) {
     if (PyDict_Size(kwargs) == 0) return 0;
     PyObject* names = PyDict_Keys(kwargs);
-    if (names != NULL) PyErr_Format(PyExc_TypeError, ENV_NAME " does not know the keyword argument(s) %R", names);
+    if (names != NULL) {
+        PyErr_Format(PyExc_TypeError, ENV_NAME " does not know the keyword argument(s) %R; read them in binding.c",
+                     names);
+    }
     Py_XDECREF(names);
     return -1;
 }

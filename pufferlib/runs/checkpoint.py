@@ -228,10 +228,10 @@ def _resolve_named(data_dir: str | Path, env_name: str, name: str) -> Path:
 
 
 def resolve_run(data_dir: str | Path, env_name: str, run: str) -> Path:
-    """The folder of a run to resume, given as a path, a run id, a folder name, or `latest`.
+    """The folder of a run to resume, given as a path, a run id or the end of one, a folder name, or `latest`.
 
     Raises:
-        CheckpointError: if there is no such run with a checkpoint.
+        CheckpointError: if there is no such run with a checkpoint, or there are several.
     """
     if run == "latest":
         folders = {path.parent for path in models(data_dir, env_name)}
@@ -242,6 +242,13 @@ def resolve_run(data_dir: str | Path, env_name: str, run: str) -> Path:
     for folder in (Path(run), Path(data_dir) / run, Path(data_dir) / slug(f"{env_name}_{run}")):
         if (folder / TRAINER_STATE).exists():
             return folder
+    states = Path(data_dir).glob(f"{slug(env_name)}_*/{TRAINER_STATE}")
+    ending = sorted(state.parent for state in states if state.parent.name.endswith(f"_{run}"))
+    if len(ending) > 1:
+        names = " and ".join(folder.name for folder in ending[:3])
+        raise CheckpointError(f"{len(ending)} runs of {env_name} end with {run!r}, such as {names}; write more of it")
+    if ending:
+        return ending[0]
     raise CheckpointError(f"there is no run {run!r} of {env_name} with a checkpoint; pass a run folder or 'latest'")
 
 

@@ -6,27 +6,19 @@ import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from pufferlib.config import TrainConfig
 from pufferlib.errors import ConfigError
 
-_LENGTH = ("total_timesteps", "num_iterations")
-_RATE = ("learning_rate", "anneal_lr", "lr_schedule", "min_learning_rate", "anneal_timesteps")
-_COEFFICIENTS = (
-    *("gamma", "gae_lambda", "vtrace_rho_clip", "vtrace_c_clip", "truncation_bootstrap", "reward_clip"),
-    *("clip_coef", "norm_adv", "vf_coef", "clip_vloss", "vf_clip_coef", "ent_coef", "max_grad_norm", "skip_nonfinite"),
-    *("update_epochs", "target_kl", "prio_alpha", "prio_beta0"),
-)
-_REPORTS = (
-    *("log_interval", "checkpoint_interval", "dashboard_interval_seconds", "weights_check_interval"),
-    *("evaluations", "evaluation_envs", "evaluation_max_steps"),
-)
-_MACHINE = (
-    *("device", "torch_deterministic", "cpu_offload", "precision", "fused"),
-    *("compile", "compile_mode", "compile_fullgraph", "cuda_graphs"),
-)
+LENGTH = ("total_timesteps", "num_iterations")
+
+# What a part of the saved state was made for. All other settings of a training are read anew in every epoch, or by
+# every process; so are those that a checkout has added, such as a coefficient for a loss of its own.
+_STREAMS = ("seed", "data_dir")
+_SIZES = ("batch_size", "bptt_horizon", "minibatch_size", "num_minibatches", "max_minibatch_size", "shuffle")
+_MOMENTS = ("optimizer", "adam_beta1", "adam_beta2", "adam_eps", "weight_decay")
+_STATISTICS = ("normalize_rewards", "normalize_observations", "normalization_clip")
 CHANGEABLE = {
-    # Read anew in every epoch or by every process. All else has a part of the saved state made for it: seeds and
-    # environments their streams and snapshots, sizes the rollout, the optimizer its moments, policies their weights.
-    "train": frozenset((*_LENGTH, *_RATE, *_COEFFICIENTS, *_REPORTS, *_MACHINE)),
+    "train": frozenset(TrainConfig.settings()) - {*_STREAMS, *_SIZES, *_MOMENTS, *_STATISTICS},
     "vec": frozenset({"num_workers"}),
 }
 """Settings that another value may be given to, by section; those of `log` all may be."""

@@ -24,7 +24,7 @@ from pufferlib.runs.description import CONFIG_FILE, restarted_run, saved_setting
 from pufferlib.runs.learning import DEAF_SECONDS, iterate
 from pufferlib.runs.loaders import load_env, load_policy
 from pufferlib.runs.loggers import make_loggers
-from pufferlib.runs.resuming import Change, allowed_changes, with_new_length
+from pufferlib.runs.resuming import LENGTH, Change, allowed_changes, with_new_length
 from pufferlib.runs.settings import settings_of
 from pufferlib.runs.stopping import StopRequest
 
@@ -54,6 +54,7 @@ def train(
         )
         if folder is not None:
             trainer.load_checkpoint(folder)
+            _require_longer(changes, trainer)
             _apply(changes, trainer)
         # From the first file on, so that what is there can be resumed.
         with StopRequest(DEAF_SECONDS if ranks.world_size > 1 else 0.0) as stop:
@@ -84,6 +85,17 @@ def _find_run(env_name: str, args: dict[str, Any]) -> tuple[Path | None, list[Ch
     if folder is None or not (folder / CONFIG_FILE).exists():
         return folder, []
     return folder, allowed_changes(saved_settings(folder, env_name), args, str(folder))
+
+
+def _require_longer(changes: list[Change], trainer: Any) -> None:
+    """Refuses a new length that the run has already, before anything is written."""
+    for change in changes:
+        if change.name in LENGTH and trainer.epoch >= trainer.total_epochs:
+            done = f"{trainer.global_step:,} steps, {trainer.epoch:,} iterations"
+            raise ConfigError(
+                f"{change.flag} must be more than the {done}, that {trainer.run_folder} has, got {change.now:,}; give "
+                "more, or leave it out to go on to the end that was set before"
+            )
 
 
 def _apply(changes: list[Change], trainer: Any) -> None:

@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 import tracemalloc
+import warnings
 
 import numpy as np
 import psutil
@@ -15,6 +16,8 @@ import pytest
 from contract import COMPILED
 from game import Game
 
+from pufferlib import ocean
+from pufferlib.errors import PufferWarning
 from pufferlib.ocean import rendering
 
 FUNCTIONS = {
@@ -370,3 +373,14 @@ def test_what_is_never_closed_is_silent_at_exit(request):
     code = FORGETFUL.format(folder=str(request.path.parent), names=COMPILED)
     done = subprocess.run([sys.executable, "-X", "dev", "-c", code], capture_output=True, text=True, timeout=600)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_a_module_that_does_not_follow_its_sources_any_more_is_told_of(game, monkeypatch):
+    env_class = ocean.env_class(f"puffer_{game.name}")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        env_class(num_envs=1).close()
+    assert len(game.binding.__sources__) == 16
+    monkeypatch.setattr(game.binding, "__sources__", "of an earlier day")
+    with pytest.warns(PufferWarning, match="changed since it was compiled, and the old one is what runs; compile it"):
+        env_class(num_envs=1).close()

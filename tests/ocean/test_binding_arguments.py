@@ -278,10 +278,10 @@ def test_a_view_of_a_closed_vec_is_refused(game):
 def test_what_was_never_reset_cannot_be_stepped_drawn_or_saved(game):
     for name in ("env_step", "env_get", "env_render", "env_state", "vec_step", "vec_snapshot"):
         handle = game.single() if name in ENV_CALLS else game.vec()
-        with pytest.raises(RuntimeError, match="was never reset; call (env|vec)_reset first"):
+        with pytest.raises(RuntimeError, match=r"(was|were) never reset; call reset\(\) first"):
             CALLS[name](game.binding, handle)
         if name in ENV_CALLS:
-            with pytest.raises(RuntimeError, match="was never reset; call vec_reset first"):
+            with pytest.raises(RuntimeError, match=r"were never reset; call reset\(\) first"):
                 CALLS[name](game.binding, game.binding.vec_env(game.vec(), 0))
 
 

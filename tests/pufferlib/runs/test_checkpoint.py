@@ -273,10 +273,14 @@ def test_the_latest_run_is_the_one_that_saved_last(tmp_path):
     assert resolve_run(tmp_path, "puffer_pong", "latest") == first
 
 
-def test_a_run_is_found_by_path_folder_name_and_id(tmp_path):
-    folder = make_run(tmp_path, "puffer_pong", "77", (5,))
-    for name in (str(folder), folder.name, "77"):
+def test_a_run_is_found_by_path_folder_name_id_and_its_end(tmp_path):
+    folder = make_run(tmp_path, "puffer_pong", "2026_77", (5,))
+    for name in (str(folder), folder.name, "2026_77", "77"):
         assert resolve_run(tmp_path, "puffer_pong", name) == folder
+    make_run(tmp_path, "puffer_pong", "2027_77", (5,))
+    make_run(tmp_path, "puffer_squared", "2028_77", (5,))
+    with pytest.raises(CheckpointError, match="2 runs of puffer_pong end with '77', such as puffer_pong_2026_77 and"):
+        resolve_run(tmp_path, "puffer_pong", "77")
 
 
 @pytest.mark.parametrize("run", ["latest", "77", "puffer_pong_77"])
