@@ -259,7 +259,7 @@ def test_a_closed_handle_is_refused(game):
         game.binding.vec_close(vec)
     for name, call in CALLS.items():
         if not name.endswith("close"):
-            with pytest.raises(ValueError, match="handle is closed; make a new one"):
+            with pytest.raises(ValueError, match="closed; make (a )?new one"):
                 call(game.binding, single if name in ENV_CALLS else vec)
 
 
@@ -270,7 +270,7 @@ def test_a_view_of_a_closed_vec_is_refused(game):
     game.binding.vec_close(vec)
     for name, call in ENV_CALLS.items():
         if name != "env_close":
-            with pytest.raises(ValueError, match="the vec handle is closed"):
+            with pytest.raises(ValueError, match="the environments are closed"):
                 call(game.binding, view)
     game.binding.env_close(view)
 
