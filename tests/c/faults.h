@@ -22,6 +22,7 @@
 #define FINAL_FORGOTTEN 10     // the last observation of an episode
 #define STRUCT_UNCHECKED 11    // in c_accepts
 #define ACTION_WRITTEN 12      // which is the caller's
+#define ACTION_AS_FLOAT 13     // whose bits are no such number
 
 #ifndef FAULT
 #define FAULT NO_FAULT
@@ -98,6 +99,7 @@ PUFFER_FN void faults_finish_episode(Faults* env, int agent) {
 
 PUFFER_FN void faults_act(Faults* env, int agent) {
     int action = ((const int32_t*)env->actions)[agent] == 1;
+    if (FAULT == ACTION_AS_FLOAT) action = ((const float*)env->actions)[agent] == 1.0f;
     if (FAULT == ACTION_WRITTEN) ((int32_t*)env->actions)[agent] = action + 1;
     if (FAULT != REWARD_KEPT || action) env->rewards[agent] = (float)action;
     if (FAULT != FLAG_KEPT) env->terminals[agent] = 0;

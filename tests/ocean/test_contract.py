@@ -48,6 +48,18 @@ def test_play_at_random_stays_in_the_spaces_and_is_what_the_log_tells(case):
 
 
 @each_case
+def test_what_agents_do_makes_a_difference(case):
+    env, states = case.make(report_interval=NEVER), []
+    for seed in (0, 1):
+        env.reset(1)
+        for actions in random_actions(env, 64, seed):
+            env.step(actions)
+        states.append(env.snapshot())
+    assert states[0] != states[1], "all actions are one; does c_step read them with the type that c_layout says?"
+    env.close()
+
+
+@each_case
 def test_an_action_that_is_held_leads_nowhere_else(case):
     """One environment for each corner of the action space."""
     one = case.make(1)

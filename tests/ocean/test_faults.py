@@ -77,6 +77,7 @@ NOTICED = {
     "EPISODES_MERGED": [log_test],
     "FINAL_FORGOTTEN": [final_test],
     "ACTION_WRITTEN": [rows_test],
+    "ACTION_AS_FLOAT": [test_contract.test_what_agents_do_makes_a_difference],
 }
 
 
