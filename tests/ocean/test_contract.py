@@ -49,14 +49,15 @@ def test_play_at_random_stays_in_the_spaces_and_is_what_the_log_tells(case):
 
 @each_case
 def test_what_agents_do_makes_a_difference(case):
-    env, states = case.make(report_interval=NEVER), []
+    states = []
     for seed in (0, 1):
+        env = case.make(report_interval=NEVER)
         env.reset(1)
         for actions in random_actions(env, 64, seed):
             env.step(actions)
         states.append(env.snapshot())
+        env.close()
     assert states[0] != states[1], "all actions are one; does c_step read them with the type that c_layout says?"
-    env.close()
 
 
 @each_case
