@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import torch
 from torch import Tensor
 
 from pufferlib.episodes import EpisodeTracker
-from pufferlib.errors import DivergedError
+from pufferlib.errors import DivergedError, PufferWarning
 from pufferlib.metrics.finished_episodes import FinishedEpisodes
 from pufferlib.metrics.finite import find_first, find_layer, is_finite, require_finite
 from pufferlib.metrics.phases import Phases
@@ -22,6 +23,9 @@ from pufferlib.vector.in_order import InOrder
 
 CARRIED = ("rewards", "terminals", "truncations", "masks", "pending")
 """What the last column of a rollout hands to the first one of the next, beside the observations."""
+
+ENDLESS_STEPS = 10_000
+"""Of every agent in a running episode: it then looks as if nobody said where episodes end."""
 
 FINAL_OBSERVATION = "final_observation"
 """In an info: what an agent saw last in an episode that a limit cut; `agent_id` is its index in the vector."""
@@ -86,6 +90,7 @@ class Collector:
         self._columns = np.zeros(vecenv.num_agents, np.int64)  # the next column of every agent
         self._offset = 0  # first segment of the group of agents that is being filled
         self._agent_steps = 0  # of the run, before this rollout
+        self._is_endless = False  # and that was told
 
     def reset(self, seed: int | None) -> None:
         """Begins an episode in every environment and receives the first observations; seed None is the vector's own."""
@@ -138,6 +143,7 @@ class Collector:
             self._skip(self._sieve.take())
         self.statistics.take_over(self.tracker, self._reports)
         self._hand_over()
+        self._ask_for_ends()
         return int(np.count_nonzero(self._arrays["masks"][:-1]))
 
     def _collect_group(self) -> None:
@@ -189,6 +195,17 @@ class Collector:
                 self._take_infos(rows, infos, column)
             self.actor.see(rows, column, observations, begins)
             return rows
+
+    def _ask_for_ends(self) -> None:
+        """Warns once where no episode seems ever to end: it is learnt from all the same."""
+        if not self._is_endless and self.tracker.lengths.min() >= ENDLESS_STEPS:
+            self._is_endless = True
+            warnings.warn(
+                f"no episode has ended in {ENDLESS_STEPS:,} steps of every agent; does the environment's step set "
+                "terminals or truncations where episodes end?",
+                PufferWarning,
+                stacklevel=4,
+            )
 
     def _skip(self, segments: np.ndarray) -> None:
         """Has the agents of some segments count as absent."""

@@ -1,4 +1,5 @@
 import contextlib
+import warnings
 
 import numpy as np
 import pytest
@@ -8,9 +9,10 @@ from scripted import ACTION, EPISODE, NUM_ACTIONS, STEP, ScriptedEnv, episode_le
 from scripted_policies import ConstantPolicy, CountingPolicy, InPlacePolicy, LinearPolicy
 
 from pufferlib import vector
-from pufferlib.errors import APIUsageError
+from pufferlib.errors import APIUsageError, PufferWarning
 from pufferlib.models import Default, MinGRUWrapper
 from pufferlib.ocean import env_class
+from pufferlib.ppo import collector as collector_file
 from pufferlib.ppo.sampling import sample_logits
 from pufferlib.pufferl import PuffeRL
 
@@ -286,6 +288,30 @@ def test_episodes_are_tracked_from_what_was_received(has_absent_agents, keywords
     assert totals.count == len(episodes) > 12
     assert totals.return_sum == pytest.approx(sum(returns)) and totals.length_sum == sum(lengths)
     assert (totals.return_min, totals.return_max) == pytest.approx((min(returns), max(returns)))
+
+
+class EndlessEnv(ScriptedEnv):
+    def write(self, actions):
+        super().write(actions)
+        self.terminals[:] = self.truncations[:] = False
+
+
+def test_episodes_that_never_end_are_asked_about_once(monkeypatch):
+    monkeypatch.setattr(collector_file, "ENDLESS_STEPS", 3 * HORIZON)
+    env, ending = vector.make(EndlessEnv, env_kwargs={"agents": 3}), scripted_vector()
+    endless, usual = (make_collector(vecenv, CountingPolicy()) for vecenv in (env, ending))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for _ in range(5):
+            usual.collect()
+        endless.collect(), endless.collect()
+    with pytest.warns(
+        PufferWarning, match="no episode has ended in 21 steps of every agent; does the environment's step"
+    ):
+        endless.collect()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        endless.collect()
 
 
 def test_tracked_returns_are_those_before_rewards_are_clipped():
