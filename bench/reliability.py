@@ -59,6 +59,39 @@ def number(text: str) -> str:
     return f"{float(text):,.0f}"
 
 
+def folded(title: str, lines: list[str]) -> list[str]:
+    """A long table, of which first its title alone is shown; both GitHub and the site can open it."""
+    return ["<details>", f"<summary>{title}</summary>", "", *lines, "", "</details>"]
+
+
+def summary() -> list[str]:
+    """What was done and found, a line for each section, counted in the rows."""
+
+    def total(rows: list[Row], key: str) -> str:
+        return number(str(sum(float(row[key]) for row in rows)))
+
+    checked = newest("sanitizers", "sanitizers", "compiler", "suite")
+    fuzzed = newest("fuzz", "target")
+    whole = newest("faults", "case", where=lambda row: not row["broken_by"])
+    broken = newest("faults", "case", "broken_by", where=lambda row: bool(row["broken_by"]))
+    skipped = [row["case"] for row in whole if row["survived"].startswith("skipped")]
+    versions = newest("versions", "case")
+    return [
+        f"- **Sanitizers**: {total(checked, 'passed')} tests under them; reports: {total(checked, 'reports')}.",
+        f"- **Fuzzing**: {total(fuzzed, 'executions')} inputs to {len(fuzzed)} targets; crashes: "
+        f"{total(fuzzed, 'crashes')}.",
+        f"- **Faults**: {len(whole) - len(skipped)} of them, {total(whole, 'times')} times in all; not survived: "
+        f"{sum(row['survived'] != 'yes' for row in whole) - len(skipped)}; something left behind: "
+        f"{sum(row['left_behind'] not in ('nothing', '') for row in whole)}.",
+        f"- **Broken on purpose**: of {len(broken)} mistakes put into the code for a fault to find "
+        f"{sum(bool(row['noticed']) for row in broken)} were noticed.",
+        f"- **Versions**: {len(versions)} combinations of Python, torch, numpy, Gymnasium and compiler; tests failed: "
+        f"{total(versions, 'failed')}.",
+        f"- **Not on this page**: a real GPU, macOS, Windows. Skipped: {', '.join(skipped) or 'nothing'}.",
+        "",
+    ]
+
+
 def sanitizers() -> list[str]:
     rows = newest("sanitizers", "sanitizers", "compiler", "suite")
     columns = [
@@ -89,7 +122,8 @@ that are not finite, snapshots that do not come back as they were, and errors th
 reached most are kept in `tests/fuzz/corpora`, and code that is broken on purpose must be found by them
 (`tests/fuzz/test_broken_code_is_found.py`).
 """
-    return section("Fuzzing", text, rows, table(("target", "inputs", "done", "edges reached", "crashes"), columns))
+    lines = table(("target", "inputs", "done", "edges reached", "crashes"), columns)
+    return section("Fuzzing", text, rows, folded(f"{len(rows)} targets", lines))
 
 
 def faults() -> list[str]:
@@ -117,8 +151,13 @@ and whether the run goes on to its end with the very weights of a run to which n
     broken_heads = ("fault", "broken by", "noticed by")
     broken_text = "The same with code that is broken on purpose, `python bench/faults.py --broken`: the case must fail."
     return [
-        *section("Faults", text, whole, table(heads, columns)),
-        *section("Faults, noticed in broken code", broken_text, broken, table(broken_heads, saboteurs)),
+        *section("Faults", text, whole, folded(f"{len(whole)} faults", table(heads, columns))),
+        *section(
+            "Faults, noticed in broken code",
+            broken_text,
+            broken,
+            folded(f"{len(broken)} ways to break it", table(broken_heads, saboteurs)),
+        ),
     ]
 
 
@@ -156,7 +195,7 @@ five minutes of a week in one process, a quarter of them forgotten without being
 
 def page() -> str:
     parts = (sanitizers(), fuzzing(), faults(), versions(), endurance())
-    return "\n".join([TOP, *(line for part in parts for line in part)]).rstrip() + "\n"
+    return "\n".join([TOP, *summary(), *(line for part in parts for line in part)]).rstrip() + "\n"
 
 
 if __name__ == "__main__":

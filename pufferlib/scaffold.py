@@ -37,8 +37,9 @@ TAKEN = """
 
 # What is said of the template and would be wrong of a copy.
 REWORDED = {
-    "a quiz, the shortest complete environment: what you copy to begin your own. README.md says how.": (
-        "a quiz, until you write your game here. ocean/template/README.md says what is where."
+    " - a quiz, the shortest complete environment.": " - a quiz, until you write your game here.",
+    "To begin your own, copy this folder by `puffer new`: README.md says what is where.": (
+        "ocean/template/README.md says what is where."
     ),
     "the shortest complete environment, which `puffer new` copies.": "a quiz, until you write your game.",
 }

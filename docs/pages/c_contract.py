@@ -14,7 +14,10 @@ PAGE = Path("reference/c_contract.md")
 INCLUDE = Path(__file__).parents[2] / "ocean" / "include"
 HELPERS = ("puffer_window.h", "puffer_paths.h", "puffer_alphabeta.h", "puffer_bits.h", "puffer_lights.h")
 DRAWING = ("puffer_render.h", "puffer_shapes.h")
+COLOURS = ("puffer_raylib.h", "puffer_render.h")
 _FUNCTION = re.compile(r"^(?:PUFFER_FN|static inline) (?P<head>[^;{]+?\))\s*\{", re.MULTILINE)
+_COLOUR = re.compile(r"^static const Color \w+ = \{[\d, ]+\};.*$", re.MULTILINE)
+_ALIGNMENTS = re.compile(r"^typedef enum \{[^}]*\} PufferAlign;.*$", re.MULTILINE)
 _METHOD = re.compile(r'"(\w+\([^"]*)"\}')
 
 
@@ -26,6 +29,7 @@ def write(source: Path) -> None:
     fill(page, "binding", first_comment("puffer_binding.h"))
     fill(page, "functions of a module", methods())
     fill(page, "helpers", "\n\n".join(header_text(name) for name in HELPERS))
+    fill(page, "colours", constants())
     fill(page, "drawing", "\n\n".join(header_text(name, drawn_with().__contains__) for name in DRAWING))
 
 
@@ -94,6 +98,13 @@ def drawn_with() -> set[str]:
     """The words in the pictures of all environments."""
     headers = INCLUDE.parent.glob("*/*_render.h")
     return {word for header in headers for word in re.findall(r"\w+", header.read_text())}
+
+
+def constants() -> str:
+    """The colours, red, green, blue and alpha of 0 to 255, and the alignments that pictures name."""
+    colours = [line for name in COLOURS for line in _COLOUR.findall((INCLUDE / name).read_text())]
+    alignments = _ALIGNMENTS.findall((INCLUDE / "puffer_shapes.h").read_text())
+    return block("\n".join([*colours, *alignments]), "c")
 
 
 def header_text(name: str, is_shown: Callable[[str], bool] = lambda function: True) -> str:

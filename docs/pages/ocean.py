@@ -150,7 +150,7 @@ def page(one: Facts, folder: Path, has_pictures: bool, repository: str) -> str:
         f"`{one.name}`: [its rules]({place}{source}), [its class]({place}.py), [its settings]({place}.ini).\n",
         "## Train, watch, play\n",
         commands(one),
-        "## Manual\n",
+        "## Rules\n",
         f"{rules}\n",
         "## What it sees and does\n",
         spaces(one),
@@ -278,7 +278,7 @@ def arguments(one: Facts) -> str:
         (
             f"`{name}`",
             f"`{format_value(one.config['env'].get(name, setting.default))}`; {range_of(one, setting)}",
-            escaped(setting.meaning),
+            escaped(meaning_of(one, setting)),
         )
         for name, setting in env_settings(one.name).items()
     ]
@@ -289,6 +289,12 @@ def arguments(one: Facts) -> str:
     return f"As `{example}` on the command line, or in `[env]` of an ini.\n\n" + table(
         ("argument", "default; range", "meaning"), lines
     )
+
+
+def meaning_of(one: Facts, setting: Setting) -> str:
+    """What an argument means, without the range that stands beside it."""
+    found = range_of(one, setting)
+    return setting.meaning.removesuffix(".").removesuffix(f", {found}") + "."
 
 
 def range_of(one: Facts, setting: Setting) -> str:
@@ -309,9 +315,9 @@ def range_of(one: Facts, setting: Setting) -> str:
 def logs(one: Facts) -> str:
     """The numbers that it reports of episodes."""
     unknown = set(one.logged) - set(LOGGED)
-    meanings = {**LOGGED, **dict.fromkeys(unknown, "see the manual")}
+    meanings = {**LOGGED, **dict.fromkeys(unknown, "see the rules")}
     return (
-        "Means over the episodes that ended, with `n`, how many those were. The manual says what its perf and score "
+        "Means over the episodes that ended, with `n`, how many those were. The rules say what its perf and score "
         "are.\n\n" + table(("name", "meaning"), [(f"`{name}`", meanings[name]) for name in one.logged])
     )
 

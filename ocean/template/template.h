@@ -1,13 +1,13 @@
-// template.h - a quiz, the shortest complete environment: what you copy to begin your own. README.md says how.
+// template.h - a quiz, the shortest complete environment.
 //
-// This first comment is the contract with whoever trains on the environment: the rules, the observation, the actions,
-// the rewards, and what ends an episode.
-//
-// A quiz. Each step shows one of four questions: 0 is the right answer to the first two, 1 to the others.
+// Each step shows one of four questions: 0 is the right answer to the first two, 1 to the others.
 // Observation uint8[1]: the question, 0 to 3. Action: the answer, 0 or 1 (below is 0, above is 1).
 // Reward: +1 for a right answer, -1 for a wrong one.
 // Terminal after a wrong answer; truncation after `rounds` right ones.
 // Score is the right answers of an episode, perf that over `rounds`.
+
+// To begin your own, copy this folder by `puffer new`: README.md says what is where. The comment above is the contract
+// with whoever trains on the environment: rules, observation, actions, rewards, and what ends an episode.
 //
 // This file is plain C with no state but its structs, no malloc, no files, no printing: so it runs on any number of
 // threads, its episodes can be saved and restored, and it compiles for other machines than this one.

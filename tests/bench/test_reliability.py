@@ -38,6 +38,19 @@ def test_the_newest_row_of_a_case_counts(reliability, results):
     assert len([line for line in lines if line.startswith("| play/")]) == 2
 
 
+def test_the_first_lines_count_what_was_found(reliability, results):
+    head = "date,machine,case,times,survived,message,seconds,left_behind,went_on,broken_by,noticed\n"
+    (results / "faults.csv").write_text(
+        head + "2026-01-01,m,a,2,yes,,1,nothing,,,\n2026-01-01,m,b,3,no: it hangs,,1,process 3,,,\n"
+        "2026-01-01,m,c,0,skipped: no GPU,,,,,,\n2026-01-01,m,a,1,yes,,1,nothing,,x,it hangs\n"
+        "2026-01-01,m,b,1,yes,,1,nothing,,x,\n"
+    )
+    lines = reliability.summary()
+    assert "- **Faults**: 2 of them, 5 times in all; not survived: 1; something left behind: 1." in lines
+    assert any("of 2 mistakes put into the code for a fault to find 1 were noticed" in line for line in lines)
+    assert any(line.endswith("Skipped: c.") for line in lines)
+
+
 def test_without_rows_it_says_so_and_cells_cannot_break_out(reliability, results):
     assert "*No rows.*" in reliability.faults()
     assert reliability.table(("a",), [("x | <b>",)])[-1] == "| x \\| &lt;b> |"

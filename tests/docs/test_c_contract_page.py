@@ -51,6 +51,12 @@ def test_helpers_are_told_by_their_first_comment_and_functions(page):
     assert "puffer_chords" not in page  # which only other shapes call
 
 
+def test_colours_and_alignments_are_listed(page):
+    assert "static const Color PUFFER_CYAN = {0, 187, 187, 255};\n" in page
+    assert "PUFFER_MUTED = {124, 140, 140, 255};  // labels" in page
+    assert "typedef enum { PUFFER_LEFT, PUFFER_CENTER, PUFFER_RIGHT } PufferAlign;" in page
+
+
 def test_a_header_without_a_first_comment_is_refused(tmp_path, monkeypatch):
     (tmp_path / "silent.h").write_text("#pragma once\n")
     monkeypatch.setattr(c_contract, "INCLUDE", tmp_path)
