@@ -96,9 +96,10 @@ def markdown(lines: Sequence[str], code: str) -> str:
 
 
 def has_ended(block: tuple[str, list[str]], line: str) -> bool:
-    """Whether the next line begins a paragraph of its own: its first word had room in the one before."""
+    """Whether the next line begins a paragraph: its first word had room in the one before, which has ended."""
     kind, lines = block
-    return kind == "paragraph" and len(lines[-1]) + 1 + len(line.split(" ")[0]) <= COLUMNS
+    has_room = len(lines[-1]) + 1 + len(line.split(" ")[0]) <= COLUMNS
+    return kind == "paragraph" and has_room and lines[-1].endswith((".", ":"))
 
 
 def kind_of(line: str, before: str) -> str:
