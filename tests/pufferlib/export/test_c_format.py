@@ -90,6 +90,13 @@ def test_so_it_does_at_full_speed_for_any_number_of_agents(name, rows):
     assert_agrees(policy, env, drawn(env, steps=4, rows=rows), "-O3", "-march=native")
 
 
+@every_case
+@pytest.mark.parametrize("optimization", ["-O1", pytest.param("-O3", marks=pytest.mark.slow)])
+def test_so_it_does_row_by_row_where_memory_is_scarce(name, optimization):
+    policy, env = CASES[name]()
+    assert_agrees(policy, env, drawn(env, steps=4, rows=7), optimization, "-DPUFFERNET_BLOCK=1")
+
+
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="instruction sets of x86-64")
 @pytest.mark.skipif(not INSTRUCTIONS.exists() or " avx2 " not in INSTRUCTIONS.read_text(), reason="needs AVX2")
 def test_so_it_does_with_registers_of_half_the_width():
@@ -168,6 +175,26 @@ void play(const {writer.type_name}Observation* observations, {writer.type_name}A
         called = set(re.findall(r" U (\w+)", check(["nm", "play.o"], tmp_path)))
         allowed = {"memcpy", "memset", "cosf", "logf", "sqrtf", "_GLOBAL_OFFSET_TABLE_", "__stack_chk_fail"}
         assert called - allowed == set()
+
+
+MATH = "float fabsf(float), copysignf(float, float), sqrtf(float), logf(float), cosf(float);"
+STRING = "#include <stddef.h>\nvoid *memcpy(void*, const void*, size_t), *memset(void*, int, size_t);"
+
+
+@pytest.mark.skipif(shutil.which("clang") is None, reason="needs clang, which compiles for other machines")
+def test_it_is_clean_where_a_processor_has_no_vectors(tmp_path):
+    writer, files = written(*CASES["mingru"]())
+    declarations = {"math.h": MATH, "string.h": STRING}  # of a libc, of which there is none for this machine
+    body = f"""#include "{writer.name}.h"
+{writer.type_name} policy;
+void play(const {writer.type_name}Observation* observation, {writer.type_name}Action* action) {{
+    {writer.name}_act(&policy, observation, 1, action, true);
+}}
+"""
+    for file, text in {**files, **declarations, "play.c": body}.items():
+        (tmp_path / file).write_text(text)
+    command = ["clang", "--target=thumbv7em-none-eabihf", "-mcpu=cortex-m4", "-ffreestanding", "-Os", *WARNINGS]
+    check([*command, "-isystem", ".", "-c", "play.c"], tmp_path)
 
 
 # --- what it does not do
