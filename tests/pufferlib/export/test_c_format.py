@@ -217,9 +217,10 @@ def test_a_policy_of_the_users_own_is_refused(tmp_path):
 
 
 def test_structured_observations_are_refused(tmp_path):
-    layout = Layout.of(Dict({"camera": Box(0, 255, (4,), np.uint8), "place": Discrete(3)}))
+    layout = Layout.of(Dict({"camera": Box(0, 1, (4,), np.float32), "place": Box(0, 1, (2,), np.float32)}))
     env = spaces_of(layout.row_space, CHOICE, layout)
-    with pytest.raises(ExportError, match=r"C has no structured observations, .*; use --format onnx"):
+    parts = re.escape("observation['camera'] of float32, observation['place'] of float32")
+    with pytest.raises(ExportError, match=f"C has no structured observations, got {parts}; use --format onnx"):
         export_policy(spread(Default(env, 8)), env, tmp_path / "c", "c")
 
 
