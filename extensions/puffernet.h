@@ -32,13 +32,19 @@
 #define PUFFERNET_TABLE __attribute__((aligned(64))) static const float
 
 // Before a loop whose rounds do not depend on each other, whatever its pointers look like.
-#if defined(__clang__)
+#if defined(__clang__) && (defined(__SSE2__) || defined(__ARM_NEON) || defined(__wasm_simd128__))
 #define PUFFERNET_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
+#elif defined(__clang__)
+#define PUFFERNET_INDEPENDENT  // without vector registers it would warn that it cannot
 #else
 #define PUFFERNET_INDEPENDENT _Pragma("GCC ivdep")
 #endif
 
-enum { PUFFERNET_BLOCK = 48 };  // rows computed together, a multiple of PUFFERNET_ROWS
+// Rows computed together: a multiple of PUFFERNET_ROWS is quick. A policy's scratch memory grows with it, so where one
+// agent acts and memory is scarce, compile with -DPUFFERNET_BLOCK=1.
+#ifndef PUFFERNET_BLOCK
+#define PUFFERNET_BLOCK 48
+#endif
 
 // Rows in memory are this many floats apart, or a multiple, padded with what nobody reads; so are layers' outputs.
 enum { PUFFERNET_LANES = 16 };

@@ -12,7 +12,7 @@ from torch import Tensor
 from pufferlib import ocean, vector
 from pufferlib.agent.agent import Agent
 from pufferlib.config import check_config, check_env
-from pufferlib.errors import CheckpointError, UnknownEnvironmentError, nearest
+from pufferlib.errors import CheckpointError, PufferError, UnknownEnvironmentError, nearest
 from pufferlib.families import catalog
 from pufferlib.runs import checkpoint, description, making
 from pufferlib.runs.loaders import load_policy
@@ -54,7 +54,7 @@ def load_agent(source: str | Path, env: Any = None, device: str = "cpu", seed: i
     settings = described["settings"]
     settings |= {"train": {**settings["train"], "device": device}, "load_model_path": None, "resume": None}
     with _environment(settings, env, path) as shown:
-        policy = load_policy(settings, shown, settings["env_name"])
+        policy = load_policy(settings, shown, _known_name(settings["env_name"], env))
         checkpoint.check_policy_weights(policy, weights, path)
         policy.load_state_dict(weights)
         return Agent(policy, shown, {**settings, "load_model_path": str(path)}, seed)
@@ -106,6 +106,20 @@ def _environment(settings: Mapping[str, Any], env: Any, path: Path) -> Iterator[
     finally:
         if is_made:
             shown.close()
+
+
+def _known_name(env_name: str, env: Any) -> str | None:
+    """The name under which policies of an environment's own are looked for; None of one that is given and not there.
+
+    Such a one was trained in elsewhere, by a module or a package that this machine need not have.
+    """
+    try:
+        catalog.lookup(env_name)
+    except PufferError:
+        if env is None:
+            raise
+        return None
+    return env_name
 
 
 def _make_named(settings: Mapping[str, Any], path: Path) -> Any:

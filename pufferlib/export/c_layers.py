@@ -163,7 +163,7 @@ def network_of(policy: nn.Module, env: Any) -> Network:
         normalization = _floats(policy.mean).reshape(-1), _floats(scale).reshape(-1), float(policy.clip)
         policy = policy.policy
     if getattr(env, "emulated", None) is not None:
-        raise ExportError(f"C has no structured observations, got {env.emulated.structure}; {_REMEDY}")
+        raise ExportError(f"C has no structured observations, got {env.emulated.parts_text()}; {_REMEDY}")
     wrapper = policy if type(policy) in (LSTMWrapper, MinGRUWrapper) else None
     inner = policy if wrapper is None else policy.policy
     if type(inner) not in (Default, Continuous, Convolutional) or (wrapper is not None and type(inner) is Continuous):

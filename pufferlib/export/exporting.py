@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from pufferlib.errors import APIUsageError, nearest
+from pufferlib.errors import APIUsageError, ExportError, nearest
 from pufferlib.export.c_format import c_files, write_folder
 from pufferlib.export.one_step import OneStep, space_text
 from pufferlib.export.onnx_format import onnx_bytes
@@ -55,6 +55,7 @@ def export_policy(
         raise APIUsageError(f"format must be {', '.join(FORMATS)}, got {format!r}{nearest(format, FORMATS)}")
     path, env_name = Path(path), environment_name(env)
     driver = getattr(env, "driver_env", env)
+    _check_observations(driver)
     step = OneStep(policy, driver)
     notes = _notes(env_name, driver, notes or {})
     if format == "c":
@@ -63,6 +64,15 @@ def export_policy(
         written = {"onnx": onnx_bytes, "torchscript": torchscript_bytes}[format](step, notes, observations)
         write_atomically(path, written)
     return path
+
+
+def _check_observations(env: Any) -> None:
+    layout = getattr(env, "emulated", None)
+    if layout is not None and layout.is_bytes:
+        raise ExportError(
+            "no format can express observations whose parts have different types, which lie in rows of bytes; give all "
+            f"parts one type, such as float32, got {layout.parts_text()}"
+        )
 
 
 def c_name(env_name: str) -> str:

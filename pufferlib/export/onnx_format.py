@@ -91,12 +91,14 @@ def _name_rows(model: Any) -> None:
 @contextmanager
 def _without_talk() -> Iterator[None]:
     """Without what torch warns of in its own code, and logs of packages that a policy does not need."""
-    log = logging.getLogger("torch.onnx")
-    level = log.level
-    log.setLevel(logging.ERROR)
+    logs = [logging.getLogger(package) for package in ("torch.onnx", "onnxscript")]
+    levels = [log.level for log in logs]
+    for log in logs:
+        log.setLevel(logging.ERROR)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
-        log.setLevel(level)
+        for log, level in zip(logs, levels, strict=True):
+            log.setLevel(level)

@@ -92,10 +92,11 @@ def _goes_to_the_device(vec: VecConfig, creator: Any) -> bool:
     return is_free and can_be_lent(creator)
 
 
-def load_policy(args: dict[str, Any], vecenv: Any, env_name: str) -> nn.Module:
+def load_policy(args: dict[str, Any], vecenv: Any, env_name: str | None) -> nn.Module:
     """Makes the policy that `policy_name`, `rnn_name` and the `[policy]` and `[rnn]` settings describe.
 
-    The same `train.seed` gives the same weights. `args['load_model_path']` loads trained ones: a path or `latest`.
+    The same `train.seed` gives the same weights. `args['load_model_path']` loads trained ones: a path or `latest`. An
+    environment of Ocean may bring policies of its own; without a name there are those of pufferlib.models alone.
 
     Raises:
         ConfigError: if there is no policy or recurrent layer of that name, or a setting does not fit it.

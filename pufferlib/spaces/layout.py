@@ -126,6 +126,10 @@ class Layout:
         """Whether leaves have to be viewed as their own dtype."""
         return any(leaf.dtype != self.row_space.dtype for leaf in self.leaves)
 
+    def parts_text(self) -> str:
+        """The leaves with their dtypes, for messages."""
+        return ", ".join(f"{leaf.name} of {leaf.dtype}" for leaf in self.leaves)
+
     def elements(self, leaf: Leaf) -> slice:
         """Where a leaf lies in a row, in elements of the row's dtype."""
         itemsize = self.row_space.dtype.itemsize

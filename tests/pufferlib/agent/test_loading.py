@@ -11,7 +11,7 @@ from gymnasium.spaces import Box, Discrete
 
 import pufferlib
 from pufferlib import load_agent
-from pufferlib.errors import CheckpointError
+from pufferlib.errors import CheckpointError, PufferError
 from pufferlib.models import Default
 from pufferlib.pufferl import train
 from pufferlib.runs import checkpoint
@@ -139,6 +139,16 @@ def test_an_environment_of_ones_own_is_given(trainer):
         agent = load_agent(path, env=env)
         assert agent.act(np.zeros(2)) in (0, 1)
         assert_same_weights(agent, made.policy)
+
+
+def test_an_environment_that_is_given_need_not_be_there_under_its_name(tmp_path):
+    made = load_agent(CARTPOLE)
+    torch.save(made.policy.state_dict(), tmp_path / "mine.pt")
+    for name in ("module_of_elsewhere:Pole-v0", "pole_of_elsewhere"):
+        (tmp_path / "mine.json").write_text(json.dumps({"settings": {**made.settings, "env_name": name}}))
+        with pytest.raises(PufferError, match="no module 'module_of_elsewhere'|no name of an environment"):
+            load_agent(tmp_path / "mine.pt")
+        assert_same_weights(load_agent(tmp_path / "mine.pt", env="CartPole-v1"), made.policy)
 
 
 class Still(Corridor):

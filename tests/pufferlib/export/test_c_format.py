@@ -90,6 +90,13 @@ def test_so_it_does_at_full_speed_for_any_number_of_agents(name, rows):
     assert_agrees(policy, env, drawn(env, steps=4, rows=rows), "-O3", "-march=native")
 
 
+@every_case
+@pytest.mark.parametrize("optimization", ["-O1", pytest.param("-O3", marks=pytest.mark.slow)])
+def test_so_it_does_row_by_row_where_memory_is_scarce(name, optimization):
+    policy, env = CASES[name]()
+    assert_agrees(policy, env, drawn(env, steps=4, rows=7), optimization, "-DPUFFERNET_BLOCK=1")
+
+
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="instruction sets of x86-64")
 @pytest.mark.skipif(not INSTRUCTIONS.exists() or " avx2 " not in INSTRUCTIONS.read_text(), reason="needs AVX2")
 def test_so_it_does_with_registers_of_half_the_width():
@@ -170,6 +177,26 @@ void play(const {writer.type_name}Observation* observations, {writer.type_name}A
         assert called - allowed == set()
 
 
+MATH = "float fabsf(float), copysignf(float, float), sqrtf(float), logf(float), cosf(float);"
+STRING = "#include <stddef.h>\nvoid *memcpy(void*, const void*, size_t), *memset(void*, int, size_t);"
+
+
+@pytest.mark.skipif(shutil.which("clang") is None, reason="needs clang, which compiles for other machines")
+def test_it_is_clean_where_a_processor_has_no_vectors(tmp_path):
+    writer, files = written(*CASES["mingru"]())
+    declarations = {"math.h": MATH, "string.h": STRING}  # of a libc, of which there is none for this machine
+    body = f"""#include "{writer.name}.h"
+{writer.type_name} policy;
+void play(const {writer.type_name}Observation* observation, {writer.type_name}Action* action) {{
+    {writer.name}_act(&policy, observation, 1, action, true);
+}}
+"""
+    for file, text in {**files, **declarations, "play.c": body}.items():
+        (tmp_path / file).write_text(text)
+    command = ["clang", "--target=thumbv7em-none-eabihf", "-mcpu=cortex-m4", "-ffreestanding", "-Os", *WARNINGS]
+    check([*command, "-isystem", ".", "-c", "play.c"], tmp_path)
+
+
 # --- what it does not do
 
 
@@ -190,9 +217,10 @@ def test_a_policy_of_the_users_own_is_refused(tmp_path):
 
 
 def test_structured_observations_are_refused(tmp_path):
-    layout = Layout.of(Dict({"camera": Box(0, 255, (4,), np.uint8), "place": Discrete(3)}))
+    layout = Layout.of(Dict({"camera": Box(0, 1, (4,), np.float32), "place": Box(0, 1, (2,), np.float32)}))
     env = spaces_of(layout.row_space, CHOICE, layout)
-    with pytest.raises(ExportError, match=r"C has no structured observations, .*; use --format onnx"):
+    parts = re.escape("observation['camera'] of float32, observation['place'] of float32")
+    with pytest.raises(ExportError, match=f"C has no structured observations, got {parts}; use --format onnx"):
         export_policy(spread(Default(env, 8)), env, tmp_path / "c", "c")
 
 

@@ -1,7 +1,9 @@
 """Policies written as ONNX and TorchScript, read back by what other people would read them with."""
 
 import json
+import logging
 import os
+import re
 import subprocess
 import sys
 import warnings
@@ -9,15 +11,17 @@ import warnings
 import numpy as np
 import pytest
 import torch
+from gymnasium.spaces import Dict, Discrete
 from policies_to_export import CASES, CHOICE, NUMBERS, VECTOR, flat_results, spaces_of, spread
 from torch import nn
 from torch.distributions import Normal
 
 from pufferlib.errors import APIUsageError, ExportError, StorageError
-from pufferlib.export import comparison, export_policy
+from pufferlib.export import FORMATS, comparison, export_policy
 from pufferlib.export.one_step import OneStep
 from pufferlib.models import Default, MinGRUWrapper
 from pufferlib.policy import acting_forward
+from pufferlib.spaces.layout import Layout
 
 onnxruntime = pytest.importorskip("onnxruntime", reason="pip install -e '.[test]'")
 QUICK = ["mingru", "continuous"]
@@ -163,6 +167,23 @@ def test_a_trace_that_decides_otherwise_is_refused(tmp_path):
     ):
         export_policy(spread(Peeking()), spaces_of(VECTOR, CHOICE), tmp_path / "policy.pt", "torchscript")
     assert not os.listdir(tmp_path)
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_observations_in_rows_of_bytes_are_refused(format, tmp_path):
+    layout = Layout.of(Dict({"place": VECTOR, "hour": Discrete(24)}))
+    env = spaces_of(layout.row_space, CHOICE, layout)
+    parts = re.escape("got observation['hour'] of int64, observation['place'] of float32")
+    with pytest.raises(ExportError, match=f"parts have different types, .* give all parts one type, .*{parts}"):
+        export_policy(spread(Default(env, 8)), env, tmp_path / "policy", format)
+    assert not os.listdir(tmp_path)
+
+
+def test_nothing_is_said_while_onnx_is_written(tmp_path, caplog, capfd):
+    policy, env = CASES["continuous"]()  # whose logarithm of the deviation onnxscript warned of
+    export_policy(policy, env, tmp_path / "policy.onnx")
+    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
+    assert capfd.readouterr() == ("", "")
 
 
 def test_a_policy_that_cannot_be_copied_is_refused(tmp_path):
