@@ -68,7 +68,7 @@ def test_flags_and_their_sections():
         ("--train.anneal_lr", ["True", "False"]),
         ("--headless", ["True", "False"]),
         ("--rnn-name", ["MinGRU", "LSTM", "None"]),
-        ("--vec.backend", ["auto", "Serial", "Native", "Multiprocessing", "GymnasiumVector", "Ray"]),
+        ("--vec.backend", ["auto", "Serial", "Native", "Device", "Multiprocessing", "GymnasiumVector", "Ray"]),
         ("--env.continuous", ["True", "False"]),
         ("--env.num-envs", ["auto"]),
         ("--train.gamma", []),  # numbers, texts and unknown flags: files, if anything
