@@ -84,7 +84,7 @@ def test_a_run_writes_into_the_folder_of_runs_alone(tmp_path, monkeypatch):
     assert code == 0 and any(path.parent == run for path in changed)
     assert [path for path in changed if not path.is_relative_to(run) and path not in (run, run.parent)] == []
 
-    code, changed = audited(tmp_path, "train", "puffer_squared", "--resume", "latest", "--train.num-iterations", 9)
+    code, changed = audited(tmp_path, "train", "puffer_squared", "--resume", "latest", "--train.num-iterations", 24)
     assert code == 0
     assert [path for path in changed if not path.is_relative_to(run)] == []
 
