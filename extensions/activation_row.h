@@ -3,12 +3,18 @@
 
 #include <math.h>
 
-#include "cpu_kernels.h"
 #include "mingru_row.h"
 
 typedef struct {
     float value, slope;
 } Activation;
+
+KERNEL_FN Activation activation_linear(float x) {
+    Activation result;
+    result.value = x;
+    result.slope = 1.0f;
+    return result;
+}
 
 KERNEL_FN Activation activation_relu(float x) {
     Activation result;
@@ -44,15 +50,5 @@ KERNEL_FN Activation activation_gelu(float x) {
     Activation result;
     result.value = x * phi;
     result.slope = phi + x * 0.39894228f * bell;
-    return result;
-}
-
-KERNEL_FN Activation activation_of(int64_t kind, float x) {
-    if (kind == ACTIVATION_RELU) return activation_relu(x);
-    if (kind == ACTIVATION_TANH) return activation_tanh(x);
-    if (kind == ACTIVATION_GELU) return activation_gelu(x);
-    Activation result;
-    result.value = x;
-    result.slope = 1.0f;
     return result;
 }

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "activation_row.h"
+#include "cpu_kernels.h"
 #include "matmul.h"
 
 // All pointers are borrowed.
@@ -16,6 +17,13 @@ typedef struct {
     float* output;            // [rows, width]
     float* slopes;            // [rows, width], of the activation; not touched where that is linear
 } LinearLayer;
+
+KERNEL_FN Activation activation_of(int64_t kind, float x) {
+    if (kind == ACTIVATION_RELU) return activation_relu(x);
+    if (kind == ACTIVATION_TANH) return activation_tanh(x);
+    if (kind == ACTIVATION_GELU) return activation_gelu(x);
+    return activation_linear(x);
+}
 
 template <int64_t KIND>
 KERNEL_FN void activate(float* output, float* slopes, int64_t count) {

@@ -1,8 +1,8 @@
 """Whether the kernel for whole policies still computes what ppo/ says: `python -m pufferlib.fast.followed` signs it.
 
-extensions/ppo_row.h is losses.py and sampling.py once more, in C++ and with its derivatives by hand. Who edits one of
-the two files gets what the edit says, by torch, from the next run on. A test fails until the kernel follows and the
-files are signed anew.
+extensions/ppo_row.h and decision_row.h are losses.py and sampling.py once more, in C++ and with derivatives by hand.
+Who edits one of the two files gets what the edit says, by torch, from the next run on. A test fails until the kernel
+follows and the files are signed anew.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ def test_the_kernel_computes_what_losses_and_sampling_say():
     files = [f"pufferlib/{name}" for name in followed.edited_files()]
     assert not files, (
         f"{' and '.join(files)} changed, so that policies train by torch where a kernel was several times faster. Have "
-        "extensions/ppo_row.h and extensions/network.cpp compute the same, with its derivatives, and sign that by "
+        "ppo_row.h, decision_row.h and network.cpp in extensions/ compute the same, with derivatives, and sign that by "
         "`python -m pufferlib.fast.followed`. Leave it unsigned where training by torch is what you want."
     )
 
