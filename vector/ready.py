@@ -15,6 +15,7 @@ from pufferlib.seeding import mix_seed
 from pufferlib.vector.arrays import private_buffers
 from pufferlib.vector.base import Vector
 from pufferlib.vector.choice import fitting_backend
+from pufferlib.vector.device import Device
 from pufferlib.vector.local import LocalVector
 from pufferlib.vector.native import Native
 from pufferlib.vector.recipe import AUTO, EnvSource, Options
@@ -24,7 +25,7 @@ _vectors: weakref.WeakValueDictionary[int, LocalVector] = weakref.WeakValueDicti
 _closed: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
 
 
-def adopt(env: Any, num_workers: int | str = AUTO, seed: int = 0) -> Vector:
+def adopt(env: Any, num_workers: int | str = AUTO, seed: int = 0, may_be_lent: bool = False) -> Vector:
     """Makes a vector of one environment that exists already; closing the vector closes the environment.
 
     An Ocean environment is stepped by Native on its own arrays, unless its class overrides `step`. Every other one is
@@ -38,6 +39,8 @@ def adopt(env: Any, num_workers: int | str = AUTO, seed: int = 0) -> Vector:
             what `as_puffer_env` makes one of.
         num_workers: threads of Native.
         seed: the environment is reset with `mix_seed(seed, 0)`.
+        may_be_lent: whether a trainer may take an Ocean environment to its GPU: it is stepped by Device then, and what
+            its own arrays hold is only true while nobody has it.
 
     Raises:
         APIUsageError: if it is no PufferEnv, or it was closed with an earlier vector.
@@ -52,7 +55,9 @@ def adopt(env: Any, num_workers: int | str = AUTO, seed: int = 0) -> Vector:
     if holder is not None:
         holder.hand_over()
     backend = fitting_backend(env)
-    vecenv = backend(ReadyEnv(env, seed, backend is Native), env, Options(num_workers))
+    if may_be_lent and backend is Native:
+        backend = Device
+    vecenv = backend(ReadyEnv(env, seed, issubclass(backend, Native)), env, Options(num_workers))
     _vectors[id(env)] = vecenv
     return vecenv
 

@@ -28,6 +28,7 @@ from pufferlib.distributed import Ranks
 from pufferlib.environment import Origin
 from pufferlib.errors import APIUsageError, ConfigError
 from pufferlib.families import catalog
+from pufferlib.fast.device_collector import suits
 from pufferlib.loggers import Logger
 from pufferlib.models import Default
 from pufferlib.policy import make_module
@@ -251,7 +252,7 @@ def _from_config(named: dict[str, Any], keywords: dict[str, Any], undo: ExitStac
             vecenv = making.make(vecenv)
             undo.callback(vecenv.close)
         if not _is_vector(vecenv):
-            vecenv = _adopt(vecenv, "auto", settings.seed, undo)
+            vecenv = _adopt(vecenv, "auto", settings, undo)
     return config, vecenv, policy, named.get("logger")
 
 
@@ -267,7 +268,7 @@ def _from_keywords(named: dict[str, Any], keywords: dict[str, Any], undo: ExitSt
     ready = _ready_env(env, making_keywords, seed, undo)
     config = settings_from_keywords(settings, ready.num_agents, distributed.connect().world_size)
     if not _is_vector(ready):
-        ready = _adopt(ready, making_keywords.get("num_workers", "auto"), seed, undo)
+        ready = _adopt(ready, making_keywords.get("num_workers", "auto"), TrainConfig.from_dict(config), undo)
     config["env"] = catalog.find(env).name if isinstance(env, str) else making.environment_name(ready)
     policy = _default_policy(env, ready, seed) if policy is None else policy
     return config, ready, policy, named.get("logger")
@@ -360,8 +361,9 @@ def _default_policy(env: Any, vecenv: Any, seed: int) -> nn.Module:
 # --------------------------------------------------------------------------------------------------------- both of them
 
 
-def _adopt(env: Any, num_workers: int | str, seed: int, undo: ExitStack) -> vector.Vector:
-    vecenv = vector.adopt(env, num_workers, seed)
+def _adopt(env: Any, num_workers: int | str, config: TrainConfig, undo: ExitStack) -> vector.Vector:
+    may_be_lent = resolve_device(config.device).type == "cuda" and suits(config)
+    vecenv = vector.adopt(env, num_workers, config.seed, may_be_lent)
     undo.callback(vecenv.hand_over)
     return vecenv
 

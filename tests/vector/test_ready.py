@@ -100,6 +100,14 @@ def test_a_ready_environment_gives_the_rollout_of_a_vector_made_with_it(creator,
         assert all(np.array_equal(*pair) for pair in zip(expected, found, strict=True))
 
 
+def test_what_may_be_lent_is_stepped_by_device():
+    adopted = vector.adopt(SQUARED(num_envs=7), seed=3, may_be_lent=True)
+    assert type(adopted) is vector.Device
+    for expected, found in zip(rollout(made(SQUARED, num_envs=7), 50), rollout(adopted, 50), strict=True):
+        assert all(np.array_equal(*pair) for pair in zip(expected, found, strict=True))
+    assert type(vector.adopt(CountingEnv(), may_be_lent=True)) is vector.Serial
+
+
 def test_a_snapshot_fits_the_vector_that_was_made():
     ready, other = vector.adopt(SQUARED(num_envs=4), seed=3), made(SQUARED, num_envs=4)
     for vecenv in (ready, other):

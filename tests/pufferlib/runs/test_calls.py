@@ -1,3 +1,4 @@
+import contextlib
 import inspect
 import re
 
@@ -17,6 +18,7 @@ from pufferlib.errors import APIUsageError, ConfigError, UnknownEnvironmentError
 from pufferlib.loggers import NoLogger
 from pufferlib.models import Default
 from pufferlib.ocean import env_class
+from pufferlib.runs import calls
 from pufferlib.runs.keyword_settings import settings_from_keywords
 
 SQUARED = env_class("puffer_squared")
@@ -55,6 +57,17 @@ def made(*arguments, **keywords):
     trainer = PuffeRL(*arguments, **{"batch_size": 64, **keywords})
     trainer.release()
     return trainer
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings", "backend"),
+    [("cuda", {}, "Device"), ("cuda", {"compile": True}, "Native"), ("cpu", {}, "Native")],
+)
+def test_an_environment_for_a_trainer_on_a_gpu_may_go_there(kind, settings, backend, env, monkeypatch):
+    monkeypatch.setattr(calls, "resolve_device", lambda name: torch.device(kind))
+    with contextlib.ExitStack() as undo:
+        vecenv = calls._adopt(env, "auto", TrainConfig(**settings), undo)
+        assert type(vecenv).__name__ == backend
 
 
 # --- both forms are one trainer
