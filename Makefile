@@ -10,7 +10,7 @@ test:
 	$(PYTHON) -m pytest
 
 test-slow:
-	$(PYTHON) -m pytest -m slow
+	$(PYTHON) -m pytest -m slow --durations=20
 
 test-all:
 	$(PYTHON) -m pytest -m "slow or not slow"

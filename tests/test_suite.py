@@ -20,7 +20,13 @@ SHARED = [
 ]
 
 
-@pytest.mark.parametrize("command", [[SCRIPT], [sys.executable, "-m", "pytest"]], ids=["pytest", "python -m pytest"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        pytest.param([SCRIPT], marks=pytest.mark.slow, id="pytest"),
+        pytest.param([sys.executable, "-m", "pytest"], id="python -m pytest"),
+    ],
+)
 def test_both_forms_of_the_command_find_the_tests_of_every_folder(command):
     if not Path(command[0]).exists():
         pytest.skip("pytest was installed without its console script")

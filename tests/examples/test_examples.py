@@ -12,6 +12,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 FLAGS = "--train.total-timesteps 70000 --env.num-envs 256 --train.minibatch-size auto"
 EXTRAS = {"stable_baselines3_cartpole.py": ("stable_baselines3", "sb3")}  # packages that some need
 LINES = {"ppo_from_scratch.py": 100}  # an algorithm in one file; the others show how little it takes
+LONG = ("sweep.py",)
 SMALL = {"training_by_config.py": FLAGS.split()}  # the others count iterations
 
 
@@ -21,7 +22,13 @@ def beside_examples(in_tmp_path, monkeypatch):
 
 
 @pytest.mark.usefixtures("beside_examples")
-@pytest.mark.parametrize("name", sorted(path.name for path in EXAMPLES.glob("*.py")))
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(path.name, marks=pytest.mark.slow if path.name in LONG else ())
+        for path in sorted(EXAMPLES.glob("*.py"))
+    ],
+)
 def test_it_runs(name, monkeypatch, capsys):
     if name in EXTRAS:
         package, extra = EXTRAS[name]

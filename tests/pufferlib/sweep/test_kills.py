@@ -19,6 +19,7 @@ def has_scored(folder, count):
     return sum(CURVE in trial.user_attrs for trial in the_study(folder).trials) == count
 
 
+@pytest.mark.slow
 def test_a_driver_that_is_killed_leaves_no_process_and_its_trials_are_run_again(tmp_path):
     flags = ("--sweep.num-trials", 2, "--sweep.workers", 2)
     with start_driver(tmp_path, *flags, pause=0.01) as driver:

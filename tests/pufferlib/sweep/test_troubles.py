@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from optuna.trial import TrialState
 from scripted_trials import Proposed
 from trouble import NAME, trial_processes, trouble_args
@@ -15,6 +16,7 @@ TROUBLES = ("raise", "hang", "eat", "die", "nan", "none")
 SPACE = SearchSpace((Choice("env.trouble", TROUBLES),))
 
 
+@pytest.mark.slow
 def test_every_trouble_is_named_and_the_sweep_goes_on(tmp_path):
     limits = ("--sweep.silent-minutes", 0.25, "--sweep.trial-memory-gb", 1.2, "--sweep.workers", 2)
     args = trouble_args(tmp_path, "--sweep.num-trials", len(TROUBLES), *limits, level=False)
