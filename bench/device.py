@@ -42,6 +42,7 @@ SEEDS = (1, 2, 3)
 CASES = [
     Case("puffer_breakout", 8192, num_buffers=2),  # threads, for comparison
     Case("puffer_breakout", 8192, num_buffers=1, backend="Device"),
+    Case("puffer_breakout", 8192, num_buffers=1, backend="Device", is_fused=False),
     Case("puffer_breakout", 8192, num_buffers=1, backend="Device", precision="bfloat16"),
     Case("puffer_breakout", 16384, num_buffers=1, backend="Device"),
     Case("puffer_breakout", 32768, num_buffers=1, backend="Device"),
@@ -87,7 +88,10 @@ def check_rollouts(device: torch.device, agents: int = 512) -> Rows:
     rows = []
     for rnn_name in (None, "MinGRU"):
         native, on_device = (
-            rollouts_of(Case("puffer_breakout", agents, num_buffers=1, rnn_name=rnn_name, backend=backend), device)
+            rollouts_of(
+                Case("puffer_breakout", agents, num_buffers=1, rnn_name=rnn_name, backend=backend, is_fused=False),
+                device,
+            )
             for backend in ("Native", "Device")
         )
         is_right = all(torch.equal(one, other) for one, other in zip(native, on_device, strict=True))
@@ -96,22 +100,51 @@ def check_rollouts(device: torch.device, agents: int = 512) -> Rows:
     return rows
 
 
-def rollouts_of(case: Case, device: torch.device) -> list[torch.Tensor]:
-    """What five rollouts hold, most of them past the captures, and the weights at the end."""
+def check_one_kernel(device: torch.device, agents: int = 512) -> Rows:
+    """A row for each policy: whether a rollout that is one kernel is that of many, but for rounding, 1 or 0.
+
+    An action that rounding decides changes what the agent sees from then on: one in a hundred agents may differ.
+    """
+    rows = []
+    for name, rnn_name in (("puffer_breakout", "MinGRU"), ("puffer_pong", None), ("puffer_target", None)):
+        many, one = (
+            rollouts_of(
+                Case(name, agents, num_buffers=1, rnn_name=rnn_name, backend="Device", is_fused=fused),
+                device,
+                learning_rate=1e-9,  # the policy stays as it is
+            )[-6:]
+            for fused in (False, True)
+        )
+        observations, actions, _, _, _, values = zip(many, one, strict=True)
+        same = torch.isclose(*observations, rtol=1e-3, atol=1e-4).flatten(2).all(2).all(0)
+        same &= torch.isclose(*actions, rtol=1e-3, atol=1e-4).flatten(1).all(1)
+        same &= torch.isclose(*values, rtol=1e-2, atol=1e-3).all(1)
+        rows.append(
+            (f"{name}: rollouts in one kernel are those of many", float(same.float().mean() >= 0.99), "1 is yes")
+        )
+        words = "ok" if rows[-1][1] else "WRONG"
+        print(f"{rows[-1][0]:<60} {words}, {same.float().mean():.2%} of agents", flush=True)
+    return rows
+
+
+def rollouts_of(case: Case, device: torch.device, **settings: float) -> list[torch.Tensor]:
+    """The weights after five rollouts, and what these hold, the last of them past the captures."""
     kept = []
     with tempfile.TemporaryDirectory() as folder:
-        settings = {"bptt_horizon": 16, "minibatch_size": 16 * case.agents // 4, "fused": False}
+        settings |= {"bptt_horizon": 16, "minibatch_size": 16 * case.agents // 4}
         trainer = gpu.make_trainer(case, folder, str(device), batch_size=16 * case.agents, **settings)
+        torch.set_float32_matmul_precision("highest")  # a trainer lowers it, and the kernel multiplies all 24 bits
         try:
             for _ in range(5):
                 trainer.evaluate()
                 rollout = trainer.rollout
                 kept += [rollout.by_column, rollout.actions, rollout.rewards, rollout.terminals, rollout.truncations]
+                kept += [rollout.values]
                 kept = [tensor.detach().cpu().clone() for tensor in kept]
                 trainer.train()
             if case.backend == "Device" and not trainer.vecenv.is_lent:
                 raise RuntimeError("the environments stayed on the CPU")
-            return kept + [weight.detach().cpu().clone() for weight in trainer.policy.parameters()]
+            return [weight.detach().cpu().clone() for weight in trainer.policy.parameters()] + kept
         finally:
             trainer.release()
 
@@ -230,7 +263,7 @@ def main() -> int:
     accelerator = torch.cuda.get_device_name()
     print(f"{accelerator}, torch {torch.__version__}, {record.machine()}")
     rows = check_episodes(device) if "episodes" in options.only else []
-    rows += check_rollouts(device) if "rollouts" in options.only else []
+    rows += check_rollouts(device) + check_one_kernel(device) if "rollouts" in options.only else []
     is_right = all(value == 1.0 for _, value, _ in rows)
     if is_right:
         rows += measure_stepping(device) if "stepping" in options.only else []

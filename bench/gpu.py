@@ -47,10 +47,12 @@ class Case:
     num_buffers: int = 2
     rnn_name: str | None = "tuned"  # as in the environment's configuration
     backend: str = "Native"
+    is_fused: bool = True  # rollouts in one kernel, where environments are on the GPU and the policy allows it
 
     @property
     def label(self) -> str:
         stepped = "" if self.backend == "Native" else f"{self.backend}, "
+        stepped += "" if self.is_fused else "many kernels, "
         recurrent = "" if self.rnn_name == "tuned" else f"{self.rnn_name}, "
         return (
             f"{self.env_name}, {self.agents} agents by {self.num_buffers}, {stepped}{recurrent}{self.precision}, "
@@ -162,10 +164,11 @@ def check_kernels(device: torch.device) -> list[tuple[str, float, str]]:
 
 
 def make_trainer(case: Case, folder: str, device: str = "cuda", **settings):
-    from pufferlib import pufferl
+    from pufferlib import ocean, pufferl
 
     args = pufferl.load_config(case.env_name)
-    args["vec"]["num_envs"], args["env"]["num_envs"] = case.num_buffers, case.agents // case.num_buffers
+    envs = case.agents // ocean.env_class(case.env_name).agents_per_env
+    args["vec"]["num_envs"], args["env"]["num_envs"] = case.num_buffers, envs // case.num_buffers
     args["vec"]["backend"], args["vec"]["batch_size"] = case.backend, 1
     if case.rnn_name != "tuned":
         args["rnn_name"] = case.rnn_name
@@ -175,6 +178,7 @@ def make_trainer(case: Case, folder: str, device: str = "cuda", **settings):
         minibatch_size="auto",
         precision=case.precision,
         cuda_graphs=case.has_graphs,
+        fused=case.is_fused,
         total_timesteps=10**10,
         checkpoint_interval=10**9,
         log_interval=10**9,

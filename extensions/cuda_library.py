@@ -24,6 +24,7 @@ from pufferlib.extensions.cuda_sources import fatbin_name, hash_sources, read_so
 
 FOLDER = Path(__file__).parent
 OPTIONS = ("--std=c++17",)
+MAX_DYNAMIC_SHARED_SIZE_BYTES, PREFERRED_SHARED_MEMORY_CARVEOUT = 8, 9  # CU_FUNC_ATTRIBUTE_..., of cuda.h
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,6 +50,7 @@ def launch(
     grid: int,
     block: tuple[int, int],
     arguments: tuple[torch.Tensor | int | tuple[float, ...] | None, ...],
+    shared_bytes: int = 0,
 ) -> None:
     """Runs a kernel on the current stream of its tensors' device, without waiting for it.
 
@@ -59,6 +61,7 @@ def launch(
         block: threads in x and y.
         arguments: in the kernel's order: a tensor (first of all) is passed as its address, None as a null pointer, an
             integer as `long long`, a tuple of floats as a struct of them.
+        shared_bytes: of memory for each block; above 48 KiB only after `reserve_shared`.
 
     Raises:
         PufferError: if the kernel cannot be compiled, loaded or launched.
@@ -71,7 +74,7 @@ def launch(
     with torch.cuda.device(device):
         kernel = _kernel(program, function, device.index)
         stream = torch.cuda.current_stream(device).cuda_stream
-        _driver("cuLaunchKernel", kernel, grid, 1, 1, *block, 1, 0, ctypes.c_void_p(stream), pointers, None)
+        _driver("cuLaunchKernel", kernel, grid, 1, 1, *block, 1, shared_bytes, ctypes.c_void_p(stream), pointers, None)
 
 
 def prepare(program: str | Program, device: torch.device) -> None:
@@ -82,6 +85,32 @@ def prepare(program: str | Program, device: torch.device) -> None:
     """
     with torch.cuda.device(device):
         _module(program, torch.cuda.current_device())
+
+
+def shared_memory(device: torch.device) -> int:
+    """Bytes that a block of threads can have."""
+    properties = torch.cuda.get_device_properties(device)
+    return getattr(properties, "shared_memory_per_block_optin", 48 * 1024)
+
+
+def reserve_shared(program: str | Program, function: str, device: torch.device, shared_bytes: int, blocks: int) -> None:
+    """Lets a kernel have shared memory, of which a multiprocessor sets aside what some blocks need and caches the rest.
+
+    Args:
+        program: the file that holds the kernel, without `.cu`, or what else it is compiled from.
+        function: the kernel.
+        device: where it will run.
+        shared_bytes: for each block, at most `shared_memory` of the device.
+        blocks: that are to fit into a multiprocessor at once.
+
+    Raises:
+        PufferError: if the kernel cannot be compiled or loaded, or the memory cannot be had.
+    """
+    percent = min(100, -(-100 * blocks * shared_bytes // shared_memory(device)))
+    with torch.cuda.device(device):
+        kernel = _kernel(program, function, torch.cuda.current_device())
+        _driver("cuFuncSetAttribute", kernel, MAX_DYNAMIC_SHARED_SIZE_BYTES, shared_bytes)
+        _driver("cuFuncSetAttribute", kernel, PREFERRED_SHARED_MEMORY_CARVEOUT, percent)
 
 
 def _as_argument(argument):

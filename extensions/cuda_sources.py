@@ -8,7 +8,12 @@ from pathlib import Path
 
 def read_sources(folder: Path, name: str) -> tuple[bytes, dict[str, bytes]]:
     """The kernel file `<name>.cu` of a folder, and by name all headers beside it, any of which it may include."""
-    return (folder / f"{name}.cu").read_bytes(), {path.name: path.read_bytes() for path in sorted(folder.glob("*.h"))}
+    return (folder / f"{name}.cu").read_bytes(), read_headers(folder)
+
+
+def read_headers(folder: Path) -> dict[str, bytes]:
+    """All headers of a folder by name."""
+    return {path.name: path.read_bytes() for path in sorted(folder.glob("*.h"))}
 
 
 def hash_sources(source: bytes, headers: dict[str, bytes], others: str = "") -> str:

@@ -177,14 +177,17 @@ class Layers:
         critic = [] if self.critic is None else self.critic.parameters()
         return [*self.parameters(), *critic, *([] if self.log_std is None else [self.log_std])]
 
-    def fit(self) -> bool:
-        """Whether the kernel can compute them: it reads and writes every parameter at exactly the size it should have.
+    def fit(self, device: str = "cpu") -> bool:
+        """Whether a kernel can compute them: it reads and writes every parameter at exactly the size it should have.
 
         Torch is more generous: it stretches a bias of one number over a whole layer.
+
+        Args:
+            device: where the parameters must be; those of other parts than layers are in the CPU's memory anyway.
         """
         tensors = [*self.parameters(), *([] if self.log_std is None else [self.log_std])]
         return (
-            all(_is_plain(tensor) for tensor in tensors)
+            all(_is_plain(tensor, device) for tensor in tensors)
             and self.activation in ACTIVATIONS
             and max(len(self.convolutions), len(self.encoder), len(self.recurrent), len(self.lstm)) <= MAX_LAYERS
             and not (self.recurrent and self.lstm)
@@ -247,11 +250,11 @@ def _convolved(height: int, width: int, size: int, stride: int) -> tuple[int, in
     return (height - size) // stride + 1, (width - size) // stride + 1
 
 
-def _is_plain(tensor: Tensor) -> bool:
-    """Whether it is float32 in one piece of a CPU's memory."""
+def _is_plain(tensor: Tensor, device: str) -> bool:
+    """Whether it is float32 in one piece of a device's memory."""
     return (
         tensor.dtype == torch.float32
-        and tensor.device.type == "cpu"
+        and tensor.device.type == device
         and tensor.layout == torch.strided
         and tensor.is_contiguous()
     )

@@ -419,7 +419,7 @@ class PuffeRL:
 
         See fast/choose.py.
         """
-        place = ", environments on the GPU" if isinstance(self._collector, DeviceCollector) else ""
+        place = f", {self._collector.place}" if isinstance(self._collector, DeviceCollector) else ""
         return f"{self._choice}{place}"
 
     @property

@@ -222,7 +222,9 @@ class TrainConfig(ConfigSection):
     )
 
     fused: bool = setting(
-        True, "On a CPU, run small policies by kernels that compute all layers at once; False is torch alone."
+        True,
+        "Run small policies by kernels: on a CPU all layers at once, on a GPU rollouts of C environments; False is "
+        "torch alone.",
     )
 
     total_timesteps: int = setting(

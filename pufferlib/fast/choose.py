@@ -7,6 +7,7 @@
     NetworkActor                 NetworkGradients              one C kernel                 CPU, small policies
     GraphActor                   CapturedLearner               CUDA graphs                  CUDA, unless compiled
     GraphActor, DeviceCollector  CapturedLearner               environments on the GPU, too Device vectors
+    the same, by a RolloutKernel CapturedLearner               and acting in one kernel     small policies there
     any of them                  DistributedLearner            averaged gradients           several processes
 
 Results are those of ppo/, as far as sums of floats in another order are the same; tests hold them together.
@@ -29,6 +30,7 @@ from pufferlib.extensions.network import has_bfloat16, observation_dtypes
 from pufferlib.extensions.optimizers import make_optimizer
 from pufferlib.fast.captured_learner import CapturedLearner
 from pufferlib.fast.device_collector import DeviceCollector, can_be_on_the_device
+from pufferlib.fast.device_network import DeviceNetwork, can_be_in_a_rollout
 from pufferlib.fast.distributed_learner import DistributedLearner
 from pufferlib.fast.followed import edited_files
 from pufferlib.fast.gathering_gradients import GatheringGradients
@@ -118,8 +120,18 @@ class Choice:
         """What acts for `num_agents` agents and fills the rollout."""
         if self.network is not None:
             return NetworkActor(self.network, self.policy, rollout, num_agents, generator)
-        kind = GraphActor if self.is_captured else Actor
-        return kind(self.policy, rollout, num_agents, generator, self.autocast)
+        settings = self.policy, rollout, num_agents, generator, self.autocast
+        if not self.is_captured:
+            return Actor(*settings)
+        return GraphActor(*settings, network=self._device_network(rollout.observations.dtype))
+
+    def _device_network(self, observations: torch.dtype) -> DeviceNetwork | None:
+        """The policy as a kernel for rollouts computes it; None where it does not."""
+        if not self.config.fused or "ppo/sampling.py" in edited_files():
+            return None
+        layers = find_layers(self.policy)
+        rounds = self.config.precision == "bfloat16"
+        return DeviceNetwork(layers, rounds) if can_be_in_a_rollout(layers, observations) else None
 
     def collector(self, vecenv: Any, actor: Actor, *settings: Any) -> Collector:
         """What fills the actor's rollout; the settings are those of Collector."""

@@ -14,7 +14,8 @@ from pufferlib.extensions.cuda_library import prepare
 from pufferlib.fast.cuda_graphs import CapturedCall
 from pufferlib.fast.device_envs import DeviceEnvs
 from pufferlib.fast.device_programs import device_program
-from pufferlib.fast.graph_actor import GraphActor
+from pufferlib.fast.graph_actor import BatchStep, GraphActor
+from pufferlib.fast.rollout_kernel import RolloutKernel
 from pufferlib.metrics.finished_episodes import FinishedEpisodes
 from pufferlib.ppo.actor import Actor
 from pufferlib.ppo.collector import Collector
@@ -42,7 +43,14 @@ class DeviceCollector(Collector):
         self._rows = slice(0, vecenv.num_agents)
         self._envs: DeviceEnvs | None = None
         self._play: CapturedCall | None = None
+        self._num_plays = 0  # of a rollout
         self._player: Actor | None = None  # whose memory both know
+
+    @property
+    def place(self) -> str:
+        """Where environments are, and whether the policy is there with them, in words."""
+        one = "" if self.actor.network is None else ", a rollout in one kernel"
+        return f"environments on the GPU{one}"
 
     @override
     def _collect_group(self) -> None:
@@ -50,7 +58,7 @@ class DeviceCollector(Collector):
             self._borrow()
         with self._phases.phase("forward"):  # and the steps between, which are the smaller part
             self.actor.begin(self._offset)
-            for _ in range(0, self.rollout.horizon, self._columns_at_once):
+            for _ in range(self._num_plays):
                 self._play()
             self._envs.steps += self.rollout.horizon
             self.actor.finish()
@@ -77,8 +85,30 @@ class DeviceCollector(Collector):
     def _set_up(self, envs: list) -> None:
         step = self.actor.batch_step(self._rows)
         self._envs = DeviceEnvs(envs, step, self.rollout)
-        self._play = self.actor.playing(self._rows, self._columns_at_once, lambda _: self._envs.step())
+        kernel = self._kernel(step)
+        if kernel is None:
+            columns = self._columns_at_once
+            self._play = self.actor.playing(self._rows, columns, lambda _: self._envs.step())
+            self._num_plays = self.rollout.horizon // columns
+        else:
+            self._play = self.actor.captured(self._rows, kernel)
+            self._num_plays = 1
         self._player = self.actor
+
+    def _kernel(self, step: BatchStep) -> RolloutKernel | None:
+        """What plays a whole rollout by itself, where the policy can be computed so."""
+        if self.actor.network is None:
+            return None
+        try:
+            generator = self.actor.stream_of(self._rows)
+            return RolloutKernel(self._envs, self.actor.network, step, self.rollout, generator)
+        except PufferError as error:
+            warnings.warn(
+                f"a rollout cannot be one kernel, so it is many: {error}; set [train] fused to False to not try",
+                PufferWarning,
+                stacklevel=2,
+            )
+            return None
 
     def _bring_back(self) -> None:
         self._player.finish()

@@ -26,6 +26,7 @@ class DeviceEnvs:
 
     Attributes:
         steps: since the last `upload`.
+        parts: one for each PufferEnv.
     """
 
     def __init__(self, envs: Sequence[OceanEnv], step: BatchStep, rollout: Rollout):
@@ -42,50 +43,60 @@ class DeviceEnvs:
         self._rewards = torch.zeros(rows, device=device)
         self._terminals, self._truncations = torch.zeros(2, rows, dtype=torch.uint8, device=device)
         self._columns = [columns.T for columns in (rollout.rewards, rollout.terminals, rollout.truncations)]
-        self._parts: list[_Part] = []
+        self.parts: list[DevicePart] = []
         begin = 0
         for env in envs:
-            self._parts.append(_Part(env, slice(begin, begin + env.num_agents), device))
+            self.parts.append(DevicePart(env, slice(begin, begin + env.num_agents), device))
             begin += env.num_agents
 
     @property
     def num_bytes(self) -> int:
         """Of the GPU's memory, but for observations and actions, which the trainer has anyway."""
-        parts = sum(part.num_bytes for part in self._parts)
+        parts = sum(part.num_bytes for part in self.parts)
         return parts + sum(rows.nbytes for rows in (self._rewards, self._terminals, self._truncations))
 
     def upload(self) -> None:
         """Takes the environments as they are in the CPU's memory, and what their arrays hold."""
         self.steps = 0
-        for part in self._parts:
+        for part in self.parts:
             part.upload(*self._rows(part))
 
     def step(self) -> None:
         """Steps all environments once, and stores what they gave where the step's `place` says."""
-        for part in self._parts:
+        for part in self.parts:
             place, begins = self._step.place[part.rows], self._step.begins[part.rows]
             part.run("puffer_env_step", part.structs, len(part.structs), place, *self._columns, begins)
 
     def reports(self) -> list[dict]:
         """What each PufferEnv has to tell of the episodes that ended since the last call, as OceanEnv does."""
-        return [report for part in self._parts for report in part.report()]
+        return [report for part in self.parts for report in part.report()]
 
     def download(self) -> None:
         """Has the environments in the CPU's memory go on from where these are, and fills their arrays."""
-        for part in self._parts:
+        for part in self.parts:
             part.download(self.steps, *self._rows(part))
         self.steps = 0
 
-    def _rows(self, part: _Part) -> list[Tensor]:
+    def _rows(self, part: DevicePart) -> list[Tensor]:
         arrays = self._step.observations, self._step.actions, self._rewards, self._terminals, self._truncations
         return [array[part.rows] for array in arrays]
 
 
-class _Part:
-    """The environments of one PufferEnv."""
+class DevicePart:
+    """The environments of one PufferEnv.
+
+    Attributes:
+        rows: of their agents, among those of all PufferEnvs.
+        binding: their compiled module.
+        agents_per_env: in each of them.
+        structs: `(environments, bytes)` uint8, in the GPU's memory.
+    """
 
     def __init__(self, env: OceanEnv, rows: slice, device: torch.device):
+        """Allocates; `upload` comes next."""
         self.rows = rows
+        self.binding = env.binding
+        self.agents_per_env = env.agents_per_env
         self._env = env
         self._program = device_program(env.binding)
         structs = env.structs()
@@ -97,6 +108,7 @@ class _Part:
 
     @property
     def num_bytes(self) -> int:
+        """Of the GPU's memory."""
         shared = 0 if self._shared is None else self._shared.nbytes
         return self.structs.nbytes + self._logs.nbytes + shared
 
@@ -105,6 +117,7 @@ class _Part:
         launch(self._program, function, -(-len(self.structs) // THREADS), (THREADS, 1), arguments)
 
     def upload(self, *rows: Tensor) -> None:
+        """Takes the environments from the CPU's memory; the rows are of observations, actions and what a step gives."""
         env = self._env
         self.structs.copy_(torch.tensor(env.structs()))
         for array, source in zip(rows, self._arrays(), strict=True):
@@ -116,11 +129,13 @@ class _Part:
             self._logs = torch.zeros(len(self.structs), len(self._names), device=self.structs.device)
 
     def download(self, steps: int, *rows: Tensor) -> None:
+        """Puts them back, that many steps later."""
         self._env.put_structs(self.structs.cpu().numpy(), steps)
         for array, target in zip(rows, self._arrays(), strict=True):
             target[...] = array.cpu().numpy()
 
     def report(self) -> list[dict]:
+        """What there is to tell of episodes that ended since the last call."""
         self.run("puffer_env_take_logs", self.structs, self._logs, len(self.structs))
         logs = self._logs.cpu().numpy().astype(np.float64)
         sums = logs.cumsum(0)[-1].astype(np.float32)  # one after the other, as on a CPU

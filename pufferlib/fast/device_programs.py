@@ -1,21 +1,24 @@
-"""The kernels of an environment: its own header, compiled for a GPU.
+"""The kernels of an environment: its own header, compiled for a GPU, alone or together with a policy.
 
 The code is the beginning of the environment's binding.c, which includes its header and names its struct, and behind it
-puffer_device.h in place of puffer_binding.h. So there is nothing to write, and nothing to keep, for an environment to
-run on a GPU.
+puffer_device.h, or puffer_play.h, in place of puffer_binding.h. So there is nothing to write, and nothing to keep, for
+an environment to run on a GPU.
 """
 
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
 
 from pufferlib.errors import PufferError
-from pufferlib.extensions.cuda_library import OPTIONS, Program
+from pufferlib.extensions.cuda_library import FOLDER, OPTIONS, Program
+from pufferlib.extensions.cuda_sources import read_headers
 
 BINDING = '#include "puffer_binding.h"'
 DEVICE = '#include "puffer_device.h"'
+PLAY = '#include "puffer_play.h"'
 EXACT = (*OPTIONS, "--fmad=false")
 """What a product and a sum round to is what they round to on a CPU, so that episodes are the same."""
 
@@ -50,8 +53,21 @@ def device_program(binding: ModuleType) -> Program:
     return Program(folder.name, device_code(folder).encode(), headers_of(folder) | STANDARD_HEADERS, EXACT)
 
 
-def device_code(folder: Path) -> str:
-    """The CUDA code of the environment in a folder.
+def play_program(binding: ModuleType, macros: Mapping[str, str]) -> Program:
+    """The kernel that plays the environments of a compiled module with a policy; the macros are of puffer_play.h."""
+    folder = Path(binding.__file__).parent
+    headers = read_headers(FOLDER) | headers_of(folder) | STANDARD_HEADERS
+    return Program(f"{folder.name}-play", play_code(folder, macros).encode(), headers, EXACT)
+
+
+def play_code(folder: Path, macros: Mapping[str, str]) -> str:
+    """The CUDA code of the environment in a folder, and of a policy; see `play_program`."""
+    defined = "".join(f"#define {name} {value}\n" for name, value in macros.items())
+    return device_code(folder, f"{defined}{PLAY}")
+
+
+def device_code(folder: Path, kernels: str = DEVICE) -> str:
+    """The CUDA code of the environment in a folder, with these kernels behind it.
 
     Raises:
         PufferError: if its sources are not there.
@@ -63,10 +79,10 @@ def device_code(folder: Path) -> str:
             f"expected the source of the environment in {folder / 'binding.c'} to compile it for the GPU, found none; "
             "set [vec] backend to Native to step it on the CPU"
         ) from error
-    return f"{beginning}{DEVICE}\n"
+    return f"{beginning}{kernels}\n"
 
 
 def headers_of(folder: Path) -> dict[str, bytes]:
     """By name, the headers of the environment in a folder and those that all share."""
     places = (folder.parent / "include", folder)
-    return {path.name: path.read_bytes() for place in places for path in sorted(place.glob("*.h"))}
+    return {name: header for place in places for name, header in read_headers(place).items()}

@@ -11,6 +11,7 @@ from torch import Tensor
 from typing_extensions import override
 
 from pufferlib.fast.cuda_graphs import Capture, CapturedCall
+from pufferlib.fast.device_network import DeviceNetwork
 from pufferlib.fast.pinned_memory import PinnedArrays
 from pufferlib.ppo.actor import Actor
 from pufferlib.ppo.rollout import Rollout
@@ -27,11 +28,19 @@ class GraphActor(Actor):
 
     Attributes:
         is_offloaded: whether the rollout's observations are in the CPU's memory.
+        network: the policy as a kernel computes it, where one can play a rollout by itself; else None.
     """
 
-    def __init__(self, *arguments: Any, capture: Capture | None = None, **keywords: Any):
+    def __init__(
+        self,
+        *arguments: Any,
+        capture: Capture | None = None,
+        network: DeviceNetwork | None = None,
+        **keywords: Any,
+    ):
         """Allocates as an Actor does, whose the arguments are; `capture` is that of CapturedCall."""
         super().__init__(*arguments, **keywords)
+        self.network = network
         # What the policy sees. On a GPU that has the rollout's observations too, column T stays here.
         self._inputs = self.last_observations.to(self._device)
         self.is_offloaded = self.last_observations.device != self._device
@@ -84,7 +93,7 @@ class GraphActor(Actor):
             step_environments: takes `actions`, and writes `observations` and `begins`; `place` is where its column lies
                 among the rollout's, `(T + 1, S)` flattened, for each agent.
         """
-        step, generator = self.batch_step(rows), self._streams.of(rows)
+        step, generator = self.batch_step(rows), self.stream_of(rows)
 
         @torch.no_grad()
         def play() -> None:
@@ -92,7 +101,15 @@ class GraphActor(Actor):
                 step.run(self._choose, generator)
                 step_environments(step)
 
-        return CapturedCall(play, generator, self._lane(rows).stream, self._capture)
+        return self.captured(rows, play)
+
+    def captured(self, rows: slice, function: Callable[[], None]) -> CapturedCall:
+        """Has a function replayed among what is done for a batch, drawing from its stream."""
+        return CapturedCall(function, self.stream_of(rows), self._lane(rows).stream, self._capture)
+
+    def stream_of(self, rows: slice) -> torch.Generator:
+        """What the actions of a batch are drawn by."""
+        return self._streams.of(rows)
 
     @override
     @torch.no_grad()
@@ -204,6 +221,7 @@ class BatchStep:
         begins: `(rows,)` bool, whose recurrent state begins anew, to be filled.
         actions: what they do, in the rollout's dtype.
         place: where the step's column lies in the rollout's flattened columns, `(rows,)` int64.
+        states: the recurrent state of the agents, by name.
     """
 
     def __init__(
@@ -214,7 +232,7 @@ class BatchStep:
         self.observations = inputs[rows]
         self.begins = torch.zeros(count, dtype=torch.bool, device=device)
         self.actions = torch.zeros(count, *rollout.actions.shape[2:], dtype=rollout.actions.dtype, device=device)
-        self._states = {name: state[rows] for name, state in states.items()}
+        self.states = {name: state[rows] for name, state in states.items()}
         self._rollout = rollout
         self._stores_observations = stores_observations
         self._agents = torch.arange(rows.start, rows.stop, device=device)
@@ -232,7 +250,7 @@ class BatchStep:
 
     def clear_states(self) -> None:
         """Zeroes the recurrent state of the agents whose episode begins."""
-        for state in self._states.values():
+        for state in self.states.values():
             state.masked_fill_(self.begins.view(-1, *[1] * (state.dim() - 1)), 0)
         self.begins.zero_()
 
@@ -240,7 +258,7 @@ class BatchStep:
         """Acts on `observations`, writes the column and goes on to the next; `choose` is the policy."""
         rollout = self._rollout
         self.clear_states()
-        state = dict(self._states)
+        state = dict(self.states)
         actions, logprobs, values = choose(self.observations, state, generator)
         self.actions.copy_(actions)
         if self._stores_observations:
@@ -249,8 +267,8 @@ class BatchStep:
         rollout.logprobs.view(-1).index_copy_(0, self._cell, logprobs.float())
         rollout.values.view(-1).index_copy_(0, self._wide_cell, values.float().view(-1))
         for name, value in state.items():  # last: what the policy returned may be views of its state
-            if value is not self._states[name]:
-                self._states[name].copy_(value)
+            if value is not self.states[name]:
+                self.states[name].copy_(value)
         self.place += rollout.segments
         self._cell += 1
         self._wide_cell += 1

@@ -13,6 +13,7 @@ from recorded_capture import FakeCapture
 from pufferlib import pufferl
 from pufferlib.fast import choose, cuda_graphs
 from pufferlib.fast.device_envs import DeviceEnvs
+from pufferlib.fast.device_network import DeviceNetwork
 
 BENCH = Path(__file__).parents[2] / "bench"
 
@@ -46,9 +47,13 @@ def test_without_a_gpu_it_says_what_is_missing():
 @needs_emulator
 @pytest.mark.usefixtures("device_emulator", "captured")
 def test_a_training_says_where_its_environments_are(device, tmp_path):
-    for backend, words in (("Native", "CUDA graphs"), ("Device", "CUDA graphs, environments on the GPU")):
-        case = device.Case("puffer_squared", 16, num_buffers=1, backend=backend)
-        trainer = device.gpu.make_trainer(case, str(tmp_path), "cpu", fused=False)
+    many = "CUDA graphs, environments on the GPU"
+    for backend, is_fused, words in (
+        *(("Native", True, "CUDA graphs"), ("Native", False, "CUDA graphs")),
+        *(("Device", True, f"{many}, a rollout in one kernel"), ("Device", False, many)),
+    ):
+        case = device.Case("puffer_squared", 16, num_buffers=1, backend=backend, is_fused=is_fused)
+        trainer = device.gpu.make_trainer(case, str(tmp_path), "cpu")
         assert trainer.computed_by == words
         trainer.release()
 
@@ -90,3 +95,19 @@ def test_a_trainer_collects_and_learns_what_it_does_with_threads(device, monkeyp
 def test_environments_that_stay_on_the_cpu_are_noticed(device, device_emulator):  # noqa: F811
     with pytest.raises(RuntimeError, match="stayed on the CPU"):
         device.check_rollouts(torch.device("cpu"), agents=16)
+
+
+@pytest.mark.slow
+@needs_emulator
+@pytest.mark.usefixtures("device_emulator", "captured")
+def test_rollouts_of_one_kernel_are_told_from_others(device, monkeypatch):
+    rows = device.check_one_kernel(torch.device("cpu"), agents=16)
+    assert [value for _, value, _ in rows] == [1.0, 1.0, 1.0]
+    pack = DeviceNetwork.pack
+
+    def break_weights(network):
+        pack(network)
+        network.weights[0] += 1.0
+
+    monkeypatch.setattr(DeviceNetwork, "pack", break_weights)
+    assert [value for _, value, _ in device.check_one_kernel(torch.device("cpu"), agents=16)] == [0.0, 0.0, 0.0]

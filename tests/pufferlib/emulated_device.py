@@ -15,15 +15,23 @@ import pytest
 import torch
 
 from pufferlib.extensions import cuda_library
-from pufferlib.fast import device_programs
+from pufferlib.fast import device_programs, rollout_kernel
 
 TESTS = Path(__file__).parents[1]
 KERNELS = ("puffer_env_attach", "puffer_env_step", "puffer_env_take_logs")
+PLAY = "puffer_env_play"
+SHARED_BYTES = 227 * 1024
+"""Of a block on an H100."""
+
+ATTRIBUTES = {8: SHARED_BYTES, 9: 100}
+"""Of a kernel: the most bytes that a block may have, and per cent of memory that is shared, not a cache."""
+
 LAUNCH = """
 extern "C" void launch_{0}(unsigned grid, unsigned block_x, unsigned block_y, void** arguments) {{
-    cuda_on_cpu::launch({0}, grid, block_x, block_y, arguments);
+    cuda_on_cpu::launch({0}, grid, block_x, block_y, arguments, {1});
 }}
 """
+SHARED = "float4 block_memory[cuda_on_cpu::SHARED_BYTES / sizeof(float4)];"
 
 needs_emulator = pytest.mark.skipif(
     shutil.which("g++") is None or sys.platform != "linux", reason="needs g++ and the coroutines of glibc"
@@ -37,12 +45,16 @@ class NoDevice(contextlib.nullcontext):
         super().__init__()
 
 
-def compile_emulated(folder: Path, target: Path) -> ctypes.CDLL:
+def compile_emulated(folder: Path, target: Path, code: str | None = None) -> ctypes.CDLL:
     """The device code of the environment in a folder, with warnings as errors."""
-    code = device_programs.device_code(folder)
+    launches = "".join(LAUNCH.format(kernel, "nullptr") for kernel in KERNELS)
+    if code is None:
+        code = device_programs.device_code(folder)
+    else:
+        launches += SHARED + LAUNCH.format(PLAY, "block_memory")
     source = target.with_suffix(".cpp")
-    source.write_text(f'#include "cuda_on_cpu.h"\n{code}{"".join(map(LAUNCH.format, KERNELS))}')
-    places = (TESTS / "extensions", folder.parent / "include", folder)
+    source.write_text(f'#include "cuda_on_cpu.h"\n{code}{launches}')
+    places = (TESTS / "extensions", folder.parent / "include", folder, cuda_library.FOLDER)
     flags = ["-std=c++17", "-O1", "-ffp-contract=off", "-fno-math-errno", "-fPIC", "-shared", "-Wall", "-Wextra"]
     flags += ["-Wno-unused-parameter", "-Wno-unused-function", "-Werror", *(f"-I{place}" for place in places)]
     subprocess.run(["g++", *flags, str(source), "-o", str(target)], check=True, timeout=600)
@@ -58,18 +70,31 @@ def device_emulator(tmp_path, monkeypatch):
     def library(program):
         from pufferlib import ocean
 
-        folder = ocean.config_path(f"puffer_{program.name}").parent
-        return compile_emulated(folder, tmp_path / f"{program.name}.so")
+        name, _, plays = program.name.partition("-")
+        folder = ocean.config_path(f"puffer_{name}").parent
+        code = program.source.decode() if plays else None
+        return compile_emulated(folder, tmp_path / f"{name}-{len(list(tmp_path.iterdir()))}.so", code)
 
     def kernel(program, function, device_index):
-        launched[function] = launched.get(function, 0) + 1
         return library(program)["launch_" + function]
 
-    def driver(function, kernel, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared, stream, arguments, extra):
-        assert (function, grid_y, grid_z, block_z, shared, extra) == ("cuLaunchKernel", 1, 1, 1, 0, None)
+    def driver(function, kernel, *arguments):
+        if function == "cuLaunchKernel":
+            launch(kernel, *arguments)
+        else:
+            attribute, value = arguments
+            assert function == "cuFuncSetAttribute" and 0 < value <= ATTRIBUTES[attribute]
+
+    def launch(kernel, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared, stream, arguments, extra):
+        assert (grid_y, grid_z, block_z, extra) == (1, 1, 1, None)
+        assert shared <= SHARED_BYTES
+        name = kernel.__name__.removeprefix("launch_")
+        launched[name] = launched.get(name, 0) + 1
         kernel(grid_x, block_x, block_y, arguments)
 
     monkeypatch.setattr(cuda_library, "_driver", driver)
+    for module in (cuda_library, rollout_kernel):
+        monkeypatch.setattr(module, "shared_memory", lambda device: SHARED_BYTES)
     monkeypatch.setattr(cuda_library, "_kernel", kernel)
     monkeypatch.setattr(cuda_library, "_module", lambda program, device_index: library(program))
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)

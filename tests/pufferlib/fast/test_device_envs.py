@@ -12,13 +12,18 @@ import pytest
 import torch
 from contract import COMPILED
 from device_player import DevicePlayer
-from emulated_device import device_emulator, needs_emulator  # noqa: F401 - a fixture
+from emulated_device import SHARED_BYTES, device_emulator, needs_emulator  # noqa: F401 - a fixture
 from rollouts import digest, make_quietly, random_actions
 
 from pufferlib import ocean
+from pufferlib.config import load_config
 from pufferlib.errors import APIUsageError, PufferError
 from pufferlib.extensions import cuda_library
-from pufferlib.fast.device_programs import device_code, device_program
+from pufferlib.fast.device_network import DeviceNetwork, can_be_in_a_rollout
+from pufferlib.fast.device_programs import device_code, device_program, play_program
+from pufferlib.fast.policy_layers import find_layers
+from pufferlib.fast.rollout_kernel import THREADS, Blocks
+from pufferlib.runs.loaders import load_env, load_policy
 
 GOLDEN = json.loads(golden.FILE.read_text())
 
@@ -96,14 +101,31 @@ def test_structs_of_other_sizes_or_games_are_refused_and_change_nothing():
     env.close()
 
 
+def complete_program(name):
+    """All kernels of an environment: also that of rollouts with the policy of its configuration, where there is one."""
+    env_class, args = ocean.env_class(name), load_config(name)
+    args["vec"]["backend"], args["env"]["num_envs"] = "Serial", 2
+    vecenv = load_env(name, args)
+    layers, observations = (
+        find_layers(load_policy(args, vecenv, name)),
+        torch.from_numpy(vecenv.driver_env.observations),
+    )
+    vecenv.close()
+    if not can_be_in_a_rollout(layers, observations.dtype) or env_class.agents_per_env > THREADS:
+        return device_program(env_class.binding)
+    network = DeviceNetwork(layers, rounds=True)
+    blocks = Blocks.deal(env_class.agents_per_env, observations, network, SHARED_BYTES)
+    return play_program(env_class.binding, network.macros() | blocks.macros())
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="needs nvcc")
 @pytest.mark.parametrize("name", COMPILED)
 def test_nvcc_compiles_every_header_without_a_warning(name, tmp_path):
     folder = ocean.config_path(name).parent
     source = tmp_path / "device.cu"
-    source.write_text(device_code(folder))
-    places = [f"-I{place}" for place in (folder.parent / "include", folder)]
+    source.write_bytes(complete_program(name).source)
+    places = [f"-I{place}" for place in (folder.parent / "include", folder, cuda_library.FOLDER)]
     command = ["nvcc", "-std=c++17", "-arch=sm_90", "--fmad=false", "-Werror", "all-warnings", *places, "-cubin"]
     subprocess.run([*command, str(source), "-o", str(tmp_path / "device.cubin")], check=True, timeout=600)
 
@@ -121,7 +143,7 @@ def nvrtc_is_missing():
 @pytest.mark.parametrize("name", COMPILED)
 def test_nvrtc_compiles_every_header(name, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert b"puffer_env_step" in cuda_library.cubin(device_program(ocean.env_class(name).binding), "sm_90")
+    assert b"puffer_env_step" in cuda_library.cubin(complete_program(name), "sm_90")
 
 
 def test_sources_that_are_not_there_are_told_of(tmp_path):

@@ -1,0 +1,104 @@
+"""A policy's layers as the kernel of a rollout has them: sizes that it is compiled for, and weights in its order."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from pufferlib.extensions import Layers
+
+NUMBERS = {torch.uint8: "uint8_t", torch.int8: "int8_t", torch.int32: "int32_t", torch.float32: "float"}
+"""Types of what it sees, in C."""
+
+TOGETHER = 4
+"""Outputs, and agents, that a thread computes at once."""
+
+
+class DeviceNetwork:
+    """Linear and MinGRU layers of one width and a head; see extensions/device_network.h.
+
+    Attributes:
+        layers: of the policy.
+        num_parts: of a decision.
+        draws_numbers: whether the parts are numbers of normal distributions; else they are choices.
+        weights: of all layers, as the kernel reads them; filled by `pack`.
+    """
+
+    def __init__(self, layers: Layers, rounds: bool):
+        """Allocates; `can_be_in_a_rollout` must hold of the layers.
+
+        Args:
+            layers: of the policy, on a GPU.
+            rounds: whether the factors of products are rounded to bfloat16.
+        """
+        self.layers = layers
+        self.num_parts = len(layers.parts)
+        self.draws_numbers = layers.log_std is not None
+        self._rounds = rounds
+        self._width, self._inputs = layers.encoder[0][0].shape
+        blocks = [(weight, bias, 1) for weight, bias in layers.encoder]
+        blocks += [(weight, None, 3) for weight in layers.recurrent]
+        blocks += [(*layers.head, 1)]
+        sizes = [_block_size(weight, gates) for weight, _, gates in blocks]
+        self.weights = torch.zeros(sum(sizes) + 2 * self.num_parts, device=layers.head[0].device)
+        *parts, self._deviations = self.weights.split([*sizes, 2 * self.num_parts])
+        self._blocks = [(part, *block) for part, block in zip(parts, blocks, strict=True)]
+
+    @torch.no_grad()
+    def pack(self) -> None:
+        """Copies the parameters as they are now."""
+        for part, weight, bias, gates in self._blocks:
+            outputs, inputs = weight.shape[0] // gates, weight.shape[1]
+            rows = part.view(1 + inputs, gates, -1)[..., :outputs]
+            if bias is not None:
+                rows[0].copy_(bias.view(gates, outputs))
+            factors = weight.bfloat16() if self._rounds else weight
+            rows[1:].copy_(factors.view(gates, outputs, inputs).permute(2, 0, 1))
+        if self.draws_numbers:
+            logarithms, deviations = self._deviations.view(2, -1)
+            logarithms.copy_(self.layers.log_std)
+            torch.exp(self.layers.log_std, out=deviations)
+
+    def macros(self) -> dict[str, str]:
+        """What the header wants to be told."""
+        return {
+            "NETWORK_INPUTS": str(self._inputs),
+            "NETWORK_WIDTH": str(self._width),
+            "NETWORK_ENCODERS": str(len(self.layers.encoder)),
+            "NETWORK_RECURRENT": str(len(self.layers.recurrent)),
+            "NETWORK_PARTS": ", ".join(map(str, self.layers.parts)),
+            "NETWORK_NUMBERS": str(int(self.draws_numbers)),
+            "NETWORK_ROUNDS": str(int(self._rounds)),
+            "NETWORK_ACTIVATION": f"activation_{self.layers.activation}",
+        }
+
+    def shared_bytes(self, agents: int) -> int:
+        """Size of its NetworkMemory for a block of so many agents."""
+        width, outputs = _padded(self._width), _padded(len(self.layers.head[0]))
+        states = max(len(self.layers.recurrent), 1) * width
+        floats = max(self._inputs, width) + width + states + outputs
+        return agents * (4 * floats + 1)
+
+    def draw(self, noise: Tensor, generator: torch.Generator) -> None:
+        """Fills `(agents, num_parts)` with what actions are drawn by, as `sample_logits` does."""
+        if self.draws_numbers:
+            noise.normal_(generator=generator)
+        else:
+            noise.uniform_(generator=generator)
+
+
+def can_be_in_a_rollout(layers: Layers | None, observations: torch.dtype) -> bool:
+    """Whether the kernel knows such layers, of whatever size, and observations."""
+    if layers is None or observations not in NUMBERS:
+        return False
+    others = layers.critic or layers.normalizer or layers.categories or layers.lstm or layers.convolutions
+    return not others and layers.fit(layers.head[0].device.type)
+
+
+def _block_size(weight: Tensor, gates: int) -> int:
+    """Floats of a layer: a row of biases, and one for each input."""
+    return (1 + weight.shape[1]) * gates * _padded(weight.shape[0] // gates)
+
+
+def _padded(outputs: int) -> int:
+    return -(-outputs // TOGETHER) * TOGETHER
