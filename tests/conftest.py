@@ -1,5 +1,6 @@
 """What tests of all folders share."""
 
+import gc
 import os
 
 import pytest
@@ -7,6 +8,12 @@ import pytest
 # One thread for torch: tests run side by side on few cores, where threads that wait for each other are very slow.
 os.environ["OMP_NUM_THREADS"] = "1"  # before torch is imported, and inherited by subprocesses
 os.environ.pop("PUFFER_FLAGS", None)  # what a developer's shell says is not tested
+
+
+def pytest_collection_finish(session):
+    """Thousands of collected tests, and what they import, stay to the end: nobody need look for garbage among them."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture
