@@ -391,6 +391,7 @@ def _connected() -> Ranks:
             world_size=world_size,
             timeout=TIMEOUT,
         )
+        _wait_for_all(dist.PrefixStore("connected", store), rank, world_size)
     except (RuntimeError, ValueError) as error:
         found = ", ".join(f"{name}={os.environ.get(name)}" for name in _VARIABLES)
         raise RankError(f"the processes must reach each other, got {error} with {found}; check them") from error
@@ -398,6 +399,12 @@ def _connected() -> Ranks:
     if os.environ.get("OMP_NUM_THREADS", "1") == "1":
         torch.set_num_threads(usable_cores())
     return Ranks(rank, world_size, dist.PrefixStore("ranks", store))
+
+
+def _wait_for_all(store: dist.Store, rank: int, world_size: int) -> None:
+    """Goes on when every process is connected: who failed before would break the connections that others still make."""
+    store.set(str(rank), "")
+    store.wait([str(index) for index in range(world_size)], TIMEOUT)
 
 
 def _disconnect() -> None:

@@ -83,6 +83,7 @@ def test_connecting_touches_no_gpu(monkeypatch):
     for name, value in {**ranks.variables(2)[1], "OMP_NUM_THREADS": "2"}.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(distributed, "rendezvous", lambda *_, **__: iter([(torch.distributed.HashStore(), 1, 2)]))
+    monkeypatch.setattr(distributed, "_wait_for_all", lambda *_: None)
     backends, touched = [], []
     monkeypatch.setattr(torch.distributed, "init_process_group", lambda backend, **_: backends.append(backend))
     monkeypatch.setattr(torch.distributed, "is_nccl_available", lambda: True)
@@ -91,6 +92,24 @@ def test_connecting_touches_no_gpu(monkeypatch):
         monkeypatch.setattr(torch.cuda, name, lambda *_, name=name: touched.append(name))
     own = distributed._connected.__wrapped__()
     assert (own.rank, own.world_size, backends, touched) == (1, 2, ["cpu:gloo,cuda:nccl"], [])
+
+
+def connect_one_after_the_other(folder):
+    process_group = torch.distributed.init_process_group
+
+    def connect(*arguments, **keywords):
+        process_group(*arguments, **keywords)
+        if keywords["rank"] == 0:
+            time.sleep(1.0)
+            Path(folder, "connected").touch()
+
+    torch.distributed.init_process_group = connect
+    distributed.connect()
+    return Path(folder, "connected").exists()
+
+
+def test_nobody_goes_on_before_all_are_connected(tmp_path):
+    assert ranks.call(connect_one_after_the_other, str(tmp_path), count=2) == [True, True]
 
 
 # --- what they tell each other
