@@ -60,7 +60,7 @@ typedef struct {
 // Four outputs of four agents.
 typedef struct {
     float at[4][4];
-} Tile;
+} NetworkTile;
 
 // The nearest bfloat16, of two as near the even one, where factors are rounded.
 __device__ static inline float network_factor(float x) {
@@ -81,7 +81,7 @@ __device__ static inline float network_factor(float x) {
 // the biases first.
 template <int GATES>
 __device__ static inline void network_multiply(const float* input, int numbers, const float* weights, int padded,
-                                               Tile* tiles) {
+                                               NetworkTile* tiles) {
     for (int gate = 0; gate < GATES; gate++) {
         float4 bias = *(const float4*)(weights + gate * padded);
         for (int agent = 0; agent < 4; agent++) {
@@ -116,7 +116,7 @@ __device__ static inline void network_multiply(const float* input, int numbers, 
 __device__ static inline void network_encode(const float (*input)[NETWORK_AGENTS], int numbers, const float* weights,
                                              float (*result)[NETWORK_AGENTS]) {
     FOR_TILES(NETWORK_PADDED_WIDTH) {
-        Tile sums;
+        NetworkTile sums;
         network_multiply<1>(&input[0][agent], numbers, weights + output, NETWORK_PADDED_WIDTH, &sums);
         for (int i = 0; i < 4; i++)
             for (int j = 0; j < 4; j++) result[output + i][agent + j] = NETWORK_ACTIVATION(sums.at[i][j]).value;
@@ -127,7 +127,7 @@ __device__ static inline void network_recur(const float (*input)[NETWORK_AGENTS]
                                             const unsigned char* begins, float (*states)[NETWORK_AGENTS],
                                             float (*result)[NETWORK_AGENTS]) {
     FOR_TILES(NETWORK_PADDED_WIDTH) {
-        Tile gates[3];  // candidate, gate, highway
+        NetworkTile gates[3];  // candidate, gate, highway
         network_multiply<3>(&input[0][agent], NETWORK_WIDTH, weights + output, NETWORK_PADDED_WIDTH, gates);
         for (int i = 0; i < 4; i++) {
             for (int j = 0; j < 4; j++) {
@@ -143,7 +143,7 @@ __device__ static inline void network_recur(const float (*input)[NETWORK_AGENTS]
 __device__ static inline void network_conclude(const float (*input)[NETWORK_AGENTS], const float* weights,
                                                float (*result)[NETWORK_AGENTS]) {
     FOR_TILES(NETWORK_PADDED_OUTPUTS) {
-        Tile sums;
+        NetworkTile sums;
         network_multiply<1>(&input[0][agent], NETWORK_WIDTH, weights + output, NETWORK_PADDED_OUTPUTS, &sums);
         for (int i = 0; i < 4; i++)
             for (int j = 0; j < 4; j++) result[output + i][agent + j] = sums.at[i][j];

@@ -19,8 +19,8 @@ typedef PLAY_NUMBER PlayNumber;
 
 enum {
     PLAY_ROW_BYTES = NETWORK_INPUTS * sizeof(PlayNumber),
-    PLAY_ENV_WORDS = (PLAY_ENV_AGENTS * PLAY_ROW_BYTES + 3) / 4 |
-        1,  // odd, so that threads of a warp use different banks
+    // Odd, so that threads of a warp, each at its environment, use different banks of the memory.
+    PLAY_ENV_WORDS = (PLAY_ENV_AGENTS * PLAY_ROW_BYTES + 3) / 4 | 1,
 };
 
 typedef struct {
