@@ -111,3 +111,19 @@ def test_rollouts_of_one_kernel_are_told_from_others(device, monkeypatch):
 
     monkeypatch.setattr(DeviceNetwork, "pack", break_weights)
     assert [value for _, value, _ in device.check_one_kernel(torch.device("cpu"), agents=16)] == [0.0, 0.0, 0.0]
+
+
+@pytest.mark.slow
+@needs_emulator
+@pytest.mark.usefixtures("device_emulator", "captured")
+def test_a_training_whose_rollouts_are_one_kernel_learns(device, tmp_path):
+    case = device.Case("puffer_cartpole", 256, num_buffers=1, backend="Device")
+    settings = {"bptt_horizon": 32, "batch_size": 8192, "minibatch_size": 2048, "total_timesteps": 40 * 8192, "seed": 1}
+    trainer = device.gpu.make_trainer(case, str(tmp_path), "cpu", **settings)
+    perf = []
+    while trainer.epoch < 40:
+        trainer.evaluate()
+        trainer.train()
+        perf.append(trainer.mean_and_log()["environment/perf"])
+    trainer.release()
+    assert perf[0] < 0.1 and sum(perf[-5:]) / 5 > 0.3, perf
