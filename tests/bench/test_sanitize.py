@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import subprocess
 import sys
@@ -115,6 +116,59 @@ def test_memory_and_references_that_a_binding_never_gives_back_are_reported(sani
         outcome = outcome_of(sanitize, memory_checked, "bindings", BINDINGS[:1], "same_rollout and squared")
     assert outcome.passed == 1  # seen at the end of the process alone
     assert_reported(outcome, "LeakSanitizer", "Direct leak", "puffer_binding.h", "Indirect leak")
+
+
+# The allocator gives each thread pages of its own, and so the first block of each lies where the runtime errs.
+THREAD_LOCAL = """
+    static __thread void* kept;
+    void** kept_here(void) { return &kept; }
+"""
+THREADS_THAT_KEEP = """
+    #include <dlfcn.h>
+    #include <pthread.h>
+    #include <semaphore.h>
+    #include <stdint.h>
+    #include <stdio.h>
+    #include <stdlib.h>
+    #include <unistd.h>
+
+    static void** (*kept_here)(void);
+    static sem_t kept;
+
+    static void* keep(void* argument) {
+        void** here = kept_here();
+        *here = malloc(24);
+        if ((uintptr_t)here % 4096 == 16) fputs("16 bytes into a page\\n", stderr);
+        sem_post(&kept);
+        pause();
+        return argument;
+    }
+
+    int main(int count, char** arguments) {
+        pthread_t threads[4];
+        kept_here = (void** (*)(void))dlsym(dlopen(arguments[count - 1], RTLD_NOW), "kept_here");
+        sem_init(&kept, 0, 0);
+        for (int i = 0; i < 4; i++) pthread_create(&threads[i], NULL, keep, NULL);
+        for (int i = 0; i < 4; i++) sem_wait(&kept);
+        malloc(40);
+        return 0;
+    }
+"""
+
+
+def test_leaks_are_told_from_what_threads_keep_wherever_their_memory_lies(sanitize, tmp_path):
+    program, library = tmp_path / "program", tmp_path / "library.so"
+    for options, source, target in (
+        (["-shared", "-fPIC"], THREAD_LOCAL, library),
+        (["-fsanitize=address", "-O0"], THREADS_THAT_KEEP, program),
+    ):
+        command = ["gcc", "-w", *options, "-x", "c", "-", "-o", target, "-ldl", "-lpthread"]
+        subprocess.run(command, input=source, text=True, check=True)
+    environment = os.environ | sanitize.variables_of(sanitize.MEMORY, "gcc", tmp_path / "log")
+    done = subprocess.run([program, library], env=environment, capture_output=True, text=True, timeout=60)
+    assert "16 bytes into a page" in done.stderr
+    report = "\n".join(path.read_text() for path in tmp_path.glob("log*"))
+    assert "SUMMARY: AddressSanitizer: 40 byte(s) leaked in 1 allocation(s)." in report, report
 
 
 @pytest.mark.parametrize(
