@@ -1,6 +1,7 @@
 """The kernels as other machines get them: built for any processor, by nvcc, by NVRTC, or not at all."""
 
 import ctypes
+import functools
 import os
 import runpy
 import shutil
@@ -44,11 +45,23 @@ def compile_shared(target, sources, *options, compiler="c++"):
     return ctypes.CDLL(str(target))
 
 
+@pytest.fixture(scope="module")
+def portable(tmp_path_factory):
+    """Compiles the kernels for any processor, once with the same options, which takes minutes."""
+    folder = tmp_path_factory.mktemp("portable")
+
+    @functools.cache
+    def build(*options):
+        target = folder / f"{len(list(folder.iterdir()))}.so"
+        return compile_shared(target, FOLDER.glob("*.cpp"), "-O3", "-fno-trapping-math", *options)
+
+    return build
+
+
 @pytest.mark.slow
 @needs_compiler
-def test_a_portable_build_computes_the_same(tmp_path, monkeypatch):
-    library = compile_shared(tmp_path / "portable.so", FOLDER.glob("*.cpp"), "-O3", "-fno-trapping-math")
-    monkeypatch.setattr(cpu_library, "library", lambda: cpu_library.declare(library))
+def test_a_portable_build_computes_the_same(portable, monkeypatch):
+    monkeypatch.setattr(cpu_library, "library", lambda: cpu_library.declare(portable()))
     *inputs, advantages = random_segments((29, 67), seed=0)
     result = compute_puff_advantage(*inputs, advantages, *PLAIN)
     torch.testing.assert_close(result.double(), truth(inputs, PLAIN), rtol=1e-5, atol=2e-5)
@@ -60,9 +73,8 @@ def test_a_portable_build_computes_the_same(tmp_path, monkeypatch):
 @pytest.mark.slow
 @needs_compiler
 @pytest.mark.parametrize("options", [("-DKERNEL_BASELINE",), ("-DKERNEL_NO_AVX512",), ()], ids=str)
-def test_every_instruction_set_learns_the_same(options, tmp_path, monkeypatch):
-    library = compile_shared(tmp_path / "sets.so", FOLDER.glob("*.cpp"), "-O3", "-fno-trapping-math", *options)
-    monkeypatch.setattr(cpu_library, "library", lambda: cpu_library.declare(library))
+def test_every_instruction_set_learns_the_same(options, portable, monkeypatch):
+    monkeypatch.setattr(cpu_library, "library", lambda: cpu_library.declare(portable(*options)))
     torch.manual_seed(0)
     for case in CASES.values():
         layers = random_layers(**case)
