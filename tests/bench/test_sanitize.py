@@ -31,11 +31,15 @@ def sanitize():
         yield sanitize
 
 
+def require_runtime(sanitize, sanitizers):
+    if sanitize.runtime("gcc", sanitizers) is None:
+        pytest.skip(f"GCC has no runtime for {sanitizers}; it comes with the compiler's libraries")
+
+
 def built(sanitize, folder, name, has_kernels):
     """A copy of the tree with the modules of a short test, built for a suite."""
     suite = replace(sanitize.SUITES[name], macros=sanitize.ONE_VARIANT)
-    if sanitize.runtime("gcc", suite.sanitizers) is None:
-        pytest.skip(f"GCC has no runtime for {suite.sanitizers}; it comes with the compiler's libraries")
+    require_runtime(sanitize, suite.sanitizers)
     sanitize.copy_tree(folder)
     sanitize.keep_modules(folder, ENVIRONMENTS, has_kernels)
     sanitize.build(folder, suite, "gcc")
@@ -157,12 +161,13 @@ THREADS_THAT_KEEP = """
 
 
 def test_leaks_are_told_from_what_threads_keep_wherever_their_memory_lies(sanitize, tmp_path):
+    require_runtime(sanitize, sanitize.MEMORY)
     program, library = tmp_path / "program", tmp_path / "library.so"
     for options, source, target in (
         (["-shared", "-fPIC"], THREAD_LOCAL, library),
-        (["-fsanitize=address", "-O0"], THREADS_THAT_KEEP, program),
+        (["-fsanitize=address"], THREADS_THAT_KEEP, program),
     ):
-        command = ["gcc", "-w", *options, "-x", "c", "-", "-o", target, "-ldl", "-lpthread"]
+        command = ["gcc", *options, "-x", "c", "-", "-o", target, "-ldl", "-lpthread"]
         subprocess.run(command, input=source, text=True, check=True)
     environment = os.environ | sanitize.variables_of(sanitize.MEMORY, "gcc", tmp_path / "log")
     done = subprocess.run([program, library], env=environment, capture_output=True, text=True, timeout=60)
