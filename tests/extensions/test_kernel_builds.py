@@ -52,7 +52,7 @@ def portable(tmp_path_factory):
 
     @functools.cache
     def build(*options):
-        target = folder / f"{len(list(folder.iterdir()))}.so"
+        target = folder / f"kernels{''.join(options)}.so"
         return compile_shared(target, FOLDER.glob("*.cpp"), "-O3", "-fno-trapping-math", *options)
 
     return build
