@@ -7,21 +7,24 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from pufferlib import ocean, vector
 from pufferlib.agent.agent import Agent
-from pufferlib.config import check_config, check_env
+from pufferlib.config import TrainConfig, check_config, check_env
 from pufferlib.errors import CheckpointError, PufferError, UnknownEnvironmentError, nearest
 from pufferlib.families import catalog
+from pufferlib.policy.normalized import normalized
 from pufferlib.runs import checkpoint, description, making
-from pufferlib.runs.loaders import load_policy
+from pufferlib.runs.loaders import load_policy, resolve_device
 from pufferlib.runs.pretrained import pretrained_names, pretrained_path
 
-_BY_HAND = "make the policy and load the weights into it, for pufferlib.Agent(policy, env)"
+_BY_HAND = "make such a module and pass it, as load_agent(path, policy=module)"
 
 
-def load_agent(source: str | Path, env: Any = None, device: str = "cpu", seed: int = 0) -> Agent:
+def load_agent(
+    source: str | Path, env: Any = None, device: str = "cpu", seed: int = 0, policy: nn.Module | None = None
+) -> Agent:
     """Loads an agent that was trained by PufferLib.
 
     Args:
@@ -35,6 +38,8 @@ def load_agent(source: str | Path, env: Any = None, device: str = "cpu", seed: i
         device: where it computes: `cpu`, `cuda`, `mps`, or `auto` for the first of cuda, mps and cpu that is there. A
             single row is fastest on the CPU.
         seed: of the actions that are drawn.
+        policy: a module of the class that was trained, where that is one of your own; it is moved to `device` and gets
+            the weights. None makes the policy that the settings name.
 
     Returns:
         An agent of the environment with the settings that it was trained with. Of the environment the spaces are looked
@@ -42,19 +47,25 @@ def load_agent(source: str | Path, env: Any = None, device: str = "cpu", seed: i
 
     Raises:
         CheckpointError: if nothing is there, it is damaged, it does not say what it was trained with, its policy is of
-            a class that no setting names, or its environment has no name and is not given.
+            a class that no setting names and is not given, or its environment has no name and is not given.
         ConfigError: if the settings do not fit this version of PufferLib.
         MissingExtraError: if the environment needs a package that is not installed.
     """
     path = pretrained_path(source) if source in ocean.names() else _find_weights(Path(source))
     weights, described = _read(path)
     own_class = described.get("policy_class")
-    if own_class is not None:
-        raise CheckpointError(f"{path} was trained with the policy {own_class} of your own program; there, {_BY_HAND}")
+    if own_class is not None and policy is None:
+        raise CheckpointError(f"{path} was trained with the policy {own_class}, a class of your own; {_BY_HAND}")
     settings = described["settings"]
     settings |= {"train": {**settings["train"], "device": device}, "load_model_path": None, "resume": None}
     with _environment(settings, env, path) as shown:
-        policy = load_policy(settings, shown, _known_name(settings["env_name"], env))
+        if policy is None:
+            policy = load_policy(settings, shown, _known_name(settings["env_name"], env))
+        else:
+            train = TrainConfig.from_dict(settings["train"])
+            if train.normalize_observations:
+                policy = normalized(shown, policy, train.normalization_clip)
+            policy = policy.to(resolve_device(device))
         checkpoint.check_policy_weights(policy, weights, path)
         policy.load_state_dict(weights)
         return Agent(policy, shown, {**settings, "load_model_path": str(path)}, seed)

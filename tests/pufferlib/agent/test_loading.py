@@ -187,12 +187,25 @@ def test_what_is_not_there_or_says_too_little_is_one_sentence(tmp_path):
         load_agent(tmp_path / "bare.pt")
 
 
-def test_a_policy_of_ones_own_is_made_by_hand(trainer):
+@pytest.mark.parametrize("settings", [{}, {"normalize_observations": True}])
+def test_a_policy_of_ones_own_is_given(trainer, settings):
     env = pufferlib.make(CARTPOLE, num_envs=8)
-    made = trainer(env, Own(env))
+    made = trainer(env, Own(env), **settings)
+    observations = np.random.default_rng(0).normal(size=(64, 4)).astype(np.float32)
+    expected = pufferlib.Agent(made.policy, env).value(observations)
     path = made.close()
-    with pytest.raises(CheckpointError, match=r"was trained with the policy .*Own of your own program; there, make"):
+    with pytest.raises(CheckpointError, match=r"was trained with the policy .*Own.*load_agent\(path, policy=module\)"):
         load_agent(path)
+    agent = load_agent(path, policy=Own(env))
+    np.testing.assert_array_equal(agent.value(observations), expected)
+    assert pufferlib.evaluate(agent, episodes=4)["score"].episodes >= 4
+
+
+def test_a_given_policy_that_does_not_fit_the_weights_is_refused(trainer):
+    env = pufferlib.make(CARTPOLE, num_envs=8)
+    path = trainer(env, Own(env)).close()
+    with pytest.raises(CheckpointError, match="encoder.0.weight"):
+        load_agent(path, policy=Default(env, 16))
 
 
 def test_loading_needs_no_trainer(tmp_path):
