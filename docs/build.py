@@ -59,8 +59,9 @@ def gather(source: Path, has_pictures: bool) -> None:
         (source / page.relative_to(HERE)).write_text(with_links_of_the_site(page))
     for name in FROM_THE_ROOT:
         (source / name.lower()).write_text(with_links_of_the_site(ROOT / name))
-    trainer = source / "trainer" / "index.md"
-    trainer.write_text(annotated.with_source(trainer.read_text(), ROOT))
+    for page in sorted((source / "trainer").glob("*.md")):
+        if page.name != "index.md":
+            page.write_text(annotated.with_source(page.read_text(), ROOT))
     ocean.write(source, has_pictures, REPOSITORY)
     speed.write(source)
     c_contract.write(source)

@@ -48,7 +48,7 @@ html_show_sphinx = False
 html_copy_source = False
 copybutton_exclude = ".linenos, .gp, .go"
 pygments_style = "friendly"
-pygments_dark_style = "native"
+pygments_dark_style = "github-dark-high-contrast"  # no underlines
 html_theme_options = {
     "source_repository": "https://github.com/PufferAI/PufferLib/",
     "source_branch": "main",
@@ -58,11 +58,13 @@ html_theme_options = {
 
 
 LINE = 36  # characters of code that fit in a line on a phone, also in a list
+TABLE = 46  # characters of a row that fit there, with two between columns
 
 
 def setup(app):
     """Adds what the theme and the extensions leave open."""
     app.connect("doctree-read", mark_long_code)
+    app.connect("doctree-read", label_cells_of_wide_tables)
     app.connect("autodoc-process-signature", signature_of_init)
     app.connect("doctree-read", give_places_to_sources)
 
@@ -72,6 +74,21 @@ def mark_long_code(app, doctree):
     for code in doctree.findall(nodes.literal):
         if max(map(len, code.astext().split()), default=0) > LINE:
             code["classes"].append("long")
+
+
+def label_cells_of_wide_tables(app, doctree):
+    """Puts the head of its column into each cell, for phones, which show the cells of such a row below each other."""
+    for table in doctree.findall(nodes.table):
+        rows = [[cell.astext() for cell in row.findall(nodes.entry)] for row in table.findall(nodes.row)]
+        words = [" ".join(column).split() or [""] for column in zip(*rows, strict=False)]
+        widths = [max(map(len, column)) for column in words]
+        if sum(widths) + 2 * len(widths) <= TABLE or not any(table.findall(nodes.thead)):
+            continue
+        table["classes"].append("wide")
+        for row in next(table.findall(nodes.tbody)).findall(nodes.row):
+            for head, cell in zip(rows[0], row.findall(nodes.entry), strict=False):
+                if head and cell.children:
+                    cell.insert(0, nodes.inline("", head, classes=["head"]))
 
 
 def signature_of_init(app, what, name, obj, options, signature, return_annotation):

@@ -111,7 +111,7 @@ def section(root: Path, path: str, link: str, text: str = "") -> str:
     for scope in scopes_of(path, source)[1:]:
         defined.setdefault(scope.name, scope)  # the first overload; a property before its setter
     prose, code_begins = opening(path, source)
-    parts = [f'<span id="{module}"></span>\n\n### [{path}]({link})', text, prose, index(module, defined)]
+    parts = [f'<span id="{module}"></span>\n\n## [{path}]({link})', text, prose, index(module, defined)]
     lines = highlighted(path, source)
     block: list[str] = []
     skipped = 0

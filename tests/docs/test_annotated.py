@@ -16,10 +16,10 @@ pytest.importorskip("pygments", reason="comes with the extra docs")
 from docs.pages import annotated
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "trainer" / "index.md"
+PAGES = sorted(page for page in (ROOT / "docs" / "trainer").glob("*.md") if page.name != "index.md")
 # As in docs/build.py, but for the links.
 ITEM = re.compile(r"^- \[(?P<path>[\w/.]+)\]", re.MULTILINE)
-SHOWN = [match["path"] for match in ITEM.finditer(PAGE.read_text())]
+SHOWN = [match["path"] for page in PAGES for match in ITEM.finditer(page.read_text())]
 LINE = re.compile(r'<span class="line" id="(?P<module>[\w.]+)-(?P<number>\d+)">(?P<code>.*)</span>$', re.MULTILINE)
 NUMBER = re.compile(r'<a class="linenos"[^>]*>(\d+)</a>')
 
@@ -164,14 +164,16 @@ def test_a_page_that_lists_no_files_is_refused(tmp_path):
 
 
 @pytest.mark.slow
-def test_the_page_builds(tmp_path):
+def test_the_pages_build(tmp_path):
     pytest.importorskip("sphinx", reason="comes with the extra docs")
     pytest.importorskip("myst_parser", reason="comes with the extra docs")
     source, built = tmp_path / "source", tmp_path / "html"
     source.mkdir()
-    (source / "index.md").write_text(
-        annotated.with_source(re.sub(r"\(\.\./\.\./", "(https://x.org/", PAGE.read_text()), ROOT)
-    )
+    index = "# The trainer\n\n```{toctree}\n" + "\n".join(page.stem for page in PAGES) + "\n```\n"
+    (source / "index.md").write_text(index)
+    for page in PAGES:
+        text = re.sub(r"\(\.\./\.\./", "(https://x.org/", page.read_text())
+        (source / page.name).write_text(annotated.with_source(text, ROOT))
     given = (
         "extensions = ['myst_parser', 'sphinx.ext.mathjax']\nmyst_enable_extensions = ['colon_fence', 'dollarmath']\n"
     )
@@ -179,13 +181,20 @@ def test_the_page_builds(tmp_path):
     command = [sys.executable, "-m", "sphinx", "-W", "-q", str(source), str(built)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
-    page = (built / "index.html").read_text()
-    assert len(code_on_page(page)) > 100
-    assert page.count('<div class="formula docutils container">') == sum(
+    pages = [(built / f"{page.stem}.html").read_text() for page in PAGES]
+    assert all(len(code_on_page(page)) > 50 for page in pages)
+    assert sum(page.count('<div class="formula docutils container">') for page in pages) == sum(
         len(annotated.checked_formulas(path, (ROOT / path).read_text())) for path in SHOWN
     )
-    ids = re.findall(r'\bid="([^"]+)"', page)
-    assert len(ids) == len(set(ids))
+    for page in pages:
+        ids = re.findall(r'\bid="([^"]+)"', page)
+        assert len(ids) == len(set(ids))
+
+
+def test_every_page_is_in_the_list_of_pages():
+    index = (ROOT / "docs" / "trainer" / "index.md").read_text()
+    for page in PAGES:
+        assert f"({page.name})" in index and f"\n{page.stem}\n" in index
 
 
 # ------------------------------------------------------------------------------------------- formulas, by other means
