@@ -41,6 +41,8 @@ class Agent:
         policy: the torch module that acts, in evaluation mode.
         device: where it is.
         settings: the nested dict of `load_config` that it was trained with; empty where nobody told.
+        env: the environment that `load_agent` was given, for `evaluate`; None where the settings name it. It is not
+            pickled.
         observation_space: of one observation, as the environment gives it.
         action_space: of one action, as the environment takes it.
     """
@@ -67,6 +69,7 @@ class Agent:
         self.policy = policy.eval()
         self.device = next((tensor.device for tensor in policy.state_dict().values()), torch.device("cpu"))
         self.settings = dict(settings or {})
+        self.env: Any = None
         check_acting(policy, env.single_observation_space, env.single_action_space, self.device)
         self.observation_space, self.action_space = own_spaces(env)
         self._observations = ObservationForms(self.observation_space)
@@ -165,7 +168,7 @@ class Agent:
         return f"<Agent{'' if name is None else f' of {name}'}: {type(self.policy).__name__} on {self.device}>"
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_forward": None, "_generator": self._generator.get_state()}
+        return {**vars(self), "env": None, "_forward": None, "_generator": self._generator.get_state()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)

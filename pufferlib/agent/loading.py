@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from pufferlib.agent.agent import Agent
 from pufferlib.config import TrainConfig, check_config, check_env
 from pufferlib.errors import CheckpointError, PufferError, UnknownEnvironmentError, nearest
 from pufferlib.families import catalog
+from pufferlib.families.callable_entry import importable_name
 from pufferlib.policy.normalized import normalized
 from pufferlib.runs import checkpoint, description, making
 from pufferlib.runs.loaders import load_policy, resolve_device
@@ -33,8 +35,9 @@ def load_agent(
             what `trainer.save_checkpoint(path)` wrote; or the name of an environment of Ocean, such as
             `puffer_breakout`, for the agent that comes with the package. Of a folder that is called like an environment
             write `./puffer_breakout`.
-        env: the environment where it has no name by which it is found, as one of your own: a class, a function, or a
-            ready environment or vector. None is the one that it was trained in.
+        env: the environment where it has no name by which it is found, as one of your own: a class, a function, a name
+            such as `package.module:MyEnv`, or a ready environment or vector. None is the one that it was trained in;
+            a module that only the file names is not imported.
         device: where it computes: `cpu`, `cuda`, `mps`, or `auto` for the first of cuda, mps and cpu that is there. A
             single row is fastest on the CPU.
         seed: of the actions that are drawn.
@@ -68,7 +71,9 @@ def load_agent(
             policy = policy.to(resolve_device(device))
         checkpoint.check_policy_weights(policy, weights, path)
         policy.load_state_dict(weights)
-        return Agent(policy, shown, {**settings, "load_model_path": str(path)}, seed)
+        agent = Agent(policy, shown, {**settings, "load_model_path": str(path)}, seed)
+    agent.env = _as_recorded(env, settings)
+    return agent
 
 
 def _find_weights(path: Path) -> Path:
@@ -108,6 +113,7 @@ def _read(path: Path) -> tuple[Mapping[str, Tensor], Mapping[str, Any]]:
 def _environment(settings: Mapping[str, Any], env: Any, path: Path) -> Iterator[Any]:
     """Something with the spaces and what else a policy is made for: the environment that is given, or that is named."""
     if env is not None:
+        env = _as_recorded(env, settings)
         is_made = isinstance(env, (str, type)) or (callable(env) and not hasattr(env, "step"))
         shown = making.make(env) if is_made else vector.as_puffer_env(env)
     else:
@@ -119,11 +125,24 @@ def _environment(settings: Mapping[str, Any], env: Any, path: Path) -> Iterator[
             shown.close()
 
 
+def _as_recorded(env: Any, settings: Mapping[str, Any]) -> Any:
+    """A class or function with the keyword arguments that it had in the training, where it is that of the training."""
+    if isinstance(env, str):
+        is_same = env == settings["env_name"] and catalog.needs_module(env)
+        creator = catalog.find(env).creator if is_same else env
+    else:
+        creator = env
+        is_same = callable(env) and not isinstance(env, vector.Vector) and importable_name(env) == settings["env_name"]
+    return partial(creator, **settings["env"]) if is_same else env
+
+
 def _known_name(env_name: str, env: Any) -> str | None:
     """The name under which policies of an environment's own are looked for; None of one that is given and not there.
 
     Such a one was trained in elsewhere, by a module or a package that this machine need not have.
     """
+    if env is not None and catalog.needs_module(env_name):
+        return None
     try:
         catalog.lookup(env_name)
     except PufferError:
@@ -136,8 +155,9 @@ def _known_name(env_name: str, env: Any) -> str | None:
 def _make_named(settings: Mapping[str, Any], path: Path) -> Any:
     name = settings["env_name"]
     try:
+        entry = catalog.find_recorded(name)
         check_config(settings)
-        entry, arguments = catalog.find(name), check_env(name, settings["env"])
+        arguments = check_env(name, settings["env"])
     except UnknownEnvironmentError as error:
         raise CheckpointError(
             f"{path} was trained in {name}, which is no name of an environment; pass its class or function as env="

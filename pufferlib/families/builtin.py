@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import importlib
+import os
+import sys
 import warnings
+from operator import attrgetter
+from types import ModuleType
+from typing import Any
 
 import gymnasium  # noqa: F401 - it fills the registry
 from gymnasium.envs.registration import EnvSpec, registry
 from typing_extensions import override
 
-from pufferlib.errors import APIUsageError
+from pufferlib.errors import APIUsageError, PufferWarning
+from pufferlib.families.callable_entry import CallableEntry
 from pufferlib.families.entry import Entry
 from pufferlib.families.gymnasium_entry import GymnasiumEntry, GymnasiumFamily
 from pufferlib.families.names import nearest_names
@@ -87,16 +93,33 @@ class AnyGymnasium(GymnasiumFamily):
 
     @override
     def find(self, name: str) -> Entry | None:
-        """The environment of an id, or of `module:id`, where importing the module registers the id.
+        """The environment of an id, of `module:id`, or of `module:MyEnv`.
+
+        Importing the module registers the id, or defines a class or function MyEnv that makes environments. Where it
+        does both, the id counts, with a warning.
 
         Raises:
-            APIUsageError: if there is no such module.
+            APIUsageError: if there is no such module, or what it has of this name makes no environments.
         """
         module, _, env_id = name.rpartition(":")
-        if module:
-            _import(module, name)
+        found = _attribute(_import(module, name), env_id) if module else None
         spec = registry.get(env_id)
-        return None if spec is None else GymnasiumEntry(name, self, spec, spec)
+        if spec is not None:
+            if found is not None:
+                warnings.warn(
+                    f"{name} is both an environment registered with Gymnasium and a name in the module {module}; the "
+                    "registered environment is used",
+                    PufferWarning,
+                    stacklevel=2,
+                )
+            return GymnasiumEntry(name, self, spec, spec)
+        if found is None:
+            return None
+        if not callable(found):
+            raise APIUsageError(
+                f"{name} must be a class or function that makes environments, got {type(found).__name__}"
+            )
+        return CallableEntry(found, name)
 
     @override
     def names(self) -> list[str]:
@@ -109,6 +132,7 @@ class AnyGymnasium(GymnasiumFamily):
         module, _, env_id = name.rpartition(":")
         package = module.split(".")[0]
         own = [each for each, spec in registry.items() if _module(spec).split(".")[0] == package]
+        own += [each for each, value in vars(sys.modules.get(module, object)).items() if isinstance(value, type)]
         return nearest_names(env_id, own, f"{module}:") if own else super().nearest(name)
 
     @override
@@ -125,13 +149,26 @@ def _module(spec: EnvSpec) -> str:
     return getattr(function, "__module__", None) or ""
 
 
-def _import(module: str, name: str) -> None:
+def _own_path() -> list[str]:
+    """The folders that modules are looked for in, but for those of Python and of installed packages."""
+    pythons = (sys.prefix, sys.base_prefix)
+    return [folder or os.getcwd() for folder in sys.path if not folder.startswith(pythons)] or [os.getcwd()]
+
+
+def _attribute(module: ModuleType, path: str) -> Any:
     try:
-        importlib.import_module(module)
+        return attrgetter(path)(module)
+    except AttributeError:
+        return None
+
+
+def _import(module: str, name: str) -> ModuleType:
+    try:
+        return importlib.import_module(module)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{module}.".startswith(f"{error.name}."):
             raise  # the module is there, and lacks another one
         raise APIUsageError(
-            f"{name!r} must begin with a module that registers environments, and there is no module {module!r}; "
-            "check its spelling, or install it"
+            f"{name!r} must begin with a module, and there is no module {module!r} in {', '.join(_own_path())} or "
+            "among the installed packages; check its spelling, or install it"
         ) from error

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from pufferlib.errors import UnknownEnvironmentError
+from pufferlib.errors import CheckpointError, UnknownEnvironmentError
 from pufferlib.families.callable_entry import CallableEntry
 from pufferlib.families.entry import Entry, Family
 from pufferlib.families.names import nearest_names, slug
@@ -20,7 +20,7 @@ from pufferlib.families.names import nearest_names, slug
 if TYPE_CHECKING:
     from pufferlib.environment import PufferEnv
 
-__all__ = ["Entry", "Family", "families", "find", "lookup", "slug"]
+__all__ = ["Entry", "Family", "families", "find", "find_recorded", "lookup", "needs_module", "slug"]
 
 
 @functools.cache
@@ -53,6 +53,26 @@ def find(name: str | Callable[..., PufferEnv]) -> Entry:
         return found
     remedy = _nearest(name) or ";"
     raise UnknownEnvironmentError(f"there is no environment {name!r}{remedy} `puffer envs` tells all names")
+
+
+def find_recorded(name: str) -> Entry:
+    """The environment of a name that a file has, such as the `config.json` of a run; nothing is imported for it.
+
+    Raises:
+        CheckpointError: if the name is `module:MyEnv`. Importing a module runs its code, and a file may be anybody's.
+        UnknownEnvironmentError, MissingExtraError: as `find` does.
+    """
+    if needs_module(name):
+        raise CheckpointError(
+            f"the file names the environment {name}, and a module is imported only where you name it yourself; "
+            f"pass env={name!r}, or the class"
+        )
+    return find(name)
+
+
+def needs_module(name: str) -> bool:
+    """Whether finding this environment imports a module that the name names."""
+    return ":" in name and not name.startswith("pettingzoo:")
 
 
 def _nearest(name: str) -> str:

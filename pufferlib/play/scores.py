@@ -206,14 +206,16 @@ def _module(policy: Any) -> nn.Module:
     raise APIUsageError(f"policy must be a torch module or an Agent, got {found}; the order is evaluate(policy, env)")
 
 
-def _own_env(policy: Any) -> Recipe:
-    """The environment that an agent was trained in."""
+def _own_env(policy: Any) -> Any:
+    """The environment that an agent was loaded for, or trained in."""
+    if getattr(policy, "env", None) is not None:
+        return policy.env
     settings = getattr(policy, "settings", None)
     if not isinstance(settings, Mapping) or "env_name" not in settings:
         raise APIUsageError(
             f"evaluate() needs an environment, as this {type(policy).__name__} tells of none; pass env="
         )
-    return Recipe(catalog.find(settings["env_name"]), settings["env"])
+    return Recipe(catalog.find_recorded(settings["env_name"]), settings["env"])
 
 
 def _vector(env: Any, episodes: int, seed: int, undo: ExitStack) -> tuple[vector.Vector, int]:

@@ -14,6 +14,7 @@ from pufferlib.config import load_config
 from pufferlib.config.options import EvalOptions
 from pufferlib.errors import CheckpointError, PufferError
 from pufferlib.extras import is_installed
+from pufferlib.families import catalog
 from pufferlib.metrics.output import say
 from pufferlib.reports.curves import Panel, panels
 from pufferlib.reports.differences import flat_settings
@@ -114,13 +115,14 @@ def _args(run: RecordedRun, weights: str) -> dict[str, Any]:
     """The settings to play weights by.
 
     Raises:
-        CheckpointError: if nobody knows what the policy was.
+        CheckpointError: if nobody knows what the policy was, or the environment is in a module that only the run names.
         UnknownEnvironmentError: if the environment is the user's own.
     """
     from pufferlib.runs.recorded_settings import model_settings
 
     if run.env_name is None:
         raise CheckpointError(f"{run.folder} does not tell which environment it is of")
+    catalog.find_recorded(run.env_name)
     args = load_config(run.env_name)
     args["load_model_path"] = str(run.folder / f"{weights}.pt")
     return model_settings(run.env_name, args, is_policy_named=False)
@@ -129,7 +131,9 @@ def _args(run: RecordedRun, weights: str) -> dict[str, Any]:
 def _defaults(run: RecordedRun) -> dict[str, Any] | None:
     """The settings of the run's environment today; None where it is not known here."""
     try:
-        return flat_settings(load_config(run.env_name)) if run.env_name else None
+        if run.env_name is None or catalog.needs_module(run.env_name):
+            return None
+        return flat_settings(load_config(run.env_name))
     except PufferError:
         return None
 

@@ -334,7 +334,9 @@ def _make(env: str | Callable, num_envs: int, num_workers: int | str, seed: int)
         vecenv = entry.make_vector(arguments, **sizes)
         vecenv.made_from = Origin(entry.name, arguments, {"num_envs": num_envs, "num_workers": num_workers})
         return vecenv
-    return vector.make(env, **sizes)
+    vecenv = vector.make(env, **sizes)
+    vecenv.made_from = making.origin_of_call(env, {}, {"num_envs": num_envs, "num_workers": num_workers})
+    return vecenv
 
 
 def _check_fits(env: Any, keywords: dict[str, Any]) -> None:

@@ -14,6 +14,7 @@ from pufferlib.emulation.wrapping import is_refusal, make_puffer_env, makes_othe
 from pufferlib.environment import Origin, PufferEnv
 from pufferlib.errors import APIUsageError, nearest
 from pufferlib.families import catalog
+from pufferlib.families.callable_entry import importable_name
 from pufferlib.families.keywords import keyword_settings
 from pufferlib.wrappers import PufferWrapper
 
@@ -136,6 +137,35 @@ def _make_named(name: str, kwargs: dict[str, Any]) -> PufferEnv | vector.Vector:
 
 
 def _make_called(creator: Callable, kwargs: dict[str, Any]) -> PufferEnv | vector.Vector:
+    made = _call(creator, kwargs)
+    if getattr(made, "made_from", None) is None:
+        given = {name: value for name, value in kwargs.items() if name not in _PASSED_ON}
+        is_vector = "num_envs" in given and not isinstance(made, PufferEnv)
+        vec = {"num_envs": given.pop("num_envs"), "backend": "Serial"} if is_vector else {"num_envs": 1}
+        made.made_from = origin_of_call(creator, given, vec)
+    return made
+
+
+def origin_of_call(creator: Callable, arguments: dict[str, Any], vec: dict[str, Any]) -> Origin | None:
+    """How a class or function of the user's made environments; None where another process could not do the same.
+
+    Args:
+        creator: the class or function, which `package.module:MyEnv` imports.
+        arguments: its keyword arguments, numbers and text.
+        vec: the `[vec]` settings.
+    """
+    name = importable_name(creator)
+    while isinstance(creator, partial):
+        if creator.args:
+            return None
+        arguments, creator = {**creator.keywords, **arguments}, creator.func
+    is_plain = all(isinstance(value, (bool, int, float, str, type(None))) for value in arguments.values())
+    if name is None or not is_plain:
+        return None
+    return Origin(name, arguments, vec)
+
+
+def _call(creator: Callable, kwargs: dict[str, Any]) -> PufferEnv | vector.Vector:
     given = {keyword: value for keyword, value in kwargs.items() if keyword not in _PASSED_ON}
     passed_on = {keyword: kwargs[keyword] for keyword in _PASSED_ON if keyword in kwargs}
     if "num_envs" not in given or has_num_envs(creator):

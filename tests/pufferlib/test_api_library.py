@@ -198,7 +198,7 @@ def test_shaped_rewards_are_trained_on(make):
 def test_an_environment_of_ones_own_by_its_class():
     trainer = PuffeRL(Shaped, num_envs=4, batch_size=64)
     trainer.evaluate()
-    assert trainer.vecenv.num_agents == 4 and trainer.env_name == "shaped"
+    assert trainer.vecenv.num_agents == 4 and trainer.env_name == f"{__name__}:Shaped"
     trainer.release()
 
 

@@ -1,7 +1,9 @@
 import json
 import os
+import pickle
 import subprocess
 import sys
+from functools import partial
 
 import gymnasium
 import numpy as np
@@ -133,12 +135,41 @@ def test_the_settings_may_lie_beside_the_weights(tmp_path):
 def test_an_environment_of_ones_own_is_given(trainer):
     made = trainer(Still, num_envs=8, num_workers=1)
     path = made.close()
-    with pytest.raises(CheckpointError, match="which is no name of an environment; pass its class or function as env="):
+    name = f"{__name__}:Still"
+    with pytest.raises(
+        CheckpointError, match=f"a module is imported only where you name it yourself; pass env='{name}'"
+    ):
         load_agent(path)
-    for env in (Still, Still()):
+    for env in (Still, Still(), name):
         agent = load_agent(path, env=env)
         assert agent.act(np.zeros(2)) in (0, 1)
         assert_same_weights(agent, made.policy)
+
+
+def test_evaluate_plays_in_the_environment_that_an_agent_was_loaded_for(trainer):
+    made = trainer(partial(Counting, length=3), num_envs=8, num_workers=1)
+    path = made.close()
+    for env in (Counting, partial(Counting, length=3), f"{__name__}:Counting", Counting(length=3)):
+        agent = load_agent(path, env=env)
+        assert pufferlib.evaluate(agent, episodes=4)["episode_length"].mean == 3
+        assert pickle.loads(pickle.dumps(agent)).act(np.zeros(2)) in (0, 1)
+
+
+def test_a_module_that_a_file_names_is_not_imported(tmp_path, monkeypatch):
+    (tmp_path / "code_of_a_stranger.py").write_text("raise SystemExit('it ran')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    made = load_agent(CARTPOLE)
+    torch.save(made.policy.state_dict(), tmp_path / "mine.pt")
+    for name in ("code_of_a_stranger:Env", "code_of_a_stranger:Env-v0", "os:system", "subprocess:Popen"):
+        settings = {**made.settings, "env_name": name, "env": {"args": ["touch", str(tmp_path / "ran")]}}
+        (tmp_path / "mine.json").write_text(json.dumps({"settings": settings}))
+        with pytest.raises(CheckpointError, match="a module is imported only where you name it yourself"):
+            load_agent(tmp_path / "mine.pt")
+        agent = load_agent(tmp_path / "mine.pt", env="CartPole-v1")
+        agent.env = None  # as in a copy that was pickled
+        with pytest.raises(CheckpointError, match="a module is imported only where you name it yourself"):
+            pufferlib.evaluate(agent)
+        assert not (tmp_path / "ran").exists() and "code_of_a_stranger" not in sys.modules
 
 
 def test_an_environment_that_is_given_need_not_be_there_under_its_name(tmp_path):
@@ -146,9 +177,24 @@ def test_an_environment_that_is_given_need_not_be_there_under_its_name(tmp_path)
     torch.save(made.policy.state_dict(), tmp_path / "mine.pt")
     for name in ("module_of_elsewhere:Pole-v0", "pole_of_elsewhere"):
         (tmp_path / "mine.json").write_text(json.dumps({"settings": {**made.settings, "env_name": name}}))
-        with pytest.raises(PufferError, match="no module 'module_of_elsewhere'|no name of an environment"):
+        with pytest.raises(PufferError, match="a module is imported only where|no name of an environment"):
             load_agent(tmp_path / "mine.pt")
         assert_same_weights(load_agent(tmp_path / "mine.pt", env="CartPole-v1"), made.policy)
+
+
+class Counting(Corridor):
+    """Its episodes are as long as the argument says."""
+
+    def __init__(self, length: int = 5):
+        self.length, self.steps = length, 0
+
+    def reset(self, *, seed=None, options=None):
+        self.steps = 0
+        return super().reset(seed=seed)
+
+    def step(self, action):
+        self.steps += 1
+        return np.zeros(2, np.float32), 1.0, self.steps == self.length, False, {}
 
 
 class Still(Corridor):

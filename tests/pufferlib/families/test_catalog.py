@@ -1,6 +1,8 @@
+import importlib
 import pickle
 import subprocess
 import sys
+from functools import partial
 
 import gymnasium
 import numpy as np
@@ -8,10 +10,10 @@ import pytest
 from gymnasium.envs.registration import registry
 from gymnasium.spaces import Box, Discrete
 
-from pufferlib import PufferEnv, extras, ocean
+from pufferlib import PufferEnv, PuffeRL, cli, extras, ocean
 from pufferlib.config import check_config, check_env, env_settings, load_config
 from pufferlib.config.flags import FlagTable
-from pufferlib.errors import APIUsageError, ConfigError, MissingExtraError, UnknownEnvironmentError
+from pufferlib.errors import APIUsageError, ConfigError, MissingExtraError, PufferWarning, UnknownEnvironmentError
 from pufferlib.families import catalog
 
 PACKAGES = {
@@ -291,3 +293,75 @@ def test_a_family_that_imports_pygame_says_nothing():
     code = "from pufferlib.families import catalog; catalog.find('MiniGrid-DoorKey-5x5-v0')"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (0, "")
+
+
+MODULE = """
+import gymnasium
+import numpy as np
+from gymnasium.spaces import Box, Discrete
+
+class Corridor(gymnasium.Env):
+    observation_space = Box(0, 1, (2,), np.float32)
+    action_space = Discrete(2)
+    def __init__(self, length: int = 4):
+        self.length, self.steps = length, 0
+    def reset(self, *, seed=None, options=None):
+        self.steps = 0
+        return np.zeros(2, np.float32), {}
+    def step(self, action):
+        self.steps += 1
+        return np.zeros(2, np.float32), 1.0, self.steps >= self.length, False, {}
+
+def long(**keywords):
+    return Corridor(length=100, **keywords)
+
+NUMBER = 3
+gymnasium.register("Both", "worlds_of_one:Corridor")
+Both = Corridor
+"""
+
+
+@pytest.fixture
+def module_of_ones_own(tmp_path, monkeypatch):
+    (tmp_path / "worlds_of_one.py").write_text(MODULE)
+    monkeypatch.syspath_prepend(tmp_path)
+    yield "worlds_of_one"
+    registry.pop("Both", None)
+    sys.modules.pop("worlds_of_one", None)
+
+
+def test_a_class_or_function_of_a_module_is_a_name(module_of_ones_own):
+    entry = catalog.find(f"{module_of_ones_own}:Corridor")
+    assert entry.name == "worlds_of_one:Corridor" and list(entry.settings) == ["length"]
+    env = pickle.loads(pickle.dumps(entry.creator))(length=2)
+    env.reset()
+    assert [bool(env.step([0])[2][0]) for _ in range(2)] == [False, True]
+    assert load_config("worlds_of_one:Corridor")["train"] == load_config("Acrobot-v1")["train"]
+    vecenv = catalog.find(f"{module_of_ones_own}:long").make_vector({}, num_envs=2)
+    assert vecenv.num_agents == 2
+    vecenv.close()
+
+
+def test_what_a_module_lacks_is_told_with_what_it_has(module_of_ones_own):
+    with pytest.raises(UnknownEnvironmentError, match="did you mean 'worlds_of_one:Corridor'"):
+        catalog.find("worlds_of_one:Coridor")
+    with pytest.raises(APIUsageError, match="worlds_of_one:NUMBER must be a class or function .* got int"):
+        catalog.find("worlds_of_one:NUMBER")
+    with pytest.raises(APIUsageError, match="there is no module 'world_of_one' in .* or among the installed packages"):
+        catalog.find("world_of_one:Corridor")
+
+
+def test_a_registered_environment_counts_before_a_class_of_the_same_name(module_of_ones_own):
+    with pytest.warns(PufferWarning, match="is both an environment registered with Gymnasium and a name in the module"):
+        assert catalog.find("worlds_of_one:Both").family == "gymnasium"
+
+
+def test_a_run_begun_in_python_by_a_class_is_played_by_its_name(module_of_ones_own, in_tmp_path, capsys):
+    creator = importlib.import_module(module_of_ones_own).Corridor
+    trainer = PuffeRL(partial(creator, length=3), num_envs=4, num_workers=1, batch_size=256, num_steps=16)
+    trainer.learn(256, dashboard=False)
+    trainer.close()
+    assert trainer.env_name == "worlds_of_one:Corridor"
+    command = ["eval", "worlds_of_one:Corridor", "--load-model-path", "latest", "--headless", "--episodes", "4"]
+    assert cli.main(command) == 0
+    assert "episode_length   3.000 +- 0.000 (n = 4)" in capsys.readouterr().out
