@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,6 +12,7 @@ from torch import Tensor, nn
 
 from pufferlib import spaces
 from pufferlib.errors import ExportError
+from pufferlib.export.one_step import first_sentence
 from pufferlib.metrics.moments import EPSILON
 from pufferlib.models import Continuous, Convolutional, Default, LSTMWrapper, MinGRUWrapper
 from pufferlib.policy import OneHot, OneHotPlanes
@@ -19,7 +21,8 @@ from pufferlib.policy.normalized import NormalizedObservations
 LANES = 16
 """PUFFERNET_LANES: outputs of a layer are padded to a multiple."""
 
-ACTIVATIONS = {nn.GELU: "gelu", nn.ReLU: "relu", nn.Tanh: "tanh", nn.Identity: ""}
+ACTIVATIONS = {nn.GELU: "gelu", nn.ReLU: "relu", nn.Tanh: "tanh"}
+_NOTHING = (nn.Identity, nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.AlphaDropout, nn.FeatureAlphaDropout)  # in acting
 
 _REMEDY = "use --format onnx or torchscript"
 
@@ -171,6 +174,23 @@ def network_of(policy: nn.Module, env: Any) -> Network:
             f"C has layers for the policies of pufferlib.models alone, got {type(inner).__module__}."
             f"{type(inner).__qualname__}; {_REMEDY}"
         )
+    try:
+        return _network(inner, wrapper, normalization, env)
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        if isinstance(error, ExportError):
+            raise
+        raise ExportError(
+            f"C has layers for {type(inner).__name__} as pufferlib.models builds it, got one that was changed "
+            f"({type(error).__name__}: {first_sentence(error)}); {_REMEDY}"
+        ) from error
+
+
+def _network(
+    inner: nn.Module,
+    wrapper: nn.Module | None,
+    normalization: tuple[np.ndarray, np.ndarray, float] | None,
+    env: Any,
+) -> Network:
     parts, observation = spaces.action_parts(env.single_action_space), env.single_observation_space
     is_image = type(inner) is Convolutional
     shape, planes, scale = (0, 0, 0), None, 1.0
@@ -193,18 +213,41 @@ def network_of(policy: nn.Module, env: Any) -> Network:
 
 
 def _linears(modules: nn.Sequential, name: str) -> tuple[Linear, ...]:
-    pairs = list(modules)
-    return tuple(
-        _linear(f"{name}_{index // 2}", pairs[index], ACTIVATIONS[type(pairs[index + 1])])
-        for index in range(0, len(pairs), 2)
-    )
+    pairs = _with_activations(modules)
+    return tuple(_linear(f"{name}_{index}", layer, activation) for index, (layer, activation) in enumerate(pairs))
+
+
+def _with_activations(modules: Iterable[nn.Module]) -> list[tuple[nn.Module, str]]:
+    """Layers with weights, each with the activation after it; without dropout, which only training has."""
+    pairs: list[tuple[nn.Module, str]] = []
+    for module in modules:
+        if type(module) in _NOTHING:
+            continue
+        if type(module) not in ACTIVATIONS:
+            pairs.append((module, ""))
+        elif not pairs or pairs[-1][1] or getattr(module, "approximate", "none") != "none":
+            raise ExportError(f"C has no layer for {type(module).__name__} where the policy has it; {_REMEDY}")
+        else:
+            pairs[-1] = pairs[-1][0], ACTIVATIONS[type(module)]
+    return pairs
+
+
+def _require(layer: nn.Module, kind: type[nn.Module]) -> None:
+    """Refuses what does not compute as a layer of that kind."""
+    if getattr(type(layer), "forward", None) is not kind.forward:
+        found = type(layer).__name__
+        raise ExportError(f"C needs a layer that is an nn.{kind.__name__} in its place, got {found}; {_REMEDY}")
 
 
 def _linear(name: str, layer: nn.Linear, activation: str = "", blocks: int = 1) -> Linear:
     """A layer of torch's, whose outputs are so many blocks that are each padded."""
+    _require(layer, nn.Linear)
     weights = _padded(_floats(layer.weight.T), blocks)
-    bias = np.zeros(weights.shape[1], np.float32) if layer.bias is None else _padded(_floats(layer.bias), blocks)
-    return Linear(name, weights, bias, activation)
+    return Linear(name, weights, _padded(_bias(layer, layer.out_features), blocks), activation)
+
+
+def _bias(layer: nn.Module, outputs: int) -> np.ndarray:
+    return np.zeros(outputs, np.float32) if layer.bias is None else _floats(layer.bias)
 
 
 def _of_categories(layer: Linear, one_hot: OneHot) -> OneHotLinear:
@@ -219,26 +262,28 @@ def _ranges(one_hot: OneHot | OneHotPlanes) -> tuple[np.ndarray, np.ndarray]:
 
 def _convolutional(policy: Convolutional) -> tuple[Layer, ...]:
     """The encoder of images: channels come last in C, so that a row of a filter is one run in memory."""
-    convolutions, linear, activation = policy.encoder
-    modules = list(convolutions)[:-1]  # without the one that flattens
-    (_, height, width), channels = policy.image_shape, modules[0].in_channels
+    convolutions, *after = policy.encoder
+    pairs = _with_activations(list(convolutions)[:-1])  # without the one that flattens
+    (_, height, width), channels = policy.image_shape, pairs[0][0].in_channels
     layers: list[Layer] = []
-    for index in range(0, len(modules), 2):
-        module = modules[index]
+    for index, (module, activation) in enumerate(pairs):
+        _require(module, nn.Conv2d)
         weights = np.zeros((*module.kernel_size, channels, module.out_channels), np.float32)
         weights[:, :, : module.in_channels] = _floats(module.weight.permute(2, 3, 1, 0))
         layer = Convolution(
-            f"convolution_{index // 2}",
-            *(_padded(weights), _padded(_floats(module.bias))),
-            *(height, width, module.stride[0], ACTIVATIONS[type(modules[index + 1])]),
+            f"convolution_{index}",
+            *(_padded(weights), _padded(_bias(module, module.out_channels))),
+            *(height, width, module.stride[0], activation),
         )
         layers.append(layer)
         height, width, channels = layer.output_shape
+    ((linear, activation),) = _with_activations(after)
+    _require(linear, nn.Linear)
     weights = linear.weight.reshape(len(linear.weight), -1, height, width).permute(2, 3, 1, 0)
     flat = np.zeros((height, width, channels, len(linear.weight)), np.float32)
     flat[:, :, : weights.shape[2]] = _floats(weights)
     flat = _padded(flat.reshape(height * width * channels, -1))
-    layers.append(Linear("encoder", flat, _padded(_floats(linear.bias)), ACTIVATIONS[type(activation)]))
+    layers.append(Linear("encoder", flat, _padded(_bias(linear, linear.out_features)), activation))
     return tuple(layers)
 
 
@@ -257,7 +302,9 @@ def _recurrent(wrapper: nn.Module | None) -> tuple[Layer, ...]:
 
 
 def _lstm(hidden: str, memory: str, cell: nn.LSTMCell) -> LSTM:
-    bias = _padded(_floats(cell.bias_ih + cell.bias_hh), 4)
+    _require(cell, nn.LSTMCell)
+    bias = np.zeros(4 * cell.hidden_size, np.float32) if cell.bias_ih is None else _floats(cell.bias_ih + cell.bias_hh)
+    bias = _padded(bias, 4)
     inputs = Linear(f"{hidden}_input", _padded(_floats(cell.weight_ih.T), 4), bias)
     recurrent = Linear(f"{hidden}_recurrent", _padded(_floats(cell.weight_hh.T), 4), np.zeros_like(bias))
     return LSTM(hidden, memory, inputs, recurrent)

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.distributions import Distribution, Normal
 
 from pufferlib.errors import ExportError
+from pufferlib.metrics.finite import find_weight, is_finite
 from pufferlib.models import MinGRUWrapper
 from pufferlib.policy import acting_forward
 from pufferlib.policy.normalized import NormalizedObservations
@@ -25,7 +26,8 @@ State = dict[str, Tensor]
 class OneStep(nn.Module):
     """Observations and recurrent state in; logits, value and the next state out: all of them plain tensors.
 
-    It has weights of its own, float32 on the CPU, and computes with torch's own operations.
+    It has weights of its own on the CPU and computes with torch's own operations. Where the policy's weights are of
+    another type that does not go with its observations, such as float64, they become float32.
 
     Attributes:
         state_names: of the recurrent state, in the order of the arguments; empty for a policy without one.
@@ -41,7 +43,7 @@ class OneStep(nn.Module):
             env: anything with `single_observation_space`.
 
         Raises:
-            ExportError: if the policy cannot be copied or called.
+            ExportError: if the policy cannot be copied or called, or a weight is infinite or NaN.
         """
         super().__init__()
         try:
@@ -51,10 +53,18 @@ class OneStep(nn.Module):
         self.policy = _in_plain_torch(policy)
         self._forward = acting_forward(self.policy)
         self.space = env.single_observation_space
+        _check_weights(self.policy)
+        try:
+            logits = self._first_logits()
+        except Exception as error:  # of any class: the policy's own code runs
+            if not any(each.is_floating_point() and each.dtype != torch.float32 for each in self.policy.parameters()):
+                raise _call_error(policy, error) from error
+            _check_weights(self.policy.float())  # what float64 holds may be too large
+            try:
+                logits = self._first_logits()
+            except Exception as second:
+                raise _call_error(policy, second) from second
         self.state_names = tuple(self._initial_state(1))
-        self.output_names: tuple[str, ...] = ()
-        with torch.no_grad():
-            logits, _ = self._forward(self.random_observations(2, 0), self._initial_state(2))
         self.output_names = (*_names(logits), "value", *(f"next_{name}" for name in self.state_names))
 
     def forward(self, observations: Tensor, *states: Tensor) -> tuple[Tensor, ...]:
@@ -71,6 +81,11 @@ class OneStep(nn.Module):
         """Observations drawn from the space, `(rows, *observation_shape)`."""
         self.space.seed(seed)
         return torch.stack([torch.as_tensor(self.space.sample()) for _ in range(rows)])
+
+    @torch.no_grad()
+    def _first_logits(self) -> Any:
+        logits, _ = self._forward(self.random_observations(2, 0), self._initial_state(2))
+        return logits
 
     def _initial_state(self, rows: int) -> State:
         has_state = hasattr(self.policy, "initial_state")
@@ -119,6 +134,22 @@ def _tensors(logits: Any) -> list[Tensor]:
     for part in logits if isinstance(logits, tuple) else (logits,):
         tensors += [part.mean, part.stddev.log()] if isinstance(part, Normal) else [part]
     return tensors
+
+
+def _check_weights(policy: nn.Module) -> None:
+    broken = find_weight(policy)
+    is_normalized = isinstance(policy, NormalizedObservations)
+    if is_normalized and not (is_finite(policy.mean) and is_finite(policy.variance)):
+        broken = broken or "its running mean and variance of observations are not finite"
+    if broken is not None:
+        raise ExportError(f"the policy must have finite weights to be exported, but {broken}; take an earlier model")
+
+
+def _call_error(policy: nn.Module, error: Exception) -> ExportError:
+    return ExportError(
+        f"the policy {_class_text(policy)} must act on observations drawn from its space, and fails "
+        f"({type(error).__name__}: {first_sentence(error)}); look at its forward"
+    )
 
 
 def _class_text(policy: nn.Module) -> str:

@@ -40,6 +40,18 @@ def wrapped(wrapper, env, policy, **settings):
     return wrapper(env, policy, input_size=policy.hidden_size, hidden_size=policy.hidden_size, **settings)
 
 
+def with_dropout(policy):
+    """A policy of pufferlib.models whose encoder drops at random what each of its layers returns, while it trains."""
+    policy.encoder = nn.Sequential(*(part for layer in policy.encoder for part in (layer, nn.Dropout(0.5))))
+    return policy
+
+
+def without_biases(policy):
+    """A policy with an LSTM whose cells have no biases."""
+    policy.cells = nn.ModuleList(nn.LSTMCell(cell.input_size, cell.hidden_size, bias=False) for cell in policy.cells)
+    return policy
+
+
 def _case(observation_space, action_space, make):
     env = spaces_of(observation_space, action_space)
     return lambda: (spread(make(env)), env)
@@ -63,6 +75,8 @@ CASES = {
     ),
     "few categories": _case(BYTES, CHOICES, lambda env: Default(env, 64, activation="tanh", one_hot=True)),
     "mingru": _case(VECTOR, NUMBERS, lambda env: wrapped(MinGRUWrapper, env, Default(env, 33), num_layers=2)),
+    "dropout": _case(VECTOR, CHOICE, lambda env: with_dropout(Default(env, 20, num_layers=2))),
+    "unbiased": _case(VECTOR, CHOICE, lambda env: without_biases(wrapped(LSTMWrapper, env, Default(env, 21)))),
     "image_mingru": _case(IMAGES, CHOICES, lambda env: wrapped(MinGRUWrapper, env, Convolutional(env, 16))),
 }
 

@@ -200,6 +200,41 @@ void play(const {writer.type_name}Observation* observation, {writer.type_name}Ac
 # --- what it does not do
 
 
+def _with(change, name="default"):
+    policy, env = CASES[name]()
+    change(policy)
+    return policy.eval(), env
+
+
+CHANGES = {
+    "nn.Linear in its place, got Bilinear": lambda policy: policy.encoder.insert(0, nn.Bilinear(2, 2, 2)),
+    "no layer for ReLU": lambda policy: policy.encoder.append(nn.ReLU()),
+    "no layer for GELU": lambda policy: policy.encoder.__setitem__(1, nn.GELU("tanh")),
+    "got LayerNorm": lambda policy: policy.encoder.append(nn.LayerNorm(20)),
+    "Default as pufferlib.models builds it, got one that was changed": lambda policy: setattr(
+        policy, "head", nn.Linear(20, 4)
+    ),
+}
+
+
+@pytest.mark.parametrize("expected", CHANGES)
+def test_a_policy_with_other_layers_is_refused_in_a_sentence(expected):
+    policy, env = _with(CHANGES[expected])
+    with pytest.raises(ExportError, match=rf"{expected}.*; use --format onnx or torchscript$"):
+        network_of(policy, env)
+
+
+def test_convolutions_without_biases_and_with_dropout():
+    def change(policy):
+        first, second, *rest = policy.encoder[0]
+        bare = nn.Conv2d(first.in_channels, first.out_channels, first.kernel_size, first.stride, bias=False)
+        policy.encoder[0] = nn.Sequential(spread(bare), second, nn.Dropout2d(), *rest)
+        policy.encoder.append(nn.Dropout())
+
+    policy, env = _with(change, "board")
+    assert_agrees(policy, env, drawn(env, steps=4, rows=7))
+
+
 class Own(nn.Module):
     def __init__(self):
         super().__init__()
@@ -225,8 +260,8 @@ def test_structured_observations_are_refused(tmp_path):
 
 
 def test_weights_that_are_no_numbers_are_refused(tmp_path):
-    policy, env = spread(Default(spaces_of(VECTOR, CHOICE), 8)), spaces_of(VECTOR, CHOICE)
-    policy.head.linear.weight.data[0, 0] = math.nan
+    policy, env = CASES["mixed"]()
+    policy.head.log_std.data[1] = 1000.0  # whose exponential is infinite
     with pytest.raises(ExportError, match="must be finite numbers, found infinity or NaN"):
         export_policy(policy, env, tmp_path / "c", "c")
 

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import math
 import os
 import re
 import subprocess
@@ -25,6 +26,7 @@ from pufferlib.spaces.layout import Layout
 
 onnxruntime = pytest.importorskip("onnxruntime", reason="pip install -e '.[test]'")
 QUICK = ["mingru", "continuous"]
+EVERY_FORMAT = [pytest.param("onnx", marks=pytest.mark.slow), "torchscript", "c"]
 every_case = pytest.mark.parametrize(
     "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in CASES]
 )
@@ -208,6 +210,72 @@ def test_what_was_written_is_compared_with_the_policy():
         comparison.check_agreement(step, lambda *arrays: run(*arrays, error=1e-3), "it")
     with pytest.raises(ExportError, match="differs by inf"):
         comparison.check_agreement(step, lambda *arrays: [each[:1] for each in run(*arrays)], "it")
+
+
+@pytest.mark.parametrize("format", EVERY_FORMAT)
+@pytest.mark.parametrize("name", ["dropout", "unbiased"])
+def test_layers_without_biases_and_with_dropout_are_in_every_format(name, format, tmp_path):
+    policy, env = CASES[name]()
+    assert export_policy(policy.train(), env, tmp_path / "policy", format).exists()
+
+
+@pytest.mark.parametrize("format", EVERY_FORMAT)
+def test_a_policy_of_float64_becomes_one_of_float32(format, tmp_path):
+    env = spaces_of(VECTOR, CHOICE)
+    policy = spread(Default(env, 16)).double()
+    step = OneStep(policy, env)
+    observations = step.random_observations(5, seed=1)
+    export_policy(policy, env, tmp_path / "policy", format)  # which compares what it wrote with such a step
+    with torch.no_grad():
+        logits, values = policy.head(policy.encoder(observations.double()))
+        for found, expected in zip(step(observations), (logits, values), strict=True):
+            torch.testing.assert_close(found, expected.float(), rtol=1e-4, atol=1e-4)
+    assert next(policy.parameters()).dtype == torch.float64
+
+
+@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("number", [math.nan, math.inf])
+def test_weights_that_are_no_finite_numbers_are_refused_in_every_format(number, format, tmp_path):
+    policy, env = CASES["mingru"]()
+    policy.layers[1].weight.data[3, 2] = number
+    expected = f"must have finite weights to be exported, but the weight 'layers.1.weight' is {number}; take an earlier"
+    with pytest.raises(ExportError, match=expected):
+        export_policy(policy, env, tmp_path / "policy", format)
+    assert not os.listdir(tmp_path)
+
+
+def test_observations_that_became_infinite_are_refused(tmp_path):
+    policy, env = CASES["continuous"]()
+    policy.variance[2] = math.inf
+    with pytest.raises(ExportError, match="but its running mean and variance of observations are not finite"):
+        export_policy(policy, env, tmp_path / "policy.pt", "torchscript")
+
+
+def test_a_number_of_float64_that_float32_does_not_hold_is_refused(tmp_path):
+    env = spaces_of(VECTOR, CHOICE)
+    policy = spread(Default(env, 16)).double()
+    policy.head.linear.bias.data[1] = 1e300
+    with pytest.raises(ExportError, match="the weight 'head.linear.bias' is inf"):
+        export_policy(policy, env, tmp_path / "policy.pt", "torchscript")
+
+
+class Failing(nn.Module):
+    """A policy that cannot act."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(3, 3)
+
+    def forward(self, observations):
+        return self.linear(observations), observations[:, 0]
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_a_policy_that_cannot_act_is_refused_in_every_format(format, tmp_path):
+    for policy in (Failing(), Failing().double()):
+        with pytest.raises(ExportError, match=r"Failing must act on observations .* and fails \(RuntimeError: mat1"):
+            export_policy(policy, spaces_of(VECTOR, CHOICE), tmp_path / "policy", format)
+    assert not os.listdir(tmp_path)
 
 
 def test_the_policy_stays_as_it_is(tmp_path):
