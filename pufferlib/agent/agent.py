@@ -25,6 +25,7 @@ from torch.distributions import Normal
 from pufferlib import vector
 from pufferlib.agent.forms import ActionForms, ObservationForms, mask_of, own_spaces
 from pufferlib.errors import APIUsageError
+from pufferlib.metrics.finite import require_finite_weights
 from pufferlib.policy import Logits, acting_forward
 from pufferlib.ppo.sampling import greedy_action, sample_logits
 from pufferlib.runs.policy_check import check_acting
@@ -58,6 +59,7 @@ class Agent:
 
         Raises:
             APIUsageError: if the policy does not fit the environment.
+            DivergedError: if a weight is infinite or NaN.
         """
         if not isinstance(policy, nn.Module):
             raise APIUsageError(
@@ -70,6 +72,7 @@ class Agent:
         self.device = next((tensor.device for tensor in policy.state_dict().values()), torch.device("cpu"))
         self.settings = dict(settings or {})
         self.env: Any = None
+        require_finite_weights(policy)
         check_acting(policy, env.single_observation_space, env.single_action_space, self.device)
         self.observation_space, self.action_space = own_spaces(env)
         self._observations = ObservationForms(self.observation_space)

@@ -18,7 +18,7 @@ from pufferlib.families import catalog
 from pufferlib.families.callable_entry import importable_name
 from pufferlib.policy.normalized import normalized
 from pufferlib.runs import checkpoint, description, making
-from pufferlib.runs.loaders import load_policy, resolve_device
+from pufferlib.runs.loaders import check_weights, load_policy, resolve_device
 from pufferlib.runs.pretrained import pretrained_names, pretrained_path
 
 _BY_HAND = "make such a module and pass it, as load_agent(path, policy=module)"
@@ -49,8 +49,9 @@ def load_agent(
         at, and nothing else; one that was made for that is closed again.
 
     Raises:
-        CheckpointError: if nothing is there, it is damaged, it does not say what it was trained with, its policy is of
-            a class that no setting names and is not given, or its environment has no name and is not given.
+        CheckpointError: if nothing is there, it is damaged, a weight is infinite or NaN, it does not say what it was
+            trained with, its policy is of a class that no setting names and is not given, or its environment has no
+            name and is not given.
         ConfigError: if the settings do not fit this version of PufferLib.
         MissingExtraError: if the environment needs a package that is not installed.
     """
@@ -71,6 +72,7 @@ def load_agent(
             policy = policy.to(resolve_device(device))
         checkpoint.check_policy_weights(policy, weights, path)
         policy.load_state_dict(weights)
+        check_weights(policy, path)
         agent = Agent(policy, shown, {**settings, "load_model_path": str(path)}, seed)
     agent.env = _as_recorded(env, settings)
     return agent

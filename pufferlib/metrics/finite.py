@@ -186,6 +186,17 @@ def find_weight(policy: nn.Module) -> str | None:
     return None
 
 
+def require_finite_weights(policy: nn.Module) -> None:
+    """Refuses to act by a policy that is broken.
+
+    Raises:
+        DivergedError: if a weight is infinite or NaN; the message names it.
+    """
+    broken = find_weight(policy)
+    if broken is not None:
+        raise DivergedError(f"the policy must have finite weights to act, but {broken}; take an earlier model")
+
+
 def find_in_state(state: Any, place: str) -> str | None:
     """Names the first number of nested dicts of numbers and tensors that is not finite: `adam['weight'] is nan`."""
     if isinstance(state, Mapping):

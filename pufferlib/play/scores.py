@@ -18,6 +18,7 @@ from pufferlib.errors import APIUsageError
 from pufferlib.families import catalog
 from pufferlib.families.catalog import Entry
 from pufferlib.metrics.finished_episodes import is_number
+from pufferlib.metrics.finite import require_finite_weights
 from pufferlib.ocean.environment import OceanEnv
 from pufferlib.play.player import Episodes, Player
 from pufferlib.play.undisturbed import undisturbed
@@ -116,6 +117,7 @@ def evaluate(
 
     Raises:
         APIUsageError: if an argument is none of these, or the policy does not fit the environment.
+        DivergedError: if a weight of the policy is infinite or NaN.
         UnknownEnvironmentError: if there is no environment of that name.
     """
     if not isinstance(episodes, (int, np.integer)) or episodes < 1:
@@ -150,8 +152,10 @@ def player_of(policy: Any, vecenv: vector.Vector, sampling_seed: int | None, und
 
     Raises:
         APIUsageError: if it is neither, or does not fit the environments.
+        DivergedError: if a weight is infinite or NaN.
     """
     module = _module(policy)
+    require_finite_weights(module)
     device = next((tensor.device for tensor in module.state_dict().values()), torch.device("cpu"))
     undo.enter_context(undisturbed(module, device))
     check_acting(module, vecenv.single_observation_space, vecenv.single_action_space, device)

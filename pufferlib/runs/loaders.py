@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -18,9 +19,10 @@ from pufferlib.config import (
     resolve_env_count,
 )
 from pufferlib.environment import Origin
-from pufferlib.errors import ConfigError
+from pufferlib.errors import CheckpointError, ConfigError
 from pufferlib.families import catalog
 from pufferlib.fast.device_collector import suits
+from pufferlib.metrics.finite import find_weight
 from pufferlib.policy import make_module
 from pufferlib.policy.normalized import normalized
 from pufferlib.runs import checkpoint
@@ -100,7 +102,7 @@ def load_policy(args: dict[str, Any], vecenv: Any, env_name: str | None) -> nn.M
 
     Raises:
         ConfigError: if there is no policy or recurrent layer of that name, or a setting does not fit it.
-        CheckpointError: if the weights cannot be loaded or do not fit.
+        CheckpointError: if the weights cannot be loaded, do not fit, or are infinite or NaN.
     """
     require_sections(args)
     device = resolve_device(args["train"]["device"])
@@ -118,8 +120,22 @@ def load_policy(args: dict[str, Any], vecenv: Any, env_name: str | None) -> nn.M
     model = args.get("load_model_path")
     if model is not None:
         data_dir, ranks = args["train"]["data_dir"], distributed.connect()
-        ranks.from_first(
-            lambda: checkpoint.load_policy_weights(policy, checkpoint.resolve_model(data_dir, env_name, model))
-        )
+        ranks.from_first(lambda: _load_weights(policy, checkpoint.resolve_model(data_dir, env_name, model)))
         ranks.broadcast(list(policy.state_dict().values()))
     return policy.to(device)
+
+
+def _load_weights(policy: nn.Module, path: Path) -> None:
+    checkpoint.load_policy_weights(policy, path)
+    check_weights(policy, path)
+
+
+def check_weights(policy: nn.Module, path: Path) -> None:
+    """Refuses weights that a file had and that no policy can act by.
+
+    Raises:
+        CheckpointError: if one is infinite or NaN; the message names it.
+    """
+    broken = find_weight(policy)
+    if broken is not None:
+        raise CheckpointError(f"{path} must hold finite weights, but {broken}; take an earlier model")

@@ -51,6 +51,7 @@ def record(
 
     Raises:
         APIUsageError: if an argument is none of these, the policy does not fit, or the environment cannot be drawn.
+        DivergedError: if a weight of the policy is infinite or NaN.
         MissingExtraError: for an mp4, if the extra `video` is not installed.
         StorageError: if the video cannot be written.
     """

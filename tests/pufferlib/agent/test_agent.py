@@ -353,6 +353,14 @@ def test_a_policy_has_to_fit_the_environment():
         Agent(Broken(), 3)
 
 
+def test_a_policy_with_weights_that_are_no_numbers_is_refused():
+    env = puffer_env(Box(-1, 1, (3,), np.float32))
+    policy = policy_of(Default, env)
+    policy.encoder[0].bias.data[2] = torch.nan
+    with pytest.raises(DivergedError, match="finite weights to act, but the weight 'encoder.0.bias' is nan"):
+        Agent(policy, env)
+
+
 def test_an_agent_switches_its_policy_to_evaluation():
     env = puffer_env(Box(-1, 1, (3,), np.float32))
     assert not Agent(policy_of(Default, env).train(), env).policy.training

@@ -262,3 +262,15 @@ def test_loading_needs_no_trainer(tmp_path):
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=600)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("number", [np.nan, -np.inf])
+def test_weights_that_are_not_finite_are_refused_by_name(tmp_path, number):
+    made = load_agent(CARTPOLE)
+    weights = {name: tensor.clone() for name, tensor in made.policy.state_dict().items()}
+    weights["head.linear.weight"][1, 4] = number
+    torch.save(weights, tmp_path / "mine.pt")
+    (tmp_path / "mine.json").write_text(json.dumps({"settings": made.settings}))
+    expected = f"mine.pt must hold finite weights, but the weight 'head.linear.weight' is {number}; take"
+    with pytest.raises(CheckpointError, match=expected):
+        load_agent(tmp_path / "mine.pt")

@@ -89,6 +89,15 @@ def test_a_saved_policy_is_scored_on_the_environment_it_was_trained_in(saved, tm
     assert psutil.Process().children() == processes
 
 
+def test_weights_that_are_not_finite_are_not_played(saved, tmp_path):
+    weights = checkpoint.load(tmp_path / "model.pt")
+    weights["head.linear.bias"][0] = np.nan
+    checkpoint.save(tmp_path / "model.pt", weights)
+    expected = "model.pt must hold finite weights, but the weight 'head.linear.bias' is nan; take an earlier model"
+    with pytest.raises(checkpoint.CheckpointError, match=expected):
+        evaluate(SQUARED, saved, 3)
+
+
 def test_environments_are_closed_when_the_policy_does_not_load(saved, monkeypatch):
     closed = []
     close = ocean.env_class(SQUARED).close

@@ -12,7 +12,7 @@ import pufferlib
 from pufferlib import evaluate, ocean, vector
 from pufferlib.config import load_config
 from pufferlib.environment import PufferEnv
-from pufferlib.errors import APIUsageError, UnknownEnvironmentError
+from pufferlib.errors import APIUsageError, DivergedError, UnknownEnvironmentError
 from pufferlib.models import Default
 from pufferlib.play import scores
 from pufferlib.play.scores import Score
@@ -339,6 +339,14 @@ def test_the_policy_and_the_random_numbers_of_torch_are_as_before():
 def test_what_does_not_fit_is_said(policy, env, words):
     with pytest.raises(APIUsageError, match=words):
         evaluate(policy, env, 2)
+
+
+def test_a_policy_whose_weights_are_no_numbers_plays_nothing():
+    agent = pufferlib.load_agent("puffer_cartpole")
+    agent.policy.head.linear.bias.data[0] = torch.nan
+    for policy in (agent, agent.policy):
+        with pytest.raises(DivergedError, match="but the weight 'head.linear.bias' is nan; take an earlier model"):
+            evaluate(policy, "puffer_cartpole", 2)
 
 
 def test_an_unknown_name_and_no_episodes_are_refused():
