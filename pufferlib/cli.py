@@ -24,7 +24,7 @@ from pufferlib.errors import (
     describe_lack,
     nearest,
 )
-from pufferlib.metrics.output import Output, flush_stdout, is_stdout_gone
+from pufferlib.metrics.output import Output, flush_stdout, is_stdout_gone, printable, printable_lines
 from pufferlib.verbs import VERBS, Call, Verb
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sentence = _sentence(error)
         if sentence is None:
             raise
-        Output(sys.stderr).write(f"puffer{_rank_text()}: {sentence}\n")
+        Output(sys.stderr).write(f"puffer{_rank_text()}: {printable_lines(sentence)}\n")
         return MISTAKE
     return OK
 
@@ -113,7 +113,7 @@ def run(tokens: list[str]) -> None:
     elif name not in VERBS:
         raise APIUsageError(f"there is no command {name!r}{nearest(name, VERBS) or '; puffer --help lists them all'}")
     elif "--help" in rest or "-h" in rest:
-        print(_verb_help(name, [token for token in rest if token not in ("--help", "-h")]))
+        print(printable_lines(_verb_help(name, [token for token in rest if token not in ("--help", "-h")])))
     elif VERBS[name].argument is not None:
         _run_alone(name, rest)
     else:
@@ -121,12 +121,16 @@ def run(tokens: list[str]) -> None:
 
 
 def _print_candidates(line: str) -> None:
-    """Prints the words that may end a command line, with their meanings; nothing where files may."""
+    """Prints the words that may end a command line, with their meanings; nothing where files may.
+
+    A line is a word, so one with line ends or control codes in it, as a folder's name may have, is left out.
+    """
     from pufferlib.completion.candidates import candidates
 
     options = {name: _options_class(name) for name, verb in VERBS.items() if verb.options is not None}
     for word, meaning in candidates(line, VERBS, options):
-        print(f"{word}\t{meaning}" if meaning else word)
+        if word == printable(word):
+            print(f"{word}\t{printable(meaning)}" if meaning else word)
 
 
 def _run_alone(name: str, rest: list[str]) -> None:
@@ -249,7 +253,7 @@ def _short_warnings() -> Iterator[None]:
 
     def one_line(message: Warning | str, category: type[Warning], *place: Any) -> str:
         if issubclass(category, PufferWarning):
-            return f"puffer{_rank_text()}: warning: {message}\n"
+            return f"puffer{_rank_text()}: warning: {printable_lines(str(message))}\n"
         return formatted(message, category, *place)
 
     warnings.formatwarning = one_line

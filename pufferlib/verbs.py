@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pufferlib.errors import APIUsageError
-from pufferlib.metrics.output import say
+from pufferlib.metrics.output import printable_lines, say
 
 if TYPE_CHECKING:
     from pufferlib.config.flags import Found
@@ -135,7 +135,7 @@ def envs(family: str | None = None) -> None:
     """Prints the tables of environments, or the names of one family."""
     from pufferlib.play.listing import names_of, overview
 
-    print(overview() if family is None else "\n".join(names_of(family)))
+    print(printable_lines(overview() if family is None else "\n".join(names_of(family))))
 
 
 def new(name: str, **options: Any) -> None:

@@ -13,7 +13,9 @@ _puffer() {
     local before="${current%"$end"}"
     COMPREPLY=()
     while IFS=$'\t' read -r word meaning; do
-        COMPREPLY+=("${word#"$before"}")
+        # Quoted, as a run's folder may be called $(like this), which the next press of Enter would run.
+        printf -v word '%q' "${word#"$before"}"
+        COMPREPLY+=("$word")
     done < <("$program" --complete "$line" 2>/dev/null)
     # More follows after these two: no space.
     [[ ${#COMPREPLY[@]} -eq 1 && "${COMPREPLY[0]}" == *[.=] ]] && compopt -o nospace

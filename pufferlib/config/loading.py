@@ -5,6 +5,7 @@ from __future__ import annotations
 import configparser
 import itertools
 import json
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -117,7 +118,8 @@ def _settings_in(path: Path, name: str, env_name: str) -> Found:
     sections, is_description = _read(path)
     made_for = sections.get("base", {}).get("env_name", name)
     if made_for != name:
-        remedy = f"`puffer train {made_for}` takes it" if is_description else "leave out its env_name to try it"
+        command = f"puffer train {shlex.quote(made_for)}"
+        remedy = f"`{command}` takes it" if is_description else "leave out its env_name to try it"
         raise ConfigError(f"{path} must be for {name}, found one for {made_for}; {remedy}")
     read = _check_section if is_description else _parse_section
     parsed = {section: read(path, section, given, env_name) for section, given in sections.items()}

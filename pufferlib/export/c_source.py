@@ -72,7 +72,7 @@ class HeaderWriter:
         lines = [
             f"// {self.name}.h - a policy of PufferLib, made by `puffer export`; how to use it stands in puffernet.h.",
             "//",
-            *(f"// {key}: {text}" for key, text in notes.items()),
+            *(f"// {_comment(key)}: {_comment(text)}" for key, text in notes.items()),
             *("#pragma once", "", '#include "puffernet.h"', ""),
             *self._constants(),
             *self._tables(),
@@ -319,6 +319,15 @@ class HeaderWriter:
                 yield "        }"
                 deviation += part.width
             place += part.outputs
+
+
+def _comment(text: str) -> str:
+    """A text for a `//` comment: in ASCII, as Python and C write it in quotes.
+
+    No line end is left in it, nor what continues a comment in the next line: a backslash, or a trigraph for one.
+    """
+    plain = text.encode("unicode_escape").decode("ascii").replace("\\\\", "\\x5c")
+    return plain.replace("??", "?\\x3f")
 
 
 def _call(function: str, arguments: Iterable[str], end: str = ");") -> Iterator[str]:

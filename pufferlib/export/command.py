@@ -16,6 +16,7 @@ from pufferlib.export import c_format
 from pufferlib.export.exporting import export_policy, file_name
 from pufferlib.export.one_step import OneStep
 from pufferlib.families import catalog
+from pufferlib.metrics.output import printable
 from pufferlib.policy import acting_forward
 from pufferlib.ppo.sampling import sample_logits
 from pufferlib.runs.loaders import load_policy
@@ -47,7 +48,7 @@ def export_command(env_name: str, args: dict[str, Any], format: str = "onnx", ou
         path = output_path(env_name, format, output)
         notes = {"model": str(args["load_model_path"]), "settings": json.dumps(args, default=str)}
         export_policy(policy, vecenv, path, format, notes, observations_of_play(vecenv, policy))
-        print(f"wrote {path}, {_use(path, format, OneStep(policy, vecenv.driver_env))}")
+        print(f"wrote {printable(str(path))}, {_use(path, format, OneStep(policy, vecenv.driver_env))}")
     finally:
         vecenv.close()
 

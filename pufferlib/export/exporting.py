@@ -77,7 +77,7 @@ def _check_observations(env: Any) -> None:
 
 def c_name(env_name: str) -> str:
     """An environment's name in C: `puffer_breakout` -> `breakout`, `CartPole-v1` -> `cartpole_v1`."""
-    short = re.sub(r"\W+", "_", env_name.removeprefix("puffer_")).strip("_").lower()
+    short = re.sub(r"\W+", "_", env_name.removeprefix("puffer_"), flags=re.ASCII).strip("_").lower()
     return short if short[:1].isalpha() else f"env_{short}"
 
 

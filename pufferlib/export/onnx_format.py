@@ -42,7 +42,7 @@ def onnx_bytes(step: OneStep, notes: Mapping[str, str], observations: np.ndarray
     _name_rows(model)
     model.producer_name = "pufferlib"
     for name, text in notes.items():
-        model.metadata_props.add(key=name, value=text)
+        model.metadata_props.add(key=_utf8(name), value=_utf8(text))
     content = model.SerializeToString()
     try:
         session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
@@ -53,6 +53,11 @@ def onnx_bytes(step: OneStep, notes: Mapping[str, str], observations: np.ndarray
         step, lambda *arrays: session.run(None, dict(zip(names, arrays, strict=True))), "onnxruntime", observations
     )
     return content
+
+
+def _utf8(text: str) -> str:
+    """A text without what UTF-8 cannot hold, as a path may have it."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _converted(step: OneStep) -> Any:

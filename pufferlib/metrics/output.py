@@ -6,6 +6,7 @@ import contextlib
 import os
 import select
 import sys
+import unicodedata
 import warnings
 import weakref
 from typing import TextIO
@@ -14,6 +15,24 @@ from pufferlib.errors import PufferWarning, StorageError
 
 _reported: weakref.WeakSet[TextIO] = weakref.WeakSet()  # what was said of the process's streams
 _PLAIN = str.maketrans("━─…±▁▂▃▄▅▆▇█", "=-~+_.,:;oO#")  # for a stream that has no such signs
+_UNSEEN = {"Cc", "Cf", "Cs", "Zl", "Zp"}  # of Unicode: control, format (bidi), surrogates, line and paragraph ends
+
+
+def printable(text: str) -> str:
+    """A text for one line of a terminal, which shows it and obeys nothing in it.
+
+    Tabs become spaces, and every other control code, line end, bidirectional control and half of a surrogate pair
+    becomes a replacement character; the text keeps its length.
+    """
+    if text.isprintable():
+        return text
+    spaced = text.replace("\t", " ")
+    return "".join("\ufffd" if unicodedata.category(sign) in _UNSEEN else sign for sign in spaced)
+
+
+def printable_lines(text: str) -> str:
+    """As `printable`, of a text of several lines."""
+    return "\n".join(map(printable, text.split("\n")))
 
 
 class Output:
@@ -72,9 +91,9 @@ class Output:
 
 
 def say(text: str, stream: TextIO | None = None) -> None:
-    """Prints a line to a stream, stdout where None is given, as far as that can be written."""
+    """Prints a text to a stream, stdout where None is given, as far as that can be written; control codes are not."""
     output = Output(sys.stdout if stream is None else stream)
-    output.write(f"{text}\n")
+    output.write(f"{printable_lines(text)}\n")
     output.flush()
     output.report()
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, TextIO
 
 from pufferlib.metrics.notebook import NotebookPanel, is_notebook
-from pufferlib.metrics.output import Output
+from pufferlib.metrics.output import Output, printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -60,8 +60,8 @@ class LivePanel:
         self._leave_what_failed()
 
     def write(self, line: str) -> None:
-        """Writes a line of plain text."""
-        self._output.write(f"{line}\n")
+        """Writes a line of plain text, without the control codes that may be in it."""
+        self._output.write(f"{printable(line)}\n")
         self._output.flush()
         self._leave_what_failed()
 
@@ -85,12 +85,14 @@ class LivePanel:
 
 
 def frame(title: str, lines: Sequence[Text]) -> Panel:
-    """The panel around lines, which are cut where they are wider than it."""
+    """The panel around lines, which are cut where they are wider than it; control codes in them are not obeyed."""
     from rich import box
     from rich.panel import Panel
     from rich.text import Text
 
-    heading = Text.assemble(("PufferLib ", f"bold {CYAN}"), (title, WHITE))
+    heading = Text.assemble(("PufferLib ", f"bold {CYAN}"), (printable(title), WHITE))
+    for line in lines:
+        line.plain = printable(line.plain)  # of the same length, so its styles stay where they are
     body = Text("\n", no_wrap=True, overflow="crop").join(lines)
     style = f"{WHITE} on {BACKGROUND}"
     return Panel(body, title=heading, title_align="left", border_style=CYAN, style=style, box=box.ROUNDED)

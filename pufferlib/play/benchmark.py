@@ -13,6 +13,7 @@ import numpy as np
 from pufferlib.config import check_env, env_settings, resolve_env_count
 from pufferlib.environment import PufferEnv
 from pufferlib.families import catalog
+from pufferlib.metrics.output import printable
 from pufferlib.play.plain_table import plain_table
 
 MANY = 4096  # environments in the second row: the size at which environments are compared
@@ -47,7 +48,7 @@ def bench_command(env_name: str, args: dict[str, Any], seconds: float = 2.0) -> 
         env.close()
         rates = (f"{rate:,.0f}" for rate in (result.median, result.low, result.high))
         rows.append((str(size.get("num_envs", 1)), str(result.num_agents), *rates))
-    print(f"{env_name}: agent steps per second through env.step, one thread, random actions")
+    print(printable(f"{env_name}: agent steps per second through env.step, one thread, random actions"))
     print(plain_table(("environments", "agents", f"median of {REPEATS}", "lowest", "highest"), rows))
 
 

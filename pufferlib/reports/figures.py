@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pufferlib.errors import ConfigError
 from pufferlib.extras import require_extra
 from pufferlib.metrics.dashboard import count_text, percent_text
+from pufferlib.metrics.output import printable
 from pufferlib.reports.curves import STEPS, X_AXES, Panel, Split
 from pufferlib.reports.palette import BACKGROUND, GRID, MUTED, PHASES, SERIES, SURFACE, WHITE, series_colour
 from pufferlib.reports.texts import cost_text
@@ -29,7 +30,7 @@ _STYLE = {
     **{"axes.spines.top": False, "axes.spines.right": False, "axes.axisbelow": True, "axes.titlelocation": "left"},
     **{"font.size": 10, "axes.titlesize": 11, "axes.labelsize": 9, "xtick.labelsize": 9, "ytick.labelsize": 9},
     **{"legend.frameon": False, "legend.fontsize": 9, "legend.labelcolor": WHITE, "svg.fonttype": "path"},
-    **{"svg.hashsalt": "pufferlib", "lines.linewidth": 1.7, "lines.solid_capstyle": "round"},
+    **{"text.parse_math": False, "svg.hashsalt": "pufferlib", "lines.linewidth": 1.7, "lines.solid_capstyle": "round"},
 }
 _DASHES = ("-", "--", ":", "-.")  # of the first, second, ... round of colours
 _COLUMNS = 3
@@ -103,16 +104,16 @@ def figure(panels: Sequence[Panel | Split], title: str) -> Figure:
     handles = _handles(grid[: len(panels)], panels)
     if len(handles) > 1:
         beside = max(1, _LEGEND_CHARACTERS * columns // (max(map(len, handles)) + _LEGEND_SIGN))
-        told = {"title": title, "title_fontsize": _TITLE_POINTS, "alignment": "left", "ncols": beside}
+        told = {"title": printable(title), "title_fontsize": _TITLE_POINTS, "alignment": "left", "ncols": beside}
         drawn.legend(handles.values(), handles, loc="outside upper left", **told)
     else:
-        drawn.suptitle(title, x=0.008, ha="left", fontsize=_TITLE_POINTS)
+        drawn.suptitle(printable(title), x=0.008, ha="left", fontsize=_TITLE_POINTS)
     return drawn
 
 
 def draw_panel(axes: Axes, panel: Panel | Split) -> None:
     """Draws one plot into matplotlib's axes."""
-    axes.set_title(panel.title)
+    axes.set_title(printable(panel.title))
     if isinstance(panel, Split):
         _draw_bars(axes, panel)
         return
@@ -131,7 +132,7 @@ def _draw_lines(axes: Axes, panel: Panel) -> None:
         style: dict[str, Any] = {"color": series_colour(index), "linestyle": dashes}
         if len(curve.xs) <= _MOST_MARKED:
             style |= {"marker": "o", "markersize": 3.2}
-        axes.plot(curve.xs, curve.ys, label=curve.label, **style)
+        axes.plot(curve.xs, curve.ys, label=printable(curve.label), **style)
     axes.margins(y=0.08)
     axes.set_xlim(left=0.0)
     if max(abs(y) for curve in panel.curves for y in curve.ys) >= _MANY:
@@ -145,7 +146,8 @@ def _draw_shares(axes: Axes, panel: Panel) -> None:
     if len(xs) == 1:  # one log is a block rather than an area of no width
         xs, values = [0.0, xs[0]], [ys * 2 for ys in values]
     names = [curve.label for curve in panel.curves]
-    axes.stackplot(xs, values, labels=names, colors=[PHASES.get(name, MUTED) for name in names], linewidth=0)
+    colors = [PHASES.get(name, MUTED) for name in names]
+    axes.stackplot(xs, values, labels=[*map(printable, names)], colors=colors, linewidth=0)
     axes.set_ylim(0, 1)
     axes.set_xlim(xs[0], xs[-1])
     axes.yaxis.set_major_formatter(lambda share, _: percent_text(share))
@@ -157,10 +159,10 @@ def _draw_bars(axes: Axes, split: Split) -> None:
     begins = [0.0] * len(split.shares)
     for phase in split.phases:
         widths = [shares.get(phase, 0.0) for shares in split.shares.values()]
-        axes.barh(places, widths, _BAR, begins, label=phase, color=PHASES.get(phase, MUTED))
+        axes.barh(places, widths, _BAR, begins, label=printable(phase), color=PHASES.get(phase, MUTED))
         begins = [begin + width for begin, width in zip(begins, widths, strict=True)]
     for place, name in zip(places, split.shares, strict=True):  # above its bar: beside it, long names take much room
-        axes.text(0.0, place - _BAR / 2 - 0.04, name, va="bottom", fontsize=8, clip_on=True)
+        axes.text(0.0, place - _BAR / 2 - 0.04, printable(name), va="bottom", fontsize=8, clip_on=True)
     axes.set_yticks([])
     axes.set_ylim(len(split.shares) - 1 + _BAR / 2, -1 + _BAR / 2)
     axes.set_xlim(0, 1)

@@ -6,10 +6,12 @@ import html
 from collections.abc import Sequence
 from typing import Any
 
+from pufferlib.metrics.output import printable_lines
+
 
 def escaped(value: Any) -> str:
-    """A value as text that means nothing to HTML, in an attribute either."""
-    return html.escape(str(value))
+    """A value as text that means nothing to HTML, in an attribute either, and that every encoding of a file has."""
+    return html.escape(printable_lines(str(value)))
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[Any]], text_columns: Sequence[int] = ()) -> str:

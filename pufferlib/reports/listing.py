@@ -12,7 +12,7 @@ from pathlib import Path
 
 from pufferlib.errors import CheckpointError, ConfigError, nearest
 from pufferlib.metrics.dashboard import count_text, number_text
-from pufferlib.metrics.output import Output
+from pufferlib.metrics.output import Output, printable
 from pufferlib.metrics.panel import CYAN, RED
 from pufferlib.play.plain_table import plain_table
 from pufferlib.reports.differences import difference_text, differences, short_ids
@@ -53,12 +53,12 @@ def runs_command(
     """
     runs, unreadable = listed_runs(Path(data_dir), env)
     shown = sorted(runs, key=_SORT_KEYS[sort])[:limit]
-    rows = [_row(run, told, name) for run, told, name in _with_names(shown)]
+    rows = [tuple(map(printable, _row(run, told, name))) for run, told, name in _with_names(shown)]
     is_terminal = Output(sys.stdout).isatty()
     if rows:
         print_table(rows) if is_terminal else print(plain_table(HEADER, rows))
     for each in unreadable:
-        print(f"{each.folder.relative_to(data_dir)}: {each.reason}")
+        print(printable(f"{each.folder.relative_to(data_dir)}: {each.reason}"))
     hidden = len(runs) - len(shown)
     if hidden and is_terminal:
         print(f"and {hidden} more")

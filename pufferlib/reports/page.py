@@ -149,10 +149,10 @@ def _again(run: RecordedRun) -> str:
     if run.env_name is None:
         return ""
     commands = (
-        f"puffer train {run.env_name} --config {shlex.quote(str(run.folder / CONFIG_FILE))}",
-        f"puffer eval {run.env_name} --load-model-path {shlex.quote(str(run.folder / 'last.pt'))}",
+        ["puffer", "train", run.env_name, "--config", str(run.folder / CONFIG_FILE)],
+        ["puffer", "eval", run.env_name, "--load-model-path", str(run.folder / "last.pt")],
     )
-    lines = "".join(f"<pre>{escaped(command)}</pre>" for command in commands)
+    lines = "".join(f"<pre>{escaped(shlex.join(command))}</pre>" for command in commands)
     return f"<section><h2>Again</h2>{lines}</section>"
 
 

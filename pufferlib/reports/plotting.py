@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from pufferlib.errors import MissingExtraError
+from pufferlib.metrics.output import printable
 from pufferlib.reports.curves import STEPS, panels
 from pufferlib.reports.finding import find_runs
 from pufferlib.reports.recorded_run import RecordedRun
@@ -39,7 +40,7 @@ def plot_command(
     if terminal:
         from pufferlib.reports.terminal_plot import print_panels
 
-        print(title_of(runs))
+        print(printable(title_of(runs)))
         print_panels(drawn)
         return
     from pufferlib.reports.figures import write_figure
@@ -49,7 +50,7 @@ def plot_command(
         write_figure(drawn, title_of(runs), path)
     except MissingExtraError as error:
         raise MissingExtraError(f"{error}, or draw on the terminal by --terminal") from error
-    print(f"plotted {title_of(runs)} to {path}")
+    print(printable(f"plotted {title_of(runs)} to {path}"))
 
 
 def title_of(runs: list[RecordedRun]) -> str:

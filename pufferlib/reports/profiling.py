@@ -19,6 +19,7 @@ from pufferlib.families import catalog
 from pufferlib.loggers import NoLogger
 from pufferlib.machine import usable_cores
 from pufferlib.metrics.dashboard import count_text, group, percent_text
+from pufferlib.metrics.output import printable, printable_lines
 from pufferlib.play.plain_table import plain_table
 from pufferlib.pufferl import PuffeRL
 from pufferlib.reports.advice import Facts, advice, stepping_text
@@ -82,9 +83,9 @@ def profile_command(env_name: str, args: dict[str, Any], seconds: float = 10.0, 
     path = Path(output or f"profile_{catalog.slug(env_name)}.json")
     if not path.absolute().parent.is_dir():
         raise StorageError(f"{path} cannot be written, there is no folder {path.parent}; make it first")
-    print(f"training {env_name} for {seconds:g} seconds to see where the time goes", flush=True)
-    print(profile_text(env_name, measure(env_name, args, seconds, path)))
-    print(f"the trace of {TRACED} iterations is {path}; open it in chrome://tracing or ui.perfetto.dev")
+    print(printable(f"training {env_name} for {seconds:g} seconds to see where the time goes"), flush=True)
+    print(printable_lines(profile_text(env_name, measure(env_name, args, seconds, path))))
+    print(printable(f"the trace of {TRACED} iterations is {path}; open it in chrome://tracing or ui.perfetto.dev"))
 
 
 def measure(env_name: str, args: dict[str, Any], seconds: float, path: Path) -> Profile:

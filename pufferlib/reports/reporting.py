@@ -15,7 +15,7 @@ from pufferlib.config.options import EvalOptions
 from pufferlib.errors import CheckpointError, PufferError
 from pufferlib.extras import is_installed
 from pufferlib.families import catalog
-from pufferlib.metrics.output import say
+from pufferlib.metrics.output import printable, say
 from pufferlib.reports.curves import Panel, panels
 from pufferlib.reports.differences import flat_settings
 from pufferlib.reports.figures import panel_svg
@@ -54,7 +54,7 @@ def report_command(
     path = Path(output) if output is not None else run.folder / FILE_NAME
     text = page(gather(run, episodes, video))
     write_atomically(path, text.encode())
-    print(f"reported {run.name} in {path}")
+    print(printable(f"reported {run.name} in {path}"))
 
 
 def gather(run: RecordedRun, episodes: int, video: bool) -> Content:

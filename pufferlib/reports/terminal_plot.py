@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from pufferlib.metrics.dashboard import count_text, number_text, percent_text
-from pufferlib.metrics.output import Output
+from pufferlib.metrics.output import Output, printable
 from pufferlib.reports.curves import STEPS, X_AXES, Curve, Panel, Split
 from pufferlib.reports.palette import MUTED, PHASES, WHITE, series_colour
 from pufferlib.reports.texts import cost_text
@@ -106,7 +106,7 @@ def _print_lines(console: Console, panel: Panel, curves: Sequence[Curve], column
     for index, curve in enumerate(curves):
         points = [(_share(x, xs), _share(y, ys)) for x, y in zip(curve.xs, curve.ys, strict=True)]
         canvas.draw(points, series_colour(index))
-    console.print(Text(panel.title, f"bold {WHITE}"))
+    console.print(Text(printable(panel.title), f"bold {WHITE}"))
     margin = {0: number_text(max(ys)), ROWS - 1: number_text(min(ys))}
     for row, line in enumerate(canvas.lines()):
         label = Text(f"{margin.get(row, ''):>{_LABEL}} ", MUTED)
@@ -116,17 +116,18 @@ def _print_lines(console: Console, panel: Panel, curves: Sequence[Curve], column
     console.print(Text(f"{'':{_LABEL}} {begin}{middle}{end}", MUTED), no_wrap=True)
     if len(curves) > 1:
         for index, curve in enumerate(curves):
-            console.print(Text.assemble(" " * (_LABEL + 1), ("━━ ", series_colour(index)), (curve.label, WHITE)))
+            label = (printable(curve.label), WHITE)
+            console.print(Text.assemble(" " * (_LABEL + 1), ("━━ ", series_colour(index)), label))
 
 
 def _print_shares(console: Console, title: str, shares: Mapping[str, float], columns: int) -> None:
     """Prints a bar for each phase: its mean over all logs."""
     from rich.text import Text
 
-    console.print(Text(title, f"bold {WHITE}"))
+    console.print(Text(printable(title), f"bold {WHITE}"))
     width = max(map(len, shares))
     for name, share in shares.items():
-        label = (f"{name:<{width}} {percent_text(share):>4} ", MUTED)
+        label = (f"{printable(name):<{width}} {percent_text(share):>4} ", MUTED)
         bar = ("█" * round(share * (columns - width)), PHASES.get(name, MUTED))
         console.print(Text.assemble(label, bar), no_wrap=True, crop=True)
 

@@ -13,6 +13,7 @@ from pufferlib.config.options import EvalOptions
 from pufferlib.errors import APIUsageError
 from pufferlib.families import catalog
 from pufferlib.families.catalog import Entry
+from pufferlib.metrics.output import printable
 from pufferlib.ocean.screen import has_display
 from pufferlib.play.evaluation import prepared
 from pufferlib.play.player import Player
@@ -58,7 +59,7 @@ def evaluate_command(env_name: str, args: dict[str, Any], options: EvalOptions) 
     """
     entry = catalog.find(env_name)
     way = _way(entry, options)
-    print(_beginning(env_name, args, options.episodes, way), flush=True)
+    print(printable(_beginning(env_name, args, options.episodes, way)), flush=True)
     seed = args["train"]["seed"] if options.seed is None else options.seed
     shown_with = _shown_with(entry) if way.is_drawn else None
     with prepared(env_name, args, options.episodes, not options.sample, seed, shown_with) as make_player:
@@ -147,7 +148,7 @@ def _tell(play: WatchedPlay, show: Show, options: EvalOptions) -> None:
     if play.is_helped:
         print("a person took part, so these are not the scores of the policy alone")
     if show.video is not None:
-        print(_told(show.video))
+        print(printable(_told(show.video)))
 
 
 def _frame_rate(scene: Scene, way: _Way) -> float:
@@ -167,7 +168,7 @@ def _unfinished(player: Player) -> int:
 
 def _print_scores(sheet: ScoreSheet) -> None:
     for name, score in sheet.scores().items():
-        print(f"{name:<16} {score}")
+        print(printable(f"{name:<16} {score}"))
 
 
 def _told(video: VideoWriter) -> str:

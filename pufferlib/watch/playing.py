@@ -15,6 +15,7 @@ from pufferlib.environment import PufferEnv
 from pufferlib.errors import APIUsageError, StorageError
 from pufferlib.families import catalog
 from pufferlib.families.entry import Entry
+from pufferlib.metrics.output import printable
 from pufferlib.ocean.screen import Screen, has_display, raylib
 from pufferlib.watch import play_signs
 from pufferlib.watch.array_scene import array_settings
@@ -249,7 +250,8 @@ def play_command(env_name: str, args: Mapping[str, Any], speed: float = 1.0, see
             raise APIUsageError(f"{entry.name} cannot be played: {_why_unplayable(env)}")
         game = Game(env, keyboard, secrets.randbelow(2**31) if seed is None else seed)
         scores = HighScores(entry.name, _differences(entry, args["env"], speed))
-        print(f"playing {entry.name} by {keyboard.told}; the best scores are kept in {scores.path}", flush=True)
+        told = f"playing {entry.name} by {keyboard.told}; the best scores are kept in {scores.path}"
+        print(printable(told), flush=True)
         match = Match(game, partial(make_scene, env), scores, speed)
         run(match, raylib(), keyboard)
     finally:
@@ -289,4 +291,4 @@ def _tell(match: Match) -> None:
     if not match.finished:
         print("no game was finished")
     if match.trouble:
-        print(match.trouble)
+        print(printable(match.trouble))

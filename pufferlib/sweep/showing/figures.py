@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from plotly import graph_objects as go
 
+from pufferlib.metrics.output import printable
 from pufferlib.reports.texts import cost_text, short_names
 from pufferlib.sweep.study.results import FoundTrial, Results, cost_of, goal_sign
 
@@ -74,7 +75,7 @@ def parallel_figure(results: Results, metric: str, distributions: Mapping[str, B
     axes = [_axis(name, label, [trial.settings.get(name) for trial in trials], distributions[name])
             for name, label in names.items()]  # fmt: skip
     colors = {"color": scores, "colorscale": _SCALE, "showscale": True, "reversescale": results.goal == "minimize"}
-    figure = go.Figure(go.Parcoords(line=colors, dimensions=[*axes, {"label": metric, "values": scores}]))
+    figure = go.Figure(go.Parcoords(line=colors, dimensions=[*axes, {"label": _escaped(metric), "values": scores}]))
     figure.update_layout(template="plotly_white", height=420, margin={"l": 70, "r": 60, "t": 60, "b": 30})
     return figure
 
@@ -83,7 +84,13 @@ def slice_figure(study: Study, metric: str) -> go.Figure:
     """Scores against every setting, the later trials darker: Optuna's plot."""
     from optuna.visualization import plot_slice
 
-    figure = plot_slice(study, target_name=metric)
+    figure = plot_slice(study, target_name=_escaped(metric))
+    for axis in figure.select_xaxes():
+        axis.update(title_text=_escaped(axis.title.text or ""))
+        if axis.categoryarray:
+            axis.update(categoryarray=[*map(_escaped, axis.categoryarray)])
+    for trace in figure.select_traces():
+        trace.update(x=[_escaped(x) if isinstance(x, str) else x for x in trace.x])
     figure.update_layout(template="plotly_white", title=None, height=360, margin={"l": 60, "r": 20, "t": 20, "b": 50})
     return figure
 
@@ -102,7 +109,7 @@ def _figure(x: str, y: str) -> go.Figure:
     legend = {"orientation": "h", "y": 1.0, "yanchor": "bottom", "x": 0.0}
     figure = go.Figure(layout={**layout, "legend": legend, "hovermode": "closest"})
     figure.update_xaxes(title=x)
-    figure.update_yaxes(title=y)
+    figure.update_yaxes(title=_escaped(y))
     return figure
 
 
@@ -161,4 +168,4 @@ def full_text(value: Any) -> str:
 
 
 def _escaped(text: str) -> str:
-    return html.escape(text, quote=False)
+    return html.escape(printable(text), quote=False)  # plotly knows no entity of a quote

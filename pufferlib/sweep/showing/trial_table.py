@@ -6,10 +6,11 @@ import csv
 import io
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from optuna.trial import TrialState
 
+from pufferlib.metrics.output import printable_lines
 from pufferlib.runs.whole_files import write_atomically
 from pufferlib.sweep.attributes import COST, ERROR, RUN_FOLDER, STOPPED, UNCOUNTED
 from pufferlib.sweep.study.results import settings_of
@@ -37,14 +38,14 @@ def trials_csv(trials: Sequence[FrozenTrial]) -> str:
     names = list(dict.fromkeys(name for _, settings in ended for name in settings))
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(["trial", "state", "score", "cost", *names, "reason", "run_folder", "started", "ended"])
+    writer.writerow(["trial", "state", "score", "cost", *map(_cell, names), "reason", "run_folder", "started", "ended"])
     for trial, settings in ended:
         known = trial.user_attrs
         writer.writerow(
             [
                 *(trial.number, _state(trial), trial.value, known.get(COST)),
-                *(settings.get(name) for name in names),
-                *(known.get(ERROR) or known.get(STOPPED), known.get(RUN_FOLDER)),
+                *(_cell(settings.get(name)) for name in names),
+                *(_cell(known.get(ERROR) or known.get(STOPPED)), _cell(known.get(RUN_FOLDER))),
                 *(
                     moment and moment.isoformat(timespec="seconds")
                     for moment in (trial.datetime_start, trial.datetime_complete)
@@ -52,6 +53,14 @@ def trials_csv(trials: Sequence[FrozenTrial]) -> str:
             ]
         )
     return stream.getvalue()
+
+
+def _cell(value: Any) -> Any:
+    """A text without control codes and, as spreadsheets have it, no formula; anything else as it is."""
+    if not isinstance(value, str):
+        return value
+    text = printable_lines(value)
+    return f"'{text}" if text.startswith(("=", "+", "-", "@")) else text
 
 
 def _state(trial: FrozenTrial) -> str:
