@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pufferlib.loggers import JsonLogger, Loggers, NeptuneLogger, NoLogger, TensorBoardLogger, WandbLogger
     from pufferlib.play.scores import Score, evaluate
     from pufferlib.pufferl import PuffeRL
+    from pufferlib.runs.early_notes import check_env
     from pufferlib.runs.making import make
     from pufferlib.sweep.protein import Protein
     from pufferlib.watch.recording import record
@@ -40,6 +41,7 @@ _HOMES = {
     "Score": "pufferlib.play.scores",
     "TensorBoardLogger": "pufferlib.loggers",
     "WandbLogger": "pufferlib.loggers",
+    "check_env": "pufferlib.runs.early_notes",
     "evaluate": "pufferlib.play.scores",
     "load_agent": "pufferlib.agent",
     "make": "pufferlib.runs.making",
@@ -66,6 +68,7 @@ __all__ = [
     "TensorBoardLogger",
     "WandbLogger",
     "__version__",
+    "check_env",
     "evaluate",
     "load_agent",
     "make",

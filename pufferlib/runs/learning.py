@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 
 from pufferlib.errors import APIUsageError, CallbackError, PufferError, RankError
+from pufferlib.metrics.output import say
 from pufferlib.metrics.report import prefixed
+from pufferlib.runs.early_notes import notes_on_length, notes_on_rollout
 from pufferlib.runs.stopping import StopRequest
 
 DEAF_SECONDS = 20.0
@@ -19,7 +21,12 @@ DEAF_SECONDS = 20.0
 _ENDED = ("environment/", "episode/")  # metrics of the episodes that ended
 
 
-def iterate(trainer: Any, stop: StopRequest, look: Callable[[dict[str, float], dict[str, float]], bool | None]) -> bool:
+def iterate(
+    trainer: Any,
+    stop: StopRequest,
+    look: Callable[[dict[str, float], dict[str, float]], bool | None],
+    has_notes: bool = True,
+) -> bool:
     """Trains until the last epoch, or until somebody asks to stop: then all processes do so in the same epoch.
 
     Args:
@@ -27,13 +34,19 @@ def iterate(trainer: Any, stop: StopRequest, look: Callable[[dict[str, float], d
         stop: by a signal, to whichever process.
         look: called after each iteration with what `evaluate` and `train` returned; True stops, in all processes or in
             none.
+        has_notes: whether to print what is likely to keep the policy from learning, as a new training begins.
 
     Returns:
         Whether it was a signal.
     """
     ranks = trainer.ranks
+    has_notes = has_notes and trainer.epoch == 0 and ranks.is_first
+    if has_notes:
+        _say_notes(notes_on_length(trainer.config, trainer.total_epochs))
     while trainer.epoch < trainer.total_epochs:
         episodes = trainer.evaluate()
+        if has_notes and trainer.epoch == 0:
+            _say_notes(notes_on_rollout(trainer, episodes))
         votes = ranks.start_total(stop.requested)  # counted meanwhile
         losses = trainer.train()
         is_enough = look(episodes, losses)
@@ -62,7 +75,7 @@ def learn(trainer: Any, total_timesteps: float | None, callbacks: Any, is_shown:
             if hasattr(callback, "on_start"):
                 _ask(callback, "on_start", trainer)
         with StopRequest(DEAF_SECONDS if ranks.world_size > 1 else 0.0) as stop:
-            is_interrupted = iterate(trainer, stop, look)
+            is_interrupted = iterate(trainer, stop, look, has_notes=is_shown)
             if trainer.epoch > first_epoch:
                 trainer.mean_and_log()
                 if is_shown:
@@ -80,6 +93,11 @@ def learn(trainer: Any, total_timesteps: float | None, callbacks: Any, is_shown:
         trainer.report.end_showing()
     if is_interrupted:
         raise KeyboardInterrupt
+
+
+def _say_notes(notes: Iterable[str]) -> None:
+    for note in notes:
+        say(f"note: {note}")
 
 
 def _checked(total_timesteps: float) -> int:

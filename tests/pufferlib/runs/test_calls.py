@@ -210,7 +210,7 @@ def test_the_default_policy_leaves_torchs_random_numbers_alone(env):
         ("puffer_squared", {"num_envs": 8}, 8, "puffer_squared"),
         ("puffer_squared", {"batch_size": 512}, 256, "puffer_squared"),
         (SQUARED, {"num_envs": 8}, 8, "puffer_squared"),
-        (CornerEnv, {"num_envs": 2, "num_workers": 1}, 2, "cornerenv"),
+        (CornerEnv, {"num_envs": 2, "num_workers": 1}, 2, f"{__name__}:CornerEnv"),
         (lambda: SQUARED(num_envs=4), {}, 4, "puffer_squared"),
     ],
     ids=["name", "name alone", "class of many", "class of one", "vector"],

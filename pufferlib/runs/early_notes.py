@@ -1,0 +1,179 @@
+"""What is likely to keep a policy from learning, seen before a training or in its first rollout."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from gymnasium.spaces import Box
+from torch import Tensor
+
+from pufferlib import ocean, vector
+from pufferlib.config import ResolvedTrainConfig
+from pufferlib.runs import making
+
+LARGE = 100.0  # of a reward or an observation, where a network expects about 1
+FAR_SHARE = 0.5  # of the numbers in actions that lie outside of the action space
+FEW_UPDATES = 100  # steps of the optimizer
+FEW_PRESENT = 0.1  # of the agent steps in a batch
+LONG_EPISODE = 30.0  # times 1 / (1 - gamma), the steps over which a reward counts
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Some steps of an environment.
+
+    Attributes:
+        observations: `(steps, agents, *observation_shape)`.
+        rewards: `(steps, agents)`, as the environment gave them.
+        episode_length: mean number of steps of the episodes that ended, or of those that run where none did; 0 where
+            it is not known.
+    """
+
+    observations: Tensor
+    rewards: Tensor
+    episode_length: float
+
+
+def notes_on_length(config: ResolvedTrainConfig, epochs: int) -> Iterator[str]:
+    """What is wrong with the length of a training.
+
+    Args:
+        config: of the training.
+        epochs: iterations that are to come.
+    """
+    updates = round(epochs * config.minibatches_per_epoch)
+    if updates < FEW_UPDATES:
+        yield (
+            f"{epochs * config.batch_size:,} steps are {updates} optimizer steps, where a policy needs hundreds; "
+            "train for longer, or set a smaller batch_size or minibatch_size"
+        )
+
+
+def notes_on_environment(sample: Sample, config: ResolvedTrainConfig | None = None) -> Iterator[str]:
+    """What is unusual about an environment's numbers, one sentence each, with the setting that helps.
+
+    Args:
+        sample: of its steps.
+        config: of the training; None where there is none yet.
+    """
+    largest = _largest(sample.rewards)
+    is_scaled = config is not None and config.normalize_rewards
+    if largest > LARGE and not is_scaled:
+        is_clipped = config is not None and config.reward_clip > 0
+        found = f", and are clipped to {config.reward_clip:g}" if is_clipped else ""
+        remedy = "reward_clip=0 and normalize_rewards=True scale" if is_clipped else "normalize_rewards=True scales"
+        yield f"rewards are as large as {largest:,.0f}{found}, where 1 is what trains well; {remedy} them"
+    largest = _largest(sample.observations) if sample.observations.is_floating_point() else 0.0
+    if largest > LARGE and not (config is not None and config.normalize_observations):
+        yield (
+            f"observations are as large as {largest:,.0f}, where 1 is what trains well; normalize_observations=True "
+            "scales them"
+        )
+    gamma = 0.99 if config is None else config.gamma
+    horizon = 1.0 / max(1.0 - gamma, 1e-6)
+    if sample.episode_length > LONG_EPISODE * horizon:
+        yield (
+            f"episodes last {sample.episode_length:,.0f} steps, and gamma {gamma:g} sees {horizon:,.0f} steps ahead; "
+            "a larger gamma sees further"
+        )
+
+
+def notes_on_rollout(trainer: Any, episodes: Mapping[str, float]) -> Iterator[str]:
+    """What is unusual about the first rollout of a PuffeRL.
+
+    Args:
+        trainer: the PuffeRL.
+        episodes: what its `evaluate` returned.
+    """
+    config, rollout, vecenv = trainer.config, trainer.rollout, trainer.vecenv
+    if not trainer.env_name.startswith(ocean.PREFIX):  # their settings were tuned
+        length = episodes.get("episode/length_mean", 0.0)
+        rewards = rollout.rewards.T[1:]
+        if config.reward_clip > 0:  # what the environment gave is known of episodes alone
+            rewards = torch.tensor(episodes.get("episode/return_mean", 0.0) / max(length, 1.0))
+        yield from notes_on_environment(Sample(rollout.by_column, rewards, length), config)
+    space = vecenv.single_action_space
+    if isinstance(space, Box):
+        low, high = (torch.from_numpy(bound).to(rollout.actions) for bound in (space.low, space.high))
+        share = float(((rollout.actions < low) | (rollout.actions > high)).float().mean())
+        if share > FAR_SHARE:
+            yield (
+                f"{share:.0%} of the numbers in the policy's actions lie outside of the action space, and environments "
+                "clip them; scale the action space to about -1 to 1"
+            )
+    present, steps = float(rollout.masks[:, :-1].float().mean()), rollout.logprobs.numel()
+    if present < FEW_PRESENT:
+        yield (
+            f"agents are there in {present:.1%} of the {steps:,} steps of a rollout, and only these are learned from; "
+            "a larger batch_size has more of them"
+        )
+
+
+def check_env(env: Any, steps: int = 1_000, seed: int = 0) -> list[str]:
+    """Plays an environment by random actions, and says what would keep a policy from learning in it.
+
+    Args:
+        env: what `PuffeRL` takes: a PufferEnv, an environment of Gymnasium or PettingZoo, a name, or a class or
+            function that makes one. One that is given ready is reset, and stays open.
+        steps: of every agent.
+        seed: of the environment and the actions.
+
+    Returns:
+        A sentence for each finding, with what helps; empty where nothing is wrong.
+
+    Raises:
+        APIUsageError: if it is no environment, or cannot be stepped as one.
+    """
+    is_made = isinstance(env, (str, type)) or (callable(env) and not hasattr(env, "step"))
+    ready = making.make(env) if is_made else vector.as_puffer_env(env)
+    if not hasattr(ready, "recv"):
+        vector.check_env(ready)
+    try:
+        return list(_findings(ready, steps, seed))
+    finally:
+        if is_made:
+            ready.close()
+
+
+def _findings(env: Any, steps: int, seed: int) -> Iterator[str]:
+    observations, _ = env.reset(seed)
+    space, action_space = env.single_observation_space, env.action_space
+    action_space.seed(seed)
+    seen, rewards, ends, lengths = [observations.copy()], [], [], np.zeros(env.num_agents)
+    complete: list[float] = []
+    for _ in range(steps):
+        observations, reward, terminals, truncations, _ = env.step(action_space.sample())
+        seen.append(observations.copy())
+        rewards.append(reward.copy())
+        ends.append(terminals | truncations)
+        lengths += 1
+        complete.extend(lengths[ends[-1]])
+        lengths[ends[-1]] = 0
+    stacked, gained = np.stack(seen), np.stack(rewards)
+    if not np.isfinite(gained).all() or (stacked.dtype.kind == "f" and not np.isfinite(stacked).all()):
+        yield "an observation or a reward is infinite or NaN, which ends a training; look at what step() returns"
+        return
+    if isinstance(space, Box) and ((stacked < space.low) | (stacked > space.high)).any():
+        yield (
+            f"observations from {stacked.min():g} to {stacked.max():g} leave the bounds of {space}; "
+            "declare the bounds that they keep"
+        )
+    if not complete:
+        yield f"no episode ended in {steps:,} steps; set terminals or truncations where they end, or look at more steps"
+    if not gained.any():
+        yield f"every reward of {steps:,} random steps was 0; a policy that explores finds nothing to learn from"
+    elif len(np.unique(gained)) == 1 and len(np.unique(complete)) <= 1:
+        yield "every reward and every episode's length is the same, whatever the actions are"
+    length = float(np.mean(complete)) if complete else float(lengths.mean())
+    yield from notes_on_environment(Sample(torch.from_numpy(stacked), torch.from_numpy(gained), length))
+
+
+def _largest(numbers: Tensor) -> float:
+    """The absolute value that one number in a hundred exceeds, so that a rare one does not count."""
+    flat = numbers.flatten()[:: max(1, numbers.numel() // 100_000)].abs().float()
+    flat = flat[flat.isfinite()]
+    return float(flat.quantile(0.99)) if len(flat) else 0.0

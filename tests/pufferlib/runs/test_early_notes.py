@@ -1,0 +1,123 @@
+"""What keeps a policy from learning is said at the beginning, once, with what helps."""
+
+import re
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.spaces import Box, Discrete
+
+import pufferlib
+from pufferlib import PuffeRL
+from pufferlib.errors import APIUsageError
+
+
+class Odd(gymnasium.Env):
+    """Random numbers of any size, and episodes of any length."""
+
+    def __init__(self, reward=1.0, scale=1.0, limit=20, action_space=None, bound=np.inf):
+        self.reward, self.scale, self.limit, self.steps = reward, scale, limit, 0
+        self.observation_space = Box(-bound, bound, (3,), np.float32)
+        self.action_space = Discrete(2) if action_space is None else action_space
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.steps = 0
+        return self._observation(), {}
+
+    def step(self, action):
+        self.steps += 1
+        is_right = bool(np.sum(action) > 0)
+        return self._observation(), self.reward * is_right, False, self.steps >= self.limit, {}
+
+    def _observation(self):
+        return (self.np_random.uniform(-1, 1, 3) * self.scale).astype(np.float32)
+
+
+SMALL = {"batch_size": 512, "num_steps": 64, "minibatch_size": 64, "num_workers": 1}
+
+
+def notes(capsys, env, steps=10_240, **settings):
+    trainer = PuffeRL(env, num_envs=8, **{**SMALL, "normalize_rewards": False, **settings})
+    trainer.learn(steps)
+    trainer.release()
+    lines = capsys.readouterr().out.splitlines()
+    return [line.removeprefix("note: ") for line in lines if line.startswith("note: ")]
+
+
+@pytest.fixture(autouse=True)
+def here(in_tmp_path):
+    pass
+
+
+@pytest.mark.parametrize(
+    "keywords, settings, found",
+    [
+        ({}, {}, None),
+        ({"reward": 1000.0}, {}, "rewards are as large as 1,000, where 1 .* normalize_rewards=True scales them"),
+        (
+            {"reward": 1000.0},
+            {"reward_clip": 1.0},
+            "rewards are as large as 4.., and are clipped to 1, .* reward_clip=0",
+        ),
+        ({"reward": 1000.0}, {"normalize_rewards": True}, None),
+        ({"scale": 1e4}, {}, "observations are as large as 9,.*; normalize_observations=True scales them"),
+        ({"scale": 1e4}, {"normalize_observations": True}, None),
+        ({"limit": 60}, {"gamma": 0.1}, "episodes last 60 steps, and gamma 0.1 sees 1 steps ahead; a larger gamma"),
+        (
+            {"action_space": Box(-0.1, 0.1, (2,), np.float32)},
+            {},
+            "% of the numbers in the policy's actions lie outside",
+        ),
+    ],
+)
+def test_an_environment_that_is_unusual_is_told_of_with_what_helps(capsys, keywords, settings, found):
+    said = notes(capsys, lambda: Odd(**keywords), 1_024, n_epochs=8, **settings)
+    if found is None:
+        assert said == []
+    else:
+        assert len(said) == 1 and re.search(found, said[0])
+
+
+def test_a_training_of_few_steps_of_the_optimizer_says_so(capsys):
+    said = notes(capsys, Odd, 1_024, n_epochs=1, minibatch_size=512)
+    assert said == [
+        "1,024 steps are 2 optimizer steps, where a policy needs hundreds; train for longer, or set a smaller "
+        "batch_size or minibatch_size"
+    ]
+
+
+def test_nothing_is_said_where_nothing_is_shown(capsys):
+    trainer = PuffeRL(lambda: Odd(reward=1e4), num_envs=8, **SMALL)
+    trainer.learn(1_024, dashboard=False)
+    trainer.release()
+    assert "note: " not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["CartPole-v1", "puffer_squared", "puffer_breakout", "Pendulum-v1"])
+def test_an_environment_that_is_usual_has_no_findings(name):
+    assert pufferlib.check_env(name, steps=400) == []
+
+
+@pytest.mark.parametrize(
+    "keywords, found",
+    [
+        ({"reward": 1000.0}, "rewards are as large as 1,000"),
+        ({"scale": 1e4}, "observations are as large as 9,"),
+        ({"limit": 10**9}, "no episode ended in 300 steps"),
+        ({"reward": 0.0}, "every reward of 300 random steps was 0"),
+        ({"reward": np.nan}, "is infinite or NaN"),
+        ({"bound": 0.5}, "leave the bounds of Box"),
+    ],
+)
+def test_check_env_says_what_is_unusual_before_a_training(keywords, found):
+    (said,) = pufferlib.check_env(lambda: Odd(**keywords), steps=300)
+    assert found in said
+
+
+def test_check_env_takes_what_the_trainer_takes_and_leaves_it_open():
+    env = Odd()
+    assert pufferlib.check_env(env, steps=50) == [] == pufferlib.check_env(Odd, steps=50)
+    env.step(0)
+    with pytest.raises(APIUsageError, match="env must be a PufferEnv, got int"):
+        pufferlib.check_env(3)
