@@ -5,10 +5,10 @@
 // (positional superko). After two passes in a row every colour counts its stones and the empty points that reach it
 // alone; white gets 7.5 more. The agent's colour is drawn for each game. A game of 3 * size * size turns is cut.
 //
-// The opponent by `strength`, each with what the ones before do: 0 plays anywhere but into its own eyes and where its
-// chain would have one liberty; 1 captures the largest chain that it can; 2 saves the largest that it can; 3 takes away
-// a chain's second liberty; 4 plays, of all other points, where the count is best for it. It passes when it has no such
-// point, or after the agent's pass when it is ahead.
+// The opponent by `strength`, another one in each game where that is -1, each with what the ones before do: 0 plays
+// anywhere but into its own eyes and where its chain would have one liberty; 1 captures the largest chain that it can;
+// 2 saves the largest that it can; 3 takes away a chain's second liberty; 4 plays, of all other points, where the count
+// is best for it. It passes when it has no such point, or after the agent's pass when it is ahead.
 //
 // Observation uint8[6 * size * size + 2], each 0 or 1, six boards row by row from the top: the agent's stones, the
 // other's, those of them with one liberty, the other's with one, the points where the agent may play, the other's last
@@ -25,7 +25,7 @@
 enum { GO_MIN_SIZE = 2, GO_MAX_SIZE = 8, GO_ROW = 8, GO_POINTS = GO_ROW * GO_MAX_SIZE, GO_PASS = GO_POINTS };
 enum { GO_BLACK, GO_WHITE, GO_COLORS };
 enum { GO_TURNS_PER_POINT = 3, GO_MAX_TURNS = GO_TURNS_PER_POINT * GO_MAX_SIZE * GO_MAX_SIZE };
-enum { GO_RANDOM, GO_CAPTURES, GO_SAVES, GO_THREATENS, GO_COUNTS };  // strengths
+enum { GO_DRAWN = -1, GO_RANDOM, GO_CAPTURES, GO_SAVES, GO_THREATENS, GO_COUNTS, GO_STRENGTHS };
 enum { GO_BOARDS = 6, GO_FILTER_WORDS = 16, GO_FILTER_BITS = 64 * GO_FILTER_WORDS };
 
 #define GO_KOMI (7.5f)
@@ -45,9 +45,10 @@ typedef struct {
     uint64_t chains[GO_POINTS];  // stones of the chain, at its root
     uint8_t parents[GO_POINTS];  // of every stone: union-find, the way to its root
     uint8_t agent_color;
-    uint8_t last_move;  // the opponent's: a point or GO_PASS, which no move is as well
-    bool has_passed;    // whoever had the last turn
-    int8_t size, strength;
+    uint8_t last_move;      // the opponent's: a point or GO_PASS, which no move is as well
+    bool has_passed;        // whoever had the last turn
+    int8_t size, strength;  // the strength is that of this game's opponent
+    bool draws_strength;    // for each game
     int16_t turns;
     int16_t num_positions;
     uint64_t shown[GO_BOARDS];             // what the observation's boards hold
@@ -355,6 +356,7 @@ PUFFER_FN void go_clear(Go* env) {
 
 PUFFER_FN void c_reset(Go* env) {
     go_clear(env);
+    if (env->draws_strength) env->strength = (int8_t)rng_below(&env->rng, GO_STRENGTHS);
     env->agent_color = (uint8_t)rng_below(&env->rng, GO_COLORS);
     if (env->agent_color == GO_WHITE) go_reply(env);
     memset(env->shown, 0, sizeof(env->shown));
@@ -419,7 +421,9 @@ PUFFER_FN bool go_accepts_chains(const Go* saved) {
 }
 
 PUFFER_FN bool c_accepts(const Go* env, const Go* saved) {
-    if (saved->size != env->size || saved->strength != env->strength) return false;
+    if (saved->size != env->size || !is_bool(&saved->draws_strength)) return false;
+    if (saved->draws_strength != env->draws_strength || !is_within(saved->strength, GO_RANDOM, GO_COUNTS)) return false;
+    if (!env->draws_strength && saved->strength != env->strength) return false;
     uint64_t black = saved->stones[GO_BLACK], white = saved->stones[GO_WHITE];
     for (int i = 0; i < GO_BOARDS; i++) {
         if ((saved->shown[i] & ~go_board(env)) != 0) return false;

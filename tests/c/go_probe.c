@@ -28,3 +28,13 @@ int probe_choose(Go* env, int color) { return go_choose(env, color); }
 float probe_margin(const Go* env, int color) { return go_margin(env, color); }
 
 int probe_accepts(const Go* env) { return c_accepts(env, env); }
+
+// Begins a game against an opponent that is drawn; returns its strength.
+int probe_draw(Go* env) {
+    uint8_t observations[GO_BOARDS * GO_MAX_SIZE * GO_MAX_SIZE + 2];
+    env->observations = observations;
+    env->draws_strength = true;
+    c_reset(env);
+    env->observations = NULL;
+    return env->strength;
+}

@@ -16,6 +16,7 @@ from go_reference import BLACK, WHITE, Board, Reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pufferlib.errors import PufferError
 from pufferlib.ocean.go.go import Go
 
 ROOT = Path(__file__).parents[2]
@@ -346,7 +347,21 @@ def test_rollout_is_the_golden_one():
     assert checksum(observed) == 1087852651  # printed by the lines above; changes when rules or random streams do
 
 
+def test_a_drawn_strength_is_another_one_in_each_game(library):
+    probe = Probe(library, 5)
+    drawn = [library.probe_draw(probe.env) for _ in range(1000)]
+    assert [150 < drawn.count(strength) < 250 for strength in range(5)] == [True] * 5 and len(set(drawn)) == 5
+
+
+def test_a_snapshot_of_a_drawn_strength_is_not_taken_by_a_chosen_one():
+    drawn, chosen = Go(4, strength=-1), Go(4, strength=3)
+    drawn.reset(1), chosen.reset(1)
+    drawn.restore(drawn.snapshot())
+    with pytest.raises(PufferError, match="snapshot"):
+        chosen.restore(drawn.snapshot())
+
+
 @pytest.mark.parametrize(("name", "value", "high"), [("size", 1, 8), ("size", 9, 8), ("strength", 5, 4)])
 def test_impossible_arguments_are_refused(name, value, high):
-    with pytest.raises(ValueError, match=f"go: {name} must be an integer from . to {high}, got {value}"):
+    with pytest.raises(ValueError, match=f"go: {name} must be an integer from -?[0-9] to {high}, got {value}"):
         Go(1, **{name: value})
