@@ -93,6 +93,7 @@ class _Shown:
     env: object
     drawing: Drawing
     screen: Screen
+    scale: float  # pixels of the screen for one of the drawing's
     due: float  # when the next step is to be seen, by time.monotonic()
 
 
@@ -111,12 +112,13 @@ def render(name: str, env: object) -> np.ndarray:
             environments take turns, and any other screen that is opened ends that.
 
     Returns:
-        The frame, shape `(height, width, 3)`, uint8 RGB, owned by the caller.
+        The frame, shape `(height, width, 3)`, uint8 RGB, owned by the caller; smaller than off-screen in a window that
+        is scaled down to fit the display.
 
     Raises:
         MissingExtraError: if raylib or the environment's render module is not installed.
         APIUsageError: if the window shows another kind of environment, or another screen is open.
-        RuntimeError: if no window can be opened.
+        DisplayError: if there is no display to open the window on.
     """
     global _shown
     if _shown is not None and _shown.name != name and not _shown.screen.gives_way:
@@ -128,7 +130,7 @@ def render(name: str, env: object) -> np.ndarray:
     shown = _shown
     shown.screen.begin()
     try:
-        shown.drawing.draw()
+        shown.drawing.draw(scale=shown.scale)
         frame = shown.screen.frame()
     finally:
         shown.screen.end()
@@ -154,13 +156,24 @@ def close() -> None:
 def _show(name: str, env: object) -> _Shown:
     """Takes the screen of the environment that was drawn last if it is of the same size, else opens one."""
     drawing = Drawing(name, env)
-    last = _shown.screen if _shown is not None and screen.open_screen() is _shown.screen else None
-    if last is not None and last.size != drawing.size:
-        last.close()
-        last = None
-    is_seen = has_display()
-    opened = last or Screen(*drawing.size, drawing.title, is_seen, gives_way=not is_seen)
-    return _Shown(name, env, drawing, opened, time.monotonic())
+    last = _shown if _shown is not None and screen.open_screen() is _shown.screen else None
+    if last is not None and last.drawing.size == drawing.size:
+        return _Shown(name, env, drawing, last.screen, last.scale, time.monotonic())
+    if last is not None:
+        last.screen.close()
+    if not has_display():
+        opened = Screen(*drawing.size, drawing.title, is_visible=False, gives_way=True)
+        return _Shown(name, env, drawing, opened, 1.0, time.monotonic())
+    width, height = drawing.size
+    scale = 1.0
+
+    def lay_out(limit: tuple[int, int]) -> tuple[int, int]:
+        nonlocal scale
+        scale = min(1.0, limit[0] / width, limit[1] / height)
+        return round(scale * width), round(scale * height)
+
+    opened = screen.open_window(lay_out, drawing.title, drawing.size)
+    return _Shown(name, env, drawing, opened, scale, time.monotonic())
 
 
 def _render_module(name: str) -> ModuleType:

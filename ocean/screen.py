@@ -12,7 +12,7 @@ import os
 import sys
 import warnings
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -21,7 +21,7 @@ from typing import Protocol
 
 import numpy as np
 
-from pufferlib.errors import APIUsageError, MissingExtraError
+from pufferlib.errors import APIUsageError, DisplayError, MissingExtraError
 from pufferlib.extras import import_quietly, is_installed
 
 FONT = Path(__file__).parent / "assets" / "roboto_medium.ttf"
@@ -68,7 +68,7 @@ class Screen:
         Raises:
             APIUsageError: if the size is out of range, or another screen is open: close that one first.
             MissingExtraError: if raylib is not installed, or was not when pufferlib was built.
-            RuntimeError: if there is no display to open a window on.
+            DisplayError: if there is no display to open a window on.
         """
         global _open_screen
         if not (1 <= width <= 16384 and 1 <= height <= 16384):
@@ -83,7 +83,12 @@ class Screen:
         self.size = (width, height)
         self.gives_way = gives_way
         with _video_driver(is_visible):
-            self._native.open(width, height, title, not is_visible, FONT.read_bytes())
+            is_open = self._native.open(width, height, title, not is_visible, FONT.read_bytes())
+        if not is_open:
+            raise DisplayError(
+                f"no window can be opened, as {display_trouble()}; "
+                "without DISPLAY and WAYLAND_DISPLAY everything is drawn off-screen"
+            )
         _open_screen = self
 
     @property
@@ -238,6 +243,38 @@ def has_display() -> bool:
     if os.environ.get("SDL_VIDEO_DRIVER") in ("dummy", "offscreen"):
         return False
     return sys.platform != "linux" or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
+
+
+def display_trouble() -> str:
+    """Why no window can be opened here, for a message: there is no display, or it does not answer."""
+    named = [f"{name}={os.environ[name]}" for name in ("DISPLAY", "WAYLAND_DISPLAY") if os.environ.get(name)]
+    return f"no display answers at {' or '.join(named)}" if named else "there is no display"
+
+
+def open_window(lay_out: Callable[[tuple[int, int]], tuple[int, int]], title: str, limit: tuple[int, int]) -> Screen:
+    """Opens a window that fits the display, which is only known once a window is open.
+
+    Args:
+        lay_out: arranges what is to be seen within a width and a height, in pixels, and returns those that it takes.
+        title: of the window.
+        limit: width and height that the window may have on a display of any size.
+
+    Raises:
+        DisplayError: if there is no display to open a window on.
+    """
+    screen = Screen(*lay_out(limit), title, is_visible=True)
+    room = display_room()
+    if screen.size[0] > room[0] or screen.size[1] > room[1]:
+        screen.close()
+        screen = Screen(*lay_out((min(limit[0], room[0]), min(limit[1], room[1]))), title, is_visible=True)
+    return screen
+
+
+def display_room() -> tuple[int, int]:
+    """Pixels that a window may have, on the display where one is open: what is left beside bars and frames."""
+    library = raylib()
+    display = library.GetCurrentMonitor()
+    return int(0.98 * library.GetMonitorWidth(display)), int(0.9 * library.GetMonitorHeight(display))
 
 
 @cache

@@ -155,15 +155,13 @@ static PyObject* screen_open(PyObject* self, PyObject* args) {
     unmute_stdout(saved);
     if (!IsWindowReady()) {
         if (SDL_Quit != NULL) SDL_Quit();
-        PyErr_SetString(PyExc_RuntimeError,
-                        "raylib could not open a window: there is no display; draw off-screen, or set DISPLAY");
-        return NULL;
+        Py_RETURN_FALSE;
     }
     Py_XSETREF(font_file, Py_NewRef(ttf));
     is_off_screen = is_hidden;
     probe_screen();
     SetTargetFPS(0);
-    Py_RETURN_NONE;
+    Py_RETURN_TRUE;
 }
 
 static PyObject* screen_close(PyObject* self, PyObject* unused) {

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from pufferlib.config.options import EvalOptions
-from pufferlib.errors import APIUsageError
+from pufferlib.errors import APIUsageError, DisplayError
 from pufferlib.families import catalog
 from pufferlib.families.catalog import Entry
 from pufferlib.metrics.output import printable
-from pufferlib.ocean.screen import has_display
+from pufferlib.ocean.screen import display_trouble, has_display
 from pufferlib.play.evaluation import prepared
 from pufferlib.play.player import Player
 from pufferlib.play.scores import ScoreSheet, dealt, scored
@@ -54,7 +54,8 @@ def evaluate_command(env_name: str, args: dict[str, Any], options: EvalOptions) 
         options: of the command.
 
     Raises:
-        APIUsageError: if the options do not fit each other, the environment, or this machine.
+        APIUsageError: if the options do not fit each other or the environment.
+        DisplayError: if a window is to be shown and there is no display to open it on.
         PufferError: whatever else keeps the policy from being played, or the video from being written.
     """
     entry = catalog.find(env_name)
@@ -131,6 +132,9 @@ def _show(make_player: Callable[[], Player], options: EvalOptions, way: _Way, se
         show = Show(play, manner, lambda video: line.tell(video, play.player))
         try:
             show.run()
+        except DisplayError as error:
+            remedy = "unset it, or pass --headless or --video play.gif, to go without a window"
+            raise DisplayError(f"no window can be opened, as {display_trouble()}; {remedy}") from error
         except KeyboardInterrupt:
             line.clear()
             _tell(play, show, options)

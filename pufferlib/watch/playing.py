@@ -12,11 +12,11 @@ from types import ModuleType
 from typing import Any
 
 from pufferlib.environment import PufferEnv
-from pufferlib.errors import APIUsageError, StorageError
+from pufferlib.errors import APIUsageError, DisplayError, StorageError
 from pufferlib.families import catalog
 from pufferlib.families.entry import Entry
 from pufferlib.metrics.output import printable
-from pufferlib.ocean.screen import Screen, has_display, raylib
+from pufferlib.ocean.screen import Screen, display_trouble, has_display, open_window, raylib
 from pufferlib.watch import play_signs
 from pufferlib.watch.array_scene import array_settings
 from pufferlib.watch.game import Game
@@ -76,11 +76,16 @@ class Match:
         self._playback.speed = speed
         self._countdown = 0.0
         self._turns: deque[set[str]] = deque()  # pressed together and not played yet, where the game waits for keys
+        self.lay_out(LIMIT)
+
+    def lay_out(self, limit: tuple[int, int]) -> tuple[int, int]:
+        """Has the picture fit a width and a height, in pixels, by its proportions; returns the window's size."""
         width, height = self._scene.size
-        self._scale = min(1.0, LIMIT[0] / width, (LIMIT[1] - play_signs.BAR_HEIGHT) / height)
+        self._scale = min(1.0, limit[0] / width, (limit[1] - play_signs.BAR_HEIGHT) / height)
         picture = (round(width * self._scale), round(height * self._scale))
         self.size = (max(picture[0], play_signs.MIN_WIDTH), picture[1] + play_signs.BAR_HEIGHT)
         self._left = (self.size[0] - picture[0]) / 2
+        return self.size
 
     @property
     def title(self) -> str:
@@ -206,7 +211,7 @@ class Match:
 
 def run(match: Match, library: ModuleType, keyboard: Keyboard) -> None:
     """Opens the window and plays until the person closes it."""
-    screen = Screen(*match.size, match.title, True)
+    screen = open_window(match.lay_out, match.title, LIMIT)
     try:
         library.HideCursor()
         hands = Hands(keyboard, library)
@@ -236,12 +241,11 @@ def play_command(env_name: str, args: Mapping[str, Any], speed: float = 1.0, see
         seed: of the first game; None draws one.
 
     Raises:
-        APIUsageError: if there is no display, nobody knows how to play the environment, or it cannot be drawn.
+        DisplayError: if there is no display to open a window on.
+        APIUsageError: if nobody knows how to play the environment, or it cannot be drawn.
     """
     if not has_display():
-        raise APIUsageError(
-            "puffer play needs a display, and there is none; on Linux DISPLAY or WAYLAND_DISPLAY names it"
-        )
+        raise _without_display(env_name)
     entry = catalog.find(env_name)
     env = _make_environment(entry, args["env"])
     try:
@@ -253,10 +257,20 @@ def play_command(env_name: str, args: Mapping[str, Any], speed: float = 1.0, see
         told = f"playing {entry.name} by {keyboard.told}; the best scores are kept in {scores.path}"
         print(printable(told), flush=True)
         match = Match(game, partial(make_scene, env), scores, speed)
-        run(match, raylib(), keyboard)
+        try:
+            run(match, raylib(), keyboard)
+        except DisplayError as error:
+            raise _without_display(env_name) from error
     finally:
         env.close()
     _tell(match)
+
+
+def _without_display(env_name: str) -> DisplayError:
+    return DisplayError(
+        f"puffer play needs a window, and {display_trouble()}; set DISPLAY to a screen, or watch an agent play by "
+        f"`puffer eval {env_name} --video play.gif`"
+    )
 
 
 def _make_environment(entry: Entry, settings: Mapping[str, Any]) -> PufferEnv:

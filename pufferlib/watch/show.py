@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from pufferlib.ocean.screen import Screen, raylib
+from pufferlib.ocean.screen import Screen, open_window, raylib
 from pufferlib.runs.stopping import StopRequest
 from pufferlib.watch.brush import Brush
 from pufferlib.watch.controls import Command, Controls
@@ -22,7 +22,7 @@ from pufferlib.watch.person import Person
 from pufferlib.watch.playback import PATIENCE_SECONDS, Mode, Playback
 from pufferlib.watch.scene import Scene
 from pufferlib.watch.side_panel import SidePanel
-from pufferlib.watch.stage import Stage
+from pufferlib.watch.stage import LIMIT, Stage
 from pufferlib.watch.video import VideoWriter
 from pufferlib.watch.watched_play import WatchedPlay
 
@@ -114,14 +114,15 @@ class Show:
 
     def _open(self, picture: tuple[int, int], title: str) -> None:
         panel = self._panel if self._has_panel else None
-        self._stage = Stage(picture, self._play.side_by_side, panel)
-        self._screen = Screen(*self._stage.size, title, self._is_seen)
-        if self._is_seen and self.video is None:
-            room = display_room()
-            if self._stage.size[0] > room[0] or self._stage.size[1] > room[1]:
-                self._screen.close()
-                self._stage = Stage(picture, self._play.side_by_side, panel, room)
-                self._screen = Screen(*self._stage.size, title, self._is_seen)
+
+        def lay_out(limit: tuple[int, int]) -> tuple[int, int]:
+            self._stage = Stage(picture, self._play.side_by_side, panel, limit)
+            return self._stage.size
+
+        if self._is_seen:
+            self._screen = open_window(lay_out, title, LIMIT)
+        else:
+            self._screen = Screen(*lay_out(LIMIT), title, is_visible=False)
         self._brush = Brush(self._screen)
         if self._is_seen:
             self._controls = Controls(raylib())
@@ -252,13 +253,6 @@ class Show:
             self._overlay.say(f"{path} cannot be written ({error.strerror or error})")
         else:
             self._overlay.say(f"saved {path}")
-
-
-def display_room() -> tuple[int, int]:
-    """Pixels that a window may have, on the display where one is open: what is left beside bars and frames."""
-    library = raylib()
-    display = library.GetCurrentMonitor()
-    return int(0.98 * library.GetMonitorWidth(display)), int(0.9 * library.GetMonitorHeight(display))
 
 
 def action_names(env: object) -> list[str]:

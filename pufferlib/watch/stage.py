@@ -25,7 +25,7 @@ class Stage:
         panel: None where it is hidden.
     """
 
-    def __init__(self, picture: tuple[int, int], count: int, panel: SidePanel | None, limit: tuple[int, int] = LIMIT):
+    def __init__(self, picture: tuple[int, int], count: int, panel: SidePanel | None, limit: tuple[int, int]):
         """Lays out pictures; one that is alone has no line below it.
 
         Args:

@@ -198,15 +198,18 @@ def test_the_environment_stays_as_it_was(monkeypatch):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="there is always a display")
-@pytest.mark.parametrize("display", ["", ":12345"])
-def test_a_window_without_a_display_is_an_error(display):
+@pytest.mark.parametrize(
+    ("display", "reason"), [("", "there is no display"), (":12345", "no display answers at DISPLAY=:12345")]
+)
+def test_a_window_without_a_display_is_an_error(display, reason):
     """In a process of its own: raylib by itself would end it."""
     code = """
+from pufferlib.errors import DisplayError
 from pufferlib.ocean.screen import Screen
 for attempt in range(2):
     try:
         Screen(100, 80, "test", is_visible=True)
-    except RuntimeError as error:
+    except DisplayError as error:
         print(error)
 screen = Screen(100, 80, "test", is_visible=False)
 screen.begin()
@@ -216,5 +219,6 @@ assert screen.frame().shape == (80, 100, 3)
     done = subprocess.run(
         [sys.executable, "-X", "dev", "-c", code], capture_output=True, text=True, env=chosen | {"DISPLAY": display}
     )
-    sentence = "raylib could not open a window: there is no display; draw off-screen, or set DISPLAY\n"
+    remedy = "without DISPLAY and WAYLAND_DISPLAY everything is drawn off-screen"
+    sentence = f"no window can be opened, as {reason}; {remedy}\n"
     assert (done.returncode, done.stdout, done.stderr) == (0, 2 * sentence, "")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -269,7 +270,7 @@ def test_an_environment_of_gymnasium_is_played(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["puffer_breakout"], "needs a display, and there is none"),
+        (["puffer_breakout"], "needs a window, and there is no display"),
         (["puffer_breakout", "--speed", "0"], "--speed must be a number in"),
     ],
 )
@@ -280,6 +281,36 @@ def test_mistakes_are_one_sentence(arguments, message, monkeypatch, capsys):
     error = capsys.readouterr().err
     assert error.count("\n") == 1
     assert message in error or message.replace("--speed", "speed") in error
+
+
+@needs_raylib
+@pytest.mark.skipif(sys.platform != "linux", reason="there is always a display")
+@pytest.mark.parametrize("verb", ["play", "eval"])
+def test_a_display_that_does_not_answer_is_one_sentence(verb, monkeypatch, tmp_path, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    monkeypatch.setenv("DISPLAY", ":12345")
+    monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
+    monkeypatch.delenv("SDL_VIDEO_DRIVER", raising=False)
+    assert main([verb, "puffer_cartpole", *(["--pretrained"] if verb == "eval" else [])]) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1 and "no display answers at DISPLAY=:12345" in error
+    assert ("unset it, or pass --headless or --video" if verb == "eval" else "puffer eval puffer_cartpole") in error
+
+
+@needs_raylib
+def test_a_window_keeps_its_proportions_where_the_display_is_small(tmp_path):
+    run(
+        """
+        match = Play(pufferlib.make("puffer_breakout", num_envs=1)).match
+        large = match.lay_out((1600, 960))
+        assert large == (1184, 776 + 44)
+        small = match.lay_out((784, 540))
+        assert small[0] <= 784 and small[1] <= 540
+        assert abs((small[1] - 44) / small[0] - 776 / 1184) < 0.01
+        """,
+        tmp_path,
+    )
 
 
 @pytest.mark.parametrize(
@@ -309,11 +340,12 @@ MISSING = [name for name in PROGRAMS if shutil.which(name) is None]
 
 
 @pytest.fixture
-def display():
-    """An X server of our own; its number is chosen by it."""
+def display(request):
+    """An X server of our own, of 1400 x 1000 pixels or those of a parameter; its number is chosen by it."""
     read, write = os.pipe()
+    screen = f"{getattr(request, 'param', '1400x1000')}x24"
     server = subprocess.Popen(
-        ["Xvfb", "-displayfd", str(write), "-screen", "0", "1400x1000x24"], pass_fds=[write], stderr=subprocess.DEVNULL
+        ["Xvfb", "-displayfd", str(write), "-screen", "0", screen], pass_fds=[write], stderr=subprocess.DEVNULL
     )
     os.close(write)
     with os.fdopen(read) as number:
@@ -359,3 +391,40 @@ def test_a_real_window(tmp_path, display):
     assert (process.returncode, errors) == (0, "")
     assert output.splitlines() == [f"score {scores[0]['score']:g}"]
     assert not [*Path(tmp_path).glob("experiments*")]
+
+
+SHOW_BREAKOUT = """
+import pufferlib
+env = pufferlib.make("puffer_breakout", num_envs=1)
+env.reset(0)
+while True:
+    env.render()
+"""
+
+
+@needs_raylib
+@pytest.mark.slow
+@pytest.mark.skipif(bool(MISSING), reason=f"{' and '.join(MISSING)} not installed")
+@pytest.mark.parametrize("display", ["800x600"], indirect=True)
+@pytest.mark.parametrize(
+    ("command", "size"),
+    [(["-m", "pufferlib", "play", "puffer_breakout"], "757x540"), (["-c", SHOW_BREAKOUT], "784x514")],
+)
+def test_a_window_fits_a_small_display(command, size, tmp_path, display):
+    variables = {**os.environ, "DISPLAY": display, "XDG_DATA_HOME": str(tmp_path)}
+    variables.pop("SDL_VIDEO_DRIVER", None)
+
+    def ask(*arguments):
+        return subprocess.run(["xdotool", *arguments], env=variables, capture_output=True, text=True).stdout
+
+    process = subprocess.Popen([sys.executable, *command], env=variables, cwd=tmp_path, stdout=subprocess.DEVNULL)
+    try:
+        shown, deadline = "", time.monotonic() + 60
+        while f"Geometry: {size}" not in shown and time.monotonic() < deadline:  # the first window is too large
+            pointed_at = re.search(r"WINDOW=(\d+)", ask("mousemove", "400", "300", "getmouselocation", "--shell"))
+            shown = ask("getwindowgeometry", pointed_at[1])
+            time.sleep(0.1)
+    finally:
+        process.kill()
+        process.wait()
+    assert f"Geometry: {size}" in shown

@@ -41,7 +41,7 @@ def shown(monkeypatch, tmp_path):
     """Shows an environment to somebody who presses keys, and closes the window when the script is over."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("SDL_VIDEO_DRIVER", "dummy")
-    monkeypatch.setattr(show_module, "display_room", lambda: (1900, 1000))
+    monkeypatch.setattr(screen, "display_room", lambda: (1900, 1000))
 
     def run(script, env_name="puffer_cartpole", episodes=50, grid=1, video=None, panel=False):
         controls = Scripted(script)
