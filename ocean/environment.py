@@ -29,10 +29,13 @@ class OceanEnv(PufferEnv):
         binding: the compiled module of the environment.
         handle: its vec handle, which a backend may step in place of this object.
         arguments: those of the C side, by name.
+        counts_episodes_by_agent: how evaluations count. False: an episode is one of the environment, with all agents,
+            as in a match. True: one of an agent, where many that are alike begin and end apart.
     """
 
     binding: ClassVar[ModuleType]
     agents_per_env: int = 1
+    counts_episodes_by_agent: ClassVar[bool] = False
 
     def __init__(
         self,

@@ -24,6 +24,7 @@ class Snake(OceanEnv):
 
     binding = binding
     agents_per_env = 256
+    counts_episodes_by_agent = True
     keys = Keys({"down": 0, "up": 1, "left": 2, "right": 3})
 
     def __init__(self, num_envs: int = 16, num_snakes: int = 256, width: int = 256, height: int = 144, **kwargs):

@@ -164,7 +164,7 @@ def parse_options(tokens: Iterable[str], options: type[Section]) -> tuple[list[s
 
 
 def _is_switch(setting: Setting | None) -> bool:
-    return setting is not None and setting.kind is bool
+    return setting is not None and setting.kind in (bool, bool | None)
 
 
 def _listed(names: Iterable[str]) -> str:
@@ -196,6 +196,6 @@ def _take_value(setting: Setting, flag: str, waiting: list[str]) -> str:
     """Takes the value from the tokens that follow; a bare flag of a yes-or-no setting means yes."""
     if waiting and not waiting[0].startswith("--"):
         return waiting.pop(0)
-    if setting.kind in (bool, Any):
+    if _is_switch(setting) or setting.kind is Any:
         return "True"
     raise ConfigError(f"{flag} needs a value: {setting.allowed}")

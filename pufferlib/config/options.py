@@ -20,7 +20,15 @@ class EvalOptions(Section):
     """How `puffer eval` plays."""
 
     pretrained: bool = setting(False, PRETRAINED)
-    episodes: int = setting(100, "Episodes to play before it ends by itself.", "[1, inf)")
+    episodes: int = setting(
+        100,
+        "Games to play before it ends by itself; of several agents each adds to the scores. In snake, where agents begin "
+        "and end apart, an agent's episode is a game.",
+        "[1, inf)",
+    )
+    deterministic: bool | None = setting(
+        None, "True takes the policy's likeliest actions, as where nothing is said; False draws them, as --sample does."
+    )
     sample: bool = setting(False, "Draw actions from the policy instead of taking the likeliest.")
     max_steps: int = setting(20_000, "Steps in each environment after which running episodes are given up.", "[1, inf)")
     seed: int | None = setting(None, "Of the environments and of drawn actions; None is that of [train].", "[0, inf)")
@@ -35,6 +43,11 @@ class EvalOptions(Section):
         "Pictures a second; None is 60, or for environments that draw only their steps as many as those.",
         "[1, 240]",
     )
+
+    @property
+    def is_greedy(self) -> bool:
+        """Whether the likeliest actions are taken; else they are drawn."""
+        return not self.sample if self.deterministic is None else self.deterministic
 
 
 @dataclass(frozen=True)

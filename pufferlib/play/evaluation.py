@@ -11,7 +11,7 @@ import torch
 from pufferlib.families import catalog
 from pufferlib.fast.shards import one_thread
 from pufferlib.play.player import Player
-from pufferlib.play.scores import Score, dealt, make_environments, most_environments, scored
+from pufferlib.play.scores import Score, deal_games, environments_needed, make_environments, scored
 from pufferlib.runs.loaders import load_policy, resolve_device
 
 
@@ -21,7 +21,8 @@ def evaluate(
     """Plays a number of episodes with the policy that `args['load_model_path']` names.
 
     Every environment plays the same number of episodes to the end, so long episodes count like short ones. Where
-    several agents share an environment, each of them adds a return and a length for every episode.
+    several agents share an environment, each of them adds a return and a length for every episode; of the snakes
+    of puffer_snake, which begin and end apart, every one's episode is one of `episodes`.
 
     Args:
         env_name: any name that `pufferlib.families.catalog.find` knows.
@@ -37,7 +38,7 @@ def evaluate(
     """
     with prepared(env_name, args, episodes, is_greedy, args["train"]["seed"]) as make_player:
         player = make_player()
-        quotas = dealt(episodes, player.vecenv.num_envs).repeat(player.vecenv.agents_per_env)
+        quotas = deal_games(episodes, player.vecenv)
         return scored(player, quotas, max_steps * int(quotas.max())).scores()
 
 
@@ -65,8 +66,8 @@ def prepared(
         What makes players that all play the same.
     """
     entry = catalog.find(env_name)
-    count = min(episodes, most_environments(entry))
     env_kwargs = {**args["env"], **(shown_with or {})}
+    count = environments_needed(entry, env_kwargs, episodes)
     vecenv = make_environments(entry, env_kwargs, count, seed, are_apart=shown_with is not None)
     try:
         policy = load_policy(args, vecenv, env_name).eval()

@@ -93,7 +93,8 @@ def evaluate(
         print(scores["episode_return"].mean, scores["episode_return"].standard_error)
 
     Every environment plays the same number of episodes to the end, so long episodes count like short ones. Where
-    several agents share an environment, each of them adds a return and a length for every episode. Neither torch's
+    several agents share an environment, each of them adds a return and a length for every episode; of the snakes
+    of puffer_snake, which begin and end apart, every one's episode is one of `episodes`. Neither torch's
     random numbers nor the policy's mode, buffers and recurrent state are other ones afterwards.
 
     Args:
@@ -126,9 +127,9 @@ def evaluate(
     if env is None:
         env = _own_env(policy)
     with ExitStack() as undo:
-        vecenv, count = _vector(env, int(episodes), seed, undo)
+        vecenv = _vector(env, int(episodes), seed, undo)
         player = player_of(module, vecenv, seed if sample else None, undo)
-        quotas = dealt(int(episodes), count).repeat(vecenv.num_agents // count)
+        quotas = deal_games(int(episodes), vecenv)
         return scored(player, quotas, max_steps * int(quotas.max()), seed).scores()
 
 
@@ -169,6 +170,32 @@ def dealt(episodes: int, count: int) -> np.ndarray:
     return np.array([episodes // count + (index < episodes % count) for index in range(count)])
 
 
+def deal_games(episodes: int, vecenv: vector.Vector) -> np.ndarray:
+    """How many episodes each agent plays so that all play so many games: `(num_agents,)` int64.
+
+    A game is an episode of an environment with all of its agents, or of one agent, see `counts_by_agent`.
+    """
+    if counts_by_agent(vecenv.driver_env):
+        return dealt(episodes, vecenv.num_agents)
+    count = vecenv.num_envs * getattr(vecenv.driver_env, "num_envs", 1)
+    return dealt(episodes, count).repeat(vecenv.num_agents // count)
+
+
+def counts_by_agent(env: Any) -> bool:
+    """Whether an episode is one of an agent instead of the environment, see OceanEnv; `env` may be the class."""
+    return getattr(env, "counts_episodes_by_agent", False)
+
+
+def environments_needed(entry: Entry, env_kwargs: Mapping[str, Any], episodes: int) -> int:
+    """How many environments play so many games side by side."""
+    agents = 1
+    if counts_by_agent(entry.creator):
+        env = entry.creator(**{**env_kwargs, **_single(entry)})
+        agents = env.num_agents
+        env.close()
+    return min(-(-episodes // agents), most_environments(entry))
+
+
 def most_environments(entry: Entry) -> int:
     """How many environments of a kind are played side by side."""
     return MAX_ENVIRONMENTS if "num_envs" in entry.settings else MAX_PYTHON_ENVIRONMENTS
@@ -186,14 +213,18 @@ def make_environments(
         seed: of the vector.
         are_apart: each is a batch of its own, which may be played or wait; else all of C are one, which is faster.
     """
-    single = {"num_envs": 1, "report_interval": 1}  # of many behind one PufferEnv, that one; reporting every episode
-    env_kwargs = {**env_kwargs, **{name: value for name, value in single.items() if name in entry.settings}}
+    env_kwargs = {**env_kwargs, **_single(entry)}
     given = {"env_kwargs": env_kwargs, "num_envs": count, "num_workers": 1, "seed": seed}
     if are_apart or not _is_stepped_in_c(entry.creator):
         return vector.make(entry.creator, backend="Serial", batch_size=1, **given)
     vecenv = vector.make(entry.creator, backend="Native", batch_size=count, **given)
     vecenv.tells_owners = True
     return vecenv
+
+
+def _single(entry: Entry) -> dict[str, int]:
+    """What makes one environment of many behind one PufferEnv, which reports every episode."""
+    return {name: 1 for name in ("num_envs", "report_interval") if name in entry.settings}
 
 
 def _is_stepped_in_c(creator: Any) -> bool:
@@ -222,8 +253,8 @@ def _own_env(policy: Any) -> Any:
     return Recipe(catalog.find_recorded(settings["env_name"]), settings["env"])
 
 
-def _vector(env: Any, episodes: int, seed: int, undo: ExitStack) -> tuple[vector.Vector, int]:
-    """The vector to play in, and how many environments there are in it.
+def _vector(env: Any, episodes: int, seed: int, undo: ExitStack) -> vector.Vector:
+    """The vector to play in.
 
     Args:
         env: see `evaluate`.
@@ -233,7 +264,7 @@ def _vector(env: Any, episodes: int, seed: int, undo: ExitStack) -> tuple[vector
     """
     recipe = env if isinstance(env, Recipe) else recipe_of(env)
     if recipe is not None:
-        count = min(episodes, most_environments(recipe.entry))
+        count = environments_needed(recipe.entry, recipe.env_kwargs, episodes)
         vecenv = make_environments(recipe.entry, recipe.env_kwargs, count, seed, are_apart=False)
         undo.callback(vecenv.close)
     elif getattr(env, "is_repeatable", False):
@@ -244,7 +275,7 @@ def _vector(env: Any, episodes: int, seed: int, undo: ExitStack) -> tuple[vector
     else:
         vecenv = vector.adopt(env, seed=seed)
         undo.callback(vecenv.hand_over)
-    return vecenv, vecenv.num_envs * getattr(vecenv.driver_env, "num_envs", 1)
+    return vecenv
 
 
 def recipe_of(env: Any) -> Recipe | None:

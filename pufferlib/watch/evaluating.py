@@ -17,7 +17,9 @@ from pufferlib.metrics.output import printable
 from pufferlib.ocean.screen import display_trouble, has_display
 from pufferlib.play.evaluation import prepared
 from pufferlib.play.player import Player
-from pufferlib.play.scores import ScoreSheet, dealt, scored
+from pufferlib.play.scores import ScoreSheet, counts_by_agent, deal_games
+from pufferlib.runs.stopping import StopRequest
+from pufferlib.vector import Vector
 from pufferlib.watch.array_scene import array_settings
 from pufferlib.watch.recording_line import recording_line
 from pufferlib.watch.scene import Scene
@@ -60,10 +62,11 @@ def evaluate_command(env_name: str, args: dict[str, Any], options: EvalOptions) 
     """
     entry = catalog.find(env_name)
     way = _way(entry, options)
-    print(printable(_beginning(env_name, args, options.episodes, way)), flush=True)
+    print(printable(_beginning(env_name, args, options, way)), flush=True)
     seed = args["train"]["seed"] if options.seed is None else options.seed
     shown_with = _shown_with(entry) if way.is_drawn else None
-    with prepared(env_name, args, options.episodes, not options.sample, seed, shown_with) as make_player:
+    with prepared(env_name, args, options.episodes, options.is_greedy, seed, shown_with) as make_player:
+        _tell_of_agents(make_player().vecenv, options.episodes)
         if way.is_drawn:
             _show(make_player, options, way, seed, catalog.slug(entry.name))
         else:
@@ -75,6 +78,8 @@ def _way(entry: Entry, options: EvalOptions) -> _Way:
     video = None if options.video is None else Path(options.video)
     if video is not None:
         require_video(video)
+    if options.sample and options.deterministic:
+        raise APIUsageError("--sample and --deterministic ask for opposites; pass one of them")
     if options.window and options.headless:
         raise APIUsageError("--window and --headless ask for opposites; pass one of them")
     if options.window and not has_display():
@@ -103,26 +108,50 @@ def _shown_with(entry: Entry) -> Mapping[str, Any]:
     return {} if entry.family == "ocean" else array_settings(entry)
 
 
-def _beginning(env_name: str, args: dict[str, Any], episodes: int, way: _Way) -> str:
-    """What is about to be played, which may take minutes, and why nobody sees it."""
+def _beginning(env_name: str, args: dict[str, Any], options: EvalOptions, way: _Way) -> str:
+    """What is about to be played, which may take minutes, by which actions, and why it is not seen."""
     shown = f" into {way.video}" if way.video is not None else f", {way.why_unseen}" if way.why_unseen else ""
-    playing = f"playing {episodes} episode{'s' * (episodes != 1)} of {env_name}{shown}, by"
-    if args["load_model_path"] is None:
-        return f"{playing} an untrained policy; --load-model-path latest takes the last that was trained"
-    return f"{playing} {args['load_model_path']}"
+    policy = args["load_model_path"] or "an untrained policy (--load-model-path latest takes the last that was trained)"
+    actions = "the likeliest actions (--sample draws them)" if options.is_greedy else "actions that are drawn"
+    return (
+        f"playing {options.episodes} episode{'s' * (options.episodes != 1)} of {env_name}{shown}, "
+        f"by {policy}, with {actions}"
+    )
+
+
+def _tell_of_agents(vecenv: Vector, episodes: int) -> None:
+    """Prints what counts as an episode where an environment has several agents."""
+    agents = vecenv.agents_per_env
+    if agents == 1:
+        return
+    if counts_by_agent(vecenv.driver_env):
+        print(f"an episode is one of a single agent: the {agents} agents of an environment begin and end apart")
+    else:
+        print(f"an episode is one of all {agents} agents, so n is {episodes * agents:,} where each of them is counted")
 
 
 def _score(make_player: Callable[[], Player], options: EvalOptions, seed: int) -> None:
-    player = make_player()
-    _print_scores(scored(player, *_quotas(player, options), seed))
+    player, sheet = make_player(), ScoreSheet()
+    with StopRequest() as stop:
+        for ended in player.play(*_quotas(player, options), seed):
+            for episodes in ended:
+                sheet.add(episodes)
+            if stop.requested:
+                break
+    _print_scores(sheet)
     unfinished = _unfinished(player)
-    if unfinished:
+    if unfinished and stop.requested:
+        print(f"{unfinished} of {options.episodes} episodes had not ended; those above are the shorter ones")
+    elif unfinished:
         print(f"{unfinished} of {options.episodes} episodes did not end")
+    if stop.requested:
+        raise KeyboardInterrupt
 
 
 def _show(make_player: Callable[[], Player], options: EvalOptions, way: _Way, seed: int, name: str) -> None:
-    quotas, max_steps = _quotas(make_player(), options)
-    play = WatchedPlay(make_player, make_scene, quotas, max_steps, seed, options.grid)
+    player = make_player()
+    side_by_side = min(options.grid, player.vecenv.num_envs)
+    play = WatchedPlay(make_player, make_scene, *_quotas(player, options), seed, side_by_side)
 
     def frame_rate(scene: Scene) -> float:
         return options.fps or _frame_rate(scene, way)
@@ -161,12 +190,14 @@ def _frame_rate(scene: Scene, way: _Way) -> float:
 
 def _quotas(player: Player, options: EvalOptions) -> tuple[np.ndarray, int]:
     """How many episodes each agent plays, and the most steps of an environment."""
-    quotas = dealt(options.episodes, player.vecenv.num_envs)
-    return quotas.repeat(player.vecenv.agents_per_env), options.max_steps * int(quotas.max())
+    quotas = deal_games(options.episodes, player.vecenv)
+    return quotas, options.max_steps * int(quotas.max())
 
 
 def _unfinished(player: Player) -> int:
-    """Episodes of environments that have not ended."""
+    """Episodes, as `--episodes` counts them, that have not ended."""
+    if counts_by_agent(player.vecenv.driver_env):
+        return int(player.remaining.sum())
     return int(player.remaining.reshape(player.vecenv.num_envs, -1).max(1).sum())
 
 

@@ -112,6 +112,12 @@ def test_evaluation_ends_by_itself_unless_told_when(calls):
     assert calls[-1][1]["train"]["device"] == "cpu"
 
 
+def test_evaluation_by_the_likeliest_actions_is_asked_for_in_every_way(calls):
+    for flags, value in ((["--deterministic"], True), (["--deterministic", "False"], False), ([], None)):
+        assert cli.main(["eval", SQUARED, *flags, "--episodes", "7"]) == 0
+        assert calls[-1][2] == EvalOptions(episodes=7, deterministic=value)
+
+
 def test_flags_of_the_shell_come_before_those_of_the_command(calls, monkeypatch):
     monkeypatch.setenv("PUFFER_FLAGS", "--train.seed 3 --train.total-timesteps=500_000")
     train = trained(calls, "--train.seed", "4")["train"]

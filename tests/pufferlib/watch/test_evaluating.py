@@ -59,7 +59,10 @@ def played(untrained, capsys):
 
 def test_a_line_for_every_statistic(played):
     beginning, *lines = played(SQUARED, {"size": 5}, episodes=3, headless=True)
-    assert beginning == "playing 3 episodes of puffer_squared, without a window, by models/model.pt"
+    assert beginning == (
+        "playing 3 episodes of puffer_squared, without a window, by models/model.pt, "
+        "with the likeliest actions (--sample draws them)"
+    )
     assert len(lines) >= 4 and all("+-" in line and line.endswith("(n = 3)") for line in lines)
 
 
@@ -68,6 +71,49 @@ def test_episodes_that_do_not_end_are_told(played):
     assert lines[1:] == ["episode_return   7.000 +- 0.000 (n = 40)", "episode_length   7.000 +- 0.000 (n = 40)"]
     lines = played("CartPole-v1", {"max_episode_steps": 7}, episodes=4, headless=True, max_steps=5)
     assert lines[1:] == ["4 of 4 episodes did not end"]
+
+
+def test_it_says_what_an_episode_of_several_agents_is(played):
+    _, told, *lines = played("puffer_snake", {"num_snakes": 20}, episodes=30, headless=True)
+    assert told == "an episode is one of a single agent: the 20 agents of an environment begin and end apart"
+    assert lines and all(line.endswith("(n = 30)") for line in lines)
+    _, told, *lines = played("puffer_target", episodes=2, headless=True)
+    assert told == "an episode is one of all 8 agents, so n is 16 where each of them is counted"
+    assert lines and all(line.endswith("(n = 16)") for line in lines)
+
+
+def test_an_interrupt_prints_what_there_is_so_far(played, capsys, monkeypatch):
+    add = evaluating.ScoreSheet.add
+
+    def add_and_interrupt(sheet, episodes):
+        add(sheet, episodes)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(evaluating.ScoreSheet, "add", add_and_interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        played(SQUARED, {"size": 5}, episodes=1000, headless=True)
+    _, *lines, ending = capsys.readouterr().out.splitlines()
+    count = int(re.fullmatch(r"(\d+) of 1000 episodes had not ended; those above are the shorter ones", ending)[1])
+    assert lines and all(line.endswith(f"(n = {1000 - count})") for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("options", "is_greedy"),
+    [
+        ({}, True),
+        ({"sample": True}, False),
+        ({"deterministic": True}, True),
+        ({"deterministic": False}, False),
+        ({"deterministic": False, "sample": True}, False),
+    ],
+)
+def test_actions_are_the_likeliest_unless_they_are_to_be_drawn(options, is_greedy):
+    assert EvalOptions(**options).is_greedy == is_greedy
+    beginning = evaluating._beginning(
+        SQUARED, load_config(SQUARED), EvalOptions(**options), evaluating._Way(True, None)
+    )
+    wanted = "the likeliest actions (--sample draws them)" if is_greedy else "actions that are drawn"
+    assert beginning.endswith(f"with {wanted}")
 
 
 @pytest.mark.parametrize(
@@ -85,9 +131,9 @@ def test_it_says_what_it_plays_and_why_nobody_sees_it(options, has_display, told
     options = EvalOptions(**options)
     way = evaluating._way(catalog.find(SQUARED), options)
     args = {**load_config(SQUARED), "load_model_path": "model.pt"}
-    assert re.fullmatch(told, evaluating._beginning(SQUARED, args, options.episodes, way))
+    assert re.match(f"{told}, with", evaluating._beginning(SQUARED, args, options, way))
     args["load_model_path"] = None
-    assert "an untrained policy; --load-model-path latest" in evaluating._beginning(SQUARED, args, 1, way)
+    assert "an untrained policy (--load-model-path latest" in evaluating._beginning(SQUARED, args, options, way)
 
 
 # --- videos
@@ -162,6 +208,7 @@ def test_environments_of_gymnasium_are_shown_step_by_step(played):
         ({"video": "nowhere/a.gif"}, "make the folder nowhere first"),
         ({"video": "a.gif", "grid": 4, "episodes": 3}, "--grid 4 needs an episode for each of .*, got 3; .* 4 or more"),
         ({"window": True}, "--window needs a display"),
+        ({"sample": True, "deterministic": True}, "--sample and --deterministic ask for opposites"),
         ({"window": True, "headless": True}, "ask for opposites"),
     ],
 )
