@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +12,7 @@ import numpy as np
 
 from pufferlib import spaces
 from pufferlib.errors import APIUsageError
+from pufferlib.machine import require_memory
 from pufferlib.spaces.layout import Layout
 
 StepResult = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, list[dict]]
@@ -32,7 +34,14 @@ class Buffers:
 
     @classmethod
     def empty(cls, observation_space: gymnasium.Space, action_space: gymnasium.Space, rows: int) -> Buffers:
-        """Allocates zeroed arrays (masks are all True) for `rows` agents with these single-agent spaces."""
+        """Allocates zeroed arrays (masks are all True) for `rows` agents with these single-agent spaces.
+
+        Raises:
+            MemoryLackError: if the machine has less memory than they take.
+        """
+        agents = f"{rows:,} agent{'s' * (rows != 1)}"
+        needed = rows * cls.row_bytes(observation_space, action_space)
+        require_memory(needed, f"a step of {agents}", "have fewer environments, or smaller observations")
         return cls(
             observations=np.zeros((rows, *observation_space.shape), observation_space.dtype),
             actions=np.zeros((rows, *spaces.action_shape(action_space)), spaces.action_dtype(action_space)),
@@ -41,6 +50,13 @@ class Buffers:
             truncations=np.zeros(rows, bool),
             masks=np.ones(rows, bool),
         )
+
+    @staticmethod
+    def row_bytes(observation_space: gymnasium.Space, action_space: gymnasium.Space) -> int:
+        """Bytes of one agent's row in all arrays together."""
+        observation = math.prod(observation_space.shape) * np.dtype(observation_space.dtype).itemsize
+        action = math.prod(spaces.action_shape(action_space)) * np.dtype(spaces.action_dtype(action_space)).itemsize
+        return observation + action + np.dtype(np.float32).itemsize + 3 * np.dtype(bool).itemsize
 
     def rows(self, begin: int, end: int) -> Buffers:
         """Views of the rows [begin, end)."""

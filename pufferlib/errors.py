@@ -47,6 +47,10 @@ class MissingExtraError(PufferError, ImportError):
     """An optional package is not installed, or an environment in C not compiled."""
 
 
+class MemoryLackError(PufferError, MemoryError):
+    """Sizes that need more memory than the machine, or its container, has; nothing was allocated."""
+
+
 class DisplayError(PufferError, RuntimeError):
     """No window can be opened: there is no display, or the one that DISPLAY names does not answer."""
 

@@ -11,6 +11,8 @@ import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from pufferlib.errors import MemoryLackError
+
 _GROUPS = Path("/sys/fs/cgroup")
 _MEMBERSHIP = Path("/proc/self/cgroup")  # lines of `hierarchy:controllers:path`; version 2 names no controllers
 
@@ -32,6 +34,23 @@ def usable_memory_bytes() -> int:
     """The machine's memory, cut down by the limits of control groups."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return min([total, *_limits("memory", _memory_limit)])
+
+
+def require_memory(needed_bytes: float, what: str, remedy: str) -> None:
+    """Checks that something fits into the memory that this process may use, before any of it is allocated.
+
+    Args:
+        needed_bytes: the least that it takes.
+        what: needs it, for the message; in the singular.
+        remedy: what to do where it does not fit.
+
+    Raises:
+        MemoryLackError: if it does not.
+    """
+    usable = usable_memory_bytes()
+    if needed_bytes > usable:
+        sizes = f"at least {needed_bytes / 2**30:,.1f} GiB of memory, and there are {usable / 2**30:,.1f}"
+        raise MemoryLackError(f"{what} needs {sizes}; {remedy}")
 
 
 def _granted_cores() -> float:

@@ -79,7 +79,7 @@ class Call:
 def train(call: Call) -> None:
     """Trains a policy, or goes on with a run by the settings that it was begun with."""
     if os.environ.get("RANK", "0") == "0":  # of several processes the first
-        say(_beginning(call))  # before torch is imported, which takes seconds
+        say(f"preparing to train {call.env_name}")  # before torch is imported, which takes seconds
     from pufferlib.config import check_config
     from pufferlib.pufferl import train as train_policy
     from pufferlib.runs.recorded_settings import run_settings
@@ -178,16 +178,6 @@ def completion(shell: str) -> None:
     from pufferlib.completion.scripts import script
 
     print(script(shell))
-
-
-def _beginning(call: Call) -> str:
-    """What `puffer train` is about to do."""
-    train = call.args["train"]
-    if call.args["resume"] is not None:
-        return f"going on with the run {call.args['resume']} of {call.env_name}"
-    iterations = train["num_iterations"]
-    length = f"{train['total_timesteps']:,} steps" if iterations is None else f"{iterations:,} iterations"
-    return f"training {call.env_name} for {length}, in {train['data_dir']}"
 
 
 def _settings_of_model(call: Call) -> dict[str, Any]:

@@ -22,7 +22,7 @@ class EvalOptions(Section):
     pretrained: bool = setting(False, PRETRAINED)
     episodes: int = setting(
         100,
-        "Games to play before it ends by itself; of several agents each adds to the scores. In snake, where agents begin "
+        "Games to play before it ends by itself; of several agents each adds to the scores. In snake, where they begin "
         "and end apart, an agent's episode is a game.",
         "[1, inf)",
     )

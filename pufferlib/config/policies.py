@@ -81,11 +81,12 @@ def _policy_modules(env_name: str) -> list[ModuleType]:
 
 
 def _find(modules: list[ModuleType], setting: str, name: str, suffix: str) -> type:
+    names = [name for module in modules for name in _class_names(module, suffix)]
+    alike = next((each for each in names if each.casefold() == name.casefold()), name)
     for module in modules:
-        for candidate in (name, name + suffix):
+        for candidate in (name, name + suffix, alike, alike + suffix):
             if isinstance(vars(module).get(candidate), type):
                 return vars(module)[candidate]
-    names = [name for module in modules for name in _class_names(module, suffix)]
     remedy = BaseConfig.settings()[setting].nearest(name, names) or f"; there are {', '.join(names)}"
     raise ConfigError(f"[base] {setting} must name a class, found no {name!r}{remedy}")
 

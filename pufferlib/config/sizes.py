@@ -175,8 +175,18 @@ def _require_fitting_sizes(config: ResolvedTrainConfig) -> None:
     if config.total_timesteps < config.batch_size:
         raise ConfigError(
             f"[train] total_timesteps must be at least one batch of {config.batch_size} agent steps, "
-            f"got {config.total_timesteps}; ask for more steps, or have fewer environments, or a smaller batch_size"
+            f"got {config.total_timesteps}; ask for {config.batch_size} or more, or {_smaller_batch(config)}"
         )
+
+
+def _smaller_batch(config: ResolvedTrainConfig) -> str:
+    """What makes a batch of at most total_timesteps."""
+    row = config.bptt_horizon * config.world_size
+    if config.total_timesteps < row:
+        return f"have a bptt_horizon of at most {max(1, config.total_timesteps // config.world_size)} and fewer agents"
+    agents = config.total_timesteps // row
+    each = " in each process" if config.world_size > 1 else ""
+    return f"have at most {agents} agent{'s' * (agents != 1)}{each} at this bptt_horizon of {config.bptt_horizon}"
 
 
 def _require_whole_passes(config: ResolvedTrainConfig) -> None:

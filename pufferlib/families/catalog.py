@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from pufferlib.errors import CheckpointError, UnknownEnvironmentError
 from pufferlib.families.callable_entry import CallableEntry
 from pufferlib.families.entry import Entry, Family
-from pufferlib.families.names import nearest_names, slug
+from pufferlib.families.names import family_meant, library_meant, nearest_names, slug
 
 if TYPE_CHECKING:
     from pufferlib.environment import PufferEnv
@@ -51,7 +51,7 @@ def find(name: str | Callable[..., PufferEnv]) -> Entry:
     found = lookup(name)
     if found is not None:
         return found
-    remedy = _nearest(name) or ";"
+    remedy = _of_family(name) or _of_library(name) or _nearest(name) or ";"
     raise UnknownEnvironmentError(f"there is no environment {name!r}{remedy} `puffer envs` tells all names")
 
 
@@ -73,6 +73,24 @@ def find_recorded(name: str) -> Entry:
 def needs_module(name: str) -> bool:
     """Whether finding this environment imports a module that the name names."""
     return ":" in name and not name.startswith("pettingzoo:")
+
+
+def _of_family(name: str) -> str:
+    meant = family_meant(name, [family.name for family in families()])
+    family = next((each for each in families() if each.name == meant), None)
+    if family is None or family.owns(name):
+        return ""
+    return f"; {family.name} is a family, with environments such as {family.example!r}: `puffer envs {family.name}`;"
+
+
+def _of_library(name: str) -> str:
+    library = library_meant(name)
+    if library is None:
+        return ""
+    return (
+        f"; it belongs to the library {library}, which is no family here: train {library}:ID where it registers ids "
+        "with Gymnasium, or pass PuffeRL a function that makes the environment;"
+    )
 
 
 def _nearest(name: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +19,12 @@ from pufferlib.config import (
     require_sections,
     resolve_env_count,
 )
-from pufferlib.environment import Origin
-from pufferlib.errors import CheckpointError, ConfigError
+from pufferlib.environment import Buffers, Origin
+from pufferlib.errors import CheckpointError, ConfigError, PufferError
 from pufferlib.families import catalog
+from pufferlib.families.catalog import Entry
 from pufferlib.fast.device_collector import suits
+from pufferlib.machine import require_memory
 from pufferlib.metrics.finite import find_weight
 from pufferlib.policy import make_module
 from pufferlib.policy.normalized import normalized
@@ -83,9 +86,56 @@ def load_env(env_name: str, args: dict[str, Any]) -> Any:
             entry.agents_per_env,
             distributed.connect().world_size,
         )
+        _require_room(entry, env_kwargs, keywords["num_envs"], train.bptt_horizon if device_type == "cpu" else 1)
     vecenv = entry.make_vector(env_kwargs, **keywords)
     vecenv.made_from = Origin(entry.name, dict(args["env"]), dict(args["vec"]))
     return vecenv
+
+
+_MANY_STEPS = 2**22
+"""Of a rollout, from which on one environment is looked at before all are made."""
+
+
+def _require_room(entry: Entry, env_kwargs: dict[str, Any], num_buffers: int, horizon: int) -> None:
+    """Refuses more environments than there is memory for, with the rollout of `horizon` steps, before making them.
+
+    Raises:
+        MemoryLackError: with what they need at the least.
+    """
+    count = env_kwargs["num_envs"] * num_buffers
+    if count * entry.agents_per_env * horizon < _MANY_STEPS:
+        return
+    env = entry.creator(**{**env_kwargs, "num_envs": 1})
+    env.reset(0)
+    state_bytes = env.structs().nbytes if hasattr(env, "structs") else 0
+    agent_bytes = (1 + horizon) * Buffers.row_bytes(env.single_observation_space, env.single_action_space)
+    agents = env.num_agents
+    env.close()
+    steps = f", each with {horizon:,} steps of a rollout," if horizon > 1 else ""
+    what = f"a training of {count * agents:,} agents{steps}"
+    require_memory(count * (state_bytes + agents * agent_bytes), what, "have a smaller --env.num-envs or bptt_horizon")
+
+
+def _require_room_for_policy(make: Callable[[], nn.Module], arguments: Mapping[str, Any]) -> None:
+    """Refuses layers that there is no memory for, by their shapes alone, before anything is allocated.
+
+    Args:
+        make: makes the policy, on the meta device, which allocates nothing.
+        arguments: of its class; where none is large, or it cannot be made there, nothing is checked.
+    """
+    if not any(isinstance(value, int) and value >= _LARGE_LAYER for value in arguments.values()):
+        return
+    try:
+        with torch.device("meta"):
+            weights = sum(weight.numel() * weight.element_size() for weight in make().parameters())
+    except PufferError:
+        raise
+    except Exception:  # a module of a user's own may do anything in it; it is made in earnest next
+        return
+    require_memory(weights, "a policy of such layers", "have smaller ones, by [policy] and [rnn]")
+
+
+_LARGE_LAYER = 8_192
 
 
 def _goes_to_the_device(vec: VecConfig, creator: Any) -> bool:
@@ -110,11 +160,19 @@ def load_policy(args: dict[str, Any], vecenv: Any, env_name: str | None) -> nn.M
     named = {**args, "env_name": env_name}
     policy_class, wrapper = policy_classes(named)
     train = TrainConfig.from_dict(args["train"])
+    arguments = policy_arguments(named, "policy", policy_class)
+    recurrent = {} if wrapper is None else policy_arguments(named, "rnn", wrapper)
+
+    def make() -> nn.Module:
+        policy = make_module(policy_class, env, **arguments)
+        if wrapper is None:
+            return policy
+        sizes = {"input_size": policy.hidden_size, "hidden_size": policy.hidden_size}
+        return make_module(wrapper, env, policy, **{**sizes, **recurrent})
+
     with borrowed_generator(train.seed):
-        policy = make_module(policy_class, env, **policy_arguments(named, "policy", policy_class))
-        if wrapper is not None:
-            sizes = {"input_size": policy.hidden_size, "hidden_size": policy.hidden_size}
-            policy = make_module(wrapper, env, policy, **{**sizes, **policy_arguments(named, "rnn", wrapper)})
+        _require_room_for_policy(make, {**arguments, **recurrent})
+        policy = make()
     if train.normalize_observations:
         policy = normalized(env, policy, train.normalization_clip)
     model = args.get("load_model_path")

@@ -5,7 +5,7 @@ Which run to go on with, the files and loggers of the run, the signals that end 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -60,8 +60,7 @@ def train(
         with StopRequest(DEAF_SECONDS if ranks.world_size > 1 else 0.0) as stop:
             if ranks.is_first:
                 _open_files(trainer, args, logger is None, folder is not None)
-                if folder is not None:
-                    say(_resumed_text(trainer, changes))
+                say(_beginning(env_name, args["train"]) if folder is None else _resumed_text(trainer, changes))
                 say(f"computed by {trainer.computed_by}")
             return _run(trainer, stop)
     except BaseException as error:
@@ -102,6 +101,12 @@ def _apply(changes: list[Change], trainer: Any) -> None:
     """Has what a checkpoint brought back give way to what was changed; the trainer was made with the rest."""
     if any(change.name == "learning_rate" for change in changes):
         trainer.learning_rate = trainer.config.learning_rate
+
+
+def _beginning(env_name: str, train: Mapping[str, Any]) -> str:
+    iterations = train["num_iterations"]
+    length = f"{train['total_timesteps']:,} steps" if iterations is None else f"{iterations:,} iterations"
+    return f"training {env_name} for {length}, in {train['data_dir']}"
 
 
 def _resumed_text(trainer: Any, changes: list[Change]) -> str:

@@ -60,7 +60,8 @@ def fits(value: Any, kind: Any) -> bool:
 def convert(value: Any, kind: Any) -> Any:
     """The value as the type that an annotation names.
 
-    An integer is a number, 1e6 is an integer, a path is text; a bool is only a bool.
+    An integer is a number, 1e6 is an integer, a path is text; a bool is only a bool. A name that is one of several may
+    be written in small or large letters.
 
     Args:
         value: any Python value.
@@ -75,9 +76,7 @@ def convert(value: Any, kind: Any) -> Any:
     if origin in (Union, types.UnionType):
         return _convert_to_first(value, get_args(kind))
     if origin is Literal:
-        if not any(value == choice and type(value) is type(choice) for choice in get_args(kind)):
-            raise ValueError
-        return value
+        return _choice(value, get_args(kind))
     if origin in (list, tuple):
         if not isinstance(value, (list, tuple)):
             raise ValueError
@@ -133,6 +132,17 @@ def _parse_float(text: str) -> Any:
         return text
     is_whole = "." not in text and value.is_integer()  # 1e6 counts things, 1.0 measures them
     return int(value) if is_whole else value
+
+
+def _choice(value: Any, allowed: tuple) -> Any:
+    """The one of several values that this is; text may be written in small or large letters."""
+    for choice in allowed:
+        if type(value) is type(choice) and value == choice:
+            return choice
+    for choice in allowed:
+        if isinstance(value, str) and isinstance(choice, str) and value.casefold() == choice.casefold():
+            return choice
+    raise ValueError
 
 
 def _convert_to_first(value: Any, kinds: tuple) -> Any:

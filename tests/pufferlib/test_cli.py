@@ -368,15 +368,7 @@ def test_the_console_script_finds_modules_of_the_folder_that_it_is_run_in(tmp_pa
 # --- what is printed
 
 
-@pytest.mark.parametrize(
-    ("flags", "line"),
-    [
-        ("", "training puffer_squared for 10,000,000 steps, in experiments"),
-        ("--train.num-iterations 30 --train.data-dir runs", "training puffer_squared for 30 iterations, in runs"),
-        ("--resume latest", "going on with the run latest of puffer_squared"),
-    ],
-)
-def test_training_says_at_once_what_it_begins(tmp_path, flags, line):
+def test_training_says_at_once_what_it_prepares(tmp_path):
     code = f"""
 import sys
 from pufferlib import cli
@@ -387,10 +379,10 @@ class NoTorch:
             sys.exit(0)
 
 sys.meta_path.insert(0, NoTorch())
-cli.main({["train", SQUARED, *flags.split()]!r})
+cli.main({["train", SQUARED]!r})
 """
     done = run_python("-c", code, cwd=tmp_path)
-    assert (done.returncode, done.stdout, done.stderr) == (0, f"{line}\n", "")
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"preparing to train {SQUARED}\n", "")
 
 
 def test_of_several_processes_one_says_what_it_begins(calls, capsys, monkeypatch):

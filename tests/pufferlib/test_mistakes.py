@@ -72,7 +72,12 @@ MISTAKES = [
     (f"{SQUARED} --train.minibatch-size 1000", "minibatch_size must be a multiple of 64"),
     (f"{SQUARED} --train.minibatch-size 1000000", "at most the batch of 1024"),
     (f"{SQUARED} --train.batch-size 1000", "batch_size must be a multiple of 1024"),
-    (f"{SQUARED} --train.total-timesteps 10", "total_timesteps must be at least one batch of 1024"),
+    (f"{SQUARED} --train.total-timesteps 10", "ask for 1024 or more, or have a bptt_horizon of at most 10"),
+    (f"{SQUARED} --train.total-timesteps 200", "ask for 1024 or more, or have at most 3 agents at this bptt_horizon"),
+    (f"{SQUARED} --env.num-envs 2000000000", "a training of 2,000,000,000 agents"),
+    (f"{SQUARED} --vec.num-envs 1000000 --env.num-envs 1000", "a training of 1,000,000,000 agents"),
+    (f"{SQUARED} --train.bptt-horizon 100000000000", "each with 100,000,000,000 steps of a rollout"),
+    ("train puffer_squared --policy.hidden-size 9000000 --rnn-name None", "a policy of such layers needs at least"),
     (f"{SQUARED} --train.total-timesteps 0", "total_timesteps must be"),
     (f"{SQUARED} --train.bptt-horizon 0", "bptt_horizon must be"),
     ("train puffer_squared --env.num-envs 0", "num_envs"),
@@ -119,8 +124,10 @@ MISTAKES = [
 def test_a_mistake_is_one_sentence_and_leaves_nothing_behind(folder, capfd, command, words):
     before = listing(folder)
     code = cli.main(command.split())
-    assert_is_mistake(code, capfd.readouterr().err, words)
+    printed = capfd.readouterr()
+    assert_is_mistake(code, printed.err, words)
     assert listing(folder) == before
+    assert "training puffer" not in printed.out  # it does not train
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device, so asking for it is no mistake")
@@ -155,7 +162,7 @@ def test_a_mistake_in_a_program_of_its_own(tmp_path, arguments):
     command = [sys.executable, "-m", "pufferlib.pufferl", *arguments.split()]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=600, check=False)
     assert_is_mistake(done.returncode, done.stderr, "")
-    assert done.stdout in ("", "training puffer_squared for 10 steps, in experiments\n")
+    assert done.stdout in ("", "preparing to train puffer_squared\n")
     assert not list(tmp_path.iterdir())
 
 

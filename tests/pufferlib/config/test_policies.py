@@ -17,6 +17,13 @@ def test_a_name_selects_the_policy_and_the_recurrent_layer(models):
     assert policy_classes({**args, "rnn_name": "LSTMWrapper"})[1] is models.LSTMWrapper
 
 
+@pytest.mark.parametrize(("name", "meant"), [("lstm", "LSTMWrapper"), ("MINGRU", "MinGRUWrapper")])
+def test_a_name_may_be_written_in_small_or_large_letters(name, meant):
+    args = {**load_config("puffer_squared"), "rnn_name": name, "policy_name": "default"}
+    policy_class, rnn_class = policy_classes(args)
+    assert (policy_class.__name__, rnn_class.__name__) == ("Default", meant)
+
+
 def test_an_environment_may_bring_its_own_policy(models, monkeypatch):
     class Encoder:
         pass

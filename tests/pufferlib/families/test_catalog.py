@@ -150,6 +150,13 @@ def test_ocean_goes_through_the_catalog_too(name):
         ("Hopper-v3", "did you mean 'Hopper-v5'"),
         ("cartpole", "'puffer_cartpole' or 'CartPole-v1'"),
         ("puffer_breakot", "did you mean 'puffer_breakout'"),
+        ("atari", "atari is a family, with environments such as 'ALE/Pong-v5': `puffer envs atari`"),
+        ("babyai", "minigrid is a family"),
+        ("procgen-coinrun-v0", "it belongs to the library procgen"),
+        ("coinrun", "it belongs to the library procgen"),
+        ("minecraft", "it belongs to the library minerl, .* train minerl:ID where it registers ids"),
+        ("puffer_nmmo3", "it belongs to the library nmmo"),
+        ("maze", "did you mean 'puffer_maze'"),
         ("xyzzy", "no environment 'xyzzy'; `puffer envs` tells"),
     ],
 )

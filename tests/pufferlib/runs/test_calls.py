@@ -187,7 +187,7 @@ def test_sizes_are_those_of_all_processes():
             r"of 8192 \(256 agents \* num_steps 32\), got 4096; the nearest: 8192",
         ),
         ({"batch_size": "many"}, r"\[train\] batch_size must be an integer"),
-        ({"total_timesteps": 10}, "total_timesteps must be at least one batch.* a smaller batch_size"),
+        ({"total_timesteps": 10}, "total_timesteps must be at least one batch.*; ask for 32768 or more, or have"),
     ],
 )
 def test_sizes_that_do_not_divide_are_refused(given, message):

@@ -50,6 +50,8 @@ def test_what_an_ini_holds_is_read_back_the_same(value):
         (np.float32(0.5), float, 0.5),
         (1, float, 1.0),
         ("auto", int | Literal["auto"], "auto"),
+        ("AUTO", int | Literal["auto"], "auto"),
+        ("serial", Literal["auto", "Serial"], "Serial"),
         (None, int | None, None),
         ([64, 64.0], list[int], [64, 64]),
         ((1, 2), tuple[float, ...], (1.0, 2.0)),
