@@ -56,3 +56,8 @@ def env_class(name: str) -> type[PufferEnv]:
         if isinstance(value, type) and issubclass(value, PufferEnv) and value.__module__ == module.__name__:
             return value
     raise UnknownEnvironmentError(f"{module.__file__} must define a subclass of PufferEnv, found none")
+
+
+def env_creator(name: str = "puffer_squared") -> type[PufferEnv]:
+    """The class behind a name, as PufferLib 3.0 calls it; see `env_class`."""
+    return env_class(name)

@@ -29,6 +29,7 @@ from pufferlib.errors import APIUsageError, DivergedError, StorageError
 from pufferlib.extensions import compute_puff_advantage
 from pufferlib.fast.choose import choose
 from pufferlib.fast.device_collector import DeviceCollector
+from pufferlib.loggers import NeptuneLogger, WandbLogger
 from pufferlib.metrics.finite import describe_update, explaining
 from pufferlib.metrics.report import Counts, Report
 from pufferlib.play.periodic_evaluation import PeriodicEvaluation
@@ -42,7 +43,25 @@ from pufferlib.runs.policy_check import check_policy, check_state, move_policy
 from pufferlib.runs.run import Run
 from pufferlib.runs.trainer_state import Collected, Progress, TrainerParts
 
-__all__ = ["PuffeRL", "compute_puff_advantage", "load_config", "load_env", "load_policy", "train"]
+__all__ = [
+    "NeptuneLogger",
+    "PuffeRL",
+    "WandbLogger",
+    "compute_puff_advantage",
+    "load_config",
+    "load_env",
+    "load_policy",
+    "train",
+]
+
+
+def _of_rollout(name: str, meaning: str) -> property:
+    """A tensor of the last rollout, `(segments, bptt_horizon, ...)`, without the column that bootstraps."""
+
+    def get(trainer: PuffeRL) -> torch.Tensor:
+        return getattr(trainer.rollout, name)[:, : trainer.rollout.horizon]
+
+    return property(get, doc=f"`(segments, bptt_horizon{meaning}")
 
 
 class PuffeRL:
@@ -189,6 +208,7 @@ class PuffeRL:
             self._steps_underway: Any = None  # the Total of the others
             self._skipped_steps = self._skipped_minibatches = 0
             self._collected: Collected | None = None
+            self._stats: dict[str, float] = {}
             self._is_closed = False
             undo.pop_all()  # it worked: nothing is to be undone
 
@@ -246,7 +266,8 @@ class PuffeRL:
         self._follow_policy()
         if self._collected is not None and not self._collected.is_returned:
             self._collected.is_returned = True
-            return dict(self._collected.statistics)
+            self._stats = self._collected.statistics
+            return self.stats
         self._collected = None
         with self.run.telling_what_is_kept(), self.report.iteration:
             with self._explaining():
@@ -257,7 +278,8 @@ class PuffeRL:
         self._steps, self._steps_underway = self.global_step, self.ranks.start_total(steps)
         self.report.episodes.merge(self._collector.statistics)
         self._collected = Collected(self._steps_underway, self._collector.statistics.take())
-        return dict(self._collected.statistics)
+        self._stats = self._collected.statistics
+        return self.stats
 
     def train(self) -> dict[str, float]:
         """Learns from the rollout that `evaluate` collected, logs and saves where the intervals say so.
@@ -410,6 +432,47 @@ class PuffeRL:
     def sps(self) -> float:
         """Agent steps per second since the last log, or of that log until a step is collected."""
         return self.report.sps(self.global_step)
+
+    # -------------------------------------------------------------------------------- what PufferLib 3.0 shows as well
+
+    observations = _of_rollout("observations", ", *shape)`, what the agents saw; a view of it, as all here.")
+    actions = _of_rollout("actions", ", *shape)`, what they did then.")
+    logprobs = _of_rollout("logprobs", ")`, of the actions when they were taken.")
+    values = _of_rollout("values", ")`, of the observations; refreshed by training.")
+    rewards = _of_rollout("rewards", ")`, those that arrived with the observation, for the action before it.")
+    terminals = _of_rollout("terminals", ")` bool, whether the episode before the observation ended by itself.")
+    truncations = _of_rollout("truncations", ")` bool, whether it was cut, as by a limit.")
+    ratio = _of_rollout("ratios", ")`, probability of the action now over that when it was taken; 1 until trained on.")
+
+    @property
+    def optimizer(self) -> torch.optim.Optimizer:
+        """Steps the parameters; its learning rate is set before every update, see `learning_rate`."""
+        return self._learner.optimizer
+
+    @property
+    def stats(self) -> dict[str, float]:
+        """What the last `evaluate` returned; empty before it."""
+        return dict(self._stats)
+
+    @property
+    def losses(self) -> dict[str, float]:
+        """What the last `train` returned; empty before it."""
+        return dict(self.report.losses)
+
+    @property
+    def segments(self) -> int:
+        """Segments in a rollout of this process."""
+        return self.rollout.segments
+
+    @property
+    def total_minibatches(self) -> int:
+        """Minibatches of an update; one that is left over in part comes with the next."""
+        return int(self.config.minibatches_per_epoch)
+
+    def __getattr__(self, name: str) -> Any:
+        moved = _MOVED.get(name)
+        remedy = f"; PufferLib 3.0 had it, here it is {moved}" if moved else ""
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{remedy}")
 
     # ------------------------------------------------------------------------------------------------ what it tells
 
@@ -608,6 +671,25 @@ class PuffeRL:
     def _require_open(self) -> None:
         if self._is_closed:
             raise APIUsageError("the trainer is closed; make a new PuffeRL")
+
+
+_MOVED = {
+    "batch_size": "trainer.config.batch_size",
+    "minibatch_size": "trainer.config.minibatch_size",
+    "minibatch_segments": "trainer.config.minibatch_segments",
+    "accumulate_minibatches": "trainer.config.accumulation_steps",
+    "importance": "trainer.ratio",
+    "total_agents": "trainer.vecenv.num_agents",
+    "last_stats": "trainer.stats",
+    "model_size": "sum(p.numel() for p in trainer.policy.parameters())",
+    "start_time": "trainer.uptime, in seconds",
+    "profile": "trainer.mean_and_log()['performance/...']",
+    "utilization": "trainer.mean_and_log()['hardware/...']",
+    "scheduler": "trainer.learning_rate, which follows `lr_schedule`",
+    "lstm_h": "trainer.rollout.states",
+    "lstm_c": "trainer.rollout.states",
+}
+"""Attributes of PufferLib 3.0's trainer by other names."""
 
 
 def train(

@@ -21,7 +21,16 @@ ORDER = (
     *("errors", "episodes machine seeding", "extras spaces", "settings", "environment"),
     *("ocean wrappers", "emulation", "vector games", "families", "config interop"),
     *("extensions loggers messages", "distributed", "metrics", "policy", "models", "ppo", "fast", "runs", "agent play"),
-    *("watch export", "pufferl", "callbacks", "reports", "sweep completion scaffold", "verbs", "cli", "__main__"),
+    *(
+        "watch export",
+        "pufferl pytorch",
+        "callbacks",
+        "reports",
+        "sweep completion scaffold",
+        "verbs",
+        "cli",
+        "__main__",
+    ),
 )
 HEIGHT = {room: height for height, rooms in enumerate(ORDER) for room in rooms.split()}
 

@@ -122,6 +122,9 @@ class NeptuneLogger(LazyLogger):
 
 
 def _qualified(project: str | None, is_local: bool) -> str:
+    if not isinstance(project, str | None):
+        found = type(project).__name__
+        raise APIUsageError(f"project must be text, got a {found}; write NeptuneLogger(project=..., name=...)")
     if project and "/" in project:
         return project
     if project and is_local:

@@ -11,6 +11,7 @@ from typing import Any
 
 from typing_extensions import override
 
+from pufferlib.errors import APIUsageError
 from pufferlib.extras import require_extra
 from pufferlib.loggers.logger import LazyLogger, is_offline, plain_settings
 
@@ -55,6 +56,9 @@ class WandbLogger(LazyLogger):
             MissingExtraError: if wandb is not installed.
             APIUsageError: if the mode is none of the above.
         """
+        if not isinstance(project, str):
+            found = type(project).__name__
+            raise APIUsageError(f"project must be text, got a {found}; write WandbLogger(project=..., name=...)")
         require_extra("wandb", "wandb")
         super().__init__(run_id)
         self.run: Any = None

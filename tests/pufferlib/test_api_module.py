@@ -1,10 +1,12 @@
 """Scripts of users who write a configuration, as they write them; only the sizes are small."""
 
+import gymnasium
 import numpy as np
 import pytest
 import torch
 
 from pufferlib import pufferl
+from pufferlib.errors import PufferError
 
 pytestmark = pytest.mark.usefixtures("in_tmp_path")
 
@@ -49,6 +51,81 @@ def test_a_loop_of_ones_own(capsys):
         again = pufferl.load_policy(args, vecenv, "puffer_breakout")
         vecenv.close()
         assert all(torch.equal(*pair) for pair in zip(again.parameters(), policy.parameters(), strict=True))
+
+
+def test_what_a_script_of_pufferlib_3_reads_of_the_trainer():
+    args = small_args()
+    vecenv = pufferl.load_env("puffer_breakout", args)
+    policy = pufferl.load_policy(args, vecenv, "puffer_breakout")
+    trainer = pufferl.PuffeRL(args["train"], vecenv, policy)
+    assert trainer.stats == {} and trainer.losses == {}
+    assert trainer.stats == trainer.evaluate() == trainer.stats
+    segments, horizon = trainer.segments, trainer.config.bptt_horizon
+    assert segments * horizon == trainer.config.batch_size
+    assert trainer.observations.shape == (segments, horizon, *vecenv.single_observation_space.shape)
+    assert trainer.actions.shape == (segments, horizon)
+    for name in ("logprobs", "values", "rewards", "ratio"):
+        assert getattr(trainer, name).shape == (segments, horizon) and getattr(trainer, name).dtype is torch.float32
+    for name in ("terminals", "truncations"):
+        assert getattr(trainer, name).shape == (segments, horizon) and getattr(trainer, name).dtype is torch.bool
+    assert (trainer.ratio == 1).all()
+    assert trainer.observations.data_ptr() == trainer.rollout.observations.data_ptr()  # a view
+    assert trainer.train() == trainer.losses
+    assert trainer.total_minibatches == args["train"].get("update_epochs", 1) * (
+        trainer.config.batch_size // trainer.config.minibatch_size
+    )
+    assert trainer.optimizer.param_groups[0]["lr"] > 0
+    with pytest.raises(AttributeError, match=r"had it, here it is trainer\.config\.minibatch_size"):
+        trainer.minibatch_size  # noqa: B018 - it is what a script would read
+    with pytest.raises(AttributeError, match="'PuffeRL' object has no attribute 'nonsense'$"):
+        trainer.nonsense  # noqa: B018
+    trainer.release()
+
+
+def test_the_names_that_policies_of_pufferlib_3_import():
+    import pufferlib.ocean
+    import pufferlib.pytorch
+
+    env = pufferlib.ocean.env_creator("puffer_squared")(num_envs=3)
+    layer = pufferlib.pytorch.layer_init(torch.nn.Linear(env.single_observation_space.shape[0], 5), std=0.01)
+    assert (layer.bias == 0).all() and layer.weight.abs().max() <= 0.01
+    observations, _ = env.reset(0)
+    action, logprob, entropy = pufferlib.pytorch.sample_logits(layer(torch.from_numpy(observations).float()))
+    assert action.shape == logprob.shape == entropy.shape == (3,)
+    dtype = pufferlib.pytorch.nativize_dtype(env.emulated)
+    rows = torch.from_numpy(observations)
+    assert torch.equal(pufferlib.pytorch.nativize_tensor(rows, dtype), rows)
+    assert pufferlib.pytorch.numpy_to_torch_dtype_dict[observations.dtype] is rows.dtype
+    env.close()
+
+
+def test_structured_observations_come_apart_as_in_pufferlib_3():
+    import pufferlib.emulation
+    import pufferlib.pytorch
+
+    class Pair(gymnasium.Env):
+        observation_space = gymnasium.spaces.Dict(
+            {"near": gymnasium.spaces.Box(0, 1, (2,)), "kind": gymnasium.spaces.Discrete(4)}
+        )
+        action_space = gymnasium.spaces.Discrete(2)
+
+        def reset(self, *, seed=None, options=None):
+            return {"near": np.float32([0.25, 0.5]), "kind": 3}, {}
+
+    env = pufferlib.emulation.GymnasiumPufferEnv(env_creator=Pair)
+    observations, _ = env.reset(0)
+    dtype = pufferlib.pytorch.nativize_dtype(env.emulated)
+    parts = pufferlib.pytorch.nativize_tensor(torch.from_numpy(observations), dtype)
+    assert parts["near"].tolist() == [[0.25, 0.5]] and parts["kind"].tolist() == [3]
+
+
+@pytest.mark.parametrize("name", ["WandbLogger", "NeptuneLogger"])
+def test_loggers_are_names_of_the_module(name):
+    import pufferlib
+
+    assert getattr(pufferl, name) is getattr(pufferlib, name)
+    with pytest.raises(PufferError, match=f"project must be text, got a dict; write {name}|is not installed"):
+        getattr(pufferl, name)({"wandb_project": "pufferlib"})
 
 
 def test_the_train_section_alone_and_the_logger_by_position():

@@ -1,0 +1,43 @@
+"""What PufferLib 3.0 has in `pufferlib.pytorch` for policies of one's own, by the same names.
+
+New code finds the same elsewhere: `pufferlib.emulation.nativize`, `pufferlib.ppo.sampling.sample_logits`,
+`pufferlib.models.orthogonal_linear`.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from pufferlib.emulation import nativize
+from pufferlib.ppo.sampling import sample_logits
+from pufferlib.spaces.layout import Layout
+
+__all__ = ["layer_init", "nativize_dtype", "nativize_tensor", "numpy_to_torch_dtype_dict", "sample_logits"]
+
+_DTYPES = ("float64", "float32", "float16", "int64", "int32", "int16", "int8", "uint64", "uint32", "uint16", "uint8")
+
+numpy_to_torch_dtype_dict = {np.dtype(name): getattr(torch, name) for name in _DTYPES if hasattr(torch, name)}
+"""torch's dtypes by NumPy's."""
+
+
+def layer_init(layer: nn.Module, std: float = math.sqrt(2), bias_const: float = 0.0) -> nn.Module:
+    """Gives a layer orthogonal weights times `std`, and `bias_const` for a bias where it has one; returns the layer."""
+    nn.init.orthogonal_(layer.weight, std)
+    if layer.bias is not None:
+        nn.init.constant_(layer.bias, bias_const)
+    return layer
+
+
+def nativize_dtype(emulated: Layout | None) -> Layout | None:
+    """What `nativize_tensor` takes, of `env.emulated`: that itself, None where observations are one array."""
+    return emulated
+
+
+def nativize_tensor(observation: Tensor, native_dtype: Layout | None) -> Any:
+    """Emulated observations `(..., *row_shape)` as dicts and tuples of tensors; see `pufferlib.emulation.nativize`."""
+    return nativize(observation, native_dtype)
