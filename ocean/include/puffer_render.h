@@ -12,7 +12,8 @@
 // affair: all that is drawn follows, raylib's own shapes too.
 //
 // `before` and `now` are copies of the environment, arrays included: before and after one c_step. `progress` is the
-// part of that step that is over, 0 to 1. Draw what lies in between, and at 1 draw `now`. Two ways:
+// part of that step that is over, 0 to 1. A picture must follow it: at 0 it shows `before`, at 1 `now`, and what moved
+// lies in between at 0.5; the tests compare the three. Two ways:
 //
 // - Where a step is one move, slide: puffer_lerp from the old place to the new one.
 // - Where a step is several frames, play the first of them again. `before` has arrays of its own, with the actions that
@@ -35,7 +36,7 @@ static const Color PUFFER_MUTED = {124, 140, 140, 255};  // labels, what matters
 typedef struct {
     int width, height;       // pixels
     float steps_per_second;  // that look natural to a person
-    const char* title;       // a constant
+    const char* title;       // a constant, PufferLib and the game in small letters, digits, spaces: "PufferLib my game"
 } PufferPicture;
 
 // From 0 to 1 like its argument, but starting and stopping gently.

@@ -19,6 +19,7 @@ typedef struct {
     char unused;
 } Client;
 
+// The title of the window must be PufferLib and the name in small letters, digits and spaces.
 static PufferPicture c_open_client(Client* client, const Template* env) {
     PufferPicture picture = {TEMPLATE_WIDTH, TEMPLATE_HEIGHT, 3.0f, "PufferLib template"};
     return picture;
@@ -33,6 +34,7 @@ static void template_draw_card(int question, float light) {
                 PUFFER_CENTER, puffer_mix(PUFFER_MUTED, PUFFER_WHITE, light));
 }
 
+// Draws the moment at which `progress`, 0 to 1, of the step from `before` to `now` is over: what moves must follow it.
 static void c_render(Client* client, const Template* before, const Template* now, float progress) {
     bool has_ended = now->terminals[0] || now->truncations[0];  // then `now` is the next episode's first state
     float share = has_ended && progress < 1.0f ? 0.0f : puffer_ease(progress);

@@ -26,6 +26,7 @@ FEW_AGENTS = 16  # that a case has where nobody says how many environments
 NEVER = 10**9  # steps between two reports: the log is read by the test
 RANGE = re.compile(r"must be (an integer|a number) from (\S+) to (\S+), got")  # in the C side's refusals
 MOST_CORNERS = 64
+WRITTEN = ("observations", "rewards", "terminals", "truncations")  # by a step, in the order of `rollout`
 
 
 @dataclass(frozen=True)
@@ -164,10 +165,17 @@ class Observer:
     def check_log(self) -> None:
         """Compares the log with what was seen, and begins anew."""
         log, count = self.env.binding.vec_log(self.env.handle), self.ends.sum()
-        assert log["n"] == count, "every flag of an agent is one episode of the log"
-        assert log["episode_length"] == pytest.approx(self.sum_of_lengths, rel=1e-4)
-        assert log["episode_return"] == pytest.approx(self.sum_of_returns, rel=1e-4, abs=1e-4 * max(1, count))
-        assert -1e-4 * count <= log["perf"] <= 1.0001 * count
+        assert log["n"] == count, f"the log must count one episode for each flag: {count} were set, n is {log['n']}"
+        lengths, returns = self.sum_of_lengths, self.sum_of_returns
+        seen = f"over {count} episodes expected {lengths:g}, found {log['episode_length']:g}"
+        assert log["episode_length"] == pytest.approx(lengths, rel=1e-4), (
+            f"episode_length must add up their steps: {seen}"
+        )
+        seen = f"over {count} episodes expected {returns:g}, found {log['episode_return']:g}"
+        rewards = pytest.approx(returns, rel=1e-4, abs=1e-4 * max(1, count))
+        assert log["episode_return"] == rewards, f"episode_return must add up their rewards: {seen}"
+        is_share = -1e-4 * count <= log["perf"] <= 1.0001 * count
+        assert is_share, f"perf must be 0 to 1 in every episode, found a sum of {log['perf']:g} over {count}"
         assert np.isfinite(log["score"])
         self.ends[:] = 0
         self.sum_of_returns = self.sum_of_lengths = 0.0
@@ -178,22 +186,54 @@ def rollout(env: OceanEnv, actions: Iterable[np.ndarray]) -> list[tuple[np.ndarr
     return [tuple(array.copy() for array in env.step(action)[:4]) for action in actions]
 
 
+def assert_same(found: np.ndarray, expected: np.ndarray, rule: str) -> None:
+    """Compares two arrays bit for bit.
+
+    Args:
+        found: what the environment wrote or drew.
+        expected: what it was to be.
+        rule: that is broken where they differ; the sentence that the author of an environment reads.
+    """
+    if np.array_equal(found, expected):
+        return
+    if found.shape != expected.shape:
+        raise AssertionError(f"{rule}; expected the shape {expected.shape}, found {found.shape}")
+    differs = np.argwhere(found != expected)
+    place = tuple(map(int, differs[0]))
+    raise AssertionError(
+        f"{rule}; {len(differs):,} of {found.size:,} numbers differ, the first at {place}: "
+        f"expected {expected[place]}, found {found[place]}"
+    )
+
+
 def assert_same_rollout(one: list[tuple[np.ndarray, ...]], other: list[tuple[np.ndarray, ...]]) -> None:
     """Compares two recorded rollouts bit for bit."""
     assert len(one) == len(other)
     for step, arrays in enumerate(zip(one, other, strict=True)):
-        for array, expected in zip(*arrays, strict=True):
-            np.testing.assert_array_equal(array, expected, err_msg=f"step {step}")
+        for name, array, expected in zip(WRITTEN, *arrays, strict=True):
+            what = f"the {name} of step {step} must be the same in both rollouts"
+            assert_same(array, expected, f"{what}; is all chance from env->rng, and all of the state in the struct?")
 
 
 def assert_in_space(env: OceanEnv) -> None:
     """Checks what the environment's arrays hold against its spaces and the meaning of the flags."""
     space = env.single_observation_space
     assert env.observations.dtype == space.dtype
-    assert np.all(np.isfinite(env.observations)) and np.all(np.isfinite(env.rewards))
-    assert np.all(env.observations >= space.low) and np.all(env.observations <= space.high)
-    assert np.all(env.terminals.view(np.uint8) <= 1) and np.all(env.truncations.view(np.uint8) <= 1)
-    assert not np.any(env.terminals & env.truncations)
+    assert np.all(np.isfinite(env.observations)), "an observation is infinite or NaN"
+    assert np.all(np.isfinite(env.rewards)), "a reward is infinite or NaN"
+    outside = np.argwhere((env.observations < space.low) | (env.observations > space.high))
+    if len(outside):
+        agent, *element = map(int, outside[0])
+        low, high = space.low[tuple(element)], space.high[tuple(element)]
+        found = env.observations[agent][tuple(element)]
+        raise AssertionError(
+            f"element {element} of agent {agent}'s observation must lie in the space of the class, "
+            f"from {low} to {high}, found {found}"
+        )
+    for name in ("terminals", "truncations"):
+        flags = getattr(env, name).view(np.uint8)
+        assert np.all(flags <= 1), f"flags must be 0 or 1, found {flags.max()} in {name}"
+    assert not np.any(env.terminals & env.truncations), "an episode must not be terminated and truncated in one step"
 
 
 def checksum(arrays: Iterator[np.ndarray]) -> int:

@@ -14,6 +14,7 @@ from contract import (
     Case,
     Observer,
     assert_in_space,
+    assert_same,
     assert_same_rollout,
     cases,
     corner_actions,
@@ -34,6 +35,15 @@ from pufferlib.errors import APIUsageError
 
 each_case = pytest.mark.parametrize("case", cases(), ids=str)
 each_name = pytest.mark.parametrize("name", COMPILED)
+
+
+def test_arrays_that_differ_are_told_in_a_sentence():
+    with pytest.raises(
+        AssertionError, match=r"^a rule; 2 of 6 numbers differ, the first at \(0, 1\): expected 1, found 7$"
+    ):
+        assert_same(np.array([[0, 7, 2], [3, 4, 8]]), np.arange(6).reshape(2, 3), "a rule")
+    with pytest.raises(AssertionError, match=r"^a rule; expected the shape \(3,\), found \(2,\)$"):
+        assert_same(np.zeros(2), np.zeros(3), "a rule")
 
 
 @each_case
@@ -108,7 +118,7 @@ def test_nothing_is_written_but_the_rows_and_not_the_actions(case):
     observer = Observer(env)
     for actions in random_actions(env, 500):
         observer.play([actions])
-        np.testing.assert_array_equal(env.actions, actions)
+        assert_same(env.actions, actions, "actions belong to the caller: c_step must not write to them")
     observer.check_log()
     for whole, _ in memory.values():
         assert_guards_are_whole(whole)
@@ -122,10 +132,11 @@ def test_one_seed_gives_one_rollout(case):
         env = case.make(8, seed=9)
         first = env.reset(seed)[0].copy()
         recorded.append((first, rollout(env, random_actions(env, 200))))
-    np.testing.assert_array_equal(recorded[0][0], recorded[1][0])
+    assert_same(recorded[1][0], recorded[0][0], "one seed must give one first observation")
     assert_same_rollout(recorded[0][1], recorded[1][1])
-    with pytest.raises(AssertionError):
+    with pytest.raises(AssertionError, match="must be the same"):
         assert_same_rollout(recorded[0][1], recorded[2][1])
+        pytest.fail("two seeds gave one rollout: nothing is drawn from env->rng")
 
 
 @each_case
@@ -138,7 +149,8 @@ def test_an_environment_does_not_depend_on_its_neighbours(case):
         many.step(actions)
         few.step(actions[:rows])
         for name in ("observations", "rewards", "terminals", "truncations"):
-            np.testing.assert_array_equal(getattr(few, name), getattr(many, name)[:rows])
+            rule = f"the {name} of an environment must not depend on how many others there are"
+            assert_same(getattr(few, name), getattr(many, name)[:rows], rule)
 
 
 @each_case
@@ -162,9 +174,9 @@ def test_reset_begins_anew_without_logging_the_unfinished_episode(case):
     for actions in random_actions(env, 150):
         env.step(actions)
     env.episode_statistics()
-    np.testing.assert_array_equal(env.reset(2)[0], first)
+    assert_same(env.reset(2)[0], first, "a reset with one seed must begin anew: does c_reset set every member?")
     assert not env.rewards.any() and not env.terminals.any() and not env.truncations.any()
-    assert env.episode_statistics() == []
+    assert env.episode_statistics() == [], "a reset must not log the episode that it breaks off"
     Observer(env).play(random_actions(env, 300)).check_log()  # which knows nothing of the steps before
 
 
@@ -213,7 +225,7 @@ def test_actions_may_be_lists_and_nothing_else_than_numbers(name):
     for each in (env, twin):
         each.reset(0)
     actions = next(random_actions(env, 1))
-    np.testing.assert_array_equal(env.step(actions.tolist())[0], twin.step(actions)[0])
+    assert_same(env.step(actions.tolist())[0], twin.step(actions)[0], "lists of actions must do what arrays do")
     for wrong in (1, None, "text", [["text"]]):
         with pytest.raises(APIUsageError, match="actions must (have shape|be) .*, got .*; "):
             env.step(wrong)

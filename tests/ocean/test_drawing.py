@@ -5,7 +5,7 @@ import re
 
 import numpy as np
 import pytest
-from contract import random_actions
+from contract import assert_same, random_actions
 from test_forged_snapshots import content_of, sealed
 
 from pufferlib import ocean
@@ -76,32 +76,45 @@ def stepped(screen, name, **kwargs):
             continue
         if not np.array_equal(shot(screen, drawing, progress=0.0), shot(screen, drawing)):
             return env, drawing
-    raise AssertionError("nothing moved")
+    raise AssertionError(
+        "the picture must follow progress: in 100 steps that ended no episode those at 0 and at 1 were alike; "
+        "draw `before` at 0, `now` at 1"
+    )
 
 
 @pytest.mark.parametrize("name", DRAWN)
 def test_a_drawing_says_what_it_wants(name):
     env = make(name)
     drawing = env.drawing(1)
-    assert all(100 <= side <= limit for side, limit in zip(drawing.size, SIZE, strict=True))
-    assert 1 <= drawing.steps_per_second <= 120
-    assert re.fullmatch(r"PufferLib [a-z0-9 ]+", drawing.title)
+    is_fitting = all(100 <= side <= limit for side, limit in zip(drawing.size, SIZE, strict=True))
+    assert is_fitting, f"a picture must be 100 x 100 to {SIZE[0]} x {SIZE[1]} pixels, found {drawing.size}"
+    rate = drawing.steps_per_second
+    assert 1 <= rate <= 120, f"steps_per_second must be 1 to 120, found {rate}"
+    expected = "PufferLib and the game in small letters, digits and spaces, such as 'PufferLib my game'"
+    assert re.fullmatch(r"PufferLib [a-z0-9 ]+", drawing.title), f"a title must be {expected}, found {drawing.title!r}"
 
 
 @pytest.mark.parametrize("name", DRAWN)
 def test_a_picture_moves_from_one_step_to_the_next(screen, name):
     env, drawing = stepped(screen, name)
     before, between, now = (cut(shot(screen, drawing, progress=progress), drawing) for progress in (0.0, 0.5, 1.0))
-    assert not np.array_equal(before, between) and not np.array_equal(between, now)
+    for end, value in ((before, 0), (now, 1)):
+        is_between = not np.array_equal(between, end)
+        assert is_between, (
+            f"the picture must follow progress: that at 0.5 is the one at {value}; draw what lies between"
+        )
     moment = fresh(env, drawing)
-    np.testing.assert_array_equal(shot(screen, moment), shot(screen, env.drawing()))  # as one that saw no step
+    assert_same(
+        shot(screen, moment), shot(screen, env.drawing()), "at progress 1 the picture must be that of `now` alone"
+    )
 
 
 @pytest.mark.parametrize("name", DRAWN)
 def test_progress_beyond_the_step_is_its_beginning_or_end(screen, name):
     _, drawing = stepped(screen, name)
     for beyond, end in ((-3.0, 0.0), (-1e30, 0.0), (1.5, 1.0), (1e30, 1.0), (float("inf"), 1.0)):
-        np.testing.assert_array_equal(shot(screen, drawing, progress=beyond), shot(screen, drawing, progress=end))
+        rule = f"progress {beyond:g} must be drawn as {end:g}"
+        assert_same(shot(screen, drawing, progress=beyond), shot(screen, drawing, progress=end), rule)
 
 
 @pytest.mark.parametrize("name", SHOWN_BY_FRAMES)
@@ -150,7 +163,8 @@ def test_an_episode_that_ended_is_shown_to_its_end(screen, name):
         after, shown = env.snapshot(), shot(screen, fresh(env, drawing), progress=0.999)
         begin_another_episode(env)
         again = shot(screen, fresh(env, drawing), progress=0.999)
-        np.testing.assert_array_equal(again, shown, err_msg="where flags are set, all is drawn from `before` until 1")
+        rule = "where a flag of `now` is set all must be drawn from `before` until progress is 1, as an episode ended"
+        assert_same(again, shown, rule)
         env.restore(after)
         ends += 1
         if ends == 3:
@@ -167,9 +181,9 @@ def test_a_picture_stays_in_its_place(screen, name, scale):
     x, y = 33, 47
     width, height = (int(np.ceil(scale * side)) for side in drawing.size)
     frame = shot(screen, drawing, x, y, scale)
-    assert not is_plain(frame[y : y + height, x : x + width])
+    assert not is_plain(frame[y : y + height, x : x + width]), "nothing is drawn"
     frame[y : y + height, x : x + width] = BACKGROUND
-    assert is_plain(frame)
+    assert is_plain(frame), "nothing must be drawn beyond the width and height that c_open_client asked for"
 
 
 @pytest.mark.parametrize("name", DRAWN)
@@ -185,7 +199,8 @@ def test_pictures_side_by_side_are_those_drawn_alone(screen, name):
     frame = screen.frame()
     screen.end()
     for i in range(3):
-        np.testing.assert_array_equal(frame[:, 310 * i : 310 * (i + 1)], alone[i][:, 310 * i : 310 * (i + 1)])
+        rule = "a picture must not depend on those drawn beside it"
+        assert_same(frame[:, 310 * i : 310 * (i + 1)], alone[i][:, 310 * i : 310 * (i + 1)], rule)
 
 
 @pytest.mark.parametrize("name", DRAWN)
@@ -202,7 +217,7 @@ def test_drawing_changes_nothing(screen, name):
             written.append(env.observations.tobytes() + env.rewards.tobytes() + env.terminals.tobytes())
         return written, env.snapshot()
 
-    assert rollout(is_drawn=True) == rollout(is_drawn=False)
+    assert rollout(is_drawn=True) == rollout(is_drawn=False), "drawing must not change the game"
 
 
 @pytest.mark.parametrize("name", DRAWN)
@@ -216,10 +231,10 @@ def test_a_drawing_goes_on_on_another_screen(screen, name):
         drawing.draw()
     again = Screen(*SIZE, "test", is_visible=False)
     try:
-        np.testing.assert_array_equal(shot(again, drawing), frame)
+        assert_same(shot(again, drawing), frame, "a picture must be the same on another screen: load what was unloaded")
         drawing.close()
         drawing.close()
-        np.testing.assert_array_equal(shot(again, drawing), frame)
+        assert_same(shot(again, drawing), frame, "a picture must be the same on another screen: load what was unloaded")
     finally:
         again.close()
         screen.__init__(*SIZE, "test", is_visible=False)
@@ -267,7 +282,7 @@ def test_an_environment_lives_while_it_is_drawn(screen):
     drawing, frame = env.drawing(), shot(screen, env.drawing())
     del env
     gc.collect()
-    np.testing.assert_array_equal(shot(screen, drawing), frame)
+    assert_same(shot(screen, drawing), frame, "what could not be drawn must leave the picture as it was")
 
 
 def test_the_render_module_takes_nothing_that_is_not_its_own():
