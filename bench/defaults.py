@@ -4,9 +4,9 @@
     python bench/defaults.py catch recall --seeds 1
     python bench/defaults.py catch -- --train.learning-rate 0.01
 
-A task is learnt when the mean of its metric over the last episodes reaches its threshold. A run goes on to the end of
-`total_timesteps` all the same, as its schedule does, and the last mean counts; what follows `--` are settings as
-`puffer train` takes them.
+A task is learnt when the mean of its metric over the last episodes reaches its threshold, and so does that over as many
+whole ones that the policy then plays. A run goes on to the end of `total_timesteps` all the same, as its schedule does,
+and what it then plays counts; what follows `--` are settings as `puffer train` takes them.
 """
 
 from __future__ import annotations
@@ -88,9 +88,11 @@ def learn(task: Task, seed: int, given: list[str], folder: str, stops: bool = Fa
         while trainer.epoch < trainer.total_epochs and not (stops and learnt_steps):
             recent.add(trainer.evaluate())
             trainer.train()
-            if learnt_steps is None and recent.is_full and recent.mean >= task.threshold:
+            if learnt_steps is None and recent.reaches(task.threshold, trainer):
                 learnt_steps = trainer.global_step
-        return Outcome(learnt_steps, recent.mean, trainer.global_step, time.perf_counter() - begin)
+        seconds = time.perf_counter() - begin - recent.played_seconds
+        last = recent.play(trainer)
+        return Outcome(learnt_steps, recent.mean if last is None else last.mean, trainer.global_step, seconds)
     finally:
         trainer.release()
 

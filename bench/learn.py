@@ -21,8 +21,8 @@ from seeds import Rows, measure, parse
 
 from pufferlib import pufferl
 from pufferlib.config import load_config
+from pufferlib.metrics.score import Score
 from pufferlib.play.evaluation import evaluate
-from pufferlib.play.scores import Score
 
 EPISODES = 100  # in the means over training episodes
 _OTHER_SEED = 1_000_003  # added to the seed of the training for the environments of the final play
@@ -56,10 +56,10 @@ def learn(env_name: str, args: dict, until: float | None, episodes: int) -> Outc
             was_full = recent.is_full
             recent.add(trainer.evaluate())
             trainer.train()
-            seconds = time.perf_counter() - begin
+            seconds = time.perf_counter() - begin - recent.played_seconds
             if recent.is_full and not was_full:
                 first_return = recent.mean
-            is_reached = until is not None and recent.is_full and recent.mean >= until
+            is_reached = until is not None and recent.reaches(until, trainer)
             if seconds >= next_line:
                 print(f"  {seconds:5.0f} s  {trainer.global_step:>10,} steps  return {recent.mean:.2f}", flush=True)
                 next_line += _LINE_SECONDS

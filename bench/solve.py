@@ -4,21 +4,23 @@
     python bench/solve.py puffer_cartpole --seeds 1 2 3 --minutes 3 -- --train.learning-rate 0.01
     torchrun --standalone --nproc-per-node=2 bench/solve.py puffer_breakout --seeds 1 2 3
 
-A run is solved when the mean of the metric in the environment's `[solve]` section over the last 1,000 episodes reaches
-its threshold; what follows `--` are settings as `puffer train` takes them. The clock starts before the first step and
-stops at that moment, or when the minutes or the steps of the schedule are over.
+A run is solved when the mean of the metric in the environment's `[solve]` section reaches its threshold, both over the
+last 1,000 episodes that ended and over 1,000 whole ones that the policy then plays; what follows `--` are settings as
+`puffer train` takes them. The clock starts before the first step and stops at that moment, or when the minutes or the
+steps of the schedule are over; it stands still while the policy plays.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import time
 from dataclasses import dataclass
 
 from recent_episodes import RecentEpisodes
 from seeds import Rows, measure, parse
 
-from pufferlib import distributed, pufferl
+from pufferlib import Score, distributed, pufferl
 from pufferlib.config import load_config
 
 EPISODES = 1_000  # in the mean that decides
@@ -32,6 +34,7 @@ class Outcome:
     seconds: float
     steps: int
     score: float
+    episodes: int  # that the score is the mean of
 
 
 def solve(env_name: str, args: dict, minutes: float) -> Outcome:
@@ -48,8 +51,8 @@ def solve(env_name: str, args: dict, minutes: float) -> Outcome:
             for statistics in trainer.ranks.gather(trainer.evaluate()):
                 recent.add(statistics)
             trainer.train()
-            seconds = time.perf_counter() - begin
-            is_solved = recent.is_full and recent.mean >= threshold
+            is_solved = recent.reaches(threshold, trainer)
+            seconds = time.perf_counter() - begin - recent.played_seconds
             if is_solved or trainer.ranks.start_total(seconds >= 60 * minutes).result():
                 break
             if seconds >= next_line and trainer.ranks.is_first:
@@ -58,7 +61,10 @@ def solve(env_name: str, args: dict, minutes: float) -> Outcome:
                     flush=True,
                 )
                 next_line += 15.0
-        return Outcome(is_solved, time.perf_counter() - begin, trainer.global_step, recent.mean)
+        if not is_solved:
+            recent.play(trainer)
+        score = recent.played or Score(recent.mean, math.nan, recent.episodes)
+        return Outcome(is_solved, seconds, trainer.global_step, score.mean, score.episodes)
     finally:
         trainer.release()
 
@@ -69,7 +75,7 @@ def rows(case: str, outcome: Outcome, metric: str) -> Rows:
     return [
         (f"{case}, time", outcome.seconds, "s"),
         (f"{case}, steps", outcome.steps, "steps"),
-        (f"{case}, last mean", outcome.score, metric),
+        (f"{case}, mean over {outcome.episodes:,} episodes", outcome.score, metric),
         (f"{case}, throughput", outcome.steps / outcome.seconds, "steps/s"),
     ]
 

@@ -62,19 +62,22 @@ def search(method: str, seed: int, seconds: float) -> list[tuple[float, float]]:
 
 
 def train(args: dict) -> list[list[float]]:
-    """The learning curve of one run in tenths: progress, processor time and the mean score of the tenth."""
+    """The learning curve of one run in tenths: progress, processor time of training, and the score, as of a trial."""
     from pufferlib import NoLogger, pufferl
-    from pufferlib.sweep.trials.curve import LearningCurve
+    from pufferlib.sweep.trials.curve import WINDOWS, LearningCurve
 
     vecenv = pufferl.load_env(ENV_NAME, args)
     trainer = pufferl.PuffeRL(args["train"], vecenv, pufferl.load_policy(args, vecenv, ENV_NAME), NoLogger())
-    begin, curve = time.process_time(), LearningCurve()
+    begin, curve, tenth = time.process_time(), LearningCurve(), 0
     while trainer.epoch < trainer.total_epochs:
         trainer.evaluate()
         trainer.train()
-        score = trainer.mean_and_log().get(f"environment/{args['solve']['metric']}")
-        if score is not None:
-            curve.add(trainer.epoch / trainer.total_epochs, time.process_time() - begin, score)
+        before, tenth = tenth, WINDOWS * trainer.epoch // trainer.total_epochs
+        if tenth > before:
+            cost = time.process_time() - begin
+            score = trainer.score(1_000 if tenth == WINDOWS else 100)[f"environment/{args['solve']['metric']}"]
+            curve.add(tenth / WINDOWS, cost, score.mean, score.episodes)
+            begin = time.process_time() - cost  # play is no cost
     trainer.close()
     return curve.rows()
 

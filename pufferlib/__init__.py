@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from pufferlib.errors import APIUsageError, PufferError
     from pufferlib.interop.making import make_gymnasium, make_gymnasium_vec, make_pettingzoo
     from pufferlib.loggers import JsonLogger, Loggers, NeptuneLogger, NoLogger, TensorBoardLogger, WandbLogger
-    from pufferlib.play.scores import Score, evaluate
+    from pufferlib.metrics.score import Score
+    from pufferlib.play.scores import evaluate
     from pufferlib.pufferl import PuffeRL
     from pufferlib.runs.early_notes import check_env
     from pufferlib.runs.making import make
@@ -38,7 +39,7 @@ _HOMES = {
     "PuffeRL": "pufferlib.pufferl",
     "PufferEnv": "pufferlib.environment",
     "PufferError": "pufferlib.errors",
-    "Score": "pufferlib.play.scores",
+    "Score": "pufferlib.metrics.score",
     "TensorBoardLogger": "pufferlib.loggers",
     "WandbLogger": "pufferlib.loggers",
     "check_env": "pufferlib.runs.early_notes",

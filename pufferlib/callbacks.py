@@ -24,12 +24,15 @@ from pufferlib.errors import APIUsageError, PufferWarning, nearest
 from pufferlib.metrics.metric_name import episode_count, find_metric, is_mean_over_episodes
 from pufferlib.metrics.report import prefixed
 from pufferlib.play.scores import evaluate
+from pufferlib.play.whole_episodes import repeatable
 from pufferlib.runs import checkpoint
 
 if TYPE_CHECKING:
     from pufferlib.pufferl import PuffeRL
 
 _PATIENCE = 10  # iterations in which episodes ended, but the metric that is waited for was not told
+_SHARE = 0.1  # of the steps so far, or of those to wait for, until a policy plays again
+_EACH = 10  # episodes of each agent in a mean over those that ended, so that few of them were cut off
 
 
 class Callback:
@@ -56,7 +59,13 @@ class Callback:
 
 
 class StopAtScore(Callback):
-    """Stops once a metric is high enough, for episodes in the mean over the newest of them."""
+    """Stops once a metric is high enough; of episodes it is the mean over several.
+
+    The episodes that ended last are no fair sample while all agents are in their first ones, see `PuffeRL.score`. Once
+    these are good enough the policy plays as many whole episodes, and their mean decides; where it says no, the policy
+    plays again after a tenth more steps. Where nothing can be played, the mean is over ten episodes of each agent at
+    least.
+    """
 
     def __init__(self, threshold: float, metric: str = "episode/return_mean", episodes: int = 100):
         """Takes what to wait for.
@@ -65,24 +74,32 @@ class StopAtScore(Callback):
             threshold: the least value to stop at.
             metric: as `find_metric` takes it: a name in the logs such as `environment/score` or `eval/return_mean`, or
                 a part of it, such as `perf`.
-            episodes: of the newest ones that ended, at least so many are averaged over; what is told of no episodes in
-                the rollout, such as `eval/...`, is taken as it is.
+            episodes: to average over at least; what is told of no episodes in the rollout, such as `eval/...`, is taken
+                as it is.
         """
         self.threshold = _finite("threshold", threshold)
-        self._recent = _RecentMean(metric, episodes)
+        self._fair = _FairMean(metric, episodes)
 
     @override
     def on_start(self, trainer: PuffeRL) -> None:
-        self._recent.forget()
+        self._fair.begin(trainer)
 
     @override
     def on_iteration(self, trainer: PuffeRL, logs: dict[str, float]) -> bool:
-        value = self._recent.after(logs)
+        newest = self._fair.newest(logs)
+        if newest is None or newest < self.threshold:
+            return False
+        value = self._fair.decisive(trainer, newest, _SHARE * trainer.global_step)
         return value is not None and value >= self.threshold
 
 
 class StopWithoutImprovement(Callback):
-    """Stops once a metric has not been better than before for a number of agent steps."""
+    """Stops once a metric has not been better than before for a number of agent steps.
+
+    What is a mean over episodes comes from whole ones that the policy plays, ten times in that number of steps, see
+    `PuffeRL.score`: of those that ended last the first ones can be better than all that follow. Where nothing can be
+    played, it is the mean over the newest ones that ended, over ten of each agent at least.
+    """
 
     def __init__(self, steps: int, metric: str = "episode/return_mean", episodes: int = 100, least_gain: float = 0.0):
         """Takes what to wait for.
@@ -95,17 +112,18 @@ class StopWithoutImprovement(Callback):
         """
         self.steps = _count("steps", steps)
         self.least_gain = _finite("least_gain", least_gain)
-        self._recent = _RecentMean(metric, episodes)
+        self._fair = _FairMean(metric, episodes)
         self._best, self._best_step = -math.inf, 0.0
 
     @override
     def on_start(self, trainer: PuffeRL) -> None:
-        self._recent.forget()
+        self._fair.begin(trainer)
         self._best, self._best_step = -math.inf, trainer.global_step
 
     @override
     def on_iteration(self, trainer: PuffeRL, logs: dict[str, float]) -> bool:
-        value = self._recent.after(logs)
+        newest = self._fair.newest(logs)
+        value = None if newest is None else self._fair.decisive(trainer, newest, _SHARE * self.steps)
         if value is not None and (value > self._best + self.least_gain or self._best == -math.inf):
             self._best, self._best_step = value, logs["agent_steps"]
         return logs["agent_steps"] - self._best_step >= self.steps
@@ -173,13 +191,13 @@ class EvaluateEvery(Callback):
 
 def _like_those_of(trainer: PuffeRL) -> Any:
     """What `evaluate` makes environments from that are as those of the training."""
-    for env in (trainer.vecenv, trainer.vecenv.driver_env):
-        if getattr(env, "made_from", None) is not None or getattr(env, "is_repeatable", False):
-            return env
-    raise APIUsageError(
-        "EvaluateEvery needs environments of its own, and none can be made from the ready "
-        f"{type(trainer.vecenv.driver_env).__name__} that is trained in; pass env=, such as its name or its class"
-    )
+    found = repeatable(trainer.vecenv)
+    if found is None:
+        raise APIUsageError(
+            "EvaluateEvery needs environments of its own, and none can be made from the ready "
+            f"{type(trainer.vecenv.driver_env).__name__} that is trained in; pass env=, such as its name or its class"
+        )
+    return found
 
 
 class KeepBest(Callback):
@@ -242,30 +260,64 @@ class _Metric:
         return name
 
 
-class _RecentMean:
-    """The mean of a metric over the newest episodes."""
+class _FairMean:
+    """The mean of a metric over episodes of which length selects none, as far as that can be had."""
 
     def __init__(self, metric: str, episodes: int):
         self._metric = _Metric(metric)
         self._episodes = _count("episodes", episodes)
         self._seen: deque[tuple[float, float]] = deque()  # values and their episodes, the newest last
+        self._name = metric
+        self._is_playing = True
+        self._least = 0  # episodes in the mean over the newest
+        self._next_step = 0.0  # before which the policy does not play
 
-    def forget(self) -> None:
+    def begin(self, trainer: PuffeRL) -> None:
         """Begins anew."""
         self._seen.clear()
+        self._next_step, self._least = 0.0, self._episodes
+        self._is_playing = True
+        if repeatable(trainer.vecenv) is None:
+            self._stop_playing(trainer)
 
-    def after(self, logs: Mapping[str, float]) -> float | None:
-        """The mean after an iteration; None where it told nothing new, or too few episodes have ended."""
+    def newest(self, logs: Mapping[str, float]) -> float | None:
+        """The mean over the newest episodes; None where an iteration told nothing new, or too few have ended."""
         name = self._metric.find(logs)
         if name is None:
             return None
+        self._name = name
         if not is_mean_over_episodes(name):
             return logs[name]
         self._seen.append((logs[name], episode_count(name, logs)))
         count = sum(episodes for _, episodes in self._seen)
-        while count - self._seen[0][1] >= self._episodes:
+        while count - self._seen[0][1] >= self._least:
             count -= self._seen.popleft()[1]
-        return sum(value * episodes for value, episodes in self._seen) / count if count >= self._episodes else None
+        return sum(value * episodes for value, episodes in self._seen) / count if count >= self._least else None
+
+    def decisive(self, trainer: PuffeRL, newest: float, pause: float) -> float | None:
+        """What a decision may rest on: the mean over whole episodes that are played, where they can be.
+
+        Args:
+            trainer: that learns.
+            newest: what `newest` returned.
+            pause: agent steps after which it may be played again.
+
+        Returns:
+            None where it is not to be decided now, as where other processes decide.
+        """
+        if not is_mean_over_episodes(self._name) or not self._is_playing:
+            return newest
+        if trainer.global_step < self._next_step or not trainer.ranks.is_first:
+            return None
+        self._next_step = trainer.global_step + pause
+        score = trainer.score(self._episodes).get(self._name)
+        if score is None:
+            self._stop_playing(trainer)
+        return None if score is None else score.mean
+
+    def _stop_playing(self, trainer: PuffeRL) -> None:
+        self._is_playing = False
+        self._least = max(self._episodes, _EACH * trainer.vecenv.num_agents)
 
 
 def _finite(name: str, value: float) -> float:

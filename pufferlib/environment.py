@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -70,6 +70,7 @@ class Origin:
     env_name: str
     env: dict[str, Any]  # the settings of [env]
     vec: dict[str, Any]  # and of [vec]
+    creator: Callable[..., Any] | None = None  # the class or function, where it was made by one and not by its name
 
 
 @dataclass(frozen=True)

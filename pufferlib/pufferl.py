@@ -14,6 +14,7 @@ if __name__ == "__main__":  # a program that only starts the command line, befor
     runpy.run_module("pufferlib", run_name="__main__")
 
 import math
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
@@ -25,14 +26,16 @@ from torch import nn
 from typing_extensions import overload
 
 from pufferlib.config import load_config
-from pufferlib.errors import APIUsageError, DivergedError, StorageError
+from pufferlib.errors import APIUsageError, DivergedError, PufferWarning, StorageError
 from pufferlib.extensions import compute_puff_advantage
 from pufferlib.fast.choose import choose
 from pufferlib.fast.device_collector import DeviceCollector
 from pufferlib.loggers import NeptuneLogger, WandbLogger
 from pufferlib.metrics.finite import describe_update, explaining
 from pufferlib.metrics.report import Counts, Report
+from pufferlib.metrics.score import Score, final_metrics
 from pufferlib.play.periodic_evaluation import PeriodicEvaluation
+from pufferlib.play.whole_episodes import final_episodes, play_whole_episodes
 from pufferlib.policy.normalized import NormalizedObservations
 from pufferlib.ppo.gradients import Loss
 from pufferlib.runs import checkpoint_file, learning, run_checkpoint, training
@@ -42,6 +45,7 @@ from pufferlib.runs.metadata import plain_metadata
 from pufferlib.runs.policy_check import check_policy, check_state, move_policy
 from pufferlib.runs.run import Run
 from pufferlib.runs.trainer_state import Collected, Progress, TrainerParts
+from pufferlib.seeding import mix_seed
 
 __all__ = [
     "NeptuneLogger",
@@ -64,6 +68,9 @@ def _of_rollout(name: str, meaning: str) -> property:
     return property(get, doc=f"`(segments, bptt_horizon{meaning}")
 
 
+_SCORE_SEED = 0x73636F7265  # no rank of a run has this number, so no training environment has such a seed
+
+
 class PuffeRL:
     """Trains a policy in a vector of environments.
 
@@ -80,6 +87,7 @@ class PuffeRL:
         epoch: iterations of `evaluate` and `train` done so far.
         run: its name and folder, loggers and checkpoints.
         report: what is measured and shown of it.
+        final_scores: of the policy after the last epoch, where `score_finally` asked for them; as `score` gives them.
     """
 
     @overload
@@ -209,6 +217,8 @@ class PuffeRL:
             self._skipped_steps = self._skipped_minibatches = 0
             self._collected: Collected | None = None
             self._stats: dict[str, float] = {}
+            self._is_final_wanted: Callable[[], bool] | None = None
+            self.final_scores: dict[str, Score] = {}
             self._is_closed = False
             undo.pop_all()  # it worked: nothing is to be undone
 
@@ -335,6 +345,8 @@ class PuffeRL:
         if is_evaluated:
             self.run.require_finite(self._parts, self._learning_rate)  # before they are the best
             self.ranks.wait_for_first(self._evaluate_apart)
+        if is_last and self._is_final_wanted is not None:
+            self._play_finally(self._is_final_wanted)
         if is_evaluated or is_last or self.epoch % config.log_interval == 0:
             self.mean_and_log()
         if self.epoch % config.checkpoint_interval == 0:
@@ -345,6 +357,16 @@ class PuffeRL:
         with self.run.outliving_full_disks():
             self.run.open()
             self._evaluation.run(self.run.folder, run_checkpoint.note(self.env_name, self._how_far()))
+
+    def _play_finally(self, is_wanted: Callable[[], bool]) -> None:
+        """Scores the final policy; what goes wrong there, as in a user's environment, is only warned about."""
+        with self.run.outliving_full_disks():
+            self.save_checkpoint()  # before anything that takes its time
+        try:
+            self.final_scores = self.ranks.from_first(lambda: self.score(is_wanted=is_wanted))
+        except Exception as error:
+            message = f"the final policy could not be scored: {type(error).__name__}: {error}; its weights are saved"
+            warnings.warn(message, PufferWarning, stacklevel=5)
 
     def _explaining(self) -> AbstractContextManager[None]:
         """Replaces an error of the policy by the number that led to it, see `explaining`."""
@@ -510,6 +532,8 @@ class PuffeRL:
             - `losses/<name>`: of the last update, as `train` returns them.
             - `eval/return_mean, return_std, return_min, return_max, length_mean`: of the agents' episodes in an
               evaluation of this epoch, if there was one. Its time counts in `sps`, not in `iteration_seconds`.
+            - `final/<name>`: in the last log of `pufferl.train`, what the final policy scored in `final/n` whole
+              episodes, such as `final/return_mean`, `final/length_mean` and what environments report; see `score`.
             - `performance/<phase>`: shares of the wall time, in all 1: `environment`, `store` and `forward` of the
               rollout, `advantage` and `learn` of the update, `evaluation`, `communicate` with other processes, and
               `other`. Waiting for a GPU to end the update is `learn`, and so is all of the update where minibatches are
@@ -521,11 +545,50 @@ class PuffeRL:
         """
         if not self.is_logged:
             episodes = self.ranks.gather(self.report.episodes.state_dict())
-            metrics = self.report.log(self._counts(), self._evaluation.take(), episodes)
+            played = {**self._evaluation.take(), **final_metrics(self.final_scores)}
+            metrics = self.report.log(self._counts(), played, episodes)
             with self.run.outliving_full_disks():
                 self.run.open()
             self.logger.log(metrics, self.global_step)
         return dict(self.report.metrics)
+
+    def score(self, episodes: int | None = None, is_wanted: Callable[[], bool] = lambda: True) -> dict[str, Score]:
+        """Plays whole episodes with the policy as it is, in environments of their own, by actions drawn as in training.
+
+        What `mean_and_log` says of episodes is of those that ended since the last log, of which long ones lack early in
+        a run. Here every environment plays as many episodes as any other, to the end. The same weights have the same
+        score. The training does not notice, and the time does not count as its own. Of several processes only the one
+        that calls it plays.
+
+        Args:
+            episodes: how many; None is what `[train] final_episodes` says, which may be 0.
+            is_wanted: asked after every step of the play, which ends once it says False: then there are no scores.
+
+        Returns:
+            A `mean` with its `standard_error` and the number of `episodes`, by the names of `mean_and_log`, such as
+            `environment/score` and `episode/return_mean`. Empty where none ended, or where no environments can be made
+            as those of the training, as from a ready one that was not made by its name or by `pufferlib.vector.make`.
+
+        Raises:
+            APIUsageError: if `episodes` is no number above 0.
+        """
+        self._require_open()
+        if episodes is not None and not episodes >= 1:
+            raise APIUsageError(f"score() needs 1 episode or more, got {episodes}")
+        count = final_episodes(self.config.final_episodes if episodes is None else episodes, self.vecenv)
+        if count < 1:
+            return {}
+        settings = mix_seed(self.config.seed, _SCORE_SEED), self.config.evaluation_max_steps
+        with self.report.uncounted():
+            return play_whole_episodes(self.policy, self.vecenv, count, *settings, is_wanted)
+
+    def score_finally(self, is_wanted: Callable[[], bool]) -> None:
+        """Has the policy play after the last epoch, as `score` does; the last log then has `final/...`.
+
+        Args:
+            is_wanted: as for `score`.
+        """
+        self._is_final_wanted = is_wanted
 
     def print_dashboard(self) -> None:
         """Shows how it goes: a panel on a terminal or in a notebook, every `dashboard_interval_seconds`.

@@ -315,6 +315,13 @@ class TrainConfig(ConfigSection):
     evaluation_max_steps: int = setting(
         20_000, "Steps after which an evaluation ends, and episodes that still run count as they are.", "[1, inf)"
     )
+    final_episodes: int | Auto = setting(
+        "auto",
+        "Whole episodes in environments of their own, by which puffer train and trials of a sweep score the final "
+        "policy; auto is 1,000 of environments in C and 100 of others; with 0 the episodes that ended in training "
+        "count, of which long ones lack.",
+        "[0, 1e9]",
+    )
 
     data_dir: str = setting("experiments", "The folder of the runs.")
     checkpoint_interval: int = setting(200, "Epochs between checkpoints.", "[1, inf)")

@@ -76,8 +76,12 @@ def plain_line(title: str, metrics: Mapping[str, float], total_steps: int) -> st
         parts.append(f"return {number_text(metrics['episode/return_mean'])}")
     if "eval/return_mean" in metrics:
         parts.append(f"evaluation {number_text(metrics['eval/return_mean'])}")
-    statistics = list(group(metrics, "environment").items())[:_PLAIN_STATISTICS]
-    return "  ".join(parts + [f"{name} {number_text(value)}" for name, value in statistics])
+    statistics = group(metrics, "environment")
+    count = statistics.pop("n", None)
+    if count is not None:
+        parts.append(f"{count_text(count)} episodes ended")
+    shown = list(statistics.items())[:_PLAIN_STATISTICS]
+    return "  ".join(parts + [f"{name} {number_text(value)}" for name, value in shown])
 
 
 def render(

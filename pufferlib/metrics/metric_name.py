@@ -7,12 +7,19 @@ from collections.abc import Iterable, Mapping
 GROUPS = ("environment", "episode", "eval")
 """Where a name alone is looked for, in this order."""
 
+FINAL = "final"
+"""The group of what the final policy of a run scored: `final/score`, `final/return_mean`, `final/n`."""
+
 _OWN_RETURN = "episode/return_mean"
 _ALIASES = {
     **dict.fromkeys(("mean_reward", "reward", "return", "episode_return", "episode_reward"), _OWN_RETURN),
     "episode_length": "episode/length_mean",
 }
-_COUNTS = {"environment": "environment/n", "episode": "episode/count"}  # episodes that the means of a group are over
+_COUNTS = {  # of the episodes that the means of a group are over
+    "environment": "environment/n",
+    "episode": "episode/count",
+    FINAL: f"{FINAL}/n",
+}
 
 
 def find_metric(wanted: str, names: Iterable[str]) -> str | None:
@@ -33,9 +40,14 @@ def find_metric(wanted: str, names: Iterable[str]) -> str | None:
 
 def is_mean_over_episodes(name: str) -> bool:
     """Whether a metric is told of the episodes that ended, and so of another number of them in every log."""
-    return name.split("/")[0] in _COUNTS
+    return count_name(name) is not None
+
+
+def count_name(name: str) -> str | None:
+    """The metric that tells of how many episodes another one is the mean; None for those that are no means of them."""
+    return _COUNTS.get(name.split("/")[0])
 
 
 def episode_count(name: str, metrics: Mapping[str, float]) -> float:
     """How many episodes a metric of a log is the mean of; 1 for those that are no means over episodes."""
-    return max(float(metrics.get(_COUNTS.get(name.split("/")[0], ""), 1.0)), 1e-9)
+    return max(float(metrics.get(count_name(name) or "", 1.0)), 1e-9)

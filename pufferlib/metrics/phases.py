@@ -181,5 +181,9 @@ class Phases:
             self._clock.seconds.clear()
         self._since = time.perf_counter()
 
+    def leave_out(self, seconds: float) -> None:
+        """Has some time, in which no phase ran, not count."""
+        self._since += seconds
+
     def _elapsed(self) -> float:
         return max(time.perf_counter() - self._since, 1e-9)

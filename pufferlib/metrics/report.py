@@ -139,6 +139,17 @@ class Report:
         self._begin = time.perf_counter() - seconds
         self.phases.reset()
 
+    @contextlib.contextmanager
+    def uncounted(self) -> Iterator[None]:
+        """Time inside counts for nothing; to be entered where no phase runs."""
+        begin = time.perf_counter()
+        try:
+            yield
+        finally:
+            seconds = time.perf_counter() - begin
+            self._start, self._begin = self._start + seconds, self._begin + seconds
+            self.phases.leave_out(seconds)
+
     # ----------------------------------------------------------------------------------------------- what a person sees
 
     def show(self, title: str, facts: Callable[[], Mapping[str, str]], counts: Counts) -> None:

@@ -10,8 +10,17 @@ import torch
 
 from pufferlib.families import catalog
 from pufferlib.fast.shards import one_thread
+from pufferlib.metrics.score import Score
 from pufferlib.play.player import Player
-from pufferlib.play.scores import Score, deal_games, environments_needed, make_environments, scored
+from pufferlib.play.scores import (
+    Score,
+    deal_games,
+    dealt,
+    environments_needed,
+    make_environments,
+    most_environments,
+    scored,
+)
 from pufferlib.runs.loaders import load_policy, resolve_device
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import statistics
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -19,6 +17,7 @@ from pufferlib.families import catalog
 from pufferlib.families.catalog import Entry
 from pufferlib.metrics.finished_episodes import is_number
 from pufferlib.metrics.finite import require_finite_weights
+from pufferlib.metrics.score import Score
 from pufferlib.ocean.environment import OceanEnv
 from pufferlib.play.player import Episodes, Player
 from pufferlib.play.undisturbed import undisturbed
@@ -27,27 +26,6 @@ from pufferlib.runs.policy_check import check_acting
 
 MAX_ENVIRONMENTS = 256  # played side by side; more episodes are played in turn
 MAX_PYTHON_ENVIRONMENTS = 32  # of those that are not C: each may be slow to make and large
-
-
-@dataclass(frozen=True)
-class Score:
-    """The mean of one statistic over episodes."""
-
-    mean: float
-    standard_error: float  # of the mean; NaN for a single episode
-    episodes: int
-
-    def __str__(self) -> str:
-        return f"{self.mean:.3f} +- {self.standard_error:.3f} (n = {self.episodes})"
-
-    @classmethod
-    def of(cls, numbers: list[float]) -> Score:
-        """The score of one number for each episode, at least one."""
-        # LaTeX: \mathrm{error} = \frac{s}{\sqrt n}, \quad s^2 = \frac{1}{n - 1} \sum_i (x_i - \mu)^2
-        # LaTeX:   ; x = numbers, n = len(numbers), s = stdev(numbers), \mu = fmean(numbers)
-        error = statistics.stdev(numbers) / math.sqrt(len(numbers)) if len(numbers) > 1 else math.nan
-        # LaTeX: \mu = \frac1n \sum_i x_i
-        return cls(statistics.fmean(numbers), error, len(numbers))
 
 
 class ScoreSheet:
@@ -73,6 +51,13 @@ class ScoreSheet:
         """A score for every statistic; what the environment reports of each episode replaces what was counted of it."""
         counted = {name: numbers for name, numbers in self._counted.items() if name not in self._reported}
         found = {**counted, **self._reported, **(self._counted if self._tells_means else {})}
+        return {name: Score.of(numbers) for name, numbers in found.items() if numbers}
+
+    def by_metric(self) -> dict[str, Score]:
+        """A score for every statistic, by the name that its mean has in the logs of a training."""
+        names = {"episode_return": "episode/return_mean", "episode_length": "episode/length_mean"}
+        found = {names[name]: numbers for name, numbers in self._counted.items()}
+        found |= {f"environment/{name}": numbers for name, numbers in self._reported.items()}
         return {name: Score.of(numbers) for name, numbers in found.items() if numbers}
 
 
@@ -127,7 +112,7 @@ def evaluate(
     if env is None:
         env = _own_env(policy)
     with ExitStack() as undo:
-        vecenv = _vector(env, int(episodes), seed, undo)
+        vecenv = vector_to_play(env, int(episodes), seed, undo)
         player = player_of(module, vecenv, seed if sample else None, undo)
         quotas = deal_games(int(episodes), vecenv)
         return scored(player, quotas, max_steps * int(quotas.max()), seed).scores()
@@ -253,7 +238,7 @@ def _own_env(policy: Any) -> Any:
     return Recipe(catalog.find_recorded(settings["env_name"]), settings["env"])
 
 
-def _vector(env: Any, episodes: int, seed: int, undo: ExitStack) -> vector.Vector:
+def vector_to_play(env: Any, episodes: int, seed: int, undo: ExitStack) -> vector.Vector:
     """The vector to play in.
 
     Args:
@@ -292,4 +277,4 @@ def recipe_of(env: Any) -> Recipe | None:
     if isinstance(env, type) or (callable(env) and not hasattr(env, "step")):
         return Recipe(catalog.find(env), {})
     origin = getattr(env, "made_from", None)  # not of what is inside: that would leave its wrappers out
-    return None if origin is None else Recipe(catalog.find(origin.env_name), origin.env)
+    return None if origin is None else Recipe(catalog.find(origin.creator or origin.env_name), origin.env)

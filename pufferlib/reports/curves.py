@@ -156,8 +156,10 @@ def _listed(known: Sequence[str]) -> str:
 
 
 def _curve(run: RecordedRun, metric: str, x: str, label: str, missing: float | None = None) -> Curve:
-    """The values of a metric, and `missing` in logs without it; such logs are left out where that is None."""
-    points = [(log.get(x), log.get(metric, missing)) for log in run.logs]
+    """The values of a metric, and `missing` in logs without it that have others of its group; the rest is left out."""
+    group = f"{metric.partition('/')[0]}/"
+    logs = [log for log in run.logs if metric in log or any(name.startswith(group) for name in log)]
+    points = [(log.get(x), log.get(metric, missing)) for log in logs]
     whole = [(place, value) for place, value in points if _is_number(place) and _is_number(value)]
     return Curve(label, [float(place) for place, _ in whole], [float(value) for _, value in whole])
 

@@ -85,6 +85,7 @@ def _facts(run: RecordedRun) -> str:
         "state": run.state,
         "begun": "-" if run.begun is None else f"{run.begun:%Y-%m-%d %H:%M}",
         f"last {run.score_name}": "-" if run.score is None else number_text(run.score),
+        "of episodes": "-" if run.score_episodes is None else f"{run.score_episodes:,}",
         "agent steps": count_text(run.steps),
         "trained for": cost_text(run.seconds),
         "steps a second": count_text(run.steps / run.seconds) if run.seconds > 0 else "-",

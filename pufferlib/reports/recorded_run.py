@@ -15,7 +15,7 @@ from typing import Any
 from pufferlib.errors import CheckpointError
 from pufferlib.families.catalog import slug
 from pufferlib.loggers import METRICS_FILE
-from pufferlib.metrics.metric_name import find_metric
+from pufferlib.metrics.metric_name import FINAL, count_name, find_metric
 from pufferlib.runs.files import CONFIG_FILE, TRAINER_STATE, read_note
 from pufferlib.runs.lock import writing_process
 
@@ -87,6 +87,8 @@ class RecordedRun:
         newest: dict[str, Any] = {}
         are_read = "logs" in vars(self)  # then these tell of the same moment
         for line in self.logs if are_read else _lines(self.folder / METRICS_FILE, _TAIL_BYTES):
+            if line.get("agent_steps") != newest.get("agent_steps"):  # what was final is trained further
+                newest = {name: value for name, value in newest.items() if not name.startswith(f"{FINAL}/")}
             newest.update((name, value) for name, value in line.items() if value is not None)
         return newest
 
@@ -104,9 +106,24 @@ class RecordedRun:
 
     @property
     def score(self) -> float | None:
-        """The newest value of the score's metric; None as long as no episode ended."""
-        found = self.newest.get(self.score_metric)
+        """What the final policy scored; of a run that goes on the newest value of the metric; None where there is none.
+
+        The newest value is of the episodes that ended since the log before, among which long ones lack early in a run.
+        """
+        found = self.newest.get(self._scored_by)
         return found if isinstance(found, (int, float)) else None
+
+    @property
+    def score_episodes(self) -> int | None:
+        """How many episodes the score is the mean of; None where nobody knows."""
+        found = self.newest.get(count_name(self._scored_by) or "")
+        return int(found) if isinstance(found, (int, float)) else None
+
+    @property
+    def _scored_by(self) -> str:
+        """The score's metric, of the final policy where it has played."""
+        final = f"{FINAL}/{self.score_metric.partition('/')[2]}"
+        return final if final in self.newest else self.score_metric
 
     @property
     def steps(self) -> int:

@@ -88,7 +88,8 @@ def load_env(env_name: str, args: dict[str, Any]) -> Any:
         )
         _require_room(entry, env_kwargs, keywords["num_envs"], train.bptt_horizon if device_type == "cpu" else 1)
     vecenv = entry.make_vector(env_kwargs, **keywords)
-    vecenv.made_from = Origin(entry.name, dict(args["env"]), dict(args["vec"]))
+    creator = None if isinstance(env_name, str) else env_name
+    vecenv.made_from = Origin(entry.name, dict(args["env"]), dict(args["vec"]), creator)
     return vecenv
 
 

@@ -18,6 +18,7 @@ from pufferlib.errors import ConfigError
 from pufferlib.loggers import Loggers
 from pufferlib.metrics.log_history import LogHistory
 from pufferlib.metrics.output import say
+from pufferlib.metrics.score import final_text
 from pufferlib.runs import checkpoint
 from pufferlib.runs.calls import AnyLogger
 from pufferlib.runs.description import CONFIG_FILE, restarted_run, saved_settings
@@ -62,7 +63,7 @@ def train(
                 _open_files(trainer, args, logger is None, folder is not None)
                 say(_beginning(env_name, args["train"]) if folder is None else _resumed_text(trainer, changes))
                 say(f"computed by {trainer.computed_by}")
-            return _run(trainer, stop)
+            return _run(trainer, args, stop)
     except BaseException as error:
         ranks.announce(error)
         if trainer is not None:
@@ -141,7 +142,7 @@ def _stopped_text(trainer: Any) -> str:
     return f"; stopped after {steps:,} of {total:,} steps, --resume latest goes on"
 
 
-def _run(trainer: Any, stop: StopRequest) -> list[dict[str, float]]:
+def _run(trainer: Any, args: dict[str, Any], stop: StopRequest) -> list[dict[str, float]]:
     history, first_epoch = LogHistory(), trainer.epoch
 
     def keep_log(*iteration: object) -> None:
@@ -151,11 +152,16 @@ def _run(trainer: Any, stop: StopRequest) -> list[dict[str, float]]:
                 history.add(log)
         trainer.print_dashboard()
 
+    trainer.score_finally(lambda: not stop.requested)
     is_interrupted = iterate(trainer, stop, keep_log)
-    has_trained = trainer.epoch > first_epoch
+    has_trained, is_over = trainer.epoch > first_epoch, trainer.epoch >= trainer.total_epochs
+    if has_trained and is_over:
+        trainer.save_checkpoint()  # with the last log, which came after the final play
     path = trainer.close()
     if trainer.ranks.is_first and has_trained:
-        say(f"saved {path}" + (_stopped_text(trainer) if trainer.epoch < trainer.total_epochs else ""))
-    if is_interrupted:
+        if trainer.final_scores:
+            say(final_text(trainer.final_scores, args.get("solve", {}).get("metric")))
+        say(f"saved {path}" + ("" if is_over else _stopped_text(trainer)))
+    if is_interrupted or stop.requested:
         raise KeyboardInterrupt
     return history.logs()

@@ -35,7 +35,9 @@ def logged(in_tmp_path):
         evaluations=1,
         evaluation_envs=2,
         skip_nonfinite=True,
+        final_episodes=2,
     )
+    trainer.score_finally(lambda: True)
     trainer.learn(dashboard=False)
     trainer.close()
     lines = (trainer.run_folder / "metrics.jsonl").read_text().splitlines()
@@ -44,6 +46,7 @@ def logged(in_tmp_path):
 
 def name_on_the_page(name: str) -> str:
     name = re.sub(r"^(since_start/\w+)/.*", r"\1/...", name)
+    name = re.sub(r"^final/(?!(n|return_mean|length_mean)$).*", "final/<name>", name)
     return re.sub(r"^environment/(?!n$).*", "environment/<name>", name)
 
 

@@ -11,7 +11,7 @@ import pytest
 import ranks
 from trained import weights
 
-from pufferlib import APIUsageError, NoLogger, PuffeRL
+from pufferlib import APIUsageError, NoLogger, PuffeRL, Score
 from pufferlib.callbacks import (
     Callback,
     EvaluateEvery,
@@ -273,13 +273,52 @@ def stopped_epoch(callbacks, **settings):
     return trainer.epoch
 
 
-def test_stopping_at_a_score():
+@pytest.fixture
+def plays(monkeypatch):
+    """Has trainers score what a test says, by their epoch, in place of playing; notes their epochs."""
+    found = SimpleNamespace(means={}, epochs=[])
+
+    def score(trainer, episodes):
+        found.epochs.append(trainer.epoch)
+        return {"environment/score": Score(found.means.get(trainer.epoch, 0.0), 0.1, episodes)}
+
+    monkeypatch.setattr(PuffeRL, "score", score)
+    return found
+
+
+def test_stopping_at_a_score(plays):
     values = [9.0, 1.0, None, 2.0, 4.0, 4.0, 4.0]
-    assert stopped_epoch([Tells("environment/score", values * 2), StopAtScore(4.0, "score", episodes=1)]) == 1
     # Nine episodes at least, of 1, 4, 4, 4, ... episodes: (9 + 4 + 8) / 9, then (4 + 8 + 16) / 12, then 48 / 12
     tells = Tells("environment/score", values, [1, 4, 4, 4, 4, 4])
+    plays.means = {6: 3.2}
     assert stopped_epoch([tells, StopAtScore(3.2, "score", episodes=9)]) == 6
+    assert plays.epochs == [6]
     assert stopped_epoch([Tells("eval/score", [1.0, 5.0]), StopAtScore(5, "eval/score")]) == 2
+    assert plays.epochs == [6]  # what is of no episodes that ended is taken as it is
+
+
+def test_those_that_ended_do_not_stop_it_alone_and_it_does_not_play_all_the_time(plays):
+    plays.means = {10: 4.0}
+    epoch = stopped_epoch([Tells("environment/score", [4.0] * 12), StopAtScore(4.0, "score", episodes=1)])
+    assert (epoch, plays.epochs) == (10, list(range(1, 11)))
+    plays.epochs.clear()
+    trainer = make_trainer(logger=NoLogger())
+    trainer.learn(40 * 64, [Tells("environment/score", [4.0] * 40), StopAtScore(4.5, "score", episodes=1)])
+    assert trainer.epoch == 40 and plays.epochs == []
+    trainer.learn(40 * 64, [Tells("environment/score", [4.0] * 40), StopAtScore(4.0, "score", episodes=1)])
+    assert plays.epochs[:4] == [41, 46, 51, 57]  # after a tenth more steps
+    trainer.release()
+
+
+def test_where_nothing_can_be_played_ten_episodes_of_each_agent_decide():
+    trainer = PuffeRL(Squared(num_envs=4), batch_size=64, logger=NoLogger(), device="cpu")
+    tells = Tells("environment/score", [9.0] * 12, [4] * 12)
+    trainer.learn(12 * 64, [tells, StopAtScore(9.0, "score", episodes=1)])
+    assert trainer.epoch == 10
+    trainer.release()
+
+
+def test_a_policy_is_played_until_it_is_good_enough():
     told = Told()
     epoch = stopped_epoch([told, StopAtScore(-1e9)], num_envs=16, batch_size=512)
     counts = [log.get("episode/count", 0) for log in told.logs]
@@ -295,6 +334,13 @@ def test_stopping_without_improvement():
     values = [1.0, 2.0, 2.05, 1.0, 2.0, 2.0, 2.0, 2.0]
     assert stopped_epoch([Tells("perf", values), StopWithoutImprovement(192, "perf")]) == 6
     assert stopped_epoch([Tells("perf", values), StopWithoutImprovement(192, "perf", least_gain=0.1)]) == 5
+
+
+def test_improvement_is_that_of_whole_episodes(plays):
+    plays.means = {1: 0.1, 2: 0.2, 3: 0.3}
+    values = [1.0, *[0.9] * 11]  # of those that ended the first are the best
+    assert stopped_epoch([Tells("environment/score", values), StopWithoutImprovement(192, "score", episodes=1)]) == 6
+    assert plays.epochs == [1, 2, 3, 4, 5, 6]
 
 
 def test_stopping_after_a_time(monkeypatch):

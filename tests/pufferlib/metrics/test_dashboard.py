@@ -94,6 +94,11 @@ def test_a_plain_line_speaks_of_an_evaluation_once_and_the_panel_until_the_next_
     assert code == 0 and "1234 ± 67.8" in written.rsplit("PufferLib", 1)[1]
 
 
+def test_a_plain_line_says_of_how_many_episodes_it_speaks():
+    line = dashboard.plain_line("puffer_squared", {"environment/perf": 0.5, "environment/n": 1234.0}, 10)
+    assert line.endswith("1.23K episodes ended  perf 0.5")
+
+
 @pytest.mark.parametrize(("width", "height"), [(80, 24), (120, 50), (60, 16)])
 def test_the_panel_fits_the_terminal_whatever_the_environment_reports(width, height):
     many = {f"environment/statistic_number_{index}": float(index) for index in range(100)}

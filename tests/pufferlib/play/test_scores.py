@@ -13,9 +13,9 @@ from pufferlib import evaluate, ocean, vector
 from pufferlib.config import load_config
 from pufferlib.environment import PufferEnv
 from pufferlib.errors import APIUsageError, DivergedError, UnknownEnvironmentError
+from pufferlib.metrics.score import Score
 from pufferlib.models import Default
 from pufferlib.play import scores
-from pufferlib.play.scores import Score
 from pufferlib.runs.loaders import load_env
 
 SQUARED = "puffer_squared"

@@ -21,6 +21,19 @@ def test_a_run_tells_its_newest_numbers(tmp_path):
     assert [log["epoch"] for log in run.logs] == [1, 2, 3, 4]
 
 
+def test_the_score_is_that_of_the_final_policy_until_it_is_trained_further(tmp_path):
+    folder = made_run(tmp_path, RUN_ID, logs=4)
+    assert read_run(folder).score_episodes == 5
+    with (folder / "metrics.jsonl").open("a") as file:
+        file.write(json.dumps({**made_log(5), "final/perf": 0.1, "final/n": 1000}) + "\n")
+    run = read_run(folder)
+    assert (run.score, run.score_episodes, run.score_name) == (0.1, 1000, "perf")
+    with (folder / "metrics.jsonl").open("a") as file:
+        file.write(json.dumps(made_log(6)) + "\n")
+    run = read_run(folder)
+    assert (run.score, run.score_episodes) == (pytest.approx(0.6), 5)
+
+
 def test_the_tail_of_a_long_file_is_enough(tmp_path):
     folder = made_run(tmp_path, RUN_ID, logs=5000)
     with (folder / "metrics.jsonl").open("a") as file:
