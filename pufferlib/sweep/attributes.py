@@ -5,7 +5,9 @@ A trial that is told as complete has its score as its value; the other attribute
 
 # Of a trial
 CURVE = "curve"  # [[progress in (0, 1], seconds of training until then, score], ...]; the last one is where it ended
-COST = "cost"  # seconds of training, float
+COST = "cost"  # seconds of training, float; playing for the score does not count
+EPISODES = "episodes"  # how many the score is the mean of; None where it is no mean over episodes
+EPISODE_STEPS = "episode_steps"  # agent steps in which every agent plays one episode, the fewest seen
 CONFIG = "config"  # {section: {setting: value}}: what the trial ran with that the sweep chose, after repairs
 ERROR = "error"  # why it failed, one sentence
 STOPPED = "stopped"  # why it was stopped early, one sentence
@@ -13,6 +15,7 @@ RUN_FOLDER = "run_folder"  # of the run, with its metrics and weights
 DRIVER = "driver"  # {"host", "process", "started", "key"}: who runs it
 HEARTBEAT = "heartbeat"  # seconds since the epoch, when its driver was last alive
 RETRY_OF = "retry_of"  # number of the trial whose driver died, which this one runs again
+UNSCORED = "unscored"  # true of a failed trial that was too short to be scored: its settings may be good ones
 UNCOUNTED = "uncounted"  # true of a failed trial that is not one of num_trials: it never ran, or is run again
 
 # Of a study

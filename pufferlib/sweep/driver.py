@@ -17,7 +17,18 @@ from pufferlib.config import SweepConfig
 from pufferlib.errors import ConfigError
 from pufferlib.runs.stopping import StopRequest
 from pufferlib.seeding import mix_seed
-from pufferlib.sweep.attributes import CONFIG, COST, CURVE, DRIVER, ERROR, HEARTBEAT, METRIC, RUN_FOLDER, STOPPED
+from pufferlib.sweep.attributes import (
+    CONFIG,
+    COST,
+    CURVE,
+    DRIVER,
+    EPISODES,
+    ERROR,
+    HEARTBEAT,
+    METRIC,
+    RUN_FOLDER,
+    STOPPED,
+)
 from pufferlib.sweep.search.distributions import optuna_distributions, settled
 from pufferlib.sweep.search.samplers import make_sampler
 from pufferlib.sweep.search.space import SearchSpace
@@ -257,6 +268,7 @@ class Sweep:
             raise ConfigError(outcome.error)
         self._follow(process)
         found = {COST: outcome.cost, CURVE: outcome.curve, RUN_FOLDER: outcome.run_folder}
+        found[EPISODES] = outcome.episodes
         if outcome.fitted and number in self._own:
             config = self._own.attribute(number, CONFIG)
             found[CONFIG] = {**config, "train": {**config.get("train", {}), **outcome.fitted}}

@@ -33,6 +33,7 @@ class ScriptedProcess:
     def __init__(self, job, limits, cores):
         self.job, self.limits, self.cores = job, limits, cores
         self.curve, self.progress, self.cost, self.metric = LearningCurve(), 0.0, 0.0, None
+        self.episode_steps = None
         self.started, self.outcome, self.waitables = time.monotonic(), None, []
         self.tenth, self.stopped = 0, None
         ScriptedProcess.jobs.append(job)
@@ -55,7 +56,8 @@ class ScriptedProcess:
 
     def end(self, **ending):
         found = {"cost": self.cost, "curve": self.curve.rows(), "metric": self.metric, "run_folder": "f", "fitted": {}}
-        self.outcome = Outcome(self.curve.final_score, **{**found, **ending})
+        found["episode_steps"] = self.episode_steps
+        self.outcome = Outcome(**{"score": self.curve.final_score, **found, **ending})
 
     def stop(self, reason):
         self.stopped = self.stopped or reason

@@ -69,6 +69,8 @@ def _best_table(state: SweepState, results: Results) -> str:
         ["score", *(number_text(trial.score) for trial in trials)],
         ["cost", *(cost_text(trial.cost) for trial in trials)],
     ]
+    if any(trial.episodes is not None for trial in trials):
+        columns.insert(2, ["episodes", *(trial.episodes_text for trial in trials)])
     if again:
         columns.append(["confirmed", *(again.get(trial.number, "-") for trial in trials)])
     for name, short in short_names(list(trials[0].settings)).items():

@@ -134,10 +134,10 @@ def _trial_table(title: str, trials: Sequence[FoundTrial], confirmed: Sequence[C
         return ""
     again = {each.trial.number: each.text for each in confirmed}
     names = short_names(list(trials[0].settings))
-    header = ["trial", "score", "cost", *(["confirmed"] if again else []), *names.values()]
+    header = ["trial", "score", "episodes", "cost", *(["confirmed"] if again else []), *names.values()]
     rows = [
         [
-            *(trial.number, number_text(trial.score), cost_text(trial.cost)),
+            *(trial.number, number_text(trial.score), trial.episodes_text, cost_text(trial.cost)),
             *([again.get(trial.number, "")] if again else []),
             *(figures.full_text(trial.settings.get(name, "-")) for name in names),
         ]

@@ -97,7 +97,8 @@ def plain_line(state: SweepState, found: Results, trial: FrozenTrial) -> str:
 def _outcome(found: Results, trial: FrozenTrial, complete: FoundTrial | None) -> str:
     if complete is not None:
         front = "  on the front" if complete in found.front else ""
-        return f"score {number_text(complete.score)}  cost {cost_text(complete.cost)}{front}"
+        of = "" if complete.episodes is None else f" of {complete.episodes_text} episodes"
+        return f"score {number_text(complete.score)}{of}  cost {cost_text(complete.cost)}{front}"
     if trial.state is TrialState.FAIL and trial.user_attrs.get(UNCOUNTED):
         return f"not counted: {trial.user_attrs.get(ERROR)}"
     word, ended = ("stopped", found.stopped) if trial.state is TrialState.PRUNED else ("failed", found.failed)

@@ -41,4 +41,5 @@ def winner_text(best: ConfirmedTrial) -> str:
     """How good the winner is, such as `trial 7: 0.98 in 12s of training, confirmed 0.95 ± 0.02 on 3 fresh seeds`."""
     again = f", confirmed {best.text}" if best.runs else ""
     trial = best.trial
-    return f"trial {trial.number}: {number_text(trial.score)} in {cost_text(trial.cost)} of training{again}"
+    of = "" if trial.episodes is None else f" over {trial.episodes_text} episodes"
+    return f"trial {trial.number}: {number_text(trial.score)}{of} in {cost_text(trial.cost)} of training{again}"

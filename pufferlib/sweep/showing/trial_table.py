@@ -12,7 +12,7 @@ from optuna.trial import TrialState
 
 from pufferlib.metrics.output import printable_lines
 from pufferlib.runs.whole_files import write_atomically
-from pufferlib.sweep.attributes import COST, ERROR, RUN_FOLDER, STOPPED, UNCOUNTED
+from pufferlib.sweep.attributes import COST, EPISODES, ERROR, RUN_FOLDER, STOPPED, UNCOUNTED
 from pufferlib.sweep.study.results import settings_of
 
 if TYPE_CHECKING:
@@ -38,12 +38,13 @@ def trials_csv(trials: Sequence[FrozenTrial]) -> str:
     names = list(dict.fromkeys(name for _, settings in ended for name in settings))
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(["trial", "state", "score", "cost", *map(_cell, names), "reason", "run_folder", "started", "ended"])
+    told = ["trial", "state", "score", "episodes", "cost"]
+    writer.writerow([*told, *map(_cell, names), "reason", "run_folder", "started", "ended"])
     for trial, settings in ended:
         known = trial.user_attrs
         writer.writerow(
             [
-                *(trial.number, _state(trial), trial.value, known.get(COST)),
+                *(trial.number, _state(trial), trial.value, known.get(EPISODES), known.get(COST)),
                 *(_cell(settings.get(name)) for name in names),
                 *(_cell(known.get(ERROR) or known.get(STOPPED)), _cell(known.get(RUN_FOLDER))),
                 *(

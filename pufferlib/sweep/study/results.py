@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from optuna.trial import TrialState
 
-from pufferlib.sweep.attributes import CONFIG, COST, CURVE, ERROR, RUN_FOLDER, STOPPED, UNCOUNTED
+from pufferlib.sweep.attributes import CONFIG, COST, CURVE, EPISODES, ERROR, RUN_FOLDER, STOPPED, UNCOUNTED
 from pufferlib.sweep.search.front import pareto_front
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ class FoundTrial:
         settings: what it ran with of what the sweep varies, by name, such as `train.learning_rate`.
         curve: rows of progress, seconds of training until then, and score.
         run_folder: of the run, with its weights; empty where it is not known.
+        episodes: how many the score is of; None where that is not known, or it is of none.
     """
 
     number: int
@@ -41,6 +42,12 @@ class FoundTrial:
     settings: Mapping[str, Any]
     curve: Sequence[Sequence[float]] = ()
     run_folder: str = ""
+    episodes: int | None = None
+
+    @property
+    def episodes_text(self) -> str:
+        """Such as `1,000`; `-` where it is None."""
+        return "-" if self.episodes is None else f"{self.episodes:,}"
 
 
 @dataclass(frozen=True)
@@ -159,8 +166,15 @@ def _found(trial: FrozenTrial) -> FoundTrial | None:
     if trial.state is not TrialState.COMPLETE or trial.value is None or not math.isfinite(trial.value):
         return None
     remembered = trial.user_attrs
-    rest = (settings_of(trial), remembered.get(CURVE, ()), remembered.get(RUN_FOLDER) or "")
-    return FoundTrial(trial.number, trial.value, cost_of(trial), *rest)
+    return FoundTrial(
+        number=trial.number,
+        score=trial.value,
+        cost=cost_of(trial),
+        settings=settings_of(trial),
+        curve=remembered.get(CURVE, ()),
+        run_folder=remembered.get(RUN_FOLDER) or "",
+        episodes=remembered.get(EPISODES),
+    )
 
 
 def _rank(trial: FoundTrial, goal: str) -> tuple[float, float, int]:

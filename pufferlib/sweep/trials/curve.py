@@ -1,4 +1,4 @@
-"""The learning curve of a run: what it logged, in a few windows of equal progress."""
+"""The learning curve of a run: what it scored, in a few windows of equal progress."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ class LearningCurve:
         return bool(self._windows)
 
     def add(self, progress: float, cost: float, score: float, weight: float = 1.0) -> None:
-        """Takes a log; they come in the order in which they were made.
+        """Takes a score; they come in the order in which they were made.
 
         Args:
             progress: the part of the run that is done, in (0, 1].
             cost: seconds of training until then.
-            score: of the episodes since the log before.
+            score: of the policy at this moment, or of what was logged since the one before.
             weight: how many episodes these are.
         """
         window = self._windows.setdefault(_place(progress), _Window())
@@ -52,6 +52,11 @@ class LearningCurve:
         """The mean scores of the tenths that are behind a run, by their number from 1 to 10."""
         done = math.floor(progress * WINDOWS + 1e-9)
         return {place: _mean(window) for place, window in self._windows.items() if place <= done}
+
+    @property
+    def final_weight(self) -> float:
+        """How many episodes the final score is of; 0 where there is none."""
+        return next((window.weight for window in reversed(self._windows.values())), 0.0)
 
     @property
     def final_score(self) -> float | None:

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from multiprocessing.connection import Connection
 
 from pufferlib.errors import PufferError
-from pufferlib.sweep.trials.trial_task import MissingMetricError, Task, Tell
+from pufferlib.sweep.trials.trial_task import MissingMetricError, Task, Tell, UnscoredError
 
 ORPHAN_SECONDS = 3  # for a process whose driver is gone to see it, before it is killed
 
@@ -25,10 +25,12 @@ ORPHAN_SECONDS = 3  # for a process whose driver is gone to see it, before it is
 def main(connection_fd: int, cores: Sequence[int]) -> None:
     """Trains as the driver at the other end of the connection asks, and tells it how it goes.
 
-    The driver gets JSON objects. `{"log": ...}`, with progress, cost, score, weight and the name of the metric; the
-    score is left out where a log lacks it, and between the logs. `{"folder": ...}`, that of the run, with the `[train]`
-    settings that it had to fit to the number of agents in `fitted`. At last `{"end": ...}`: `done`, `stopped` after
-    SIGTERM, `failed` with a sentence in `error`, or `metric` where the metric does not exist, which `error` says.
+    The driver gets JSON objects. `{"log": ...}`, with progress, cost, score, weight, which is the number of its
+    episodes, and the name of the metric; the score is left out where there is no new one. `episode_steps` may come
+    with it: the agent steps in which every agent plays one episode. `{"folder": ...}`, that of the run, with the
+    `[train]` settings that it had to fit to the number of agents in `fitted`. At last `{"end": ...}`: `done`, `stopped`
+    after SIGTERM, or with a sentence in `error`: `failed`, `metric` where the metric does not exist, `unscored` where
+    it might but nothing had it.
 
     Args:
         connection_fd: the descriptor of the connection, which this process inherited.
@@ -76,6 +78,8 @@ def _run(task: Task, tell: Tell) -> None:
         end = {"end": "stopped"}
     except MissingMetricError as error:
         end = {"end": "metric", "error": str(error)}
+    except UnscoredError as error:
+        end = {"end": "unscored", "error": str(error)}
     except BrokenPipeError:
         raise
     except BaseException as error:  # of the user's environment, too, which may raise anything

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import multiprocessing
 import multiprocessing.spawn
 import os
@@ -18,6 +19,7 @@ from typing import Any
 
 import psutil
 
+from pufferlib.metrics.metric_name import is_mean_over_episodes
 from pufferlib.sweep.trials.curve import LearningCurve
 from pufferlib.sweep.trials.trial_task import Task
 
@@ -68,7 +70,9 @@ class Outcome:
     """How a training ended.
 
     Attributes:
-        score: over the last tenth of what was done; None where nothing was scored.
+        score: of the final policy, or over the last tenth of what was done; None where nothing was scored.
+        episodes: how many the score is of; None where it is of none.
+        episode_steps: agent steps in which every agent plays one episode, the fewest seen; None where none was played.
         cost: seconds of training.
         curve: rows as `LearningCurve` gives them.
         metric: the whole name of what was scored; None where nothing was.
@@ -77,6 +81,7 @@ class Outcome:
         error: why it failed, one sentence; None where it did not.
         stopped: why it was stopped, one sentence; None where it came to its end.
         ends_sweep: whether the error would be that of every trial.
+        is_unscored: whether the error is that nothing was scored, as where no episode ended.
     """
 
     score: float | None
@@ -88,6 +93,9 @@ class Outcome:
     error: str | None = None
     stopped: str | None = None
     ends_sweep: bool = False
+    is_unscored: bool = False
+    episodes: int | None = None
+    episode_steps: float | None = None
 
     @property
     def is_complete(self) -> bool:
@@ -105,6 +113,7 @@ class TrialProcess:
         progress: the part of the run that is done.
         cost: seconds of training so far.
         metric: the whole name of what is scored; None before the first score.
+        episode_steps: as for `Outcome`, so far.
         outcome: None while it runs.
     """
 
@@ -122,6 +131,7 @@ class TrialProcess:
         self.curve = LearningCurve()
         self.progress = self.cost = 0.0
         self.metric: str | None = None
+        self.episode_steps: float | None = None
         self.outcome: Outcome | None = None
         self._run_folder: str | None = None
         self._fitted: dict[str, Any] = {}
@@ -209,6 +219,8 @@ class TrialProcess:
         if "log" in message:
             log = message["log"]
             self.progress, self.cost = log["progress"], log["cost"]
+            if "episode_steps" in log:
+                self.episode_steps = min(log["episode_steps"], self.episode_steps or math.inf)
             if "score" in log:
                 self.metric = log["metric"]
                 self.curve.add(self.progress, self.cost, log["score"], log["weight"])
@@ -279,15 +291,26 @@ class TrialProcess:
             "metric": self.metric,
             "run_folder": self._run_folder,
             "fitted": self._fitted,
+            "episodes": self._episodes,
+            "episode_steps": self.episode_steps,
         }
         self.outcome = Outcome(self.curve.final_score, **found, **self._ending(exit_code))
+
+    @property
+    def _episodes(self) -> int | None:
+        is_of_episodes = self.metric is not None and is_mean_over_episodes(self.metric)
+        return round(self.curve.final_weight) if is_of_episodes else None
 
     def _ending(self, exit_code: int) -> dict[str, Any]:
         kind = None if self._end is None else self._end["end"]
         if self._verdict is not None and kind != "done":
             return {"error": self._verdict}
-        if kind in ("failed", "metric"):
-            return {"error": self._end["error"], "ends_sweep": kind == "metric"}
+        if kind in ("failed", "metric", "unscored"):
+            return {
+                "error": self._end["error"],
+                "ends_sweep": kind == "metric",
+                "is_unscored": kind == "unscored",
+            }
         if kind != "done" and self._stopped is not None:
             return {"stopped": self._stopped}
         if kind is None:
@@ -295,7 +318,7 @@ class TrialProcess:
         if kind == "stopped":
             return {"error": "something else than the sweep stopped it by a signal"}
         if not self.curve:
-            return {"error": "it ended before anything was scored; train for more steps"}
+            return {"error": "it ended before anything was scored; train for more steps", "is_unscored": True}
         if not self.curve.is_finite:
             return {"error": f"its {self.metric} was infinite or NaN"}
         return {}

@@ -35,3 +35,7 @@ class Task:
 
 class MissingMetricError(ConfigError):
     """The metric of a sweep does not exist."""
+
+
+class UnscoredError(ConfigError):
+    """A trial ended before anything was scored, which says nothing of its settings but that it was too short."""

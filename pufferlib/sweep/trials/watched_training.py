@@ -2,30 +2,39 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
 import torch
 from typing_extensions import override
 
-from pufferlib.errors import ConfigError
-from pufferlib.metrics.metric_name import episode_count
+from pufferlib.metrics.metric_name import episode_count, is_mean_over_episodes
 from pufferlib.metrics.output import say
+from pufferlib.metrics.score import Score
+from pufferlib.play.whole_episodes import final_episodes
 from pufferlib.pufferl import PuffeRL
 from pufferlib.runs import training
 from pufferlib.runs.loaders import resolve_device
 from pufferlib.sweep.trials.metric_search import MetricSearch
 from pufferlib.sweep.trials.trial_config import fit_to_environments, memory_limit
-from pufferlib.sweep.trials.trial_task import MissingMetricError, Task, Tell
+from pufferlib.sweep.trials.trial_task import MissingMetricError, Task, Tell, UnscoredError
 
 LOGS = 50  # of a run at least: enough for a curve whose points are means over several
+TENTHS = 10  # of a run; each but the last plays a tenth of the episodes that the final policy plays
 TELL_SECONDS = 1.0  # between two messages that are no logs
 
 
 class WatchedTrainer(PuffeRL):
-    """A trainer that tells of every log, and between them that it lives."""
+    """A trainer that tells of its scores, and between them that it lives.
+
+    The policy plays at the end of each tenth of the run, and at last, by `PuffeRL.score`: this is the trial's curve and
+    score, because the episodes that end in a tenth of a short run are not a fair sample, see `play/whole_episodes.py`.
+    They count only where nothing can be played: for a metric that is no mean over episodes, where `[train]
+    final_episodes` is 0, and where no played episode ends or reports the metric.
+    """
 
     def watch(self, search: MetricSearch, tell: Tell) -> None:
         """Begins to tell.
@@ -36,7 +45,11 @@ class WatchedTrainer(PuffeRL):
         """
         self._search, self._tell = search, tell
         self._told_epoch, self._told_seconds = self.epoch, 0.0
+        self._whole_cost = math.inf  # of all iterations, once they are over
         self._logged_steps = self.global_step
+        self._ended_sum = self._ended_count = 0.0  # scores of the episodes that ended in this tenth, and their number
+        self._played: dict[str, Score] = {}
+        self._final_episodes = final_episodes(self.config.final_episodes, self.vecenv)
         interval = min(self.config.log_interval, max(1, self.total_epochs // LOGS))
         self.config = replace(self.config, log_interval=interval)
 
@@ -47,26 +60,77 @@ class WatchedTrainer(PuffeRL):
         Raises:
             MissingMetricError: if enough was logged to tell that the metric does not exist.
         """
-        now = time.monotonic()
         if self.is_logged and self._told_epoch != self.epoch:
-            self._told_epoch, self._told_seconds = self.epoch, now
-            self._tell({"log": {**self._how_far_told(), **self._scored(self.report.metrics)}})
-            if self._search.is_hopeless:
-                raise MissingMetricError(self._search.missing_text())
-        elif now - self._told_seconds >= TELL_SECONDS:
-            self._told_seconds = now
-            self._tell({"log": self._how_far_told()})
+            self._told_epoch = self.epoch
+            self._look_at(self.report.metrics)
+        is_tenth = TENTHS * self.epoch // self.total_epochs > TENTHS * (self.epoch - 1) // self.total_epochs
+        if is_tenth and self.epoch < self.total_epochs and self._is_playing:
+            self.score(max(1, self._final_episodes // TENTHS))
+            self.tell_score()
+        self._tell_that_it_lives()
+        if self._search.is_hopeless:
+            raise MissingMetricError(self._search.missing_text())
         super().print_dashboard()
 
-    def _how_far_told(self) -> dict[str, Any]:
-        return {"progress": min(self.epoch / self.total_epochs, 1.0), "cost": self.uptime}
+    @override
+    def score(self, episodes: int | None = None, is_wanted: Callable[[], bool] = lambda: True) -> dict[str, Score]:
+        """Plays as PuffeRL does; the driver hears meanwhile that the process lives."""
 
-    def _scored(self, metrics: Mapping[str, float]) -> dict[str, Any]:
+        def tell_and_ask() -> bool:
+            self._tell_that_it_lives(cost)
+            return is_wanted()
+
+        cost = self.uptime
+        self._played = super().score(episodes, tell_and_ask)
+        return self._played
+
+    def tell_score(self) -> None:
+        """Tells what the last play scored, or else the episodes that ended since the score before."""
+        played = {name: score.mean for name, score in self._played.items()}
+        reported = "environment/n" if any(name.startswith("environment/") for name in played) else "episode/count"
+        if played:
+            self._search.score({**played, reported: 1.0}, 0.0)
+        score = self._played.get(self._search.name or "")
+        told: dict[str, float] = {}
+        if score is not None:
+            told = {"score": score.mean, "weight": score.episodes}
+        elif self._ended_count:
+            told = {"score": self._ended_sum / self._ended_count, "weight": self._ended_count}
+        if "episode/length_mean" in played:
+            told["episode_steps"] = played["episode/length_mean"] * self.vecenv.num_agents
+        told["progress"] = TENTHS * self.epoch // self.total_epochs / TENTHS  # the score is of this tenth, not the next
+        self._played, self._ended_sum, self._ended_count = {}, 0.0, 0.0
+        self._send(told)
+
+    @property
+    def _is_playing(self) -> bool:
+        """Whether the metric comes from play, as far as that is known."""
+        name = self._search.name
+        return self._final_episodes > 0 and (name is None or is_mean_over_episodes(name))
+
+    def _look_at(self, metrics: Mapping[str, float]) -> None:
         score = self._search.score(metrics, (self.global_step - self._logged_steps) / self.vecenv.num_agents)
         self._logged_steps = self.global_step
         if score is None:
-            return {}
-        return {"score": score, "weight": episode_count(self._search.name, metrics), "metric": self._search.name}
+            return
+        weight = episode_count(self._search.name, metrics)
+        if self._is_playing:
+            self._ended_sum, self._ended_count = self._ended_sum + score * weight, self._ended_count + weight
+        else:
+            self._send({"score": score, "weight": weight})
+
+    def _tell_that_it_lives(self, cost: float | None = None) -> None:
+        if time.monotonic() - self._told_seconds >= TELL_SECONDS:
+            self._send({}, cost)
+
+    def _send(self, told: Mapping[str, float], cost: float | None = None) -> None:
+        """Tells how far the training is and what it cost, and more where there is more."""
+        self._told_seconds = time.monotonic()
+        cost = self.uptime if cost is None else cost
+        if self.epoch >= self.total_epochs:
+            cost = self._whole_cost = min(cost, self._whole_cost)
+        metric = {"metric": self._search.name} if "score" in told else {}
+        self._tell({"log": {"progress": min(self.epoch / self.total_epochs, 1.0), "cost": cost, **told, **metric}})
 
 
 def train_watched(task: Task, tell: Tell) -> None:
@@ -74,7 +138,7 @@ def train_watched(task: Task, tell: Tell) -> None:
 
     Raises:
         MissingMetricError: if the metric does not exist.
-        ConfigError: if it only was in no log.
+        UnscoredError: if it only was in no log.
         KeyboardInterrupt: if it was asked to stop, after it saved.
     """
     args = {**task.args, "train": {**task.args["train"], "device": _device_of(task)}}
@@ -82,6 +146,7 @@ def train_watched(task: Task, tell: Tell) -> None:
     limit = memory_limit({"trial_memory_gb": task.memory_bytes / 1e9}, device_type)
     has_evaluations = bool(args["train"].get("evaluations"))
     search = MetricSearch(task.metric, task.env_name, has_evaluations, task.is_metric_known)
+    trainers: list[WatchedTrainer] = []
 
     def make_trainer(config: dict[str, Any], vecenv: Any, *others: Any) -> WatchedTrainer:
         for note in fit_to_environments(args, vecenv, device_type, limit):  # where nobody knew them before
@@ -90,11 +155,13 @@ def train_watched(task: Task, tell: Tell) -> None:
         trainer = WatchedTrainer({**config, **changed}, vecenv, *others)
         tell({"folder": str(trainer.run_folder), "fitted": changed})
         trainer.watch(search, tell)
+        trainers.append(trainer)
         return trainer
 
     training.train(make_trainer, task.env_name, args, None, None, None)
+    trainers[0].tell_score()
     if search.name is None:
-        raise (MissingMetricError if search.is_hopeless else ConfigError)(search.missing_text())
+        raise (MissingMetricError if search.is_hopeless else UnscoredError)(search.missing_text())
 
 
 def _device_of(task: Task) -> str:

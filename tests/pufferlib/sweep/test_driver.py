@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import threading
@@ -11,11 +12,14 @@ import pytest
 from optuna.trial import TrialState
 from scripted_trials import ENV, SPACE, Proposed, sweep_args, use_scripted_trials
 
+from pufferlib import evaluate, load_agent
+from pufferlib.config import load_config
 from pufferlib.errors import ConfigError
 from pufferlib.sweep import attributes, driver
 from pufferlib.sweep.driver import Sweep, run_sweep
 from pufferlib.sweep.search.space import Choice, Dimension, SearchSpace
 from pufferlib.sweep.study import custody
+from pufferlib.sweep.study.results import results_of
 
 RATES = (0.001, 0.01, 0.1)
 
@@ -291,3 +295,21 @@ def test_what_another_driver_confirms_is_waited_for_until_that_is_gone(tmp_path,
     Sweep(ENV, args, SPACE).state.study.set_user_attr(f"{attributes.CONFIRMING}/0/{seed}", claim)
     state = run_sweep(ENV, args, SPACE)
     assert [run.seed for run in state.confirmations] == [seed]
+
+
+# ------------------------------------------------------------------------------------------------- trials that do train
+
+
+@pytest.mark.slow
+def test_short_trials_do_not_win_by_the_episodes_that_end_early(tmp_path):
+    steps, lengths = "train.total_timesteps", [150_000, 400_000, 1_000_000, 2_500_000]
+    args = load_config("puffer_maze", ["--train.data-dir", str(tmp_path), "--train.device", "cpu"])
+    args["sweep"].update(num_trials=4, metric="score", confirm_best=0, early_stopping=False)
+    state = run_sweep("puffer_maze", args, SearchSpace((Choice(steps, tuple(lengths)),)), Proposed(steps, lengths))
+    trials = sorted(results_of(state.trials, "maximize").complete, key=lambda trial: trial.number)
+    scores = [trial.score for trial in trials]
+    assert scores == sorted(scores) and scores[0] < 0.2 and scores[-1] > 0.8
+    for trial in trials:
+        assert trial.episodes == 1000
+        evaluated = evaluate(load_agent(trial.run_folder), episodes=1000, sample=True, seed=99)["score"]
+        assert trial.score == pytest.approx(evaluated.mean, abs=4 * math.sqrt(2) * evaluated.standard_error)

@@ -1,0 +1,65 @@
+"""What a trial tells its driver: scores of whole episodes at the end of each tenth, and of more in the end."""
+
+import pytest
+
+from pufferlib.config import load_config
+from pufferlib.sweep.trials.curve import LearningCurve
+from pufferlib.sweep.trials.trial_config import trial_args
+from pufferlib.sweep.trials.trial_task import MissingMetricError, Task, UnscoredError
+from pufferlib.sweep.trials.watched_training import train_watched
+
+pytestmark = pytest.mark.usefixtures("in_tmp_path")
+
+
+def told(metric, env="puffer_squared", **train):
+    """The logs of a trial that trains for 20 iterations."""
+    args = load_config(env, ["--train.device", "cpu", "--env.num-envs", "32"])
+    args["train"].update({"batch_size": 256, "minibatch_size": 256, "bptt_horizon": 8, "total_timesteps": 20 * 256})
+    args["train"].update(train)
+    messages = []
+    train_watched(Task(env, trial_args(args, {}, 1)[0], metric, 1e9), messages.append)
+    return [message["log"] for message in messages if "log" in message]
+
+
+def curve_of(logs):
+    curve = LearningCurve()
+    for log in logs:
+        if "score" in log:
+            curve.add(log["progress"], log["cost"], log["score"], log["weight"])
+    return curve
+
+
+def test_each_tenth_plays_a_tenth_of_the_episodes_and_the_end_all_of_them():
+    logs = told("score", final_episodes=40)
+    scored = [log for log in logs if "score" in log]
+    assert [log["progress"] for log in scored] == pytest.approx([tenth / 10 for tenth in range(1, 11)])
+    assert [log["weight"] for log in scored] == [4] * 9 + [40]
+    assert {log["metric"] for log in scored} == {"environment/score"}
+    assert all(0 < log["episode_steps"] <= 32 * 100 for log in scored)
+    costs = [log["cost"] for log in logs]
+    assert costs == sorted(costs)
+    assert (curve_of(logs).final_score, curve_of(logs).final_weight) == (scored[-1]["score"], 40)
+
+
+def test_a_run_that_is_shorter_than_an_episode_has_a_score():
+    logs = told("return", "puffer_freeway", total_timesteps=256, final_episodes=2)
+    (scored,) = [log for log in logs if "score" in log]
+    assert (scored["metric"], scored["weight"]) == ("episode/return_mean", 2)
+    assert scored["episode_steps"] > 256
+
+
+def test_without_play_the_episodes_that_ended_count():
+    scored = [log for log in told("score", final_episodes=0) if "score" in log]
+    assert len(scored) > 1 and not any("episode_steps" in log for log in scored)
+    with pytest.raises(UnscoredError, match="was not logged before the training ended"):
+        told("return", "puffer_freeway", total_timesteps=256, final_episodes=0)
+
+
+def test_a_metric_that_is_no_mean_over_episodes_is_taken_from_the_logs():
+    scored = [log for log in told("losses/entropy", final_episodes=10) if "score" in log]
+    assert len(scored) == 20 and {log["weight"] for log in scored} == {1.0}
+
+
+def test_a_metric_that_nothing_reports_is_found_out():
+    with pytest.raises(MissingMetricError, match="did you mean 'score'"):
+        told("scor", final_episodes=10)
