@@ -22,20 +22,22 @@ from pufferlib.sweep.attributes import (
     COST,
     CURVE,
     DRIVER,
+    EPISODE_STEPS,
     EPISODES,
     ERROR,
     HEARTBEAT,
     METRIC,
     RUN_FOLDER,
     STOPPED,
+    UNSCORED,
 )
 from pufferlib.sweep.search.distributions import optuna_distributions, settled
 from pufferlib.sweep.search.samplers import make_sampler
-from pufferlib.sweep.search.space import SearchSpace
+from pufferlib.sweep.search.space import Dimension, SearchSpace
 from pufferlib.sweep.search.space_settings import space_of
 from pufferlib.sweep.showing.summary_log import without_services
 from pufferlib.sweep.state import SweepState
-from pufferlib.sweep.study.confirming import Confirmations
+from pufferlib.sweep.study.confirming import STEPS, Confirmations
 from pufferlib.sweep.study.custody import Custodian, forget, is_counted, is_wanted, mark, this_driver
 from pufferlib.sweep.study.own_trials import OwnTrials
 from pufferlib.sweep.study.study import claim_metric, claim_study, open_study, quiet_optuna, study_place
@@ -227,20 +229,36 @@ class Sweep:
         self._read()
 
     def _start(self, trial: optuna.Trial) -> None:
-        values = settled(self.space, trial.params)
+        values, notes = self._long_enough(settled(self.space, trial.params))
         slot = self._slots.next_slot
         try:
-            args, notes = trial_args(self._args, values, self._slots.num_cores(slot))
+            args, more = trial_args(self._args, values, self._slots.num_cores(slot))
         except ConfigError as error:
             self._fail(trial.number, {COST: 0.0}, str(error))
             return
         self._own.mark(trial.number, {CONFIG: trial_settings(self._args, args, self.space.names)})
         log_path = self.state.folder / f"trial_{trial.number:04}.log"
         log_path.parent.mkdir(parents=True, exist_ok=True)
-        log_path.write_text("".join(f"{note}\n" for note in notes))
+        log_path.write_text("".join(f"{note}\n" for note in [*notes, *more]))
         is_known = METRIC in self._study.user_attrs
         task = Task(self.state.env_name, args, self._wanted_metric, self._slots.limits.memory_bytes, is_known, slot)
         self._slots.start(Job(task, log_path, trial.number, values))
+
+    def _long_enough(self, values: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
+        """The values of a trial, in which an episode of every agent fits into its steps, and what was changed."""
+        least, steps = self._least_steps(), values.get(STEPS)
+        if least is None or steps is None or steps >= least:
+            return values, []
+        note = f"[train] total_timesteps is {least} instead of {steps}: every agent then plays an episode"
+        return {**values, STEPS: least}, [note]
+
+    def _least_steps(self) -> int | None:
+        """The agent steps that a trial needs, as far as it is known; never more than the search starts with."""
+        known = [trial.user_attrs.get(EPISODE_STEPS) for trial in self.state.trials]
+        dimension = next((each for each in self.space.dimensions if each.name == STEPS), None)
+        if not isinstance(dimension, Dimension) or not any(known):
+            return None
+        return math.ceil(min(min(filter(None, known)), dimension.value(dimension.centre)))
 
     # --------------------------------------------------------------------------------------------------- while it runs
 
@@ -268,7 +286,7 @@ class Sweep:
             raise ConfigError(outcome.error)
         self._follow(process)
         found = {COST: outcome.cost, CURVE: outcome.curve, RUN_FOLDER: outcome.run_folder}
-        found[EPISODES] = outcome.episodes
+        found |= {EPISODES: outcome.episodes, EPISODE_STEPS: outcome.episode_steps, UNSCORED: outcome.is_unscored}
         if outcome.fitted and number in self._own:
             config = self._own.attribute(number, CONFIG)
             found[CONFIG] = {**config, "train": {**config.get("train", {}), **outcome.fitted}}

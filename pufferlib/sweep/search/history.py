@@ -27,7 +27,8 @@ class History:
         costs: what it had cost until then, above 0, float64 of shape `[n]`.
         scores: what it had reached, float64 of shape `[n]`; NaN where it failed.
         pending: coordinates of the trials that run, float64 of shape `[m, dimensions]`.
-        stopped: coordinates of those that were stopped early, float64 of shape `[k, dimensions]`.
+        stopped: coordinates of those that were stopped early, or were too short to be scored, float64 of shape
+            `[k, dimensions]`.
         begun: how many trials there are in all.
     """
 
@@ -89,11 +90,16 @@ def _worth_keeping(progress: np.ndarray, scores: np.ndarray) -> np.ndarray:
 
 
 def _curve(trial: FrozenTrial) -> list[tuple[float, float, float]]:
-    """The points of one trial: progress, cost and score; a failed one has one without a score."""
+    """The points of one trial: progress, cost and score.
+
+    One that failed has one without a score, which is bad; one that was too short to be scored has none.
+    """
     curve: list[Any] = trial.user_attrs.get(attributes.CURVE, [])
     cost = trial.user_attrs.get(attributes.COST)
     if cost is None:
         cost = trial.duration.total_seconds() if trial.duration else 0.0
+    if trial.user_attrs.get(attributes.UNSCORED):
+        return []
     is_complete = trial.state == TrialState.COMPLETE
     if trial.state == TrialState.FAIL or (is_complete and not np.isfinite(trial.value)):
         return [(1.0, cost, np.nan)]

@@ -34,7 +34,7 @@ class ProteinSampler(BaseSampler):
     Trials tell their costs and curves by the attributes of `pufferlib.sweep.attributes`; without them the cost is the
     time that a trial took. Those that failed count as the worst that was seen. Of trials that run it is believed that
     they do what the models expect, so that workers side by side try different things; and of those that were stopped,
-    so that they are not tried again.
+    or were too short to be scored, so that they are not tried again.
     """
 
     def __init__(self, space: SearchSpace | None = None, seed: int | None = None, max_cost: float = np.inf):

@@ -20,6 +20,7 @@ from pufferlib.sweep.trials.trial_config import trial_args
 from pufferlib.sweep.trials.trial_process import Job, TrialProcess
 from pufferlib.sweep.trials.trial_task import Task
 
+STEPS = "train.total_timesteps"
 TICK_SECONDS = 0.25
 CLAIM_SECONDS = 30.0  # between two heartbeats of what is being run
 
@@ -84,6 +85,7 @@ class Confirmations:
     def _start(self, trial: FoundTrial, seed: int) -> None:
         slot = self._slots.next_slot
         values = settled(self._space, self._state.trials[trial.number].params)
+        values |= {name: trial.settings[name] for name in (STEPS,) if name in values}  # which may have been raised
         seeded = {**self._args, "train": {**self._args["train"], "seed": seed}}
         try:
             args, _ = trial_args(seeded, values, self._slots.num_cores(slot))

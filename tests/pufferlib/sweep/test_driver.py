@@ -17,6 +17,7 @@ from pufferlib.config import load_config
 from pufferlib.errors import ConfigError
 from pufferlib.sweep import attributes, driver
 from pufferlib.sweep.driver import Sweep, run_sweep
+from pufferlib.sweep.search.history import read_history
 from pufferlib.sweep.search.space import Choice, Dimension, SearchSpace
 from pufferlib.sweep.study import custody
 from pufferlib.sweep.study.results import results_of
@@ -113,6 +114,47 @@ def test_settings_that_cannot_run_are_a_failed_trial_that_costs_nothing(tmp_path
     refused = state.trials[0].user_attrs
     assert refused[attributes.COST] == 0.0
     assert "cuda:99" in refused[attributes.ERROR]
+
+
+def lasting(job, tenth):
+    """Scores that end with the first tenth, in an environment of whose agents each plays an episode in 5,000 steps."""
+    return {"curve": [[1.0, 1.0, 0.5]], "score": 0.5, "episodes": 100, "episode_steps": 5_000.5}
+
+
+def test_no_trial_is_too_short_for_an_episode_once_its_length_is_known(tmp_path, scripted):
+    scripted.script = staticmethod(lasting)
+    steps, proposed = "train.total_timesteps", [50_000, 3_000, 70_000, 3_001]
+    space = SearchSpace((Dimension(steps, "log_normal", 2_000, 100_000, mean=50_000, is_integer=True),))
+    flags = {"env": {"num_envs": 16}, "train": {"batch_size": 1024, "bptt_horizon": 64, "minibatch_size": 1024}}
+    args = sweep_args(tmp_path, num_trials=4, confirm_best=4, confirm_seeds=1)
+    for section, settings in flags.items():
+        args[section].update(settings)
+    state = run_sweep(ENV, args, space, Proposed(steps, proposed))
+    assert [trial.user_attrs[attributes.EPISODES] for trial in state.trials] == [100] * 4
+    ran = [job.task.args["train"]["total_timesteps"] for job in scripted.jobs]
+    assert ran[:4] == [50_000, 5_001, 70_000, 5_001]
+    assert sorted(set(ran[4:])) == [5_001, 50_000, 70_000]  # the confirmations run what the trials ran
+    assert state.trials[1].user_attrs[attributes.CONFIG]["train"]["total_timesteps"] == 5_001
+    assert "total_timesteps is 5001 instead of 3000" in (state.folder / "trial_0001.log").read_text()
+
+
+def test_what_the_search_starts_with_is_long_enough(tmp_path, scripted):
+    scripted.script = staticmethod(lambda job, tenth: {**lasting(job, tenth), "episode_steps": 1e9})
+    steps = "train.total_timesteps"
+    space = SearchSpace((Dimension(steps, "log_normal", 200_000, 9e6, mean=1e6, is_integer=True),))
+    run_sweep(ENV, sweep_args(tmp_path, num_trials=2), space, Proposed(steps, [1_000_000, 300_000]))
+    assert [job.task.args["train"]["total_timesteps"] for job in scripted.jobs] == [1_000_000] * 2
+
+
+def test_a_trial_that_is_too_short_to_be_scored_is_not_a_bad_one(tmp_path, scripted):
+    unscored = {"error": "it ended before anything was scored", "score": None, "is_unscored": True}
+    scripted.script = staticmethod(lambda job, tenth: unscored if job.number == 0 else {"error": "it burns"})
+    state = run_sweep(ENV, sweep_args(tmp_path, num_trials=2), SPACE)
+    assert states(state.study) == [TrialState.FAIL] * 2
+    history = read_history(state.trials, state.study.direction, SPACE)
+    assert len(history.scores) == 1 and len(history.stopped) == 1  # the first is not tried again, but no worse for it
+    assert history.points[0] == SPACE.point(state.trials[1].params)
+    assert history.stopped[0] == SPACE.point(state.trials[0].params)
 
 
 def test_five_failures_alike_at_the_start_are_enough(tmp_path, scripted):
