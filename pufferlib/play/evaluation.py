@@ -13,12 +13,9 @@ from pufferlib.fast.shards import one_thread
 from pufferlib.metrics.score import Score
 from pufferlib.play.player import Player
 from pufferlib.play.scores import (
-    Score,
     deal_games,
-    dealt,
     environments_needed,
     make_environments,
-    most_environments,
     scored,
 )
 from pufferlib.runs.loaders import load_policy, resolve_device

@@ -21,7 +21,7 @@ SQUARED = "puffer_squared"
         (lambda args: args["policy"].update(hiden_size=3), r"'hiden_size' in \[policy\]"),
         (lambda args: args["rnn"].update(hidden_size="big"), r"\[rnn\] hidden_size must be an integer"),
         (lambda args: args["env"].update(sise=3), "did you mean 'size'"),
-        (lambda args: args["vec"].update(backend="native"), "did you mean 'Native'"),
+        (lambda args: args["vec"].update(backend="nativ"), "did you mean 'Native'"),
         (lambda args: args["train"].update(gamma=None), "gamma must be"),
         (lambda args: args.update(env_name="puffer_sqared"), "puffer_squared"),
     ],
