@@ -88,6 +88,8 @@ class PuffeRL:
         run: its name and folder, loggers and checkpoints.
         report: what is measured and shown of it.
         final_scores: of the policy after the last epoch, where `score_finally` asked for them; as `score` gives them.
+        chosen: a sentence for each thing that was seen of the environment, with the settings that follow from it; see
+            pufferlib/config/automatic.py. Empty where the settings are a configuration's.
     """
 
     @overload
@@ -152,15 +154,16 @@ class PuffeRL:
                 `gymnasium.vector.VectorEnv`, a vector, a name for `pufferlib.make`, or a class or function that makes
                 one of these. Closing the trainer closes it. A PufferEnv has one trainer at a time: a second one takes
                 it over, and the first can then only be saved and closed.
-            policy: as above; None makes the class that a name's configuration has, such as `Convolutional` for Atari,
-                or `pufferlib.models.Default`, for the environment's spaces, with the same weights for the same `seed`.
+            policy: as above; None makes one for the environment's spaces, with the same weights for the same `seed`:
+                the class that a name's configuration has, such as `Convolutional` for Atari, or what is chosen, see
+                below.
             device: `auto` (CUDA, then MPS, then the CPU), `cpu`, `cuda`, `cuda:N` or `mps`.
             learning_rate: 3e-4.
             batch_size: agent steps in one rollout, 32768; by default rounded up to whole segments of all agents.
             n_epochs: passes over each rollout, 4; `[train] update_epochs` by another name.
-            num_envs: 256; environments to make where `env` is a name, a class or a function. One that has `num_envs`
-                itself is called once with it, any other once for each environment; a `functools.partial` that fixes
-                `num_envs` keeps it.
+            num_envs: 256, or 16 of those that are one environment each; environments to make where `env` is a name, a
+                class or a function. One that has `num_envs` itself is called once with it, any other once for each
+                environment; a `functools.partial` that fixes `num_envs` keeps it.
             num_steps: steps in one segment, 128; `[train] bptt_horizon` by another name. With `batch_size` alone it is
                 the largest number up to 128 that divides it for all agents.
             gamma: discount, 0.99.
@@ -172,7 +175,8 @@ class PuffeRL:
             compile: False, because the first call then compiles for long, and small policies, which kernels and CUDA
                 graphs run with few launches already, gain nothing.
             num_workers: threads that step C environments, or processes where `env` is a class or function for Python
-                ones; `auto` follows the cores.
+                ones; `auto` follows the cores, and steps an environment in this process where a step takes less than
+                handing it over.
             eval_env: what the `evaluations` of the settings play in, in any form that `env` may have; closed with the
                 trainer. None makes `evaluation_envs` environments as those of the training were made, of other seeds,
                 which needs an `env` that is a name, a class, a function, or a vector from `pufferlib.vector.make`.
@@ -184,6 +188,12 @@ class PuffeRL:
                 to, rewards are not clipped, segments are drawn evenly, a minibatch is a quarter of the batch, and
                 every epoch is logged.
 
+        These numbers are for a full vector: a PufferEnv of 256 agents or more, as C environments make. With fewer they
+        would be few steps of the optimizer, so what is not given then follows from what is seen: the spaces, the
+        number of agents, and whether the policy remembers. A batch has 2,048 steps or more, minibatches of single
+        steps, more passes and normalised rewards. `chosen` and the first lines of `learn` tell the values;
+        pufferlib/config/automatic.py is the table. What is given is never changed.
+
         Raises:
             APIUsageError: if the arguments fit neither form, or an output of the policy does not fit the environment.
             ConfigError: if a setting is wrong, or does not fit the number of agents.
@@ -193,6 +203,7 @@ class PuffeRL:
             call = resolve_call(arguments, keywords, undo)
             self.config, self.ranks, self.device = config, ranks, device = call.config, call.ranks, call.device
             self.env_name, self.vecenv, self.policy = call.env_name, call.vecenv, call.policy
+            self.chosen = tuple(call.chosen)
             self._generator = torch.Generator(device).manual_seed(ranks.seed(config.seed))
             self.report = Report(device, config.total_timesteps, config.dashboard_interval_seconds)
             self.phases = self.report.phases

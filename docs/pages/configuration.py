@@ -11,7 +11,7 @@ from typing import Any
 from torch import nn
 
 from pufferlib import models, ocean
-from pufferlib.config import dimensions, env_settings
+from pufferlib.config import automatic, dimensions, env_settings
 from pufferlib.config.flags import FIXED
 from pufferlib.config.schema import BaseConfig, SolveConfig, TrainConfig
 from pufferlib.config.sections import SECTIONS
@@ -36,6 +36,7 @@ def write(source: Path) -> None:
     """Fills the page in `source`, the folder that Sphinx reads."""
     for section in SECTIONS:
         fill(source / PAGE, f"settings of {section}", settings_text(SECTIONS[section].settings().values()))
+    fill(source / PAGE, "what follows from the environment", chosen_text())
     fill(source / PAGE, "what a sweep varies", dimensions_text())
     fill(source / PAGE, "arguments of policies", classes_text("policy", policy_classes("")))
     fill(source / PAGE, "arguments of recurrent layers", classes_text("rnn", policy_classes("Wrapper")))
@@ -115,6 +116,21 @@ def _linked(meaning: str, setting: Setting) -> str:
         return code(text) if meant == setting else f"[{code(text)}](#{target(meant)})"
 
     return _MEANT.sub(link, meaning)
+
+
+def chosen_text() -> str:
+    """The table of settings that follow from what is seen of an environment."""
+    rows = "".join(
+        f"| {line.seen} | {', '.join(map(_chosen, line.settings.items()))} | {line.measured} |\n"
+        for line in automatic.LINES
+    )
+    return f"| seen | chosen | measured |\n|---|---|---|\n{rows}"
+
+
+def _chosen(setting: tuple[str, Any]) -> str:
+    """A setting that was chosen, such as `[train] learning_rate 0.001`."""
+    (section, _, name), value = setting[0].partition("."), format_value(setting[1])
+    return code(f"{name} {value}" if section == TrainConfig.section else f"[{section}] {name} {value}")
 
 
 def dimensions_text() -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import configparser
+import contextlib
 import itertools
 import json
 import shlex
@@ -13,9 +14,11 @@ from typing import Any
 from pufferlib.config.dimensions import PREFIX, check_dimension, dimensions_of, parse_dimension
 from pufferlib.config.environments import takes_any_setting
 from pufferlib.config.flags import CONFIG_FILE, FIXED, FlagTable, Found, apply_flags, merge
+from pufferlib.config.schema import AUTO_SINGLE_ENVS
 from pufferlib.config.sections import ARGUMENTS, SECTIONS, section_settings
 from pufferlib.errors import APIUsageError, ConfigError, nearest
 from pufferlib.families import catalog
+from pufferlib.families.catalog import Entry
 from pufferlib.settings.setting import Setting, require_known
 from pufferlib.settings.values import parse_value
 
@@ -51,6 +54,8 @@ def load_config(env_name: str, argv: Sequence[str] | None = None, config: str | 
     for source in (DEFAULTS, *entry.ini_files):
         for section, texts in read_ini(source).items():
             merge(args, section, _parse_section(source, section, texts, env_name))
+    if not entry.ini_files:
+        _merge_chosen(args, entry)
     args |= {"package": entry.family, "env_name": entry.name}
     if config is not None:
         apply_flags(_settings_in(Path(config), args["env_name"], env_name), args, {})
@@ -58,6 +63,28 @@ def load_config(env_name: str, argv: Sequence[str] | None = None, config: str | 
         _require_texts(argv)
         apply_flags(with_files(env_name, FlagTable(env_name).parse(argv)), args, {})
     return args
+
+
+def _merge_chosen(args: dict[str, Any], entry: Entry) -> None:
+    """Has the settings of an environment without an ini follow from its spaces, which it is made once to show.
+
+    Of one that takes `num_envs`, and so is a full vector, default.ini has them, as of one that takes other arguments.
+    """
+    # Not before: they import Gymnasium, which takes longer than all else on the way to --help.
+    from pufferlib.config.automatic import PPO_DEFAULTS, Facts, choose
+    from pufferlib.vector.recipe import Recipe
+
+    if "num_envs" in entry.settings:
+        return
+    with contextlib.suppress(APIUsageError):
+        env = Recipe.build(entry.creator, None, None, 1, 0).make(0, None)
+        env.close()
+        facts = Facts.of(env, AUTO_SINGLE_ENVS * env.num_agents)
+        choice = choose(facts)
+        sizes = {"batch_size": "auto", "bptt_horizon": facts.num_steps}
+        merge(args, "train", {**PPO_DEFAULTS, **choice.settings("train"), **sizes})
+        merge(args, "base", choice.settings("base"))
+        merge(args, "policy", choice.settings("policy"))
 
 
 def with_files(env_name: str, found: Found) -> Found:

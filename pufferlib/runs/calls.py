@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from pufferlib import distributed, vector
+from pufferlib import distributed, models, vector
 from pufferlib.config import (
     ResolvedTrainConfig,
     TrainConfig,
@@ -24,6 +24,8 @@ from pufferlib.config import (
     policy_classes,
     resolve_sizes,
 )
+from pufferlib.config.automatic import Choice, Facts, choose
+from pufferlib.config.schema import AUTO_SINGLE_ENVS
 from pufferlib.distributed import Ranks
 from pufferlib.environment import Origin
 from pufferlib.errors import APIUsageError, ConfigError
@@ -31,21 +33,22 @@ from pufferlib.families import catalog
 from pufferlib.fast.device_collector import suits
 from pufferlib.loggers import Logger
 from pufferlib.models import Default
-from pufferlib.policy import make_module
+from pufferlib.policy import make_module, settings_noted
 from pufferlib.policy.normalized import normalized
 from pufferlib.ppo.gradients import Loss
 from pufferlib.ppo.losses import ppo_loss
 from pufferlib.ppo.normalization import RewardNormalizer
 from pufferlib.ppo.rollout import Rollout
 from pufferlib.runs import making
-from pufferlib.runs.keyword_settings import ALIASES, settings_from_keywords
+from pufferlib.runs.keyword_settings import ALIASES, named_settings, settings_from_keywords
 from pufferlib.runs.loaders import resolve_device
 from pufferlib.runs.policy_check import check_policy, move_policy
 from pufferlib.runs.torch_generator import borrowed_generator
+from pufferlib.vector.choice import is_quick
 
 _CONFIG_FORM = ("config", "vecenv", "policy", "logger")
 _ENV_FORM = ("env", "policy", "logger")
-_ENV_KEYWORDS = {"num_envs": making.NUM_ENVS, "num_workers": "auto"}
+_ENV_KEYWORDS = {"num_envs": "auto", "num_workers": "auto"}
 
 
 AnyLogger = Logger | Sequence[Logger] | None
@@ -66,6 +69,7 @@ class Call:
         ranks: this process among those that train together.
         device: of the policy.
         make_evaluation_vecenv: makes the vector that evaluations play in, from its seed; None where there are none.
+        chosen: a sentence for each thing that was seen of the environment, with the settings that follow from it.
     """
 
     settings: Mapping[str, Any]
@@ -78,6 +82,7 @@ class Call:
     ranks: Ranks
     device: torch.device
     make_evaluation_vecenv: Callable[[int], Any] | None
+    chosen: Sequence[str] = ()
 
     def allocate_rollout(self) -> Rollout:
         """The memory of one rollout of this process."""
@@ -122,24 +127,26 @@ def resolve_call(arguments: Sequence[Any], keywords: dict[str, Any], undo: ExitS
     if eval_env is None and _is_to_be_made(given_env):
         eval_env = given_env
     resolve_form = _from_config if is_config_form else _from_keywords
-    settings, vecenv, policy, logger = resolve_form(named, keywords, undo)
-    chosen, ranks = TrainConfig.from_dict(settings), distributed.connect()
-    device = resolve_device(chosen.device)
+    form = resolve_form(named, keywords, undo)
+    settings, vecenv = form.settings, form.vecenv
+    given, ranks = TrainConfig.from_dict(settings), distributed.connect()
+    device = resolve_device(given.device)
     if device.type == "cuda":
-        torch.backends.cudnn.deterministic = chosen.torch_deterministic
+        torch.backends.cudnn.deterministic = given.torch_deterministic
         torch.set_float32_matmul_precision("high")  # TF32: ten bits of fraction, several times the speed
-    config = resolve_sizes(chosen, vecenv.num_agents, device.type, ranks.world_size)
+    config = resolve_sizes(given, vecenv.num_agents, device.type, ranks.world_size)
     return Call(
         settings=settings,
         config=config,
         env_name=settings.get("env") or making.environment_name(vecenv),
         vecenv=vecenv,
-        policy=_ready_policy(policy, vecenv, config, device, ranks),
-        logger=logger,
+        policy=_ready_policy(form.policy, vecenv, config, device, ranks),
+        logger=form.logger,
         loss=ppo_loss if loss is None else loss,
         ranks=ranks,
         device=device,
         make_evaluation_vecenv=_evaluation_maker(eval_env, vecenv, config),
+        chosen=form.chosen,
     )
 
 
@@ -198,8 +205,15 @@ def _make_for_evaluation(given: Any, training: Any, num_envs: int, seed: int) ->
     return vecenv
 
 
-Form = tuple[Mapping[str, Any], Any, nn.Module, AnyLogger]
-"""Settings, vector, policy and logger of a call."""
+@dataclass(frozen=True)
+class Form:
+    """What one of the two forms of a call gives; the attributes are those of Call."""
+
+    settings: Mapping[str, Any]
+    vecenv: Any
+    policy: nn.Module
+    logger: AnyLogger
+    chosen: Sequence[str] = ()
 
 
 def _take_named(arguments: Sequence[Any], keywords: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
@@ -253,7 +267,7 @@ def _from_config(named: dict[str, Any], keywords: dict[str, Any], undo: ExitStac
             undo.callback(vecenv.close)
         if not _is_vector(vecenv):
             vecenv = _adopt(vecenv, "auto", settings, undo)
-    return config, vecenv, policy, named.get("logger")
+    return Form(config, vecenv, policy, named.get("logger"))
 
 
 # ----------------------------------------------------------------------------------------------------------- by keyword
@@ -266,12 +280,15 @@ def _from_keywords(named: dict[str, Any], keywords: dict[str, Any], undo: ExitSt
     making_keywords = {name: value for name, value in keywords.items() if name in _ENV_KEYWORDS}
     seed = TrainConfig.settings()["seed"].check(settings.get("seed", TrainConfig.seed))
     ready = _ready_env(env, making_keywords, seed, undo)
-    config = settings_from_keywords(settings, ready.num_agents, distributed.connect().world_size)
+    given, world_size = named_settings(settings), distributed.connect().world_size
+    driver = ready.driver_env if _is_vector(ready) else ready
+    choice = choose(Facts.of(driver, ready.num_agents * world_size, policy, world_size))
+    config = settings_from_keywords(given, choice)
     if not _is_vector(ready):
         ready = _adopt(ready, making_keywords.get("num_workers", "auto"), TrainConfig.from_dict(config), undo)
     config["env"] = catalog.find(env).name if isinstance(env, str) else making.environment_name(ready)
-    policy = _default_policy(env, ready, seed) if policy is None else policy
-    return config, ready, policy, named.get("logger")
+    policy = _default_policy(env, ready, seed, choice) if policy is None else policy
+    return Form(config, ready, policy, named.get("logger"), _chosen_texts(choice, config, given, policy))
 
 
 def _check_keyword_call(named: dict[str, Any], keywords: dict[str, Any]) -> None:
@@ -324,8 +341,10 @@ def _is_creator(env: Any) -> bool:
     return callable(env) and not hasattr(env, "step")
 
 
-def _make(env: str | Callable, num_envs: int, num_workers: int | str, seed: int) -> Any:
+def _make(env: str | Callable, num_envs: int | str, num_workers: int | str, seed: int) -> Any:
     counts = "num_envs" in env_settings(env) if isinstance(env, str) else making.has_num_envs(env)
+    if num_envs == "auto":
+        num_envs = making.NUM_ENVS if counts else AUTO_SINGLE_ENVS
     if counts:
         return making.make(env, num_envs=num_envs)
     sizes = {"num_envs": num_envs, "num_workers": num_workers, "seed": seed}
@@ -334,7 +353,8 @@ def _make(env: str | Callable, num_envs: int, num_workers: int | str, seed: int)
         vecenv = entry.make_vector(arguments, **sizes)
         vecenv.made_from = Origin(entry.name, arguments, {"num_envs": num_envs, "num_workers": num_workers})
         return vecenv
-    vecenv = vector.make(env, **sizes)
+    is_free = num_workers == "auto" and num_envs > 1
+    vecenv = vector.make(env, backend="Serial" if is_free and is_quick(env, {}, seed) else "auto", **sizes)
     vecenv.made_from = making.origin_of_call(env, {}, {"num_envs": num_envs, "num_workers": num_workers})
     return vecenv
 
@@ -353,11 +373,34 @@ def _check_fits(env: Any, keywords: dict[str, Any]) -> None:
             )
 
 
-def _default_policy(env: Any, vecenv: Any, seed: int) -> nn.Module:
-    """The policy class of a name's configuration, Default for everything else."""
-    policy_class = policy_classes(load_config(env))[0] if isinstance(env, str) else Default
+def _default_policy(env: Any, vecenv: Any, seed: int, choice: Choice) -> nn.Module:
+    """The policy that was chosen; of a name whose configuration has a class of its own that class."""
+    name, settings = choice.settings("base").get("policy_name", Default.__name__), choice.settings("policy")
+    policy_class = vars(models)[name]
+    if isinstance(env, str):
+        own_class = policy_classes(load_config(env))[0]
+        if own_class not in (Default, policy_class):
+            policy_class, settings = own_class, {}
     with borrowed_generator(seed):
-        return make_module(policy_class, vecenv)
+        return make_module(policy_class, vecenv, **settings)
+
+
+def _chosen_texts(
+    choice: Choice, config: Mapping[str, Any], given: Mapping[str, Any], policy: nn.Module
+) -> Sequence[str]:
+    """What was chosen for what, in words."""
+    made_with = settings_noted(policy) or {}
+    values = {
+        **{f"train.{name}": value for name, value in config.items() if name not in given},
+        **({} if choice.facts.is_own_policy else {f"policy.{name}": value for name, value in made_with.items()}),
+    }
+    left_out = [] if config["anneal_lr"] else ["lr_schedule"]  # which then means nothing
+    decided = choice.reasons(without=[f"train.{name}" for name in (*given, *left_out)])
+    texts = []
+    for seen, names in decided.items():
+        shown = [f"{name.partition('.')[2]} {values[name]}" for name in names if name in values]
+        texts += [f"{seen}: {', '.join(shown)}"] if shown else []
+    return texts
 
 
 # --------------------------------------------------------------------------------------------------------- both of them

@@ -3,55 +3,31 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 
 from pufferlib.config import TrainConfig
+from pufferlib.config.automatic import BATCH_SIZE, NUM_STEPS, PPO_DEFAULTS, Choice
+from pufferlib.config.sizes import nearest_divisor
 from pufferlib.errors import APIUsageError, ConfigError
 
 ALIASES = {"n_epochs": "update_epochs", "num_steps": "bptt_horizon"}
 """Keywords by which settings are known to users of other libraries."""
 
-DEFAULTS = {
-    "learning_rate": 3e-4,
-    "update_epochs": 4.0,
-    "gamma": 0.99,
-    "gae_lambda": 0.95,
-    "clip_coef": 0.2,
-    "ent_coef": 0.01,
-    "vf_coef": 0.5,
-    "max_grad_norm": 0.5,
-    # What a learning rate of 3e-4 is made for.
-    "optimizer": "adam",
-    "adam_beta1": 0.9,
-    "adam_eps": 1e-5,
-    # The trainer sees the rewards as they are.
-    "reward_clip": 0.0,
-    "normalize_rewards": False,
-    "vf_clip_coef": 0.2,
-    # Users call `train` in loops of their own and look at each result.
-    "log_interval": 1,
-}
+DEFAULTS = {**PPO_DEFAULTS, "log_interval": 1}  # users call `train` in loops of their own and look at each result
 """Where the keywords' defaults differ from those of `[train]`, or are promised; sizes follow the number of agents."""
 
-BATCH_SIZE = 32_768  # rounded up to whole segments of all agents
-NUM_STEPS = 128
 _LEAST_STEPS = 16  # a batch that could only be cut into shorter segments is taken for a mistake
 _MINIBATCHES = 4
 
 
-def settings_from_keywords(keywords: dict[str, Any], num_agents: int, world_size: int = 1) -> dict[str, Any]:
-    """The `[train]` settings that keywords ask for.
-
-    Args:
-        keywords: names of settings or of ALIASES; all are known.
-        num_agents: agents of the environment.
-        world_size: processes that train together, each with as many agents; sizes are those of all.
+def named_settings(keywords: Mapping[str, Any]) -> dict[str, Any]:
+    """The `[train]` settings that keywords give, by their own names.
 
     Raises:
         APIUsageError: if a setting is given by both its names.
-        ConfigError: if a value is wrong, or `batch_size` does not divide; the message names the nearest that do.
     """
     given = dict(keywords)
     for alias, name in ALIASES.items():
@@ -61,30 +37,74 @@ def settings_from_keywords(keywords: dict[str, Any], num_agents: int, world_size
             given[name] = given.pop(alias)
     if isinstance(given.get("device"), torch.device):
         given["device"] = str(given["device"])
+    return given
+
+
+def settings_from_keywords(keywords: Mapping[str, Any], choice: Choice) -> dict[str, Any]:
+    """The `[train]` settings that keywords ask for.
+
+    Args:
+        keywords: names of settings or of ALIASES; all are known.
+        choice: what follows from the environment where keywords say nothing; sizes are those of all processes.
+
+    Raises:
+        APIUsageError: if a setting is given by both its names.
+        ConfigError: if a value is wrong, or `batch_size` does not divide; the message names the nearest that do.
+    """
+    given = named_settings(keywords)
     has_end = given.get("total_timesteps") is not None or given.get("num_iterations") is not None
-    chosen = TrainConfig.from_dict({**DEFAULTS, "anneal_lr": has_end, **given})
+    automatic = {**DEFAULTS, "anneal_lr": has_end, **choice.settings("train")}
+    if given.get("prio_alpha"):
+        automatic["shuffle"] = "segments"  # only these are drawn by priority
+    chosen = TrainConfig.from_dict({**automatic, **given})
     settings = {name: getattr(chosen, name) for name in TrainConfig.settings()}
-    _fit_sizes(settings, given, num_agents * world_size, world_size)
+    if "minibatch_size" not in given:
+        settings["minibatch_size"] = "auto"
+    _fit_sizes(settings, given, automatic, choice)
     if "total_timesteps" not in given:
         settings["total_timesteps"] = max(chosen.total_timesteps, settings["batch_size"])
     return settings
 
 
-def _fit_sizes(settings: dict[str, Any], given: dict[str, Any], num_agents: int, world_size: int) -> None:
+def _fit_sizes(settings: dict[str, Any], given: dict[str, Any], automatic: dict[str, Any], choice: Choice) -> None:
     """Fills in the sizes that were not given, so that every batch is made of whole segments of all agents."""
+    num_agents, world_size = choice.facts.num_agents, choice.facts.world_size
+    least = automatic.get("batch_size", BATCH_SIZE)
     if "bptt_horizon" not in given:
-        batch_size = given.get("batch_size", "auto")
-        settings["bptt_horizon"] = NUM_STEPS if batch_size == "auto" else _num_steps(settings["batch_size"], num_agents)
+        is_given = given.get("batch_size", "auto") != "auto"
+        settings["bptt_horizon"] = (
+            _num_steps(settings["batch_size"], num_agents) if is_given else choice.facts.num_steps
+        )
     num_steps = settings["bptt_horizon"]
     unit = num_agents * num_steps
     if "batch_size" not in given:
-        settings["batch_size"] = math.ceil(BATCH_SIZE / unit) * unit
+        settings["batch_size"] = _batch_size(settings, least, unit)
     elif settings["batch_size"] == "auto":
         settings["batch_size"] = unit
     _require_multiple(settings["batch_size"], unit, f"{num_agents} agents * num_steps {num_steps}")
     if "minibatch_size" not in given:
-        row = num_steps * world_size  # agent steps of one segment in every process
-        settings["minibatch_size"] = math.ceil(settings["batch_size"] // row / _MINIBATCHES) * row
+        wanted = automatic.get("minibatch_size")
+        settings["minibatch_size"] = _minibatch_size(settings, wanted, least, world_size)
+
+
+def _batch_size(settings: dict[str, Any], least: int, unit: int) -> int:
+    """The smallest batch of whole segments of all agents that is not below `least`, nor below a given minibatch."""
+    minibatch = settings["minibatch_size"]
+    if minibatch != "auto" and minibatch <= BATCH_SIZE:
+        least = max(least, minibatch)
+        if settings["shuffle"] == "steps" and math.lcm(unit, minibatch) <= BATCH_SIZE:
+            unit = math.lcm(unit, minibatch)  # every step belongs to one minibatch
+    return math.ceil(least / unit) * unit
+
+
+def _minibatch_size(settings: dict[str, Any], wanted: int | None, least: int, world_size: int) -> int:
+    """A quarter of the batch in whole segments; of single steps what is wanted, as much more as the batch is larger."""
+    batch_size = settings["batch_size"]
+    if settings["shuffle"] == "segments" or wanted is None:
+        row = settings["bptt_horizon"] * world_size  # agent steps of one segment in every process
+        return math.ceil(batch_size // row / _MINIBATCHES) * row
+    wanted = min(max(wanted, wanted * batch_size // least), batch_size)
+    return world_size * nearest_divisor(batch_size // world_size, wanted / world_size)
 
 
 def _num_steps(batch_size: int, num_agents: int) -> int:

@@ -74,6 +74,9 @@ def learn(trainer: Any, total_timesteps: float | None, callbacks: Any, is_shown:
         for callback in callbacks:
             if hasattr(callback, "on_start"):
                 _ask(callback, "on_start", trainer)
+        if is_shown and ranks.is_first and trainer.epoch == 0:
+            for sentence in trainer.chosen:
+                say(f"chosen for {sentence}")
         with StopRequest(DEAF_SECONDS if ranks.world_size > 1 else 0.0) as stop:
             is_interrupted = iterate(trainer, stop, look, has_notes=is_shown)
             if trainer.epoch > first_epoch:

@@ -30,6 +30,7 @@ from pufferlib.policy import make_module
 from pufferlib.policy.normalized import normalized
 from pufferlib.runs import checkpoint
 from pufferlib.runs.torch_generator import borrowed_generator
+from pufferlib.vector.choice import is_quick
 from pufferlib.vector.device import can_be_lent
 
 
@@ -87,6 +88,9 @@ def load_env(env_name: str, args: dict[str, Any]) -> Any:
             distributed.connect().world_size,
         )
         _require_room(entry, env_kwargs, keywords["num_envs"], train.bptt_horizon if device_type == "cpu" else 1)
+    is_free = vec.backend == "auto" and vec.num_workers == "auto" and are_single and not entry.ini_files
+    if is_free and is_quick(entry.creator, env_kwargs, train.seed):
+        keywords["backend"] = "Serial"
     vecenv = entry.make_vector(env_kwargs, **keywords)
     creator = None if isinstance(env_name, str) else env_name
     vecenv.made_from = Origin(entry.name, dict(args["env"]), dict(args["vec"]), creator)

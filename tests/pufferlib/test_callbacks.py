@@ -30,8 +30,8 @@ pytestmark = pytest.mark.usefixtures("in_tmp_path")
 
 
 def make_trainer(**settings):
-    """Of 64 agent steps in each iteration."""
-    sizes = {"num_envs": 4, "batch_size": 64, "device": "cpu"}
+    """Of 64 agent steps in each iteration, and a rate that is easy to follow."""
+    sizes = {"num_envs": 4, "batch_size": 64, "device": "cpu", "learning_rate": 3e-4, "n_epochs": 4}
     return PuffeRL(env="puffer_squared", **{**sizes, **settings})
 
 
@@ -153,7 +153,8 @@ def test_a_closed_trainer_learns_nothing():
 def test_the_dashboard_can_be_left_out(capsys):
     make_trainer().learn(128).release()
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in lines] == ["note:", "puffer_squared", "puffer_squared"]
+    first_words = [line.split()[0] for line in lines if not line.startswith("chosen for ")]
+    assert first_words == ["note:", "puffer_squared", "puffer_squared"]
     make_trainer().learn(128, dashboard=False).release()
     assert capsys.readouterr().out == ""
 
@@ -353,7 +354,7 @@ def test_stopping_after_a_time(monkeypatch):
 def test_evaluating_every_now_and_then():
     told, logger = Told(), Noted()
     trainer = make_trainer(logger=logger)
-    trainer.learn(320, callbacks=[EvaluateEvery(128, episodes=3, max_steps=30), told, KeepBest()])
+    trainer.learn(320, callbacks=[EvaluateEvery(128, episodes=3, max_steps=300), told, KeepBest()])
     assert [log["epoch"] for log in told.logs if "eval/return_mean" in log] == [2, 4, 5]
     rows = [log for log in logger.logs if "eval/return_mean" in log]
     assert [(log["agent_steps"], log["epoch"]) for log in rows] == [(128, 2), (256, 4), (320, 5)]

@@ -14,12 +14,12 @@ from typing_extensions import get_overloads
 import pufferlib
 from pufferlib import PuffeRL, pufferl, vector
 from pufferlib.config import TrainConfig, resolve_sizes
+from pufferlib.config.automatic import Facts, choose
 from pufferlib.errors import APIUsageError, ConfigError, UnknownEnvironmentError
 from pufferlib.loggers import NoLogger
 from pufferlib.models import Default
 from pufferlib.ocean import env_class
-from pufferlib.runs import calls
-from pufferlib.runs.keyword_settings import settings_from_keywords
+from pufferlib.runs import calls, keyword_settings
 
 SQUARED = env_class("puffer_squared")
 
@@ -43,6 +43,13 @@ class CornerEnv(pufferlib.PufferEnv):
 
     def close(self):
         self.times_closed += 1
+
+
+def settings_from_keywords(given, num_agents, world_size=1, agents_per_env=256):
+    """What keywords ask for in environments of `num_agents` agents in each process, by default a full vector."""
+    spaces = Box(0, 1, (2,), np.float32), Discrete(2)
+    facts = Facts(*spaces, num_agents * world_size, agents_per_env, world_size=world_size)
+    return keyword_settings.settings_from_keywords(given, choose(facts))
 
 
 @pytest.fixture
@@ -81,7 +88,8 @@ def test_both_forms_train_alike(env, tmp_path):
         policy = Default(env)
         if form == "config":
             vecenv = vector.make(SQUARED, env_kwargs={"num_envs": 4}, seed=5)
-            config = {**settings_from_keywords(settings, 4), "device": "cpu"}
+            config = {**settings_from_keywords(settings, 4, agents_per_env=4), "device": "cpu"}
+            config["normalize_observations"] = False  # the policy is the user's
             trainer = PuffeRL(config, vecenv, policy)
         else:
             trainer = PuffeRL(env, policy, device="cpu", **settings)

@@ -1,0 +1,256 @@
+"""Settings that follow from what is seen of an environment, where the user sets none.
+
+`LINES` is the whole table: for which trainings a line is, what it sets, and the measurement that it comes from. A later
+line counts over an earlier one. A full vector, as Ocean's environments are, keeps what `PuffeRL`'s signature promises.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from gymnasium import Space
+from gymnasium.spaces import Box
+from typing_extensions import Self
+
+FULL_VECTOR = 256
+"""Agents in one PufferEnv from which on it is a full vector: a batch of 128 steps has 32,768 then."""
+
+PPO_DEFAULTS = {
+    "learning_rate": 3e-4,
+    "update_epochs": 4.0,
+    "gamma": 0.99,
+    "gae_lambda": 0.95,
+    "clip_coef": 0.2,
+    "ent_coef": 0.01,
+    "vf_coef": 0.5,
+    "max_grad_norm": 0.5,
+    # What a learning rate of 3e-4 is made for.
+    "optimizer": "adam",
+    "adam_beta1": 0.9,
+    "adam_eps": 1e-5,
+    # The trainer sees the rewards as they are.
+    "reward_clip": 0.0,
+    "normalize_rewards": False,
+    "vf_clip_coef": 0.2,
+}
+"""Where keywords differ from the defaults of `[train]`, or where that is promised: what every line of LINES adds to."""
+
+BATCH_SIZE = 32_768  # of a full vector, rounded up to whole segments of all agents
+NUM_STEPS = 128
+
+SMALL_BATCH_SIZE = 2_048  # as in the published results of PPO
+_LEAST_STEPS = 32  # in shorter segments advantages see too little of what follows
+_LARGE = 100.0  # of an observation, where 1 is what a network expects
+_MOST_CATEGORIES = 16  # of an integer that is a name, such as the cell of a board
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is seen of a training before it begins.
+
+    Attributes:
+        observation_space: of one agent, in a row of the vector's.
+        action_space: of one agent.
+        num_agents: of all processes.
+        agents_per_env: of one PufferEnv, which steps them together.
+        is_packed: whether the observations are rows that structures, or categories, were packed into.
+        is_recurrent: whether the policy remembers.
+        is_own_policy: whether the user made it, and may take it on into another training.
+        world_size: processes that train together.
+    """
+
+    observation_space: Space
+    action_space: Space
+    num_agents: int
+    agents_per_env: int
+    is_packed: bool = False
+    is_recurrent: bool = False
+    is_own_policy: bool = False
+    world_size: int = 1
+
+    @classmethod
+    def of(cls, env: Any, num_agents: int, policy: Any = None, world_size: int = 1) -> Self:
+        """The facts of an environment.
+
+        Args:
+            env: a PufferEnv, the first of a vector.
+            num_agents: of all processes.
+            policy: the user's; None where there is none.
+            world_size: processes that train together.
+        """
+        return cls(
+            env.single_observation_space,
+            env.single_action_space,
+            num_agents,
+            env.num_agents,
+            getattr(env, "emulated", None) is not None,
+            hasattr(policy, "initial_state"),
+            policy is not None,
+            world_size,
+        )
+
+    @property
+    def is_full_vector(self) -> bool:
+        """Whether one PufferEnv steps so many agents that a large batch costs no time."""
+        return self.agents_per_env >= FULL_VECTOR
+
+    @property
+    def num_steps(self) -> int:
+        """Steps of a segment: fewer where a batch of one for each of many agents would be large."""
+        steps = NUM_STEPS
+        while not self.is_full_vector and steps > _LEAST_STEPS and steps * self.num_agents > 2 * SMALL_BATCH_SIZE:
+            steps //= 2
+        return steps
+
+    @property
+    def acts_by_numbers(self) -> bool:
+        """Whether an action is a vector of numbers, and nothing else."""
+        return isinstance(self.action_space, Box)
+
+    @property
+    def sees_amounts(self) -> bool:
+        """Whether observations are amounts, of which a mean can be taken."""
+        return not self.is_packed and isinstance(self.observation_space, Box) and not self.sees_categories
+
+    @property
+    def sees_large_amounts(self) -> bool:
+        """Whether they may be far from 1: integers or numbers whose bounds are, or that have none."""
+        space = self.observation_space
+        return self.sees_amounts and float(max(np.max(space.high), -np.min(space.low))) > _LARGE
+
+    @property
+    def sees_categories(self) -> bool:
+        """Whether observations are integers of few values each, which are names of things."""
+        space = self.observation_space
+        if self.is_packed or not isinstance(space, Box) or space.dtype.kind not in "iu" or space.dtype == np.bool_:
+            return False
+        return 1 < int(np.max(space.high.astype(np.float64) - space.low)) + 1 <= _MOST_CATEGORIES
+
+    @property
+    def sees_images(self) -> bool:
+        """Whether observations are pictures as the network of Mnih et al. 2015 takes them: channels first, 0 to 255."""
+        space = self.observation_space
+        if self.is_packed or not isinstance(space, Box) or space.dtype != np.uint8 or len(space.shape) not in (2, 3):
+            return False
+        return min(space.shape[-2:]) >= 36 and bool(np.all(space.high == 255) and np.all(space.low == 0))
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of the table.
+
+    Attributes:
+        seen: for which trainings it is, in words.
+        fits: whether a training is one of them.
+        settings: what it sets, by section and name, such as `train.learning_rate`.
+        measured: what showed that it helps.
+    """
+
+    seen: str
+    fits: Callable[[Facts], bool]
+    settings: Mapping[str, Any]
+    measured: str
+
+
+def _may_normalize(facts: Facts) -> bool:
+    """Whether observations may be normalised: the statistics are lost to a policy that its user takes elsewhere."""
+    return not facts.is_full_vector and not facts.is_own_policy
+
+
+LINES = (
+    Line(
+        "less than a full vector",
+        lambda facts: not facts.is_full_vector,
+        {
+            "train.batch_size": SMALL_BATCH_SIZE,
+            "train.lr_schedule": "linear",
+            "train.shuffle": "steps",
+            "train.normalize_rewards": True,
+            "train.clip_vloss": False,
+        },
+        "a batch of 32,768 in four minibatches: CartPole-v1 34 after 200 k steps, LunarLander-v3 -125 after 500 k",
+    ),
+    Line(
+        "choices as actions",
+        lambda facts: not facts.is_full_vector and not facts.acts_by_numbers,
+        {
+            "train.learning_rate": 1e-3,
+            "train.update_epochs": 6.0,
+            "train.minibatch_size": 128,
+            "base.policy_name": "Default",
+            "policy.hidden_size": 64,
+            "policy.num_layers": 2,
+            "policy.activation": "tanh",
+        },
+        "CartPole-v1 500 after 200 k steps, LunarLander-v3 260 after 500 k, Acrobot-v1 -82 after 300 k, MountainCar-v0 "
+        "-112 after 1 M",
+    ),
+    Line(
+        "numbers as actions",
+        lambda facts: not facts.is_full_vector and facts.acts_by_numbers,
+        {
+            "train.learning_rate": 3e-4,
+            "train.update_epochs": 10.0,
+            "train.minibatch_size": 64,
+            "train.target_kl": 0.02,
+            "train.ent_coef": 0.0,
+            "train.clip_vloss": True,
+            "base.policy_name": "Continuous",
+        },
+        "Pendulum-v1 -128 after 300 k steps, Hopper-v5 2,770 after 300 k",
+    ),
+    Line(
+        "observations of amounts and numbers as actions",
+        lambda facts: _may_normalize(facts) and facts.sees_amounts and facts.acts_by_numbers,
+        {"train.normalize_observations": True},
+        "of the two above, as both were run",
+    ),
+    Line(
+        "observations that may be above 100",
+        lambda facts: _may_normalize(facts) and facts.sees_large_amounts,
+        {"train.normalize_observations": True},
+        "CartPole-v1 500 with and without; LunarLander-v3, whose bounds are small, 218 with and 260 without",
+    ),
+    Line(
+        "a policy that remembers",
+        lambda facts: not facts.is_full_vector and facts.is_recurrent,
+        {"train.shuffle": "segments"},
+        "single steps have no order",
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What follows from the facts of a training.
+
+    Attributes:
+        facts: of the training.
+        lines: of the table that fit, in their order.
+    """
+
+    facts: Facts
+    lines: tuple[Line, ...]
+
+    def settings(self, section: str) -> dict[str, Any]:
+        """The settings of a section that were chosen, by name."""
+        prefix = f"{section}."
+        found = {name: value for line in self.lines for name, value in line.settings.items()}
+        return {name.removeprefix(prefix): value for name, value in found.items() if name.startswith(prefix)}
+
+    def reasons(self, without: Container[str] = ()) -> dict[str, list[str]]:
+        """The settings that each line decided, by section and name, under what was seen.
+
+        Args:
+            without: settings that are left out, such as those that the user set, by section and name.
+        """
+        decided = {name: line.seen for line in self.lines for name in line.settings if name not in without}
+        return {line.seen: [name for name, seen in decided.items() if seen == line.seen] for line in self.lines}
+
+
+def choose(facts: Facts) -> Choice:
+    """Looks up the lines of the table for a training."""
+    return Choice(facts, tuple(line for line in LINES if line.fits(facts)))

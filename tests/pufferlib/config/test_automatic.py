@@ -1,0 +1,230 @@
+"""What follows from what is seen of an environment, where the user sets nothing; by every door the same."""
+
+from functools import partial
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.spaces import Box, Discrete, MultiDiscrete, Tuple
+from torch import nn
+
+import pufferlib
+from pufferlib import PuffeRL, pufferl, vector
+from pufferlib.config import TrainConfig, load_config, resolve_sizes
+from pufferlib.config.automatic import LINES, Facts, choose
+from pufferlib.config.sections import SECTIONS
+from pufferlib.models import Continuous, Default, MinGRUWrapper
+from pufferlib.runs.keyword_settings import settings_from_keywords
+
+AMOUNTS = Box(-1, 1, (4,), np.float32)
+CART_POLE = partial(gymnasium.make, "CartPole-v1")
+PENDULUM = partial(gymnasium.make, "Pendulum-v1")
+
+
+def facts(observations=AMOUNTS, actions=None, num_agents=16, agents_per_env=1, **others):
+    return Facts(observations, Discrete(2) if actions is None else actions, num_agents, agents_per_env, **others)
+
+
+def trained_with(env, policy=None, **settings):
+    """A trainer that is let go of at once."""
+    trainer = PuffeRL(env, policy, device="cpu", **settings)
+    trainer.release()
+    return trainer
+
+
+def test_every_line_sets_what_exists():
+    for line in LINES:
+        assert line.seen and line.measured
+        for name, value in line.settings.items():
+            section, _, key = name.partition(".")
+            if section in SECTIONS:
+                SECTIONS[section].settings()[key].check(value)
+
+
+def test_a_full_vector_keeps_what_the_signature_promises():
+    choice = choose(facts(num_agents=256, agents_per_env=256))
+    assert choice.lines == ()
+    found = settings_from_keywords({}, choice)
+    assert (found["learning_rate"], found["update_epochs"], found["batch_size"]) == (3e-4, 4.0, 32_768)
+
+
+@pytest.mark.parametrize(
+    ("num_agents", "expected"),
+    [
+        (1, (2_048, 128, 128)),
+        (16, (2_048, 128, 128)),
+        (20, (2_560, 128, 160)),
+        (64, (4_096, 64, 256)),
+        (256, (8_192, 32, 512)),
+        (1_000, (32_000, 32, 2_000)),
+    ],
+)
+def test_a_small_batch_is_cut_into_minibatches_of_steps(num_agents, expected):
+    found = settings_from_keywords({}, choose(facts(num_agents=num_agents)))
+    assert (found["batch_size"], found["bptt_horizon"], found["minibatch_size"]) == expected
+    assert found["shuffle"] == "steps"
+    resolve_sizes(TrainConfig.from_dict(found), num_agents, "cpu")
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"batch_size": 512},
+        {"minibatch_size": 384},
+        {"minibatch_size": 8_192},
+        {"num_steps": 10},
+        {"shuffle": "segments"},
+        {"prio_alpha": 0.5},
+        {"batch_size": "auto", "n_epochs": 1},
+    ],
+)
+@pytest.mark.parametrize("is_recurrent", [False, True])
+def test_the_rest_fits_what_is_given(given, is_recurrent):
+    found = settings_from_keywords(given, choose(facts(is_recurrent=is_recurrent)))
+    names = {"num_steps": "bptt_horizon", "n_epochs": "update_epochs"}
+    for name, value in given.items():
+        assert value == "auto" or found[names.get(name, name)] == value
+    resolve_sizes(TrainConfig.from_dict(found), 16, "cpu")
+
+
+def test_sizes_are_those_of_all_processes():
+    found = settings_from_keywords({}, choose(facts(num_agents=48, world_size=3)))
+    assert (found["batch_size"], found["bptt_horizon"]) == (3_072, 64)
+    resolve_sizes(TrainConfig.from_dict(found), 16, "cpu", 3)
+
+
+@pytest.mark.parametrize(
+    ("seen", "name", "expected"),
+    [
+        (facts(), "train.learning_rate", 1e-3),
+        (facts(actions=MultiDiscrete([2, 3])), "base.policy_name", "Default"),
+        (facts(actions=Tuple([Discrete(2), Box(-1, 1, (1,), np.float32)])), "base.policy_name", "Default"),
+        (facts(actions=Box(-1, 1, (2,), np.float32)), "base.policy_name", "Continuous"),
+        (facts(actions=Box(-1, 1, (2,), np.float32)), "train.normalize_observations", True),
+        (facts(), "train.normalize_observations", None),
+        (facts(Box(-np.inf, np.inf, (3,), np.float32)), "train.normalize_observations", True),
+        (facts(Box(0, 255, (8,), np.uint8)), "train.normalize_observations", True),
+        (facts(Box(0, 5, (8,), np.uint8)), "train.normalize_observations", None),
+        (facts(Box(0, 1, (8,), np.uint8), is_packed=True), "train.normalize_observations", None),
+        (facts(Box(-np.inf, np.inf, (3,), np.float32), is_own_policy=True), "train.normalize_observations", None),
+        (facts(is_recurrent=True), "train.shuffle", "segments"),
+    ],
+)
+def test_settings_follow_from_what_is_seen(seen, name, expected):
+    section, _, key = name.partition(".")
+    assert choose(seen).settings(section).get(key) == expected
+
+
+def test_what_is_given_is_never_changed():
+    given = {"learning_rate": 3e-4, "n_epochs": 4, "normalize_rewards": False, "shuffle": "segments"}
+    trainer = trained_with(CART_POLE, **given)
+    config = trainer.config
+    assert (config.learning_rate, config.update_epochs) == (3e-4, 4.0)
+    assert (config.normalize_rewards, config.shuffle) == (False, "segments")
+    said = " ".join(trainer.chosen)
+    assert "minibatch_size 512" in said and "learning_rate" not in said and "update_epochs" not in said
+
+
+def test_a_policy_of_the_users_stays_as_it_is():
+    env = CART_POLE()
+    policy = Default(vector.as_puffer_env(env), hidden_size=8)
+    trainer = trained_with(env, policy)
+    assert trainer.policy is policy and not trainer.config.normalize_observations
+    assert not any("hidden_size" in sentence for sentence in trainer.chosen)
+
+
+def test_a_policy_that_remembers_learns_from_segments():
+    env = vector.as_puffer_env(CART_POLE())
+    trainer = trained_with(env, MinGRUWrapper(env, Default(env, hidden_size=8), 8, 8))
+    assert trainer.config.shuffle == "segments"
+
+
+# --- by every door
+
+
+def doors(creator):
+    """The ways in which an environment of a kind is given by keyword."""
+    return {
+        "function": lambda: creator,
+        "lambda": lambda: lambda: creator(),
+        "instance": lambda: creator(),
+        "PufferEnv": lambda: vector.as_puffer_env(creator()),
+        "vector": lambda: vector.make(creator, num_envs=16, backend="Serial"),
+        "gymnasium vector": lambda: gymnasium.vector.SyncVectorEnv([creator] * 16, autoreset_mode="SameStep"),
+        "name": lambda: creator.args[0],
+    }
+
+
+CHOSEN = ("learning_rate", "update_epochs", "shuffle", "batch_size", "minibatch_size", "normalize_rewards", "target_kl")
+
+
+@pytest.mark.parametrize("door", doors(CART_POLE))
+def test_every_door_by_keyword_leads_to_the_same_settings(door):
+    config = trained_with(doors(CART_POLE)[door]()).config
+    assert [getattr(config, name) for name in CHOSEN] == [1e-3, 6.0, "steps", 2_048, 128, True, None]
+
+
+@pytest.mark.parametrize("door", doors(PENDULUM))
+def test_numbers_as_actions_have_towers_apart_by_every_door(door):
+    trainer = trained_with(doors(PENDULUM)[door]())
+    config = trainer.config
+    assert [getattr(config, name) for name in CHOSEN] == [3e-4, 10.0, "steps", 2_048, 64, True, 0.02]
+    assert type(trainer.policy.policy) is Continuous
+
+
+@pytest.mark.parametrize(("creator", "kind"), [(CART_POLE, Default), (PENDULUM, Continuous)])
+def test_a_configuration_without_an_ini_has_them_too(creator, kind):
+    args = load_config(creator)
+    args["train"].update(device="cpu")
+    vecenv = pufferl.load_env(creator, args)
+    policy = pufferl.load_policy(args, vecenv, creator)
+    by_configuration = PuffeRL(args["train"], vecenv, policy)
+    by_configuration.release()
+    by_keyword = trained_with(creator)
+    names = [name for name in TrainConfig.settings() if name not in ("anneal_lr", "log_interval")]
+    assert [getattr(by_configuration.config, name) for name in names] == [
+        getattr(by_keyword.config, name) for name in names
+    ]
+    assert type(policy.policy) is kind and vecenv.num_envs == 16
+
+
+def test_flags_count_over_what_was_chosen():
+    args = load_config(CART_POLE, argv=["--train.learning-rate", "0.01", "--policy.hidden-size", "32"])
+    assert (args["train"]["learning_rate"], args["train"]["update_epochs"]) == (0.01, 6.0)
+    assert (args["policy"]["hidden_size"], args["policy"]["num_layers"]) == (32, 2)
+
+
+def test_an_environment_that_needs_arguments_has_the_defaults():
+    def make(size):
+        raise AssertionError("it must not be made")
+
+    assert load_config(make)["train"]["optimizer"] == "muon"
+
+
+# --- what is told, and what comes of it
+
+
+def test_the_first_lines_tell_what_was_chosen(capsys):
+    trainer = PuffeRL(CART_POLE, device="cpu", learning_rate=5e-4)
+    trainer.learn(2_048)
+    trainer.release()
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("chosen for less than a full vector: batch_size 2048, shuffle steps, ")
+    assert lines[1].startswith("chosen for choices as actions: update_epochs 6.0, minibatch_size 128, hidden_size 64")
+
+
+def test_a_full_vector_says_nothing(capsys):
+    trainer = PuffeRL("puffer_squared", device="cpu", batch_size=2_048)
+    assert trainer.chosen == ()
+    trainer.release()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("creator", "steps", "least"), [(CART_POLE, 150_000, 400), (PENDULUM, 150_000, -300)])
+def test_nothing_set_learns(creator, steps, least, tmp_path):
+    trainer = PuffeRL(creator, device="cpu", seed=1, data_dir=str(tmp_path))
+    trainer.learn(steps, dashboard=False)
+    score = pufferlib.evaluate(trainer.policy, creator, 30, sample=True)["episode_return"].mean
+    trainer.release()
+    assert score >= least
+    assert isinstance(trainer.policy, nn.Module)
