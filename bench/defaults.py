@@ -1,29 +1,40 @@
-"""Whether the defaults alone learn: trains small tasks by default.ini, without an ini of their own.
+"""Whether nothing set learns: environments given as functions that no ini knows, and small tasks by default.ini.
 
     python bench/defaults.py                            all of them from seeds 1, 2 and 3
+    python bench/defaults.py CartPole-v1 LunarLander-v3 --seeds 1 --beside
     python bench/defaults.py catch recall --seeds 1
     python bench/defaults.py catch -- --train.learning-rate 0.01
 
-A task is learnt when the mean of its metric over the last episodes reaches its threshold, and so does that over as many
-whole ones that the policy then plays. A run goes on to the end of `total_timesteps` all the same, as its schedule does,
-and what it then plays counts; what follows `--` are settings as `puffer train` takes them.
+An environment as a function is what a user brings: `PuffeRL(lambda: MyEnv()).learn(steps)`. The final policy then plays
+50 episodes by actions that are drawn and 50 by the likeliest ones, from seeds that the training did not see. With
+`--beside` Stable-Baselines3's PPO trains for as many steps in turn, by its own defaults, in 16 environments of the same
+function in this process, and plays the same. Both compute on the CPU, with as many threads of torch as OMP_NUM_THREADS
+says. The time is from before the environments are made to the end of the training, without what is imported.
+
+A small task is a full vector, and has the settings of default.ini. It is learnt when the mean of its metric over the
+last episodes reaches its threshold, and so does that over as many whole ones that the policy then plays. A run goes on
+to the end of `total_timesteps` all the same, as its schedule does, and what it then plays counts; what follows `--` are
+settings as `puffer train` takes them, for these tasks alone.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import gymnasium
+import numpy as np
 from recent_episodes import RecentEpisodes
 from seeds import Rows, measure, parse
 from small_tasks import Catch, Recall
 
-from pufferlib import ocean, pufferl
+import pufferlib
+from pufferlib import NoLogger, PuffeRL, ocean, pufferl
 from pufferlib.config import load_config
-from pufferlib.emulation import GymnasiumPufferEnv
 
 
 @dataclass(frozen=True)
@@ -38,10 +49,6 @@ class Task:
     flags: tuple[str, ...] = ()  # what it cannot do without, or would take long without
 
 
-def _cart_pole(buf=None, seed: int = 0) -> GymnasiumPufferEnv:
-    return GymnasiumPufferEnv(env_creator=gymnasium.make, env_args=("CartPole-v1",), buf=buf, seed=seed)
-
-
 def _ocean(name: str) -> Callable[[], Callable]:
     return lambda: ocean.env_class(f"puffer_{name}")
 
@@ -53,15 +60,141 @@ TASKS = {
     "cartpole": Task(_ocean("cartpole"), 0.95),
     "pong": Task(_ocean("pong"), 15.0, "score"),
     "recall": Task(lambda: Recall, 0.95, flags=("--rnn-name", "MinGRU")),
-    "CartPole-v1": Task(
-        lambda: _cart_pole,
-        475.0,
-        "episode/return_mean",
-        "episode/count",
-        100,
-        ("--vec.backend", "Serial", "--train.total-timesteps", "2_000_000"),
-    ),
 }
+
+
+# -------------------------------------------------------------------------------------------- environments as functions
+
+EPISODES = 50  # that a final policy plays in each way
+_SEED = 1_000_003  # of these episodes
+_OTHERS_ENVS = 16  # of Stable-Baselines3, as many as ours chooses
+
+
+@dataclass(frozen=True)
+class Given:
+    """An environment that is given as a function, and how long it is trained."""
+
+    make: Callable[[], Any]
+    steps: int
+    policy: str = "MlpPolicy"  # of Stable-Baselines3; empty where that cannot train it
+
+
+def _gymnasium(name: str, **keywords: Any) -> Callable[[], gymnasium.Env]:
+    return lambda: gymnasium.make(name, **keywords)
+
+
+def _minigrid() -> gymnasium.Env:
+    importlib.import_module("minigrid")
+    return gymnasium.make("MiniGrid-DoorKey-5x5-v0")
+
+
+def _pong() -> gymnasium.Env:
+    gymnasium.register_envs(importlib.import_module("ale_py"))
+    env = gymnasium.make("ALE/Pong-v5", frameskip=1)
+    return gymnasium.wrappers.FrameStackObservation(gymnasium.wrappers.AtariPreprocessing(env), 4)
+
+
+def _pistonball() -> Any:
+    game = importlib.import_module("pettingzoo.butterfly.pistonball_v6")
+    return game.parallel_env(n_pistons=10, continuous=False, max_cycles=125)
+
+
+GIVEN = {
+    "CartPole-v1": Given(_gymnasium("CartPole-v1"), 200_000),
+    "Acrobot-v1": Given(_gymnasium("Acrobot-v1"), 300_000),
+    "MountainCar-v0": Given(_gymnasium("MountainCar-v0"), 1_000_000),
+    "LunarLander-v3": Given(_gymnasium("LunarLander-v3"), 500_000),
+    "Pendulum-v1": Given(_gymnasium("Pendulum-v1"), 300_000),
+    "BipedalWalker-v3": Given(_gymnasium("BipedalWalker-v3"), 1_000_000),
+    "HalfCheetah-v5": Given(_gymnasium("HalfCheetah-v5"), 1_000_000),
+    "Hopper-v5": Given(_gymnasium("Hopper-v5"), 1_000_000),
+    "Walker2d-v5": Given(_gymnasium("Walker2d-v5"), 1_000_000),
+    "FrozenLake-v1": Given(_gymnasium("FrozenLake-v1", is_slippery=False), 100_000),
+    "Taxi-v4": Given(_gymnasium("Taxi-v4"), 500_000),
+    "MiniGrid-DoorKey-5x5": Given(_minigrid, 500_000, "MultiInputPolicy"),
+    "Atari Pong": Given(_pong, 2_000_000, "CnnPolicy"),
+    "pistonball": Given(_pistonball, 1_000_000, ""),
+}
+
+
+@dataclass(frozen=True)
+class Played:
+    """What came of a training: the mean returns of the episodes afterwards, by actions drawn and by the likeliest."""
+
+    sampled: float
+    greedy: float
+    steps: int
+    seconds: float
+
+
+def ours(task: Given, steps: int, seed: int, folder: str) -> Played:
+    """Trains with nothing set but what says where, from which seed and on what."""
+    begin = time.perf_counter()
+    trainer = PuffeRL(lambda: task.make(), logger=NoLogger(), seed=seed, device="cpu", data_dir=folder)
+    try:
+        trainer.learn(steps, dashboard=False)
+        seconds = time.perf_counter() - begin
+        means = [_mean_return(trainer.policy, task.make, is_sampled) for is_sampled in (True, False)]
+        return Played(*means, trainer.global_step, seconds)
+    finally:
+        trainer.release()
+
+
+def _mean_return(policy: Any, make: Callable[[], Any], is_sampled: bool) -> float:
+    return pufferlib.evaluate(policy, make, EPISODES, is_sampled, _SEED)["episode_return"].mean
+
+
+def theirs(task: Given, steps: int, seed: int) -> Played:
+    """Trains by the defaults of Stable-Baselines3's PPO."""
+    from stable_baselines3 import PPO
+    from stable_baselines3.common.env_util import make_vec_env
+
+    begin = time.perf_counter()
+    envs = make_vec_env(task.make, n_envs=_OTHERS_ENVS, seed=seed)
+    model = PPO(task.policy, envs, seed=seed, device="cpu")
+    model.learn(steps)
+    seconds = time.perf_counter() - begin
+    envs.close()
+    played = [_played_by(model, task.make, is_sampled) for is_sampled in (True, False)]
+    return Played(*played, model.num_timesteps, seconds)
+
+
+def _played_by(model: Any, make: Callable[[], gymnasium.Env], is_sampled: bool) -> float:
+    env, returns = make(), []
+    for seed in range(_SEED, _SEED + EPISODES):
+        observation, _ = env.reset(seed=seed)
+        total, is_over = 0.0, False
+        while not is_over:
+            action = model.predict(observation, deterministic=not is_sampled)[0]
+            observation, reward, terminated, truncated, _ = env.step(action)
+            total, is_over = total + float(reward), terminated or truncated
+        returns.append(total)
+    env.close()
+    return float(np.mean(returns))
+
+
+def played_rows(case: str, played: Played) -> Rows:
+    """What is recorded of one side."""
+    return [
+        (f"{case}: {EPISODES} sampled episodes, mean", played.sampled, "return"),
+        (f"{case}: {EPISODES} greedy episodes, mean", played.greedy, "return"),
+        (f"{case}: steps", played.steps, "steps"),
+        (f"{case}: time", played.seconds, "s"),
+    ]
+
+
+def given_rows(name: str, seed: int, folder: str, steps: int | None, is_beside: bool) -> Rows:
+    """Trains an environment that is given as a function, and another library beside it where that is asked for."""
+    task = GIVEN[name]
+    steps = steps or task.steps
+    case = f"{name}, seed {seed}"
+    rows = played_rows(f"{case}, nothing set", ours(task, steps, seed, folder))
+    if is_beside and task.policy:
+        rows += played_rows(f"{case}, Stable-Baselines3 by its defaults", theirs(task, steps, seed))
+    return rows
+
+
+# -------------------------------------------------------------------------------------------- small tasks, many at once
 
 
 @dataclass(frozen=True)
@@ -113,15 +246,19 @@ def rows(case: str, task: Task, outcome: Outcome) -> Rows:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("tasks", nargs="*", help=f"of {', '.join(TASKS)}; all when none is named")
+    parser.add_argument("tasks", nargs="*", help=f"of {', '.join([*GIVEN, *TASKS])}; all when none is named")
+    parser.add_argument("--steps", type=int, help="of an environment that is given as a function, in place of its own")
+    parser.add_argument("--beside", action="store_true", help="train Stable-Baselines3's PPO in turn")
     parser.add_argument("--no-rows", action="store_true", help="only print, for a first look")
     options, given = parse(parser)
 
     def run(name: str, seed: int, folder: str) -> Rows:
+        if name in GIVEN:
+            return given_rows(name, seed, folder, options.steps, options.beside)
         outcome = learn(TASKS[name], seed, given, folder)
         return rows(", ".join(filter(None, [name, f"seed {seed}", " ".join(given)])), TASKS[name], outcome)
 
-    measure("defaults", options.tasks or TASKS, options.seeds, run, is_kept=not options.no_rows)
+    measure("defaults", options.tasks or [*GIVEN, *TASKS], options.seeds, run, is_kept=not options.no_rows)
 
 
 if __name__ == "__main__":
