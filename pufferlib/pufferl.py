@@ -185,10 +185,10 @@ class PuffeRL:
                 logged as `losses/...`.
             settings: every other `[train]` setting. Where nobody sets them, the optimizer is adam (beta 0.9, eps 1e-5),
                 the learning rate stays as it is unless `total_timesteps` or `num_iterations` gives it an end to anneal
-                to, rewards are not clipped, segments are drawn evenly, a minibatch is a quarter of the batch, and
-                every epoch is logged.
+                to, rewards are not clipped, segments are drawn evenly, a minibatch is a quarter of the batch, but
+                of more than 1,024 steps at most a 32nd, and every epoch is logged.
 
-        These numbers are for a full vector: a PufferEnv of 256 agents or more, as C environments make. With fewer they
+        These numbers are for a full vector: a PufferEnv of 64 agents or more, as C environments make. With fewer they
         would be few steps of the optimizer, so what is not given then follows from what is seen: the spaces, the
         number of agents, and whether the policy remembers. A batch has 2,048 steps or more, minibatches of single
         steps, more passes and normalised rewards. `chosen` and the first lines of `learn` tell the values;

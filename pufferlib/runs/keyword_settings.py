@@ -68,7 +68,7 @@ def settings_from_keywords(keywords: Mapping[str, Any], choice: Choice) -> dict[
 
 def _fit_sizes(settings: dict[str, Any], given: dict[str, Any], automatic: dict[str, Any], choice: Choice) -> None:
     """Fills in the sizes that were not given, so that every batch is made of whole segments of all agents."""
-    num_agents, world_size = choice.facts.num_agents, choice.facts.world_size
+    num_agents = choice.facts.num_agents
     least = automatic.get("batch_size", BATCH_SIZE)
     if "bptt_horizon" not in given:
         is_given = given.get("batch_size", "auto") != "auto"
@@ -83,8 +83,7 @@ def _fit_sizes(settings: dict[str, Any], given: dict[str, Any], automatic: dict[
         settings["batch_size"] = unit
     _require_multiple(settings["batch_size"], unit, f"{num_agents} agents * num_steps {num_steps}")
     if "minibatch_size" not in given:
-        wanted = automatic.get("minibatch_size")
-        settings["minibatch_size"] = _minibatch_size(settings, wanted, least, world_size)
+        settings["minibatch_size"] = _minibatch_size(settings, automatic["minibatch_size"], least, choice)
 
 
 def _batch_size(settings: dict[str, Any], least: int, unit: int) -> int:
@@ -97,14 +96,18 @@ def _batch_size(settings: dict[str, Any], least: int, unit: int) -> int:
     return math.ceil(least / unit) * unit
 
 
-def _minibatch_size(settings: dict[str, Any], wanted: int | None, least: int, world_size: int) -> int:
-    """A quarter of the batch in whole segments; of single steps what is wanted, as much more as the batch is larger."""
-    batch_size = settings["batch_size"]
-    if settings["shuffle"] == "segments" or wanted is None:
-        row = settings["bptt_horizon"] * world_size  # agent steps of one segment in every process
-        return math.ceil(batch_size // row / _MINIBATCHES) * row
-    wanted = min(max(wanted, wanted * batch_size // least), batch_size)
-    return world_size * nearest_divisor(batch_size // world_size, wanted / world_size)
+def _minibatch_size(settings: dict[str, Any], wanted: int, least: int, choice: Choice) -> int:
+    """Of single steps what is wanted, as much more as the batch is larger; of segments a quarter of the batch.
+
+    A full vector has segments as well, and minibatches of what is wanted, or a part of the batch that is as small.
+    """
+    batch_size, world_size = settings["batch_size"], choice.facts.world_size
+    share = min(max(wanted, wanted * batch_size // least), batch_size)
+    if settings["shuffle"] == "steps":
+        return world_size * nearest_divisor(batch_size // world_size, share / world_size)
+    row = settings["bptt_horizon"] * world_size  # agent steps of one segment in every process
+    quarter = math.ceil(batch_size // row / _MINIBATCHES) * row
+    return min(quarter, math.ceil(share / row) * row) if choice.facts.is_full_vector else quarter
 
 
 def _num_steps(batch_size: int, num_agents: int) -> int:

@@ -42,10 +42,9 @@ def test_every_line_sets_what_exists():
 
 
 def test_a_full_vector_keeps_what_the_signature_promises():
-    choice = choose(facts(num_agents=256, agents_per_env=256))
-    assert choice.lines == ()
-    found = settings_from_keywords({}, choice)
+    found = settings_from_keywords({}, choose(facts(num_agents=256, agents_per_env=256)))
     assert (found["learning_rate"], found["update_epochs"], found["batch_size"]) == (3e-4, 4.0, 32_768)
+    assert (found["shuffle"], found["normalize_rewards"], found["minibatch_size"]) == ("segments", False, 1_024)
 
 
 @pytest.mark.parametrize(
@@ -105,6 +104,17 @@ def test_sizes_are_those_of_all_processes():
         (facts(Box(-np.inf, np.inf, (3,), np.float32)), "train.normalize_observations", True),
         (facts(Box(0, 255, (8,), np.uint8)), "train.normalize_observations", True),
         (facts(Box(0, 5, (8,), np.uint8)), "train.normalize_observations", None),
+        (facts(Box(0, 5, (8,), np.uint8)), "policy.one_hot", True),
+        (facts(Box(0, 5, (8,), np.uint8), agents_per_env=64), "policy.one_hot", True),
+        (facts(Box(0, 5, (8,), np.uint8), is_own_policy=True), "policy.one_hot", None),
+        (facts(Box(0, 5, (8,), np.uint8), Box(-1, 1, (2,), np.float32)), "policy.one_hot", None),
+        (facts(Box(0, 1, (8,), np.uint8)), "policy.one_hot", None),
+        (facts(Box(0, 255, (4, 84, 84), np.uint8)), "base.policy_name", "Convolutional"),
+        (facts(Box(0, 255, (4, 84, 84), np.uint8), Box(-1, 1, (2,), np.float32)), "train.learning_rate", 2.5e-4),
+        (facts(Box(0, 255, (84, 84, 3), np.uint8)), "base.policy_name", "Default"),
+        (facts(Box(0, 255, (3, 32, 32), np.uint8)), "base.policy_name", "Default"),
+        (facts(Box(0, 1, (0,), np.float32)), "train.normalize_observations", None),
+        (facts(Box(0, 1, (3,), bool), Box(-1, 1, (2,), np.float32)), "train.normalize_observations", None),
         (facts(Box(0, 1, (8,), np.uint8), is_packed=True), "train.normalize_observations", None),
         (facts(Box(-np.inf, np.inf, (3,), np.float32), is_own_policy=True), "train.normalize_observations", None),
         (facts(is_recurrent=True), "train.shuffle", "segments"),
@@ -210,13 +220,13 @@ def test_the_first_lines_tell_what_was_chosen(capsys):
     trainer.release()
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("chosen for less than a full vector: batch_size 2048, shuffle steps, ")
-    assert lines[1].startswith("chosen for choices as actions: update_epochs 6.0, minibatch_size 128, hidden_size 64")
+    assert lines[1] == "chosen for choices as actions: update_epochs 6.0, minibatch_size 128"
+    assert lines[2].startswith("chosen for choices as actions, and no pictures: hidden_size 64")
 
 
-def test_a_full_vector_says_nothing(capsys):
-    trainer = PuffeRL("puffer_squared", device="cpu", batch_size=2_048)
-    assert trainer.chosen == ()
-    trainer.release()
+def test_a_full_vector_says_little():
+    trainer = trained_with(pufferlib.make("puffer_cartpole", num_envs=64))
+    assert trainer.chosen == ("a full vector: minibatch_size 1024, hidden_size 64, num_layers 2",)
 
 
 @pytest.mark.slow

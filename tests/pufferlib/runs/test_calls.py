@@ -143,7 +143,7 @@ def test_every_setting_is_a_keyword(env):
 
 def test_the_defaults():
     found = settings_from_keywords({}, num_agents=256)
-    assert (found["batch_size"], found["bptt_horizon"], found["minibatch_size"]) == (32_768, 128, 8_192)
+    assert (found["batch_size"], found["bptt_horizon"], found["minibatch_size"]) == (32_768, 128, 1_024)
     assert (found["optimizer"], found["adam_beta1"], found["adam_eps"]) == ("adam", 0.9, 1e-5)
     assert (found["reward_clip"], found["prio_alpha"], found["anneal_lr"], found["compile"]) == (0.0, 0.0, False, False)
 
@@ -157,17 +157,17 @@ def test_the_learning_rate_is_annealed_where_there_is_an_end(end):
 @pytest.mark.parametrize(
     ("given", "agents", "expected"),
     [
-        ({}, 256, (32_768, 128, 8_192)),
-        ({}, 1, (32_768, 128, 8_192)),
-        ({}, 100, (38_400, 128, 9_600)),  # rounded up
-        ({}, 1_024, (131_072, 128, 32_768)),
-        ({"num_steps": 32}, 100, (35_200, 32, 8_800)),
+        ({}, 256, (32_768, 128, 1_024)),
+        ({}, 1, (32_768, 128, 1_024)),
+        ({}, 100, (38_400, 128, 1_280)),  # rounded up
+        ({}, 1_024, (131_072, 128, 4_096)),
+        ({"num_steps": 32}, 100, (35_200, 32, 1_120)),
         ({"batch_size": 64}, 4, (64, 16, 16)),
         ({"batch_size": 960}, 4, (960, 120, 240)),
         ({"batch_size": 4 * 13}, 4, (52, 13, 13)),
         ({"batch_size": "auto"}, 4, (512, 128, 128)),
         ({"batch_size": 320, "n_epochs": 2, "bptt_horizon": 8}, 4, (320, 8, 80)),
-        ({"batch_size": 20_000_000, "num_steps": 100}, 4, (20_000_000, 100, 5_000_000)),
+        ({"batch_size": 20_000_000, "num_steps": 100}, 4, (20_000_000, 100, 625_000)),
     ],
 )
 def test_sizes_fit_the_agents(given, agents, expected):
@@ -178,7 +178,7 @@ def test_sizes_fit_the_agents(given, agents, expected):
 
 def test_sizes_are_those_of_all_processes():
     found = settings_from_keywords({}, 100, world_size=3)
-    assert (found["batch_size"], found["bptt_horizon"], found["minibatch_size"]) == (38_400, 128, 9_600)
+    assert (found["batch_size"], found["bptt_horizon"], found["minibatch_size"]) == (38_400, 128, 1_536)
     assert resolve_sizes(TrainConfig.from_dict(found), 100, "cpu", 3).segments == 100
     found = settings_from_keywords({"batch_size": 7 * 3 * 10}, 7, world_size=3)
     assert resolve_sizes(TrainConfig.from_dict(found), 7, "cpu", 3).minibatch_segments == 2
