@@ -82,7 +82,8 @@ def _merge_chosen(args: dict[str, Any], entry: Entry) -> None:
         facts = Facts.of(env, AUTO_SINGLE_ENVS * env.num_agents)
         choice = choose(facts)
         sizes = {"batch_size": "auto", "bptt_horizon": facts.num_steps}
-        merge(args, "train", {**PPO_DEFAULTS, **choice.settings("train"), **sizes})
+        lengths = {"total_timesteps": 1_000_000, "checkpoint_interval": 100}  # as families/discrete.ini has them
+        merge(args, "train", {**PPO_DEFAULTS, **choice.settings("train"), **sizes, **lengths})
         merge(args, "base", choice.settings("base"))
         merge(args, "policy", choice.settings("policy"))
 

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from typing_extensions import override
 
 from pufferlib.families.entry import Entry
-from pufferlib.families.inis import ini_files
 from pufferlib.families.keywords import keyword_settings
 from pufferlib.settings.setting import Setting
 
@@ -56,8 +55,8 @@ class CallableEntry(Entry):
     @property
     @override
     def ini_files(self) -> tuple[Path, ...]:
-        """A recipe by the actions of an environment with a name; one that holds many in C needs none."""
-        return ini_files(self, None) if ":" in self.name and "num_envs" not in self._settings else ()
+        """None: what `load_config` chooses follows from the environment."""
+        return ()
 
 
 def make_imported(creator: Callable[..., Any], buf: Buffers | None = None, seed: int = 0, **settings: Any) -> PufferEnv:

@@ -191,11 +191,25 @@ def test_a_configuration_without_an_ini_has_them_too(creator, kind):
     by_configuration = PuffeRL(args["train"], vecenv, policy)
     by_configuration.release()
     by_keyword = trained_with(creator)
-    names = [name for name in TrainConfig.settings() if name not in ("anneal_lr", "log_interval")]
+    lengths = ("anneal_lr", "log_interval", "checkpoint_interval", "total_timesteps")
+    names = [name for name in TrainConfig.settings() if name not in lengths]
     assert [getattr(by_configuration.config, name) for name in names] == [
         getattr(by_keyword.config, name) for name in names
     ]
     assert type(policy.policy) is kind and vecenv.num_envs == 16
+
+
+def test_a_name_that_imports_a_class_has_what_the_class_has(tmp_path, monkeypatch):
+    (tmp_path / "own_poles.py").write_text(
+        "from gymnasium.envs.classic_control import CartPoleEnv\n\n\nclass Pole(CartPoleEnv):\n    pass\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    import own_poles
+
+    by_name, by_class = load_config("own_poles:Pole"), load_config(own_poles.Pole)
+    assert by_name["train"] == by_class["train"] and by_name["policy"] == by_class["policy"]
+    assert by_name["train"]["update_epochs"] == 6.0
 
 
 def test_flags_count_over_what_was_chosen():
