@@ -61,7 +61,11 @@ def here(in_tmp_path):
             "rewards are as large as 4.., and are clipped to 1, .* reward_clip=0",
         ),
         ({"reward": 1000.0}, {"normalize_rewards": True}, None),
-        ({"scale": 1e4}, {"normalize_observations": False}, "observations are as large as 9,.*; normalize_observations=True scales them"),
+        (
+            {"scale": 1e4},
+            {"normalize_observations": False},
+            "observations are as large as 9,.*; normalize_observations=True scales them",
+        ),
         ({"scale": 1e4}, {"normalize_observations": True}, None),
         ({"limit": 60}, {"gamma": 0.1}, "episodes last 60 steps, and gamma 0.1 sees 1 steps ahead; a larger gamma"),
         (
