@@ -40,6 +40,7 @@ from pufferlib.fast.network_gradients import NetworkGradients
 from pufferlib.fast.optimizers import KernelAdam, take_over
 from pufferlib.fast.policy_layers import find_layers
 from pufferlib.fast.policy_watch import PolicyWatch
+from pufferlib.fast.row_wise import RowWise
 from pufferlib.fast.sharded_gradients import ShardedGradients
 from pufferlib.metrics.phases import Phases
 from pufferlib.ppo.actor import Actor
@@ -63,6 +64,7 @@ class Choice:
         is_captured: whether torch's operations are replayed as CUDA graphs.
         reason: why it is torch; None for the kernel.
         watch: remembers what the policy was.
+        row_wise: whether threads may share the rows of a minibatch; None where torch does not compute it on a CPU.
     """
 
     config: ResolvedTrainConfig
@@ -73,6 +75,7 @@ class Choice:
     is_captured: bool
     reason: str | None
     watch: PolicyWatch
+    row_wise: RowWise | None
 
     @property
     def name(self) -> str:
@@ -84,6 +87,8 @@ class Choice:
     def __str__(self) -> str:
         is_rounded = self.network is not None and self.network.products == "bfloat16"
         remark = "products of bfloat16" if is_rounded else self.reason
+        if self.row_wise is not None and self.row_wise.reason is not None:
+            remark = f"{remark}; in one call, as {self.row_wise.reason}"
         return self.name if remark is None else f"{self.name} ({remark})"
 
     def describe(self) -> dict[str, str | None]:
@@ -92,7 +97,7 @@ class Choice:
 
     def is_outdated(self) -> bool:
         """Whether the policy is not what it was: parts were replaced, frozen, moved, or given a hook."""
-        return self.watch.has_changed()
+        return self.watch.has_changed() or (self.row_wise is not None and self.row_wise.has_changed())
 
     def take_over(self, collector: Collector, learner: Learner, generator: torch.Generator) -> None:
         """Has a trainer's parts go on with what was chosen; of parameters that stayed the optimizer knows all.
@@ -142,10 +147,12 @@ class Choice:
         """What differentiates the policy over the rows of a rollout."""
         if self.network is not None:
             return NetworkGradients(self.network, self.policy, rollout, self.config)
+        parts = self.policy, rollout, self.config, self.autocast, self.loss
+        if self.row_wise is not None:
+            is_known_loss = self.loss is ppo_loss and not edited_files()  # any other may keep something, or mix rows
+            return ShardedGradients(*parts, are_rows_apart=is_known_loss and self.row_wise.reason is None)
         kind = Gradients if rollout.observations.device.type != "cpu" else GatheringGradients
-        if self.device.type == "cpu" and not self.config.compile:
-            kind = ShardedGradients
-        return kind(self.policy, rollout, self.config, self.autocast, self.loss)
+        return kind(*parts)
 
     def optimizer(self, gradients: Gradients) -> Optimizer:
         """What steps the parameters."""
@@ -186,7 +193,9 @@ def choose(
     layers = find_layers(policy) if reason is None else None
     reason = reason or _why_not_these(layers, policy, rollout)
     network = None if reason else Network(layers, torch.get_num_threads(), _products(config))
-    return Choice(config, policy, loss, device, network, is_captured, reason, PolicyWatch(policy))
+    is_torch_on_cpu = network is None and device.type == "cpu" and not config.compile
+    row_wise = RowWise(policy) if is_torch_on_cpu else None
+    return Choice(config, policy, loss, device, network, is_captured, reason, PolicyWatch(policy), row_wise)
 
 
 def _why_torch(config: ResolvedTrainConfig, device: torch.device, loss: Loss) -> str | None:
@@ -212,7 +221,8 @@ def _products(config: ResolvedTrainConfig) -> str:
 def _why_not_these(layers: Layers | None, policy: nn.Module, rollout: Rollout) -> str | None:
     """Why the kernel does not take this policy, in which these layers were found; None if it does."""
     if layers is None:
-        return f"the policy {type(policy).__name__} has parts that the kernel does not know, or frozen ones"
+        name = type(policy).__name__
+        return f"the policy {name} has parts, hooks or methods that the kernel does not know, or is frozen"
     if not layers.fit():
         return "the policy's layers are not of the sizes and types that the kernel takes"
     if rollout.observations.dtype not in observation_dtypes(layers):

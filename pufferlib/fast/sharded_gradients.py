@@ -10,23 +10,37 @@ from torch import Tensor
 from typing_extensions import override
 
 from pufferlib.fast.gathering_gradients import GatheringGradients
-from pufferlib.fast.shards import Shards, one_thread
+from pufferlib.fast.shards import Shards, one_thread, torch_threads
 from pufferlib.ppo.minibatches import Minibatch
 
 _LEAST_SHARE = 128  # rows of a minibatch that are worth a thread of their own
 
 
 class ShardedGradients(GatheringGradients):
-    """Gives each thread some of the segments; the shares are added in their order, so the sum is always the same."""
+    """Gives each thread some of the segments; the shares are added in their order, so the sum is always the same.
 
-    def __init__(self, *arguments: Any, **keywords: Any):
-        """Starts the threads; the arguments are those of Gradients."""
+    Where rows cannot be computed apart, all of them are in one call, whose operations torch gives to its own threads.
+    """
+
+    def __init__(self, *arguments: Any, are_rows_apart: bool, **keywords: Any):
+        """Starts the threads.
+
+        Args:
+            arguments: as for Gradients.
+            are_rows_apart: whether threads may call the policy and the loss at the same time, see RowWise.
+            keywords: as for Gradients.
+        """
         super().__init__(*arguments, **keywords)
-        most = max(1, self.config.minibatch_steps // _LEAST_SHARE)
-        self._shards = Shards(min(torch.get_num_threads(), most))
+        self._num_threads = torch.get_num_threads()
+        most = max(1, self.config.minibatch_steps // _LEAST_SHARE) if are_rows_apart else 1
+        self._shards = Shards(min(self._num_threads, most))
+        self._are_rows_apart = are_rows_apart
 
     @override
     def differentiate(self, minibatch: Minibatch) -> Tensor:
+        if not self._are_rows_apart:
+            with torch_threads(self._num_threads):
+                return super().differentiate(minibatch)
         self.clear()
         parts = minibatch.split(self.config.max_minibatch_size // self.rollout.horizon)
         return sum(self._differentiate_part(part, len(minibatch)) for part in parts)

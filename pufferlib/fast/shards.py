@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import numpy as np
@@ -53,11 +53,16 @@ def _use_one_thread() -> None:
 
 
 @contextmanager
-def one_thread() -> Iterator[None]:
-    """Keeps the calling thread's own torch operations off the cores of other threads while it is entered."""
+def torch_threads(count: int) -> Iterator[None]:
+    """Gives the calling thread's torch operations so many threads while it is entered."""
     before = torch.get_num_threads()
-    torch.set_num_threads(1)
+    torch.set_num_threads(count)
     try:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+def one_thread() -> AbstractContextManager[None]:
+    """Keeps the calling thread's own torch operations off the cores of other threads while it is entered."""
+    return torch_threads(1)

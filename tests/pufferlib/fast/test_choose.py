@@ -73,6 +73,8 @@ def plain_loss(logprobs, values, entropy, old_logprobs, old_values, advantages, 
 
 # --- what is chosen, and why
 
+UNKNOWN = "has parts, hooks or methods that the kernel does not know, or is frozen"
+
 
 def test_a_small_policy_on_a_cpu_is_a_kernel():
     choice = chosen()
@@ -90,8 +92,8 @@ def test_a_small_policy_on_a_cpu_is_a_kernel():
         ({"compile": True}, "[train] compile is True"),
         ({"loss": plain_loss}, "the loss is plain_loss, one of your own"),
         ({"loss": functools.partial(ppo_loss, clip_coef=0.3)}, "the loss is partial, one of your own"),
-        ({"policy": OwnPolicy()}, "the policy OwnPolicy has parts that the kernel does not know, or frozen ones"),
-        ({"policy": frozen()}, "the policy Default has parts that the kernel does not know, or frozen ones"),
+        ({"policy": OwnPolicy()}, f"the policy OwnPolicy {UNKNOWN}"),
+        ({"policy": frozen()}, f"the policy Default {UNKNOWN}"),
         ({"policy": deep()}, "the policy's layers are not of the sizes and types that the kernel takes"),
         ({"space": Box(0, 1, (3,), dtype="bool")}, "observations are bool"),
     ],
@@ -165,7 +167,9 @@ def test_a_loss_that_returns_something_else_is_refused():
     learner.gradients.close()
 
 
-@pytest.mark.parametrize("kind", [Gradients, GatheringGradients, ShardedGradients])
+@pytest.mark.parametrize(
+    "kind", [Gradients, GatheringGradients, functools.partial(ShardedGradients, are_rows_apart=True)]
+)
 def test_all_ways_of_torch_find_the_same_gradients_in_parts_as_at_once(kind):
     found = []
     for most in (64, 16):

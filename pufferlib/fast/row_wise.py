@@ -1,0 +1,353 @@
+"""Whether threads may compute the rows of a minibatch apart from each other, by one policy at the same time.
+
+They may where a call keeps nothing, draws nothing, and makes of each row what it makes of it alone. The modules listed
+here do so, of these very classes. So does a method of a user's own that only assigns to local variables, calls such
+modules and methods, and uses the functions and operators listed here. Everything else is computed in one call.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import inspect
+import linecache
+from collections.abc import Callable, Iterator
+from types import CodeType, FunctionType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.distributions import Normal
+from torch.nn import functional
+
+from pufferlib.fast.alterations import are_as_written, is_altered, surroundings
+from pufferlib.models import ActionHead, Continuous, Convolutional, Default, LSTMWrapper, MinGRUWrapper
+from pufferlib.policy import OneHot, OneHotPlanes
+from pufferlib.policy.normalized import NormalizedObservations
+
+_POLICIES = ActionHead, Continuous, Convolutional, Default, LSTMWrapper, MinGRUWrapper, NormalizedObservations
+_LAYERS = (
+    *(nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm, OneHot, OneHotPlanes),
+    *(nn.LSTMCell, nn.GRUCell, nn.RNNCell, nn.Sequential, nn.ModuleList, nn.ModuleDict, nn.Identity),
+    *(nn.CELU, nn.ELU, nn.GELU, nn.Hardsigmoid, nn.Hardswish, nn.Hardtanh, nn.LeakyReLU, nn.LogSigmoid, nn.Mish),
+    *(nn.PReLU, nn.ReLU, nn.ReLU6, nn.SELU, nn.Sigmoid, nn.SiLU, nn.Softplus, nn.Softsign, nn.Tanh, nn.Tanhshrink),
+    *(nn.AvgPool2d, nn.MaxPool2d, nn.ZeroPad2d, nn.Flatten),
+)
+_KNOWN = frozenset((*_POLICIES, *_LAYERS))
+
+_FORWARDS = ("forward", "encode_observations", "decode_actions")  # what training calls of a policy
+_NEVER_CALLED = ("__init__", "__new__", "__repr__", "extra_repr", "forward_eval", "initial_state")  # by training
+
+# Of each number by itself: functions of torch, and methods of tensors; none works in place.
+_ELEMENTWISE = {
+    *("abs", "clamp", "cos", "exp", "expm1", "log", "log1p", "maximum", "minimum", "neg", "ones_like", "reciprocal"),
+    *("rsqrt", "sigmoid", "sin", "sqrt", "square", "tanh", "zeros_like"),
+}
+_METHODS = {*_ELEMENTWISE, "relu", "float", "double", "bfloat16", "contiguous", "detach", "expand_as", "type_as"}
+_ACTIVATIONS = {
+    *("celu", "elu", "gelu", "hardswish", "leaky_relu", "mish", "relu", "relu6", "selu", "sigmoid", "silu", "softplus"),
+    "tanh",
+}
+_OPERATORS = ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Pow
+
+
+class RowWise:
+    """What was found of a policy.
+
+    Attributes:
+        reason: why all rows are computed in one call; None where threads may compute them apart.
+    """
+
+    def __init__(self, policy: nn.Module):
+        """Reads the policy as it is now."""
+        reader = _Reader(policy)
+        try:
+            reader.read()
+        except _UnclearError as error:
+            self.reason: str | None = str(error)
+        else:
+            self.reason = None
+        self._facts = [] if self.reason else reader.facts
+
+    def has_changed(self) -> bool:
+        """Whether code of the policy now uses something else by the same name."""
+        return any(look() is not found for look, found in self._facts)
+
+
+class _UnclearError(Exception):
+    """Its text says what may keep something, draw something or mix rows."""
+
+
+class _Reader:
+    """Goes through the modules of a policy, and through the code of those that are of a user's own class."""
+
+    def __init__(self, policy: nn.Module):
+        self.policy = policy
+        self.facts: list[tuple[Callable[[], Any], Any]] = []
+        self._read: set[tuple[int, str]] = set()
+
+    def read(self) -> None:
+        modules = list(self.policy.modules())
+        if surroundings():
+            raise _UnclearError("torch has hooks or modes for all modules")
+        if any(map(is_altered, (*modules, *self.policy.parameters()))):
+            raise _UnclearError("a part has hooks or methods of its own")
+        for module in modules:
+            kind = type(module)
+            if not are_as_written([kind if kind in _KNOWN else nn.Module]):
+                raise _UnclearError(f"a method of {kind.__name__} was replaced")
+            if kind in _KNOWN:
+                _check_known(module)
+            else:
+                self._read_own(module)
+
+    def _read_own(self, module: nn.Module) -> None:
+        """A module of a user's own class."""
+        kind = type(module)
+        bases = kind.__mro__[: -len(nn.Module.__mro__)]
+        if kind.__mro__[len(bases) :] != nn.Module.__mro__ or any(b.__module__.startswith("torch.") for b in bases):
+            raise _UnclearError(f"{kind.__name__} is not known to compute each row alone")
+        for base in bases:
+            for name in vars(base).keys() - {*_NEVER_CALLED, *_FORWARDS}:
+                if callable(vars(base)[name]) if name.startswith("__") else hasattr(nn.Module, name):
+                    raise _UnclearError(f"{base.__name__} has its own {name}")
+        for name in _FORWARDS:
+            if hasattr(kind, name) and getattr(kind, name) is not nn.Module.forward:
+                self.read_method(module, name)
+
+    def read_method(self, module: nn.Module, name: str) -> None:
+        """Reads a method once, and what it calls."""
+        if (id(module), name) in self._read:
+            return
+        self._read.add((id(module), name))
+        if name not in _FORWARDS and hasattr(nn.Module, name):
+            raise _UnclearError(f"{type(module).__name__} calls its {name}()")
+        function = inspect.getattr_static(type(module), name, None)
+        is_plain = isinstance(function, FunctionType) and name not in vars(module) and function.__closure__ is None
+        node = _definition(function.__code__) if is_plain else None
+        if node is None:
+            raise _UnclearError(f"{type(module).__name__}.{name} cannot be read")
+        self.rely(functools.partial(getattr, type(module), name, None))
+        self.rely(functools.partial(vars(module).get, name))
+        _Method(self, module, function, node).read()
+
+    def rely(self, look: Callable[[], Any]) -> None:
+        """Notes something that is to stay what it is."""
+        self.facts.append((look, look()))
+
+
+def _check_known(module: nn.Module) -> None:
+    kind = type(module)
+    if any(isinstance(value, Tensor) for value in vars(module).values()):
+        raise _UnclearError(f"{kind.__name__} has a tensor that is no parameter")
+    if kind is nn.Flatten and module.start_dim < 1:
+        raise _UnclearError("Flatten joins rows")
+    if getattr(module, "inplace", False):
+        raise _UnclearError(f"{kind.__name__} works in place")
+
+
+class _Method:
+    """The code of a method: a list of assignments to local variables, and a return."""
+
+    def __init__(self, reader: _Reader, module: nn.Module, function: FunctionType, node: ast.FunctionDef):
+        self.reader, self.module, self.function, self.node = reader, module, function, node
+        arguments = node.args
+        names = [each.arg for each in (*arguments.posonlyargs, *arguments.args)]
+        self._is_simple = not (arguments.vararg or arguments.kwarg or arguments.kwonlyargs) and bool(names)
+        self._self, *self._locals = names or [""]
+
+    def read(self) -> None:
+        defaults = self.function.__defaults__ or ()
+        self._require(self._is_simple and all(map(_is_number, defaults)), self.node)
+        for statement in self.node.body:
+            if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):  # a docstring
+                continue
+            self._require(isinstance(statement, (ast.Assign, ast.Return)) and statement.value is not None, statement)
+            self._value(statement.value)
+            for target in statement.targets if isinstance(statement, ast.Assign) else ():
+                names = target.elts if isinstance(target, ast.Tuple) else [target]
+                for name in names:
+                    self._require(isinstance(name, ast.Name) and name.id != self._self, statement)
+                    self._locals.append(name.id)
+
+    def _require(self, is_plain: bool, node: ast.AST) -> None:
+        if not is_plain:
+            text = ast.unparse(node).splitlines()[0]
+            raise _UnclearError(f"{self.function.__qualname__} has `{text}`")
+
+    def _value(self, node: ast.expr) -> None:
+        """An expression whose value is a tensor, a number, or a tuple, list or Normal of these."""
+        if isinstance(node, ast.Name):
+            self._require(node.id in self._locals, node)
+        elif isinstance(node, ast.Constant):
+            self._require(_is_number(node.value), node)
+        elif isinstance(node, (ast.Tuple, ast.List)):
+            for element in node.elts:
+                self._value(element)
+        elif isinstance(node, ast.UnaryOp):
+            self._require(isinstance(node.op, ast.USub), node)
+            self._value(node.operand)
+        elif isinstance(node, ast.BinOp):
+            self._require(isinstance(node.op, _OPERATORS), node)
+            self._value(node.left)
+            self._value(node.right)
+        elif isinstance(node, ast.Attribute):
+            self._require(self._is_kept_number(node), node)
+        elif isinstance(node, ast.Subscript):
+            self._require(_are_columns(node.slice), node)
+            self._value(node.value)
+        else:
+            self._require(isinstance(node, ast.Call), node)
+            self._call(node)
+
+    def _is_kept_number(self, node: ast.Attribute) -> bool:
+        """Whether it is a parameter of the module, a buffer that needs no gradient, or a number that it keeps."""
+        owner, name = self._object(node.value), node.attr
+        if not isinstance(owner, nn.Module):
+            return False
+        own, kind = vars(owner), type(owner)
+        if name in own or not hasattr(kind, name):
+            spaces = (space for space in (own, own["_parameters"], own["_buffers"]) if name in space)
+            look = functools.partial(next(spaces, {}).get, name, self)
+        else:
+            look = functools.partial(getattr, kind, name)
+        found = look()
+        self.reader.rely(lambda: type(look()))
+        return isinstance(found, nn.Parameter) or _is_number(found) or type(found) is Tensor and not found.requires_grad
+
+    def _object(self, node: ast.expr) -> Any:
+        """The module, namespace or class that an expression names; None for values."""
+        if isinstance(node, ast.Name):
+            if node.id == self._self:
+                return self.module
+            space = self.function.__globals__
+            if node.id in self._locals or node.id not in space:
+                return None
+            self.reader.rely(functools.partial(space.get, node.id))
+            return space[node.id]
+        if not isinstance(node, ast.Attribute):
+            return None
+        owner = self._object(node.value)
+        if isinstance(owner, nn.Module):
+            is_hidden = node.attr in vars(owner) or hasattr(type(owner), node.attr)
+            return None if is_hidden else vars(owner)["_modules"].get(node.attr)
+        is_of_torch = any(owner is space for space in (torch, nn, torch.distributions))
+        return getattr(owner, node.attr, None) if is_of_torch else None
+
+    def _call(self, node: ast.Call) -> None:
+        called, found = node.func, self._object(node.func)
+        is_module = isinstance(found, nn.Module) and found is not self.module
+        if not is_module and found is not Normal:
+            self._require(isinstance(called, ast.Attribute), node)
+            owner = self._object(called.value)
+            if owner is self.module:
+                self.reader.read_method(self.module, called.attr)
+            elif owner is torch or owner is functional:
+                self._require(_is_function(called.attr, node), node)
+            else:
+                self._value(called.value)
+                if called.attr in ("view", "reshape"):
+                    return self._require(self._keeps_rows(node.args) and not node.keywords, node)
+                self._require(_is_method(called.attr, node), node)
+        self._require(all(keyword.arg is not None for keyword in node.keywords), node)
+        for argument in (*node.args, *(keyword.value for keyword in node.keywords)):
+            self._value(argument)
+
+    def _keeps_rows(self, sizes: list[ast.expr]) -> bool:
+        """Whether a shape begins with `len(x)`, `x.shape[0]` or `x.size(0)` of a local variable, before numbers."""
+        rows = {f.format(name) for name in self._locals for f in ("len({})", "{}.shape[0]", "{}.size(0)")}
+        return bool(sizes) and ast.unparse(sizes[0]) in rows and all(_number(size) is not None for size in sizes[1:])
+
+
+def _is_function(name: str, node: ast.Call) -> bool:
+    """Whether a call of torch's function of this name treats each row alone."""
+    arguments = _arguments(node)
+    if name in _ELEMENTWISE:
+        return {keyword.arg for keyword in node.keywords} <= {"min", "max"}
+    if arguments is None:
+        return False
+    if name in ("cat", "stack", "flatten"):
+        return len(arguments) == 2 and _is_later(arguments[1], least=1 if name == "flatten" else -1)
+    return name in _ACTIVATIONS and len(arguments) == 1
+
+
+def _is_method(name: str, node: ast.Call) -> bool:
+    """Whether a tensor's method of this name treats each row alone."""
+    arguments = _arguments(node)
+    if name in _METHODS:
+        return {keyword.arg for keyword in node.keywords} <= {"min", "max"}
+    if not arguments:
+        return False
+    if name == "flatten":
+        return len(arguments) == 1 and _is_later(arguments[0], least=1)
+    if name in ("squeeze", "unsqueeze"):
+        return len(arguments) == 1 and _is_later(arguments[0])
+    if name in ("chunk", "split"):
+        return len(arguments) == 2 and _is_later(arguments[1])
+    if name == "permute":
+        return _number(arguments[0]) == 0
+    return name == "transpose" and len(arguments) == 2 and all(_is_later(each, least=1) for each in arguments)
+
+
+def _arguments(node: ast.Call) -> list[ast.expr] | None:
+    """Those of a call, the dimension last; None where it has other keywords."""
+    are_known = [keyword.arg for keyword in node.keywords] in ([], ["dim"], ["start_dim"])
+    return [*node.args, *(keyword.value for keyword in node.keywords)] if are_known else None
+
+
+def _is_later(node: ast.expr, least: int = -1) -> bool:
+    """Whether a dimension is another than the first: `-1` is, as rows of one dimension would change their number."""
+    number = _number(node)
+    return number is not None and number >= least and number not in (0, None)
+
+
+def _number(node: ast.expr) -> int | None:
+    """A whole number that is written out."""
+    sign = 1
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        sign, node = -1, node.operand
+    return sign * node.value if isinstance(node, ast.Constant) and type(node.value) is int else None
+
+
+def _are_columns(index: ast.expr) -> bool:
+    """Whether an index takes the entry of a state, or columns of all rows."""
+    if isinstance(index, ast.Constant):
+        return isinstance(index.value, str)
+    if not isinstance(index, ast.Tuple):
+        return False
+    first, *others = index.elts
+    are_numbers = all(
+        _number(part) is not None or isinstance(part, ast.Constant) and part.value is None
+        for other in others
+        for part in ((other.lower, other.upper, other.step) if isinstance(other, ast.Slice) else (other,))
+        if part is not None
+    )
+    return ast.unparse(first) == ":" and are_numbers
+
+
+def _is_number(value: Any) -> bool:
+    return value is None or type(value) in (bool, int, float)
+
+
+@functools.lru_cache
+def _definition(code: CodeType) -> ast.FunctionDef | None:
+    """The definition that a function was compiled from; None where it is not found, or the file was edited since."""
+    text = "".join(linecache.getlines(code.co_filename))
+    try:
+        tree = ast.parse(text)
+        compiled = compile(text, code.co_filename, "exec", dont_inherit=True)
+    except (SyntaxError, ValueError):
+        return None
+    if code not in _codes(compiled):
+        return None
+    nodes = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and not node.decorator_list]
+    found = [node for node in nodes if (node.name, node.lineno) == (code.co_name, code.co_firstlineno)]
+    return found[0] if len(found) == 1 else None
+
+
+def _codes(code: CodeType) -> Iterator[CodeType]:
+    """A code object, and all that are inside of it."""
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _codes(constant)
