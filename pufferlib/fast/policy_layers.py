@@ -8,16 +8,11 @@ from dataclasses import replace
 from torch import nn
 
 from pufferlib.extensions import Categories, ConvolutionLayer, Layers, LSTMLayer, Normalizer
+from pufferlib.fast.alterations import are_as_written, is_altered, surroundings
 from pufferlib.metrics.moments import EPSILON
 from pufferlib.models import ACTIVATIONS, ActionHead, Continuous, Convolutional, Default, LSTMWrapper, MinGRUWrapper
 from pufferlib.policy.normalized import NormalizedObservations
 from pufferlib.policy.one_hot import OneHot, OneHotPlanes
-
-METHODS = ("forward", "forward_eval", "encode_observations", "decode_actions", "initial_state")
-"""What a module may have of its own beside its class's, and then computes something else."""
-
-HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-"""Where a module or a parameter has its hooks."""
 
 
 def find_layers(policy: nn.Module) -> Layers | None:
@@ -26,10 +21,14 @@ def find_layers(policy: nn.Module) -> Layers | None:
     Each of them may see normalised observations.
 
     Returns:
-        None for every other policy: subclasses, modules with hooks, methods or other parts of their own, frozen, shared
-        and further parameters are left to torch, for they may compute something else.
+        None for every other policy: subclasses, modules with hooks, methods or other parts of their own, classes with
+        a method replaced, hooks and modes for everything, frozen, shared and further parameters are left to torch, for
+        they may compute something else.
     """
-    if any(_is_special(part) for part in (*policy.modules(), *policy.parameters())) or _is_frozen(policy):
+    parts = (*policy.modules(), *policy.parameters())
+    if any(map(is_altered, parts)) or _is_frozen(policy) or surroundings():
+        return None
+    if not are_as_written({type(module) for module in policy.modules()}):
         return None
     layers = _find_normalized_layers(policy)
     return layers if layers is not None and _are_all(layers, policy) else None
@@ -147,11 +146,6 @@ def _as_layers(
         parts=parts,
         **others,
     )
-
-
-def _is_special(part: nn.Module | nn.Parameter) -> bool:
-    """Whether more happens in a module's call than its class says, or to a parameter's gradient."""
-    return any(getattr(part, name, None) for name in HOOKS) or not vars(part).keys().isdisjoint(METHODS)
 
 
 def _is_frozen(policy: nn.Module) -> bool:

@@ -8,14 +8,25 @@ from typing import Any
 import torch
 from torch import nn
 
-from pufferlib.fast.policy_layers import HOOKS, METHODS
+from pufferlib.fast.alterations import HOOKS, METHODS, surroundings
+from pufferlib.policy import OneHot, OneHotPlanes
 from pufferlib.policy.normalized import NormalizedObservations
+
+_SETTINGS = (
+    *("clip", "activation", "approximate", "hidden_size", "image_shape", "emulated"),
+    *("sizes", "is_joint", "is_continuous", "_are_numbers", "_num_numbers", "_names", "_observation_dims"),
+    *("stride", "padding", "dilation", "groups", "padding_mode", "start_dim", "end_dim"),
+)
+"""What modules that kernels know keep beside tensors, and compute by."""
+
+_HAVE_BUFFERS = NormalizedObservations, OneHot, OneHotPlanes
 
 
 class PolicyWatch:
-    """Remembers what a policy is made of: its modules, their hooks and modes, and its parameters.
+    """Remembers what a policy is made of: modules, their classes, methods, settings, hooks and modes, and parameters.
 
-    Values of parameters are not looked at, nor are those of buffers. A look costs some microseconds for each module.
+    What acts on all modules is remembered as well. Values of parameters are not looked at, nor are those of buffers. A
+    look costs some microseconds for each module.
 
     Attributes:
         policy: what is watched.
@@ -27,7 +38,10 @@ class PolicyWatch:
         self._parts, self._facts = _look(policy)
 
     def has_changed(self) -> bool:
-        """Whether since then a module or parameter was replaced, added or removed, frozen, moved, or given a hook."""
+        """Whether since then a module or parameter was replaced, added or removed, frozen, moved, or given a hook.
+
+        So is a method that was replaced, of a module or of its class, and a hook or a mode of torch for all modules.
+        """
         parts, facts = _look(self.policy)
         are_same = len(parts) == len(self._parts) and all(map(operator.is_, parts, self._parts))
         return not are_same or facts != self._facts
@@ -40,7 +54,8 @@ def _look(policy: nn.Module) -> tuple[list[Any], list[Any]]:
     """
     modules: list[nn.Module] = [policy]
     parts: list[Any] = []
-    facts: list[Any] = []
+    facts: list[Any] = surroundings()
+    kinds: dict[type, None] = {}
     seen: set[int] = set()
     for module in modules:  # which grows meanwhile
         parts.append(module)
@@ -48,20 +63,24 @@ def _look(policy: nn.Module) -> tuple[list[Any], list[Any]]:
             continue
         seen.add(id(module))
         own = vars(module)
+        kinds[type(module)] = None
         modules += own["_modules"].values()
         parts += [own[name] for name in METHODS if name in own]
         facts += module.training, *[tuple(own[name]) for name in HOOKS if own.get(name)]
+        facts += [own[name] for name in _SETTINGS if name in own]
         for parameter in own["_parameters"].values():
             parts.append(parameter)
             if parameter is not None:
                 facts += _facts(parameter)
-        if isinstance(module, NormalizedObservations):
+        if isinstance(module, _HAVE_BUFFERS):
             parts += own["_buffers"].values()  # kernels read these; others may be new ones at every call
-    return parts, facts
+    facts += [getattr(kind, name, None) for kind in kinds for name in METHODS]
+    return [*parts, *kinds], facts
 
 
 def _facts(parameter: nn.Parameter) -> tuple[Any, ...]:
-    facts = parameter.requires_grad, parameter.dtype, tuple(parameter._backward_hooks or ())
+    hooks = tuple(parameter._backward_hooks or ()), tuple(parameter._post_accumulate_grad_hooks or ())
+    facts = parameter.requires_grad, parameter.dtype, hooks
     if type(parameter) is not nn.Parameter or parameter.layout is not torch.strided:
         return facts  # which may lie in no one place
     return *facts, parameter.shape, parameter.stride(), parameter.data_ptr()

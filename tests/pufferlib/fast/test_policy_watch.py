@@ -2,6 +2,7 @@
 
 import contextlib
 import copy
+import functools
 
 import numpy as np
 import pytest
@@ -9,6 +10,9 @@ import torch
 from drifting import CASES, make_trainer, recurrent
 from gymnasium.spaces import Box, Discrete
 from torch import nn
+from torch.nn.modules import module as hooks_of_all
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
 from trained import iterate, weights
 
 from pufferlib.errors import APIUsageError
@@ -16,9 +20,13 @@ from pufferlib.fast.network_actor import NetworkActor
 from pufferlib.fast.network_gradients import NetworkGradients
 from pufferlib.fast.policy_watch import PolicyWatch
 from pufferlib.fast.sharded_gradients import ShardedGradients
-from pufferlib.models import Continuous, Default, MinGRUWrapper
-from pufferlib.policy.normalized import normalized
+from pufferlib.models import ActionHead, Continuous, Default, LSTMWrapper, MinGRUWrapper
+from pufferlib.policy.normalized import NormalizedObservations, normalized
 from pufferlib.ppo.actor import Actor
+
+
+class OwnTensor(torch.Tensor):
+    """As torch's, but of another class, which may do anything."""
 
 
 class Spaces:
@@ -97,6 +105,29 @@ CHANGES = [
 ]
 
 
+def of_another_class(policy):
+    policy.policy.policy.__class__ = type("Own", (Default,), {})
+
+
+def clipped_otherwise(policy):
+    policy.clip = 1.0
+
+
+def normalized_otherwise(policy):
+    policy.normalize = torch.zeros_like
+
+
+def hooked_after_accumulation(policy):
+    policy.policy.policy.head.linear.weight.register_post_accumulate_grad_hook(lambda parameter: None)
+
+
+def other_formula(policy):
+    policy.policy.policy.encoder[1].approximate = "tanh"
+
+
+CHANGES += [of_another_class, clipped_otherwise, normalized_otherwise, hooked_after_accumulation, other_formula]
+
+
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_change_of_what_a_policy_is_made_of_is_noticed(change):
     policy = make_policy()
@@ -156,6 +187,140 @@ def start(request):
     yield make
     for trainer in trainers:
         trainer.release()
+
+
+def with_gelu(env):
+    return LSTMWrapper(env, Default(env, 16, activation="gelu"), 16, 16)
+
+
+class Seeing:
+    """Puts things in a place where a call or a gradient comes by, which they note and leave as it is."""
+
+    def __init__(self, patch, policy, stack):
+        self.patch, self.policy, self.stack = patch, policy, stack
+        self.count = 0
+
+    def note(self, *arguments):
+        self.count += 1
+
+    def replace(self, owner, name):
+        original = getattr(owner, name)
+
+        @functools.wraps(original)
+        def noting(*arguments, **keywords):
+            self.note()
+            return original(*arguments, **keywords)
+
+        self.patch.setattr(owner, name, noting)
+
+    def hook_all(self, register):
+        self.stack.callback(register(self.note).remove)
+
+    def hook_parameter(self, name):
+        self.stack.callback(getattr(next(self.policy.parameters()), name)(self.note).remove)
+
+    def enter(self, kind):
+        name = "__torch_function__" if kind is TorchFunctionMode else "__torch_dispatch__"
+
+        def noting(mode, function, types, arguments=(), keywords=None):
+            self.note()
+            return function(*arguments, **(keywords or {}))
+
+        self.stack.enter_context(type("Noting", (kind,), {name: noting})())
+
+
+_REPLACED = [
+    *((Default, "encode_observations"), (Default, "decode_actions"), (LSTMWrapper, "forward")),
+    *((LSTMWrapper, "forward_eval"), (ActionHead, "forward"), (nn.GELU, "forward"), (nn.Linear, "forward")),
+    *((nn.LSTMCell, "forward"), (nn.Sequential, "forward"), (nn.Module, "__call__"), (nn.Linear, "__call__")),
+    *((nn.Module, "_call_impl"), (nn.Module, "__getattr__"), (NormalizedObservations, "normalize")),
+    *((NormalizedObservations, "forward"), (NormalizedObservations, "forward_eval")),
+]
+PLACES = {
+    **{f"{owner.__name__}.{name}": lambda see, o=owner, n=name: see.replace(o, n) for owner, name in _REPLACED},
+    "normalize of the module": lambda see: see.replace(see.policy, "normalize"),
+    "forward of a part": lambda see: see.replace(see.policy.policy.policy.head, "forward"),
+    "hook for all": lambda see: see.hook_all(hooks_of_all.register_module_forward_hook),
+    "hook for all, before": lambda see: see.hook_all(hooks_of_all.register_module_forward_pre_hook),
+    "hook for all, backward": lambda see: see.hook_all(hooks_of_all.register_module_full_backward_hook),
+    "hook for all, before backward": lambda see: see.hook_all(hooks_of_all.register_module_full_backward_pre_hook),
+    "hook of a gradient": lambda see: see.hook_parameter("register_hook"),
+    "hook after accumulation": lambda see: see.hook_parameter("register_post_accumulate_grad_hook"),
+    "mode of functions": lambda see: see.enter(TorchFunctionMode),
+    "mode of operations": lambda see: see.enter(TorchDispatchMode),
+}
+
+
+@pytest.mark.filterwarnings("ignore:Full backward hook is firing")  # as observations need no gradients
+@pytest.mark.parametrize("place", PLACES)
+def test_what_is_put_between_the_kernel_and_torch_is_run_by_torch(place, monkeypatch):
+    """Between iterations; after it was taken away the kernel goes on."""
+    trainer = make_trainer(with_gelu, normalize_observations=True)
+    for _ in range(2):
+        with monkeypatch.context() as patch, contextlib.ExitStack() as stack:
+            see = Seeing(patch, trainer.policy, stack)
+            PLACES[place](see)
+            iterate(trainer)
+            assert see.count and trainer.computed_by.startswith("torch (the policy NormalizedObservations has parts, ")
+        seen = see.count
+        iterate(trainer)
+        assert trainer.computed_by.startswith("C kernel") and see.count == seen
+    trainer.release()
+
+
+@pytest.mark.filterwarnings("ignore:Full backward hook is firing")  # as observations need no gradients
+@pytest.mark.parametrize("place", [place for place in PLACES if "." in place or "all" in place or "mode" in place])
+def test_what_was_put_there_before_the_trainer_was_made_is_run_by_torch(place, monkeypatch):
+    with monkeypatch.context() as patch, contextlib.ExitStack() as stack:
+        see = Seeing(patch, None, stack)
+        PLACES[place](see)
+        trainer = make_trainer(with_gelu, normalize_observations=True)
+        see.count = 0
+        iterate(trainer)
+        assert see.count and trainer.computed_by.startswith("torch")
+        trainer.release()
+
+
+def test_a_default_device_is_no_reason_for_torch():
+    with torch.device("cpu"):
+        trainer = make_trainer(with_gelu)
+        iterate(trainer)
+        assert trainer.computed_by.startswith("C kernel")
+        trainer.release()
+
+
+def test_observations_are_clipped_as_was_said_last():
+    trainers = [make_trainer(with_gelu, normalize_observations=True, fused=fused) for fused in (True, False)]
+    for trainer in trainers:
+        iterate(trainer)
+        trainer.policy.clip = 0.1
+        iterate(trainer)
+    assert [trainer.computed_by.startswith("C kernel") for trainer in trainers] == [True, False]
+    torch.testing.assert_close(*(trainer.rollout.values for trainer in trainers), rtol=1e-3, atol=5e-4)
+    for trainer in trainers:
+        trainer.release()
+
+
+@pytest.mark.filterwarnings("ignore:.*weight_norm. is deprecated")
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda policy: nn.utils.weight_norm(policy.policy.cells[0], "weight_ih"),
+        lambda policy: nn.utils.parametrizations.weight_norm(policy.policy.policy.head.linear),
+        lambda policy: nn.utils.parametrize.register_parametrization(
+            policy.policy.policy.encoder[0], "weight", nn.Identity()
+        ),
+        lambda policy: setattr(policy.policy.policy.head.linear, "bias", nn.Parameter(OwnTensor(torch.zeros(3)))),
+    ],
+    ids=["old weight norm", "weight norm", "parametrization", "own tensor"],
+)
+def test_weights_that_are_computed_are_computed_by_torch(change):
+    trainer = make_trainer(with_gelu, normalize_observations=True)
+    iterate(trainer)
+    change(trainer.policy)
+    iterate(trainer)
+    assert trainer.computed_by.startswith("torch")
+    trainer.release()
 
 
 @pytest.mark.parametrize("optimizer", ["adam", "muon", "sgd"])
