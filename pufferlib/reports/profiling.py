@@ -7,11 +7,13 @@ import os
 import tempfile
 import time
 import warnings
-from collections.abc import Collection, Iterator
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from torch._C._profiler import _ExperimentalConfig
 from torch.profiler import ProfilerActivity, profile, record_function
 
 from pufferlib.errors import StorageError
@@ -37,9 +39,10 @@ class Operator:
     """What one kind of operation took of the traced iterations.
 
     Attributes:
-        name: as torch calls it; `learn outside torch` is what a phase spent on anything else than torch's operations.
+        name: as torch calls it; `learn outside torch` is when a phase did none of torch's operations, in any thread.
         calls: in all.
-        seconds: of itself, without operations inside of it; on CUDA of the device.
+        seconds: of itself, without operations inside of it; on CUDA of the device. Where several threads compute at
+            the same time, each counts for its part of that time: all seconds together are those of the clock.
     """
 
     name: str
@@ -119,7 +122,9 @@ def trace(trainer: PuffeRL, path: Path) -> tuple[list[Operator], float]:
     """
     is_cuda = trainer.device.type == "cuda"
     activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if is_cuda else [])]
-    with _quiet(), trainer.phases.marked(record_function), profile(activities=activities) as profiler:
+    threads = _ExperimentalConfig(profile_all_threads=True)  # else those that share minibatches are not seen
+    profiling = profile(activities=activities, experimental_config=threads)
+    with _quiet(), trainer.phases.marked(record_function), profiling as profiler:
         begin = time.perf_counter()
         for _ in range(TRACED):
             _iterate(trainer)
@@ -127,7 +132,10 @@ def trace(trainer: PuffeRL, path: Path) -> tuple[list[Operator], float]:
     with storing(path):
         profiler.export_chrome_trace(str(path))
     phases = set(trainer.phases.shares())
-    rows = [_operator(event, is_cuda, phases) for event in profiler.key_averages()]
+    if is_cuda:
+        rows = [_device_operator(event, phases) for event in profiler.key_averages()]
+    else:
+        rows = _operators(profiler.events(), phases)
     return sorted((row for row in rows if row.seconds > 0.0), key=lambda row: -row.seconds), traced_seconds
 
 
@@ -165,12 +173,52 @@ def _operators_text(found: Profile) -> str:
     return plain_table(("operation", "calls", "ms", "share"), rows)
 
 
-def _operator(event: Any, is_cuda: bool, phases: Collection[str]) -> Operator:
-    """A row of torch's averages."""
+def _device_operator(event: Any, phases: Collection[str]) -> Operator:
+    """A row of torch's averages; the time of a phase is spent on the host."""
     if event.key in phases:
-        return Operator(f"{event.key} outside torch", event.count, 0.0 if is_cuda else event.self_cpu_time_total / 1e6)
-    microseconds = event.self_device_time_total if is_cuda else event.self_cpu_time_total
-    return Operator(event.key, event.count, microseconds / 1e6)
+        return Operator(_outside(event.key), event.count, 0.0)
+    return Operator(event.key, event.count, event.self_device_time_total / 1e6)
+
+
+def _operators(events: Sequence[Any], phases: Collection[str]) -> list[Operator]:
+    """All calls of torch's operations by name, from the profiler's events on a CPU.
+
+    The thread of the phases does nothing while it waits for others that share a minibatch: that time is theirs.
+    """
+    own = {event.thread for event in events if event.name in phases}
+    spans = [(e.time_range.start, e.time_range.end) for e in events if e.thread not in own and e.cpu_parent is None]
+    busy = _union(spans)
+    part = _length(busy) / max(_length(spans), 1e-9)  # 1 where no two of the threads compute at the same time
+    calls: Counter[str] = Counter()
+    microseconds: Counter[str] = Counter()
+    for event in events:
+        is_phase = event.name in phases
+        name = _outside(event.name) if is_phase else event.name
+        calls[name] += 1
+        microseconds[name] += event.self_cpu_time_total * (1.0 if event.thread in own else part)
+        if is_phase:
+            begin, end = event.time_range.start, event.time_range.end
+            microseconds[name] -= sum(max(0.0, min(end, last) - max(begin, first)) for first, last in busy)
+    return [Operator(name, count, microseconds[name] / 1e6) for name, count in calls.items()]
+
+
+def _outside(phase: str) -> str:
+    return f"{phase} outside torch"
+
+
+def _union(spans: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
+    """The times that lie in any of the spans, as spans that do not overlap."""
+    joined: list[tuple[float, float]] = []
+    for begin, end in sorted(spans):
+        if joined and begin <= joined[-1][1]:
+            joined[-1] = joined[-1][0], max(joined[-1][1], end)
+        else:
+            joined.append((begin, end))
+    return joined
+
+
+def _length(spans: Iterable[tuple[float, float]]) -> float:
+    return sum(end - begin for begin, end in spans)
 
 
 @contextlib.contextmanager
