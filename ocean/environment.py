@@ -31,9 +31,12 @@ class OceanEnv(PufferEnv):
         arguments: those of the C side, by name.
         counts_episodes_by_agent: how evaluations count. False: an episode is one of the environment, with all agents,
             as in a match. True: one of an agent, where many that are alike begin and end apart.
+        has_truncations: whether a limit may cut an episode. A class whose environments set no truncation says False,
+            which saves training the work of looking for them.
     """
 
     binding: ClassVar[ModuleType]
+    has_truncations: ClassVar[bool] = True
     agents_per_env: int = 1
     counts_episodes_by_agent: ClassVar[bool] = False
 
@@ -71,6 +74,7 @@ class OceanEnv(PufferEnv):
         self._steps = 0
         self._is_drawn = False
         self._final_observations: np.ndarray | None = None
+        self._tells_final_observations = False
         self._envs: dict[int, object] = {}  # handles of single environments, by index
         self.arguments = dict(arguments)
         try:
@@ -133,10 +137,26 @@ class OceanEnv(PufferEnv):
             self.binding.vec_keep_final(self.handle, self._final_observations)
         return self._final_observations
 
+    def tell_final_observations(self) -> None:
+        """Has the infos of `step` tell the last observation of every episode that a limit cut, from now on."""
+        if self.has_truncations:
+            self.keep_final_observations()
+            self._tells_final_observations = True
+
     def report(self) -> list[dict]:
-        """Counts one step; every `report_interval` steps returns the statistics of the episodes finished since."""
+        """Counts one step; returns its infos.
+
+        These are, every `report_interval` steps, the statistics of the episodes finished since, and, where
+        `tell_final_observations` was called, a dict with `final_observation` and `agent_id` for every agent whose
+        episode this step truncated.
+        """
         self._steps += 1
-        return self.episode_statistics() if self._steps % self.report_interval == 0 else []
+        infos = self.episode_statistics() if self._steps % self.report_interval == 0 else []
+        if self._tells_final_observations and np.count_nonzero(self.truncations):  # faster than any()
+            agents = np.flatnonzero(self.truncations > self.terminals)
+            finals = zip(self._final_observations[agents], agents.tolist(), strict=True)
+            infos += [{"final_observation": row, "agent_id": agent} for row, agent in finals]
+        return infos
 
     def episode_statistics(self) -> list[dict]:
         """Means over the episodes finished since the last call and their count `n`; empty when there were none."""

@@ -194,7 +194,8 @@ class PufferEnv:
         Returns:
             Observations, rewards, terminals, truncations (the environment's own arrays) and a list of info dicts. A
             dict with an `n` holds means over `n` finished episodes. One with a `final_observation`, the row that the
-            agent `agent_id` (counted within this environment) saw last, may come where an episode was truncated.
+            agent `agent_id` (counted within this environment) saw last, may come where an episode was truncated: the
+            trainer takes its value for what would have come, and that of the observation before where there is none.
         """
         raise NotImplementedError
 

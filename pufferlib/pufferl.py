@@ -221,6 +221,7 @@ class PuffeRL:
             parts = self.policy, self._learner, self._reward_normalizer, self._collector, self.report, self._generator
             self._parts = TrainerParts(*parts)
             self.run = Run(call, lambda: self._choice.describe())
+            self.vecenv.tells_final_observations = config.truncation_bootstrap
             self._collector.reset(None if ranks.is_first else ranks.seed(self.vecenv.seed))  # the first keeps its own
             self._learning_rate = config.learning_rate
             self.epoch = self._steps = 0  # steps but for those that are being summed over all processes

@@ -16,7 +16,7 @@ wrapper here: emulation clips actions to their space, and the trainer follows th
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import gymnasium
 import numpy as np
@@ -41,13 +41,17 @@ class PufferWrapper(PufferEnv):
                 return observations, rewards - 0.05, terminals, truncations, infos
 
     Everything else, attributes included, is asked of the environment inside. See ObservationWrapper for one that
-    changes what is seen.
+    changes what is seen. A subclass whose own `step` does that changes each `final_observation` of the infos alike, and
+    says so by `changes_final_observations`.
 
     Attributes:
+        changes_final_observations: whether the `step` of a class with an observation space of its own changes final
+            observations too; if not, environments in C tell none through it.
         env: the environment inside, closed with this one.
         memory: arrays that the next step depends on, for `snapshot`; a subclass that remembers anything sets them.
     """
 
+    changes_final_observations: ClassVar[bool] = False
     memory: tuple[np.ndarray, ...] = ()
 
     def __init__(self, env: PufferEnv, observation_space: gymnasium.Space | None = None):
@@ -91,6 +95,12 @@ class PufferWrapper(PufferEnv):
     def step(self, actions: np.ndarray) -> StepResult:
         return self.env.step(actions)
 
+    def tell_final_observations(self) -> None:
+        """Has the infos tell final observations, where the environment inside does so only if it is asked."""
+        is_understood = self._shows_the_same or self.changes_final_observations
+        if is_understood and hasattr(self.env, "tell_final_observations"):
+            self.env.tell_final_observations()
+
     @override
     def render(self) -> np.ndarray | None:
         return self.env.render()
@@ -127,6 +137,8 @@ class ObservationWrapper(PufferWrapper):
                 return observations[:, ::2]
     """
 
+    changes_final_observations = True
+
     def __init__(self, env: PufferEnv, observation_space: gymnasium.Space):
         """Takes the environment to wrap, and what `transform` makes of an observation."""
         super().__init__(env, observation_space)
@@ -159,6 +171,8 @@ class FrameStack(PufferWrapper):
     At the beginning of an episode, and when an agent comes back that was absent, its first observation stands for those
     that were not there.
     """
+
+    changes_final_observations = True
 
     def __init__(self, env: PufferEnv, num_frames: int, axis: int | None = None):
         """Takes the environment to wrap.

@@ -75,6 +75,8 @@ class Vector(abc.ABC):
         driver_env: an environment of this process to ask for anything else; to be stepped by nobody.
         can_end_a_step: whether it knows what to do about a step that takes longer than `step_timeout_seconds`.
         mixes_batches: whether environments that have done different numbers of steps may come in one batch.
+        tells_final_observations: whether the infos tell final observations of environments in C too, which costs a
+            little where limits cut episodes; may be set, and counts from the next reset on.
         options: how the caller of `make` wanted them to be run.
         made_from: how it was made, where that was by the environment's name.
     """
@@ -82,6 +84,7 @@ class Vector(abc.ABC):
     driver_env: PufferEnv
     can_end_a_step: ClassVar[bool] = False
     mixes_batches: bool = False
+    tells_final_observations: bool = False
     options: Options = Options()
     made_from: Origin | None = None
     _buffers: Buffers  # of all environments, set by the backend
@@ -122,6 +125,10 @@ class Vector(abc.ABC):
     @abc.abstractmethod
     def _start_reset(self, seeds: list[int | None]) -> None:
         """Starts the reset of all environments, one seed each; every batch runs afterwards."""
+
+    @abc.abstractmethod
+    def _tell_final_observations(self) -> None:
+        """Has the infos of all environments tell final observations; nothing runs."""
 
     @abc.abstractmethod
     def _start(self, batch: Batch) -> None:
@@ -237,6 +244,8 @@ class Vector(abc.ABC):
             goes_on = seed is None and self.state is not State.NEW
             self._drain()
             self._received.clear()
+            if self.tells_final_observations:
+                self._tell_final_observations()
             self._start_reset([None if goes_on else self._source.env_seed(i, seed) for i in range(self.num_envs)])
             self._num_running = self._num_batches
             self._idle_state = None

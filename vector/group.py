@@ -74,6 +74,12 @@ class Group:
             infos += _checked_infos(env, env_infos, first)
         return infos
 
+    def tell_final_observations(self) -> None:
+        """Has the infos tell final observations, of environments that do so only where they are asked."""
+        for env in self.envs:
+            if hasattr(env, "tell_final_observations"):
+                env.tell_final_observations()
+
     def actions(self) -> Iterator[tuple[PufferEnv, np.ndarray]]:
         """Every environment with the actions in its rows."""
         return ((env, rows.actions) for env, rows in zip(self.envs, self._rows, strict=True))
@@ -159,6 +165,11 @@ def _checked_infos(env: PufferEnv, infos: Any, first_agent: int) -> list[dict]:
         raise APIUsageError(
             f"{type(env).__name__} must return infos as a list of dicts, got {type(infos).__name__}; use [] for none"
         )
+    return infos_of_vector(infos, first_agent)
+
+
+def infos_of_vector(infos: list[dict], first_agent: int) -> list[dict]:
+    """The infos of an environment with agents counted from its first one among all agents of the vector."""
     return [
         {**info, "agent_id": first_agent + info["agent_id"]} if "final_observation" in info else info for info in infos
     ]

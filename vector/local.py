@@ -50,6 +50,11 @@ class LocalVector(Vector):
         for group, batch in zip(self._groups, self._batches, strict=True):
             group.restore(snapshots[batch.envs[0] : batch.envs[-1] + 1])
 
+    @override
+    def _tell_final_observations(self) -> None:
+        for group in self._groups:
+            group.tell_final_observations()
+
     def _reset_groups(self, seeds: list[int | None]) -> list[list[dict]]:
         """Resets all environments; returns the infos of every batch."""
         return [

@@ -12,6 +12,7 @@ from pufferlib.errors import APIUsageError
 from pufferlib.ocean.environment import OceanEnv
 from pufferlib.vector._native import Stepper
 from pufferlib.vector.batch import Batch
+from pufferlib.vector.group import infos_of_vector
 from pufferlib.vector.local import LocalVector
 from pufferlib.vector.recipe import EnvSource, Options
 from pufferlib.vector.sizes import count_batch, count_threads, warn_above_cores
@@ -79,13 +80,17 @@ class Native(LocalVector):
             index = self._group_index(batch)
             self._stepper.finish(index)
             envs = zip(batch.envs, self._groups[index].envs, strict=True)
-            infos = [self._told(info, number) for number, env in envs for info in env.report()]
+            infos = [info for number, env in envs for info in self._told(env.report(), number)]
         self._running.popleft()
         return batch, infos
 
-    def _told(self, info: dict, number: int) -> dict:
-        """A report of an environment, as the infos of a batch have it."""
-        return {**info, "agent_id": number * self.agents_per_env} if self.tells_owners else info
+    def _told(self, infos: list[dict], number: int) -> list[dict]:
+        """The infos of an environment, as those of a batch have them."""
+        first_agent = number * self.agents_per_env
+        if self.tells_owners:
+            infos = [{"agent_id": 0, **info} for info in infos]
+            return [{**info, "agent_id": first_agent + info["agent_id"]} for info in infos]
+        return infos_of_vector(infos, first_agent)
 
     @override
     def _close(self) -> None:

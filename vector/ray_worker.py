@@ -35,6 +35,7 @@ class RayWorker:
             Command.RESET: self._reset,
             Command.SNAPSHOT: lambda _: self._group.snapshot(),
             Command.RESTORE: lambda snapshots: self._group.restore(snapshots),
+            Command.TELL_FINAL_OBSERVATIONS: lambda _: self._group.tell_final_observations(),
         }
         return self._answer(actions[command], argument)
 

@@ -125,6 +125,13 @@ class RemoteVector(Vector):
         self._gather_replies()
 
     @override
+    def _tell_final_observations(self) -> None:
+        with self._undivided():
+            for worker in self._workers:
+                self._command(worker, Command.TELL_FINAL_OBSERVATIONS)
+            self._gather_replies()
+
+    @override
     def _batch_of(self, envs: tuple[int, ...]) -> Batch | None:
         return self._batches.batch_of(envs)
 

@@ -29,6 +29,7 @@ class Command(enum.IntEnum):
     RESET = 1  # seeds -> infos
     SNAPSHOT = 2  # None -> snapshots
     RESTORE = 3  # snapshots -> None
+    TELL_FINAL_OBSERVATIONS = 4  # None -> None
 
 
 class Reply(enum.IntEnum):
@@ -110,6 +111,7 @@ def _obey(connection: Connection, shared: SharedMemory) -> None:
             Command.RESET: group.reset,
             Command.SNAPSHOT: lambda _: group.snapshot(),
             Command.RESTORE: group.restore,
+            Command.TELL_FINAL_OBSERVATIONS: lambda _: group.tell_final_observations(),
         }
         desk.answer([])
         while (asked := desk.receive()) is not None:

@@ -19,6 +19,7 @@ class Bandit(OceanEnv):
     """
 
     binding = binding
+    has_truncations = False
     keys = Keys({"space": 0, "one": 1, "two": 2, "three": 3, "four": 4}, idle=1, waits=True)
 
     def __init__(self, num_envs: int = 1024, pulls: int = 16, **kwargs):

@@ -23,6 +23,7 @@ class Breakout(OceanEnv):
     """
 
     binding = binding
+    has_truncations = False
 
     def __init__(self, num_envs: int = 1024, frameskip: int = 4, continuous: bool = False, **kwargs):
         low = np.zeros(NUM_OBSERVATIONS, np.float32)

@@ -29,6 +29,7 @@ class Checkers(OceanEnv):
     """
 
     binding = binding
+    has_truncations = False
     keys = Keys({key: _numbered(index) for index, key in enumerate(_KEYS)}, waits=True)
 
     def __init__(self, num_envs: int = 1024, bot_depth: int = 2, bot_random: int = 10, **kwargs):

@@ -20,6 +20,7 @@ class Connect4(OceanEnv):
     """
 
     binding = binding
+    has_truncations = False
     keys = Keys(dict(zip(("one", "two", "three", "four", "five", "six", "seven"), range(7), strict=True)), waits=True)
 
     def __init__(self, num_envs: int = 1024, bot_depth: int = 4, bot_random: int = 10, **kwargs):

@@ -10,6 +10,7 @@
 //     PLAY_ENVS         environments of a block, whose agents are NETWORK_AGENTS or, as these come in fours, fewer
 //     PLAY_NUMBER       the type of an observation's numbers
 //     PLAY_BYTES        of shared memory, as the caller reckons them
+//     PLAY_FINALS       1 where what agents saw last in an episode that a limit cut has a value; else 0
 #pragma once
 
 #include "device_network.h"
@@ -71,16 +72,37 @@ __device__ static inline void play_see(PlayMemory* memory, PlayNumber* column, c
     }
 }
 
+// Values what the agents saw last, [agents][NETWORK_INPUTS], for all threads of the block. `values` has one for each
+// agent's `place`, which means something where a limit cut its episode. States stay as they are, and lie meanwhile
+// where they came from.
+__device__ static inline void play_value_finals(PlayMemory* memory, const float* weights, const PlayNumber* finals,
+                                                float* values, const long long* place, float* const* states,
+                                                long long first_agent, int num_agents) {
+    play_move_states(memory, states, first_agent, num_agents, true);
+    for (int i = threadIdx.x; i < NETWORK_AGENTS * NETWORK_INPUTS; i += NETWORK_THREADS) {
+        int agent = i % NETWORK_AGENTS, number = i / NETWORK_AGENTS;
+        float seen = agent < num_agents ? (float)finals[agent * NETWORK_INPUTS + number] : 0.0f;
+        memory->network.seen[number][agent] = seen;
+    }
+    if (threadIdx.x < NETWORK_AGENTS) memory->network.begins[threadIdx.x] = 0;
+    __syncthreads();
+    network_forward(&memory->network, weights);
+    if ((int)threadIdx.x < num_agents)
+        values[place[threadIdx.x]] = memory->network.outputs[NETWORK_LOGITS][threadIdx.x];
+    play_move_states(memory, states, first_agent, num_agents, false);
+}
+
 // Plays `horizon` steps of all environments. `place` is the segment of each agent; `noise` is what its actions are
 // drawn by, [horizon][noise_row], whose first numbers are those of the first agent. The other arrays are the rows of
 // agents: what they see, do, whether an episode begins, and their states by layer; and a rollout's, see rollout.py, the
-// observations by column, as rewards, terminals and truncations.
+// observations by column, as rewards, terminals and truncations. Where they are wanted, `finals` are the environments'
+// final observations, and `final_values` are by column what those of truncated episodes are worth.
 extern "C" __global__ void __launch_bounds__(NETWORK_THREADS, 2)
     puffer_env_play(Env* envs, long long num_envs, long long horizon, long long segments, const float* weights,
                     const float* noise, long long noise_row, const long long* place, PlayNumber* observations,
                     NetworkAction* actions, unsigned char* begins, float* const* states, PlayNumber* seen,
                     NetworkAction* chosen, float* logprobs, float* values, float* rewards, unsigned char* terminals,
-                    unsigned char* truncations) {
+                    unsigned char* truncations, const PlayNumber* finals, float* final_values) {
     extern __shared__ float4 block_memory[];
     PlayMemory* memory = (PlayMemory*)block_memory;
     long long first_env = (long long)blockIdx.x * PLAY_ENVS, first_agent = first_env * PLAY_ENV_AGENTS;
@@ -114,6 +136,7 @@ extern "C" __global__ void __launch_bounds__(NETWORK_THREADS, 2)
             for (int i = 0; i < NETWORK_NUM_PARTS; i++) chosen[cell * NETWORK_NUM_PARTS + i] = action[i];
         }
         __syncthreads();
+        bool is_cut = false;
         if (env != NULL) {
             c_step(env);
             for (int i = 0; i < PLAY_ENV_AGENTS; i++) {
@@ -123,7 +146,14 @@ extern "C" __global__ void __launch_bounds__(NETWORK_THREADS, 2)
                 terminals[cell] = env->terminals[i];
                 truncations[cell] = env->truncations[i];
                 memory->network.begins[agent] = env->terminals[i] | env->truncations[i];
+                is_cut |= env->truncations[i] && !env->terminals[i];
             }
+        }
+        if (PLAY_FINALS && __syncthreads_or(is_cut)) {
+            play_value_finals(memory, weights, finals + first_agent * NETWORK_INPUTS,
+                              final_values + (step + 1) * segments, place, states, first_agent, num_agents);
+            for (int i = 0; env != NULL && i < PLAY_ENV_AGENTS; i++)
+                memory->network.begins[thread * PLAY_ENV_AGENTS + i] = env->terminals[i] | env->truncations[i];
         }
         __syncthreads();
     }

@@ -19,6 +19,7 @@ class Memory(OceanEnv):
     """
 
     binding = binding
+    has_truncations = False
     keys = Keys({"zero": 0, "one": 1, "two": 2, "three": 3, "space": 0}, idle=0, waits=True)
 
     def __init__(self, num_envs: int = 1024, delay: int = 8, **kwargs):

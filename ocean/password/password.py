@@ -19,6 +19,7 @@ class Password(OceanEnv):
     """
 
     binding = binding
+    has_truncations = False
     keys = Keys({"zero": 0, "one": 1, "two": 2, "three": 3}, idle=0, waits=True)
 
     def __init__(self, num_envs: int = 1024, length: int = 6, **kwargs):

@@ -21,6 +21,7 @@ class Pong(OceanEnv):
     """
 
     binding = binding
+    has_truncations = False
 
     def __init__(self, num_envs: int = 1024, frameskip: int = 8, continuous: bool = False, **kwargs):
         self.single_observation_space = gymnasium.spaces.Box(0, 1, (8,), np.float32)

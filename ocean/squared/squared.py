@@ -19,6 +19,7 @@ class Squared(OceanEnv):
     """
 
     binding = binding
+    has_truncations = False
     keys = Keys({"down": 1, "up": 2, "left": 3, "right": 4, "space": 0}, waits=True)
 
     def __init__(self, num_envs: int = 1024, size: int = 11, **kwargs):

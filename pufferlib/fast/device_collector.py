@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
+import numpy as np
 import torch
 from typing_extensions import override
 
@@ -19,6 +20,7 @@ from pufferlib.fast.rollout_kernel import RolloutKernel
 from pufferlib.metrics.finished_episodes import FinishedEpisodes
 from pufferlib.ppo.actor import Actor
 from pufferlib.ppo.collector import Collector
+from pufferlib.ppo.rollout import FinalValues
 from pufferlib.vector.device import Device
 
 COLUMNS = 64
@@ -30,7 +32,8 @@ FETCHED = ("rewards", "terminals", "truncations")
 class DeviceCollector(Collector):
     """A collector that borrows the environments of a Device vector, and has a GPU play a whole rollout by itself.
 
-    What it collects is what Collector does with the same vector, bit for bit where environments round as on a CPU. The
+    What it collects is what Collector does with the same vector, bit for bit where environments round as on a CPU; what
+    final observations are worth is rounded as the sum over another number of rows is. The
     CPU hears of a rollout when it is full: it follows the episodes then.
     """
 
@@ -45,6 +48,7 @@ class DeviceCollector(Collector):
         self._play: CapturedCall | None = None
         self._num_plays = 0  # of a rollout
         self._player: Actor | None = None  # whose memory both know
+        self._final_values: torch.Tensor | None = None  # (T + 1, S), see RolloutKernel
 
     @property
     def place(self) -> str:
@@ -84,11 +88,14 @@ class DeviceCollector(Collector):
 
     def _set_up(self, envs: list) -> None:
         step = self.actor.batch_step(self._rows)
-        self._envs = DeviceEnvs(envs, step, self.rollout)
+        tells_finals = self.vecenv.tells_final_observations and any(env.has_truncations for env in envs)
+        finals = torch.zeros_like(step.observations) if tells_finals else None
+        self._final_values = torch.zeros_like(self.rollout.rewards.T) if tells_finals else None
+        self._envs = DeviceEnvs(envs, step, self.rollout, finals)
         kernel = self._kernel(step)
         if kernel is None:
             columns = self._columns_at_once
-            self._play = self.actor.playing(self._rows, columns, lambda _: self._envs.step())
+            self._play = self.actor.playing(self._rows, columns, self._step)
             self._num_plays = self.rollout.horizon // columns
         else:
             self._play = self.actor.captured(self._rows, kernel)
@@ -101,7 +108,7 @@ class DeviceCollector(Collector):
             return None
         try:
             generator = self.actor.stream_of(self._rows)
-            return RolloutKernel(self._envs, self.actor.network, step, self.rollout, generator)
+            return RolloutKernel(self._envs, self.actor.network, step, self.rollout, generator, self._final_values)
         except PufferError as error:
             warnings.warn(
                 f"a rollout cannot be one kernel, so it is many: {error}; set [train] fused to False to not try",
@@ -109,6 +116,13 @@ class DeviceCollector(Collector):
                 stacklevel=2,
             )
             return None
+
+    def _step(self, step: BatchStep) -> None:
+        """Steps the environments, and values all final observations: which of them count is known when it is over."""
+        self._envs.step()
+        if self._final_values is not None:
+            values = self.actor.value(self._rows, self._envs.finals).float().view(-1)
+            self._final_values.view(-1).index_copy_(0, step.place, values)
 
     def _bring_back(self) -> None:
         self._player.finish()
@@ -127,6 +141,16 @@ class DeviceCollector(Collector):
         for column in range(self.rollout.horizon):
             self.tracker.step(self._rows, rewards[column], ended[column], masks[column])
         self._columns[:] = self.rollout.horizon
+        is_cut = truncations & ~terminals
+        if self._final_values is not None and is_cut.any():
+            self._take_finals(is_cut)
+
+    def _take_finals(self, is_cut: np.ndarray) -> None:
+        """Takes what final observations of truncated episodes are worth; `is_cut` is `(T, agents)` of the group."""
+        device = self._final_values.device
+        columns, segments = (torch.from_numpy(place).to(device) for place in is_cut.nonzero())
+        columns, segments = columns + 1, segments + self._offset
+        self._finals.append(FinalValues(segments, columns, self._final_values[columns, segments]))
 
 
 def can_be_on_the_device(vecenv: Any, actor: Actor, skips_nonfinite: bool) -> bool:

@@ -26,19 +26,22 @@ class DeviceEnvs:
 
     Attributes:
         steps: since the last `upload`.
+        finals: see `__init__`.
         parts: one for each PufferEnv.
     """
 
-    def __init__(self, envs: Sequence[OceanEnv], step: BatchStep, rollout: Rollout):
+    def __init__(self, envs: Sequence[OceanEnv], step: BatchStep, rollout: Rollout, finals: Tensor | None = None):
         """Allocates; `upload` comes next.
 
         Args:
             envs: whose environments to step, in the order of their agents.
             step: the observations, actions and begins of all agents: the rows that the environments read and write.
             rollout: whose columns take rewards, terminals and truncations.
+            finals: rows like the step's observations, for those that episodes end with; None where nobody wants them.
         """
         rows, device = len(step.begins), step.actions.device
         self.steps = 0
+        self.finals = finals
         self._step = step
         self._rewards = torch.zeros(rows, device=device)
         self._terminals, self._truncations = torch.zeros(2, rows, dtype=torch.uint8, device=device)
@@ -59,7 +62,11 @@ class DeviceEnvs:
         """Takes the environments as they are in the CPU's memory, and what their arrays hold."""
         self.steps = 0
         for part in self.parts:
-            part.upload(*self._rows(part))
+            part.upload(self.finals_of(part), *self._rows(part))
+
+    def finals_of(self, part: DevicePart) -> Tensor | None:
+        """The rows of final observations of a part, None where nobody wants them."""
+        return None if self.finals is None else self.finals[part.rows]
 
     def step(self) -> None:
         """Steps all environments once, and stores what they gave where the step's `place` says."""
@@ -116,14 +123,17 @@ class DevicePart:
         """Launches a kernel with a thread for every environment."""
         launch(self._program, function, -(-len(self.structs) // THREADS), (THREADS, 1), arguments)
 
-    def upload(self, *rows: Tensor) -> None:
-        """Takes the environments from the CPU's memory; the rows are of observations, actions and what a step gives."""
+    def upload(self, finals: Tensor | None, *rows: Tensor) -> None:
+        """Takes the environments from the CPU's memory.
+
+        The rows are of final observations, of observations, of actions and of what a step gives.
+        """
         env = self._env
         self.structs.copy_(torch.tensor(env.structs()))
         for array, source in zip(rows, self._arrays(), strict=True):
             array.copy_(torch.from_numpy(source))
         sizes = [array.nbytes // max(len(array), 1) for array in rows[:2]]
-        self.run("puffer_env_attach", self.structs, *rows, None, self._shared, len(self.structs), *sizes)
+        self.run("puffer_env_attach", self.structs, *rows, finals, self._shared, len(self.structs), *sizes)
         self._names = list(env.binding.vec_log(env.handle))  # their numbers went with the structs
         if not len(self._logs):
             self._logs = torch.zeros(len(self.structs), len(self._names), device=self.structs.device)

@@ -60,7 +60,7 @@ class NetworkActor(Actor):
         return results[0].numpy()
 
     @override
-    def _value(self, rows: slice | np.ndarray, observations: Tensor) -> Tensor:
+    def value(self, rows: slice | np.ndarray, observations: Tensor) -> Tensor:
         states = [state[rows].clone() for state in self.states.values()]
         values = torch.empty(len(observations))
         self._network.value(observations, states, values)

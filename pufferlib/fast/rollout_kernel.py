@@ -34,7 +34,13 @@ class RolloutKernel:
     """
 
     def __init__(
-        self, envs: DeviceEnvs, network: DeviceNetwork, step: BatchStep, rollout: Rollout, generator: torch.Generator
+        self,
+        envs: DeviceEnvs,
+        network: DeviceNetwork,
+        step: BatchStep,
+        rollout: Rollout,
+        generator: torch.Generator,
+        final_values: Tensor | None,
     ):
         """Allocates and compiles.
 
@@ -44,6 +50,8 @@ class RolloutKernel:
             step: the rows of the agents, at column 0 when a rollout begins.
             rollout: that is filled.
             generator: what actions are drawn by.
+            final_values: `(T + 1, S)`, for what final observations of truncated episodes are worth; None where the
+                environments do not keep them.
 
         Raises:
             PufferError: if the agents of an environment do not fit into a block of threads, or it does not compile.
@@ -52,7 +60,9 @@ class RolloutKernel:
         self._generator = generator
         device = rollout.values.device
         self._noise = torch.zeros(rollout.horizon, len(step.begins), network.num_parts, device=device)
-        self._plays = [_Play(part, network, step, rollout, self._noise) for part in envs.parts]
+        self._plays = [
+            _Play(part, network, step, rollout, self._noise, envs.finals_of(part), final_values) for part in envs.parts
+        ]
 
     def __call__(self) -> None:
         """Fills the columns of a rollout; it may be captured."""
@@ -66,10 +76,19 @@ class RolloutKernel:
 class _Play:
     """One launch: the environments of one PufferEnv."""
 
-    def __init__(self, part: DevicePart, network: DeviceNetwork, step: BatchStep, rollout: Rollout, noise: Tensor):
+    def __init__(
+        self,
+        part: DevicePart,
+        network: DeviceNetwork,
+        step: BatchStep,
+        rollout: Rollout,
+        noise: Tensor,
+        finals: Tensor | None,
+        final_values: Tensor | None,
+    ):
         device, rows = rollout.values.device, part.rows
         self._blocks = Blocks.deal(part.agents_per_env, step.observations, network, shared_memory(device))
-        self._program = play_program(part.binding, network.macros() | self._blocks.macros())
+        self._program = play_program(part.binding, network.macros() | self._blocks.macros(finals is not None))
         reserve_shared(self._program, KERNEL, device, self._blocks.shared_bytes, BLOCKS)
         self._grid = -(-len(part.structs) // self._blocks.envs)
         states = [state[rows].data_ptr() for state in step.states.values()]
@@ -78,6 +97,7 @@ class _Play:
             *(noise[0, rows], noise[0].numel(), step.place[rows], step.observations[rows], step.actions[rows]),
             *(step.begins[rows], torch.tensor(states, device=device), rollout.by_column, rollout.actions),
             *(rollout.logprobs, rollout.values, rollout.rewards.T, rollout.terminals.T, rollout.truncations.T),
+            *(finals, final_values),
         )
 
     def run(self) -> None:
@@ -126,12 +146,13 @@ class Blocks:
             f"{agents_per_env}, which take {size}"
         )
 
-    def macros(self) -> dict[str, str]:
-        """What puffer_play.h wants to be told."""
+    def macros(self, values_finals: bool) -> dict[str, str]:
+        """What puffer_play.h wants to be told, also whether final observations are valued."""
         return {
             "PLAY_ENV_AGENTS": str(self.agents_per_env),
             "PLAY_ENVS": str(self.envs),
             "PLAY_NUMBER": self.number,
             "PLAY_BYTES": str(self.shared_bytes),
+            "PLAY_FINALS": str(int(values_finals)),
             "NETWORK_AGENTS": str(self.agents),
         }

@@ -92,14 +92,14 @@ class Actor:
     def bootstrap(self, rows: slice) -> None:
         """Values the observations after the last action; the state stays as it was before them."""
         observations = self._input(rows, self.rollout.horizon)
-        self.rollout.values[self._segments(rows), -1] = self._value(rows, observations).view(-1)
+        self.rollout.values[self._segments(rows), -1] = self.value(rows, observations).view(-1)
 
     @torch.no_grad()
     def value_final(self, agents: np.ndarray, observations: np.ndarray) -> Tensor:
         """Values what agents `(count,)` saw last before an end that `see` is yet to be told of: `(count,)` float32."""
-        return self._value(agents, torch.from_numpy(observations).to(self._device)).view(-1).float()
+        return self.value(agents, torch.from_numpy(observations).to(self._device)).view(-1).float()
 
-    def _value(self, rows: slice | np.ndarray, observations: Tensor) -> Tensor:
+    def value(self, rows: slice | np.ndarray, observations: Tensor) -> Tensor:
         """Values without a step: the state stays as it is."""
         state = {name: value[rows].clone() for name, value in self.states.items()}
         with self._autocast():

@@ -174,8 +174,10 @@ class StepMinibatches:
 def bootstrap_truncations(rewards: Tensor, values: Tensor, cuts: Tensor, gamma: float, out: Tensor) -> Tensor:
     """Adds gamma * V to the reward of every step that a limit cut, V of the observation acted on.
 
-    The value of the true final observation is what Pardo et al. 2018 ("Time Limits in Reinforcement Learning") ask for;
-    an environment that resets in the same step does not return it, and the observation one step earlier is the nearest.
+    The value of the true final observation is what Pardo et al. 2018 ("Time Limits in Reinforcement Learning") ask for,
+    and what `Advantages` takes where the rollout has it. This is for environments that do not tell it: the observation
+    one step earlier is the nearest.
+
     All are `(S, T + 1)`; column t of `rewards` and of `cuts`, 1 or 0, belongs to the action of column t - 1, and so
     column 0 of `out` to none of these segments: it is left as it was.
     """

@@ -13,7 +13,10 @@ from pufferlib import spaces
 
 
 class FinalValues(NamedTuple):
-    """What the policy expected of true final observations, those that came before a reset and were seen by nobody."""
+    """The values of true final observations, which a reset in the same step replaced: no agent acted on them.
+
+    Environments in C and those of Gymnasium and PettingZoo tell these observations in their infos.
+    """
 
     segments: Tensor  # (count,) int64, with `columns` the places of episodes that a limit cut
     columns: Tensor  # (count,) int64, in 1..T: where the last reward and the truncation lie

@@ -108,6 +108,18 @@ static void wait_for_block() {
     while (is_awaited(num_waits)) step_aside();
 }
 
+// Whether a predicate holds for any thread of the block: all have read the last answer, all have cleared it, all have
+// said theirs.
+static bool is_any(bool predicate) {
+    static bool found;
+    wait_for_block();
+    found = false;
+    wait_for_block();
+    found |= predicate;
+    wait_for_block();
+    return found;
+}
+
 template <class... Arguments, size_t... I>
 void call(void (*kernel)(Arguments...), void** arguments, std::index_sequence<I...>) {
     kernel(*static_cast<Arguments*>(arguments[I])...);
@@ -132,6 +144,8 @@ void launch(void (*kernel)(Arguments...), unsigned grid, unsigned block_x, unsig
 }  // namespace cuda_on_cpu
 
 static inline void __syncthreads() { cuda_on_cpu::wait_for_block(); }
+
+static inline int __syncthreads_or(int predicate) { return cuda_on_cpu::is_any(predicate != 0); }
 
 static inline float __shfl_sync(unsigned, float value, int source) { return cuda_on_cpu::exchange(value, source); }
 
