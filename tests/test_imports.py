@@ -18,7 +18,7 @@ MAPPED = ("ocean", "vector", "extensions")  # they lie beside pufferlib/ and are
 # A room is a folder of pufferlib/ or a file at its top; it imports rooms of earlier lines, none of its own or a later.
 # The folders in ocean/ are a room of their own, `games`: nobody imports them but by name.
 ORDER = (
-    *("errors", "episodes machine seeding", "extras spaces", "settings", "environment"),
+    *("errors reading", "episodes machine seeding", "extras spaces", "settings", "environment"),
     *("ocean wrappers", "emulation", "vector games", "families", "config interop"),
     *("extensions loggers messages", "distributed", "metrics", "policy", "models", "ppo", "fast", "runs", "agent play"),
     *(

@@ -19,6 +19,7 @@ from pufferlib.config.sections import ARGUMENTS, SECTIONS, section_settings
 from pufferlib.errors import APIUsageError, ConfigError, nearest
 from pufferlib.families import catalog
 from pufferlib.families.catalog import Entry
+from pufferlib.reading import read_bytes, read_json
 from pufferlib.settings.setting import Setting, require_known
 from pufferlib.settings.values import parse_value
 
@@ -132,9 +133,10 @@ def read_ini(path: Path) -> dict[str, dict[str, str]]:
     parser = configparser.ConfigParser(interpolation=None, inline_comment_prefixes=("#", ";"))
     parser.optionxform = str  # keys keep their case
     try:
-        parser.read_string(path.read_text(encoding="utf-8"))
+        parser.read_string(read_bytes(path).decode())
     except (configparser.Error, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} must be an ini file, found {' '.join(str(error).split())}") from error
+        found = " ".join(str(error).split())
+        raise ConfigError(f"{path} must be an ini file, found {found[:200]}") from error
     return {section: dict(parser[section]) for section in parser.sections()}
 
 
@@ -162,7 +164,7 @@ def _settings_in(path: Path, name: str, env_name: str) -> Found:
 def _read(path: Path) -> tuple[dict[str, dict[str, Any]], bool]:
     """The settings in a file of the user's by section, and whether it describes a run: then they have their types."""
     try:
-        is_description = path.read_bytes().lstrip().startswith(b"{")
+        is_description = read_bytes(path).lstrip().startswith(b"{")
         return _described(path) if is_description else read_ini(path), is_description
     except OSError as error:
         raise ConfigError(f"--config must name a file of settings, got {str(path)!r} ({error.strerror})") from error
@@ -171,7 +173,7 @@ def _read(path: Path) -> tuple[dict[str, dict[str, Any]], bool]:
 def _described(path: Path) -> dict[str, dict[str, Any]]:
     """The settings in a run's `config.json` by section, as an ini would have them."""
     try:
-        settings = json.loads(path.read_text(encoding="utf-8"))["settings"]
+        settings = read_json(path)["settings"]
         base = {name: value for name, value in settings.items() if not isinstance(value, Mapping) and name != "resume"}
         settings["train"].pop("data_dir", None)
     except (ValueError, LookupError, TypeError, AttributeError) as error:

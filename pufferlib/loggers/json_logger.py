@@ -12,6 +12,7 @@ from typing import Any
 from typing_extensions import override
 
 from pufferlib.loggers.logger import LazyLogger, State
+from pufferlib.reading import open_regular
 
 METRICS_FILE = "metrics.jsonl"
 """Its name in the folder of a run."""
@@ -87,7 +88,8 @@ def _append(path: Path, line: bytes) -> None:
 
 def _rewrite(path: Path, last_step: float) -> None:
     """Keeps the whole lines up to `last_step`; the old file stays until the new one is complete."""
-    text = path.read_text(encoding="utf-8", errors="replace")
+    with open_regular(path) as old:
+        text = old.read().decode(errors="replace")
     kept = "".join(line for line in text.splitlines(keepends=True) if _is_kept(line, last_step))
     if kept == text:
         return

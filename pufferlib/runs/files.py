@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
+
+from pufferlib.reading import read_json
 
 CONFIG_FILE = "config.json"
 LOCK_FILE = ".lock"
@@ -17,7 +18,7 @@ NAMED = ("best", "last")
 def read_note(folder: Path, name: str) -> dict[str, Any]:
     """The facts that were saved with weights of that name; empty where there are none, or none that can be read."""
     try:
-        note = json.loads((folder / f"{name}.json").read_text())
+        note = read_json(folder / f"{name}.json")
     except (OSError, ValueError):
         return {}
     return note if isinstance(note, dict) else {}

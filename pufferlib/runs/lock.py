@@ -6,6 +6,7 @@ import contextlib
 import errno
 import fcntl
 import os
+import stat
 import struct
 import sys
 import weakref
@@ -50,10 +51,14 @@ class Lock:
             return
         # A lock of lockf belongs to this process alone: workers that it forks, and that may outlive it, do not have it.
         try:
-            descriptor = os.open(self.folder / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            descriptor = _open(self.folder, os.O_CREAT)
         except OSError as error:
             if error.errno in _NO_LOCKS:
                 return
+            if error.errno in (errno.ELOOP, errno.EINVAL):
+                raise CheckpointError(
+                    f"{self.folder / LOCK_FILE} must be a regular file, found something else; remove it to go on there"
+                ) from error
             raise
         try:
             fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -96,7 +101,7 @@ def writing_process(folder: Path) -> int | None:
     if any(_is_same(lock.folder, folder) for lock in list(_held)):
         return os.getpid()
     try:
-        descriptor = os.open(folder / LOCK_FILE, os.O_RDWR | os.O_CLOEXEC)
+        descriptor = _open(folder)
     except OSError:
         return None
     try:
@@ -108,6 +113,16 @@ def writing_process(folder: Path) -> int | None:
     finally:
         os.close(descriptor)
     return None if found[_FLOCK_TYPE] == fcntl.F_UNLCK else found[_FLOCK_PROCESS]
+
+
+def _open(folder: Path, flags: int = 0) -> int:
+    """Opens the file that is locked; no link, which would have another file be signed."""
+    path = folder / LOCK_FILE
+    descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | flags, 0o666)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "it must be a regular file", str(path))
+    return descriptor
 
 
 def _is_same(first: Path, second: Path) -> bool:

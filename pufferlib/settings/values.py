@@ -101,6 +101,8 @@ def shown(value: Any) -> str:
         text = repr(value)
     except ValueError:  # Python does not write integers of thousands of digits
         return "a number of thousands of digits"
+    except RecursionError:
+        return f"a {type(value).__name__} of many levels"
     return text if len(text) <= 200 else f"{text[:100]}...{text[-20:]}"
 
 

@@ -47,3 +47,15 @@ def test_looking_at_ones_own_lock_does_not_give_it_away(tmp_path):
 def test_nobody_writes_where_there_is_no_lock(tmp_path):
     assert writing_process(tmp_path) is None
     assert writing_process(tmp_path / "gone") is None
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("../precious")], ids=["FIFO", "link"])
+def test_a_lock_that_is_no_file_of_the_folder_is_refused(tmp_path, make):
+    (tmp_path / "precious").write_text("kept")
+    folder = tmp_path / "run"
+    folder.mkdir()
+    make(folder / ".lock")
+    with pytest.raises(CheckpointError, match=r"\.lock must be a regular file, found something else; remove it"):
+        Lock(folder).acquire()
+    assert writing_process(folder) is None
+    assert (tmp_path / "precious").read_text() == "kept"

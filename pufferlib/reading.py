@@ -1,0 +1,120 @@
+"""Reading files that may be of strangers: regular files alone, and no more of one than it may hold."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
+
+MOST_JSON = 4 * 2**20
+"""Bytes of a file of JSON: Python takes up to 25 times as much memory for it."""
+
+MOST_LINE = 2**20
+"""Bytes of a line of JSON, such as one of metrics or of a journal."""
+
+MOST_LEVELS = 100
+"""Of lists and dicts in each other in JSON."""
+
+_KINDS = (
+    (stat.S_ISFIFO, "a FIFO"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISDIR, "a folder"),
+)
+
+
+class UnreadableFile(OSError):
+    """A file that is no regular one, or larger than what it is taken for may be; `strerror` says which."""
+
+
+def open_regular(path: Path) -> BinaryIO:
+    """Opens a regular file, or a link to one, for reading; it never waits, as for the writer of a FIFO.
+
+    Raises:
+        UnreadableFile: if it is anything else.
+        OSError: if there is none, or it may not be read.
+    """
+    try:
+        found = _kind(os.stat(path))  # before it is opened, which alone has effects on some devices
+        if found is None:
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
+    except ValueError as error:  # a path with a zero byte
+        raise FileNotFoundError(2, str(error), str(path)) from error
+    if found is None:
+        found = _kind(os.fstat(descriptor))
+        if found is None:
+            return os.fdopen(descriptor, "rb")
+        os.close(descriptor)
+    raise UnreadableFile(None, f"it must be a regular file, found {found}", str(path))
+
+
+def read_bytes(path: Path, most: int = MOST_JSON) -> bytes:
+    """The content of a regular file.
+
+    Raises:
+        UnreadableFile: if it is no regular file, or has more than `most` bytes.
+        OSError: if there is none, or it may not be read.
+    """
+    with open_regular(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        content = file.read(most + 1) if size <= most else b""
+    if max(size, len(content)) > most:
+        raise UnreadableFile(None, f"it must have at most {most:,} bytes, found {size:,}", str(path))
+    return content
+
+
+def read_json(path: Path) -> Any:
+    """What a regular file of JSON holds.
+
+    Raises:
+        OSError: as for `read_bytes`.
+        ValueError: if it is no JSON, or nested too deeply.
+    """
+    return parse_json(read_bytes(path))
+
+
+def lines(file: BinaryIO) -> Iterator[bytes]:
+    """The whole lines of an open file, without their ends; those longer than a line of JSON may be are left out."""
+    is_within = False
+    while line := file.readline(MOST_LINE):
+        is_end = line.endswith(b"\n")
+        if is_end and not is_within:
+            yield line[:-1]
+        is_within = not is_end
+
+
+def parse_json(text: bytes) -> Any:
+    """What a text holds.
+
+    Raises:
+        ValueError: if it is no JSON in UTF-8, or nested too deeply.
+    """
+    try:
+        found = json.loads(text.decode())
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
+    if text.count(b"[") + text.count(b"{") > MOST_LEVELS:
+        _require_flat(found)
+    return found
+
+
+def _require_flat(found: Any) -> None:
+    """Refuses what a function that calls itself for each level could not go through."""
+    level = [found]
+    for _ in range(MOST_LEVELS):
+        parts = (each.values() if isinstance(each, dict) else each for each in level if isinstance(each, (list, dict)))
+        level = list(itertools.chain.from_iterable(parts))
+    if any(isinstance(each, (list, dict)) for each in level):
+        raise ValueError("it is nested too deeply")
+
+
+def _kind(status: os.stat_result) -> str | None:
+    """What a file is; None for a regular one."""
+    if stat.S_ISREG(status.st_mode):
+        return None
+    return next((words for is_kind, words in _KINDS if is_kind(status.st_mode)), "something else")
