@@ -6,19 +6,59 @@ import contextlib
 import errno
 import fcntl
 import os
+from functools import partial
 from pathlib import Path
 
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend, JournalFileSymlinkLock
 
+from pufferlib.errors import ConfigError
+from pufferlib.reading import MOST_LINE, open_regular, parse_json
+
 _NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL)
 _BLOCK = 65_536
+_BEGINNING = b'{"op_code":'
 
 
 def open_journal(path: Path) -> JournalStorage:
-    """Opens the storage in a file, which is made with its folder where it is not there."""
+    """Opens the storage in a file, which is made with its folder where it is not there.
+
+    Raises:
+        ConfigError: if the file is no journal, or damaged; it stays as it is.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
-    return JournalStorage(JournalFileBackend(str(path), lock_obj=JournalLock(path)))
+    with contextlib.suppress(FileNotFoundError):
+        _require_journal(path)
+    try:
+        return JournalStorage(JournalFileBackend(str(path), lock_obj=JournalLock(path)))
+    except OSError:
+        raise
+    except Exception as error:  # each kind of entry fails in a way of its own
+        raise _no_journal(path, f"entries that do not belong together ({type(error).__name__})") from error
+
+
+def _require_journal(path: Path) -> None:
+    """Looks at every line before Optuna does, which takes what it finds, and before anything is removed of the file."""
+    with open_regular(path) as file:
+        for number, line in enumerate(iter(partial(file.readline, MOST_LINE), b""), 1):
+            if not line.endswith(b"\n"):  # what a killed process left, or another one is writing
+                is_strange = number == 1 and line[: len(_BEGINNING)] != _BEGINNING[: len(line)]
+                if is_strange or len(line) == MOST_LINE:
+                    raise _no_journal(path, f"something else in line {number}")
+                return
+            try:
+                entry = parse_json(line)
+            except ValueError as error:
+                raise _no_journal(path, f"something else in line {number}") from error
+            if not isinstance(entry, dict) or type(entry.get("op_code")) is not int:
+                raise _no_journal(path, f"something else in line {number}")
+
+
+def _no_journal(path: Path, found: str) -> ConfigError:
+    return ConfigError(
+        f"[sweep] storage {str(path)!r} cannot be opened: it must be a journal of sweeps, found {found}; mend it, or "
+        "name another one by --storage"
+    )
 
 
 class JournalLock(JournalFileSymlinkLock):

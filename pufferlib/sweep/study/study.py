@@ -18,6 +18,7 @@ from optuna.storages import BaseStorage, RDBStorage
 from pufferlib.config import SweepConfig
 from pufferlib.errors import ConfigError
 from pufferlib.families.catalog import slug
+from pufferlib.reading import UnreadableFile
 from pufferlib.sweep.attributes import DRIVERS, ENV_NAME, METRIC, SPACE
 from pufferlib.sweep.search.space import Choice, SearchSpace
 from pufferlib.sweep.study.journal import open_journal
@@ -70,11 +71,15 @@ def open_study(place: StudyPlace, goal: str, sampler: BaseSampler | None = None)
     """
     with quiet_optuna():
         storage = _open_storage(place.storage)
-        study = optuna.create_study(
-            study_name=place.name, storage=storage, direction=goal, sampler=sampler, load_if_exists=True
-        )
-    if study.direction.name.lower() != goal:
-        raise _difference(place.name, "goal", study.direction.name.lower(), goal)
+        try:
+            study = optuna.create_study(
+                study_name=place.name, storage=storage, direction=goal, sampler=sampler, load_if_exists=True
+            )
+            found = study.direction.name.lower()
+        except (AssertionError, AttributeError, LookupError, TypeError) as error:  # Optuna takes what a file holds
+            raise _damaged(place.name) from error
+    if found != goal:
+        raise _difference(place.name, "goal", found, goal)
     return study
 
 
@@ -93,8 +98,13 @@ def claim_study(study: optuna.Study, env_name: str, space: SearchSpace, driver: 
     if found is None:
         study.set_user_attr(SPACE, text)
     elif found != text:
-        before, now = json.loads(found), json.loads(text)
-        name = next(name for name in [*before, *now] if before.get(name) != now.get(name))
+        try:
+            before, now = dict(json.loads(found)), json.loads(text)
+        except (TypeError, ValueError) as error:
+            raise _damaged(study.study_name) from error
+        name = next((name for name in [*before, *now] if before.get(name) != now.get(name)), None)
+        if name is None:
+            raise _damaged(study.study_name)
         raise _difference(study.study_name, f"[sweep.{name}]", before.get(name), now.get(name))
     study.set_user_attr(f"{DRIVERS}{driver['key']}", dict(driver))
     is_first = sum(name.startswith(DRIVERS) for name in study.user_attrs) == 1
@@ -144,6 +154,8 @@ def _open_storage(storage: str) -> BaseStorage:
         return open_journal(Path(storage))
     except ConfigError:
         raise
+    except UnreadableFile as error:
+        raise ConfigError(f"[sweep] storage {storage!r} cannot be opened: {error.strerror}") from error
     except Exception as error:  # of any of the packages that reach databases
         found = " ".join(str(error).split())
         raise ConfigError(f"[sweep] storage {storage!r} cannot be opened: {found}") from error
@@ -170,6 +182,10 @@ def _claim(study: optuna.Study, key: str, label: str, value: str) -> None:
         study.set_user_attr(key, value)
     elif found != value:
         raise _difference(study.study_name, label, found, value)
+
+
+def _damaged(name: str) -> ConfigError:
+    return ConfigError(f"the study {name!r} is damaged; mend its storage, or begin another study by --study NAME")
 
 
 def _difference(name: str, what: str, before: Any, now: Any) -> ConfigError:

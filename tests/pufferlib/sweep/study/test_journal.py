@@ -9,6 +9,7 @@ import time
 import optuna
 import pytest
 
+from pufferlib.errors import ConfigError
 from pufferlib.sweep.study.journal import JournalLock, open_journal
 
 
@@ -38,9 +39,44 @@ def test_a_file_of_half_a_line_alone_becomes_empty(tmp_path):
     assert path.read_bytes() == b""
 
 
+def damaged(path, change):
+    """A journal with a study, in which some bytes are changed."""
+    new_study(path).set_user_attr("before", 1)
+    path.write_bytes(change(path.read_bytes()))
+    return path.read_bytes()
+
+
+STUDY = b'{"op_code":0,"worker_id":"1","study_name":"s","directions":[2]}\n'
+DAMAGES = {
+    "garbage in the middle": (lambda found: STUDY + b"garbage\n" + found, "something else in line 2"),
+    "a line cut off in the middle": (lambda found: STUDY[:30] + b"\n" + found, "something else in line 1"),
+    "bytes": (lambda found: bytes(range(256)) * 10, "something else in line 1"),
+    "an archive": (lambda found: b"PK\3\4" + bytes(100), "something else in line 1"),
+    "a line without end": (lambda found: STUDY + b"x" * (2**20 + 1), "something else in line 2"),
+    "deep lists": (lambda found: b"[" * 100_000 + b"\n", "something else in line 1"),
+    "no entry": (lambda found: b"[]\n", "something else in line 1"),
+    "an operation of another type": (lambda found: b'{"op_code":"0"}\n', "something else in line 1"),
+    "an unknown operation": (lambda found: b'{"op_code":77}\n', r"do not belong together \(AssertionError\)"),
+    "an entry that lacks all": (lambda found: STUDY + b'{"op_code":4}\n', r"do not belong together \(KeyError\)"),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGES)
+def test_a_damaged_journal_is_told_in_a_sentence_and_stays(tmp_path, name):
+    change, words = DAMAGES[name]
+    path = tmp_path / "s.journal"
+    before = damaged(path, change)
+    with pytest.raises(
+        ConfigError, match=f"cannot be opened: it must be a journal of sweeps, found .*{words}; mend it"
+    ) as raised:
+        open_journal(path)
+    assert "\n" not in str(raised.value) and path.read_bytes() == before
+
+
 HOLDER = """
 import sys, time
 from pathlib import Path
+from pufferlib.errors import ConfigError
 from pufferlib.sweep.study.journal import JournalLock
 JournalLock(Path(sys.argv[1])).acquire()
 print("has it", flush=True)

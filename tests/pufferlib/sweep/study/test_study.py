@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import threading
+from pathlib import Path
 
 import optuna
 import pytest
@@ -63,7 +65,7 @@ def test_a_storage_that_cannot_be_opened_is_named(tmp_path):
         ("nosuchdatabase://host/name", "storage 'nosuchdatabase://host/name' cannot be opened: "),
         (f"sqlite:///{tmp_path}/missing/s.db", "unable to open database file"),
         (str(tmp_path / "notes.txt"), r"storage '.*notes.txt' cannot be opened: "),
-        (str(tmp_path), r"storage '.*' cannot be opened: .*Is a directory"),
+        (str(tmp_path), r"storage '.*' cannot be opened: .*found a folder"),
     ):
         with pytest.raises(ConfigError, match=message):
             open_study(study_place(ENV, sweep_args(tmp_path, storage=storage)), "maximize")
@@ -75,3 +77,32 @@ def test_optuna_says_nothing_of_its_own(tmp_path, capfd):
         open_study(study_place(ENV, sweep_args(tmp_path)), "maximize")
     assert capfd.readouterr() == ("", "")
     assert optuna.logging.get_verbosity() == before
+
+
+@pytest.mark.parametrize("entry", ['{"op_code":0,"worker_id":"1","study_name":"puffer_squared","directions":[]}\n'])
+def test_a_study_that_is_damaged_is_told(tmp_path, entry):
+    place = study_place(ENV, sweep_args(tmp_path))
+    Path(place.storage).parent.mkdir(parents=True)
+    Path(place.storage).write_text(entry)
+    with pytest.raises(ConfigError, match="the study 'puffer_squared' is damaged; mend its storage"):
+        open_study(place, "maximize")
+
+
+@pytest.mark.parametrize("text", [3, "no JSON", "[1]"])
+def test_a_space_that_is_damaged_is_told(tmp_path, text):
+    study = open_study(study_place(ENV, sweep_args(tmp_path)), "maximize")
+    study.set_user_attr("space", text)
+    with pytest.raises(ConfigError, match="the study 'puffer_squared' is damaged"):
+        claim_study(study, ENV, SPACE, this_driver())
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [(os.mkfifo, "found a FIFO"), (lambda path: path.symlink_to("/dev/zero"), "found a device")],
+    ids=["FIFO", "device"],
+)
+def test_a_storage_that_is_no_file_is_told(tmp_path, make, words):
+    make(tmp_path / "all.journal")
+    place = study_place(ENV, sweep_args(tmp_path, storage=str(tmp_path / "all.journal")))
+    with pytest.raises(ConfigError, match=f"cannot be opened: it must be a regular file, {words}"):
+        open_study(place, "maximize")
