@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor, nn
+from torch import nn
 
 from pufferlib import ocean, vector
 from pufferlib.agent.agent import Agent
@@ -56,7 +56,7 @@ def load_agent(
         MissingExtraError: if the environment needs a package that is not installed.
     """
     path = pretrained_path(source) if source in ocean.names() else _find_weights(Path(source))
-    weights, described = _read(path)
+    described = _description(path)
     own_class = described.get("policy_class")
     if own_class is not None and policy is None:
         raise CheckpointError(f"{path} was trained with the policy {own_class}, a class of your own; {_BY_HAND}")
@@ -64,14 +64,13 @@ def load_agent(
     settings |= {"train": {**settings["train"], "device": device}, "load_model_path": None, "resume": None}
     with _environment(settings, env, path) as shown:
         if policy is None:
-            policy = load_policy(settings, shown, _known_name(settings["env_name"], env))
+            policy = load_policy(settings, shown, _known_name(settings["env_name"], env), path)
         else:
             train = TrainConfig.from_dict(settings["train"])
             if train.normalize_observations:
                 policy = normalized(shown, policy, train.normalization_clip)
             policy = policy.to(resolve_device(device))
-        checkpoint.check_policy_weights(policy, weights, path)
-        policy.load_state_dict(weights)
+        policy.load_state_dict(checkpoint.read_policy_weights(policy, path, checkpoint.weights_in))
         check_weights(policy, path)
         agent = Agent(policy, shown, {**settings, "load_model_path": str(path)}, seed)
     agent.env = _as_recorded(env, settings)
@@ -93,22 +92,19 @@ def _find_weights(path: Path) -> Path:
     raise CheckpointError(f"there are no weights in {path}; pass the folder of a run that saved some")
 
 
-def _read(path: Path) -> tuple[Mapping[str, Tensor], Mapping[str, Any]]:
-    """The weights in a file, and what describes them: as a run's `config.json` does."""
-    found = checkpoint.load(path)
-    is_whole = isinstance(found, dict) and isinstance(found.get("policy"), dict)  # all that a trainer saved in one
-    described = found.get("description") if is_whole else None
-    if described is None:
-        file = description.find_description(path)
-        if file is None:
-            raise CheckpointError(
-                f"{path} does not say what it was trained with; load it from its run's folder, or {_BY_HAND}"
-            )
-        described = {
-            "settings": description.read_settings(file),
-            "policy_class": description.own_policy_class(file),
-        }
-    return found["policy"] if is_whole else found, described
+def _description(path: Path) -> Mapping[str, Any]:
+    """What describes the weights in a file, as a run's `config.json` does."""
+    found = checkpoint.read_outline(path)
+    described = found.get("description") if checkpoint.weights_in(found) is not found else None
+    if isinstance(described, dict):
+        description.require_settings(described.get("settings"), path)
+        return described
+    file = description.find_description(path)
+    if file is None:
+        raise CheckpointError(
+            f"{path} does not say what it was trained with; load it from its run's folder, or {_BY_HAND}"
+        )
+    return {"settings": description.read_settings(file), "policy_class": description.own_policy_class(file)}
 
 
 @contextmanager

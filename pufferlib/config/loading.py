@@ -5,7 +5,6 @@ from __future__ import annotations
 import configparser
 import contextlib
 import itertools
-import json
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path

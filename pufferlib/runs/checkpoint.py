@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import math
 import os
 import re
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import torch
 from torch import nn
 
 from pufferlib.errors import CheckpointError
 from pufferlib.families.catalog import slug
+from pufferlib.machine import usable_memory_bytes
+from pufferlib.reading import UnreadableFile, open_regular
 from pufferlib.runs import checkpoint_pattern as pattern
+from pufferlib.runs.archive import Refused, outline
 from pufferlib.runs.files import NAMED, TRAINER_STATE, read_note
 from pufferlib.runs.whole_files import write_atomically
 
@@ -45,23 +49,61 @@ def save(path: Path, content: Any) -> None:
 
 
 def load(path: Path, device: torch.device | str = "cpu") -> Any:
-    """Loads what `save` wrote.
+    """Loads what `save` wrote; `read_outline` tells before what it is.
 
     Raises:
-        CheckpointError: if the file is missing, damaged, or no checkpoint.
+        CheckpointError: if the file is missing, damaged, no checkpoint, or larger than memory.
     """
-    try:
-        with zipfile.ZipFile(path) as archive:
+    with _opened(path) as file:
+        outline(file)
+        if os.fstat(file.fileno()).st_size > usable_memory_bytes():
+            raise CheckpointError(f"{path} is larger than the memory of this machine; use one that is smaller")
+        with zipfile.ZipFile(file) as archive:
             damaged = archive.testzip()
-        if damaged is None:
-            return torch.load(path, map_location=device, weights_only=True)
+        if damaged is not None:
+            raise zipfile.BadZipFile(f"its part {pattern.describe(damaged)} fails the checksum")
+        file.seek(0)
+        return torch.load(file, map_location=device, weights_only=True)
+
+
+def read_outline(path: Path) -> Any:
+    """The content of a file with tensors on torch's `meta` device, which takes no memory for them.
+
+    Raises:
+        CheckpointError: as for `load`.
+    """
+    with _opened(path) as file:
+        return outline(file)
+
+
+def read_policy_outline(path: Path) -> dict[str, torch.Tensor]:
+    """The weights in a file on torch's `meta` device: alone in it, or with all else that a trainer saved in one.
+
+    Raises:
+        CheckpointError: as for `load`, and if it holds none.
+    """
+    return _require_weights(weights_in(read_outline(path)), path)
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[BinaryIO]:
+    """A file to read a checkpoint from; has whatever keeps it from being read be one sentence."""
+    try:
+        with open_regular(path) as file:
+            yield file
+    except CheckpointError:
+        raise
     except FileNotFoundError as error:
         raise CheckpointError(f"there is no checkpoint {path}; check the path or pass 'latest'") from error
+    except UnreadableFile as error:
+        raise CheckpointError(f"{path} is damaged or no checkpoint ({error.strerror}); use an earlier one") from error
+    except zipfile.BadZipFile as error:
+        reason = f" ({error})" if "fails the checksum" in str(error) else " or no checkpoint"
+        raise CheckpointError(f"{path} is damaged{reason}; use an earlier one") from error
+    except Refused as error:
+        raise CheckpointError(f"{path} is damaged or no checkpoint ({error}); use an earlier one") from error
     except Exception as error:  # a file made to do harm can fail in unpickling in any way
         raise CheckpointError(f"{path} is damaged or no checkpoint; use an earlier one") from error
-    raise CheckpointError(
-        f"{path} is damaged (its part {pattern.describe(damaged)} fails the checksum); use an earlier one"
-    )
 
 
 def load_policy_weights(policy: nn.Module, path: Path) -> None:
@@ -73,15 +115,28 @@ def load_policy_weights(policy: nn.Module, path: Path) -> None:
     policy.load_state_dict(read_policy_weights(policy, path))
 
 
-def read_policy_weights(policy: nn.Module, path: Path) -> dict[str, torch.Tensor]:
+def read_policy_weights(
+    policy: nn.Module, path: Path, select: Callable[[Any], Any] = lambda found: found
+) -> dict[str, torch.Tensor]:
     """Loads weights that fit a policy, which stays as it is.
+
+    Args:
+        policy: that they are for.
+        path: of the file.
+        select: takes the weights from what the file holds.
 
     Raises:
         CheckpointError: as for `load_policy_weights`.
     """
-    found = load(path)
+    check_policy_weights(policy, select(read_outline(path)), path)
+    found = select(load(path))
     check_policy_weights(policy, found, path)
     return found
+
+
+def weights_in(found: Any) -> Any:
+    """The weights in what a file holds: them alone, or with all else that a trainer saved in one."""
+    return found["policy"] if isinstance(found, dict) and isinstance(found.get("policy"), dict) else found
 
 
 def check_policy_weights(policy: nn.Module, found: Any, path: Path) -> None:
@@ -90,9 +145,7 @@ def check_policy_weights(policy: nn.Module, found: Any, path: Path) -> None:
     Raises:
         CheckpointError: if it does not; as for `load_policy_weights`.
     """
-    expected = policy.state_dict()
-    if not isinstance(found, dict) or not all(isinstance(tensor, torch.Tensor) for tensor in found.values()):
-        raise CheckpointError(f"{path} does not hold the weights of a policy; pass a model_*.pt file")
+    expected, found = policy.state_dict(), _require_weights(found, path)
     for name, tensor in expected.items():
         if name not in found:
             raise CheckpointError(f"{path} lacks the tensor {name!r}; it was made with another policy or rnn_name")
@@ -110,12 +163,22 @@ def check_policy_weights(policy: nn.Module, found: Any, path: Path) -> None:
         if name.startswith(_TWINS):
             del found[name]
         else:
-            raise CheckpointError(f"{path} has a tensor {name!r} that the policy lacks; check policy_name and rnn_name")
+            raise CheckpointError(
+                f"{path} has a tensor {pattern.describe(name)} that the policy lacks; check policy_name and rnn_name"
+            )
+
+
+def _require_weights(found: Any, path: Path) -> dict[str, torch.Tensor]:
+    if not isinstance(found, dict) or not all(
+        type(name) is str and isinstance(tensor, torch.Tensor) for name, tensor in found.items()
+    ):
+        raise CheckpointError(f"{path} does not hold the weights of a policy; pass a model_*.pt file")
+    return found
 
 
 def _can_be_copied(found: torch.Tensor, target: torch.Tensor) -> bool:
-    """Whether it has numbers, in memory, of a type that the target's holds."""
-    is_dense = found.layout is torch.strided and found.device.type == "cpu" and not found.is_quantized
+    """Whether it has numbers, in memory or yet to be read, of a type that the target's holds."""
+    is_dense = found.layout is torch.strided and found.device.type in ("cpu", "meta") and not found.is_quantized
     return is_dense and torch.can_cast(found.dtype, target.dtype)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -79,7 +79,7 @@ def load(path: Path, parts: TrainerParts, ranks: Ranks) -> Loaded:
         CheckpointError: if there is no such file, or it is damaged, no checkpoint of a trainer, or of a trainer of
             other parts; then all is as it was.
     """
-    found = ranks.from_first(lambda: _read(path))
+    found = ranks.from_first(lambda: _read(path, lambda content: _check_content(path, content, parts)))
     _check_content(path, found, parts)
     load_learning_state(parts, found["parts"])
     parts.policy.load_state_dict(found["policy"])
@@ -89,18 +89,18 @@ def load(path: Path, parts: TrainerParts, ranks: Ranks) -> Loaded:
     return Loaded(progress, None, found["metadata"])
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read(path: Path, accept: Callable[[Any], None]) -> dict[str, Any]:
     if not path.exists():
         raise CheckpointError(f"there is no checkpoint {path}; pass a file of save_checkpoint(path), or a run folder")
-    found = checkpoint.load(path)
+    accept(checkpoint.read_outline(path))
+    return checkpoint.load(path)
+
+
+def _check_content(path: Path, found: Any, parts: TrainerParts) -> None:
+    """Compares what was read from a path with what a trainer of such parts would have saved."""
     if not isinstance(found, dict) or not found.keys() >= KEYS - {"format"}:
         raise CheckpointError(_describe_other(path, found))
     checkpoint.require_format(path, found)
-    return found
-
-
-def _check_content(path: Path, found: Mapping[str, Any], parts: TrainerParts) -> None:
-    """Compares what was read from a path with what a trainer of such parts would have saved."""
     checkpoint.check_policy_weights(parts.policy, found["policy"], path)
     saved, optimizer = describe(found["optimizer"]), parts.learner.config.optimizer
     if saved != repr(optimizer):

@@ -3,7 +3,7 @@
 A file may be damaged, edited, or of a trainer with other settings, and kernels and environments take what they are
 given. A pattern has the structure of what it describes, and these leaves:
 
-- a tensor: one of its dtype and shape, with numbers in memory;
+- a tensor: one of its dtype and shape, with numbers in memory or, on torch's `meta` device, yet to be read;
 - a function of what was found and its place, which raises Mismatch, such as `count` and those that `number`,
   `numbers_by_name`, `each`, `maybe` and `exactly` return.
 
@@ -83,7 +83,7 @@ def _check_tensor(found: Any, expected: Tensor, place: str) -> None:
     fits = (
         isinstance(found, Tensor)
         and found.layout is torch.strided
-        and found.device.type == "cpu"
+        and found.device.type in ("cpu", "meta")
         and not found.requires_grad
         and found.dtype == expected.dtype
         and found.shape == expected.shape

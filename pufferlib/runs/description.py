@@ -12,10 +12,15 @@ from typing import Any
 
 import psutil
 
+from pufferlib.config import BaseConfig
+from pufferlib.config.sections import ARGUMENTS, SECTIONS
 from pufferlib.errors import CheckpointError, ConfigError
+from pufferlib.reading import read_json
 from pufferlib.runs import checkpoint
 from pufferlib.runs.files import CONFIG_FILE
 from pufferlib.runs.whole_files import write_atomically
+
+_SECTIONS = ("vec", "env", "policy", "rnn", "train")
 
 
 def describe_run(
@@ -77,12 +82,38 @@ def read_settings(path: Path, env_name: str | None = None) -> dict[str, Any]:
     Raises:
         CheckpointError: if it is missing or damaged, or they are of another environment.
     """
-    settings = _read(path, "settings")
-    if not isinstance(settings, dict) or "env_name" not in settings:
-        raise CheckpointError(f"{path} must hold the settings of the run, found none that can be read")
+    settings = require_settings(_read(path, "settings"), path)
     if env_name not in (None, settings["env_name"]):
         raise CheckpointError(f"{path.parent} must be of a run of {env_name}, got one of {settings['env_name']}")
     return settings
+
+
+def require_settings(found: Any, path: Path) -> dict[str, Any]:
+    """The settings of a run as a file has them, with names and sections where they belong; the rest is not looked at.
+
+    Args:
+        found: in the file; anything.
+        path: of the file, for messages.
+
+    Raises:
+        CheckpointError: if something else stands there.
+    """
+    if not isinstance(found, dict) or not isinstance(found.get("env_name"), str):
+        raise CheckpointError(f"{path} must hold the settings of the run, found none that can be read")
+    for section in (*_SECTIONS, *(name for name in (*SECTIONS, *ARGUMENTS) if name in found)):
+        if not isinstance(found.get(section), dict):
+            raise CheckpointError(
+                f"{path} must hold a section {section!r} of the run, found {type(found.get(section)).__name__}; use "
+                "the file that the run wrote"
+            )
+    missing = [name for name in ("policy_name", "rnn_name") if name not in found]
+    if missing:
+        raise CheckpointError(f"{path} must say the {missing[0]} of the run; use the file that the run wrote")
+    try:
+        BaseConfig.from_dict({name: value for name, value in found.items() if name not in (*SECTIONS, *ARGUMENTS)})
+    except ConfigError as error:
+        raise CheckpointError(f"{path}: {error}") from error
+    return found
 
 
 def own_policy_class(path: Path) -> str | None:
@@ -94,7 +125,7 @@ def own_policy_class(path: Path) -> str | None:
 def _read(path: Path, key: str) -> Any:
     """An entry of a file; None where it cannot be read or lacks it."""
     try:
-        return json.loads(path.read_text())[key]
+        return read_json(path)[key]
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
@@ -128,10 +159,7 @@ def _launch() -> str | None:
 
 
 def _launched(folder: Path, launch: str | None) -> bool:
-    try:
-        return json.loads((folder / CONFIG_FILE).read_text())["launch"] == launch
-    except (OSError, ValueError, KeyError, TypeError):  # an older run, or one that is being written
-        return False
+    return _read(folder / CONFIG_FILE, "launch") == launch  # an older run has none, nor one that is being written
 
 
 def _git_commit() -> str | None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
+from torch.nn.modules.module import register_module_parameter_registration_hook
 
 from pufferlib import distributed
 from pufferlib.config import (
@@ -20,7 +22,7 @@ from pufferlib.config import (
     resolve_env_count,
 )
 from pufferlib.environment import Buffers, Origin
-from pufferlib.errors import CheckpointError, ConfigError, PufferError
+from pufferlib.errors import CheckpointError, ConfigError, PufferError, describe_lack
 from pufferlib.families import catalog
 from pufferlib.families.catalog import Entry
 from pufferlib.fast.device_collector import suits
@@ -149,11 +151,18 @@ def _goes_to_the_device(vec: VecConfig, creator: Any) -> bool:
     return is_free and can_be_lent(creator)
 
 
-def load_policy(args: dict[str, Any], vecenv: Any, env_name: str | None) -> nn.Module:
+def load_policy(args: dict[str, Any], vecenv: Any, env_name: str | None, weights_path: Path | None = None) -> nn.Module:
     """Makes the policy that `policy_name`, `rnn_name` and the `[policy]` and `[rnn]` settings describe.
 
     The same `train.seed` gives the same weights. `args['load_model_path']` loads trained ones: a path or `latest`. An
     environment of Ocean may bring policies of its own; without a name there are those of pufferlib.models alone.
+
+    Args:
+        args: the nested dict of `load_config`.
+        vecenv: environments or one of them, of which spaces and what else a policy is made for are looked at.
+        env_name: of the environment, where it has one.
+        weights_path: of a file with weights that are to be loaded into the policy afterwards. Before any memory is
+            taken for the policy its shapes are compared with theirs, as with those that are loaded here.
 
     Raises:
         ConfigError: if there is no policy or recurrent layer of that name, or a setting does not fit it.
@@ -164,26 +173,30 @@ def load_policy(args: dict[str, Any], vecenv: Any, env_name: str | None) -> nn.M
     env = vecenv.driver_env
     named = {**args, "env_name": env_name}
     policy_class, wrapper = policy_classes(named)
+    for setting, found in (("policy_name", policy_class), ("rnn_name", wrapper or nn.Module)):
+        if not issubclass(found, nn.Module):
+            raise ConfigError(f"[base] {setting} must name a class of torch modules, got {args[setting]!r}")
     train = TrainConfig.from_dict(args["train"])
     arguments = policy_arguments(named, "policy", policy_class)
     recurrent = {} if wrapper is None else policy_arguments(named, "rnn", wrapper)
 
     def make() -> nn.Module:
         policy = make_module(policy_class, env, **arguments)
-        if wrapper is None:
-            return policy
-        sizes = {"input_size": policy.hidden_size, "hidden_size": policy.hidden_size}
-        return make_module(wrapper, env, policy, **{**sizes, **recurrent})
+        if wrapper is not None:
+            sizes = {"input_size": policy.hidden_size, "hidden_size": policy.hidden_size}
+            policy = make_module(wrapper, env, policy, **{**sizes, **recurrent})
+        return normalized(env, policy, train.normalization_clip) if train.normalize_observations else policy
 
+    model, ranks = args.get("load_model_path"), distributed.connect()
+    if model is not None:
+        weights_path = ranks.from_first(lambda: checkpoint.resolve_model(args["train"]["data_dir"], env_name, model))
+    if weights_path is not None:
+        ranks.from_first(lambda: _require_fit(make, weights_path))
     with borrowed_generator(train.seed):
         _require_room_for_policy(make, {**arguments, **recurrent})
         policy = make()
-    if train.normalize_observations:
-        policy = normalized(env, policy, train.normalization_clip)
-    model = args.get("load_model_path")
     if model is not None:
-        data_dir, ranks = args["train"]["data_dir"], distributed.connect()
-        ranks.from_first(lambda: _load_weights(policy, checkpoint.resolve_model(data_dir, env_name, model)))
+        ranks.from_first(lambda: _load_weights(policy, weights_path))
         ranks.broadcast(list(policy.state_dict().values()))
     return policy.to(device)
 
@@ -202,3 +215,41 @@ def check_weights(policy: nn.Module, path: Path) -> None:
     broken = find_weight(policy)
     if broken is not None:
         raise CheckpointError(f"{path} must hold finite weights, but {broken}; take an earlier model")
+
+
+def _require_fit(make: Callable[[], nn.Module], path: Path) -> None:
+    """Makes a policy without memory, and compares its shapes with those of the weights in a file.
+
+    A class of the user's that cannot be made so is not compared.
+
+    Raises:
+        CheckpointError: if the file cannot be read, or they do not fit.
+    """
+    weights = checkpoint.read_policy_outline(path)
+    most = 2 * len(weights) + 64  # a class may make some that it does not keep
+    made, thread = 0, threading.get_ident()
+
+    def count(*parameter: object) -> None:
+        nonlocal made
+        made += threading.get_ident() == thread
+        if made > most:
+            raise CheckpointError(
+                f"{path} has {len(weights)} tensors, the policy many more; use the settings that it was trained with"
+            )
+
+    hook = register_module_parameter_registration_hook(count)
+    try:
+        with borrowed_generator(), torch.device("meta"):
+            policy = make()
+    except PufferError:
+        raise
+    except Exception as error:
+        if describe_lack(error) is None:
+            return
+        raise CheckpointError(
+            f"{path} cannot have weights of a policy of these settings, which is larger than any memory; use the "
+            "settings that it was trained with"
+        ) from error
+    finally:
+        hook.remove()
+    checkpoint.check_policy_weights(policy, weights, path)

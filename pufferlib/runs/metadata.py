@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,6 +11,9 @@ import numpy as np
 from pufferlib.errors import APIUsageError
 from pufferlib.runs.checkpoint_pattern import Mismatch, demand
 
+MOST = 2**20
+"""Letters of the notes as JSON; a file with many more is not read again."""
+
 
 def plain_metadata(metadata: Mapping[str, Any] | None) -> dict[str, Any]:
     """The user's notes as a checkpoint holds them: None, bools, numbers, text, lists and dicts of them.
@@ -17,13 +21,19 @@ def plain_metadata(metadata: Mapping[str, Any] | None) -> dict[str, Any]:
     NumPy scalars become Python's.
 
     Raises:
-        APIUsageError: naming the first key with something else in it.
+        APIUsageError: naming the first key with something else in it, or if there are too many.
     """
     if metadata is None:
         return {}
     if not isinstance(metadata, Mapping):
         raise APIUsageError(f"metadata must be a dict, got {type(metadata).__name__}")
-    return _plain(metadata, "metadata")
+    found = _plain(metadata, "metadata")
+    size = len(json.dumps(found))
+    if size > MOST:
+        raise APIUsageError(
+            f"metadata must have at most {MOST:,} letters as JSON, got {size:,}; keep it in another file"
+        )
+    return found
 
 
 def _plain(value: Any, place: str) -> Any:

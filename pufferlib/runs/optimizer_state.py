@@ -57,4 +57,5 @@ def _pattern_of(optimizer: Optimizer, parameter: nn.Parameter) -> Pattern:
 
 def _check_step(found: Any, place: str) -> None:
     check(found, torch.zeros(()), place)
-    demand(bool(found >= 0.0), place, "a count", float(found))
+    if not found.is_meta:
+        demand(bool(found >= 0.0), place, "a count", float(found))

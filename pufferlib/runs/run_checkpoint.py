@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -76,23 +76,44 @@ def read(folder: Path, env_name: str, parts: TrainerParts, ranks: Ranks) -> tupl
         CheckpointError: if there is no checkpoint, it is damaged, or of another environment, other settings or an older
             version.
     """
+    path, model = folder / checkpoint.TRAINER_STATE, ranks.from_first(lambda: find_weights(folder, env_name))
+
+    def check_weights(found: Any) -> None:
+        checkpoint.check_policy_weights(parts.policy, found, model)
+
+    def check_state(found: Any) -> None:
+        check_trainer_state(path, found, parts, ranks.world_size)
+
+    def read_both() -> tuple[Any, Any]:
+        check_weights(_read(model, env_name, checkpoint.read_outline))
+        check_state(_read(path, env_name, checkpoint.read_outline))
+        return _read(model, env_name, checkpoint.load), _read(path, env_name, checkpoint.load)
+
+    weights, state = ranks.from_first(read_both)
+    check_weights(weights)
+    check_state(state)
+    return weights, state
+
+
+def find_weights(folder: Path, env_name: str) -> Path:
+    """The file with the weights of the checkpoint in a folder, which is not read.
+
+    Raises:
+        CheckpointError: if there is no checkpoint, or it is damaged, or of another environment or an older version.
+    """
     path = folder / checkpoint.TRAINER_STATE
-    state = ranks.from_first(lambda: _load(path, env_name))
+    state = _read(path, env_name, checkpoint.read_outline)
     checkpoint.require_format(path, state)
     saved_env = describe(state.get("env")).strip("'")
     if saved_env != env_name:
         raise CheckpointError(f"{path} must be of a run of {env_name}, got one of {saved_env}")
-    model = folder / _file_name(state.get("model"), path)
-    weights = ranks.from_first(lambda: _load(model, env_name))
-    checkpoint.check_policy_weights(parts.policy, weights, model)
-    check_trainer_state(path, state, parts, ranks.world_size)
-    return weights, state
+    return folder / _file_name(state.get("model"), path)
 
 
-def _load(path: Path, env_name: str) -> Any:
+def _read(path: Path, env_name: str, read: Callable[[Path], Any]) -> Any:
     """Reads a file of a run; where it is damaged, the error names weights that are whole."""
     try:
-        return checkpoint.load(path)
+        return read(path)
     except CheckpointError as error:
         whole = _newest_whole(path, env_name) if path.exists() else None
         if whole is None:

@@ -183,6 +183,8 @@ def rollout_pattern(rollout: Rollout, action_space: gymnasium.Space) -> Pattern:
 
     def check_actions(found: Any, place: str) -> None:
         check(found, rollout.actions, place)
+        if found.is_meta:
+            return
         flat = found.reshape(rollout.segments * rollout.horizon, -1)
         for part in spaces.action_parts(action_space):
             chosen = flat[:, part.columns]
@@ -192,10 +194,12 @@ def rollout_pattern(rollout: Rollout, action_space: gymnasium.Space) -> Pattern:
     def check_finals(found: Any, place: str) -> None:
         check(found, dict.fromkeys(FinalValues._fields, _check_row), place)
         segments, columns, values = found.values()
-        is_inside = (
-            (segments.dtype, columns.dtype, values.dtype) == (torch.int64, torch.int64, torch.float32)
-            and len(segments) == len(columns) == len(values)
-            and bool(((segments >= 0) & (segments < rollout.segments)).all())
+        is_row = (segments.dtype, columns.dtype, values.dtype) == (torch.int64, torch.int64, torch.float32) and len(
+            segments
+        ) == len(columns) == len(values)
+        is_inside = is_row and (
+            segments.is_meta
+            or bool(((segments >= 0) & (segments < rollout.segments)).all())
             and bool(((columns >= 1) & (columns <= rollout.horizon)).all())
         )
         demand(is_inside, place, "places in the rollout and their values", found)
@@ -209,6 +213,8 @@ def generator_pattern(device: torch.device) -> Check:
     def check_generator(found: Any, place: str) -> None:
         generator = torch.Generator(device)
         check(found, generator.get_state(), place)
+        if found.is_meta:
+            return
         try:
             generator.set_state(found)
         except RuntimeError as error:
@@ -224,4 +230,4 @@ def _check_row(found: Any, place: str) -> None:
 
 def _check_bytes(found: Any, place: str) -> None:
     size = found.numel() if isinstance(found, Tensor) else 0
-    check(found, torch.empty(size, dtype=torch.uint8), place)
+    check(found, torch.empty(size, dtype=torch.uint8, device="meta"), place)

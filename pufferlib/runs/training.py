@@ -26,6 +26,7 @@ from pufferlib.runs.learning import DEAF_SECONDS, iterate
 from pufferlib.runs.loaders import load_env, load_policy
 from pufferlib.runs.loggers import make_loggers
 from pufferlib.runs.resuming import LENGTH, Change, allowed_changes, with_new_length
+from pufferlib.runs.run_checkpoint import find_weights
 from pufferlib.runs.settings import settings_of
 from pufferlib.runs.stopping import StopRequest
 
@@ -48,7 +49,9 @@ def train(
     vecenv = load_env(env_name, args) if vecenv is None else vecenv
     trainer = None
     try:
-        policy = load_policy(args, vecenv, env_name) if policy is None else policy
+        if policy is None:
+            weights = None if folder is None else ranks.from_first(lambda: find_weights(folder, env_name))
+            policy = load_policy(args, vecenv, env_name, weights)
         trainer = make_trainer({**args["train"], "env": env_name}, vecenv, policy, logger)
         trainer.run.describe_by(
             args if is_from_settings else settings_of(env_name, args["train"], vecenv, policy, args)

@@ -157,7 +157,8 @@ def test_a_truncated_file_is_refused(path, saved_bytes, length):
 
 def test_what_a_strangers_archive_calls_its_parts_is_told_in_one_line(tmp_path):
     path = tmp_path / "strange.pt"
-    with zipfile.ZipFile(path, "w") as archive:
+    save(path, {})
+    with zipfile.ZipFile(path, "a") as archive:
         archive.writestr("one\nline \x1b[2J" + "long" * 100, b"content")
     path.write_bytes(path.read_bytes().replace(b"content", b"contend"))
     with pytest.raises(CheckpointError, match=r"is damaged \(its part 'one\\nline \\x1b\[2J") as raised:

@@ -177,6 +177,12 @@ def test_other_metadata_is_refused_by_its_key(make_trainer, metadata, message, t
     assert list(tmp_path.iterdir()) == []
 
 
+def test_more_metadata_than_a_file_is_read_with_is_refused():
+    assert plain_metadata({"a": list(range(100_000))})
+    with pytest.raises(APIUsageError, match=r"metadata must have at most 1,048,576 letters as JSON, got 1,\d{3},\d{3}"):
+        plain_metadata({"a": "x" * 2**20})
+
+
 # --- what cannot be loaded
 
 
