@@ -130,6 +130,8 @@ def check_dimension(name: str, given: Mapping[str, Any], env_name: str | None) -
         ConfigError: naming the first key that is unknown or whose value does not fit.
     """
     settings = dimension_settings(name, env_name)
+    if not isinstance(given, Mapping):
+        raise ConfigError(f"[{PREFIX}{name}] must be a section of its own, got {shown(given)}")
     require_known(f"{PREFIX}{name}", given, settings)
     return {key: settings[key].check(value) for key, value in given.items()}
 

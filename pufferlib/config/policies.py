@@ -85,8 +85,9 @@ def _find(modules: list[ModuleType], setting: str, name: str, suffix: str) -> ty
     alike = next((each for each in names if each.casefold() == name.casefold()), name)
     for module in modules:
         for candidate in (name, name + suffix, alike, alike + suffix):
-            if isinstance(vars(module).get(candidate), type):
-                return vars(module)[candidate]
+            found = vars(module).get(candidate)
+            if candidate.endswith(_WRAPPER) == bool(suffix) and isinstance(found, type):
+                return found
     remedy = BaseConfig.settings()[setting].nearest(name, names) or f"; there are {', '.join(names)}"
     raise ConfigError(f"[base] {setting} must name a class, found no {name!r}{remedy}")
 

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-import json
+import contextlib
+import itertools
 import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from functools import cached_property
+from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
+from pufferlib.config.sections import ARGUMENTS, SECTIONS
 from pufferlib.errors import CheckpointError
 from pufferlib.families.catalog import slug
 from pufferlib.loggers import METRICS_FILE
 from pufferlib.metrics.metric_name import FINAL, count_name, find_metric
+from pufferlib.reading import UnreadableFile, lines, open_regular, parse_json, read_json
 from pufferlib.runs.files import CONFIG_FILE, TRAINER_STATE, read_note
 from pufferlib.runs.lock import writing_process
 
 RETURN = "episode/return_mean"
+_MOST_METRICS = 2**28  # bytes of metrics.jsonl: 130,000 lines
 _TAIL_BYTES = 16_384  # of the end of metrics.jsonl: a line has about 2,000
 _BEGUN = re.compile(r"(\d{8}_\d{6})_\d{6}_[0-9a-f]{8}$")  # of a run id that `make_run_id` made, in UTC
 
@@ -110,14 +115,13 @@ class RecordedRun:
 
         The newest value is of the episodes that ended since the log before, among which long ones lack early in a run.
         """
-        found = self.newest.get(self._scored_by)
-        return found if isinstance(found, (int, float)) else None
+        return _number(self.newest.get(self._scored_by))
 
     @property
     def score_episodes(self) -> int | None:
         """How many episodes the score is the mean of; None where nobody knows."""
-        found = self.newest.get(count_name(self._scored_by) or "")
-        return int(found) if isinstance(found, (int, float)) else None
+        found = _number(self.newest.get(count_name(self._scored_by) or ""))
+        return None if found is None else int(found)
 
     @property
     def _scored_by(self) -> str:
@@ -128,12 +132,12 @@ class RecordedRun:
     @property
     def steps(self) -> int:
         """Agent steps up to the last log."""
-        return int(self.newest.get("agent_steps", 0))
+        return int(_number(self.newest.get("agent_steps")) or 0)
 
     @property
     def seconds(self) -> float:
         """Wall time up to the last log."""
-        return float(self.newest.get("uptime", 0.0))
+        return float(_number(self.newest.get("uptime")) or 0.0)
 
     # ------------------------------------------------------------------------------------------------ what became of it
 
@@ -144,15 +148,15 @@ class RecordedRun:
             return "running"
         if self._has_all_steps():
             return "finished"
-        saved_steps = read_note(self.folder, "last").get("agent_steps", -1)
-        is_saved = (self.folder / TRAINER_STATE).exists() and saved_steps >= self.steps
+        saved_steps = _number(read_note(self.folder, "last").get("agent_steps"))
+        is_saved = (self.folder / TRAINER_STATE).exists() and saved_steps is not None and saved_steps >= self.steps
         return "stopped" if is_saved else "failed"
 
     def _has_all_steps(self) -> bool:
-        train = self.settings.get("train", {})
-        iterations, steps = train.get("num_iterations"), train.get("total_timesteps")
+        train = self.settings.get("train") or {}
+        iterations, steps = (_number(train.get(name)) for name in ("num_iterations", "total_timesteps"))
         if iterations is not None:
-            return self.newest.get("epoch", 0) >= iterations
+            return (_number(self.newest.get("epoch")) or 0) >= iterations
         return steps is not None and self.steps >= steps
 
 
@@ -164,32 +168,52 @@ def read_run(folder: Path) -> RecordedRun:
     """
     path = folder / CONFIG_FILE
     try:
-        config = json.loads(path.read_text())
+        config = read_json(path)
     except FileNotFoundError:
         if not (folder / METRICS_FILE).exists():
             raise CheckpointError(f"{folder} holds no run: there is neither {CONFIG_FILE} nor {METRICS_FILE}") from None
         config = {}
     except (OSError, ValueError) as error:
-        raise CheckpointError(f"{path} is damaged; its run cannot be told from it") from error
+        reason = f" ({error.strerror})" if isinstance(error, UnreadableFile) else ""
+        raise CheckpointError(f"{path} is damaged{reason}; its run cannot be told from it") from error
+    _open_metrics(folder / METRICS_FILE).close()
     if not isinstance(config, dict) or (config and not isinstance(config.get("settings"), dict)):
         raise CheckpointError(f"{path} must hold the settings of a run, found none")
+    for section in (*SECTIONS, *ARGUMENTS):
+        found = config["settings"].get(section) if config else None
+        if not isinstance(found, dict | None):
+            raise CheckpointError(f"{path} must hold a section {section!r} of the run, found {type(found).__name__}")
     return RecordedRun(folder, config)
+
+
+def _number(found: Any) -> int | float | None:
+    """A finite number of a file; None for anything else that stands there."""
+    is_number = isinstance(found, (int, float)) and not isinstance(found, bool) and abs(found) < 2**63
+    return found if is_number else None
 
 
 def _lines(path: Path, tail_bytes: int) -> Iterator[dict[str, Any]]:
     """The whole lines of a file of metrics; of its end alone where `tail_bytes` is not 0."""
+    with _open_metrics(path) as file:
+        start = max(0, file.seek(0, os.SEEK_END) - tail_bytes) if tail_bytes else 0
+        file.seek(start)
+        for line in itertools.islice(lines(file), int(start > 0), None):  # the first may be torn
+            with contextlib.suppress(ValueError):
+                found = parse_json(line)
+                if isinstance(found, dict):
+                    yield found
+
+
+def _open_metrics(path: Path) -> BinaryIO:
+    """A file of metrics; an empty one where there is none that may be read."""
     try:
-        with path.open("rb") as file:
-            size = file.seek(0, os.SEEK_END)
-            start = max(0, size - tail_bytes) if tail_bytes else 0
-            file.seek(start)
-            lines = file.read().split(b"\n")
+        file = open_regular(path)
+    except UnreadableFile as error:
+        raise CheckpointError(f"{path} is damaged ({error.strerror}); remove it to read its run") from error
     except OSError:
-        return
-    for line in lines[bool(start) : -1]:  # the first may be torn, and what comes after the last line end is
-        try:
-            found = json.loads(line)
-        except ValueError:
-            continue
-        if isinstance(found, dict):
-            yield found
+        return BytesIO()
+    size = os.fstat(file.fileno()).st_size
+    if size > _MOST_METRICS:
+        file.close()
+        raise CheckpointError(f"{path} must have at most {_MOST_METRICS:,} bytes, found {size:,}; shorten it")
+    return file

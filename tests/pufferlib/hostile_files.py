@@ -196,7 +196,7 @@ def list_runs(folder: Path) -> None:
 
 
 def plot(folder: Path) -> None:
-    command("plot", str(folder))
+    command("plot", str(folder), "--output", str(folder / "curves.png"))
 
 
 def report(folder: Path) -> None:
