@@ -11,11 +11,13 @@ import atexit
 import contextlib
 import functools
 import hashlib
+import itertools
 import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import TypeVar
 
@@ -41,6 +43,9 @@ BEAT_SECONDS = 5.0
 ROLL_CALL_SECONDS = 10.0
 """How long those that noticed a loss wait for the others to notice it too, before they name who is missing."""
 
+ROUNDING = 1e-3
+"""How far apart, as a part of the largest number in a tensor, what processors of other kinds round may come to be."""
+
 _VARIABLES = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")  # what torchrun sets, or whoever starts the processes
 
 
@@ -63,6 +68,15 @@ class Total:
                 self._ranks.messages.wait(self._work, self._sum)
             self._work = None
         return self._sum.item()
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What a process must have alike with all others, while the digests are on their way."""
+
+    facts: Mapping[str, str]
+    digests: Tensor  # (world_size,) int64, by rank once it is done
+    work: dist.Work
 
 
 class Ranks:
@@ -94,6 +108,7 @@ class Ranks:
         self.messages = Messages(self._is_anybody_lost, group)
         self._tensors = Messages(self._is_anybody_lost)
         self._store = store
+        self._comparison: Comparison | None = None  # that was started and not ended
         if store is not None:
             store.set(f"process/{rank}", f"{os.getpid()} {socket.gethostname()}")
 
@@ -120,6 +135,7 @@ class Ranks:
         """
         if self.world_size == 1:
             return numbers.unsqueeze(0)
+        self._end_comparison()
         own = [parameter.grad is not None for parameter in parameters]
         parts = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
         flags = numbers.new_tensor(own)
@@ -138,24 +154,28 @@ class Ranks:
         """`(world_size, count)`, the numbers of all processes by rank, of which each has `(count,)` on its device."""
         if self.world_size == 1 or not len(numbers):
             return numbers.expand(self.world_size, -1)
+        self._end_comparison()
         with self.noticing_losses():
             return torch.stack(self._tensors.gather(numbers))
 
     def broadcast(self, tensors: Sequence[Tensor]) -> None:
         """Overwrites the tensors with those of the first process."""
         if self.world_size > 1:
+            self._end_comparison()
             with self.noticing_losses(), torch.no_grad():
                 for tensor in tensors:
                     self._tensors.broadcast(tensor)
 
     def start_total(self, number: float) -> Total:
-        """Starts to sum a number over all processes: the one call here that waits for nobody."""
+        """Starts to sum a number over all processes: it waits for nobody but where a comparison has to end."""
+        self._end_comparison()
         return Total(self, number)
 
     def gather(self, value: T) -> list[T]:
         """The values of all processes by rank; anything that pickle takes."""
         if self.world_size == 1:
             return [value]
+        self._end_comparison()
         with self.noticing_losses():
             return self.messages.gather_objects(value)
 
@@ -165,6 +185,7 @@ class Ranks:
         They wait while it says that it is still at work, and no longer than TIMEOUT after it last did. An error leaves
         the first process, and the others wait on until it has ended.
         """
+        self._end_comparison()
         if self.world_size == 1:
             work()
         elif self.is_first:
@@ -227,22 +248,79 @@ class Ranks:
             raise own_error or error
         return result
 
-    def check_same(self, tensors: Sequence[Tensor], name: str) -> None:
+    # -------------------------------------------------------------------------------------------- what must be the same
+
+    def require_same(self, facts: Mapping[str, str]) -> None:
+        """Compares what all processes must have alike.
+
+        Args:
+            facts: by the name that the error has for them.
+
+        Raises:
+            RankError: if they differ, naming a fact and what each process has.
+        """
+        _require_same(self.gather(dict(facts)))
+
+    def start_comparing(self, facts: Mapping[str, str]) -> None:
+        """Starts to compare facts, see `require_same`; waits for nobody.
+
+        The next call that sends anything ends it, and raises the error in all processes, whichever calls these are.
+        """
+        if self.world_size == 1:
+            return
+        self._end_comparison()
+        digest = hashlib.sha256(repr(sorted(facts.items())).encode()).digest()
+        digests = torch.zeros(self.world_size, dtype=torch.int64)  # one for each process: the sum then holds them all
+        digests[self.rank] = int.from_bytes(digest[:8], "little", signed=True)
+        with self.noticing_losses():
+            self._comparison = Comparison(facts, digests, self.messages.start_sum(digests))
+
+    def _end_comparison(self) -> None:
+        """Waits for a comparison that was started, if there is one."""
+        comparison, self._comparison = self._comparison, None
+        if comparison is None:
+            return
+        with self.noticing_losses():
+            self.messages.wait(comparison.work, comparison.digests)
+        if (comparison.digests != comparison.digests[0]).any():
+            self.require_same(comparison.facts)
+
+    def check_same(self, tensors: Sequence[Tensor], name: str, tolerance: float = 0.0) -> None:
         """Compares what all processes hold, by a hash.
+
+        Args:
+            tensors: in the same order everywhere.
+            name: of all of them together.
+            tolerance: how far numbers may be from those of the first process, as a part of the largest in a tensor.
 
         Raises:
             RankError: if they differ, naming the processes that differ from the first.
         """
+        if self.world_size == 1:
+            return
         digest = hashlib.sha256()
         for tensor in tensors:
             digest.update(tensor.detach().cpu().flatten().view(torch.uint8).numpy())
-        digests = self.gather(digest.hexdigest())
-        differing = [str(rank) for rank, other in enumerate(digests) if other != digests[0]]
+        forms = [(tuple(tensor.shape), tensor.dtype) for tensor in tensors]
+        found = self.gather((forms, digest.hexdigest()))
+        differing = [rank for rank, other in enumerate(found) if other != found[0]]
+        if differing and tolerance and all(of_all == forms for of_all, _ in found):
+            are_close = self.gather(self._are_close_to_first(tensors, tolerance))
+            differing = [rank for rank, is_close in enumerate(are_close) if not is_close]
         if differing:
             raise RankError(
-                f"the {name} of all ranks must be the same, those of rank {', '.join(differing)} differ from rank 0's; "
-                "change them in every process alike, and go on from the last checkpoint"
+                f"the {name} of all ranks must be the same, those of rank {', '.join(map(str, differing))} differ from "
+                "rank 0's; change them in every process alike, and go on from the last checkpoint"
             )
+
+    def _are_close_to_first(self, tensors: Sequence[Tensor], tolerance: float) -> bool:
+        """Whether numbers are those of the first process, nearly; what is NaN is not."""
+        firsts = [tensor.detach().clone(memory_format=torch.contiguous_format) for tensor in tensors]
+        self.broadcast(firsts)
+        pairs = [(own.detach().float(), first.float()) for own, first in zip(tensors, firsts, strict=True)]
+        return all(
+            bool((own - first).abs().max() <= tolerance * first.abs().max()) for own, first in pairs if own.numel()
+        )
 
     def announce(self, error: BaseException) -> None:
         """Leaves word of an error that ends this process, for the others to report."""
@@ -338,6 +416,20 @@ class Ranks:
             return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
         except psutil.Error:
             return True
+
+
+def _require_same(found: Sequence[Mapping[str, str]]) -> None:
+    """Compares the facts of all processes, which are given by rank."""
+    names = [name for name in dict.fromkeys(itertools.chain(*found)) if len({facts.get(name) for facts in found}) > 1]
+    if not names:
+        return
+    first, *others = (facts.get(names[0], "nothing of that name") for facts in found)
+    differing = [f"{value} in rank {rank}" for rank, value in enumerate(others, 1) if value != first]
+    more = f" (and so must {', '.join(names[1:4])}{' and more' if len(names) > 4 else ''})" if len(names) > 1 else ""
+    raise RankError(
+        f"{names[0]} must be the same in all processes{more}, got {', '.join(differing)} and {first} in rank 0; "
+        "make it the same in every process, and start them again"
+    )
 
 
 def connect() -> Ranks:

@@ -26,6 +26,7 @@ from torch import nn
 from typing_extensions import overload
 
 from pufferlib.config import load_config
+from pufferlib.distributed import ROUNDING
 from pufferlib.errors import APIUsageError, DivergedError, PufferWarning, StorageError
 from pufferlib.extensions import compute_puff_advantage
 from pufferlib.fast.choose import choose
@@ -39,6 +40,7 @@ from pufferlib.play.whole_episodes import final_episodes, play_whole_episodes
 from pufferlib.policy.normalized import NormalizedObservations
 from pufferlib.ppo.gradients import Loss
 from pufferlib.runs import checkpoint_file, learning, run_checkpoint, training
+from pufferlib.runs.agreement import Agreement
 from pufferlib.runs.calls import AnyLogger, resolve_call
 from pufferlib.runs.loaders import load_env, load_policy
 from pufferlib.runs.metadata import plain_metadata
@@ -231,6 +233,8 @@ class PuffeRL:
             self._stats: dict[str, float] = {}
             self._is_final_wanted: Callable[[], bool] | None = None
             self.final_scores: dict[str, Score] = {}
+            self._agreement = Agreement(ranks, self.policy)
+            self._are_weights_compared = False  # with those of the other processes, since the run began or was loaded
             self._is_closed = False
             undo.pop_all()  # it worked: nothing is to be undone
 
@@ -266,6 +270,7 @@ class PuffeRL:
             DivergedError: if there is nothing finite to go on from.
         """
         self._require_open()
+        self._agree("learn")
         learning.learn(self, total_timesteps, callbacks, dashboard)
         return self
 
@@ -285,7 +290,10 @@ class PuffeRL:
                 names agent and step.
         """
         self._require_open()
-        self._follow_policy()
+        self._follow_policy("evaluate")
+        if not self._are_weights_compared:
+            self._require_same_weights()
+            self._are_weights_compared = True
         if self._collected is not None and not self._collected.is_returned:
             self._collected.is_returned = True
             self._stats = self._collected.statistics
@@ -318,7 +326,7 @@ class PuffeRL:
         self._require_open()
         if self._collected is None:
             raise APIUsageError("train() needs a new rollout; call evaluate() first")
-        self._follow_policy()
+        self._follow_policy("train")
         collected, self._collected = self._collected, None
         with self.run.telling_what_is_kept(), self.report.iteration:
             is_full = collected.steps.result() == self.config.batch_size  # no agent was absent, in any process
@@ -384,8 +392,17 @@ class PuffeRL:
         """Replaces an error of the policy by the number that led to it, see `explaining`."""
         return explaining(self._collector.find_not_finite, self.policy, self._collector.find_layer)
 
-    def _follow_policy(self) -> None:
+    def _agree(self, call: str, changed: nn.Module | None = None) -> None:
+        """Has all processes compare the call and what its result depends on; the next message raises the error."""
+        self._agreement.start(call, self.config, self._learning_rate, changed)
+
+    def _require_same_weights(self) -> None:
+        self.ranks.check_same(list(self.policy.parameters()), "weights", ROUNDING)
+
+    def _follow_policy(self, call: str) -> None:
         """Chooses anew what computes and trains the policy where it was changed: parts replaced, frozen, or hooked.
+
+        All processes compare it, and the call that it is for.
 
         Raises:
             APIUsageError: if it does not fit the environment any more, has another state, or is another module.
@@ -395,7 +412,9 @@ class PuffeRL:
                 "the policy must stay the module that the trainer was made with, got another "
                 f"{type(self.policy).__name__}; replace parts of it, or make a new PuffeRL"
             )
-        if not self._choice.is_outdated():
+        is_outdated = self._choice.is_outdated()
+        self._agree(call, self.policy if is_outdated else None)
+        if not is_outdated:
             return
         if isinstance(self.policy, NormalizedObservations):
             self.policy.find_forms()
@@ -556,6 +575,7 @@ class PuffeRL:
               gpu_memory_bytes`: what is used of the machine, see HardwareMeter.
         """
         if not self.is_logged:
+            self._agree("mean_and_log")
             episodes = self.ranks.gather(self.report.episodes.state_dict())
             played = {**self._evaluation.take(), **final_metrics(self.final_scores)}
             metrics = self.report.log(self._counts(), played, episodes)
@@ -660,7 +680,9 @@ class PuffeRL:
             CheckpointError: if another process is writing to the run's folder.
         """
         metadata = plain_metadata(metadata)
+        self._agree("save_checkpoint")
         self.run.require_finite(self._parts, self._learning_rate)
+        self._require_same_weights()
         progress = self._how_far()
         if path is not None:
             parts, describe = self._parts, self.run.describe
@@ -694,12 +716,12 @@ class PuffeRL:
             CheckpointError: if there is no checkpoint, it is damaged, or it was made with other settings or by an older
                 version.
         """
-        self._follow_policy()  # the optimizer gets what belongs to the parts of now
+        self._follow_policy("load_checkpoint")  # the optimizer gets what belongs to the parts of now
         progress, statistics, metadata = self.run.load(Path(path), self._parts)
         self.epoch, self._steps, self._steps_underway = progress.epoch, progress.global_step, None
         self._learning_rate = progress.learning_rate
         self.report.go_on(progress.uptime, progress.logged_epoch, progress.logged_step, progress.losses)
-        self._collected = None
+        self._collected, self._are_weights_compared = None, False
         if statistics is not None:
             steps = self.ranks.start_total(progress.untrained_steps if self.ranks.is_first else 0)
             self._collected = Collected(steps, statistics, is_returned=False)
@@ -730,11 +752,13 @@ class PuffeRL:
         return str(self.run.model_path)
 
     def _save_last(self) -> None:
+        self._agree("close")
         path = self.run.model_path
         if path is None or not path.name.endswith(f"_{self.epoch:06d}.pt"):
             self.save_checkpoint()
         else:
             self.run.require_finite(self._parts, self._learning_rate)
+            self._require_same_weights()
 
     def release(self) -> None:
         """Lets go of the environments and the dashboard without saving; for a trainer that failed."""

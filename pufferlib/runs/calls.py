@@ -40,6 +40,7 @@ from pufferlib.ppo.losses import ppo_loss
 from pufferlib.ppo.normalization import RewardNormalizer
 from pufferlib.ppo.rollout import Rollout
 from pufferlib.runs import making
+from pufferlib.runs.agreement import facts_of_environments, facts_of_policy, facts_of_settings
 from pufferlib.runs.keyword_settings import ALIASES, named_settings, settings_from_keywords
 from pufferlib.runs.loaders import resolve_device
 from pufferlib.runs.policy_check import check_policy, move_policy
@@ -134,6 +135,7 @@ def resolve_call(arguments: Sequence[Any], keywords: dict[str, Any], undo: ExitS
     if device.type == "cuda":
         torch.backends.cudnn.deterministic = given.torch_deterministic
         torch.set_float32_matmul_precision("high")  # TF32: ten bits of fraction, several times the speed
+    ranks.require_same({**facts_of_settings(given), **facts_of_environments(vecenv), "the device": device.type})
     config = resolve_sizes(given, vecenv.num_agents, device.type, ranks.world_size)
     return Call(
         settings=settings,
@@ -156,6 +158,7 @@ def _ready_policy(
     """The policy on its device, checked, behind running statistics if asked for, with the first process's weights."""
     policy = move_policy(policy, device)
     check_policy(policy, vecenv.single_observation_space, vecenv.single_action_space, device)
+    ranks.require_same(facts_of_policy(policy))
     if config.normalize_observations:
         policy = normalized(vecenv, policy, config.normalization_clip).to(device)
     if config.shuffle == "steps" and hasattr(policy, "initial_state"):

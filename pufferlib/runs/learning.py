@@ -60,6 +60,7 @@ def iterate(
 def learn(trainer: Any, total_timesteps: float | None, callbacks: Any, is_shown: bool) -> None:
     """What `PuffeRL.learn` does."""
     callbacks, ranks, first_epoch = _listed(callbacks), trainer.ranks, trainer.epoch
+    is_anybody_asked = any(ranks.gather(bool(callbacks)))
     if total_timesteps is not None:
         trainer.total_epochs = trainer.epoch + math.ceil(_checked(total_timesteps) / trainer.config.batch_size)
 
@@ -68,7 +69,7 @@ def learn(trainer: Any, total_timesteps: float | None, callbacks: Any, is_shown:
         answers = [_ask(callback, "on_iteration", trainer, logs) for callback in callbacks]
         if is_shown:
             trainer.print_dashboard()
-        return bool(callbacks) and ranks.start_total(any(answers) and ranks.is_first).result() > 0
+        return is_anybody_asked and ranks.start_total(any(answers) and ranks.is_first).result() > 0
 
     try:
         for callback in callbacks:

@@ -43,6 +43,7 @@ def train(
     args = load_config(env_name) if args is None else args
     require_sections(args)
     ranks = distributed.connect()
+    ranks.require_same(_facts(env_name, args))
     folder, changes = ranks.from_first(lambda: _find_run(env_name, args))
     args = with_new_length(args, changes)
     is_from_settings = vecenv is None and policy is None
@@ -74,6 +75,13 @@ def train(
             trainer.logger.close(None)
         vecenv.close()
         raise
+
+
+def _facts(env_name: str, args: dict[str, Any]) -> dict[str, str]:
+    """What all processes must have alike before they make anything."""
+    own = {name: args.get(name) for name in ("policy_name", "rnn_name", "resume", "load_model_path")}
+    of_policy = {f"[{section}] {name}": value for section in ("policy", "rnn") for name, value in args[section].items()}
+    return {name: repr(value) for name, value in {"the environment": env_name, **own, **of_policy}.items()}
 
 
 def _find_run(env_name: str, args: dict[str, Any]) -> tuple[Path | None, list[Change]]:

@@ -10,6 +10,7 @@ from dataclasses import asdict
 from datetime import timedelta
 from pathlib import Path
 
+import command
 import numpy as np
 import pytest
 import ranks
@@ -349,6 +350,198 @@ def test_two_halves_of_a_batch_give_the_update_of_the_whole_however_uneven(tmp_p
     # The moments of the second minibatch travel with the gradients of the first.
     assert {len(messages) for _, _, messages in halves[0].values()} == {1}
     assert halves[0]["network", "full"][2] == [3] and halves[0]["not normalised", "full"][2] == [0]
+
+
+# --- what must be the same
+
+
+def trainer_of(**settings):
+    """A trainer of two environments of one process, the same in all but for what is given."""
+    envs, policy = settings.pop("envs", 2), settings.pop("policy", Default)
+    hidden = settings.pop("hidden", 16)
+    config = {"device": "cpu", "bptt_horizon": 8, "minibatch_size": 64, "num_iterations": 3, "learning_rate": 0.01}
+    vecenv = vector.make(CountingEnv, num_envs=envs, backend="Serial")
+    return PuffeRL({**config, **settings}, vecenv, policy(vecenv.driver_env, hidden), KeepingLogger())
+
+
+class OtherPolicy(Default):
+    """The same numbers by another name."""
+
+
+def change_weight(trainer):
+    next(trainer.policy.parameters()).data[0] += 0.1
+
+
+def freeze(trainer):
+    next(trainer.policy.parameters()).requires_grad_(False)
+
+
+def replace_layer(trainer):
+    trainer.policy.value = nn.Linear(16, 1)
+
+
+def go_on(trainer, iterations=3):
+    for _ in range(iterations):
+        trainer.evaluate()
+        trainer.train()
+    trainer.close()
+
+
+def change_after_two(change):
+    def play(trainer, is_changed):
+        go_on_for_two(trainer)
+        if is_changed:
+            change(trainer)
+        go_on(trainer, 1)
+
+    return play
+
+
+def go_on_for_two(trainer):
+    for _ in range(2):
+        trainer.evaluate()
+        trainer.train()
+
+
+def change_before_train(change):
+    def play(trainer, is_changed):
+        trainer.evaluate()
+        if is_changed:
+            change(trainer)
+        trainer.train()
+
+    return play
+
+
+def change_at_first(trainer, is_changed):
+    if is_changed:
+        change_weight(trainer)
+    trainer.evaluate()
+
+
+def change_at_last(trainer, is_changed):
+    for _ in range(3):
+        trainer.evaluate()
+        trainer.train()
+    if is_changed:
+        change_weight(trainer)
+    trainer.close()
+
+
+def call_another(trainer, is_changed):
+    trainer.evaluate()
+    if is_changed:
+        trainer.close()
+    trainer.train()
+
+
+def log_alone(trainer, is_changed):
+    go_on_for_two(trainer)
+    if is_changed:
+        trainer.mean_and_log()
+    trainer.evaluate()
+
+
+def set_(name, value):
+    return lambda trainer: setattr(trainer, name, value)
+
+
+DIFFERENT_SETTINGS = {  # in rank 1, and what the others say of it
+    "learning rate": ({"learning_rate": 0.02}, "[train] learning_rate ", "0.02 in rank 1 and 0.01 in rank 0"),
+    "optimizer": ({"optimizer": "adam"}, "[train] optimizer ", "'adam' in rank 1 and 'muon' in rank 0"),
+    "gamma": ({"gamma": 0.9}, "[train] gamma ", "0.9 in rank 1 and 0.995 in rank 0"),
+    "epochs": ({"num_iterations": 4}, "[train] num_iterations ", "4 in rank 1 and 3 in rank 0"),
+    "environments": ({"envs": 3}, "the number of agents ", "12 in rank 1 and 8 in rank 0"),
+    "layers": ({"hidden": 32}, "the policy's parameter ", "(32, 2) torch.float32 in rank 1 and (16, 2) torch.float32"),
+    "policy": ({"policy": OtherPolicy}, "the policy's class ", "OtherPolicy in rank 1 and Default in rank 0"),
+}
+WEIGHTS = "the weights of all ranks must be the same, those of rank 1 differ", "change them in every process alike"
+FROZEN = "the policy's parameter ", "torch.float32, frozen in rank 1 and (16, 2) torch.float32 in rank 0"
+RATE = "learning_rate of the trainer ", "0.5 in rank 1 and 0.01 in rank 0"
+DIFFERENT_CHANGES = {
+    "learning rate": (change_after_two(set_("learning_rate", 0.5)), *RATE),
+    "rate between": (change_before_train(set_("learning_rate", 0.5)), *RATE),
+    "frozen": (change_after_two(freeze), *FROZEN),
+    "frozen between": (change_before_train(freeze), *FROZEN),
+    "layer": (change_after_two(replace_layer), "the number of changes to the policy ", "1 in rank 1 and 0 in rank 0"),
+    "length": (change_after_two(set_("total_epochs", 9)), "[train] total_timesteps ", "1152 in rank 1 and 384 in rank"),
+    "weight at first": (change_at_first, *WEIGHTS),
+    "weight later": (change_after_two(change_weight), *WEIGHTS),
+    "weight at last": (change_at_last, *WEIGHTS),
+    "call": (call_another, "the call of the trainer ", "close in rank 1 and train in rank 0"),
+    "log": (log_alone, "the call of the trainer ", "mean_and_log in rank 1 and evaluate in rank 0"),
+}
+
+
+def disagree():
+    """What each process is told in every case, one after another, and then of changes that all make alike."""
+    told, is_second = {}, distributed.connect().rank == 1
+    for name, (settings, *_) in DIFFERENT_SETTINGS.items():
+        with pytest.raises(RankError) as raised:
+            trainer_of(**settings if is_second else {})
+        told["setting", name] = str(raised.value)
+    for name, (play, *_) in DIFFERENT_CHANGES.items():
+        trainer = trainer_of()
+        with pytest.raises(RankError) as raised:
+            play(trainer, is_second)
+        told["change", name] = str(raised.value)
+        trainer.release()
+    return told
+
+
+def test_processes_that_differ_say_in_what_and_none_waits(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    first, second = ranks.call(disagree)
+    assert first == second
+    for kind, cases in ("setting", DIFFERENT_SETTINGS), ("change", DIFFERENT_CHANGES):
+        for name, (_, begin, found) in cases.items():
+            assert first[kind, name].startswith(begin) and found in first[kind, name], (name, first[kind, name])
+            assert "every process" in first[kind, name]
+
+
+def change_alike():
+    own = distributed.connect()
+    where = {
+        "data_dir": f"runs_{own.rank}",
+        "seed": own.rank,
+        "fused": own.rank == 0,
+        "dashboard_interval_seconds": 1.0,
+    }
+    trainer = trainer_of(**where)
+    go_on_for_two(trainer)
+    for change in freeze, replace_layer, set_("learning_rate", 0.5), change_weight:
+        change(trainer)
+    for parameter in trainer.policy.parameters():  # as processors of another kind may have come to
+        parameter.data *= 1.0 + 1e-6 * own.rank
+    go_on(trainer, 1)
+    asked = []
+    trainer = trainer_of(**where)
+    trainer.learn(callbacks=[lambda *_: asked.append(1)] if own.is_first else [], dashboard=False)
+    weights = torch.cat([parameter.detach().flatten() for parameter in trainer.policy.parameters()])
+    trainer.close()
+    return weights.tolist(), trainer.epoch, len(asked)
+
+
+def test_what_processes_change_alike_or_may_have_of_their_own_is_no_error(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    first, second = ranks.call(change_alike)
+    assert first[1:] == (3, 3) and second[1:] == (3, 0)
+    np.testing.assert_array_equal(first[0], second[0])
+
+
+def test_commands_that_differ_end_before_anything_is_made(tmp_path):
+    differing = [[], ["--policy.hidden-size", "32", "--load-model-path", "latest"]]
+    environments = ranks.variables(2)
+    processes = [
+        command.start(tmp_path, *SQUARED, *more, variables=one, suffix=f".{rank}")
+        for rank, (one, more) in enumerate(zip(environments, differing, strict=True))
+    ]
+    for rank, (code, words) in enumerate(ranks.finish(processes, tmp_path)):
+        assert code == 2 and words.count("\n") == 1
+        assert words.startswith(
+            f"puffer (rank {rank}): load_model_path must be the same in all processes (and so must "
+        )
+        assert "'latest' in rank 1 and None in rank 0" in words
 
 
 # --- evaluations
