@@ -29,6 +29,7 @@ import torch
 from pufferlib import NoLogger, PuffeRL, evaluate, ocean, pufferl
 from pufferlib.config import load_config
 from pufferlib.families import catalog
+from pufferlib.play.scores import counts_by_agent
 from pufferlib.runs import checkpoint, description
 from pufferlib.runs.pretrained import WEIGHTS
 from pufferlib.runs.whole_files import write_atomically
@@ -110,7 +111,9 @@ def make(env_name: str, seed: int | None) -> None:
     args = load_config(env_name, config=recipe.config)
     args["train"].update(recipe.train, seed=recipe.seed if seed is None else seed)
     policy, steps = train(env_name, args)
-    episodes = math.ceil(EPISODES / catalog.find(env_name).agents_per_env)  # that each agent of an environment plays
+    entry = catalog.find(env_name)
+    alike = 1 if counts_by_agent(entry.creator) else entry.agents_per_env  # agents that play an episode together
+    episodes = math.ceil(EPISODES / alike)
     score = {
         name: {key: asdict(one) for key, one in evaluate(policy, env_name, episodes, sample, _OTHER_SEED).items()}
         for name, sample in (("greedy", False), ("sampled", True))

@@ -7,7 +7,7 @@ typedef Go Env;
 static int my_init(Env* env, PyObject* args, PyObject* kwargs) {
     int size = 0, strength = 0;
     if (kwarg_int(kwargs, "size", GO_MIN_SIZE, GO_MAX_SIZE, &size) < 0) return -1;
-    if (kwarg_int(kwargs, "strength", GO_DRAWN, GO_COUNTS, &strength) < 0) return -1;
+    if (kwarg_int(kwargs, "strength", GO_RANDOM, GO_DRAWN, &strength) < 0) return -1;
     env->size = (int8_t)size;
     env->draws_strength = strength == GO_DRAWN;
     env->strength = (int8_t)(env->draws_strength ? GO_RANDOM : strength);

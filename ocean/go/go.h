@@ -5,7 +5,7 @@
 // (positional superko). After two passes in a row every colour counts its stones and the empty points that reach it
 // alone; white gets 7.5 more. The agent's colour is drawn for each game. A game of 3 * size * size turns is cut.
 //
-// The opponent by `strength`, another one in each game where that is -1, each with what the ones before do: 0 plays
+// The opponent by `strength`, another one in each game where that is 5, each with what the ones before do: 0 plays
 // anywhere but into its own eyes and where its chain would have one liberty; 1 captures the largest chain that it can;
 // 2 saves the largest that it can; 3 takes away a chain's second liberty; 4 plays, of all other points, where the count
 // is best for it. It passes when it has no such point, or after the agent's pass when it is ahead.
@@ -25,7 +25,7 @@
 enum { GO_MIN_SIZE = 2, GO_MAX_SIZE = 8, GO_ROW = 8, GO_POINTS = GO_ROW * GO_MAX_SIZE, GO_PASS = GO_POINTS };
 enum { GO_BLACK, GO_WHITE, GO_COLORS };
 enum { GO_TURNS_PER_POINT = 3, GO_MAX_TURNS = GO_TURNS_PER_POINT * GO_MAX_SIZE * GO_MAX_SIZE };
-enum { GO_DRAWN = -1, GO_RANDOM, GO_CAPTURES, GO_SAVES, GO_THREATENS, GO_COUNTS, GO_STRENGTHS };
+enum { GO_RANDOM, GO_CAPTURES, GO_SAVES, GO_THREATENS, GO_COUNTS, GO_STRENGTHS, GO_DRAWN = GO_STRENGTHS };
 enum { GO_BOARDS = 6, GO_FILTER_WORDS = 16, GO_FILTER_BITS = 64 * GO_FILTER_WORDS };
 
 #define GO_KOMI (7.5f)

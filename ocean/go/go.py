@@ -20,7 +20,7 @@ class Go(OceanEnv):
     Args:
         num_envs: games played together, at least 1.
         size: points along one side, 2 to 8.
-        strength: of the opponent, 0 to 4; -1 draws one for each game.
+        strength: of the opponent, 0 to 4; 5 draws one for each game.
     """
 
     binding = binding

@@ -10,6 +10,7 @@ from pufferlib import evaluate, ocean, vector
 from pufferlib.config import check_config, check_env
 from pufferlib.errors import CheckpointError, UnknownEnvironmentError
 from pufferlib.families import catalog
+from pufferlib.play.scores import counts_by_agent
 from pufferlib.runs.loaders import load_policy
 from pufferlib.runs.pretrained import pretrained_facts, pretrained_names, pretrained_path
 from pufferlib.runs.recorded_settings import model_settings
@@ -35,7 +36,8 @@ def loaded(name):
 
 def agents_of(name):
     """In one environment: each of them plays as many episodes as are asked for."""
-    return catalog.find(name).agents_per_env
+    entry = catalog.find(name)
+    return 1 if counts_by_agent(entry.creator) else entry.agents_per_env
 
 
 def test_every_environment_has_an_agent():
