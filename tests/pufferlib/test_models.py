@@ -185,7 +185,7 @@ def test_categories_of_boards_are_seen_as_planes(leading):
     observations = torch.from_numpy(np.random.default_rng(0).integers(0, 5, (*leading, 3, 5)).astype(np.uint8))
     planes = nn.functional.one_hot(observations.long(), 5).movedim(-1, -3).float()
     for found, expected in zip(policy(observations), plain(planes), strict=True):
-        assert torch.equal(found, expected)
+        torch.testing.assert_close(found, expected)  # a convolution's order of sums follows the memory's layout
 
 
 def test_planes_are_those_of_the_space_whatever_an_observation_holds():
