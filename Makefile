@@ -1,4 +1,4 @@
-.PHONY: build test test-slow test-all sanitize fuzz docs lint format bench clean
+.PHONY: build test test-slow test-weekly test-all sanitize fuzz docs lint format bench clean
 
 PYTHON ?= python
 C_FILES = $(shell git ls-files -co --exclude-standard '*.c' '*.h' '*.cpp' '*.cu' '*.cuh')
@@ -10,7 +10,10 @@ test:
 	$(PYTHON) -m pytest
 
 test-slow:
-	$(PYTHON) -m pytest -m slow --durations=20
+	$(PYTHON) -m pytest -m "slow and not weekly" --durations=20
+
+test-weekly:
+	$(PYTHON) -m pytest -m weekly --durations=20
 
 test-all:
 	$(PYTHON) -m pytest -m "slow or not slow"

@@ -10,6 +10,7 @@ import golden
 import numpy as np
 import pytest
 import torch
+from checked_headers import params
 from contract import COMPILED
 from device_player import DevicePlayer
 from emulated_device import SHARED_BYTES, device_emulator, needs_emulator  # noqa: F401 - a fixture
@@ -120,7 +121,7 @@ def complete_program(name):
 
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="needs nvcc")
-@pytest.mark.parametrize("name", COMPILED)
+@pytest.mark.parametrize("name", params(COMPILED))
 def test_nvcc_compiles_every_header_without_a_warning(name, tmp_path):
     folder = ocean.config_path(name).parent
     source = tmp_path / "device.cu"
@@ -140,7 +141,7 @@ def nvrtc_is_missing():
 
 @pytest.mark.slow
 @pytest.mark.skipif(nvrtc_is_missing(), reason="needs NVRTC, which comes with torch's CUDA builds")
-@pytest.mark.parametrize("name", COMPILED)
+@pytest.mark.parametrize("name", params(COMPILED))
 def test_nvrtc_compiles_every_header(name, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert b"puffer_env_step" in cuda_library.cubin(complete_program(name), "sm_90")

@@ -1,0 +1,64 @@
+"""Which headers were under the sanitizers as they are: `python tests/ocean/checked_headers.py` notes all of them.
+
+Sanitizers and compilers for GPUs see, on every run of the slow tests, the environments of STANDING and those whose
+headers changed since they were noted. The others are marked `weekly`, and run where these tests are chosen: by
+`make test-weekly` and by the workflow of that name. Run that first, then note the headers.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from pufferlib import ocean
+
+FILE = Path(__file__).with_suffix(".json")
+STANDING = ("puffer_breakout", "puffer_go", "puffer_snake", "puffer_target", "puffer_template")  # one of every kind
+INCLUDED = re.compile(r'^#include "(\w+\.h)"', re.MULTILINE)
+
+
+def headers(path: Path) -> set[Path]:
+    """A header and all of the project that it includes."""
+    found, left = set(), [path]
+    while left:
+        header = left.pop()
+        if header in found:
+            continue
+        found.add(header)
+        places = (header.parent, ocean.config_path("puffer_template").parents[1] / "include")
+        names = INCLUDED.findall(header.read_text())
+        left += [place / name for name in names for place in places if (place / name).exists()]
+    return found
+
+
+def fingerprint(name: str) -> str:
+    """The hash of what an environment's simulation is compiled from."""
+    folder = ocean.config_path(name).parent
+    hashed = hashlib.sha256()
+    for header in sorted(headers(folder / f"{folder.name}.h"), key=lambda header: header.name):
+        hashed.update(header.read_bytes())
+    return hashed.hexdigest()
+
+
+def is_due(name: str) -> bool:
+    """Whether an environment is looked at in every run of the slow tests."""
+    return name in STANDING or json.loads(FILE.read_text()).get(name) != fingerprint(name)
+
+
+def params(cases: Iterable) -> list:
+    """Names or cases of environments for `parametrize`, those that are not due marked `weekly`."""
+    due = {name: is_due(name) for name in {getattr(case, "name", case) for case in cases}}
+    return [
+        pytest.param(case, marks=() if due[getattr(case, "name", case)] else pytest.mark.weekly, id=str(case))
+        for case in cases
+    ]
+
+
+if __name__ == "__main__":
+    names = [name for name in ocean.names() if (ocean.config_path(name).parent / "binding.c").exists()]
+    FILE.write_text(json.dumps({name: fingerprint(name) for name in names}, indent=4) + "\n")
