@@ -70,7 +70,7 @@ class DeviceCollector(Collector):
         with self._phases.phase("environment"):
             self._borrow()
         with self._phases.phase("forward"):  # and the steps between, which are the smaller part
-            self.actor.begin(self._offset)
+            self.actor.start_rollout(self._offset)
             for _ in range(self._num_plays):
                 self._play()
             self._envs.steps += self.rollout.horizon
@@ -131,7 +131,7 @@ class DeviceCollector(Collector):
         self._envs.step()
         if self._final_values is not None:
             values = self.actor.value(self._rows, self._envs.finals).float().view(-1)
-            self._final_values.view(-1).index_copy_(0, step.place, values)
+            self._final_values.view(-1).index_copy_(0, step.column_index, values)
 
     def _bring_back(self) -> None:
         self._player.finish()
@@ -141,7 +141,7 @@ class DeviceCollector(Collector):
         """Follows the episodes of the group's columns, whose numbers come from the GPU at once."""
         group = slice(self._offset, self._offset + self.vecenv.num_agents)
         for name in FETCHED:
-            self.given[name][1:, group].copy_(getattr(self.rollout, name).T[1:, group], non_blocking=True)
+            self.host_buffers[name][1:, group].copy_(getattr(self.rollout, name).T[1:, group], non_blocking=True)
         if self.rollout.rewards.is_cuda:
             torch.cuda.current_stream(self.rollout.rewards.device).synchronize()
         rewards, terminals, truncations, masks, pending = (array[1:, group] for array in self._arrays.values())

@@ -14,7 +14,7 @@ from pufferlib.fast.graph_actor import BatchStep
 from pufferlib.ocean.environment import OceanEnv, means_of
 from pufferlib.ppo.rollout import Rollout
 
-THREADS = 64
+ENVS_PER_BLOCK = 64
 """Of a block: few, so that some thousand environments reach every multiprocessor."""
 
 
@@ -35,11 +35,11 @@ class DeviceEnvs:
 
         Args:
             envs: whose environments to step, in the order of their agents.
-            step: the observations, actions and begins of all agents: the rows that the environments read and write.
+            step: the rows of all agents that the environments read and write.
             rollout: whose columns take rewards, terminals and truncations.
             finals: rows like the step's observations, for those that episodes end with; None where nobody wants them.
         """
-        rows, device = len(step.begins), step.actions.device
+        rows, device = len(step.episode_starts), step.actions.device
         self.steps = 0
         self.finals = finals
         self._step = step
@@ -71,8 +71,8 @@ class DeviceEnvs:
     def step(self) -> None:
         """Steps all environments once, and stores what they gave where the step's `place` says."""
         for part in self.parts:
-            place, begins = self._step.place[part.rows], self._step.begins[part.rows]
-            part.run("puffer_env_step", part.structs, len(part.structs), place, *self._columns, begins)
+            place, episode_starts = self._step.column_index[part.rows], self._step.episode_starts[part.rows]
+            part.run("puffer_env_step", part.structs, len(part.structs), place, *self._columns, episode_starts)
 
     def reports(self) -> list[dict]:
         """What each PufferEnv has to tell of the episodes that ended since the last call, as OceanEnv does."""
@@ -121,7 +121,7 @@ class DevicePart:
 
     def run(self, function: str, *arguments: Tensor | int | None) -> None:
         """Launches a kernel with a thread for every environment."""
-        launch(self._program, function, -(-len(self.structs) // THREADS), (THREADS, 1), arguments)
+        launch(self._program, function, -(-len(self.structs) // ENVS_PER_BLOCK), (ENVS_PER_BLOCK, 1), arguments)
 
     def upload(self, finals: Tensor | None, *rows: Tensor) -> None:
         """Takes the environments from the CPU's memory.

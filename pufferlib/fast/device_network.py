@@ -10,7 +10,7 @@ from pufferlib.extensions import Layers
 NUMBERS = {torch.uint8: "uint8_t", torch.int8: "int8_t", torch.int32: "int32_t", torch.float32: "float"}
 """Types of what it sees, in C."""
 
-TOGETHER = 4
+OUTPUTS_PER_THREAD = 4
 """Outputs, and agents, that a thread computes at once."""
 
 
@@ -101,4 +101,4 @@ def _block_size(weight: Tensor, gates: int) -> int:
 
 
 def _padded(outputs: int) -> int:
-    return -(-outputs // TOGETHER) * TOGETHER
+    return -(-outputs // OUTPUTS_PER_THREAD) * OUTPUTS_PER_THREAD

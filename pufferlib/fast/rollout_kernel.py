@@ -10,20 +10,20 @@ from torch import Tensor
 from pufferlib.errors import PufferError
 from pufferlib.extensions.cuda_library import launch, reserve_shared, shared_memory
 from pufferlib.fast.device_envs import DeviceEnvs, DevicePart
-from pufferlib.fast.device_network import NUMBERS, TOGETHER, DeviceNetwork
+from pufferlib.fast.device_network import NUMBERS, OUTPUTS_PER_THREAD, DeviceNetwork
 from pufferlib.fast.device_programs import play_program
 from pufferlib.fast.graph_actor import BatchStep
 from pufferlib.ppo.rollout import Rollout
 
 KERNEL = "puffer_env_play"
-AGENTS = 32
+AGENTS_PER_BLOCK = 32
 """Of a block of threads, where an environment has no more and they fit: so 8,192 agents are two blocks for each
 multiprocessor of an H100, of which one steps environments while the other computes its policy."""
 
-BLOCKS = 2
+BLOCKS_PER_SM = 2
 """For which a multiprocessor sets shared memory aside; the rest is the cache that weights are read through."""
 
-THREADS = 128
+THREADS_PER_BLOCK = 128
 """Of a block: NETWORK_THREADS of device_network.h."""
 
 
@@ -59,7 +59,7 @@ class RolloutKernel:
         self._network = network
         self._generator = generator
         device = rollout.values.device
-        self._noise = torch.zeros(rollout.horizon, len(step.begins), network.num_parts, device=device)
+        self._noise = torch.zeros(rollout.horizon, len(step.episode_starts), network.num_parts, device=device)
         self._plays = [
             _Play(part, network, step, rollout, self._noise, envs.finals_of(part), final_values) for part in envs.parts
         ]
@@ -89,19 +89,19 @@ class _Play:
         device, rows = rollout.values.device, part.rows
         self._blocks = Blocks.deal(part.agents_per_env, step.observations, network, shared_memory(device))
         self._program = play_program(part.binding, network.macros() | self._blocks.macros(finals is not None))
-        reserve_shared(self._program, KERNEL, device, self._blocks.shared_bytes, BLOCKS)
+        reserve_shared(self._program, KERNEL, device, self._blocks.shared_bytes, BLOCKS_PER_SM)
         self._grid = -(-len(part.structs) // self._blocks.envs)
         states = [state[rows].data_ptr() for state in step.states.values()]
         self._arguments = (
             *(part.structs, len(part.structs), rollout.horizon, rollout.segments, network.weights),
-            *(noise[0, rows], noise[0].numel(), step.place[rows], step.observations[rows], step.actions[rows]),
-            *(step.begins[rows], torch.tensor(states, device=device), rollout.by_column, rollout.actions),
+            *(noise[0, rows], noise[0].numel(), step.column_index[rows], step.observations[rows], step.actions[rows]),
+            *(step.episode_starts[rows], torch.tensor(states, device=device), rollout.by_column, rollout.actions),
             *(rollout.logprobs, rollout.values, rollout.rewards.T, rollout.terminals.T, rollout.truncations.T),
             *(finals, final_values),
         )
 
     def run(self) -> None:
-        launch(self._program, KERNEL, self._grid, (THREADS, 1), self._arguments, self._blocks.shared_bytes)
+        launch(self._program, KERNEL, self._grid, (THREADS_PER_BLOCK, 1), self._arguments, self._blocks.shared_bytes)
 
 
 @dataclass(frozen=True)
@@ -136,14 +136,14 @@ class Blocks:
             PufferError: if there is no room for one environment.
         """
         words = -(-agents_per_env * observations[0].nbytes // 4) | 1
-        for envs in range(max(AGENTS // agents_per_env, 1), 0, -1):
-            agents = -(-envs * agents_per_env // TOGETHER) * TOGETHER
+        for envs in range(max(AGENTS_PER_BLOCK // agents_per_env, 1), 0, -1):
+            agents = -(-envs * agents_per_env // OUTPUTS_PER_THREAD) * OUTPUTS_PER_THREAD
             size = network.shared_bytes(agents) + 4 * envs * words
-            if agents <= THREADS and size <= limit:
+            if agents <= THREADS_PER_BLOCK and size <= limit:
                 return cls(agents_per_env, envs, agents, size, NUMBERS[observations.dtype])
         raise PufferError(
-            f"an environment's agents must be at most {THREADS} and fit into {limit} bytes of shared memory, it has "
-            f"{agents_per_env}, which take {size}"
+            f"an environment's agents must be at most {THREADS_PER_BLOCK} and fit into {limit} bytes of shared memory, "
+            f"it has {agents_per_env}, which take {size}"
         )
 
     def macros(self, values_finals: bool) -> dict[str, str]:

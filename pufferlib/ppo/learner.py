@@ -15,7 +15,7 @@ from pufferlib.metrics.metric_sums import MetricSums
 from pufferlib.metrics.phases import Phases
 from pufferlib.ppo import losses
 from pufferlib.ppo.gradients import Gradients
-from pufferlib.ppo.minibatches import Advantages, Minibatch, SegmentMinibatches, StepMinibatches, present_weights
+from pufferlib.ppo.minibatches import Advantages, Minibatch, SegmentMinibatches, StepMinibatches, mask_weights
 from pufferlib.ppo.rollout import Rollout
 
 
@@ -70,7 +70,7 @@ class Learner:
     def prepare(self) -> None:
         """Takes from a new rollout what does not change while it is trained on."""
         with self._phases.queued_phase("advantage"):
-            self._advantages.take()
+            self._advantages.load()
 
     def learn(self, learning_rate: float, progress: float, is_full: bool) -> dict[str, float]:
         """Trains on the rollout for `update_epochs`; what is left of a minibatch is carried over to the next call.
@@ -181,7 +181,7 @@ class Learner:
     def _targets(self) -> tuple[Tensor, Tensor, Tensor | None]:
         """Returns less values, returns, and weights that count only who was there: `(S, T)` each."""
         advantages, values = self._advantages.compute(), self.rollout.values[:, :-1]
-        weights = None if self._is_full else present_weights(self.rollout.masks[:, :-1])
+        weights = None if self._is_full else mask_weights(self.rollout.masks[:, :-1])
         # LaTeX: R = A + V ; R = returns, A = advantages, V = values
         returns = advantages + values
         return returns - values, returns, weights

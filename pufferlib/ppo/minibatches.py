@@ -56,7 +56,7 @@ class Advantages:
     """
 
     def __init__(self, rollout: Rollout, config: ResolvedTrainConfig):
-        """Allocates for a rollout that is filled again and again; `take` follows each time."""
+        """Allocates for a rollout that is filled again and again; `load` follows each time."""
         self._rollout = rollout
         self.config = config
         self.resets = torch.zeros_like(rollout.logprobs, dtype=torch.bool)
@@ -67,7 +67,7 @@ class Advantages:
             torch.zeros_like(rollout.values) for _ in range(5)
         )
 
-    def take(self) -> None:
+    def load(self) -> None:
         """Takes the rewards and the ends of episodes from the rollout, which was just filled."""
         rollout, finals = self._rollout, self._rollout.finals
         ends = rollout.terminals | rollout.truncations | rollout.pending
@@ -135,7 +135,7 @@ class SegmentMinibatches:
         if self._is_uneven:
             inclusion = inclusion_probabilities(probabilities, len(rows))
             importance = importance_weights(inclusion, rows, self._beta).unsqueeze(1)
-        weights = None if self._is_full else present_weights(rollout.masks[rows, :-1])
+        weights = None if self._is_full else mask_weights(rollout.masks[rows, :-1])
         chosen, old_values = advantages[rows], rollout.values[rows, :-1]
         # LaTeX: R = A + V ; R = returns, A = chosen, V = old_values
         resets, returns = self._advantages.resets[rows], chosen + old_values
@@ -159,7 +159,7 @@ class StepMinibatches:
     def begin(self, progress: float, is_full: bool) -> None:
         """Turns to a rollout that was just filled."""
         rollout = self._rollout
-        self._steps.take_steps(rollout)
+        self._steps.copy_steps_from(rollout)
         advantages, values = _by_step(self._advantages.compute()), _by_step(rollout.values[:, :-1])
         # LaTeX: R = A + V ; R = advantages + values, A = advantages, V = values
         self._numbers = torch.stack([advantages, values, advantages + values])  # gathered together: one call, not three
@@ -175,7 +175,7 @@ class StepMinibatches:
             self._place = 0
         rows = self._order[self._place : self._place + self._advantages.config.minibatch_steps]
         self._place += len(rows)
-        weights = None if self._masks is None else present_weights(self._masks[rows])
+        weights = None if self._masks is None else mask_weights(self._masks[rows])
         chosen, old_values, returns = self._numbers.index_select(1, rows).unbind()
         return Minibatch(rows, self._resets[: len(rows)], old_values, returns, chosen, None, weights)
 
@@ -195,7 +195,7 @@ def bootstrap_truncations(rewards: Tensor, values: Tensor, cuts: Tensor, gamma: 
     return out
 
 
-def present_weights(masks: Tensor) -> Tensor:
+def mask_weights(masks: Tensor) -> Tensor:
     """1 for agents that were there and 0 for absent ones, times what makes the mean 1."""
     present = masks.float()
     # LaTeX: \mathrm{present\_weights}_i = m_i / \bar m ; m = present, \bar m = present.mean()

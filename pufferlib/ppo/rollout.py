@@ -117,12 +117,12 @@ class Rollout:
     def single_steps(self) -> Rollout:
         """Every step as a segment of its own, step `t` of segment `s` in row `t * S + s`.
 
-        The observations are the same memory; `take_steps` copies the rest after each time it was filled.
+        The observations are the same memory; `copy_steps_from` copies the rest after each time it was filled.
         """
         actions = torch.zeros_like(self.actions).flatten(0, 1).unsqueeze(1)
         return self._around(self.by_column.flatten(0, 1).unsqueeze(1), actions, {})
 
-    def take_steps(self, rollout: Rollout) -> None:
+    def copy_steps_from(self, rollout: Rollout) -> None:
         """Takes the actions and their log-probabilities from the rollout that this one has the `single_steps` of."""
         self.actions[:, 0] = rollout.actions.transpose(0, 1).flatten(0, 1)
         self.logprobs[:, 0] = rollout.logprobs.T.flatten()
