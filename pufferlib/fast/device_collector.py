@@ -85,7 +85,6 @@ class DeviceCollector(Collector):
         return max(count for count in range(1, COLUMNS + 1) if self.rollout.horizon % count == 0)
 
     def _borrow(self) -> None:
-        """Has the environments on the GPU, where they are not."""
         if self._player is not self.actor:  # the policy was replaced, and its actor with it
             self.vecenv.take_back()
         if self.vecenv.is_lent:
@@ -112,7 +111,6 @@ class DeviceCollector(Collector):
         self._player = self.actor
 
     def _kernel(self, step: BatchStep) -> RolloutKernel | None:
-        """What plays a whole rollout by itself, where the policy can be computed so."""
         if self.actor.network is None:
             return None
         try:
@@ -127,7 +125,7 @@ class DeviceCollector(Collector):
             return None
 
     def _step(self, step: BatchStep) -> None:
-        """Steps the environments, and values all final observations: which of them count is known when it is over."""
+        # Which final observations count is known only when the rollout is over, so all are valued.
         self._envs.step()
         if self._final_values is not None:
             values = self.actor.value(self._rows, self._envs.finals).float().view(-1)
@@ -138,7 +136,6 @@ class DeviceCollector(Collector):
         self._envs.download()
 
     def _fetch(self) -> None:
-        """Follows the episodes of the group's columns, whose numbers come from the GPU at once."""
         group = slice(self._offset, self._offset + self.vecenv.num_agents)
         for name in FETCHED:
             self.host_buffers[name][1:, group].copy_(getattr(self.rollout, name).T[1:, group], non_blocking=True)
@@ -155,7 +152,7 @@ class DeviceCollector(Collector):
             self._take_finals(is_cut)
 
     def _take_finals(self, is_cut: np.ndarray) -> None:
-        """Takes what final observations of truncated episodes are worth; `is_cut` is `(T, agents)` of the group."""
+        # is_cut: (T, agents) of the group.
         device = self._final_values.device
         columns, segments = (torch.from_numpy(place).to(device) for place in is_cut.nonzero())
         columns, segments = columns + 1, segments + self._offset

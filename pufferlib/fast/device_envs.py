@@ -100,7 +100,6 @@ class DevicePart:
     """
 
     def __init__(self, env: OceanEnv, rows: slice, device: torch.device):
-        """Allocates; `upload` comes next."""
         self.rows = rows
         self.binding = env.binding
         self.agents_per_env = env.agents_per_env

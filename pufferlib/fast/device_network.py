@@ -96,7 +96,7 @@ def can_be_in_a_rollout(layers: Layers | None, observations: torch.dtype) -> boo
 
 
 def _block_size(weight: Tensor, gates: int) -> int:
-    """Floats of a layer: a row of biases, and one for each input."""
+    # Floats of a layer: a row of biases, and one for each input.
     return (1 + weight.shape[1]) * gates * _padded(weight.shape[0] // gates)
 
 

@@ -66,16 +66,14 @@ class DistributedLearner(Learner):
             return normalize_across_ranks(share, all_moments, self._ranks.rank, self.config.norm_adv)
 
     def _moments(self, share: Minibatch) -> Tensor:
-        """What the other processes have to know of a share: the moments of its advantages, or nothing, `(0,)`."""
+        # What the other processes need of this part: (3,), or nothing, (0,).
         if not self.config.norm_adv and share.weights is None:
             return share.advantages.new_empty(0)
         return moments(share.advantages, share.weights)
 
     def _average_gradients(self) -> None:
-        """Averages them over all processes; with them goes what to report, or the moments of the next minibatch.
-
-        That can be drawn before the optimizer steps: of the policy it needs what was just found of this minibatch.
-        """
+        # The moments of the next minibatch go along, or the summary after the last. It can be drawn before the
+        # optimizer steps, as it needs of the policy only what was just found of this minibatch.
         share = None
         with self._phases.queued_phase("advantage"):
             if self._trained + 1 < self._due:
@@ -95,7 +93,7 @@ class DistributedLearner(Learner):
         return self._ranks.start_total(number).result() / self._ranks.world_size
 
     def _summarize(self, count: int) -> Tensor:
-        """Of this process: the means over `count` minibatches, the norm of all weights, and the moments of targets."""
+        # Of this process: the means over `count` minibatches, the norm of all weights, and the moments of targets.
         residuals, returns, weights = self._targets()
         of_targets = moments(residuals, weights), moments(returns, weights)
         return torch.cat([self._means(count), self._weight_norm(), *of_targets])

@@ -43,7 +43,7 @@ def _hash(path: Path) -> str:
 
 
 def _logical_lines(path: Path) -> Iterator[list[str]]:
-    """The tokens of every statement, or of the head of a compound one, without comments."""
+    # The tokens of every statement, or of the head of a compound one, without comments.
     line: list[str] = []
     for token in tokenize.generate_tokens(io.StringIO(path.read_text(encoding="utf-8")).readline):
         if token.type == tokenize.NEWLINE:

@@ -173,7 +173,6 @@ class GraphActor(Actor):
     def _choose(
         self, observations: Tensor, state: dict[str, Tensor], generator: torch.Generator
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Actions, their log-probabilities and the values; replaces the entries of `state`."""
         with self._autocast():
             logits, values = self._forward(observations, state)
         actions, logprobs, _ = sample_logits(logits, generator=generator)
@@ -233,7 +232,6 @@ class BatchStep:
     def __init__(
         self, rows: slice, inputs: Tensor, states: dict[str, Tensor], rollout: Rollout, stores_observations: bool
     ):
-        """Makes views of `inputs` and `states`, which have a row for every agent."""
         count, device = rows.stop - rows.start, rollout.values.device
         self.observations = inputs[rows]
         self.episode_starts = torch.zeros(count, dtype=torch.bool, device=device)

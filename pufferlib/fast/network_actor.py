@@ -21,7 +21,6 @@ class NetworkActor(Actor):
     def __init__(
         self, network: Network, policy: nn.Module, rollout: Rollout, num_agents: int, generator: torch.Generator
     ):
-        """Takes a network that computes `policy`, whose states are its layers' in their order; the rest as Actor."""
         super().__init__(policy, rollout, num_agents, generator)
         self._network = network
         self._seen: dict[int, Tensor] = {}  # what a batch saw and did not act on yet, by its first agent

@@ -74,8 +74,6 @@ class RolloutKernel:
 
 
 class _Play:
-    """One launch: the environments of one PufferEnv."""
-
     def __init__(
         self,
         part: DevicePart,

@@ -62,8 +62,6 @@ class ThreadedGradients(GatheringGradients):
         return sum(self._differentiate_part(part, len(minibatch)) for part in parts)
 
     def _differentiate_part(self, part: Minibatch, num_rows: int) -> Tensor:
-        """Adds to the gradients, for a part of a minibatch of `num_rows`; returns its share of the metrics."""
-
         def differentiate_share(rows: slice) -> tuple[Tensor, tuple[Tensor | None, ...]]:
             share = part[rows]
             loss = self.loss(*self.evaluate(share), **self.coefficients)

@@ -49,7 +49,7 @@ def test_another_loss_has_another_signature(signature_after, old, new):
     "old, new",
     [
         ("    logratio =", "    # Of the new policy to the old one.\n    logratio ="),
-        ('    """The mean of what counts."""', '    """The mean over all that\n\n    counts."""'),
+        ('    """The loss of one minibatch."""', '    """The loss\n\n    of one minibatch."""'),
         ("import torch\n", "import torch\nimport math\n"),
     ],
 )
