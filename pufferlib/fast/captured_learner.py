@@ -15,7 +15,7 @@ from pufferlib.ppo.rollout import Rollout
 
 
 class CapturedLearner(Learner):
-    """Records the first minibatches and replays them; the time of all their parts is that of `learn`."""
+    """Records the first minibatches and replays them; all of their time counts as phase `learn`."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Acting on a GPU with one launch per step: what the environments wrote goes up and the actions come down meanwhile."""
+"""Acting on a GPU with one launch per step; observations and actions are copied meanwhile."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ ChooseActions = Callable[[Tensor, dict[str, Tensor], torch.Generator], tuple[Ten
 class GraphActor(Actor):
     """An actor that gives every batch a stream, a captured step and pinned memory of its own.
 
-    The observations are copied from the environments' own memory, which is page-locked for it; the caller waits for
-    the event behind a batch's actions alone. So while the GPU works for one batch, the CPU's threads step the others.
+    The observations are copied from the environments' own memory, which is page-locked; the caller waits only for the
+    event after a batch's actions. So while the GPU works for one batch, the CPU's threads step the others.
 
     Attributes:
         is_offloaded: whether the rollout's observations are in the CPU's memory.
-        network: the policy as a kernel computes it, where one can play a rollout by itself; else None.
+        network: the policy for a kernel that plays whole rollouts; None where there is none.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class GraphActor(Actor):
     ):
         super().__init__(policy, rollout, num_agents, generator, autocast)
         self.network = network
-        # What the policy sees. On a GPU that has the rollout's observations too, column T stays here.
+        # The policy's input. On a GPU that has the rollout's observations too, column T stays here.
         self._inputs = self.last_observations.to(self._device)
         self.is_offloaded = self.last_observations.device != self._device
         self._capture = capture
@@ -79,7 +79,7 @@ class GraphActor(Actor):
     @torch.no_grad()
     def act(self, rows: slice, column: int) -> np.ndarray:
         batch = self._stream_for(rows)
-        self._streams.ready(rows)  # which the batch draws from is seeded by now
+        self._streams.ready(rows)  # seeds the stream that the batch draws from
         with torch.cuda.stream(batch.stream):
             batch.run()
             batch.host_actions.copy_(batch.step.actions, non_blocking=True)
@@ -87,11 +87,11 @@ class GraphActor(Actor):
         return batch.host_actions.numpy()
 
     def batch_step(self, rows: slice) -> BatchStep:
-        """The tensors that a batch acts on and writes."""
+        """The tensors that a batch reads and writes."""
         return self._stream_for(rows).step
 
     def playing(self, rows: slice, columns: int, step_environments: Callable[[BatchStep], None]) -> CapturedCall:
-        """What acts and steps environments on the GPU, for that many columns of a batch at a time.
+        """Returns a call that acts and steps environments on the GPU, for some columns of a batch at a time.
 
         Args:
             rows: the batch.
@@ -110,11 +110,11 @@ class GraphActor(Actor):
         return self.captured(rows, play)
 
     def captured(self, rows: slice, function: Callable[[], None]) -> CapturedCall:
-        """Has a function replayed among what is done for a batch, drawing from its stream."""
+        """Returns a call of a function on a batch's CUDA stream, drawing from its random stream."""
         return CapturedCall(function, self.stream_of(rows), self._stream_for(rows).stream, self._capture)
 
     def stream_of(self, rows: slice) -> torch.Generator:
-        """What the actions of a batch are drawn by."""
+        """The random stream that draws a batch's actions."""
         return self._streams.of(rows)
 
     @override
@@ -149,7 +149,7 @@ class GraphActor(Actor):
     @override
     def close(self) -> None:
         if self._actor_streams and self._device.type == "cuda":
-            torch.cuda.synchronize(self._device)  # nothing may read memory that is let go
+            torch.cuda.synchronize(self._device)  # nothing may read memory that is released
         self._pinned.close()
 
     @override
@@ -180,7 +180,7 @@ class GraphActor(Actor):
 
 
 class ActorStream:
-    """The stream of one batch, and what goes up and comes down on it."""
+    """The CUDA stream of one batch, and the pinned memory that is copied on it."""
 
     def __init__(
         self,
@@ -199,17 +199,17 @@ class ActorStream:
         self.wait()
 
     def wait(self) -> None:
-        """Puts what this batch does next after what the calling stream was given to do."""
+        """Makes this stream wait for the calling stream."""
         if self.stream is not None:
             self.stream.wait_stream(torch.cuda.current_stream(self.stream.device))
 
     def join(self) -> None:
-        """Puts what the calling stream does next after what this batch was given to do."""
+        """Makes the calling stream wait for this stream."""
         if self.stream is not None:
             torch.cuda.current_stream(self.stream.device).wait_stream(self.stream)
 
     def wait_for_actions(self) -> None:
-        """Blocks until everything given to this batch so far is done."""
+        """Blocks until everything on this stream is done."""
         if self._event is not None:
             self._event.record(self.stream)
             self._event.synchronize()
@@ -248,7 +248,7 @@ class BatchStep:
         self._value_index = torch.zeros_like(self._agents)  # (S, T + 1): values
 
     def start_rollout(self, offset: int) -> None:
-        """Goes back to column 0, of the segments from `offset` on."""
+        """Begins with column 0 of the segments from `offset` on."""
         segments, horizon = self._agents + offset, self._rollout.horizon
         self.column_index.copy_(segments)
         self._step_index.copy_(segments * horizon)
@@ -261,7 +261,7 @@ class BatchStep:
         self.episode_starts.zero_()
 
     def run(self, choose: ChooseActions, generator: torch.Generator) -> None:
-        """Acts on `observations`, writes the column and goes on to the next; `choose` is the policy."""
+        """Acts on `observations`, writes the column and advances to the next; `choose` is the policy."""
         rollout = self._rollout
         self.clear_states()
         state = dict(self.states)

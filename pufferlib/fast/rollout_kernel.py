@@ -17,20 +17,20 @@ from pufferlib.ppo.rollout import Rollout
 
 KERNEL = "puffer_env_play"
 AGENTS_PER_BLOCK = 32
-"""Of a block of threads, where an environment has no more and they fit: so 8,192 agents are two blocks for each
-multiprocessor of an H100, of which one steps environments while the other computes its policy."""
+"""At most, but for environments of more. 8,192 agents are then two blocks for each multiprocessor of an H100: one steps
+environments while the other computes its policy."""
 
 BLOCKS_PER_SM = 2
-"""For which a multiprocessor sets shared memory aside; the rest is the cache that weights are read through."""
+"""A multiprocessor sets shared memory aside for them; the rest is the cache that weights are read through."""
 
 THREADS_PER_BLOCK = 128
-"""Of a block: NETWORK_THREADS of device_network.h."""
+"""NETWORK_THREADS of device_network.h."""
 
 
 class RolloutKernel:
-    """Plays whole rollouts of environments and a network, one step after the other without a word to the CPU.
+    """Plays whole rollouts of environments and a network, all steps in one launch.
 
-    What it writes is what BatchStep and DeviceEnvs write in as many steps, and actions are drawn by the same numbers.
+    It writes what BatchStep and DeviceEnvs write in as many steps, and draws actions by the same random numbers.
     """
 
     def __init__(
@@ -45,12 +45,12 @@ class RolloutKernel:
         """Allocates and compiles.
 
         Args:
-            envs: that are stepped.
+            envs: are stepped.
             network: the policy of all their agents.
             step: the rows of the agents, at column 0 when a rollout begins.
-            rollout: that is filled.
-            generator: what actions are drawn by.
-            final_values: `(T + 1, S)`, for what final observations of truncated episodes are worth; None where the
+            rollout: is filled.
+            generator: draws the actions.
+            final_values: `(T + 1, S)`, takes the values of final observations of truncated episodes; None where the
                 environments do not keep them.
 
         Raises:
@@ -60,12 +60,10 @@ class RolloutKernel:
         self._generator = generator
         device = rollout.values.device
         self._noise = torch.zeros(rollout.horizon, len(step.episode_starts), network.num_parts, device=device)
-        self._plays = [
-            _Play(part, network, step, rollout, self._noise, envs.finals_of(part), final_values) for part in envs.parts
-        ]
+        self._plays = [_Play(part, network, step, rollout, self._noise, final_values) for part in envs.parts]
 
     def __call__(self) -> None:
-        """Fills the columns of a rollout; it may be captured."""
+        """Fills a rollout; it may be captured."""
         self._network.pack()
         for column in self._noise:  # each by itself: a GPU's generator draws others for all at once
             self._network.draw(column, self._generator)
@@ -74,6 +72,8 @@ class RolloutKernel:
 
 
 class _Play:
+    # One launch: the environments of one PufferEnv.
+
     def __init__(
         self,
         part: DevicePart,
@@ -81,12 +81,11 @@ class _Play:
         step: BatchStep,
         rollout: Rollout,
         noise: Tensor,
-        finals: Tensor | None,
         final_values: Tensor | None,
     ):
         device, rows = rollout.values.device, part.rows
         self._blocks = Blocks.deal(part.agents_per_env, step.observations, network, shared_memory(device))
-        self._program = play_program(part.binding, network.macros() | self._blocks.macros(finals is not None))
+        self._program = play_program(part.binding, network.macros() | self._blocks.macros(part.finals is not None))
         reserve_shared(self._program, KERNEL, device, self._blocks.shared_bytes, BLOCKS_PER_SM)
         self._grid = -(-len(part.structs) // self._blocks.envs)
         states = [state[rows].data_ptr() for state in step.states.values()]
@@ -95,7 +94,7 @@ class _Play:
             *(noise[0, rows], noise[0].numel(), step.column_index[rows], step.observations[rows], step.actions[rows]),
             *(step.episode_starts[rows], torch.tensor(states, device=device), rollout.by_column, rollout.actions),
             *(rollout.logprobs, rollout.values, rollout.rewards.T, rollout.terminals.T, rollout.truncations.T),
-            *(finals, final_values),
+            *(part.finals, final_values),
         )
 
     def run(self) -> None:
@@ -104,14 +103,14 @@ class _Play:
 
 @dataclass(frozen=True)
 class Blocks:
-    """How environments are dealt out to blocks of threads.
+    """The environments that a block of threads plays.
 
     Attributes:
         agents_per_env: of every environment.
         envs: of a block.
-        agents: that there is room for in a block: those of its environments, or as they come in fours a few more.
+        agents: of a block, rounded up to a multiple of OUTPUTS_PER_THREAD.
         shared_bytes: of memory for a block.
-        number: what observations are made of, in C.
+        number: type of an observation's numbers, in C.
     """
 
     agents_per_env: int
@@ -122,11 +121,11 @@ class Blocks:
 
     @classmethod
     def deal(cls, agents_per_env: int, observations: Tensor, network: DeviceNetwork, limit: int) -> Blocks:
-        """As many environments for a block as fit.
+        """Gives a block as many environments as fit.
 
         Args:
             agents_per_env: of every environment.
-            observations: rows of them.
+            observations: rows, one for each agent.
             network: the agents' policy.
             limit: bytes of shared memory.
 
@@ -145,7 +144,7 @@ class Blocks:
         )
 
     def macros(self, values_finals: bool) -> dict[str, str]:
-        """What puffer_play.h wants to be told, also whether final observations are valued."""
+        """The macros of puffer_play.h; `values_finals` says whether final observations are valued."""
         return {
             "PLAY_ENV_AGENTS": str(self.agents_per_env),
             "PLAY_ENVS": str(self.envs),
