@@ -53,7 +53,7 @@ def has_bfloat16() -> bool:
 
 
 @dataclass(frozen=True)
-class Minibatch:
+class NetworkBatch:
     """Segments to learn from, one row each, T steps.
 
     Attributes:
@@ -301,7 +301,7 @@ class Network:
     def learn(
         self,
         observations: Tensor,
-        minibatch: Minibatch,
+        minibatch: NetworkBatch,
         *,
         clip_coef: float,
         vf_clip_coef: float,
@@ -319,7 +319,7 @@ class Network:
             ent_coef: weight of the entropy bonus.
 
         Raises:
-            APIUsageError: if a tensor differs from what Minibatch says.
+            APIUsageError: if a tensor differs from what NetworkBatch says.
         """
         count, steps = minibatch.old_logprobs.shape
         self._check_minibatch(minibatch, count, steps)
@@ -435,7 +435,7 @@ class Network:
         for state in states:
             check_tensor("state", state, (rows, self.width), state.device)
 
-    def _check_minibatch(self, minibatch: Minibatch, count: int, steps: int) -> None:
+    def _check_minibatch(self, minibatch: NetworkBatch, count: int, steps: int) -> None:
         if 0 in (count, steps):
             raise APIUsageError(f"a minibatch must have at least one segment and one step, got {count} and {steps}")
         self._check_states(minibatch.states, count)

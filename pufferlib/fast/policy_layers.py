@@ -16,14 +16,10 @@ from pufferlib.policy.one_hot import OneHot, OneHotPlanes
 
 
 def find_layers(policy: nn.Module) -> Layers | None:
-    """The layers of a Default or Convolutional policy, in a recurrent wrapper or not, or of a Continuous one.
+    """Returns the layers of a Default or Convolutional policy, in a recurrent wrapper or not, or of a Continuous one.
 
-    Each of them may see normalised observations.
-
-    Returns:
-        None for every other policy: subclasses, modules with hooks, methods or other parts of their own, classes with
-        a method replaced, hooks and modes for everything, frozen, shared and further parameters are left to torch, for
-        they may compute something else.
+    Each of them may see normalised observations. The result is None for every other policy, which may compute something
+    else: subclasses, hooks, replaced methods, modes of torch, and frozen, shared or further parameters.
     """
     parts = (*policy.modules(), *policy.parameters())
     if any(map(is_altered, parts)) or _is_frozen(policy) or surroundings():
