@@ -104,8 +104,8 @@ class Ranks:
         """
         self.rank = rank
         self.world_size = world_size
-        self.messages = Messages(self._is_anybody_lost, group)
-        self._tensors = Messages(self._is_anybody_lost)
+        self.messages = Messages(self._is_any_lost, group)
+        self._tensors = Messages(self._is_any_lost)
         self._store = store
         self._comparison: Comparison | None = None  # the one that has not ended
         if store is not None:
@@ -369,7 +369,7 @@ class Ranks:
                 return silent
             time.sleep(0.1)
 
-    def _is_anybody_lost(self) -> bool:
+    def _is_any_lost(self) -> bool:
         if self._store is None:
             return False
         others = [rank for rank in range(self.world_size) if rank != self.rank]

@@ -27,13 +27,13 @@ class Messages:
     Every method is called by all of them. It raises RuntimeError where a message does not get through.
 
     Args:
-        is_anybody_lost: whether a process of the group is known to have ended; it may raise RuntimeError.
+        is_any_lost: whether a process of the group is known to have ended; it may raise RuntimeError.
         group: of torch; None is its default one.
     """
 
-    def __init__(self, is_anybody_lost: Callable[[], bool], group: dist.ProcessGroup | None = None):
+    def __init__(self, is_any_lost: Callable[[], bool], group: dist.ProcessGroup | None = None):
         self.group = group
-        self._is_anybody_lost = is_anybody_lost
+        self._is_any_lost = is_any_lost
 
     def start_sum(self, tensor: Tensor) -> dist.Work:
         """Starts to replace a tensor by its sum over all processes; `wait` ends it."""
@@ -90,7 +90,7 @@ class Messages:
                 if work.is_completed():
                     work.wait()  # it ended just now, well or not
                     return
-                is_lost = self._is_anybody_lost()
+                is_lost = self._is_any_lost()
                 if was_lost and is_lost:  # a message that was being sent has arrived by now
                     raise
                 was_lost = is_lost

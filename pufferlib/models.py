@@ -124,7 +124,7 @@ class Default(RecordsInitArgs):
         one_hot: whether the first layer sees every integer as one of the categories between its bounds; see OneHot.
 
     Attributes:
-        one_hot: what does so, or None.
+        one_hot: the module that does so, or None.
     """
 
     def __init__(
@@ -264,7 +264,7 @@ class Convolutional(RecordsInitArgs):
 
     Attributes:
         image_shape: channels, height and width.
-        one_hot: what makes the planes, or None.
+        one_hot: the module that makes the planes, or None.
     """
 
     def __init__(

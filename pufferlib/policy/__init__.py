@@ -1,4 +1,4 @@
-"""What all policies have in common, whoever wrote them; those of the library are in pufferlib.models."""
+"""What all policies have in common; those of the library are in pufferlib.models."""
 
 from pufferlib.policy.forms import (
     EnvSpaces,

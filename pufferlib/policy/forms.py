@@ -54,7 +54,7 @@ def _takes_state(function: Callable) -> bool:
     # Whether the second argument is a state, and not an option of the user's own.
     try:
         parameters = list(inspect.signature(function).parameters.values())
-    except (TypeError, ValueError):  # a builtin that does not tell
+    except (TypeError, ValueError):  # a builtin without a signature
         return True
     if any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters[:2]):
         return True
