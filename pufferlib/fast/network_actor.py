@@ -1,4 +1,4 @@
-"""Acting on a CPU with one kernel per step: from the observations to what training needs of the decision."""
+"""Acting on a CPU with one kernel per step."""
 
 from __future__ import annotations
 
@@ -13,31 +13,33 @@ from pufferlib.ppo.rollout import Rollout
 
 
 class NetworkActor(Actor):
-    """An actor whose policy is a Network; the random numbers are used as `sample_logits` does.
+    """An actor whose policy is a Network; it uses random numbers as `sample_logits` does.
 
-    The kernel reads the observations where the environments wrote them and leaves the rollout's copy on the way.
+    The kernel reads the observations where the environments wrote them, and writes the rollout's copy. The states are
+    those of the network's layers, in their order.
     """
 
     def __init__(
         self, network: Network, policy: nn.Module, rollout: Rollout, num_agents: int, generator: torch.Generator
     ):
-        """Takes a network that computes `policy`, whose states are its layers' in their order; the rest as Actor."""
         super().__init__(policy, rollout, num_agents, generator)
         self._network = network
-        self._seen: dict[int, Tensor] = {}  # what a batch saw and did not act on yet, by its first agent
+        self._seen: dict[int, Tensor] = {}  # a batch's observations until it acts, by its first agent
 
     @override
-    def begin(self, offset: int) -> None:
-        super().begin(offset)
+    def start_rollout(self, offset: int) -> None:
+        super().start_rollout(offset)
         self._network.refresh()
 
     @override
-    def see(self, rows: slice, column: int, observations: np.ndarray, begins: np.ndarray) -> None:
+    def store_observations(
+        self, rows: slice, column: int, observations: np.ndarray, episode_starts: np.ndarray
+    ) -> None:
         if column < self.rollout.horizon:
             self._seen[rows.start] = torch.from_numpy(observations)
-            self._clear_states(rows, begins)
+            self._clear_states(rows, episode_starts)
         else:
-            super().see(rows, column, observations, begins)
+            super().store_observations(rows, column, observations, episode_starts)
 
     @override
     def restart(self) -> None:
@@ -51,13 +53,18 @@ class NetworkActor(Actor):
         stored = self._stored(rows, column)
         draw = torch.rand if self._network.action_dtype == torch.int32 else torch.randn
         noise = draw(len(stored), self._network.num_parts, generator=self._streams.ready(rows))
-        results = [target[segments, column] for target in (rollout.actions, rollout.logprobs, rollout.values)]
+        actions = rollout.actions[segments, column]
         seen = self._seen.pop(rows.start, None)
-        if seen is None:
-            self._network.act(stored, states, noise, *results)
-        else:
-            self._network.act(seen, states, noise, *results, stored=stored)
-        return results[0].numpy()
+        self._network.act(
+            stored if seen is None else seen,
+            states,
+            noise,
+            actions=actions,
+            logprobs=rollout.logprobs[segments, column],
+            values=rollout.values[segments, column],
+            stored=None if seen is None else stored,
+        )
+        return actions.numpy()
 
     @override
     def value(self, rows: slice | np.ndarray, observations: Tensor) -> Tensor:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.optim import Optimizer
 from typing_extensions import override
 
@@ -16,12 +17,19 @@ from pufferlib.extensions.optimizers import Adam
 class KernelAdam(Adam):
     """AdamW with torch's settings and torch's state; on a CPU one kernel steps all parameters at once.
 
-    Where the kernel does not fit (other devices and types, a learning rate that is a tensor) torch steps.
+    Torch steps where the kernel does not fit: other devices and types, or a learning rate that is a tensor.
     """
 
-    def __init__(self, *args: Any, **kwargs: Any):
-        super().__init__(*args, **kwargs)
-        self._batches: dict[int, AdamBatch] = {}  # by group, what the kernel stepped last
+    def __init__(
+        self,
+        params: Iterable[nn.Parameter] | Iterable[dict[str, Any]],
+        lr: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 1e-2,
+    ):
+        super().__init__(params, lr=lr, betas=betas, eps=eps, weight_decay=weight_decay)
+        self._batches: dict[int, AdamBatch] = {}  # by group
 
     @override
     @torch.no_grad()
@@ -35,7 +43,7 @@ class KernelAdam(Adam):
             batch.step(AdamSettings(group["lr"], beta1, beta2, group["eps"], group["weight_decay"]))
 
     def _find_batch(self, index: int, group: dict[str, Any]) -> AdamBatch | None:
-        """What the kernel steps of a group; None where it does not fit."""
+        # None where the kernel does not fit.
         if isinstance(group["lr"], Tensor) or group["capturable"] or group["amsgrad"] or group["maximize"]:
             return None
         parameters = [parameter for parameter in group["params"] if parameter.grad is not None]
@@ -56,12 +64,12 @@ class KernelAdam(Adam):
 def fit_to_graphs(optimizer: Optimizer, device: torch.device | None) -> None:
     """Lets the steps of `muon` or `adam` be captured as a CUDA graph, or undoes it.
 
-    What differs between steps moves to the device: the learning rate becomes a tensor, and Adam counts its steps there.
-    Loading a state replaces both, so this comes after it.
+    The learning rate becomes a tensor on the device, and Adam counts its steps there. Loading a state replaces both, so
+    call this after it.
 
     Args:
         optimizer: from `make_optimizer`.
-        device: of the parameters, None to have plain numbers again.
+        device: of the parameters; None makes plain numbers again.
     """
     for group in optimizer.param_groups:
         rate = float(group["lr"])
@@ -75,7 +83,7 @@ def fit_to_graphs(optimizer: Optimizer, device: torch.device | None) -> None:
 
 
 def take_over(optimizer: Optimizer, earlier: Optimizer) -> None:
-    """Gives a new optimizer what an earlier one of its kind knows of parameters that both have and that kept shape."""
+    """Copies the state of an earlier optimizer of the same kind, for parameters that both have and that kept shape."""
     own = {parameter for group in optimizer.param_groups for parameter in group["params"]}
     for parameter, state in earlier.state.items():
         kept = [each for name, each in state.items() if name != "step" and each is not None]

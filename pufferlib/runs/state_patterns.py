@@ -12,7 +12,7 @@ from torch import Tensor
 from pufferlib import spaces
 from pufferlib.episodes import EpisodeTracker
 from pufferlib.errors import CheckpointError
-from pufferlib.ppo.collector import CARRIED, Collector
+from pufferlib.ppo.collector import BOUNDARY_COLUMNS, Collector
 from pufferlib.ppo.learner import Learner
 from pufferlib.ppo.normalization import RewardNormalizer
 from pufferlib.ppo.rollout import FinalValues, Rollout
@@ -164,7 +164,7 @@ def collector_pattern(collector: Collector, reward_normalizer: RewardNormalizer 
         "environments": [_check_bytes] * vecenv.num_envs,
         "arrays": dict.fromkeys(RESULT_ARRAYS, _check_bytes),
         "order": [[count] * vecenv.batch_size] * (vecenv.num_envs // vecenv.batch_size),
-        "columns": {name: getattr(rollout, name)[:agents, -1] for name in CARRIED},
+        "columns": {name: getattr(rollout, name)[:agents, -1] for name in BOUNDARY_COLUMNS},
         "actor": like(collector.actor.state_dict()),
         "tracker": {name: torch.from_numpy(array) for name, array in EpisodeTracker(agents).state_dict().items()},
         "reward_sums": like(None if reward_normalizer is None else torch.tensor(reward_normalizer.sums)),
