@@ -62,8 +62,6 @@ __all__ = [
 
 
 def _of_rollout(name: str, meaning: str) -> property:
-    """A tensor of the last rollout, `(segments, bptt_horizon, ...)`, without the column that bootstraps."""
-
     def get(trainer: PuffeRL) -> torch.Tensor:
         return getattr(trainer.rollout, name)[:, : trainer.rollout.horizon]
 
@@ -349,14 +347,12 @@ class PuffeRL:
         return {"skipped_steps": self._skipped_steps, "skipped_minibatches": self._skipped_minibatches}
 
     def _check_update(self, losses: Mapping[str, float]) -> None:
-        """Raises DivergedError where an update left anything not finite, or skipped all of its minibatches."""
         self._learner.require_steps()
         found = describe_update(losses, self._learner.weight_norm, self.policy, self._learner.learning_rate)
         if found is not None:  # an observation may be to blame: nobody has waited for a GPU to say so
             raise DivergedError(self._collector.find_not_finite() or found)
 
     def _do_what_is_due(self) -> None:
-        """What comes after some epochs: a check of the weights, an evaluation, a log, a checkpoint."""
         config = self.config
         if config.weights_check_interval and self.epoch % config.weights_check_interval == 0:
             self.ranks.check_same(list(self.policy.state_dict().values()), "weights")
@@ -379,7 +375,6 @@ class PuffeRL:
             self._evaluation.run(self.run.folder, run_checkpoint.note(self.env_name, self._how_far()))
 
     def _play_finally(self, is_wanted: Callable[[], bool]) -> None:
-        """Scores the final policy; what goes wrong there, as in a user's environment, is only warned about."""
         with self.run.outliving_full_disks():
             self.save_checkpoint()  # before anything that takes its time
         try:
@@ -389,24 +384,15 @@ class PuffeRL:
             warnings.warn(message, PufferWarning, stacklevel=5)
 
     def _explaining(self) -> AbstractContextManager[None]:
-        """Replaces an error of the policy by the number that led to it, see `explaining`."""
         return explaining(self._collector.find_not_finite, self.policy, self._collector.find_layer)
 
     def _agree(self, call: str, changed: nn.Module | None = None) -> None:
-        """Has all processes compare the call and what its result depends on; the next message raises the error."""
         self._agreement.start(call, self.config, self._learning_rate, changed)
 
     def _require_same_weights(self) -> None:
         self.ranks.check_same(list(self.policy.parameters()), "weights", ROUNDING)
 
     def _follow_policy(self, call: str) -> None:
-        """Chooses anew what computes and trains the policy where it was changed: parts replaced, frozen, or hooked.
-
-        All processes compare it, and the call that it is for.
-
-        Raises:
-            APIUsageError: if it does not fit the environment any more, has another state, or is another module.
-        """
         if self.policy is not self._choice.policy:
             raise APIUsageError(
                 "the policy must stay the module that the trainer was made with, got another "
@@ -452,7 +438,6 @@ class PuffeRL:
 
     @property
     def _progress(self) -> float:
-        """Of the whole run, 0 to 1."""
         # LaTeX: p = \min(\mathrm{epoch} / \mathrm{total\_epochs},\ 1) ; p = _progress
         return min(self.epoch / self.config.total_epochs, 1.0)
 
@@ -635,7 +620,6 @@ class PuffeRL:
         return Counts(self.epoch, self.global_step, self._learner.learning_rate)
 
     def _facts(self) -> dict[str, str]:
-        """What the dashboard shows of the run, the first first where there is little room."""
         return {
             "device": str(self.device),
             "computed by": self.computed_by,

@@ -47,7 +47,6 @@ class Agreement:
     """Has the processes of a trainer compare, at each of its calls, what may have been changed since the last one."""
 
     def __init__(self, ranks: Ranks, policy: nn.Module):
-        """`policy` is the trainer's, which was compared already."""
         self._ranks = ranks
         self._of_policy = facts_of_policy(policy)
         self._changes = 0

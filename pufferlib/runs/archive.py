@@ -71,7 +71,6 @@ def outline(file: BinaryIO) -> Any:
 
 
 def _check_directory(file: BinaryIO) -> None:
-    """Has the end of the archive say where its list of parts is, in one way alone, before that is read."""
     size = file.seek(0, os.SEEK_END)
     file.seek(max(0, size - _END64.size - _PLACE64.size - _END.size))
     tail = file.read()
@@ -89,7 +88,6 @@ def _check_directory(file: BinaryIO) -> None:
 
 
 def _part_sizes(archive: zipfile.ZipFile, file_size: int) -> dict[str, int]:
-    """Bytes of every part, all of which are stored as they are and lie in the file."""
     sizes: dict[str, int] = {}
     for part in archive.infolist():
         if part.compress_type != zipfile.ZIP_STORED or part.file_size != part.compress_size or part.flag_bits & 1:
@@ -102,7 +100,6 @@ def _part_sizes(archive: zipfile.ZipFile, file_size: int) -> dict[str, int]:
 
 
 def _check_nesting(found: Any) -> None:
-    """Looks at it as a tree, which many ways through the same list or through itself make large."""
     count, waiting = 0, [(found, 0)]
     while waiting:
         part, depth = waiting.pop()
@@ -119,7 +116,6 @@ def _check_nesting(found: Any) -> None:
 
 
 def _check_versions(attributes: Mapping[str, Any]) -> None:
-    """Of a policy's modules, as `state_dict` notes them; anything else could stand in for a method of the dict."""
     versions = attributes.get("_metadata", {})
     are_plain = isinstance(versions, dict) and all(
         isinstance(name, str) and isinstance(each, dict) and all(type(value) is int for value in each.values())
@@ -130,14 +126,10 @@ def _check_versions(attributes: Mapping[str, Any]) -> None:
 
 
 class _OrderedDict(dict):
-    """Stands for one of `collections`, with the attributes that it is given."""
-
     attributes: Mapping[Any, Any] = MappingProxyType({})
 
 
 class _Storage:
-    """The numbers of one part of the archive, of some dtype."""
-
     def __init__(self, dtype: torch.dtype, count: int):
         self.dtype = dtype
         self.count = count
@@ -148,8 +140,6 @@ class _Name(str):
 
 
 class _Pickle:
-    """Follows a pickle as `torch.save` writes it, of protocol 2; it knows the instructions that occur there."""
-
     def __init__(self, data: bytes, sizes: Mapping[str, int]):
         self._data = data
         self._sizes = sizes
@@ -278,7 +268,6 @@ def _short(name: Any) -> str:
 def _tensor(
     storage: Any, offset: Any, shape: Any, strides: Any, requires_grad: Any, hooks: Any, bits: Any = None
 ) -> Tensor:
-    """A tensor of `torch._utils._rebuild_tensor_v2`, whose numbers all lie in its storage."""
     are_plain = type(requires_grad) is bool and type(hooks) is _OrderedDict and not hooks and not bits
     are_sizes = all(type(size) is int and 0 <= size < 2**62 for size in (offset, *shape, *strides))
     if not isinstance(storage, _Storage) or not are_plain or not are_sizes or len(shape) != len(strides):

@@ -155,7 +155,6 @@ def resolve_call(arguments: Sequence[Any], keywords: dict[str, Any], undo: ExitS
 def _ready_policy(
     policy: nn.Module, vecenv: Any, config: ResolvedTrainConfig, device: torch.device, ranks: Ranks
 ) -> nn.Module:
-    """The policy on its device, checked, behind running statistics if asked for, with the first process's weights."""
     policy = move_policy(policy, device)
     check_policy(policy, vecenv.single_observation_space, vecenv.single_action_space, device)
     ranks.require_same(facts_of_policy(policy))
@@ -170,16 +169,6 @@ def _ready_policy(
 
 
 def _evaluation_maker(given: Any, vecenv: Any, config: ResolvedTrainConfig) -> Callable[[int], Any] | None:
-    """How to make the vector that evaluations play in.
-
-    Args:
-        given: for evaluations, in any form that `env` may have; None for environments as those of the training.
-        vecenv: of the training.
-        config: says whether there are any, and in how many environments.
-
-    Raises:
-        APIUsageError: if there is nothing to make it from.
-    """
     if not config.evaluations:
         return None
     if given is None and not getattr(vecenv, "is_repeatable", False):
@@ -193,7 +182,6 @@ def _evaluation_maker(given: Any, vecenv: Any, config: ResolvedTrainConfig) -> C
 
 
 def _make_for_evaluation(given: Any, training: Any, num_envs: int, seed: int) -> Any:
-    """The vector that evaluations play in."""
     if given is None:
         return training.again(num_envs, seed)
     env = _make(given, num_envs, "auto", seed) if _is_to_be_made(given) else given
@@ -220,7 +208,6 @@ class Form:
 
 
 def _take_named(arguments: Sequence[Any], keywords: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
-    """What is given under the names of a form, by position or by keyword; takes it out of the keywords."""
     if len(arguments) > len(names):
         raise APIUsageError(f"PuffeRL({', '.join(names)}) takes no more by position, got {len(arguments)} arguments")
     named = dict(zip(names, arguments, strict=False))
@@ -320,7 +307,6 @@ def _check_keyword_call(named: dict[str, Any], keywords: dict[str, Any]) -> None
 
 
 def _ready_env(env: Any, keywords: dict[str, Any], seed: int, undo: ExitStack) -> Any:
-    """The environment or vector that was given, or that a name or callable makes."""
     env = vector.as_puffer_env(env)
     if not _is_to_be_made(env):
         if not _is_vector(env):
@@ -335,12 +321,10 @@ def _ready_env(env: Any, keywords: dict[str, Any], seed: int, undo: ExitStack) -
 
 
 def _is_to_be_made(env: Any) -> bool:
-    """Whether it is a name or a callable, and no environment."""
     return not _is_vector(env) and (isinstance(env, (str, type)) or _is_creator(env))
 
 
 def _is_creator(env: Any) -> bool:
-    """Whether it is a function and no environment, whose class may have a `__call__` too."""
     return callable(env) and not hasattr(env, "step")
 
 
@@ -363,7 +347,6 @@ def _make(env: str | Callable, num_envs: int | str, num_workers: int | str, seed
 
 
 def _check_fits(env: Any, keywords: dict[str, Any]) -> None:
-    """Checks keywords that would count if the environment were to be made."""
     found = {"num_envs": [getattr(env, "num_envs", env.num_agents)]}
     if _is_vector(env):
         inside = getattr(env.driver_env, "num_envs", 1)  # each PufferEnv of a vector may be many environments
@@ -377,7 +360,6 @@ def _check_fits(env: Any, keywords: dict[str, Any]) -> None:
 
 
 def _default_policy(env: Any, vecenv: Any, seed: int, choice: Choice) -> nn.Module:
-    """The policy that was chosen; of a name whose configuration has a class of its own that class."""
     name, settings = choice.settings("base").get("policy_name", Default.__name__), choice.settings("policy")
     policy_class = vars(models)[name]
     if isinstance(env, str):
@@ -391,7 +373,6 @@ def _default_policy(env: Any, vecenv: Any, seed: int, choice: Choice) -> nn.Modu
 def _chosen_texts(
     choice: Choice, config: Mapping[str, Any], given: Mapping[str, Any], policy: nn.Module
 ) -> Sequence[str]:
-    """What was chosen for what, in words."""
     made_with = settings_noted(policy) or {}
     values = {
         **{f"train.{name}": value for name, value in config.items() if name not in given},

@@ -87,7 +87,6 @@ def read_policy_outline(path: Path) -> dict[str, torch.Tensor]:
 
 @contextlib.contextmanager
 def _opened(path: Path) -> Iterator[BinaryIO]:
-    """A file to read a checkpoint from; has whatever keeps it from being read be one sentence."""
     try:
         with open_regular(path) as file:
             yield file
@@ -177,7 +176,6 @@ def _require_weights(found: Any, path: Path) -> dict[str, torch.Tensor]:
 
 
 def _can_be_copied(found: torch.Tensor, target: torch.Tensor) -> bool:
-    """Whether it has numbers, in memory or yet to be read, of a type that the target's holds."""
     is_dense = found.layout is torch.strided and found.device.type in ("cpu", "meta") and not found.is_quantized
     return is_dense and torch.can_cast(found.dtype, target.dtype)
 
@@ -280,7 +278,6 @@ def resolve_model(data_dir: str | Path, env_name: str, model: str | Path) -> Pat
 
 
 def _resolve_named(data_dir: str | Path, env_name: str, name: str) -> Path:
-    """Found by the notes, as the names of folders and files do not tell."""
     notes = Path(data_dir).glob(f"*/{name}.json")
     found = [note.with_suffix(".pt") for note in notes if read_note(note.parent, name).get("env") == env_name]
     found = [path for path in found if path.exists()]

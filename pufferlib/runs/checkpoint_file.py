@@ -97,7 +97,6 @@ def _read(path: Path, accept: Callable[[Any], None]) -> dict[str, Any]:
 
 
 def _check_content(path: Path, found: Any, parts: TrainerParts) -> None:
-    """Compares what was read from a path with what a trainer of such parts would have saved."""
     if not isinstance(found, dict) or not found.keys() >= KEYS - {"format"}:
         raise CheckpointError(_describe_other(path, found))
     checkpoint.require_format(path, found)

@@ -72,16 +72,13 @@ def load_rollout_state(rollout: Rollout, state: Mapping[str, Any]) -> None:
 
 
 def _last(collector: Collector) -> slice:
-    """The segments of the last group of agents."""
     return slice(collector.rollout.segments - collector.vecenv.num_agents, None)
 
 
 def _is_finite(collector: Collector) -> bool:
-    """Whether rewards were, and what comes of them; a recurrent state likewise."""
     returns = torch.from_numpy(collector.tracker.returns)
     return all(map(is_finite, [collector.given["rewards"][-1], returns, *collector.actor.states.values()]))
 
 
 def _as_tensor(content: bytes) -> Tensor:
-    """Bytes in a form that a checkpoint holds without pickling objects."""
     return torch.frombuffer(bytearray(content), dtype=torch.uint8)

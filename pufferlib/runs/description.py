@@ -123,7 +123,6 @@ def own_policy_class(path: Path) -> str | None:
 
 
 def _read(path: Path, key: str) -> Any:
-    """An entry of a file; None where it cannot be read or lacks it."""
     try:
         return read_json(path)[key]
     except (OSError, ValueError, KeyError, TypeError):
@@ -151,7 +150,6 @@ def restarted_run(data_dir: str | Path, env_name: str) -> Path | None:
 
 
 def _launch() -> str | None:
-    """One start of torchrun, which may start its processes several times; None without it."""
     if "TORCHELASTIC_RUN_ID" not in os.environ:
         return None
     agent = psutil.Process(os.getppid())
@@ -163,7 +161,6 @@ def _launched(folder: Path, launch: str | None) -> bool:
 
 
 def _git_commit() -> str | None:
-    """The commit of the checkout that the library runs from, None when it was installed otherwise."""
     command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"]
     try:
         return subprocess.run(command, capture_output=True, text=True, check=True, timeout=5).stdout.strip()

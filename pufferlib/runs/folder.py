@@ -56,7 +56,6 @@ class RunFolder:
             self._is_open = True
 
     def _remove(self) -> None:
-        """Leaves nothing of a folder in which nothing could be written."""
         self._lock.release()
         with contextlib.suppress(OSError):
             (self.path / LOCK_FILE).unlink()

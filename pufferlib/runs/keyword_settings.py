@@ -67,7 +67,6 @@ def settings_from_keywords(keywords: Mapping[str, Any], choice: Choice) -> dict[
 
 
 def _fit_sizes(settings: dict[str, Any], given: dict[str, Any], automatic: dict[str, Any], choice: Choice) -> None:
-    """Fills in the sizes that were not given, so that every batch is made of whole segments of all agents."""
     num_agents = choice.facts.num_agents
     least = automatic.get("batch_size", BATCH_SIZE)
     if "bptt_horizon" not in given:
@@ -87,7 +86,6 @@ def _fit_sizes(settings: dict[str, Any], given: dict[str, Any], automatic: dict[
 
 
 def _batch_size(settings: dict[str, Any], least: int, unit: int) -> int:
-    """The smallest batch of whole segments of all agents that is not below `least`, nor below a given minibatch."""
     minibatch = settings["minibatch_size"]
     if minibatch != "auto" and minibatch <= BATCH_SIZE:
         least = max(least, minibatch)
@@ -97,10 +95,6 @@ def _batch_size(settings: dict[str, Any], least: int, unit: int) -> int:
 
 
 def _minibatch_size(settings: dict[str, Any], wanted: int, least: int, choice: Choice) -> int:
-    """Of single steps what is wanted, as much more as the batch is larger; of segments a quarter of the batch.
-
-    A full vector has segments as well, and minibatches of what is wanted, or a part of the batch that is as small.
-    """
     batch_size, world_size = settings["batch_size"], choice.facts.world_size
     share = min(max(wanted, wanted * batch_size // least), batch_size)
     if settings["shuffle"] == "steps":
@@ -111,7 +105,6 @@ def _minibatch_size(settings: dict[str, Any], wanted: int, least: int, choice: C
 
 
 def _num_steps(batch_size: int, num_agents: int) -> int:
-    """The largest number of steps up to NUM_STEPS of which a batch is a whole number of segments for all agents."""
     _require_multiple(batch_size, num_agents, f"{num_agents} agents")
     steps = batch_size // num_agents
     found = max(count for count in range(1, NUM_STEPS + 1) if steps % count == 0)

@@ -115,7 +115,6 @@ def _checked(total_timesteps: float) -> int:
 
 
 def _listed(callbacks: Any) -> list[Any]:
-    """The callbacks that were given, of which there may be one alone, or None."""
     is_single = hasattr(callbacks, "on_iteration") or callable(callbacks)
     given = [] if callbacks is None else callbacks
     listed = list(given) if isinstance(given, Iterable) and not is_single else [given]
@@ -131,7 +130,6 @@ def _listed(callbacks: Any) -> list[Any]:
 
 
 def _told(trainer: Any, episodes: dict[str, float], losses: dict[str, float]) -> dict[str, float]:
-    """What callbacks are told of an iteration, as `pufferlib.callbacks` describes it."""
     logged = trainer.mean_and_log() if trainer.is_logged else {}
     return {
         **{name: value for name, value in logged.items() if not name.startswith(_ENDED)},
@@ -142,11 +140,6 @@ def _told(trainer: Any, episodes: dict[str, float], losses: dict[str, float]) ->
 
 
 def _ask(callback: Any, method: str, *arguments: Any) -> bool:
-    """Whether a callback wants to stop.
-
-    Raises:
-        CallbackError: if it raises, or answers something else than True, False and None.
-    """
     trainer = arguments[0]
     name = getattr(callback, "__name__", type(callback).__name__)
     try:
@@ -166,7 +159,6 @@ def _ask(callback: Any, method: str, *arguments: Any) -> bool:
 
 
 def _close(trainer: Any) -> None:
-    """Saves what there is, as far as one process alone can do so, and lets go of everything."""
     if trainer.ranks.world_size == 1:
         with contextlib.suppress(PufferError):
             trainer.close()

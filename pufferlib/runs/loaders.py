@@ -60,7 +60,6 @@ def resolve_device(name: str) -> torch.device:
 
 
 def _own_gpu(name: str) -> str:
-    """The device with the number of the GPU that this process should take, where it is not the only one to want one."""
     is_shared = name == "cuda" and distributed.connect().world_size > 1
     return f"cuda:{distributed.take_gpu()}" if is_shared else name
 
@@ -104,11 +103,6 @@ _MANY_STEPS = 2**22
 
 
 def _require_room(entry: Entry, env_kwargs: dict[str, Any], num_buffers: int, horizon: int) -> None:
-    """Refuses more environments than there is memory for, with the rollout of `horizon` steps, before making them.
-
-    Raises:
-        MemoryLackError: with what they need at the least.
-    """
     count = env_kwargs["num_envs"] * num_buffers
     if count * entry.agents_per_env * horizon < _MANY_STEPS:
         return
@@ -124,12 +118,6 @@ def _require_room(entry: Entry, env_kwargs: dict[str, Any], num_buffers: int, ho
 
 
 def _require_room_for_policy(make: Callable[[], nn.Module], arguments: Mapping[str, Any]) -> None:
-    """Refuses layers that there is no memory for, by their shapes alone, before anything is allocated.
-
-    Args:
-        make: makes the policy, on the meta device, which allocates nothing.
-        arguments: of its class; where none is large, or it cannot be made there, nothing is checked.
-    """
     if not any(isinstance(value, int) and value >= _LARGE_LAYER for value in arguments.values()):
         return
     try:
@@ -146,7 +134,6 @@ _LARGE_LAYER = 8_192
 
 
 def _goes_to_the_device(vec: VecConfig, creator: Any) -> bool:
-    """Whether nobody asked for another way to step environments that a trainer on a GPU can borrow."""
     is_free = vec.backend in ("auto", "Device") and vec.batch_size in ("auto", vec.num_envs)
     return is_free and can_be_lent(creator)
 
@@ -218,13 +205,6 @@ def check_weights(policy: nn.Module, path: Path) -> None:
 
 
 def _require_fit(make: Callable[[], nn.Module], path: Path) -> None:
-    """Makes a policy without memory, and compares its shapes with those of the weights in a file.
-
-    A class of the user's that cannot be made so is not compared.
-
-    Raises:
-        CheckpointError: if the file cannot be read, or they do not fit.
-    """
     weights = checkpoint.read_policy_outline(path)
     most = 2 * len(weights) + 64  # a class may make some that it does not keep
     made, thread = 0, threading.get_ident()

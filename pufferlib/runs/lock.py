@@ -116,7 +116,6 @@ def writing_process(folder: Path) -> int | None:
 
 
 def _open(folder: Path, flags: int = 0) -> int:
-    """Opens the file that is locked; no link, which would have another file be signed."""
     path = folder / LOCK_FILE
     descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | flags, 0o666)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):

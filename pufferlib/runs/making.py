@@ -95,7 +95,6 @@ def environment_name(env: PufferEnv | vector.Vector) -> str:
 
 
 def _emulated_name(env: Any) -> str:
-    """The name of an environment of Gymnasium or PettingZoo."""
     spec, metadata = getattr(env, "spec", None), getattr(env, "metadata", None) or {}
     if spec is not None:
         return spec.id

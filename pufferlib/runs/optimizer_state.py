@@ -49,7 +49,6 @@ def load_state_by_name(
 
 
 def _pattern_of(optimizer: Optimizer, parameter: nn.Parameter) -> Pattern:
-    """What an optimizer keeps of a parameter that it has stepped."""
     if isinstance(optimizer, Sgd) or (isinstance(optimizer, Muon) and parameter.dim() == 2):
         return {"momentum_buffer": parameter.detach()}
     return {"step": _check_step, "exp_avg": parameter.detach(), "exp_avg_sq": parameter.detach()}

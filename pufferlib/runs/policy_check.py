@@ -74,7 +74,6 @@ def check_acting(
 
 @contextlib.contextmanager
 def _unchanged(policy: nn.Module, device: torch.device) -> Iterator[None]:
-    """Puts back the policy's buffers and torch's random numbers."""
     buffers = {name: buffer.clone() for name, buffer in policy.named_buffers()}
     with torch.no_grad(), borrowed_generator(devices=[device] if device.type == "cuda" else []):
         yield
@@ -83,7 +82,6 @@ def _unchanged(policy: nn.Module, device: torch.device) -> Iterator[None]:
 
 
 def _zeros(space: gymnasium.Space, device: torch.device) -> Tensor:
-    """Rows of observations."""
     return torch.zeros(_ROWS, *space.shape, dtype=getattr(torch, space.dtype.name), device=device)
 
 

@@ -44,5 +44,4 @@ def unwrapped(policy: nn.Module) -> nn.Module:
 
 
 def _made_with(module: nn.Module) -> dict[str, Any] | None:
-    """The settings that were noted, as a file has them."""
     return json.loads(json.dumps(settings_noted(module), default=str))

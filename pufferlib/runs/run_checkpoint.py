@@ -111,7 +111,6 @@ def find_weights(folder: Path, env_name: str) -> Path:
 
 
 def _read(path: Path, env_name: str, read: Callable[[Path], Any]) -> Any:
-    """Reads a file of a run; where it is damaged, the error names weights that are whole."""
     try:
         return read(path)
     except CheckpointError as error:
@@ -124,7 +123,6 @@ def _read(path: Path, env_name: str, read: Callable[[Path], Any]) -> Any:
 
 
 def _newest_whole(damaged: Path, env_name: str) -> Path | None:
-    """The newest weights in the folder of a damaged file that can be read."""
     for path in sorted(damaged.parent.glob(f"model_{slug(env_name)}_*.pt"), reverse=True):
         with contextlib.suppress(CheckpointError):
             checkpoint.load(path)
@@ -133,7 +131,6 @@ def _newest_whole(damaged: Path, env_name: str) -> Path | None:
 
 
 def _file_name(name: Any, path: Path) -> str:
-    """The name of the weights that a state belongs to; no path, which would lead out of the folder."""
     if type(name) is not str or Path(name).name != name:
         raise CheckpointError(f"{path} must name the weights beside it, got {describe(name)}; use another checkpoint")
     return name

@@ -40,7 +40,6 @@ def settings_of(
 
 
 def _configuration(env_name: str, origin_name: str) -> dict[str, Any]:
-    """The settings of the first of two names that is an environment's; the defaults where neither is."""
     for name in (env_name, origin_name):
         try:
             if catalog.lookup(name) is not None:

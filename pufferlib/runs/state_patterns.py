@@ -93,8 +93,6 @@ def check_trainer_state(path: Path, state: Any, parts: TrainerParts, world_size:
 
 
 def _trainer_pattern(parts: TrainerParts) -> Check:
-    """Of `trainer_state.pt`; `_rank_pattern` has the rest."""
-
     def check_whole(found: Any, place: str) -> None:
         check(found, pattern, place)
         epoch, step = found["logged"]
@@ -120,7 +118,6 @@ def _trainer_pattern(parts: TrainerParts) -> Check:
 
 
 def _rank_pattern(parts: TrainerParts) -> Pattern:
-    """Of `rank_state`."""
     collector = parts.collector
     rollout = {
         "content": rollout_pattern(collector.rollout, collector.vecenv.single_action_space),

@@ -240,7 +240,6 @@ def _load_environments(path: Path, collector: Collector, state: dict[str, Any]) 
 
 
 def _load_random_state(parts: TrainerParts, ranks: Ranks, own: Mapping[str, Any] | None, epoch: int) -> None:
-    """Goes on with the random streams of this process; by another number of processes, with new ones."""
     if own is not None:
         parts.generator.set_state(own["generator"])
         torch.set_rng_state(own["torch_generator"])
@@ -251,7 +250,6 @@ def _load_random_state(parts: TrainerParts, ranks: Ranks, own: Mapping[str, Any]
 
 
 def _begin_anew(collector: Collector, ranks: Ranks, progress: Progress) -> Progress:
-    """Begins other episodes than those that the run began with, where environments cannot go on as they were."""
     collector.reset(mix_seed(ranks.seed(collector.vecenv.seed), progress.epoch))
     step = progress.global_step - progress.untrained_steps  # nobody will learn from those
     return replace(progress, global_step=step, untrained_steps=0, logged_step=min(progress.logged_step, step))

@@ -78,19 +78,12 @@ def train(
 
 
 def _facts(env_name: str, args: dict[str, Any]) -> dict[str, str]:
-    """What all processes must have alike before they make anything."""
     own = {name: args.get(name) for name in ("policy_name", "rnn_name", "resume", "load_model_path")}
     of_policy = {f"[{section}] {name}": value for section in ("policy", "rnn") for name, value in args[section].items()}
     return {name: repr(value) for name, value in {"the environment": env_name, **own, **of_policy}.items()}
 
 
 def _find_run(env_name: str, args: dict[str, Any]) -> tuple[Path | None, list[Change]]:
-    """The folder of the run to go on with: the one asked for, or that which torchrun is restarting; and what changes.
-
-    Raises:
-        CheckpointError: if there is no such run.
-        ConfigError: if it was begun with settings that may not change.
-    """
     data_dir, resume = args["train"]["data_dir"], args.get("resume")
     folder = checkpoint.resolve_run(data_dir, env_name, resume) if resume else restarted_run(data_dir, env_name)
     if folder is None or not (folder / CONFIG_FILE).exists():
@@ -99,7 +92,6 @@ def _find_run(env_name: str, args: dict[str, Any]) -> tuple[Path | None, list[Ch
 
 
 def _require_longer(changes: list[Change], trainer: Any) -> None:
-    """Refuses a new length that the run has already, before anything is written."""
     for change in changes:
         if change.name in LENGTH and trainer.epoch >= trainer.total_epochs:
             done = f"{trainer.global_step:,} steps, {trainer.epoch:,} iterations"
@@ -110,7 +102,6 @@ def _require_longer(changes: list[Change], trainer: Any) -> None:
 
 
 def _apply(changes: list[Change], trainer: Any) -> None:
-    """Has what a checkpoint brought back give way to what was changed; the trainer was made with the rest."""
     if any(change.name == "learning_rate" for change in changes):
         trainer.learning_rate = trainer.config.learning_rate
 

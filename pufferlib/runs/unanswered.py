@@ -91,7 +91,6 @@ _entered: set[UnansweredSignals] = set()
 
 
 def _let_go_in_child() -> None:
-    """A forked child would write its signals into the pipe of its parent."""
     for watch in list(_entered):
         watch.__exit__()
 
