@@ -13,10 +13,7 @@ from pufferlib.errors import APIUsageError, CallbackError, PufferError, RankErro
 from pufferlib.metrics.output import say
 from pufferlib.metrics.report import prefixed
 from pufferlib.runs.early_notes import notes_on_length, notes_on_rollout
-from pufferlib.runs.stopping import StopRequest
-
-DEAF_SECONDS = 20.0
-"""How long after a signal others count as the same one, of several processes: less than torchrun gives them to end."""
+from pufferlib.runs.stopping import SIGNAL_DEBOUNCE_SECONDS, StopRequest
 
 _ENDED = ("environment/", "episode/")  # metrics of the episodes that ended
 
@@ -78,7 +75,7 @@ def learn(trainer: Any, total_timesteps: float | None, callbacks: Any, is_shown:
         if is_shown and ranks.is_first and trainer.epoch == 0:
             for sentence in trainer.chosen:
                 say(f"chosen for {sentence}")
-        with StopRequest(DEAF_SECONDS if ranks.world_size > 1 else 0.0) as stop:
+        with StopRequest(SIGNAL_DEBOUNCE_SECONDS if ranks.world_size > 1 else 0.0) as stop:
             is_interrupted = iterate(trainer, stop, look, has_notes=is_shown)
             if trainer.epoch > first_epoch:
                 trainer.mean_and_log()

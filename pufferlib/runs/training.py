@@ -22,13 +22,13 @@ from pufferlib.metrics.score import final_text
 from pufferlib.runs import checkpoint
 from pufferlib.runs.calls import AnyLogger
 from pufferlib.runs.description import CONFIG_FILE, restarted_run, saved_settings
-from pufferlib.runs.learning import DEAF_SECONDS, iterate
+from pufferlib.runs.learning import iterate
 from pufferlib.runs.loaders import load_env, load_policy
 from pufferlib.runs.loggers import make_loggers
 from pufferlib.runs.resuming import LENGTH, Change, allowed_changes, with_new_length
 from pufferlib.runs.run_checkpoint import find_weights
 from pufferlib.runs.settings import settings_of
-from pufferlib.runs.stopping import StopRequest
+from pufferlib.runs.stopping import SIGNAL_DEBOUNCE_SECONDS, StopRequest
 
 
 def train(
@@ -62,7 +62,7 @@ def train(
             _require_longer(changes, trainer)
             _apply(changes, trainer)
         # From the first file on, so that what is there can be resumed.
-        with StopRequest(DEAF_SECONDS if ranks.world_size > 1 else 0.0) as stop:
+        with StopRequest(SIGNAL_DEBOUNCE_SECONDS if ranks.world_size > 1 else 0.0) as stop:
             if ranks.is_first:
                 _open_files(trainer, args, logger is None, folder is not None)
                 say(_beginning(env_name, args["train"]) if folder is None else _resumed_text(trainer, changes))

@@ -91,7 +91,7 @@ def second_signal_ignored() -> None:
     """Ctrl-C only ever asks."""
 
     def handle(self: Any, *_: Any) -> None:
-        self._unanswered.answer()  # or the process would be ended for it, with a sentence
+        self._handled_time = time.monotonic()  # or the process would be ended for it, with a sentence
         self.requested = True
 
     _instead("pufferlib.runs.stopping.StopRequest._handle", handle)
