@@ -23,8 +23,8 @@ class StopRequest:
     """A context in which the first SIGINT, SIGTERM or SIGHUP sets `requested`, and a second one interrupts at once.
 
     Where the main thread handles no second signal within GRACE_SECONDS, as in a `c_step` that loops for ever, the
-    process ends. A SIGHUP that `nohup` has ignored stays ignored. In a thread other than the main one this does nothing.
-    When a RankError leaves the context, the handlers stay, so that the process can report the lost rank before the
+    process ends. A SIGHUP that `nohup` has ignored stays ignored. In another thread than the main one this does
+    nothing. When a RankError leaves the context, the handlers stay, so that the process can report the lost rank before the
     signal of torchrun ends it.
     """
 
@@ -66,8 +66,8 @@ class StopRequest:
         if not self.requested:
             self.requested, self._request_time = True, now
 
-    # Python runs handlers between two of its instructions, which a call into C may keep it from. A thread hears of every
-    # signal all the same, by the pipe of `set_wakeup_fd`.
+    # Python runs handlers between two of its instructions, which a call into C may keep it from. A thread hears of
+    # every signal all the same, by the pipe of `set_wakeup_fd`.
 
     def _start_watching(self) -> None:
         reading, writing = os.pipe()
