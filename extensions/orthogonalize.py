@@ -50,11 +50,15 @@ def reference_orthogonalize(matrices: Tensor) -> Tensor:
 
 
 def _orthogonalize(matrices: Tensor) -> Tensor:
-    count, rows, columns = matrices.shape
+    _, rows, columns = matrices.shape
+    a, b, c = NEWTON_SCHULZ
     padded_rows, padded_columns = padded(rows), padded(columns)
     x = functional.pad(matrices, (0, padded_columns - columns)).clone(memory_format=torch.contiguous_format)
     scratch = x.new_empty((padded_columns + 2 * rows) * padded_rows + rows * padded_columns)
-    sizes = (rows, columns, padded_rows, padded_columns, NEWTON_SCHULZ_STEPS)
+    orthogonalize_one = cpu_library.library().puffer_orthogonalize
     for matrix in x.unbind() if matrices.numel() else ():
-        cpu_library.library().puffer_orthogonalize(matrix.data_ptr(), scratch.data_ptr(), *sizes, *NEWTON_SCHULZ)
+        orthogonalize_one(  # x, scratch, then as named
+            *(matrix.data_ptr(), scratch.data_ptr()),
+            *(rows, columns, padded_rows, padded_columns, NEWTON_SCHULZ_STEPS, a, b, c),
+        )
     return x[:, :, :columns]

@@ -29,7 +29,7 @@ from pufferlib.config import load_config
 from pufferlib.distributed import ROUNDING
 from pufferlib.errors import APIUsageError, DivergedError, PufferWarning, StorageError
 from pufferlib.extensions import compute_puff_advantage
-from pufferlib.fast.choose import choose
+from pufferlib.fast.choose import choose_backend
 from pufferlib.fast.device_collector import DeviceCollector
 from pufferlib.loggers import NeptuneLogger, WandbLogger
 from pufferlib.metrics.finite import describe_update, explaining
@@ -208,19 +208,28 @@ class PuffeRL:
             self.report = Report(device, config.total_timesteps, config.dashboard_interval_seconds)
             self.phases = self.report.phases
             self.rollout = call.allocate_rollout()
-            self._choice = choose(self.policy, self.rollout, config, device, call.loss)
+            self._backend = choose_backend(self.policy, self.rollout, config, device, call.loss)
             self._reward_normalizer = call.make_reward_normalizer()
-            actor = self._choice.actor(self.rollout, self.vecenv.num_agents, self._generator)
-            settings = config.reward_clip, self.phases, self._reward_normalizer, config.skip_nonfinite
-            self._collector = self._choice.collector(self.vecenv, actor, *settings)
-            learned = self.rollout.single_steps() if config.shuffle == "steps" else self.rollout
-            learning = self._choice.gradients(learned), self._generator, self.phases, ranks
-            self._learner = self._choice.learner(self.rollout, *learning)
-            playing = self.policy, device, self._choice.autocast, self.phases
-            self._evaluation = PeriodicEvaluation(config, call.make_evaluation_vecenv, *playing)
-            parts = self.policy, self._learner, self._reward_normalizer, self._collector, self.report, self._generator
-            self._parts = TrainerParts(*parts)
-            self.run = Run(call, lambda: self._choice.describe())
+            actor = self._backend.make_actor(self.rollout, self.vecenv.num_agents, self._generator)
+            self._collector = self._backend.make_collector(self.vecenv, actor, self.phases, self._reward_normalizer)
+            self._learner = self._backend.make_learner(self.rollout, self._generator, self.phases, ranks)
+            self._evaluation = PeriodicEvaluation(
+                config,
+                make_vecenv=call.make_evaluation_vecenv,
+                policy=self.policy,
+                device=device,
+                autocast=self._backend.autocast,
+                phases=self.phases,
+            )
+            self._parts = TrainerParts(
+                policy=self.policy,
+                learner=self._learner,
+                reward_normalizer=self._reward_normalizer,
+                collector=self._collector,
+                report=self.report,
+                generator=self._generator,
+            )
+            self.run = Run(call, lambda: self._backend.describe())
             self.vecenv.tells_final_observations = config.truncation_bootstrap
             self._collector.reset(None if ranks.is_first else ranks.seed(self.vecenv.seed))  # the first keeps its own
             self._learning_rate = config.learning_rate
@@ -393,12 +402,12 @@ class PuffeRL:
         self.ranks.check_same(list(self.policy.parameters()), "weights", ROUNDING)
 
     def _follow_policy(self, call: str) -> None:
-        if self.policy is not self._choice.policy:
+        if self.policy is not self._backend.policy:
             raise APIUsageError(
                 "the policy must stay the module that the trainer was made with, got another "
                 f"{type(self.policy).__name__}; replace parts of it, or make a new PuffeRL"
             )
-        is_outdated = self._choice.is_outdated()
+        is_outdated = self._backend.is_outdated()
         self._agree(call, self.policy if is_outdated else None)
         if not is_outdated:
             return
@@ -408,8 +417,8 @@ class PuffeRL:
         check_policy(self.policy, self.vecenv.single_observation_space, self.vecenv.single_action_space, self.device)
         check_state(self.policy, self.rollout.states, self.device)
         self.ranks.broadcast(list(self.policy.state_dict().values()))
-        self._choice = choose(self.policy, self.rollout, self.config, self.device, self._choice.loss)
-        self._choice.take_over(self._collector, self._learner, self._generator)
+        self._backend = choose_backend(self.policy, self.rollout, self.config, self.device, self._backend.loss)
+        self._backend.take_over(self._collector, self._learner, self._generator)
 
     # ---------------------------------------------------------------------------------------------- how far it has come
 
@@ -521,7 +530,7 @@ class PuffeRL:
         See fast/choose.py.
         """
         place = f", {self._collector.place}" if isinstance(self._collector, DeviceCollector) else ""
-        return f"{self._choice}{place}"
+        return f"{self._backend}{place}"
 
     @property
     def is_logged(self) -> bool:
@@ -595,9 +604,15 @@ class PuffeRL:
         count = final_episodes(self.config.final_episodes if episodes is None else episodes, self.vecenv)
         if count < 1:
             return {}
-        settings = mix_seed(self.config.seed, _SCORE_SEED), self.config.evaluation_max_steps
         with self.report.uncounted():
-            return play_whole_episodes(self.policy, self.vecenv, count, *settings, is_wanted)
+            return play_whole_episodes(
+                self.policy,
+                self.vecenv,
+                episodes=count,
+                seed=mix_seed(self.config.seed, _SCORE_SEED),
+                max_steps=self.config.evaluation_max_steps,
+                is_wanted=is_wanted,
+            )
 
     def score_finally(self, is_wanted: Callable[[], bool]) -> None:
         """Has the policy play after the last epoch, as `score` does; the last log then has `final/...`.
@@ -677,9 +692,16 @@ class PuffeRL:
     def _how_far(self) -> Progress:
         report = self.report
         untrained = 0 if self._collected is None else int(self._collected.steps.result())
-        logged = report.logged_epoch, report.logged_step
-        counts = self.epoch, self.global_step, untrained, report.uptime
-        return Progress(*counts, self._learning_rate, *logged, report.losses)
+        return Progress(
+            epoch=self.epoch,
+            global_step=self.global_step,
+            untrained_steps=untrained,
+            uptime=report.uptime,
+            learning_rate=self._learning_rate,
+            logged_epoch=report.logged_epoch,
+            logged_step=report.logged_step,
+            losses=report.losses,
+        )
 
     def load_checkpoint(self, path: str | Path) -> dict[str, Any]:
         """Goes on where a checkpoint was saved; one that is refused leaves the trainer as it was.

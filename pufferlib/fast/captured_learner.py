@@ -2,30 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch.optim import Optimizer
 from typing_extensions import override
 
 from pufferlib.fast.cuda_graphs import Capture, CapturedCall
 from pufferlib.fast.optimizers import fit_to_graphs
+from pufferlib.metrics.phases import Phases
 from pufferlib.ppo.gradients import Gradients
 from pufferlib.ppo.learner import Learner
+from pufferlib.ppo.rollout import Rollout
 
 
 class CapturedLearner(Learner):
     """Records the first minibatches and replays them; the time of all their parts is that of `learn`."""
 
-    def __init__(self, *parts: Any, capture: Capture | None = None, **named: Any):
-        """Readies the optimizer for capture.
-
-        Args:
-            parts: as for Learner.
-            capture: as for CapturedCall.
-            named: as for Learner.
-        """
-        super().__init__(*parts, **named)
+    def __init__(
+        self,
+        rollout: Rollout,
+        gradients: Gradients,
+        optimizer: Optimizer,
+        generator: torch.Generator,
+        phases: Phases,
+        *,
+        capture: Capture | None = None,
+    ):
+        super().__init__(rollout, gradients, optimizer, generator, phases)
         self._capture = capture
         self.follow(self.gradients, self.optimizer)
 

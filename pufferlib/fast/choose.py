@@ -1,9 +1,9 @@
-"""Which of the ways to compute the same a trainer takes, and why: the one place where that is decided.
+"""Chooses how a trainer computes its policy, and says why: the one place where that is decided.
 
     acting                       learning                                                   where
     Actor                        Gradients, Learner            plain torch, ppo/            anywhere
     Actor                        GatheringGradients            reused memory                observations on the CPU
-    Actor                        ShardedGradients              a thread for each share      CPU, unless compiled
+    Actor                        ShardedGradients              a thread for each chunk      CPU, unless compiled
     NetworkActor                 NetworkGradients              one C kernel                 CPU, small policies
     GraphActor                   CapturedLearner               CUDA graphs                  CUDA, unless compiled
     GraphActor, DeviceCollector  CapturedLearner               environments on the GPU, too Device vectors
@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import nn
@@ -48,22 +47,24 @@ from pufferlib.ppo.collector import Collector
 from pufferlib.ppo.gradients import Gradients, Loss
 from pufferlib.ppo.learner import Learner
 from pufferlib.ppo.losses import ppo_loss
+from pufferlib.ppo.normalization import RewardNormalizer
 from pufferlib.ppo.rollout import Rollout
+from pufferlib.vector.base import Vector
 
 
 @dataclass(frozen=True)
-class Choice:
-    """What was chosen for one policy, and makes the parts of a trainer for it.
+class Backend:
+    """How the policy of one trainer is computed; makes the parts of the trainer that compute it.
 
     Attributes:
         config: of the training.
-        policy: as it is now.
-        loss: what is minimised.
+        policy: as it is now, on `device`.
+        loss: the loss that is minimised.
         device: of the policy.
         network: the kernel that computes the policy; None for torch.
         is_captured: whether torch's operations are replayed as CUDA graphs.
         reason: why it is torch; None for the kernel.
-        watch: remembers what the policy was.
+        watch: remembers the policy as it was.
         row_wise: whether threads may share the rows of a minibatch; None where torch does not compute it on a CPU.
     """
 
@@ -92,101 +93,116 @@ class Choice:
         return self.name if remark is None else f"{self.name} ({remark})"
 
     def describe(self) -> dict[str, str | None]:
-        """What computes the policy, and why it is nothing faster, as `config.json` has it."""
+        """The name and the reason, as `config.json` has them."""
         return {"by": self.name, "because": self.reason}
 
     def is_outdated(self) -> bool:
-        """Whether the policy is not what it was: parts were replaced, frozen, moved, or given a hook."""
+        """Whether the policy changed since: parts were replaced, frozen, moved, or given a hook."""
         return self.watch.has_changed() or (self.row_wise is not None and self.row_wise.has_changed())
 
-    def take_over(self, collector: Collector, learner: Learner, generator: torch.Generator) -> None:
-        """Has a trainer's parts go on with what was chosen; of parameters that stayed the optimizer knows all.
-
-        Args:
-            collector: gets an actor, which goes on where its own one was.
-            learner: gets gradients and an optimizer.
-            generator: of the actor.
-        """
-        earlier = collector.actor
-        collector.actor = self.actor(collector.rollout, collector.vecenv.num_agents, generator)
-        collector.actor.load_state_dict(earlier.state_dict())
-        earlier.close()
-        learner.gradients.close()
-        gradients = self.gradients(learner.gradients.rollout)
-        optimizer = self.optimizer(gradients)
-        take_over(optimizer, learner.optimizer)
-        learner.follow(gradients, optimizer)
-
     def autocast(self) -> AbstractContextManager:
-        """What torch computes the policy in."""
+        """The precision that torch computes the policy in."""
         return torch.autocast(self.device.type, torch.bfloat16, enabled=self.config.precision == "bfloat16")
 
-    def actor(self, rollout: Rollout, num_agents: int, generator: torch.Generator) -> Actor:
-        """What acts for `num_agents` agents and fills the rollout."""
+    def make_actor(self, rollout: Rollout, num_agents: int, generator: torch.Generator) -> Actor:
+        """Makes what acts for `num_agents` agents and fills the rollout."""
         if self.network is not None:
             return NetworkActor(self.network, self.policy, rollout, num_agents, generator)
-        settings = self.policy, rollout, num_agents, generator, self.autocast
         if not self.is_captured:
-            return Actor(*settings)
-        return GraphActor(*settings, network=self._device_network(rollout.observations.dtype))
+            return Actor(self.policy, rollout, num_agents, generator, self.autocast)
+        network = self._device_network(rollout.observations.dtype)
+        return GraphActor(self.policy, rollout, num_agents, generator, self.autocast, network=network)
 
     def _device_network(self, observations: torch.dtype) -> DeviceNetwork | None:
-        """The policy as a kernel for rollouts computes it; None where it does not."""
+        # The policy as a rollout's kernel computes it; None where it does not.
         if not self.config.fused or "ppo/sampling.py" in edited_files():
             return None
         layers = find_layers(self.policy)
         rounds = self.config.precision == "bfloat16"
         return DeviceNetwork(layers, rounds) if can_be_in_a_rollout(layers, observations) else None
 
-    def collector(self, vecenv: Any, actor: Actor, *settings: Any) -> Collector:
-        """What fills the actor's rollout; the settings are those of Collector."""
+    def make_collector(
+        self, vecenv: Vector, actor: Actor, phases: Phases, reward_normalizer: RewardNormalizer | None
+    ) -> Collector:
+        """Makes what steps the environments with the actor."""
         is_on_device = can_be_on_the_device(vecenv, actor, self.config.skip_nonfinite)
-        return (DeviceCollector if is_on_device else Collector)(vecenv, actor, *settings)
+        kind = DeviceCollector if is_on_device else Collector
+        return kind(
+            vecenv,
+            actor,
+            phases=phases,
+            reward_clip=self.config.reward_clip,
+            reward_normalizer=reward_normalizer,
+            skips_nonfinite=self.config.skip_nonfinite,
+        )
 
-    def gradients(self, rollout: Rollout) -> Gradients:
-        """What differentiates the policy over the rows of a rollout."""
+    def make_gradients(self, rollout: Rollout) -> Gradients:
+        """Makes what differentiates the policy over rows of a rollout."""
         if self.network is not None:
             return NetworkGradients(self.network, self.policy, rollout, self.config)
-        parts = self.policy, rollout, self.config, self.autocast, self.loss
         if self.row_wise is not None:
             is_known_loss = self.loss is ppo_loss and not edited_files()  # any other may keep something, or mix rows
-            return ShardedGradients(*parts, are_rows_apart=is_known_loss and self.row_wise.reason is None)
+            are_rows_apart = is_known_loss and self.row_wise.reason is None
+            return ShardedGradients(
+                self.policy, rollout, self.config, self.autocast, self.loss, are_rows_apart=are_rows_apart
+            )
         kind = Gradients if rollout.observations.device.type != "cpu" else GatheringGradients
-        return kind(*parts)
+        return kind(self.policy, rollout, self.config, self.autocast, self.loss)
 
-    def optimizer(self, gradients: Gradients) -> Optimizer:
-        """What steps the parameters."""
+    def make_optimizer(self, gradients: Gradients) -> Optimizer:
+        """Makes what steps the parameters."""
         config = self.config
-        betas = config.adam_beta1, config.adam_beta2
-        settings = config.learning_rate, betas, config.adam_eps, config.weight_decay
-        return make_optimizer(config.optimizer, gradients.all_parameters, *settings, KernelAdam)
+        return make_optimizer(
+            config.optimizer,
+            gradients.all_parameters,
+            learning_rate=config.learning_rate,
+            betas=(config.adam_beta1, config.adam_beta2),
+            eps=config.adam_eps,
+            weight_decay=config.weight_decay,
+            adamw=KernelAdam,
+        )
 
-    def learner(
-        self, rollout: Rollout, gradients: Gradients, generator: torch.Generator, phases: Phases, ranks: Ranks
-    ) -> Learner:
-        """What trains the policy on the rollout, together with other processes where there are any."""
-        parts = rollout, gradients, self.optimizer(gradients), generator, phases
+    def make_learner(self, rollout: Rollout, generator: torch.Generator, phases: Phases, ranks: Ranks) -> Learner:
+        """Makes what trains the policy on the rollout, together with the other processes if there are any."""
+        config = self.config
+        gradients = self.make_gradients(rollout.single_steps() if config.shuffle == "steps" else rollout)
+        optimizer = self.make_optimizer(gradients)
         if ranks.world_size > 1:
-            return DistributedLearner(*parts, ranks=ranks)
-        config = self.config
-        # Of single steps the host keeps the order, what is skipped it decides; torch's SGD and offloaded observations
+            return DistributedLearner(rollout, gradients, optimizer, generator, phases, ranks=ranks)
+        # The host keeps the order of single steps and decides what is skipped; torch's SGD and offloaded observations
         # cannot be recorded.
         is_recordable = config.optimizer != "sgd" and not config.cpu_offload
         can_be_captured = is_recordable and config.shuffle == "segments" and not config.skip_nonfinite
-        return (CapturedLearner if self.is_captured and can_be_captured else Learner)(*parts)
+        kind = CapturedLearner if self.is_captured and can_be_captured else Learner
+        return kind(rollout, gradients, optimizer, generator, phases)
+
+    def take_over(self, collector: Collector, learner: Learner, generator: torch.Generator) -> None:
+        """Replaces the actor, the gradients and the optimizer of a trainer by those of this backend.
+
+        They continue where the earlier ones were; the optimizer keeps what it knew of parameters that stayed.
+        """
+        actor = self.make_actor(collector.rollout, collector.vecenv.num_agents, generator)
+        actor.load_state_dict(collector.actor.state_dict())
+        collector.actor.close()
+        collector.actor = actor
+        learner.gradients.close()
+        gradients = self.make_gradients(learner.gradients.rollout)
+        optimizer = self.make_optimizer(gradients)
+        take_over(optimizer, learner.optimizer)
+        learner.follow(gradients, optimizer)
 
 
-def choose(
+def choose_backend(
     policy: nn.Module, rollout: Rollout, config: ResolvedTrainConfig, device: torch.device, loss: Loss = ppo_loss
-) -> Choice:
-    """Chooses for a policy as it is now; after its parts were replaced, frozen or hooked, choose again.
+) -> Backend:
+    """Chooses for a policy as it is now; choose again once `is_outdated` says so.
 
     Args:
         policy: on `device`.
-        rollout: what the policy acts in.
+        rollout: that the policy fills.
         config: of the training.
         device: of the policy.
-        loss: what is minimised.
+        loss: the loss that is minimised.
     """
     is_captured = device.type == "cuda" and config.cuda_graphs and not config.compile
     reason = _why_torch(config, device, loss)
@@ -194,12 +210,21 @@ def choose(
     reason = reason or _why_not_these(layers, policy, rollout)
     network = None if reason else Network(layers, torch.get_num_threads(), _products(config))
     is_torch_on_cpu = network is None and device.type == "cpu" and not config.compile
-    row_wise = RowWise(policy) if is_torch_on_cpu else None
-    return Choice(config, policy, loss, device, network, is_captured, reason, PolicyWatch(policy), row_wise)
+    return Backend(
+        config=config,
+        policy=policy,
+        loss=loss,
+        device=device,
+        network=network,
+        is_captured=is_captured,
+        reason=reason,
+        watch=PolicyWatch(policy),
+        row_wise=RowWise(policy) if is_torch_on_cpu else None,
+    )
 
 
 def _why_torch(config: ResolvedTrainConfig, device: torch.device, loss: Loss) -> str | None:
-    """Why no policy can be one kernel in this training; None if some can."""
+    # Why no policy can be one kernel in this training; None if some can.
     if device.type != "cpu":
         return f"the kernel for whole policies is for CPUs, the device is {device.type}"
     if not config.fused:
@@ -214,12 +239,11 @@ def _why_torch(config: ResolvedTrainConfig, device: torch.device, loss: Loss) ->
 
 
 def _products(config: ResolvedTrainConfig) -> str:
-    """What the kernel's products round to: bfloat16 where it is asked for and the processor multiplies it."""
     return "bfloat16" if config.precision in ("bfloat16", "auto") and has_bfloat16() else "float32"
 
 
 def _why_not_these(layers: Layers | None, policy: nn.Module, rollout: Rollout) -> str | None:
-    """Why the kernel does not take this policy, in which these layers were found; None if it does."""
+    # Why the kernel does not take this policy, in which these layers were found; None if it does.
     if layers is None:
         name = type(policy).__name__
         return f"the policy {name} has parts, hooks or methods that the kernel does not know, or is frozen"

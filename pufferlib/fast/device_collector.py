@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
 
 import numpy as np
 import torch
@@ -18,9 +17,12 @@ from pufferlib.fast.device_programs import device_program
 from pufferlib.fast.graph_actor import BatchStep, GraphActor
 from pufferlib.fast.rollout_kernel import RolloutKernel
 from pufferlib.metrics.finished_episodes import FinishedEpisodes
+from pufferlib.metrics.phases import Phases
 from pufferlib.ppo.actor import Actor
 from pufferlib.ppo.collector import Collector
+from pufferlib.ppo.normalization import RewardNormalizer
 from pufferlib.ppo.rollout import FinalValues
+from pufferlib.vector.base import Vector
 from pufferlib.vector.device import Device
 
 COLUMNS = 64
@@ -40,9 +42,16 @@ class DeviceCollector(Collector):
     vecenv: Device
     actor: GraphActor
 
-    def __init__(self, vecenv: Device, actor: GraphActor, *settings: Any):
-        """Allocates, as a Collector does; the environments are borrowed when the first rollout begins."""
-        super().__init__(vecenv, actor, *settings)
+    def __init__(
+        self,
+        vecenv: Device,
+        actor: GraphActor,
+        phases: Phases,
+        reward_clip: float = 0.0,
+        reward_normalizer: RewardNormalizer | None = None,
+        skips_nonfinite: bool = False,
+    ):
+        super().__init__(vecenv, actor, phases, reward_clip, reward_normalizer, skips_nonfinite)
         self._rows = slice(0, vecenv.num_agents)
         self._envs: DeviceEnvs | None = None
         self._play: CapturedCall | None = None
@@ -153,7 +162,7 @@ class DeviceCollector(Collector):
         self._finals.append(FinalValues(segments, columns, self._final_values[columns, segments]))
 
 
-def can_be_on_the_device(vecenv: Any, actor: Actor, skips_nonfinite: bool) -> bool:
+def can_be_on_the_device(vecenv: Vector, actor: Actor, skips_nonfinite: bool) -> bool:
     """Whether a rollout can be played where the policy is.
 
     That takes environments that can be lent, all at once, a policy that is captured, observations that stay on the

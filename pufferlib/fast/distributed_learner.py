@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import torch
 from torch import Tensor
+from torch.optim import Optimizer
 from typing_extensions import override
 
 from pufferlib.distributed import Ranks
+from pufferlib.metrics.phases import Phases
 from pufferlib.ppo import losses
+from pufferlib.ppo.gradients import Gradients
 from pufferlib.ppo.learner import Learner
 from pufferlib.ppo.minibatches import Minibatch
+from pufferlib.ppo.rollout import Rollout
 
 
 class DistributedLearner(Learner):
@@ -22,15 +25,17 @@ class DistributedLearner(Learner):
     to be reported, goes along with the gradients.
     """
 
-    def __init__(self, *parts: Any, ranks: Ranks, **named: Any):
-        """Allocates.
-
-        Args:
-            parts: as for Learner.
-            ranks: the processes.
-            named: as for Learner.
-        """
-        super().__init__(*parts, **named)
+    def __init__(
+        self,
+        rollout: Rollout,
+        gradients: Gradients,
+        optimizer: Optimizer,
+        generator: torch.Generator,
+        phases: Phases,
+        *,
+        ranks: Ranks,
+    ):
+        super().__init__(rollout, gradients, optimizer, generator, phases)
         self._ranks = ranks
         self._ahead: tuple[Minibatch, Tensor] | None = None  # the next minibatch, and the moments of all shares
         self._summaries: Tensor | None = None  # of all processes, once they were exchanged

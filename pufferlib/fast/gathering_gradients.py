@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import threading
-from typing import Any
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 
-from torch import Tensor
+from torch import Tensor, nn
 from typing_extensions import override
 
-from pufferlib.ppo.gradients import Gradients
+from pufferlib.config import ResolvedTrainConfig
+from pufferlib.ppo.gradients import Gradients, Loss
+from pufferlib.ppo.losses import ppo_loss
+from pufferlib.ppo.rollout import Rollout
 
 
 class GatheringGradients(Gradients):
@@ -17,9 +21,15 @@ class GatheringGradients(Gradients):
     A fresh tensor of many megabytes costs a page fault for every 4 KB of it.
     """
 
-    def __init__(self, *arguments: Any, **keywords: Any):
-        """Allocates nothing yet; the arguments are those of Gradients."""
-        super().__init__(*arguments, **keywords)
+    def __init__(
+        self,
+        policy: nn.Module,
+        rollout: Rollout,
+        config: ResolvedTrainConfig,
+        autocast: Callable[[], AbstractContextManager] = nullcontext,
+        loss: Loss = ppo_loss,
+    ):
+        super().__init__(policy, rollout, config, autocast, loss)
         self._memory = threading.local()
 
     @override

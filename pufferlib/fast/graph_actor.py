@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from typing_extensions import override
 
 from pufferlib.fast.cuda_graphs import Capture, CapturedCall
@@ -33,13 +34,16 @@ class GraphActor(Actor):
 
     def __init__(
         self,
-        *arguments: Any,
+        policy: nn.Module,
+        rollout: Rollout,
+        num_agents: int,
+        generator: torch.Generator,
+        autocast: Callable[[], AbstractContextManager] = nullcontext,
+        *,
         capture: Capture | None = None,
         network: DeviceNetwork | None = None,
-        **keywords: Any,
     ):
-        """Allocates as an Actor does, whose the arguments are; `capture` is that of CapturedCall."""
-        super().__init__(*arguments, **keywords)
+        super().__init__(policy, rollout, num_agents, generator, autocast)
         self.network = network
         # What the policy sees. On a GPU that has the rollout's observations too, column T stays here.
         self._inputs = self.last_observations.to(self._device)

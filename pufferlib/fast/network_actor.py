@@ -51,13 +51,18 @@ class NetworkActor(Actor):
         stored = self._stored(rows, column)
         draw = torch.rand if self._network.action_dtype == torch.int32 else torch.randn
         noise = draw(len(stored), self._network.num_parts, generator=self._streams.ready(rows))
-        results = [target[segments, column] for target in (rollout.actions, rollout.logprobs, rollout.values)]
+        actions = rollout.actions[segments, column]
         seen = self._seen.pop(rows.start, None)
-        if seen is None:
-            self._network.act(stored, states, noise, *results)
-        else:
-            self._network.act(seen, states, noise, *results, stored=stored)
-        return results[0].numpy()
+        self._network.act(
+            stored if seen is None else seen,
+            states,
+            noise,
+            actions=actions,
+            logprobs=rollout.logprobs[segments, column],
+            values=rollout.values[segments, column],
+            stored=None if seen is None else stored,
+        )
+        return actions.numpy()
 
     @override
     def value(self, rows: slice | np.ndarray, observations: Tensor) -> Tensor:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
-from typing import Any
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from typing_extensions import override
 
+from pufferlib.config import ResolvedTrainConfig
 from pufferlib.fast.gathering_gradients import GatheringGradients
 from pufferlib.fast.shards import Shards, one_thread, torch_threads
+from pufferlib.ppo.gradients import Loss
+from pufferlib.ppo.losses import ppo_loss
 from pufferlib.ppo.minibatches import Minibatch
+from pufferlib.ppo.rollout import Rollout
 
 _LEAST_SHARE = 128  # rows of a minibatch that are worth a thread of their own
 
@@ -22,15 +26,27 @@ class ShardedGradients(GatheringGradients):
     Where rows cannot be computed apart, all of them are in one call, whose operations torch gives to its own threads.
     """
 
-    def __init__(self, *arguments: Any, are_rows_apart: bool, **keywords: Any):
+    def __init__(
+        self,
+        policy: nn.Module,
+        rollout: Rollout,
+        config: ResolvedTrainConfig,
+        autocast: Callable[[], AbstractContextManager] = nullcontext,
+        loss: Loss = ppo_loss,
+        *,
+        are_rows_apart: bool,
+    ):
         """Starts the threads.
 
         Args:
-            arguments: as for Gradients.
+            policy: as for Gradients, as are the next four.
+            rollout: that is trained on.
+            config: the settings.
+            autocast: the precision that the policy computes in.
+            loss: the loss that is minimised.
             are_rows_apart: whether threads may call the policy and the loss at the same time, see RowWise.
-            keywords: as for Gradients.
         """
-        super().__init__(*arguments, **keywords)
+        super().__init__(policy, rollout, config, autocast, loss)
         self._num_threads = torch.get_num_threads()
         most = max(1, self.config.minibatch_steps // _LEAST_SHARE) if are_rows_apart else 1
         self._shards = Shards(min(self._num_threads, most))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
 
 import numpy as np
 import torch
@@ -19,6 +18,7 @@ from pufferlib.ppo.actor import Actor
 from pufferlib.ppo.normalization import RewardNormalizer
 from pufferlib.ppo.rollout import FinalValues
 from pufferlib.ppo.sieve import Sieve
+from pufferlib.vector.base import Vector
 from pufferlib.vector.in_order import InOrder
 
 CARRIED = ("rewards", "terminals", "truncations", "masks", "pending")
@@ -51,11 +51,11 @@ class Collector:
 
     def __init__(
         self,
-        vecenv: Any,
+        vecenv: Vector,
         actor: Actor,
-        reward_clip: float,
         phases: Phases,
-        normalizer: RewardNormalizer | None = None,
+        reward_clip: float = 0.0,
+        reward_normalizer: RewardNormalizer | None = None,
         skips_nonfinite: bool = False,
     ):
         """Allocates; `reset` comes next.
@@ -63,9 +63,9 @@ class Collector:
         Args:
             vecenv: see the class.
             actor: see the class.
+            phases: adds up the times.
             reward_clip: the limit of rewards, 0 for none.
-            phases: where times are kept.
-            normalizer: see the class.
+            reward_normalizer: see the class.
             skips_nonfinite: whether a segment with an infinite or NaN reward or observation counts as one of an absent
                 agent, and the policy sees 0 in its place; else it is an error.
 
@@ -75,7 +75,7 @@ class Collector:
         self.vecenv = vecenv
         self.actor = actor
         self.rollout = actor.rollout
-        self.reward_normalizer = normalizer
+        self.reward_normalizer = reward_normalizer
         self.statistics = FinishedEpisodes()
         self.batches = InOrder(vecenv)
         self.tracker = EpisodeTracker(vecenv.num_agents)
@@ -266,8 +266,13 @@ class Collector:
     def find_not_finite(self) -> str | None:
         """Says which reward or observation of the rollout so far is not finite, the first of them; None if all are."""
         self.actor.finish()
-        observations = self.rollout.by_column, self.actor.last_observations
-        return find_first(self.given["rewards"], *observations, self._agent_steps, agents_in_one(self.vecenv))
+        return find_first(
+            self.given["rewards"],
+            observations=self.rollout.by_column,
+            newest=self.actor.last_observations,
+            agent_steps=self._agent_steps,
+            agents_per_env=agents_in_one(self.vecenv),
+        )
 
     def find_layer(self) -> str | None:
         """Names the policy's layer whose output is the first that is not finite in the rollout, or after it."""
@@ -283,7 +288,7 @@ class Collector:
         forward(self.actor.last_observations.to(device), {name: s.clone() for name, s in self.actor.states.items()})
 
 
-def agents_in_one(vecenv: Any) -> int:
+def agents_in_one(vecenv: Vector) -> int:
     """Agents of a single environment of a vector, of which one PufferEnv may hold many."""
     return getattr(vecenv.driver_env, "agents_per_env", vecenv.agents_per_env)
 

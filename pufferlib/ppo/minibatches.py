@@ -89,8 +89,17 @@ class Advantages:
         """`(S, T)` from the values and ratios as they are now; a view of a tensor that the next call overwrites."""
         rollout, config = self._rollout, self.config
         rewards = bootstrap_truncations(self._rewards, rollout.values, self._cuts, config.gamma, out=self._bootstrapped)
-        factors = config.gamma, config.gae_lambda, config.vtrace_rho_clip, config.vtrace_c_clip
-        compute_puff_advantage(rollout.values, rewards, self._ends, rollout.ratios, self._result, *factors)
+        compute_puff_advantage(
+            rollout.values,
+            rewards,
+            terminals=self._ends,
+            ratio=rollout.ratios,
+            advantages=self._result,
+            gamma=config.gamma,
+            gae_lambda=config.gae_lambda,
+            vtrace_rho_clip=config.vtrace_rho_clip,
+            vtrace_c_clip=config.vtrace_c_clip,
+        )
         return self._result[:, :-1]
 
 

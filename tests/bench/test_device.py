@@ -11,7 +11,8 @@ from emulated_device import device_emulator, needs_emulator  # noqa: F401 - a fi
 from recorded_capture import FakeCapture
 
 from pufferlib import pufferl
-from pufferlib.fast import choose, cuda_graphs
+from pufferlib.fast import cuda_graphs
+from pufferlib.fast.choose import choose_backend
 from pufferlib.fast.device_envs import DeviceEnvs
 from pufferlib.fast.device_network import DeviceNetwork
 
@@ -31,9 +32,9 @@ def captured(monkeypatch):
     """Has trainings on a CPU be what they are on a GPU: policies of torch that are captured."""
 
     def chosen(*arguments):
-        return dataclasses.replace(choose.choose(*arguments), network=None, is_captured=True, reason=None)
+        return dataclasses.replace(choose_backend(*arguments), network=None, is_captured=True, reason=None)
 
-    monkeypatch.setattr(pufferl, "choose", chosen)
+    monkeypatch.setattr(pufferl, "choose_backend", chosen)
     monkeypatch.setattr(cuda_graphs, "capture_graph", FakeCapture())
 
 

@@ -33,7 +33,7 @@ def make_collector(
     rollout = Rollout.allocate(*spaces, segments, horizon, state, cpu, cpu)
     generator = torch.Generator().manual_seed(seed)
     actor = actor_class(policy, rollout, vecenv.num_agents, generator, contextlib.nullcontext)
-    collector = kind(vecenv, actor, reward_clip, Phases())
+    collector = kind(vecenv, actor, Phases(), reward_clip)
     collector.generator = generator
     collector.reset(None)
     return collector

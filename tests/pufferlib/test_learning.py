@@ -51,7 +51,7 @@ def learn(name: str, tmp_path, rnn_name: str | None = "of its ini", **train) -> 
             perf = sum(mean * count for mean, count in recent) / sum(count for _, count in recent)
         if perf >= threshold and sum(count for _, count in recent) >= EPISODES:
             break
-    computed_by = trainer._choice.name
+    computed_by = trainer._backend.name
     trainer.close()
     return Outcome(perf >= threshold, perf, computed_by)
 

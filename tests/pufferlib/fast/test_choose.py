@@ -11,8 +11,7 @@ from pufferlib.config import TrainConfig, resolve_sizes
 from pufferlib.distributed import Ranks
 from pufferlib.errors import APIUsageError
 from pufferlib.extensions.network import has_bfloat16
-from pufferlib.fast import choose as choosing
-from pufferlib.fast.choose import choose
+from pufferlib.fast.choose import choose_backend
 from pufferlib.fast.gathering_gradients import GatheringGradients
 from pufferlib.fast.network_actor import NetworkActor
 from pufferlib.fast.network_gradients import NetworkGradients
@@ -41,7 +40,7 @@ def allocate(space=ENV.single_observation_space):
 
 def chosen(policy=None, space=ENV.single_observation_space, device=CPU, loss=ppo_loss, **settings):
     policy = Default(ENV, 16) if policy is None else policy
-    return choose(policy, allocate(space), config(**settings), device, loss)
+    return choose_backend(policy, allocate(space), config(**settings), device, loss)
 
 
 def frozen():
@@ -77,11 +76,11 @@ UNKNOWN = "has parts, hooks or methods that the kernel does not know, or is froz
 
 
 def test_a_small_policy_on_a_cpu_is_a_kernel():
-    choice = chosen()
-    assert (str(choice), choice.reason) == ("C kernel", None)
+    backend = chosen()
+    assert (str(backend), backend.reason) == ("C kernel", None)
     rollout = allocate()
-    assert type(choice.actor(rollout, AGENTS, torch.Generator())) is NetworkActor
-    assert type(choice.gradients(rollout)) is NetworkGradients
+    assert type(backend.make_actor(rollout, AGENTS, torch.Generator())) is NetworkActor
+    assert type(backend.make_gradients(rollout)) is NetworkGradients
 
 
 @pytest.mark.parametrize(
@@ -100,20 +99,20 @@ def test_a_small_policy_on_a_cpu_is_a_kernel():
     ids=lambda each: each[:30] if isinstance(each, str) else "",
 )
 def test_what_is_no_kernel_says_why_and_runs_by_torch(given, reason):
-    choice = chosen(**given)
-    assert (choice.name, choice.reason, str(choice)) == ("torch", reason, f"torch ({reason})")
-    assert choice.network is None and type(choice.actor(allocate(), AGENTS, torch.Generator())) is Actor
+    backend = chosen(**given)
+    assert (backend.name, backend.reason, str(backend)) == ("torch", reason, f"torch ({reason})")
+    assert backend.network is None and type(backend.make_actor(allocate(), AGENTS, torch.Generator())) is Actor
 
 
 @pytest.mark.parametrize(("can_multiply", "products"), [(True, "bfloat16"), (False, "float32")])
 def test_bfloat16_is_taken_where_the_processor_multiplies_it(can_multiply, products, monkeypatch):
     if can_multiply and not has_bfloat16():
         pytest.skip("needs a processor with AVX512-BF16")
-    monkeypatch.setattr(choosing, "has_bfloat16", lambda: can_multiply)
+    monkeypatch.setattr("pufferlib.fast.choose.has_bfloat16", lambda: can_multiply)
     for precision in ("bfloat16", "auto"):
-        choice = chosen(precision=precision)
-        assert choice.network.products == products
-        assert str(choice) == ("C kernel (products of bfloat16)" if can_multiply else "C kernel")
+        backend = chosen(precision=precision)
+        assert backend.network.products == products
+        assert str(backend) == ("C kernel (products of bfloat16)" if can_multiply else "C kernel")
     assert chosen().network.products == "float32"
 
 
@@ -124,39 +123,38 @@ def test_torch_rounds_where_bfloat16_is_asked_for_by_its_name():
 
 
 def test_an_edited_loss_runs_by_torch_until_the_kernel_follows(monkeypatch):
-    monkeypatch.setattr(choosing, "edited_files", lambda: ("ppo/losses.py",))
+    monkeypatch.setattr("pufferlib.fast.choose.edited_files", lambda: ("ppo/losses.py",))
     assert chosen().reason == "ppo/losses.py changed, and the kernel did not follow"
 
 
 def test_gradients_of_torch_fit_where_the_observations_and_the_policy_are():
-    gradients = chosen(fused=False).gradients(allocate())
+    gradients = chosen(fused=False).make_gradients(allocate())
     assert type(gradients) is ShardedGradients
     gradients.close()
-    assert type(chosen(compile=True).gradients(allocate())) is GatheringGradients
+    assert type(chosen(compile=True).make_gradients(allocate())) is GatheringGradients
 
 
 # --- a loss of one's own
 
 
 def learner_of(loss, **settings):
-    choice, rollout = chosen(loss=loss, prio_alpha=0.0, **settings), allocate()
+    backend, rollout = chosen(loss=loss, prio_alpha=0.0, **settings), allocate()
     for name in ("logprobs", "values", "rewards", "observations"):
         getattr(rollout, name).normal_()
-    gradients = choice.gradients(rollout)
-    learner = choice.learner(rollout, gradients, torch.Generator().manual_seed(0), Phases(), Ranks())
+    learner = backend.make_learner(rollout, torch.Generator().manual_seed(0), Phases(), Ranks())
     learner.prepare()
-    return choice, learner
+    return backend, learner
 
 
 def test_a_loss_of_ones_own_is_learned_from_by_torch_and_told_of_by_its_own_names():
-    choice, learner = learner_of(plain_loss)
-    before = [parameter.clone() for parameter in choice.policy.parameters()]
+    backend, learner = learner_of(plain_loss)
+    before = [parameter.clone() for parameter in backend.policy.parameters()]
     metrics = learner.learn(0.1, 0.0, True)
     learner.gradients.close()
-    assert choice.name == "torch" and learner.gradients.metric_names == ("value_loss", "largest_ratio")
+    assert backend.name == "torch" and learner.gradients.metric_names == ("value_loss", "largest_ratio")
     assert list(metrics) == ["value_loss", "largest_ratio", "explained_variance"]
     assert all(math.isfinite(value) for value in metrics.values())
-    after = choice.policy.parameters()
+    after = backend.policy.parameters()
     assert not any(torch.equal(old, new) for old, new in zip(before, after, strict=True))
 
 

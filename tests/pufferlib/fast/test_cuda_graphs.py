@@ -508,7 +508,7 @@ def test_captured_and_plain_rollouts_on_a_gpu_are_the_same(batch_size):
         rollout = Rollout.allocate(*spaces, vecenv.num_agents, 40, {}, device, device)
         generator = torch.Generator(device).manual_seed(0)
         actor = actor_class(ConstantPolicy(), rollout, vecenv.num_agents, generator, contextlib.nullcontext)
-        collector = Collector(vecenv, actor, 0.0, Phases())
+        collector = Collector(vecenv, actor, Phases())
         collector.reset(None)
         collector.collect(), collector.collect()
         rollouts.append({field.name: getattr(rollout, field.name) for field in fields(Rollout)})
