@@ -13,7 +13,9 @@ from torch import Tensor
 
 from pufferlib import ocean, vector
 from pufferlib.config import ResolvedTrainConfig
+from pufferlib.ppo.rollout import Rollout
 from pufferlib.runs import making
+from pufferlib.vector import Vector
 
 LARGE = 100.0  # of a reward or an observation, where a network expects about 1
 FAR_SHARE = 0.5  # of the numbers in actions that lie outside of the action space
@@ -82,15 +84,11 @@ def notes_on_environment(sample: Sample, config: ResolvedTrainConfig | None = No
         )
 
 
-def notes_on_rollout(trainer: Any, episodes: Mapping[str, float]) -> Iterator[str]:
-    """What is unusual about the first rollout of a PuffeRL.
-
-    Args:
-        trainer: the PuffeRL.
-        episodes: what its `evaluate` returned.
-    """
-    config, rollout, vecenv = trainer.config, trainer.rollout, trainer.vecenv
-    if not trainer.env_name.startswith(ocean.PREFIX):  # their settings were tuned
+def notes_on_rollout(
+    config: ResolvedTrainConfig, rollout: Rollout, vecenv: Vector, env_name: str, episodes: Mapping[str, float]
+) -> Iterator[str]:
+    """Says what is unusual about the first rollout of a trainer; `episodes` is what `evaluate` returned."""
+    if not env_name.startswith(ocean.PREFIX):  # their settings were tuned
         length = episodes.get("episode/length_mean", 0.0)
         rewards = rollout.rewards.T[1:]
         if config.reward_clip > 0:  # what the environment gave is known of episodes alone

@@ -30,7 +30,14 @@ from pufferlib.machine import require_memory
 from pufferlib.metrics.finite import find_weight
 from pufferlib.policy import make_module
 from pufferlib.policy.normalized import normalized
-from pufferlib.runs import checkpoint
+from pufferlib.runs.checkpoint import (
+    check_policy_weights,
+    load_policy_weights,
+    read_outline,
+    require_weights,
+    resolve_model,
+    weights_in,
+)
 from pufferlib.runs.torch_generator import borrowed_generator
 from pufferlib.vector.choice import is_quick
 from pufferlib.vector.device import can_be_lent
@@ -176,7 +183,7 @@ def load_policy(args: dict[str, Any], vecenv: Any, env_name: str | None, weights
 
     model, ranks = args.get("load_model_path"), distributed.connect()
     if model is not None:
-        weights_path = ranks.from_first(lambda: checkpoint.resolve_model(args["train"]["data_dir"], env_name, model))
+        weights_path = ranks.from_first(lambda: resolve_model(args["train"]["data_dir"], env_name, model))
     if weights_path is not None:
         ranks.from_first(lambda: _require_fit(make, weights_path))
     with borrowed_generator(train.seed):
@@ -189,7 +196,7 @@ def load_policy(args: dict[str, Any], vecenv: Any, env_name: str | None, weights
 
 
 def _load_weights(policy: nn.Module, path: Path) -> None:
-    checkpoint.load_policy_weights(policy, path)
+    load_policy_weights(policy, path)
     check_weights(policy, path)
 
 
@@ -205,7 +212,7 @@ def check_weights(policy: nn.Module, path: Path) -> None:
 
 
 def _require_fit(make: Callable[[], nn.Module], path: Path) -> None:
-    weights = checkpoint.read_policy_outline(path)
+    weights = require_weights(weights_in(read_outline(path)), path)
     most = 2 * len(weights) + 64  # a class may make some that it does not keep
     made, thread = 0, threading.get_ident()
 
@@ -232,4 +239,4 @@ def _require_fit(make: Callable[[], nn.Module], path: Path) -> None:
         ) from error
     finally:
         hook.remove()
-    checkpoint.check_policy_weights(policy, weights, path)
+    check_policy_weights(policy, weights, path)

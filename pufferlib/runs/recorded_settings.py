@@ -11,7 +11,9 @@ from typing import Any
 
 from pufferlib import distributed
 from pufferlib.errors import CheckpointError
-from pufferlib.runs import checkpoint, description
+from pufferlib.runs.checkpoint import resolve_model, resolve_run
+from pufferlib.runs.description import find_description, own_policy_class, read_settings, saved_settings
+from pufferlib.runs.files import CONFIG_FILE
 
 
 def run_settings(env_name: str, args: Mapping[str, Any]) -> dict[str, Any]:
@@ -28,11 +30,9 @@ def run_settings(env_name: str, args: Mapping[str, Any]) -> dict[str, Any]:
     """
 
     def find() -> dict[str, Any]:
-        folder = checkpoint.resolve_run(args["train"]["data_dir"], env_name, args["resume"])
-        _require_named_policy(
-            folder / description.CONFIG_FILE, "call trainer.load_checkpoint(folder) there to go on with it"
-        )
-        return {**description.saved_settings(folder, env_name), "resume": str(folder)}
+        folder = resolve_run(args["train"]["data_dir"], env_name, args["resume"])
+        _require_named_policy(folder / CONFIG_FILE, "call trainer.load_checkpoint(folder) there to go on with it")
+        return {**saved_settings(folder, env_name), "resume": str(folder)}
 
     return distributed.connect().from_first(find)
 
@@ -51,19 +51,19 @@ def model_settings(env_name: str, args: Mapping[str, Any], is_policy_named: bool
     Raises:
         CheckpointError: if there is no such model, or its policy is of a class that no setting names.
     """
-    path = checkpoint.resolve_model(args["train"]["data_dir"], env_name, args["load_model_path"])
-    described = description.find_description(path)
+    path = resolve_model(args["train"]["data_dir"], env_name, args["load_model_path"])
+    described = find_description(path)
     if described is None:
         return {**args, "load_model_path": str(path)}
     if not is_policy_named:
         _require_named_policy(described, "load the weights into it there, or name a class by --policy-name")
-    saved = description.read_settings(described, env_name)
+    saved = read_settings(described, env_name)
     train = {**saved["train"], "device": args["train"]["device"]}
     return {**saved, "train": train, "resume": None, "load_model_path": str(path)}
 
 
 def _require_named_policy(described: Path, remedy: str) -> None:
-    found = description.own_policy_class(described)
+    found = own_policy_class(described)
     if found is not None:
         folder = described.parent
         raise CheckpointError(f"{folder} was trained with the policy {found} of your own program; {remedy}")

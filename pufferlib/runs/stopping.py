@@ -24,8 +24,8 @@ class StopRequest:
 
     Where the main thread handles no second signal within GRACE_SECONDS, as in a `c_step` that loops for ever, the
     process ends. A SIGHUP that `nohup` has ignored stays ignored. In another thread than the main one this does
-    nothing. When a RankError leaves the context, the handlers stay, so that the process can report the lost rank before the
-    signal of torchrun ends it.
+    nothing. When a RankError leaves the context, the handlers stay, so that the process can report the lost rank before
+    the signal of torchrun ends it.
     """
 
     SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

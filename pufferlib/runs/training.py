@@ -19,9 +19,10 @@ from pufferlib.loggers import Loggers
 from pufferlib.metrics.log_history import LogHistory
 from pufferlib.metrics.output import say
 from pufferlib.metrics.score import final_text
-from pufferlib.runs import checkpoint
 from pufferlib.runs.calls import AnyLogger
-from pufferlib.runs.description import CONFIG_FILE, restarted_run, saved_settings
+from pufferlib.runs.checkpoint import resolve_run
+from pufferlib.runs.description import restarted_run, saved_settings
+from pufferlib.runs.files import CONFIG_FILE
 from pufferlib.runs.learning import iterate
 from pufferlib.runs.loaders import load_env, load_policy
 from pufferlib.runs.loggers import make_loggers
@@ -54,9 +55,7 @@ def train(
             weights = None if folder is None else ranks.from_first(lambda: find_weights(folder, env_name))
             policy = load_policy(args, vecenv, env_name, weights)
         trainer = make_trainer({**args["train"], "env": env_name}, vecenv, policy, logger)
-        trainer.run.describe_by(
-            args if is_from_settings else settings_of(env_name, args["train"], vecenv, policy, args)
-        )
+        trainer.run.settings = args if is_from_settings else settings_of(env_name, args["train"], vecenv, policy, args)
         if folder is not None:
             trainer.load_checkpoint(folder)
             _require_longer(changes, trainer)
@@ -85,7 +84,7 @@ def _facts(env_name: str, args: dict[str, Any]) -> dict[str, str]:
 
 def _find_run(env_name: str, args: dict[str, Any]) -> tuple[Path | None, list[Change]]:
     data_dir, resume = args["train"]["data_dir"], args.get("resume")
-    folder = checkpoint.resolve_run(data_dir, env_name, resume) if resume else restarted_run(data_dir, env_name)
+    folder = resolve_run(data_dir, env_name, resume) if resume else restarted_run(data_dir, env_name)
     if folder is None or not (folder / CONFIG_FILE).exists():
         return folder, []
     return folder, allowed_changes(saved_settings(folder, env_name), args, str(folder))
