@@ -54,7 +54,7 @@ def test_lstm_act(benchmark, threads, kind, tmp_path):
 
 def measure_act(benchmark, trainer, kind):
     actor, rows = trainer._collector.actor, slice(0, trainer.vecenv.num_agents)
-    actor.begin(0)
+    actor.start_rollout(0)
     limit = contextlib.nullcontext if kind in ("plain", "channels_last") else trainer._learner.gradients.limit_caller
     with limit():
         benchmark.extra_info["steps"] = trainer.vecenv.num_agents

@@ -139,7 +139,7 @@ def _driver(function: str, *arguments) -> None:
 
 @functools.cache
 def _kernel(program: str | Program, function: str, device_index: int) -> ctypes.c_void_p:
-    """The handle of one kernel; the device's context is current."""
+    # The device's context is current.
     kernel = ctypes.c_void_p()
     _driver("cuModuleGetFunction", ctypes.byref(kernel), _module(program, device_index), function.encode())
     return kernel
@@ -204,7 +204,7 @@ def _cache_folder() -> Path:
 
 
 def _keep(path: Path, code: bytes) -> None:
-    """Writes under a temporary name first: another process may be doing the same."""
+    # Under a temporary name first: another process may be doing the same.
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:

@@ -36,12 +36,6 @@ class Structure(ctypes.Structure):
     __slots__ = ()  # without them a wrong name would become an attribute of Python's
 
     def __init__(self, **members):
-        """Fills the struct.
-
-        Raises:
-            TypeError: if a member is missing.
-            AttributeError: if there is no such member.
-        """
         if len(members) < len(self._fields_):
             missing = [name for name, _ in self._fields_ if name not in members]
             raise TypeError(f"{type(self).__name__} must be given all its members, missing are {', '.join(missing)}")
@@ -92,7 +86,7 @@ def read(header: str) -> Declarations:
 
 
 def _normalized(header: str) -> str:
-    """The declarations without comments, one space between any two words or signs."""
+    # Without comments, one space between any two words or signs.
     lines = header.splitlines()
     if BEGIN not in lines or END not in lines:
         raise ValueError(f"expected declarations between the lines {BEGIN!r} and {END!r}, found none")
@@ -111,7 +105,7 @@ def _constants(text: str) -> dict[str, int]:
 
 
 def _declared(text: str, known: Declarations) -> list[tuple[str, type]]:
-    """Names and types of a declaration such as `const float * mean , * variance`."""
+    # Of a declaration such as `const float * mean , * variance`.
     base, declarators = _match(_DECLARATION, text, "a declaration").groups()
     return [(name, kind) for each in declarators.split(" , ") for name, kind in [_declarator(base, each, known)]]
 

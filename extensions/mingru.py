@@ -91,7 +91,7 @@ def _has_kernel(device: torch.device) -> bool:
 
 
 def _check(gates, x, state, reset, sequence: tuple[int, ...]) -> None:
-    """Checks the inputs of a scan, sequence = (batch, steps), or of a step, sequence = (batch,)."""
+    # sequence = (batch, steps) of a scan, (batch,) of a step.
     hidden = x.shape[-1]
     if x.ndim != len(sequence) + 1 or 0 in (hidden, *sequence[1:]):
         axes = "(batch, steps, hidden)" if len(sequence) == 2 else "(batch, hidden)"
@@ -106,7 +106,7 @@ def _check(gates, x, state, reset, sequence: tuple[int, ...]) -> None:
 
 
 def _run(function: str, tensors: tuple[torch.Tensor | None, ...], sizes: tuple[int, int, int]) -> None:
-    """Calls the CPU or CUDA kernel of this name; sizes = (batch, steps, hidden)."""
+    # sizes = (batch, steps, hidden).
     if tensors[0].device.type == "cpu":
         _run_cpu(function, tensors, sizes)
     else:
@@ -137,7 +137,7 @@ def _forward(gates, x, state, reset):
 
 
 def _save_for_backward(ctx, inputs, output):
-    """Keeps the inputs and the states; the backward pass, which memory bounds, computes the gates again."""
+    # The backward pass, which memory bounds, computes the gates again.
     ctx.set_materialize_grads(False)
     ctx.mark_non_differentiable(output[2])
     ctx.save_for_backward(*inputs, output[2])

@@ -207,7 +207,7 @@ class Network:
             )
 
     def _pack(self) -> None:
-        """Takes over the parameters as they are now; those that lie where they lay are taken to fit still."""
+        # Parameters that lie where they lay are taken to fit still.
         log_std = _address(self.layers.log_std)
         if log_std != self._network.log_std or any(chain.has_moved() for chain in self._chains):
             self._check_parameters()
@@ -268,7 +268,7 @@ class Network:
         self._act(observations, states, None, None, None, values, None)
 
     def _act(self, observations, states, noise, actions, logprobs, values, stored) -> bool:
-        """Returns whether a logit or a number was NaN."""
+        # Returns whether a logit or a number was NaN.
         rows = observations.shape[0]
         self._check_states(states, rows)
         if rows == 0:
@@ -372,7 +372,7 @@ class Network:
         return Learned(self._results, metrics, ratios, values)
 
     def _divide(self, count: int, steps: int) -> tuple[int, int]:
-        """Segments that go through the layers together, and groups of segments with gradients of their own."""
+        # Segments that go through the layers together, and groups of segments with gradients of their own.
         if not self.layers.lstm:
             return max(1, BLOCK_ROWS // steps), min(MAX_CHUNKS, count, -(-count * steps // CHUNK_ROWS))
         together = max(LSTM_SEGMENTS, BLOCK_ROWS // steps)
@@ -381,13 +381,13 @@ class Network:
         return -(-in_chunk // max(1, in_chunk // together)), chunks  # blocks of about one size
 
     def _sizes(self, sequences: int, steps: int) -> tuple[int, int]:
-        """Floats of the gradients of a chunk, and of scratch memory for a block."""
+        # Floats of the gradients of a chunk, and of scratch memory for a block.
         sizes = (ctypes.c_int64 * 2)()
         self._library.puffer_network_sizes(self._address, sequences, steps, sizes)
         return tuple(sizes)
 
     def _take_scratch(self, slots: int, sequences: int, steps: int) -> tuple[int, int]:
-        """The address of memory for every thread, and floats for each."""
+        # The address of memory for every thread, and floats for each.
         if (sequences, steps) not in self._scratch_sizes:
             self._scratch_sizes[sequences, steps] = self._sizes(sequences, steps)[1]
         size = self._scratch_sizes[sequences, steps]
@@ -396,7 +396,6 @@ class Network:
         return self._scratch.data_ptr(), size
 
     def _describe(self, observations: Tensor, leading: int) -> Structure:
-        """Where the observations lie, after `leading` dimensions: rows, or segments and steps."""
         row = observations[(0,) * leading] if 0 not in observations.shape[:leading] else observations
         dtypes = observation_dtypes(self.layers)
         if observations.dtype not in dtypes or not row.is_contiguous() or row.numel() != self._numbers:
@@ -454,7 +453,6 @@ def _address(tensor: Tensor | None) -> int | None:
 
 
 def _row_stride(tensor: Tensor | None) -> int:
-    """How many elements after a row the next one lies."""
     return 0 if tensor is None else tensor.stride(0)
 
 

@@ -207,7 +207,7 @@ class Layers:
         return categories.fit(channels) and len(categories.counts) == self.image_shape[0]
 
     def _are_shaped(self) -> bool:
-        """Whether all weights and biases have the shapes that follow from those of the first layer."""
+        # Whether the shapes follow from those of the first layer.
         if not self.encoder or self.encoder[0][0].dim() != 2:
             return False
         width, inputs = self.encoder[0][0].shape
@@ -226,7 +226,7 @@ class Layers:
         )
 
     def _features(self) -> int | None:
-        """Numbers that the convolutions make of an image; None where their shapes do not follow from one another."""
+        # Numbers that the convolutions make of an image; None where their shapes do not follow from one another.
         channels, height, width = self.image_shape
         if self.categories is not None:
             channels = int(self.categories.counts.sum())
@@ -246,12 +246,11 @@ class Layers:
 
 
 def _convolved(height: int, width: int, size: int, stride: int) -> tuple[int, int]:
-    """The height and width of what a convolution makes of an image, as convolution_layer.h has them."""
+    # As convolution_layer.h has it.
     return (height - size) // stride + 1, (width - size) // stride + 1
 
 
 def _is_plain(tensor: Tensor, device: str) -> bool:
-    """Whether it is float32 in one piece of a device's memory."""
     return (
         tensor.dtype == torch.float32
         and tensor.device.type == device
@@ -329,7 +328,6 @@ class Chain:
 
 
 def _describe_convolutions(layers: Layers) -> list[Structure]:
-    """What each of them reads, and its filters."""
     _, height, width = layers.image_shape
     described = []
     for weight, _, stride in layers.convolutions:

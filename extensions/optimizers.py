@@ -53,7 +53,6 @@ class Muon(EagerOptimizer):
         weight_decay: float = 0.0,
         adamw: type[optim.AdamW] = Adam,
     ):
-        """Learning rate and momentum are those of the matrices, betas and eps AdamW's; both decay the weights."""
         parameters = list(parameters)
         matrices = {"params": [parameter for parameter in parameters if parameter.dim() == 2]}
         vectors = {"params": [parameter for parameter in parameters if parameter.dim() != 2], "share": ADAMW_SHARE}
@@ -78,7 +77,6 @@ class Muon(EagerOptimizer):
     def _step_matrices(
         self, parameters: list[nn.Parameter], lr: float | Tensor, momentum: float, weight_decay: float
     ) -> None:
-        """Steps matrices of one shape."""
         rows, columns = parameters[0].shape
         gradients = torch.stack([parameter.grad for parameter in parameters])
         buffers = [self.state[p].setdefault("momentum_buffer", torch.zeros_like(p)) for p in parameters]

@@ -27,7 +27,6 @@ class ThreadPool:
     """
 
     def __init__(self, size: int):
-        """Starts `size - 1` threads."""
         self.size = size
         self._start()
 

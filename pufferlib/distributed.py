@@ -53,7 +53,6 @@ class Total:
     """A sum over all processes that is on its way; whoever asks for the result waits for it."""
 
     def __init__(self, ranks: Ranks, number: float):
-        """Sends this process's number, and waits for nobody."""
         self._ranks = ranks
         self._sum = torch.tensor(float(number), dtype=torch.float64)
         self._work = None
@@ -198,7 +197,6 @@ class Ranks:
 
     @contextlib.contextmanager
     def _beating(self) -> Iterator[None]:
-        """Sends beats from a thread of their own."""
         is_over = threading.Event()
 
         def beat() -> None:
@@ -219,7 +217,6 @@ class Ranks:
             self.messages.broadcast(torch.tensor([is_at_work]))
 
     def _receive_beat(self) -> bool:
-        """Whether the first process is still at work."""
         is_at_work = torch.zeros(1, dtype=torch.bool)
         with self.noticing_losses():
             self.messages.broadcast(is_at_work)
@@ -276,7 +273,6 @@ class Ranks:
             self._comparison = Comparison(facts, digests, self.messages.start_sum(digests))
 
     def _end_comparison(self) -> None:
-        """Waits for a comparison that was started, if there is one."""
         comparison, self._comparison = self._comparison, None
         if comparison is None:
             return
@@ -314,7 +310,6 @@ class Ranks:
             )
 
     def _are_close_to_first(self, tensors: Sequence[Tensor], tolerance: float) -> bool:
-        """Whether numbers are those of the first process, nearly; what is NaN is not."""
         firsts = [tensor.detach().clone(memory_format=torch.contiguous_format) for tensor in tensors]
         self.broadcast(firsts)
         pairs = [(own.detach().float(), first.float()) for own, first in zip(tensors, firsts, strict=True)]
@@ -344,7 +339,6 @@ class Ranks:
             ) from error
 
     def _describe_loss(self) -> str:
-        """Who failed or is gone, as far as can be told."""
         if self._store is None:
             return f"one of the other {self.world_size - 1} processes is gone"
         try:
@@ -358,11 +352,6 @@ class Ranks:
             return "the process that keeps the others together (rank 0, or torchrun's) is gone"
 
     def _roll_call(self, deadline: float) -> tuple[list[int], str]:
-        """Everybody who notices the loss answers here; who failed has said so, and who does not answer is gone.
-
-        Returns:
-            The ranks that are lost, and how to say it.
-        """
         self._store.set(f"answer/{self.rank}", "")
         others = [rank for rank in range(self.world_size) if rank != self.rank]
         silent = self._await("answer", others, deadline)
@@ -377,10 +366,6 @@ class Ranks:
         return missing, f"{names} {'is' if len(missing) == 1 else 'are'} gone"
 
     def _await(self, what: str, ranks: Sequence[int], deadline: float) -> list[int]:
-        """Waits until the ranks have said something, as far as they can; returns those that have not.
-
-        Nobody else is waited for once one is known to have failed or ended: the others may be in the middle of work.
-        """
         while True:
             silent = [rank for rank in ranks if not self._store.check([f"{what}/{rank}"])]
             is_known = any(self._store.check([f"failed/{rank}"]) or self._is_dead(rank) for rank in silent)
@@ -389,14 +374,12 @@ class Ranks:
             time.sleep(0.1)
 
     def _is_anybody_lost(self) -> bool:
-        """Whether a process is known to have failed or ended, as far as the store and this machine can tell."""
         others = [rank for rank in range(self.world_size) if rank != self.rank]
         if self._store is None:
             return False
         return any(self._store.check([f"failed/{rank}"]) or self._is_dead(rank) for rank in others)
 
     def _process(self, rank: int) -> tuple[int, str] | None:
-        """Process number and host of a rank, None if it ended before it told."""
         if not self._store.check([f"process/{rank}"]):
             return None
         pid, host = self._store.get(f"process/{rank}").decode().split()
@@ -407,7 +390,6 @@ class Ranks:
         return "which never answered" if process is None else f"process {process[0]} on {process[1]}"
 
     def _is_dead(self, rank: int) -> bool:
-        """Whether the process is known to have ended; those of other machines cannot be asked."""
         process = self._process(rank)
         if process is None or process[1] != socket.gethostname():
             return False
@@ -419,7 +401,6 @@ class Ranks:
 
 
 def _require_same(found: Sequence[Mapping[str, str]]) -> None:
-    """Compares the facts of all processes, which are given by rank."""
     names = [name for name in dict.fromkeys(itertools.chain(*found)) if len({facts.get(name) for facts in found}) > 1]
     if not names:
         return
@@ -468,7 +449,6 @@ def _is_started_with_others() -> bool:
 
 @functools.cache
 def _connected() -> Ranks:
-    """Connects once for the whole process."""
     if dist.is_initialized():
         return Ranks(dist.get_rank(), dist.get_world_size(), group=dist.new_group(backend="gloo"))
     has_nccl = torch.cuda.is_available() and dist.is_nccl_available()
@@ -494,7 +474,6 @@ def _connected() -> Ranks:
 
 
 def _wait_for_all(store: dist.Store, rank: int, world_size: int) -> None:
-    """Goes on when every process is connected: who failed before would break the connections that others still make."""
     store.set(str(rank), "")
     store.wait([str(index) for index in range(world_size)], TIMEOUT)
 

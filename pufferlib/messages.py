@@ -26,12 +26,12 @@ class Messages:
 
     Every method is called by all of them. It raises RuntimeError where a message does not get through.
 
-    Attributes:
+    Args:
+        is_anybody_lost: whether a process of the group is known to have ended; it may raise RuntimeError.
         group: of torch; None is its default one.
     """
 
     def __init__(self, is_anybody_lost: Callable[[], bool], group: dist.ProcessGroup | None = None):
-        """`is_anybody_lost` says whether a process of the group is known to have ended; it may raise RuntimeError."""
         self.group = group
         self._is_anybody_lost = is_anybody_lost
 

@@ -322,7 +322,6 @@ def _check_convolutions(**lists: Sequence[int]) -> None:
 def _image_shape(
     env: Any, image_shape: Sequence[int], sizes: Sequence[int], strides: Sequence[int]
 ) -> tuple[int, int, int]:
-    """Channels, height and width of the images that observations are."""
     space, edge = env.single_observation_space, 1
     for size, stride in zip(reversed(sizes), reversed(strides), strict=True):
         edge = (edge - 1) * stride + size

@@ -15,7 +15,7 @@ from pufferlib.ppo.rollout import Rollout
 
 
 class CapturedLearner(Learner):
-    """Records the first minibatches and replays them; the time of all their parts is that of `learn`."""
+    """Records the first minibatches and replays them; all of their time counts as phase `learn`."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class CapturedLearner(Learner):
             self._graphs[self._is_full]()
 
     def _work(self) -> None:
-        """What a graph records: it reads and writes tensors alone, and times nothing."""
+        # A graph records this: it reads and writes tensors alone, and times nothing.
         minibatch = self._minibatches.draw().ready_for_loss(self.config.norm_adv)
         self._sums.add(self.gradients.differentiate(minibatch))
         self._step()

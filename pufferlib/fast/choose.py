@@ -3,7 +3,7 @@
     acting                       learning                                                   where
     Actor                        Gradients, Learner            plain torch, ppo/            anywhere
     Actor                        GatheringGradients            reused memory                observations on the CPU
-    Actor                        ShardedGradients              a thread for each chunk      CPU, unless compiled
+    Actor                        ThreadedGradients              a thread for each chunk      CPU, unless compiled
     NetworkActor                 NetworkGradients              one C kernel                 CPU, small policies
     GraphActor                   CapturedLearner               CUDA graphs                  CUDA, unless compiled
     GraphActor, DeviceCollector  CapturedLearner               environments on the GPU, too Device vectors
@@ -31,7 +31,7 @@ from pufferlib.fast.captured_learner import CapturedLearner
 from pufferlib.fast.device_collector import DeviceCollector, can_be_on_the_device
 from pufferlib.fast.device_network import DeviceNetwork, can_be_in_a_rollout
 from pufferlib.fast.distributed_learner import DistributedLearner
-from pufferlib.fast.followed import edited_files
+from pufferlib.fast.followed import stale_files
 from pufferlib.fast.gathering_gradients import GatheringGradients
 from pufferlib.fast.graph_actor import GraphActor
 from pufferlib.fast.network_actor import NetworkActor
@@ -40,7 +40,7 @@ from pufferlib.fast.optimizers import KernelAdam, take_over
 from pufferlib.fast.policy_layers import find_layers
 from pufferlib.fast.policy_watch import PolicyWatch
 from pufferlib.fast.row_wise import RowWise
-from pufferlib.fast.sharded_gradients import ShardedGradients
+from pufferlib.fast.sharded_gradients import ThreadedGradients
 from pufferlib.metrics.phases import Phases
 from pufferlib.ppo.actor import Actor
 from pufferlib.ppo.collector import Collector
@@ -115,7 +115,7 @@ class Backend:
 
     def _device_network(self, observations: torch.dtype) -> DeviceNetwork | None:
         # The policy as a rollout's kernel computes it; None where it does not.
-        if not self.config.fused or "ppo/sampling.py" in edited_files():
+        if not self.config.fused or "ppo/sampling.py" in stale_files():
             return None
         layers = find_layers(self.policy)
         rounds = self.config.precision == "bfloat16"
@@ -141,9 +141,9 @@ class Backend:
         if self.network is not None:
             return NetworkGradients(self.network, self.policy, rollout, self.config)
         if self.row_wise is not None:
-            is_known_loss = self.loss is ppo_loss and not edited_files()  # any other may keep something, or mix rows
+            is_known_loss = self.loss is ppo_loss and not stale_files()  # any other may keep something, or mix rows
             are_rows_apart = is_known_loss and self.row_wise.reason is None
-            return ShardedGradients(
+            return ThreadedGradients(
                 self.policy, rollout, self.config, self.autocast, self.loss, are_rows_apart=are_rows_apart
             )
         kind = Gradients if rollout.observations.device.type != "cpu" else GatheringGradients
@@ -233,8 +233,8 @@ def _why_torch(config: ResolvedTrainConfig, device: torch.device, loss: Loss) ->
         return "[train] compile is True"
     if loss is not ppo_loss:
         return f"the loss is {getattr(loss, '__name__', type(loss).__name__)}, one of your own"
-    if edited_files():
-        return f"{' and '.join(edited_files())} changed, and the kernel did not follow"
+    if stale_files():
+        return f"{' and '.join(stale_files())} changed, and the kernel did not follow"
     return None
 
 

@@ -24,11 +24,11 @@ Capture = Callable[[Callable[[], None], torch.Generator, "torch.cuda.Stream | No
 class CapturedCall:
     """A function without arguments or result, replayed as a CUDA graph after its first calls.
 
-    Every call does the function's work once, those of the warm-up included. All that the function reads and writes must
-    be tensors that stay where they are; what is different in each call lies in them. It may not ask the GPU for a
-    number. Calls that draw from one generator may not overlap.
+    Every call runs the function once, those of the warm-up included. It may read and write only tensors that stay where
+    they are; inputs that change lie in them. It may not read a number back from the GPU. Calls that draw from one
+    generator may not overlap.
 
-    Where the capture fails, as it does for a policy that synchronises, the function goes on as it is, with a warning.
+    Where the capture fails, as for a policy that synchronises, a warning says so and the function runs uncaptured.
     """
 
     def __init__(
@@ -38,13 +38,13 @@ class CapturedCall:
         stream: torch.cuda.Stream | None,
         capture: Capture | None = None,
     ):
-        """Captures nothing yet.
+        """Stores the arguments; the capture comes after WARM_UP calls.
 
         Args:
-            function: what to run.
-            generator: the random stream that it draws from; replays go on where the last one stopped.
-            stream: where it runs, in the order of the caller's stream; None is that one.
-            capture: runs the function while recording it, returns what replays it; None is `capture_graph`.
+            function: to run.
+            generator: it draws from this one; replays continue where the last one stopped.
+            stream: that it runs on, in the order of the caller's stream; None is the caller's.
+            capture: runs the function while recording it, returns a replay; None is `capture_graph`.
         """
         self._function = function
         self._generator = generator
@@ -54,7 +54,7 @@ class CapturedCall:
         self._calls = 0
 
     def __call__(self) -> None:
-        """Does the function's work once, in the order of the calling stream."""
+        """Runs the function once, in the order of the calling stream."""
         with on_stream(self._stream):
             if self._calls == WARM_UP:
                 self._run = self._try_to_capture()
@@ -89,7 +89,7 @@ class CapturedCall:
 
 
 def capture_graph(function: Callable[[], None], generator: torch.Generator, stream: torch.cuda.Stream | None) -> Replay:
-    """Records a function on a stream, without running its kernels; returns what replays it."""
+    """Records a function on a stream, without running its kernels; returns its replay."""
     graph = torch.cuda.CUDAGraph()
     graph.register_generator_state(generator)
     with torch.cuda.graph(graph, stream=stream):
@@ -98,10 +98,10 @@ def capture_graph(function: Callable[[], None], generator: torch.Generator, stre
 
 
 def end_recording(generator: torch.Generator) -> None:
-    """Has a generator draw as usual again after a recording that broke, which did not tell it of its end.
+    """Ends the recording state of a generator after a capture that failed, so that it draws as usual again.
 
-    An empty recording tells it. Another state would do too, but graphs that were recorded before keep the one they
-    know: they and whatever comes later would then draw the same numbers.
+    An empty recording does so. A new state would do too, but graphs that were recorded before keep the old one: they
+    and later draws would then give the same numbers.
     """
     device = generator.device
     if device.type != "cuda":
@@ -121,7 +121,7 @@ def end_recording(generator: torch.Generator) -> None:
 
 @contextmanager
 def on_stream(stream: torch.cuda.Stream | None) -> Iterator[None]:
-    """Makes a stream current, after what the one before has been given to do and before what it will; None does not."""
+    """Makes a stream current, ordered after the caller's stream before and in front of it afterwards; None does not."""
     if stream is None:
         yield
         return

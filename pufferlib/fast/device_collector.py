@@ -1,4 +1,4 @@
-"""The rollout phase where environments are stepped on the GPU that the policy is on."""
+"""The rollout phase where the GPU of the policy steps the environments as well."""
 
 from __future__ import annotations
 
@@ -26,17 +26,16 @@ from pufferlib.vector.base import Vector
 from pufferlib.vector.device import Device
 
 COLUMNS = 64
-"""Of a rollout at most in one CUDA graph: some thousand kernels, whose launch takes the time of one."""
+"""At most, of a rollout in one CUDA graph: some thousand kernels, whose launch takes the time of one."""
 
 FETCHED = ("rewards", "terminals", "truncations")
 
 
 class DeviceCollector(Collector):
-    """A collector that borrows the environments of a Device vector, and has a GPU play a whole rollout by itself.
+    """Borrows the environments of a Device vector, and plays whole rollouts on the GPU.
 
-    What it collects is what Collector does with the same vector, bit for bit where environments round as on a CPU; what
-    final observations are worth is rounded as the sum over another number of rows is. The
-    CPU hears of a rollout when it is full: it follows the episodes then.
+    It collects what Collector does with the same vector, bit for bit where environments round as on a CPU; values of
+    final observations may round differently. The CPU follows the episodes once a rollout is full.
     """
 
     vecenv: Device
@@ -61,7 +60,7 @@ class DeviceCollector(Collector):
 
     @property
     def place(self) -> str:
-        """Where environments are, and whether the policy is there with them, in words."""
+        """Says that environments are on the GPU, and whether one kernel plays the rollout."""
         one = "" if self.actor.network is None else ", a rollout in one kernel"
         return f"environments on the GPU{one}"
 
@@ -70,7 +69,7 @@ class DeviceCollector(Collector):
         with self._phases.phase("environment"):
             self._borrow()
         with self._phases.phase("forward"):  # and the steps between, which are the smaller part
-            self.actor.begin(self._offset)
+            self.actor.start_rollout(self._offset)
             for _ in range(self._num_plays):
                 self._play()
             self._envs.steps += self.rollout.horizon
@@ -85,8 +84,7 @@ class DeviceCollector(Collector):
         return max(count for count in range(1, COLUMNS + 1) if self.rollout.horizon % count == 0)
 
     def _borrow(self) -> None:
-        """Has the environments on the GPU, where they are not."""
-        if self._player is not self.actor:  # the policy was replaced, and its actor with it
+        if self._player is not self.actor:  # the actor was replaced
             self.vecenv.take_back()
         if self.vecenv.is_lent:
             return
@@ -112,7 +110,6 @@ class DeviceCollector(Collector):
         self._player = self.actor
 
     def _kernel(self, step: BatchStep) -> RolloutKernel | None:
-        """What plays a whole rollout by itself, where the policy can be computed so."""
         if self.actor.network is None:
             return None
         try:
@@ -127,21 +124,20 @@ class DeviceCollector(Collector):
             return None
 
     def _step(self, step: BatchStep) -> None:
-        """Steps the environments, and values all final observations: which of them count is known when it is over."""
+        # Which final observations count is known only when the rollout is over, so all are valued.
         self._envs.step()
         if self._final_values is not None:
             values = self.actor.value(self._rows, self._envs.finals).float().view(-1)
-            self._final_values.view(-1).index_copy_(0, step.place, values)
+            self._final_values.view(-1).index_copy_(0, step.column_index, values)
 
     def _bring_back(self) -> None:
         self._player.finish()
         self._envs.download()
 
     def _fetch(self) -> None:
-        """Follows the episodes of the group's columns, whose numbers come from the GPU at once."""
         group = slice(self._offset, self._offset + self.vecenv.num_agents)
         for name in FETCHED:
-            self.given[name][1:, group].copy_(getattr(self.rollout, name).T[1:, group], non_blocking=True)
+            self.host_buffers[name][1:, group].copy_(getattr(self.rollout, name).T[1:, group], non_blocking=True)
         if self.rollout.rewards.is_cuda:
             torch.cuda.current_stream(self.rollout.rewards.device).synchronize()
         rewards, terminals, truncations, masks, pending = (array[1:, group] for array in self._arrays.values())
@@ -155,7 +151,7 @@ class DeviceCollector(Collector):
             self._take_finals(is_cut)
 
     def _take_finals(self, is_cut: np.ndarray) -> None:
-        """Takes what final observations of truncated episodes are worth; `is_cut` is `(T, agents)` of the group."""
+        # is_cut: (T, agents) of the group.
         device = self._final_values.device
         columns, segments = (torch.from_numpy(place).to(device) for place in is_cut.nonzero())
         columns, segments = columns + 1, segments + self._offset
@@ -163,10 +159,10 @@ class DeviceCollector(Collector):
 
 
 def can_be_on_the_device(vecenv: Vector, actor: Actor, skips_nonfinite: bool) -> bool:
-    """Whether a rollout can be played where the policy is.
+    """Whether whole rollouts can be played on the policy's GPU.
 
-    That takes environments that can be lent, all at once, a policy that is captured, observations that stay on the
-    GPU, and nobody who must look at them between two steps. Where environments do not compile, a warning says so.
+    This needs environments that can be lent, all in one batch, a policy that is captured, observations that stay on the
+    GPU, and no filter between two steps. A warning says if the environments do not compile.
     """
     is_captured = isinstance(actor, GraphActor) and not actor.is_offloaded
     can_be_lent = isinstance(vecenv, Device) and vecenv.agents_per_batch == vecenv.num_agents
@@ -187,6 +183,6 @@ def can_be_on_the_device(vecenv: Vector, actor: Actor, skips_nonfinite: bool) ->
 
 
 def suits(config: TrainConfig) -> bool:
-    """Whether a training on a GPU can have its environments there, as far as its settings tell."""
+    """Whether the settings of a training on a GPU let its environments be there."""
     is_captured = config.cuda_graphs and not config.compile
     return is_captured and not config.cpu_offload and not config.skip_nonfinite

@@ -1,4 +1,4 @@
-"""A policy's layers as the kernel of a rollout has them: sizes that it is compiled for, and weights in its order."""
+"""A policy's layers for the kernel of a rollout: the sizes it is compiled for, and the weights in its order."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from torch import Tensor
 from pufferlib.extensions import Layers
 
 NUMBERS = {torch.uint8: "uint8_t", torch.int8: "int8_t", torch.int32: "int32_t", torch.float32: "float"}
-"""Types of what it sees, in C."""
+"""Types of observations, in C."""
 
-TOGETHER = 4
-"""Outputs, and agents, that a thread computes at once."""
+OUTPUTS_PER_THREAD = 4
+"""A thread computes as many outputs of as many agents at once."""
 
 
 class DeviceNetwork:
@@ -20,8 +20,8 @@ class DeviceNetwork:
     Attributes:
         layers: of the policy.
         num_parts: of a decision.
-        draws_numbers: whether the parts are numbers of normal distributions; else they are choices.
-        weights: of all layers, as the kernel reads them; filled by `pack`.
+        draws_numbers: whether the parts are numbers of normal distributions; otherwise they are choices.
+        weights: of all layers, in the kernel's order; filled by `pack`.
     """
 
     def __init__(self, layers: Layers, rounds: bool):
@@ -60,7 +60,7 @@ class DeviceNetwork:
             torch.exp(self.layers.log_std, out=deviations)
 
     def macros(self) -> dict[str, str]:
-        """What the header wants to be told."""
+        """The macros of device_network.h."""
         return {
             "NETWORK_INPUTS": str(self._inputs),
             "NETWORK_WIDTH": str(self._width),
@@ -73,14 +73,14 @@ class DeviceNetwork:
         }
 
     def shared_bytes(self, agents: int) -> int:
-        """Size of its NetworkMemory for a block of so many agents."""
+        """Size of NetworkMemory for a block of `agents`."""
         width, outputs = _padded(self._width), _padded(len(self.layers.head[0]))
         states = max(len(self.layers.recurrent), 1) * width
         floats = max(self._inputs, width) + width + states + outputs
         return agents * (4 * floats + 1)
 
     def draw(self, noise: Tensor, generator: torch.Generator) -> None:
-        """Fills `(agents, num_parts)` with what actions are drawn by, as `sample_logits` does."""
+        """Fills `(agents, num_parts)` with the random numbers that draw actions, as `sample_logits` does."""
         if self.draws_numbers:
             noise.normal_(generator=generator)
         else:
@@ -88,7 +88,7 @@ class DeviceNetwork:
 
 
 def can_be_in_a_rollout(layers: Layers | None, observations: torch.dtype) -> bool:
-    """Whether the kernel knows such layers, of whatever size, and observations."""
+    """Whether the kernel knows layers of these kinds, of any size, and observations of this type."""
     if layers is None or observations not in NUMBERS:
         return False
     others = layers.critic or layers.normalizer or layers.categories or layers.lstm or layers.convolutions
@@ -96,9 +96,9 @@ def can_be_in_a_rollout(layers: Layers | None, observations: torch.dtype) -> boo
 
 
 def _block_size(weight: Tensor, gates: int) -> int:
-    """Floats of a layer: a row of biases, and one for each input."""
+    # Floats of a layer: a row of biases, and one for each input.
     return (1 + weight.shape[1]) * gates * _padded(weight.shape[0] // gates)
 
 
 def _padded(outputs: int) -> int:
-    return -(-outputs // TOGETHER) * TOGETHER
+    return -(-outputs // OUTPUTS_PER_THREAD) * OUTPUTS_PER_THREAD

@@ -1,8 +1,7 @@
 """The kernels of an environment: its own header, compiled for a GPU, alone or together with a policy.
 
-The code is the beginning of the environment's binding.c, which includes its header and names its struct, and behind it
-puffer_device.h, or puffer_play.h, in place of puffer_binding.h. So there is nothing to write, and nothing to keep, for
-an environment to run on a GPU.
+The code is the beginning of the environment's binding.c, which includes its header and names its struct, followed by
+puffer_device.h or puffer_play.h in place of puffer_binding.h. An environment needs no code of its own to run on a GPU.
 """
 
 from __future__ import annotations
@@ -20,9 +19,9 @@ BINDING = '#include "puffer_binding.h"'
 DEVICE = '#include "puffer_device.h"'
 PLAY = '#include "puffer_play.h"'
 EXACT = (*OPTIONS, "--fmad=false")
-"""What a product and a sum round to is what they round to on a CPU, so that episodes are the same."""
+"""Products and sums round as on a CPU, so that episodes are the same."""
 
-# What the headers include of C's library, for a compiler that has none of its own: it knows the functions themselves.
+# NVRTC knows the functions of C's library that the headers use, but has no headers for them.
 STANDARD_HEADERS = {
     "math.h": b"#pragma once\n",
     "stdbool.h": b"#pragma once\n",
@@ -48,7 +47,7 @@ typedef unsigned long long uintptr_t;
 
 @functools.cache
 def device_program(binding: ModuleType) -> Program:
-    """The kernels of the environments that a compiled module has."""
+    """The kernels of the environments of a compiled module."""
     folder = Path(binding.__file__).parent
     return Program(folder.name, device_code(folder).encode(), headers_of(folder) | STANDARD_HEADERS, EXACT)
 
@@ -83,6 +82,6 @@ def device_code(folder: Path, kernels: str = DEVICE) -> str:
 
 
 def headers_of(folder: Path) -> dict[str, bytes]:
-    """By name, the headers of the environment in a folder and those that all share."""
+    """The headers of the environment in a folder, and those that all environments share, by name."""
     places = (folder.parent / "include", folder)
     return {name: header for place in places for name, header in read_headers(place).items()}

@@ -61,41 +61,39 @@ class DistributedLearner(Learner):
                 own = self._moments(share)
             with self._phases.queued_phase("communicate"):
                 self._ahead = share, self._ranks.gather_numbers(own)
-        (share, of_all), self._ahead = self._ahead, None
+        (share, all_moments), self._ahead = self._ahead, None
         with self._phases.queued_phase("advantage"):
-            return among(share, of_all, self._ranks.rank, self.config.norm_adv)
+            return normalize_across_ranks(share, all_moments, self._ranks.rank, self.config.norm_adv)
 
     def _moments(self, share: Minibatch) -> Tensor:
-        """What the other processes have to know of a share: the moments of its advantages, or nothing, `(0,)`."""
+        # What the other processes need of this part: (3,), or nothing, (0,).
         if not self.config.norm_adv and share.weights is None:
             return share.advantages.new_empty(0)
         return moments(share.advantages, share.weights)
 
     def _average_gradients(self) -> None:
-        """Averages them over all processes; with them goes what to report, or the moments of the next minibatch.
-
-        That can be drawn before the optimizer steps: of the policy it needs what was just found of this minibatch.
-        """
+        # The moments of the next minibatch go along, or the summary after the last. It can be drawn before the
+        # optimizer steps, as it needs of the policy only what was just found of this minibatch.
         share = None
         with self._phases.queued_phase("advantage"):
             if self._trained + 1 < self._due:
                 share = self._minibatches.draw()
-                told = self._moments(share)
+                payload = self._moments(share)
             else:
-                told = self._summarize(self._due)
+                payload = self._summarize(self._due)
         with self._phases.queued_phase("communicate"):
-            of_all = self._ranks.average_gradients(self.gradients.parameters, told)
+            all_moments = self._ranks.average_gradients(self.gradients.parameters, payload)
         if share is None:
-            self._summaries = of_all
+            self._summaries = all_moments
         else:
-            self._ahead = share, of_all
+            self._ahead = share, all_moments
 
     @override
     def _mean_over_processes(self, number: float) -> float:
         return self._ranks.start_total(number).result() / self._ranks.world_size
 
     def _summarize(self, count: int) -> Tensor:
-        """Of this process: the means over `count` minibatches, the norm of all weights, and the moments of targets."""
+        # Of this process: the means over `count` minibatches, the norm of all weights, and the moments of targets.
         residuals, returns, weights = self._targets()
         of_targets = moments(residuals, weights), moments(returns, weights)
         return torch.cat([self._means(count), self._weight_norm(), *of_targets])
@@ -105,27 +103,27 @@ class DistributedLearner(Learner):
         if self._summaries is None:  # `target_kl` ended it before the last minibatch
             self._summaries = self._ranks.gather_numbers(self._summarize(self._trained))
         means, *parts = self._summaries.split([self._summaries.shape[1] - 6, 3, 3], 1)
-        unexplained, spread = (pooled(part)[2] for part in parts)
+        unexplained, spread = (merge_moments(part)[2] for part in parts)
         explained = losses.explained_variance(unexplained, spread)
         return self._named(torch.cat([means.mean(0), explained.unsqueeze(0)]))
 
 
-def among(share: Minibatch, of_all: Tensor, rank: int, is_normalized: bool) -> Minibatch:
+def normalize_across_ranks(share: Minibatch, all_moments: Tensor, rank: int, is_normalized: bool) -> Minibatch:
     """A share of a minibatch, ready for gradients that are averaged over all processes.
 
     Each present step then counts the same, whichever process it belongs to, however few there are.
 
     Args:
         share: of this process.
-        of_all: `(processes, 3)` or `(processes, 0)`, the moments of all shares.
+        all_moments: `(processes, 3)` or `(processes, 0)`, the moments of all shares.
         rank: of this process.
         is_normalized: whether advantages are to have mean 0 and deviation 1 over all shares.
     """
-    if not of_all.numel():
+    if not all_moments.numel():
         return share.ready_for_loss(is_normalized)
-    count, center, spread = pooled(of_all).unbind()
+    count, center, spread = merge_moments(all_moments).unbind()
     if share.weights is not None:
-        share = replace(share, weights=share.weights * (of_all[rank, 0] * len(of_all) / count.clamp(min=1.0)))
+        share = replace(share, weights=share.weights * (all_moments[rank, 0] * len(all_moments) / count.clamp(min=1.0)))
     return share.weighted(losses.standardize(share.advantages, center, spread) if is_normalized else share.advantages)
 
 
@@ -135,7 +133,7 @@ def moments(x: Tensor, weights: Tensor | None) -> Tensor:
     return torch.stack([count.float(), losses.mean(x, weights), losses.variance(x, weights)])
 
 
-def pooled(parts: Tensor) -> Tensor:
+def merge_moments(parts: Tensor) -> Tensor:
     """`(3,)`, the `moments` of several sets of numbers taken together, from `(sets, 3)`, those of each."""
     counts, means, variances = parts.unbind(1)
     count = counts.sum()

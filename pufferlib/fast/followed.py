@@ -16,24 +16,24 @@ from pathlib import Path
 
 from pufferlib.ppo import losses, sampling
 
-SIGNATURES = Path(__file__).with_name("followed.txt")
+HASHES = Path(__file__).with_name("followed.txt")
 _MODULES = (losses, sampling)
 _UNSEEN = (tokenize.COMMENT, tokenize.NL, tokenize.INDENT, tokenize.DEDENT)
 
 
 @functools.cache
-def edited_files() -> tuple[str, ...]:
+def stale_files() -> tuple[str, ...]:
     """The files that are not what they were when the kernel was made to follow them, such as `ppo/losses.py`."""
-    signed = dict(line.split() for line in SIGNATURES.read_text().splitlines())
-    return tuple(name for name, found in signatures().items() if signed.get(name) != found)
+    signed = dict(line.split() for line in HASHES.read_text().splitlines())
+    return tuple(name for name, found in hashes().items() if signed.get(name) != found)
 
 
-def signatures() -> dict[str, str]:
+def hashes() -> dict[str, str]:
     """A hash of the code of each file, without its imports, comments and docstrings."""
-    return {f"ppo/{Path(module.__file__).name}": _signature(Path(module.__file__)) for module in _MODULES}
+    return {f"ppo/{Path(module.__file__).name}": _hash(Path(module.__file__)) for module in _MODULES}
 
 
-def _signature(path: Path) -> str:
+def _hash(path: Path) -> str:
     digest = hashlib.sha256()
     for line in _logical_lines(path):
         is_docstring = len(line) == 1 and line[0].startswith(('"', "'"))
@@ -43,7 +43,7 @@ def _signature(path: Path) -> str:
 
 
 def _logical_lines(path: Path) -> Iterator[list[str]]:
-    """The tokens of every statement, or of the head of a compound one, without comments."""
+    # The tokens of every statement, or of the head of a compound one, without comments.
     line: list[str] = []
     for token in tokenize.generate_tokens(io.StringIO(path.read_text(encoding="utf-8")).readline):
         if token.type == tokenize.NEWLINE:
@@ -53,10 +53,10 @@ def _logical_lines(path: Path) -> Iterator[list[str]]:
             line.append(token.string)
 
 
-def sign() -> None:
+def update_hashes() -> None:
     """Says that the kernel computes what the files say now."""
-    SIGNATURES.write_text("".join(f"{name} {found}\n" for name, found in signatures().items()))
+    HASHES.write_text("".join(f"{name} {found}\n" for name, found in hashes().items()))
 
 
 if __name__ == "__main__":
-    sign()
+    update_hashes()

@@ -1,4 +1,4 @@
-"""Acting on a GPU with one launch per step: what the environments wrote goes up and the actions come down meanwhile."""
+"""Acting on a GPU with one launch per step; observations and actions are copied meanwhile."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from pufferlib.ppo.actor import Actor
 from pufferlib.ppo.rollout import Rollout
 from pufferlib.ppo.sampling import sample_logits
 
-Choose = Callable[[Tensor, dict[str, Tensor], torch.Generator], tuple[Tensor, Tensor, Tensor]]
+ChooseActions = Callable[[Tensor, dict[str, Tensor], torch.Generator], tuple[Tensor, Tensor, Tensor]]
 
 
 class GraphActor(Actor):
     """An actor that gives every batch a stream, a captured step and pinned memory of its own.
 
-    The observations are copied from the environments' own memory, which is page-locked for it; the caller waits for
-    the event behind a batch's actions alone. So while the GPU works for one batch, the CPU's threads step the others.
+    The observations are copied from the environments' own memory, which is page-locked; the caller waits only for the
+    event after a batch's actions. So while the GPU works for one batch, the CPU's threads step the others.
 
     Attributes:
         is_offloaded: whether the rollout's observations are in the CPU's memory.
-        network: the policy as a kernel computes it, where one can play a rollout by itself; else None.
+        network: the policy for a kernel that plays whole rollouts; None where there is none.
     """
 
     def __init__(
@@ -45,57 +45,59 @@ class GraphActor(Actor):
     ):
         super().__init__(policy, rollout, num_agents, generator, autocast)
         self.network = network
-        # What the policy sees. On a GPU that has the rollout's observations too, column T stays here.
+        # The policy's input. On a GPU that has the rollout's observations too, column T stays here.
         self._inputs = self.last_observations.to(self._device)
         self.is_offloaded = self.last_observations.device != self._device
         self._capture = capture
         self._pinned = PinnedArrays(self._device)
-        self._lanes: dict[tuple[int, int], Lane] = {}
+        self._actor_streams: dict[tuple[int, int], ActorStream] = {}
 
     @override
-    def begin(self, offset: int) -> None:
+    def start_rollout(self, offset: int) -> None:
         self.finish()
-        super().begin(offset)
-        for lane in self._lanes.values():
-            lane.step.begin(offset)
-            lane.wait()
+        super().start_rollout(offset)
+        for batch in self._actor_streams.values():
+            batch.step.start_rollout(offset)
+            batch.wait()
 
     @override
-    def see(self, rows: slice, column: int, observations: np.ndarray, begins: np.ndarray) -> None:
-        lane = self._lane(rows)
-        if lane.stream is not None:
+    def store_observations(
+        self, rows: slice, column: int, observations: np.ndarray, episode_starts: np.ndarray
+    ) -> None:
+        batch = self._stream_for(rows)
+        if batch.stream is not None:
             self._pinned.pin(observations)
         source = torch.from_numpy(observations)
         if self.is_offloaded:
             source = self._stored(rows, column).copy_(source)
-        lane.host_begins.numpy()[:] = begins
-        with torch.cuda.stream(lane.stream):
-            lane.step.observations.copy_(source, non_blocking=True)
-            lane.step.begins.copy_(lane.host_begins, non_blocking=True)
+        batch.host_starts.numpy()[:] = episode_starts
+        with torch.cuda.stream(batch.stream):
+            batch.step.observations.copy_(source, non_blocking=True)
+            batch.step.episode_starts.copy_(batch.host_starts, non_blocking=True)
 
     @override
     @torch.no_grad()
     def act(self, rows: slice, column: int) -> np.ndarray:
-        lane = self._lane(rows)
-        self._streams.ready(rows)  # which the lane draws from is seeded by now
-        with torch.cuda.stream(lane.stream):
-            lane.run()
-            lane.host_actions.copy_(lane.step.actions, non_blocking=True)
-        lane.wait_for_actions()
-        return lane.host_actions.numpy()
+        batch = self._stream_for(rows)
+        self._streams.ready(rows)  # seeds the stream that the batch draws from
+        with torch.cuda.stream(batch.stream):
+            batch.run()
+            batch.host_actions.copy_(batch.step.actions, non_blocking=True)
+        batch.wait_for_actions()
+        return batch.host_actions.numpy()
 
     def batch_step(self, rows: slice) -> BatchStep:
-        """The tensors that a batch acts on and writes."""
-        return self._lane(rows).step
+        """The tensors that a batch reads and writes."""
+        return self._stream_for(rows).step
 
     def playing(self, rows: slice, columns: int, step_environments: Callable[[BatchStep], None]) -> CapturedCall:
-        """What acts and steps environments on the GPU, for that many columns of a batch at a time.
+        """Returns a call that acts and steps environments on the GPU, for some columns of a batch at a time.
 
         Args:
             rows: the batch.
             columns: to play in one call.
-            step_environments: takes `actions`, and writes `observations` and `begins`; `place` is where its column lies
-                among the rollout's, `(T + 1, S)` flattened, for each agent.
+            step_environments: takes `actions`, and writes `observations` and `episode_starts`; `column_index` is where
+                its column lies in the rollout's flattened columns `(T + 1, S)`, for each agent.
         """
         step, generator = self.batch_step(rows), self.stream_of(rows)
 
@@ -108,46 +110,46 @@ class GraphActor(Actor):
         return self.captured(rows, play)
 
     def captured(self, rows: slice, function: Callable[[], None]) -> CapturedCall:
-        """Has a function replayed among what is done for a batch, drawing from its stream."""
-        return CapturedCall(function, self.stream_of(rows), self._lane(rows).stream, self._capture)
+        """Returns a call of a function on a batch's CUDA stream, drawing from its random stream."""
+        return CapturedCall(function, self.stream_of(rows), self._stream_for(rows).stream, self._capture)
 
     def stream_of(self, rows: slice) -> torch.Generator:
-        """What the actions of a batch are drawn by."""
+        """The random stream that draws a batch's actions."""
         return self._streams.of(rows)
 
     @override
     @torch.no_grad()
     def bootstrap(self, rows: slice) -> None:
-        lane = self._lane(rows)
-        with torch.cuda.stream(lane.stream):
-            lane.step.clear_states()
+        batch = self._stream_for(rows)
+        with torch.cuda.stream(batch.stream):
+            batch.step.clear_states()
             super().bootstrap(rows)
 
     @override
     def value_final(self, agents: np.ndarray, observations: np.ndarray) -> Tensor:
         self.finish()  # the states are those after the last action
         values = super().value_final(agents, observations)
-        for lane in self._lanes.values():
-            lane.wait()
+        for batch in self._actor_streams.values():
+            batch.wait()
         return values
 
     @override
     def finish(self) -> None:
-        for lane in self._lanes.values():
-            lane.join()
+        for batch in self._actor_streams.values():
+            batch.join()
 
     @override
     def restart(self) -> None:
         self.finish()
         super().restart()
-        for lane in self._lanes.values():
-            lane.step.begins.zero_()
-            lane.wait()
+        for batch in self._actor_streams.values():
+            batch.step.episode_starts.zero_()
+            batch.wait()
 
     @override
     def close(self) -> None:
-        if self._lanes and self._device.type == "cuda":
-            torch.cuda.synchronize(self._device)  # nothing may read memory that is let go
+        if self._actor_streams and self._device.type == "cuda":
+            torch.cuda.synchronize(self._device)  # nothing may read memory that is released
         self._pinned.close()
 
     @override
@@ -159,32 +161,31 @@ class GraphActor(Actor):
     def _input(self, rows: slice, column: int) -> Tensor:
         return self._inputs[rows]
 
-    def _lane(self, rows: slice) -> Lane:
+    def _stream_for(self, rows: slice) -> ActorStream:
         key = rows.start, rows.stop
-        if key not in self._lanes:
+        if key not in self._actor_streams:
             step = BatchStep(rows, self._inputs, self.states, self.rollout, not self.is_offloaded)
-            step.begin(self._offset)
+            step.start_rollout(self._offset)
             generator = self._streams.of(rows)
-            self._lanes[key] = Lane(step, self._choose, generator, self._capture)
-        return self._lanes[key]
+            self._actor_streams[key] = ActorStream(step, self._choose, generator, self._capture)
+        return self._actor_streams[key]
 
     def _choose(
         self, observations: Tensor, state: dict[str, Tensor], generator: torch.Generator
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Actions, their log-probabilities and the values; replaces the entries of `state`."""
         with self._autocast():
             logits, values = self._forward(observations, state)
         actions, logprobs, _ = sample_logits(logits, generator=generator)
         return actions, logprobs, values
 
 
-class Lane:
-    """The stream of one batch, and what goes up and comes down on it."""
+class ActorStream:
+    """The CUDA stream of one batch, and the pinned memory that is copied on it."""
 
     def __init__(
         self,
         step: BatchStep,
-        choose: Choose,
+        choose: ChooseActions,
         generator: torch.Generator,
         capture: Capture | None,
     ):
@@ -192,23 +193,23 @@ class Lane:
         self.step = step
         self.stream = torch.cuda.Stream(step.actions.device) if is_cuda else None
         self.host_actions = torch.zeros(step.actions.shape, dtype=step.actions.dtype, pin_memory=is_cuda)
-        self.host_begins = torch.zeros(step.begins.shape, dtype=torch.bool, pin_memory=is_cuda)
+        self.host_starts = torch.zeros(step.episode_starts.shape, dtype=torch.bool, pin_memory=is_cuda)
         self.run = CapturedCall(lambda: step.run(choose, generator), generator, self.stream, capture)
         self._event = torch.cuda.Event() if is_cuda else None
         self.wait()
 
     def wait(self) -> None:
-        """Puts what this lane does next after what the calling stream was given to do."""
+        """Makes this stream wait for the calling stream."""
         if self.stream is not None:
             self.stream.wait_stream(torch.cuda.current_stream(self.stream.device))
 
     def join(self) -> None:
-        """Puts what the calling stream does next after what this lane was given to do."""
+        """Makes the calling stream wait for this stream."""
         if self.stream is not None:
             torch.cuda.current_stream(self.stream.device).wait_stream(self.stream)
 
     def wait_for_actions(self) -> None:
-        """Blocks until everything given to this lane so far is done."""
+        """Blocks until everything on this stream is done."""
         if self._event is not None:
             self._event.record(self.stream)
             self._event.synchronize()
@@ -222,7 +223,7 @@ class BatchStep:
 
     Attributes:
         observations: what the agents see, to be filled.
-        begins: `(rows,)` bool, whose recurrent state begins anew, to be filled.
+        episode_starts: `(rows,)` bool, whose recurrent state begins anew, to be filled.
         actions: what they do, in the rollout's dtype.
         place: where the step's column lies in the rollout's flattened columns, `(rows,)` int64.
         states: the recurrent state of the agents, by name.
@@ -231,48 +232,49 @@ class BatchStep:
     def __init__(
         self, rows: slice, inputs: Tensor, states: dict[str, Tensor], rollout: Rollout, stores_observations: bool
     ):
-        """Makes views of `inputs` and `states`, which have a row for every agent."""
         count, device = rows.stop - rows.start, rollout.values.device
         self.observations = inputs[rows]
-        self.begins = torch.zeros(count, dtype=torch.bool, device=device)
+        self.episode_starts = torch.zeros(count, dtype=torch.bool, device=device)
         self.actions = torch.zeros(count, *rollout.actions.shape[2:], dtype=rollout.actions.dtype, device=device)
         self.states = {name: state[rows] for name, state in states.items()}
         self._rollout = rollout
         self._stores_observations = stores_observations
         self._agents = torch.arange(rows.start, rows.stop, device=device)
         # Where the step's column lies in the flattened tensors of a rollout, for each agent:
-        self.place = torch.zeros_like(self._agents)  # (T, S): observations; what comes of the step has T + 1 columns
-        self._cell = torch.zeros_like(self._agents)  # (S, T): actions, log-probabilities
-        self._wide_cell = torch.zeros_like(self._agents)  # (S, T + 1): values
+        self.column_index = torch.zeros_like(
+            self._agents
+        )  # (T, S): observations; what comes of the step has T + 1 columns
+        self._step_index = torch.zeros_like(self._agents)  # (S, T): actions, log-probabilities
+        self._value_index = torch.zeros_like(self._agents)  # (S, T + 1): values
 
-    def begin(self, offset: int) -> None:
-        """Goes back to column 0, of the segments from `offset` on."""
+    def start_rollout(self, offset: int) -> None:
+        """Begins with column 0 of the segments from `offset` on."""
         segments, horizon = self._agents + offset, self._rollout.horizon
-        self.place.copy_(segments)
-        self._cell.copy_(segments * horizon)
-        self._wide_cell.copy_(segments * (horizon + 1))
+        self.column_index.copy_(segments)
+        self._step_index.copy_(segments * horizon)
+        self._value_index.copy_(segments * (horizon + 1))
 
     def clear_states(self) -> None:
         """Zeroes the recurrent state of the agents whose episode begins."""
         for state in self.states.values():
-            state.masked_fill_(self.begins.view(-1, *[1] * (state.dim() - 1)), 0)
-        self.begins.zero_()
+            state.masked_fill_(self.episode_starts.view(-1, *[1] * (state.dim() - 1)), 0)
+        self.episode_starts.zero_()
 
-    def run(self, choose: Choose, generator: torch.Generator) -> None:
-        """Acts on `observations`, writes the column and goes on to the next; `choose` is the policy."""
+    def run(self, choose: ChooseActions, generator: torch.Generator) -> None:
+        """Acts on `observations`, writes the column and advances to the next; `choose` is the policy."""
         rollout = self._rollout
         self.clear_states()
         state = dict(self.states)
         actions, logprobs, values = choose(self.observations, state, generator)
         self.actions.copy_(actions)
         if self._stores_observations:
-            rollout.by_column.flatten(0, 1).index_copy_(0, self.place, self.observations)
-        rollout.actions.flatten(0, 1).index_copy_(0, self._cell, self.actions)
-        rollout.logprobs.view(-1).index_copy_(0, self._cell, logprobs.float())
-        rollout.values.view(-1).index_copy_(0, self._wide_cell, values.float().view(-1))
+            rollout.by_column.flatten(0, 1).index_copy_(0, self.column_index, self.observations)
+        rollout.actions.flatten(0, 1).index_copy_(0, self._step_index, self.actions)
+        rollout.logprobs.view(-1).index_copy_(0, self._step_index, logprobs.float())
+        rollout.values.view(-1).index_copy_(0, self._value_index, values.float().view(-1))
         for name, value in state.items():  # last: what the policy returned may be views of its state
             if value is not self.states[name]:
                 self.states[name].copy_(value)
-        self.place += rollout.segments
-        self._cell += 1
-        self._wide_cell += 1
+        self.column_index += rollout.segments
+        self._step_index += 1
+        self._value_index += 1

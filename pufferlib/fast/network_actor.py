@@ -21,23 +21,24 @@ class NetworkActor(Actor):
     def __init__(
         self, network: Network, policy: nn.Module, rollout: Rollout, num_agents: int, generator: torch.Generator
     ):
-        """Takes a network that computes `policy`, whose states are its layers' in their order; the rest as Actor."""
         super().__init__(policy, rollout, num_agents, generator)
         self._network = network
         self._seen: dict[int, Tensor] = {}  # what a batch saw and did not act on yet, by its first agent
 
     @override
-    def begin(self, offset: int) -> None:
-        super().begin(offset)
+    def start_rollout(self, offset: int) -> None:
+        super().start_rollout(offset)
         self._network.refresh()
 
     @override
-    def see(self, rows: slice, column: int, observations: np.ndarray, begins: np.ndarray) -> None:
+    def store_observations(
+        self, rows: slice, column: int, observations: np.ndarray, episode_starts: np.ndarray
+    ) -> None:
         if column < self.rollout.horizon:
             self._seen[rows.start] = torch.from_numpy(observations)
-            self._clear_states(rows, begins)
+            self._clear_states(rows, episode_starts)
         else:
-            super().see(rows, column, observations, begins)
+            super().store_observations(rows, column, observations, episode_starts)
 
     @override
     def restart(self) -> None:

@@ -20,7 +20,6 @@ class NetworkGradients(Gradients):
     """Differentiates `losses.ppo_loss` for a policy that is a Network, all of a minibatch in one call."""
 
     def __init__(self, network: Network, policy: nn.Module, rollout: Rollout, config: ResolvedTrainConfig):
-        """`network` computes `policy`, which acts in the rollout."""
         super().__init__(policy, rollout, config)
         self.network = network
         # Single steps are trained on with the values they had at first: nobody asks for those of this minibatch.

@@ -43,7 +43,7 @@ class KernelAdam(Adam):
             batch.step(AdamSettings(group["lr"], beta1, beta2, group["eps"], group["weight_decay"]))
 
     def _find_batch(self, index: int, group: dict[str, Any]) -> AdamBatch | None:
-        """What the kernel steps of a group; None where it does not fit."""
+        # None where the kernel does not fit.
         if isinstance(group["lr"], Tensor) or group["capturable"] or group["amsgrad"] or group["maximize"]:
             return None
         parameters = [parameter for parameter in group["params"] if parameter.grad is not None]

@@ -1,4 +1,4 @@
-"""Page-locked memory: the GPU copies from it by itself, while the CPU goes on."""
+"""Page-locked memory: a GPU copies from it without the CPU."""
 
 from __future__ import annotations
 
@@ -12,21 +12,18 @@ _PORTABLE = 1  # CU_MEMHOSTREGISTER_PORTABLE: locked for every context of the pr
 
 
 class PinnedArrays:
-    """Locks the memory under arrays of others in place, so that nothing is copied to a second place first.
-
-    Where the driver refuses, nothing is lost but speed: copies from such memory are then made in two stages.
-    """
+    """Locks the memory of existing arrays in place. Where the driver refuses, copies from it are only slower."""
 
     def __init__(self, device: torch.device, driver: ctypes.CDLL | None = None):
         """Locks nothing yet.
 
         Args:
-            device: that copies from the memory; the driver is called in its context, whatever device is current.
-            driver: libcuda, opened when it is first needed.
+            device: copies from the memory; the driver is called in its context.
+            driver: libcuda; None opens it when it is first needed.
         """
         self._device = device
         self._driver = driver
-        self._locked: dict[int, np.ndarray] = {}  # the memory by its address, kept alive until it is let go
+        self._locked: dict[int, np.ndarray] = {}  # by address, kept alive until it is unlocked
         self._refused: set[int] = set()
 
     def pin(self, array: np.ndarray) -> bool:
@@ -41,7 +38,7 @@ class PinnedArrays:
         return address in self._locked
 
     def close(self) -> None:
-        """Lets go of all memory, before its owner does; calling it twice is harmless."""
+        """Unlocks all memory, which must come before its owner frees it; it may be called again."""
         while self._locked:
             address, _ = self._locked.popitem()
             self._call("cuMemHostUnregister", address)
@@ -54,7 +51,7 @@ class PinnedArrays:
 
 
 def whole_memory(array: np.ndarray) -> np.ndarray:
-    """The bytes that an array is a view into, all of them."""
+    """All bytes of the memory that an array is a view of."""
     while isinstance(array.base, np.ndarray):
         array = array.base
     if array.base is None:

@@ -42,7 +42,7 @@ def _find_normalized_layers(policy: nn.Module) -> Layers | None:
 
 
 def _are_all(layers: Layers, policy: nn.Module) -> bool:
-    """Whether the layers have every parameter of the policy once, and nothing else."""
+    # Whether the layers have every parameter of the policy once, and nothing else.
     found = [id(parameter) for parameter in layers.all_parameters()]
     return len(found) == len(set(found)) and set(found) == {id(parameter) for parameter in policy.parameters()}
 
@@ -86,14 +86,14 @@ def _find_layers(policy: nn.Module) -> Layers | None:
 
 
 def _sees_rows(policy: nn.Module) -> bool:
-    """Whether the first layer takes the numbers of an observation, or their categories, as they lie in its row."""
+    # Whether the first layer takes the numbers of an observation, or their categories, as they lie in its row.
     if type(policy) is Default:
         return not policy.emulated and type(policy.one_hot) in (type(None), OneHot)
     return type(policy) is Convolutional and type(policy.one_hot) in (type(None), OneHotPlanes)
 
 
 def _convolutions(stack: nn.Module) -> list[ConvolutionLayer] | None:
-    """The first part of a Convolutional policy's encoder; None where it is not made as that class makes it."""
+    # None where it is not made as Convolutional makes it.
     *modules, flatten = stack if type(stack) is nn.Sequential else [stack]
     convolutions, activations = modules[::2], modules[1::2]
     if type(flatten) is not nn.Flatten or (flatten.start_dim, flatten.end_dim) != (1, -1):
@@ -106,7 +106,6 @@ def _convolutions(stack: nn.Module) -> list[ConvolutionLayer] | None:
 
 
 def _is_plain_convolution(module: nn.Module) -> bool:
-    """Whether it has as many rows as columns of everything, no padding, no holes and no groups."""
     return (
         type(module) is nn.Conv2d
         and module.stride[0] == module.stride[1]
@@ -129,7 +128,7 @@ def _continuous_layers(policy: Continuous) -> Layers | None:
 def _as_layers(
     encoder: Iterable[nn.Module], activation: str, head: nn.Module, parts: Iterable[int], recurrent=(), **others
 ) -> Layers | None:
-    """None where a part is not what the policies here are made of."""
+    # None where a part is not of the kinds that pufferlib.models uses.
     modules = list(encoder)
     linear, activations = modules[::2], modules[1::2]
     if any(type(layer) is not nn.Linear for layer in (*linear, head)):

@@ -33,7 +33,6 @@ class PolicyWatch:
     """
 
     def __init__(self, policy: nn.Module):
-        """Remembers the policy as it is now."""
         self.policy = policy
         self._parts, self._facts = _look(policy)
 
@@ -48,10 +47,8 @@ class PolicyWatch:
 
 
 def _look(policy: nn.Module) -> tuple[list[Any], list[Any]]:
-    """Objects, which are to stay the same ones and are held so that no other gets their place; and facts of them.
-
-    It reads the dictionaries behind torch's properties: through those it would take several times as long.
-    """
+    # Objects that must stay the same ones (held, so that no other gets their address), and facts. It reads the
+    # dictionaries behind torch's properties, which are several times slower.
     modules: list[nn.Module] = [policy]
     parts: list[Any] = []
     facts: list[Any] = surroundings()

@@ -59,7 +59,6 @@ class RowWise:
     """
 
     def __init__(self, policy: nn.Module):
-        """Reads the policy as it is now."""
         reader = _Reader(policy)
         try:
             reader.read()
@@ -79,8 +78,6 @@ class _UnclearError(Exception):
 
 
 class _Reader:
-    """Goes through the modules of a policy, and through the code of those that are of a user's own class."""
-
     def __init__(self, policy: nn.Module):
         self.policy = policy
         self.facts: list[tuple[Callable[[], Any], Any]] = []
@@ -102,7 +99,6 @@ class _Reader:
                 self._read_own(module)
 
     def _read_own(self, module: nn.Module) -> None:
-        """A module of a user's own class."""
         kind = type(module)
         bases = kind.__mro__[: -len(nn.Module.__mro__)]
         if kind.__mro__[len(bases) :] != nn.Module.__mro__ or any(b.__module__.startswith("torch.") for b in bases):
@@ -147,8 +143,6 @@ def _check_known(module: nn.Module) -> None:
 
 
 class _Method:
-    """The code of a method: a list of assignments to local variables, and a return."""
-
     def __init__(self, reader: _Reader, module: nn.Module, function: FunctionType, node: ast.FunctionDef):
         self.reader, self.module, self.function, self.node = reader, module, function, node
         arguments = node.args
@@ -176,7 +170,7 @@ class _Method:
             raise _UnclearError(f"{self.function.__qualname__} has `{text}`")
 
     def _value(self, node: ast.expr) -> None:
-        """An expression whose value is a tensor, a number, or a tuple, list or Normal of these."""
+        # An expression whose value is a tensor, a number, or a tuple, list or Normal of these.
         if isinstance(node, ast.Name):
             self._require(node.id in self._locals, node)
         elif isinstance(node, ast.Constant):
@@ -201,7 +195,7 @@ class _Method:
             self._call(node)
 
     def _is_kept_number(self, node: ast.Attribute) -> bool:
-        """Whether it is a parameter of the module, a buffer that needs no gradient, or a number that it keeps."""
+        # A parameter of the module, a buffer without a gradient, or a number that it keeps.
         owner, name = self._object(node.value), node.attr
         if not isinstance(owner, nn.Module):
             return False
@@ -216,7 +210,7 @@ class _Method:
         return isinstance(found, nn.Parameter) or _is_number(found) or type(found) is Tensor and not found.requires_grad
 
     def _object(self, node: ast.expr) -> Any:
-        """The module, namespace or class that an expression names; None for values."""
+        # The module, namespace or class that an expression names; None for values.
         if isinstance(node, ast.Name):
             if node.id == self._self:
                 return self.module
@@ -254,13 +248,12 @@ class _Method:
             self._value(argument)
 
     def _keeps_rows(self, sizes: list[ast.expr]) -> bool:
-        """Whether a shape begins with `len(x)`, `x.shape[0]` or `x.size(0)` of a local variable, before numbers."""
+        # Whether a shape begins with `len(x)`, `x.shape[0]` or `x.size(0)` of a local variable, before numbers.
         rows = {f.format(name) for name in self._locals for f in ("len({})", "{}.shape[0]", "{}.size(0)")}
         return bool(sizes) and ast.unparse(sizes[0]) in rows and all(_number(size) is not None for size in sizes[1:])
 
 
 def _is_function(name: str, node: ast.Call) -> bool:
-    """Whether a call of torch's function of this name treats each row alone."""
     arguments = _arguments(node)
     if name in _ELEMENTWISE:
         return {keyword.arg for keyword in node.keywords} <= {"min", "max"}
@@ -272,7 +265,6 @@ def _is_function(name: str, node: ast.Call) -> bool:
 
 
 def _is_method(name: str, node: ast.Call) -> bool:
-    """Whether a tensor's method of this name treats each row alone."""
     arguments = _arguments(node)
     if name in _METHODS:
         return {keyword.arg for keyword in node.keywords} <= {"min", "max"}
@@ -290,19 +282,18 @@ def _is_method(name: str, node: ast.Call) -> bool:
 
 
 def _arguments(node: ast.Call) -> list[ast.expr] | None:
-    """Those of a call, the dimension last; None where it has other keywords."""
+    # The dimension last; None where the call has other keywords.
     are_known = [keyword.arg for keyword in node.keywords] in ([], ["dim"], ["start_dim"])
     return [*node.args, *(keyword.value for keyword in node.keywords)] if are_known else None
 
 
 def _is_later(node: ast.expr, least: int = -1) -> bool:
-    """Whether a dimension is another than the first: `-1` is, as rows of one dimension would change their number."""
+    # Whether a dimension is not the first. -1 may be: rows of one dimension would change their number.
     number = _number(node)
     return number is not None and number >= least and number not in (0, None)
 
 
 def _number(node: ast.expr) -> int | None:
-    """A whole number that is written out."""
     sign = 1
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
         sign, node = -1, node.operand
@@ -310,7 +301,7 @@ def _number(node: ast.expr) -> int | None:
 
 
 def _are_columns(index: ast.expr) -> bool:
-    """Whether an index takes the entry of a state, or columns of all rows."""
+    # Whether an index takes the entry of a state, or columns of all rows.
     if isinstance(index, ast.Constant):
         return isinstance(index.value, str)
     if not isinstance(index, ast.Tuple):
@@ -331,7 +322,7 @@ def _is_number(value: Any) -> bool:
 
 @functools.lru_cache
 def _definition(code: CodeType) -> ast.FunctionDef | None:
-    """The definition that a function was compiled from; None where it is not found, or the file was edited since."""
+    # None where it is not found, or the file was edited since.
     text = "".join(linecache.getlines(code.co_filename))
     try:
         tree = ast.parse(text)
@@ -346,7 +337,6 @@ def _definition(code: CodeType) -> ast.FunctionDef | None:
 
 
 def _codes(code: CodeType) -> Iterator[CodeType]:
-    """A code object, and all that are inside of it."""
     yield code
     for constant in code.co_consts:
         if isinstance(constant, CodeType):

@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from pufferlib.config import ResolvedTrainConfig
 from pufferlib.fast.gathering_gradients import GatheringGradients
-from pufferlib.fast.shards import Shards, one_thread, torch_threads
+from pufferlib.fast.shards import ThreadedChunks, one_thread, torch_threads
 from pufferlib.ppo.gradients import Loss
 from pufferlib.ppo.losses import ppo_loss
 from pufferlib.ppo.minibatches import Minibatch
@@ -20,7 +20,7 @@ from pufferlib.ppo.rollout import Rollout
 _LEAST_SHARE = 128  # rows of a minibatch that are worth a thread of their own
 
 
-class ShardedGradients(GatheringGradients):
+class ThreadedGradients(GatheringGradients):
     """Gives each thread some of the segments; the shares are added in their order, so the sum is always the same.
 
     Where rows cannot be computed apart, all of them are in one call, whose operations torch gives to its own threads.
@@ -49,7 +49,7 @@ class ShardedGradients(GatheringGradients):
         super().__init__(policy, rollout, config, autocast, loss)
         self._num_threads = torch.get_num_threads()
         most = max(1, self.config.minibatch_steps // _LEAST_SHARE) if are_rows_apart else 1
-        self._shards = Shards(min(self._num_threads, most))
+        self._shards = ThreadedChunks(min(self._num_threads, most))
         self._are_rows_apart = are_rows_apart
 
     @override
@@ -62,8 +62,6 @@ class ShardedGradients(GatheringGradients):
         return sum(self._differentiate_part(part, len(minibatch)) for part in parts)
 
     def _differentiate_part(self, part: Minibatch, num_rows: int) -> Tensor:
-        """Adds to the gradients, for a part of a minibatch of `num_rows`; returns its share of the metrics."""
-
         def differentiate_share(rows: slice) -> tuple[Tensor, tuple[Tensor | None, ...]]:
             share = part[rows]
             loss = self.loss(*self.evaluate(share), **self.coefficients)

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 
-class Shards:
+class ThreadedChunks:
     """Runs one function over shares of some rows at the same time, each on one torch thread.
 
     Args:

@@ -42,7 +42,7 @@ def _with_state(called: Callable, declared: Callable) -> Forward:
 
 
 def _takes_state(function: Callable) -> bool:
-    """Whether the second argument of a function is a state, and not an option of the user's own."""
+    # Whether the second argument is a state, and not an option of the user's own.
     try:
         parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):  # a builtin that does not tell

@@ -27,16 +27,14 @@ class NormalizedObservations(nn.Module):
         policy: sees the normalised observations.
         clip: their largest absolute value.
         count: observations so far.
-        mean, variance: of the observations' shape, float64.
+        mean: of the observations' shape, float64, 0 at first.
+        variance: likewise, 1 at first.
+
+    Raises:
+        APIUsageError: if the observations are no numbers, or the policy takes them for categories, which have no mean.
     """
 
     def __init__(self, env: Any, policy: nn.Module, clip: float = 10.0):
-        """Begins with mean 0 and variance 1, of the shape of `env.single_observation_space`.
-
-        Raises:
-            APIUsageError: if the observations are no numbers, or if the policy takes them for categories, which have no
-                mean.
-        """
         super().__init__()
         space = env.single_observation_space
         if not isinstance(space, Box) or getattr(env, "emulated", None) is not None:

@@ -24,14 +24,12 @@ class OneHot(nn.Module):
         num_columns: what the layer after it gets.
         lowest: `(cells,)` int32, the lower bounds.
         highest: `(cells,)` int32, the upper bounds.
+
+    Raises:
+        APIUsageError: if the space is no Box of integers, or one of them has more than MAX_CATEGORIES values.
     """
 
     def __init__(self, space: Space):
-        """Takes a Box of integers, of any shape and with any bounds.
-
-        Raises:
-            APIUsageError: if the space is something else, or if an integer of it has more than MAX_CATEGORIES values.
-        """
         super().__init__()
         low, high = _bounds(space)
         lowest, highest = torch.from_numpy(low).int(), torch.from_numpy(high).int()
@@ -63,14 +61,12 @@ class OneHotPlanes(nn.Module):
         num_planes: what the layer after it gets.
         lowest: `(channels,)` int32, the lower bounds.
         highest: `(channels,)` int32, the upper bounds.
+
+    Raises:
+        APIUsageError: as for OneHot.
     """
 
     def __init__(self, space: Space, image_shape: tuple[int, int, int]):
-        """Takes a Box of integers, which are the channels, rows and columns of `image_shape`.
-
-        Raises:
-            APIUsageError: as for OneHot.
-        """
         super().__init__()
         low, high = (bound.reshape(image_shape[0], -1) for bound in _bounds(space))
         low, high = low.min(1), high.max(1)
@@ -94,7 +90,7 @@ class OneHotPlanes(nn.Module):
 
 
 def _bounds(space: Space) -> tuple[np.ndarray, np.ndarray]:
-    """Of all integers of a space, one after the other, in float64, so that no differences wrap."""
+    # In float64, so that no differences wrap.
     if not isinstance(space, Box) or space.dtype.kind not in "iu":
         raise APIUsageError(f"one_hot needs observations that are one Box of integers, got {space}; switch it off")
     low, high = (bound.reshape(-1).astype(np.float64) for bound in (space.low, space.high))

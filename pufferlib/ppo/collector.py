@@ -17,36 +17,37 @@ from pufferlib.policy import acting_forward
 from pufferlib.ppo.actor import Actor
 from pufferlib.ppo.normalization import RewardNormalizer
 from pufferlib.ppo.rollout import FinalValues
-from pufferlib.ppo.sieve import Sieve
+from pufferlib.ppo.sieve import NonFiniteFilter
 from pufferlib.vector.base import Vector
 from pufferlib.vector.in_order import InOrder
 
-CARRIED = ("rewards", "terminals", "truncations", "masks", "pending")
-"""What the last column of a rollout hands to the first one of the next, beside the observations."""
+BOUNDARY_COLUMNS = ("rewards", "terminals", "truncations", "masks", "pending")
+"""Of a rollout's last column these are copied to the first column of the next, beside the observations."""
 
 ENDLESS_STEPS = 10_000
-"""Of every agent in a running episode: it then looks as if nobody said where episodes end."""
+"""In a running episode of every agent: the environment then seems never to end one."""
 
 FINAL_OBSERVATION = "final_observation"
-"""In an info: what an agent saw last in an episode that a limit cut; `agent_id` is its index in the vector."""
+"""Key of an info: the last observation of an episode that a limit cut; `agent_id` is the agent's index."""
 
 
 class Collector:
-    """Steps the environments with what an actor chooses, and keeps what they give beside observations.
+    """Steps the environments with the actions of an actor, and stores what they return beside observations.
 
     At the end of a rollout every batch of the vector has been received and none sent, so nothing runs while the policy
-    learns and a checkpoint catches the environments between two steps. The observations of column T are acted on again,
-    by the new policy, as column 0 of the next rollout.
+    learns and a checkpoint catches the environments between two steps. The new policy acts again on the observations
+    of column T, as column 0 of the next rollout.
 
     Attributes:
-        vecenv: what is stepped, from `pufferlib.vector.make`.
-        actor: acts for the agents of the vector and fills its rollout; may be replaced between two rollouts.
-        reward_normalizer: scales the rewards before they are clipped, if they are scaled.
-        statistics: what was told of the episodes that ended.
+        vecenv: the environments.
+        actor: acts for all agents and fills its rollout; may be replaced between two rollouts.
+        reward_normalizer: scales the rewards before they are clipped; None leaves them.
+        statistics: of the episodes that ended.
         batches: of the vector; all of them are held between two rollouts.
         tracker: follows the running episodes.
-        given: `(T + 1, S)` by the names in CARRIED, in memory that NumPy writes to: that of the rollout on a CPU.
-        skipped_steps: of the last rollout, whose segments had a number that was not finite; see `skips_nonfinite`.
+        host_buffers: `(T + 1, S)` tensors by the names in BOUNDARY_COLUMNS, which NumPy writes to; on a CPU they are
+            the rollout's own memory.
+        skipped_steps: steps of the last rollout in segments that had a number that was not finite.
     """
 
     def __init__(
@@ -58,7 +59,7 @@ class Collector:
         reward_normalizer: RewardNormalizer | None = None,
         skips_nonfinite: bool = False,
     ):
-        """Allocates; `reset` comes next.
+        """Allocates; call `reset` next.
 
         Args:
             vecenv: see the class.
@@ -66,8 +67,8 @@ class Collector:
             phases: adds up the times.
             reward_clip: the limit of rewards, 0 for none.
             reward_normalizer: see the class.
-            skips_nonfinite: whether a segment with an infinite or NaN reward or observation counts as one of an absent
-                agent, and the policy sees 0 in its place; else it is an error.
+            skips_nonfinite: whether the agent of a segment with an infinite or NaN reward or observation counts as
+                absent there, and the policy sees 0 in its place; otherwise such a number is an error.
 
         Raises:
             APIUsageError: if the vector mixes environments of different progress in one batch.
@@ -79,21 +80,23 @@ class Collector:
         self.statistics = FinishedEpisodes()
         self.batches = InOrder(vecenv)
         self.tracker = EpisodeTracker(vecenv.num_agents)
-        self.given = {name: host_memory(getattr(self.rollout, name).T) for name in CARRIED}
-        self._arrays = {name: memory.numpy() for name, memory in self.given.items()}  # views: cheaper to write into
+        self.host_buffers = {name: host_memory(getattr(self.rollout, name).T) for name in BOUNDARY_COLUMNS}
+        self._arrays = {
+            name: memory.numpy() for name, memory in self.host_buffers.items()
+        }  # views: cheaper to write into
         self.skipped_steps = 0
         self._reward_clip = reward_clip
-        self._sieve = Sieve(self.rollout.segments) if skips_nonfinite else None
+        self._nonfinite_filter = NonFiniteFilter(self.rollout.segments) if skips_nonfinite else None
         self._phases = phases
         self._finals: list[FinalValues] = []
-        self._reports: dict[int, FinishedEpisodes] = {}  # what environments told, by the batch's first agent
+        self._reports: dict[int, FinishedEpisodes] = {}  # of the environments, by the batch's first agent
         self._columns = np.zeros(vecenv.num_agents, np.int64)  # the next column of every agent
         self._offset = 0  # first segment of the group of agents that is being filled
         self._agent_steps = 0  # of the run, before this rollout
-        self._is_endless = False  # and that was told
+        self._is_endless = False  # and a warning said so
 
     def reset(self, seed: int | None) -> None:
-        """Begins an episode in every environment and receives the first observations; seed None is the vector's own."""
+        """Begins an episode in every environment; None takes the vector's own seed."""
         self.forget()
         self.batches.held.clear()
         self.vecenv.async_reset(seed)
@@ -106,7 +109,7 @@ class Collector:
         self.actor.finish()
 
     def forget(self) -> None:
-        """Nothing of the episodes that ran until now counts for those that come."""
+        """Drops everything that belongs to the running episodes."""
         self._finals.clear()
         self._reports.clear()
         self.statistics.take()
@@ -114,14 +117,14 @@ class Collector:
         self.actor.restart()
         if self.reward_normalizer is not None:
             self.reward_normalizer.sums[:] = 0.0
-        if self._sieve is not None:
-            self._sieve.take()
+        if self._nonfinite_filter is not None:
+            self._nonfinite_filter.pop_bad_segments()
 
     def collect(self, agent_steps: int = 0) -> int:
-        """Fills the rollout; returns the number of agent steps that count, which those of absent agents do not.
+        """Fills the rollout; returns the number of agent steps, without those of absent agents.
 
         Args:
-            agent_steps: of the run before this rollout, which tell where an error happened.
+            agent_steps: of the run before this rollout; errors name the step.
 
         Raises:
             DivergedError: if a reward, a value or a log-probability is not finite.
@@ -139,16 +142,16 @@ class Collector:
             source = group
         self.actor.finish()
         require_finite(self.rollout.values, self.rollout.logprobs)
-        if self._sieve is not None:
-            self._skip(self._sieve.take())
+        if self._nonfinite_filter is not None:
+            self._skip(self._nonfinite_filter.pop_bad_segments())
         self.statistics.take_over(self.tracker, self._reports)
-        self._hand_over()
-        self._ask_for_ends()
+        self._finish_rollout()
+        self._warn_if_endless()
         return int(np.count_nonzero(self._arrays["masks"][:-1]))
 
     def _collect_group(self) -> None:
-        """One segment for every agent: each batch acts, and steps while the others act, until its row is full."""
-        self.actor.begin(self._offset)
+        # One segment for every agent: each batch acts, and steps while the others act, until its row is full.
+        self.actor.start_rollout(self._offset)
         self._columns[:] = 0
         held = self.batches.held
         running = len(held)
@@ -165,7 +168,6 @@ class Collector:
                 running -= 1
 
     def _act(self, rows: slice) -> None:
-        """Chooses actions for the current column of a batch and sends them."""
         with self._phases.phase("forward"):
             actions = self.actor.act(rows, int(self._columns[rows.start]))
             if actions.dtype.kind == "f" and not np.isfinite(actions).all():
@@ -174,7 +176,7 @@ class Collector:
             self.batches.send(rows, actions)
 
     def _receive(self) -> slice:
-        """Waits for a batch and stores what it brings in its next column."""
+        # Waits for a batch and stores what it brings in its next column.
         with self._phases.phase("environment"):
             received = self.batches.receive()
         with self._phases.phase("store"):
@@ -183,21 +185,20 @@ class Collector:
             self._columns[rows] += 1
             column = int(self._columns[rows.start])
             counted = masks
-            if self._sieve is not None:
-                rewards, _ = self._sieve.sift(rewards, segments)
-                observations, is_whole = self._sieve.sift(observations, segments)
+            if self._nonfinite_filter is not None:
+                rewards, _ = self._nonfinite_filter.filter(rewards, segments)
+                observations, is_whole = self._nonfinite_filter.filter(observations, segments)
                 counted = masks & is_whole  # the last column's is what the next rollout begins with
-            given = rewards, terminals, truncations, counted, self.tracker.is_pending[rows]
-            for name, array in zip(CARRIED, given, strict=True):
+            received = rewards, terminals, truncations, counted, self.tracker.is_pending[rows]
+            for name, array in zip(BOUNDARY_COLUMNS, received, strict=True):
                 self._arrays[name][column, segments] = array
-            begins = self.tracker.step(rows, rewards, terminals | truncations, masks)
+            episode_starts = self.tracker.step(rows, rewards, terminals | truncations, masks)
             if infos:
                 self._take_infos(rows, infos, column)
-            self.actor.see(rows, column, observations, begins)
+            self.actor.store_observations(rows, column, observations, episode_starts)
             return rows
 
-    def _ask_for_ends(self) -> None:
-        """Warns once where no episode seems ever to end: it is learnt from all the same."""
+    def _warn_if_endless(self) -> None:
         if not self._is_endless and self.tracker.lengths.min() >= ENDLESS_STEPS:
             self._is_endless = True
             warnings.warn(
@@ -208,13 +209,13 @@ class Collector:
             )
 
     def _skip(self, segments: np.ndarray) -> None:
-        """Has the agents of some segments count as absent."""
+        # The agents of these segments count as absent.
         masks = self._arrays["masks"][:-1]
         masks[:, segments] = False
         self.skipped_steps = len(masks) * len(segments)
 
     def require_steps(self) -> None:
-        """Refuses a rollout of which nothing is left.
+        """Checks that a segment is left to learn from.
 
         Raises:
             DivergedError: if every segment was skipped.
@@ -226,26 +227,24 @@ class Collector:
             )
 
     def _take_infos(self, rows: slice, infos: list[dict], column: int) -> None:
-        """Values the final observations among them, with the states that end here; the rest are statistics.
-
-        Only where a limit cut the episode: after a terminal there is nothing to come.
-        """
+        # Computes the values of final observations, with the states that end here; the rest are statistics. Only where
+        # a limit cut the episode: after a terminal nothing is to come.
         is_cut = self._arrays["truncations"][column] & ~self._arrays["terminals"][column]
-        told = [info for info in infos if FINAL_OBSERVATION in info and is_cut[info["agent_id"] + self._offset]]
-        if told:
-            agents = np.array([info["agent_id"] for info in told])
-            finals = np.stack([info[FINAL_OBSERVATION] for info in told])
-            if self._sieve is not None:
-                finals, _ = self._sieve.sift(finals, agents + self._offset)
+        final_infos = [info for info in infos if FINAL_OBSERVATION in info and is_cut[info["agent_id"] + self._offset]]
+        if final_infos:
+            agents = np.array([info["agent_id"] for info in final_infos])
+            finals = np.stack([info[FINAL_OBSERVATION] for info in final_infos])
+            if self._nonfinite_filter is not None:
+                finals, _ = self._nonfinite_filter.filter(finals, agents + self._offset)
             values = self.actor.value_final(agents, finals)
             segments = torch.from_numpy(agents + self._offset).to(values.device)
             self._finals.append(FinalValues(segments, torch.full_like(segments, column), values))
         reports = self._reports.setdefault(rows.start, FinishedEpisodes())
         reports.add(info for info in infos if FINAL_OBSERVATION not in info)
 
-    def _hand_over(self) -> None:
-        """Scales and clips the rewards; where the rollout is in another memory, copies what was received there."""
-        rewards = self.given["rewards"]
+    def _finish_rollout(self) -> None:
+        # Scales and clips the rewards; where the rollout is in another memory, copies what was received there.
+        rewards = self.host_buffers["rewards"]
         if not is_finite(rewards[1:]):  # before they change what other rewards are scaled by
             raise DivergedError(self.find_not_finite())
         if self.reward_normalizer is not None:
@@ -254,20 +253,19 @@ class Collector:
             ended = (terminals | truncations | pending)[1:]
             self.reward_normalizer.normalize(rewards[1:].numpy(), ended, masks[:-1])
         if self._reward_clip:
-            # LaTeX: r \leftarrow \max(-c, \min(c, r)) ; r = rewards, c = self._reward_clip
             rewards.clamp_(-self._reward_clip, self._reward_clip)
         self.rollout.finals = FinalValues(*map(torch.cat, zip(*self._finals, strict=True))) if self._finals else None
         self._finals.clear()
-        for name, memory in self.given.items():
+        for name, memory in self.host_buffers.items():
             columns = getattr(self.rollout, name).T
             if columns.device != memory.device:
                 columns.copy_(memory, non_blocking=True)
 
     def find_not_finite(self) -> str | None:
-        """Says which reward or observation of the rollout so far is not finite, the first of them; None if all are."""
+        """Describes the first reward or observation of the rollout that is not finite; None if all are."""
         self.actor.finish()
         return find_first(
-            self.given["rewards"],
+            self.host_buffers["rewards"],
             observations=self.rollout.by_column,
             newest=self.actor.last_observations,
             agent_steps=self._agent_steps,
@@ -275,12 +273,12 @@ class Collector:
         )
 
     def find_layer(self) -> str | None:
-        """Names the policy's layer whose output is the first that is not finite in the rollout, or after it."""
+        """Names the policy's layer whose output is the first that is not finite, when it acts again."""
         self.actor.finish()
         return find_layer(self.actor.policy, self._act_again)
 
     def _act_again(self) -> None:
-        """Has torch compute all columns of the rollout anew, and what the next one begins with."""
+        # By torch: all columns of the rollout, and the first observations of the next.
         forward, device = acting_forward(self.actor.policy), self.rollout.values.device
         state = {name: value.clone() for name, value in self.rollout.states.items()}
         for observations in self.rollout.by_column:
@@ -289,10 +287,10 @@ class Collector:
 
 
 def agents_in_one(vecenv: Vector) -> int:
-    """Agents of a single environment of a vector, of which one PufferEnv may hold many."""
+    """Agents of a single environment; one PufferEnv of a vector may hold many."""
     return getattr(vecenv.driver_env, "agents_per_env", vecenv.agents_per_env)
 
 
 def host_memory(columns: Tensor) -> Tensor:
-    """The tensor itself where it is in CPU memory, else a copy there that the device can read by itself."""
+    """The tensor itself where it is in CPU memory, else a pinned copy there."""
     return columns.cpu().pin_memory() if columns.is_cuda else columns.cpu()

@@ -26,13 +26,14 @@ class Gradients:
     """Differentiates the loss of a policy.
 
     Attributes:
-        policy: whose parameters are differentiated.
-        rollout: what is trained on, which may be the `single_steps` of what is collected.
+        policy: the loss is differentiated by its parameters.
+        rollout: is trained on; it may be the `single_steps` of the one that is collected.
         config: the settings.
-        parameters: what is trained.
-        all_parameters: what an optimizer keeps: of the policy, in its order, those that are frozen for now included.
-        loss, coefficients: what is minimised, and the settings that it takes, by its keywords.
-        metric_names: of what `differentiate` returns.
+        parameters: those that are trained.
+        all_parameters: those of the optimizer: all of the policy's in its order, frozen ones included.
+        loss: is minimised.
+        coefficients: the settings that the loss takes, by its keywords.
+        metric_names: of the metrics that `differentiate` returns.
     """
 
     def __init__(
@@ -43,7 +44,14 @@ class Gradients:
         autocast: Callable[[], AbstractContextManager] = nullcontext,
         loss: Loss = ppo_loss,
     ):
-        """`autocast` is the precision that the policy computes in.
+        """Finds the parameters, and the settings that the loss takes.
+
+        Args:
+            policy: see the class.
+            rollout: see the class.
+            config: see the class.
+            autocast: the precision that the policy computes in.
+            loss: see the class.
 
         Raises:
             APIUsageError: if the loss takes a keyword that is no setting and has no default.
@@ -62,7 +70,7 @@ class Gradients:
         self._autocast = autocast
 
     def differentiate(self, minibatch: Minibatch) -> Tensor:
-        """Sets the gradients of the loss over a minibatch; writes its new ratios and values into the rollout.
+        """Sets the gradients of the loss over a minibatch, and writes its new ratios and values into the rollout.
 
         Parts of at most `max_minibatch_size` steps go one after the other: their gradients, and the metrics that are
         returned, `(len(metric_names),)` float32, add up to the means over the whole.
@@ -73,17 +81,16 @@ class Gradients:
             loss = self.loss(*self.evaluate(part), **self.coefficients)
             share = len(part) / len(minibatch)
             metrics += self.keep(loss, part.rows) * share
-            # LaTeX: \nabla L = \sum_k \frac{n_k}{n} \nabla L_k ; L_k = loss.total, n_k = len(part), n = len(minibatch)
             (loss.total * share).backward()
         return metrics
 
     def clear(self) -> None:
-        """Forgets the gradients of before: a parameter that was frozen since would still be stepped."""
+        """Drops all gradients: a parameter that was frozen since would still be stepped."""
         for parameter in self.all_parameters:
             parameter.grad = None
 
     def evaluate(self, minibatch: Minibatch) -> tuple[Tensor | None, ...]:
-        """The arguments of the loss but for its coefficients; writes the new values into the rollout."""
+        """Computes the tensors that the loss takes, in its order; writes the new values into the rollout."""
         rollout, rows, shape = self.rollout, minibatch.rows, minibatch.returns.shape
         observations, actions = self.gather_observations(rows), rollout.actions.index_select(0, rows)
         state = {}
@@ -101,7 +108,7 @@ class Gradients:
         return logprobs, values, entropy, *old, minibatch.advantages, minibatch.returns, minibatch.weights
 
     def gather_observations(self, rows: Tensor) -> Tensor:
-        """`(rows, horizon, *observation_shape)`, where the policy is, valid until the next call."""
+        """Returns `(rows, horizon, *observation_shape)` on the policy's device, valid until the next call."""
         return self.rollout.gather_observations(rows).to(self.rollout.values.device)
 
     def keep(self, loss: PPOLoss, rows: Tensor) -> Tensor:
@@ -114,16 +121,15 @@ class Gradients:
 
     def clip(self, limit: float) -> None:
         """Scales the parameters' gradients so that the norm of all together is at most `limit`."""
-        # LaTeX: \nabla_\theta \leftarrow \nabla_\theta\, \min\Big( 1, \frac{c}{\lVert \nabla_\theta \rVert_2 +
-        # LaTeX:   10^{-6}} \Big) ; \theta = self.parameters, c = limit
+        # LaTeX: \nabla \leftarrow \nabla \min(1, c / (\lVert \nabla \rVert_2 + 10^{-6})) ; c = limit
         nn.utils.clip_grad_norm_(self.parameters, limit)
 
     def limit_caller(self) -> AbstractContextManager:
-        """What the thread that steps the environments and the optimizer enters; see fast/."""
+        """A context for the thread that steps the environments and the optimizer; subclasses limit its cores."""
         return nullcontext()
 
     def close(self) -> None:
-        """Lets go of everything; calling it twice is harmless."""
+        """Ends threads; it may be called again."""
 
 
 def coefficients(loss: Loss, config: ResolvedTrainConfig) -> dict[str, Any]:

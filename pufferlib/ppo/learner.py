@@ -15,7 +15,7 @@ from pufferlib.metrics.metric_sums import MetricSums
 from pufferlib.metrics.phases import Phases
 from pufferlib.ppo import losses
 from pufferlib.ppo.gradients import Gradients
-from pufferlib.ppo.minibatches import Advantages, Minibatch, SegmentMinibatches, StepMinibatches, present_weights
+from pufferlib.ppo.minibatches import Advantages, Minibatch, SegmentMinibatches, StepMinibatches, mask_weights
 from pufferlib.ppo.rollout import Rollout
 
 
@@ -23,22 +23,28 @@ class Learner:
     """Trains a policy on a rollout that is filled again and again.
 
     Attributes:
-        gradients: differentiates the policy; has the settings.
+        rollout: is trained on.
+        config: the settings.
+        gradients: differentiates the policy.
         optimizer: steps the policy's parameters.
-        learning_rate: that of the last step.
+        learning_rate: of the last step.
         minibatches_due: the fraction of a minibatch that is carried over to the next rollout.
-        metrics: what the last `learn` returned.
+        metrics: of the last `learn`.
         weight_norm: of all parameters after the last `learn`.
-        skipped_minibatches: of this process in the last `learn`, whose loss was not finite; see `skip_nonfinite`.
+        skipped_minibatches: those of this process in the last `learn` whose loss was not finite; see `skip_nonfinite`.
     """
 
     def __init__(
         self, rollout: Rollout, gradients: Gradients, optimizer: Optimizer, generator: torch.Generator, phases: Phases
     ):
-        """Allocates; `rollout` is what the collector fills, and the generator draws the minibatches.
+        """Allocates.
 
-        The gradients are of `rollout`, or of its `single_steps` where these are trained on, and the optimizer is of
-        `gradients.all_parameters`.
+        Args:
+            rollout: is filled by the collector.
+            gradients: of `rollout`, or of its `single_steps` where these are trained on; it has the settings.
+            optimizer: of `gradients.all_parameters`.
+            generator: draws the minibatches.
+            phases: adds up the times.
         """
         self.rollout = rollout
         self.config = config = gradients.config
@@ -63,17 +69,17 @@ class Learner:
         self._sums = MetricSums()
 
     def follow(self, gradients: Gradients, optimizer: Optimizer) -> None:
-        """Goes on with those of a policy that was changed, and also with an optimizer that has loaded a state."""
+        """Continues with these, after the policy was changed or the optimizer has loaded a state."""
         self.gradients, self.optimizer = gradients, optimizer
         set_learning_rate(optimizer, self.learning_rate)
 
     def prepare(self) -> None:
-        """Takes from a new rollout what does not change while it is trained on."""
+        """Loads from a new rollout what does not change while it is trained on."""
         with self._phases.queued_phase("advantage"):
-            self._advantages.take()
+            self._advantages.load()
 
     def learn(self, learning_rate: float, progress: float, is_full: bool) -> dict[str, float]:
-        """Trains on the rollout for `update_epochs`; what is left of a minibatch is carried over to the next call.
+        """Trains on the rollout for `update_epochs`; the fraction of a minibatch is carried over to the next call.
 
         Args:
             learning_rate: for all steps of this call.
@@ -89,9 +95,7 @@ class Learner:
         self._sums.clear()
         self._is_full, self._trained, self._kl_before = is_full, 0, 0.0
         self._stepped = self.skipped_minibatches = 0
-        # LaTeX: d \leftarrow d + m ; d = self.minibatches_due, m = self.config.minibatches_per_epoch
         self.minibatches_due += self.config.minibatches_per_epoch
-        # LaTeX: n = \lfloor d \rfloor, \quad d \leftarrow d - n ; n = self._due
         self._due = math.floor(self.minibatches_due + 1e-6)  # sums of fractions are rounded
         self.minibatches_due -= self._due
         with self.gradients.limit_caller():
@@ -105,10 +109,10 @@ class Learner:
         return dict(self.metrics)
 
     def require_steps(self) -> None:
-        """Refuses an update that skipped all of its minibatches: more of that would be no training.
+        """Checks that the optimizer stepped.
 
         Raises:
-            DivergedError: if there were some, and the optimizer stepped for none.
+            DivergedError: if there were minibatches, and all of them were skipped.
         """
         if self.config.skip_nonfinite and self._trained and self._stepped == 0:
             raise DivergedError(
@@ -117,7 +121,7 @@ class Learner:
             )
 
     def train_minibatch(self) -> None:
-        """One optimizer step; adds the minibatch's metrics to their sums on the device."""
+        """Makes one optimizer step; adds the minibatch's metrics to their sums on the device."""
         with self._phases.queued_phase("advantage"):
             minibatch = self._minibatches.draw().ready_for_loss(self.config.norm_adv)
         with self._phases.queued_phase("learn"):
@@ -125,7 +129,7 @@ class Learner:
             self._step()
 
     def _differentiate(self, minibatch: Minibatch) -> None:
-        """Sets the gradients and adds the metrics; what a minibatch that is to be skipped left behind is taken back."""
+        # Sets the gradients and adds the metrics; a minibatch that is to be skipped leaves nothing behind.
         if not self.config.skip_nonfinite:
             self._sums.add(self.gradients.differentiate(minibatch))
             return
@@ -154,44 +158,39 @@ class Learner:
         return all(is_finite(gradient) for gradient in gradients if gradient is not None)
 
     def _is_beyond_target(self) -> bool:
-        """Whether a pass has just ended that moved the policy by more than `target_kl`; reading it waits for a GPU."""
+        # Whether a pass has just ended that moved the policy by more than `target_kl`; reading it waits for a GPU.
         per_pass = math.ceil(self.config.minibatches_per_pass)
         if self.config.target_kl is None or not self._trained or self._trained % per_pass:
             return False
         kl_so_far = self._sums.approx_kl(self.gradients.metric_names)
-        # LaTeX: \mathrm{kl} = \frac1n \sum_{i=1}^{n} \mathrm{approx\_kl}_i ; n = per_pass
         kl = float(kl_so_far - self._kl_before) / per_pass
         self._kl_before = kl_so_far
-        # LaTeX: \mathrm{kl} > \mathrm{target\_kl}
         return self._mean_over_processes(kl) > self.config.target_kl
 
     def _mean_over_processes(self, number: float) -> float:
         return number
 
     def _read_metrics(self) -> dict[str, float]:
-        """The means over the minibatches, and how much of the returns the values explain."""
         residuals, returns, weights = self._targets()
         explained = losses.explained_variance(losses.variance(residuals, weights), losses.variance(returns, weights))
         return self._named(torch.cat([self._means(self._trained), self._weight_norm(), explained.unsqueeze(0)]))
 
     def _means(self, count: int) -> Tensor:
-        """The metrics' means over those of `count` minibatches that were not skipped."""
+        # Over those of `count` minibatches that were not skipped.
         return self._sums.means(max(1, count - self.skipped_minibatches))
 
     def _targets(self) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Returns less values, returns, and weights that count only who was there: `(S, T)` each."""
+        # Returns minus values, returns, and the weights of the masks: (S, T) each.
         advantages, values = self._advantages.compute(), self.rollout.values[:, :-1]
-        weights = None if self._is_full else present_weights(self.rollout.masks[:, :-1])
-        # LaTeX: R = A + V ; R = returns, A = advantages, V = values
+        weights = None if self._is_full else mask_weights(self.rollout.masks[:, :-1])
         returns = advantages + values
         return returns - values, returns, weights
 
     def _weight_norm(self) -> Tensor:
-        # LaTeX: \lVert \theta \rVert_2 = \sqrt{\textstyle\sum_i \theta_i^2} ; \theta = self.gradients.parameters
         norm = nn.utils.get_total_norm([parameter.detach() for parameter in self.gradients.parameters])
         return norm.float().unsqueeze(0)
 
     def _named(self, numbers: Tensor) -> dict[str, float]:
-        """The metrics by name: `(len(metric_names) + 2,)`, these, the norm of the weights, the explained variance."""
+        # From (len(metric_names) + 2,): the metrics, the norm of the weights, the explained variance.
         *means, self.weight_norm, explained = numbers.tolist()  # the one device synchronisation of `learn`
         return dict(zip((*self.gradients.metric_names, "explained_variance"), (*means, explained), strict=True))

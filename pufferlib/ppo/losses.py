@@ -12,11 +12,11 @@ import torch
 from torch import Tensor
 
 METRICS = ("policy_loss", "value_loss", "entropy", "old_approx_kl", "approx_kl", "clipfrac", "importance")
-"""What `ppo_loss` tells of a minibatch, in the order in which kernels do."""
+"""The metrics of `ppo_loss`, in the order of the kernel's."""
 
 
 class PPOLoss(NamedTuple):
-    """What one minibatch gives."""
+    """The loss of one minibatch."""
 
     total: Tensor  # scalar, to be minimised
     metrics: dict[str, Tensor]  # scalars by name, logged as losses/<name>; detached, as is the ratio
@@ -56,21 +56,18 @@ def ppo_loss(
         vf_coef: weight of the value loss.
         ent_coef: weight of the entropy bonus.
     """
-    # LaTeX: \ell = \log \pi - \log \pi_{\text{old}}
-    # LaTeX:   ; \ell = logratio, \log \pi = logprobs, \log \pi_{\text{old}} = old_logprobs
+    # LaTeX: \ell = \log \pi - \log \pi_{\text{old}} ; \ell = logratio, \log \pi = logprobs
     logratio = logprobs - old_logprobs
     # LaTeX: \rho = e^{\ell} = \pi / \pi_{\text{old}} ; \rho = ratio
     ratio = logratio.exp()
-    # LaTeX: \hat\rho = \max(1 - \epsilon, \min(1 + \epsilon, \rho)) ; \hat\rho = clipped_ratio, \epsilon = clip_coef
+    # LaTeX: \hat\rho = \max(1 - \epsilon, \min(1 + \epsilon, \rho)) ; \epsilon = clip_coef
     clipped_ratio = ratio.clamp(1.0 - clip_coef, 1.0 + clip_coef)
     # LaTeX: L_\pi = \operatorname{mean} \max(-A \rho,\ -A \hat\rho) ; L_\pi = policy_loss, A = advantages
     policy_loss = mean(torch.max(-advantages * ratio, -advantages * clipped_ratio), weights)
 
-    # LaTeX: \hat V = V_{\text{old}} + \max(-\epsilon', \min(\epsilon', V - V_{\text{old}}))
-    # LaTeX:   ; \hat V = clipped_values, V_{\text{old}} = old_values, \epsilon' = vf_clip_coef
+    # LaTeX: \hat V = V_0 + \max(-\epsilon', \min(\epsilon', V - V_0)) ; V_0 = old_values, \epsilon' = vf_clip_coef
     clipped_values = old_values + (values - old_values).clamp(-vf_clip_coef, vf_clip_coef)
-    # LaTeX: L_V = \tfrac12 \operatorname{mean} \max\big( (V - R)^2,\ (\hat V - R)^2 \big)
-    # LaTeX:   ; L_V = value_loss, V = values, R = returns
+    # LaTeX: L_V = \tfrac12 \operatorname{mean} \max((V - R)^2, (\hat V - R)^2) ; L_V = value_loss, R = returns
     value_loss = 0.5 * mean(torch.max((values - returns).square(), (clipped_values - returns).square()), weights)
 
     mean_entropy = mean(entropy, weights)
@@ -83,7 +80,6 @@ def ppo_loss(
         old_approx_kl = mean(-logratio, weights)
         # LaTeX: k_3 = \operatorname{mean}(\rho - 1 - \ell) ; k_3 = approx_kl
         approx_kl = mean(ratio - 1.0 - logratio, weights)
-        # LaTeX: \mathrm{clipfrac} = \operatorname{mean} [\, \lvert \rho - 1 \rvert > \epsilon \,]
         clipfrac = mean(((ratio - 1.0).abs() > clip_coef).float(), weights)
         metrics = policy_loss, value_loss, mean_entropy, old_approx_kl, approx_kl, clipfrac, mean(ratio, weights)
     named = {name: metric.detach() for name, metric in zip(METRICS, metrics, strict=True)}
@@ -114,11 +110,9 @@ def standardize(x: Tensor, center: Tensor, spread: Tensor) -> Tensor:
 
 def variance(x: Tensor, weights: Tensor | None) -> Tensor:
     """The mean squared distance from the mean; 0 for a single element."""
-    # LaTeX: \operatorname{mean}\big( (x - \operatorname{mean} x)^2 \big)
     return mean((x - mean(x, weights)).square(), weights)
 
 
 def mean(x: Tensor, weights: Tensor | None) -> Tensor:
-    """The mean of what counts."""
-    # LaTeX: \operatorname{mean} x \quad \text{or} \quad \operatorname{mean}(w x) ; w = weights
+    """The weighted mean; `weights` are those of `ppo_loss`."""
     return x.mean() if weights is None else (x * weights).mean()

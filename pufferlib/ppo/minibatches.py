@@ -1,4 +1,4 @@
-"""What is learned from a rollout: its advantages, and the minibatches that they are drawn in."""
+"""From a rollout to minibatches: advantages, and how rows are drawn."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pufferlib.ppo.rollout import Rollout
 class Minibatch:
     """Rows of a rollout, each of the steps of a segment; of one step where single steps are drawn."""
 
-    rows: Tensor  # (count,) int64, their places in the rollout that is trained on
+    rows: Tensor  # (count,) int64, of the rollout that is trained on
     resets: Tensor  # (count, steps) bool, where an episode begins
     old_values: Tensor  # (count, steps) float32, what values are clipped around
     returns: Tensor  # (count, steps) float32, what values should be
@@ -30,7 +30,7 @@ class Minibatch:
         return len(self.rows)
 
     def __getitem__(self, part: slice) -> Minibatch:
-        """Some of its rows."""
+        """A slice of the rows."""
         tensors = ((field.name, getattr(self, field.name)) for field in fields(self))
         return replace(self, **{name: tensor[part] for name, tensor in tensors if tensor is not None})
 
@@ -39,24 +39,22 @@ class Minibatch:
         return [self[begin : begin + size] for begin in range(0, len(self), size)]
 
     def ready_for_loss(self, is_normalized: bool) -> Minibatch:
-        """The minibatch with advantages of mean 0 and deviation 1, if asked for, times their importance."""
+        """Returns it with advantages times their importance, of mean 0 and deviation 1 before if `is_normalized`."""
         return self.weighted(losses.normalize(self.advantages, self.weights) if is_normalized else self.advantages)
 
     def weighted(self, advantages: Tensor) -> Minibatch:
-        """The minibatch with these advantages times their importance."""
-        # LaTeX: A_i \leftarrow A_i\, w_i ; A = advantages, w = self.importance
+        """Returns it with these advantages times their importance."""
         return replace(self, advantages=advantages if self.importance is None else advantages * self.importance)
 
 
 class Advantages:
-    """The advantages of a rollout, computed anew whenever its values and ratios have changed.
+    """The advantages of a rollout, computed again whenever its values and ratios have changed.
 
     Attributes:
         resets: `(S, T)` bool, set where an episode begins, and where an absent agent waits for its next one.
     """
 
     def __init__(self, rollout: Rollout, config: ResolvedTrainConfig):
-        """Allocates for a rollout that is filled again and again; `take` follows each time."""
         self._rollout = rollout
         self.config = config
         self.resets = torch.zeros_like(rollout.logprobs, dtype=torch.bool)
@@ -67,8 +65,8 @@ class Advantages:
             torch.zeros_like(rollout.values) for _ in range(5)
         )
 
-    def take(self) -> None:
-        """Takes the rewards and the ends of episodes from the rollout, which was just filled."""
+    def load(self) -> None:
+        """Loads the rewards and the ends of episodes of the rollout, which was just filled."""
         rollout, finals = self._rollout, self._rollout.finals
         ends = rollout.terminals | rollout.truncations | rollout.pending
         self._ends.copy_(ends)
@@ -77,16 +75,14 @@ class Advantages:
         if not self.config.truncation_bootstrap:
             self._cuts.zero_()
             return
-        # LaTeX: c = u\,(1 - d) ; c = self._cuts, u = rollout.truncations, d = rollout.terminals
         self._cuts.copy_(rollout.truncations & ~rollout.terminals)
         if finals is not None:
-            # LaTeX: r \leftarrow r + \gamma V(o_{\text{final}})
-            # LaTeX:   ; r = self._rewards, V(o_{\text{final}}) = finals.values
+            # LaTeX: r \leftarrow r + \gamma V_{\text{final}} ; r = self._rewards, V_{\text{final}} = finals.values
             self._rewards[finals.segments, finals.columns] += self.config.gamma * finals.values
             self._cuts[finals.segments, finals.columns] = 0.0
 
     def compute(self) -> Tensor:
-        """`(S, T)` from the values and ratios as they are now; a view of a tensor that the next call overwrites."""
+        """Computes `(S, T)` from the values and ratios as they are now; the next call overwrites it."""
         rollout, config = self._rollout, self.config
         rewards = bootstrap_truncations(self._rewards, rollout.values, self._cuts, config.gamma, out=self._bootstrapped)
         compute_puff_advantage(
@@ -104,7 +100,7 @@ class Advantages:
 
 
 class SegmentMinibatches:
-    """Draws distinct segments by the size of their advantages, which are computed anew for each minibatch."""
+    """Draws distinct segments by the size of their advantages, which are computed again for each minibatch."""
 
     def __init__(self, rollout: Rollout, advantages: Advantages, generator: torch.Generator):
         self._rollout = rollout
@@ -117,15 +113,16 @@ class SegmentMinibatches:
         self._is_full = True
 
     def begin(self, progress: float, is_full: bool) -> None:
-        """Turns to a rollout that was just filled, with what `Learner.learn` was told of it."""
+        """Begins with a rollout that was just filled; arguments as for `Learner.learn`."""
         config = self._config
-        # LaTeX: \beta = \beta_0 + (1 - \beta_0)\, \alpha p
-        # LaTeX:   ; \beta = self._beta, \beta_0 = config.prio_beta0, \alpha = config.prio_alpha, p = progress
+        # The schedule of PufferLib 3.0, which ends at beta_0 + (1 - beta_0) alpha; that of Schaul et al. ends at 1.
+        # docs/performance.md has a measurement of both.
+        # LaTeX: \beta = \beta_0 + (1 - \beta_0) \alpha p ; \beta = self._beta, \alpha = config.prio_alpha, p = progress
         self._beta.fill_(config.prio_beta0 + (1.0 - config.prio_beta0) * config.prio_alpha * progress)
         self._is_full = is_full
 
     def draw(self) -> Minibatch:
-        """The next minibatch; of several processes that train together each draws its share, from its own rollout."""
+        """Draws the next minibatch; each of several processes draws its part from its own rollout."""
         rollout, config = self._rollout, self._config
         advantages = self._advantages.compute()
         present = advantages if self._is_full else advantages * rollout.masks[:, :-1]
@@ -135,17 +132,19 @@ class SegmentMinibatches:
         if self._is_uneven:
             inclusion = inclusion_probabilities(probabilities, len(rows))
             importance = importance_weights(inclusion, rows, self._beta).unsqueeze(1)
-        weights = None if self._is_full else present_weights(rollout.masks[rows, :-1])
+        weights = None if self._is_full else mask_weights(rollout.masks[rows, :-1])
         chosen, old_values = advantages[rows], rollout.values[rows, :-1]
         # LaTeX: R = A + V ; R = returns, A = chosen, V = old_values
         resets, returns = self._advantages.resets[rows], chosen + old_values
-        return Minibatch(rows, resets, old_values, returns, chosen, importance, weights)
+        return Minibatch(
+            rows, resets, old_values, returns=returns, advantages=chosen, importance=importance, weights=weights
+        )
 
 
 class StepMinibatches:
-    """Goes through all steps in random order, pass after pass; advantages and returns stay what they were at first.
+    """Goes through all steps in random order, pass after pass; advantages and returns stay as they were at first.
 
-    `begin` and `draw` are called as those of SegmentMinibatches. Steps of absent agents come along with weight 0.
+    It is called like SegmentMinibatches. Steps of absent agents are included with weight 0.
     """
 
     def __init__(self, rollout: Rollout, steps: Rollout, advantages: Advantages, generator: torch.Generator):
@@ -157,35 +156,35 @@ class StepMinibatches:
         self._resets = torch.zeros(steps.segments, 1, dtype=torch.bool, device=rollout.values.device)
 
     def begin(self, progress: float, is_full: bool) -> None:
-        """Turns to a rollout that was just filled."""
+        """Begins with a rollout that was just filled."""
         rollout = self._rollout
-        self._steps.take_steps(rollout)
+        self._steps.copy_steps_from(rollout)
         advantages, values = _by_step(self._advantages.compute()), _by_step(rollout.values[:, :-1])
-        # LaTeX: R = A + V ; R = advantages + values, A = advantages, V = values
         self._numbers = torch.stack([advantages, values, advantages + values])  # gathered together: one call, not three
         self._masks = None if is_full else _by_step(rollout.masks[:, :-1])
         self._order = torch.empty(0)
         self._place = 0
 
     def draw(self) -> Minibatch:
-        """The next steps in their order; the last of a pass may be fewer."""
+        """Draws the next steps; the last minibatch of a pass may have fewer."""
         if self._place >= len(self._order):
             device = self._rollout.values.device
             self._order = torch.randperm(self._steps.segments, generator=self._generator, device=device)
             self._place = 0
         rows = self._order[self._place : self._place + self._advantages.config.minibatch_steps]
         self._place += len(rows)
-        weights = None if self._masks is None else present_weights(self._masks[rows])
+        weights = None if self._masks is None else mask_weights(self._masks[rows])
         chosen, old_values, returns = self._numbers.index_select(1, rows).unbind()
-        return Minibatch(rows, self._resets[: len(rows)], old_values, returns, chosen, None, weights)
+        resets = self._resets[: len(rows)]
+        return Minibatch(rows, resets, old_values, returns=returns, advantages=chosen, importance=None, weights=weights)
 
 
 def bootstrap_truncations(rewards: Tensor, values: Tensor, cuts: Tensor, gamma: float, out: Tensor) -> Tensor:
     """Adds gamma * V to the reward of every step that a limit cut, V of the observation acted on.
 
-    The value of the true final observation is what Pardo et al. 2018 ("Time Limits in Reinforcement Learning") ask for,
-    and what `Advantages` takes where the rollout has it. This is for environments that do not tell it: the observation
-    one step earlier is the nearest.
+    Pardo et al. 2018 ("Time Limits in Reinforcement Learning") ask for the value of the true final observation, and
+    `Advantages` takes it where the rollout has it. This is for environments that do not return that observation: the
+    one a step earlier is the nearest.
 
     All are `(S, T + 1)`; column t of `rewards` and of `cuts`, 1 or 0, belongs to the action of column t - 1, and so
     column 0 of `out` to none of these segments: it is left as it was.
@@ -195,13 +194,11 @@ def bootstrap_truncations(rewards: Tensor, values: Tensor, cuts: Tensor, gamma: 
     return out
 
 
-def present_weights(masks: Tensor) -> Tensor:
-    """1 for agents that were there and 0 for absent ones, times what makes the mean 1."""
+def mask_weights(masks: Tensor) -> Tensor:
+    """Weights with mean 1: equal where the mask is set, 0 elsewhere."""
     present = masks.float()
-    # LaTeX: \mathrm{present\_weights}_i = m_i / \bar m ; m = present, \bar m = present.mean()
     return present / present.mean().clamp(min=1e-8)
 
 
 def _by_step(x: Tensor) -> Tensor:
-    """`(S, T)` -> `(T * S, 1)`, a copy in the order of `Rollout.single_steps`."""
-    return x.T.reshape(-1, 1)
+    return x.T.reshape(-1, 1)  # a copy in the order of Rollout.single_steps

@@ -1,4 +1,4 @@
-"""Rewards that a value function can learn: scaled by a running deviation. Observations: see policy/normalized.py."""
+"""Scales rewards by a running deviation; policies that normalise observations are in pufferlib.policy.normalized."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from pufferlib.metrics.moments import EPSILON, Moments
 class RewardNormalizer:
     """Divides rewards by the running deviation of their discounted sum, and clips them.
 
-    Every step adds the discounted sum of the rewards of its episode so far, of which the variance is taken (Engstrom et
-    al. 2020, "Implementation Matters in Deep Policy Gradients"). The mean is left where it is: shifting rewards would
-    change what is worth doing.
+    The deviation is that of the discounted sum of an episode's rewards so far, taken at every step (Engstrom et al.
+    2020, "Implementation Matters in Deep Policy Gradients"). The mean stays: shifting rewards would change which policy
+    is best.
 
     Attributes:
         moments: of these sums, over all processes.
@@ -23,7 +23,6 @@ class RewardNormalizer:
     """
 
     def __init__(self, num_agents: int, gamma: float, clip: float, ranks: Ranks):
-        """Begins with variance 1, and no reward yet for any agent."""
         self.moments = Moments()
         self.sums = np.zeros(num_agents)
         self._gamma = gamma
@@ -43,14 +42,12 @@ class RewardNormalizer:
         sums = np.concatenate([self._add_up(rewards[:, each], ended[:, each])[masks[:, each]] for each in groups])
         own = Moments(len(sums), float(sums.mean()), float(sums.var())) if len(sums) else Moments()
         self.moments = self.moments.with_all(self._ranks.gather(own))
-        # LaTeX: r \leftarrow \frac{r}{\sqrt{\sigma^2 + \epsilon}}
-        # LaTeX:   ; r = rewards, \sigma^2 = self.moments.variance, \epsilon = EPSILON
+        # LaTeX: r \leftarrow r / \sqrt{\sigma^2 + \epsilon} ; r = rewards, \sigma^2 = variance, \epsilon = EPSILON
         rewards /= math.sqrt(self.moments.variance + EPSILON)
-        # LaTeX: r \leftarrow \max(-c, \min(c, r)) ; c = self._clip
         np.clip(rewards, -self._clip, self._clip, out=rewards)
 
     def _add_up(self, rewards: np.ndarray, ended: np.ndarray) -> np.ndarray:
-        """The discounted sums after each step, `(T, agents)`."""
+        # The discounted sums after each step, (T, agents).
         found = np.empty(rewards.shape)
         for step in range(len(rewards)):
             # LaTeX: G_t = \gamma G_{t-1} + r_t ; G = self.sums, \gamma = self._gamma, r = rewards

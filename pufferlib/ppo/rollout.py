@@ -1,4 +1,4 @@
-"""The memory of one rollout: what the agents saw, did and got, one segment per row."""
+"""The memory of one rollout: observations, actions, rewards and more, one segment per row."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pufferlib import spaces
 class FinalValues(NamedTuple):
     """The values of true final observations, which a reset in the same step replaced: no agent acted on them.
 
-    Environments in C and those of Gymnasium and PettingZoo tell these observations in their infos.
+    Environments in C and those of Gymnasium and PettingZoo return these observations in their infos.
     """
 
     segments: Tensor  # (count,) int64, with `columns` the places of episodes that a limit cut
@@ -27,16 +27,16 @@ class FinalValues(NamedTuple):
 class Rollout:
     """Preallocated tensors; S segments, T steps of horizon.
 
-    Rewards, terminals and truncations of column t arrived together with observation t, so they speak of the action of
-    column t - 1; the mask says whether the agent acts on observation t. An episode begins at an observation that came
-    with the end of the one before, or that is the first which an agent sees while an end is pending: of the last
-    episode it was told when it left, of the next it sees nothing until it is back.
+    Rewards, terminals and truncations of column t arrived together with observation t, so they belong to the action of
+    column t - 1; the mask says whether the agent acts on observation t. An episode starts at an observation that
+    arrived with the end of the one before, or at the first that an agent sees while an end is pending: it learned of
+    the end when it left, and sees nothing of the next episode until it is back.
 
     Column T is the bootstrap: the value of the observation after the last action. That observation itself is not
     trained on here; the collector keeps it for the next rollout.
 
-    A step fills a column, a minibatch reads rows. What the environments give lies in memory column after column: a step
-    is one copy of each, and the policy acts on a view. What training reads again and again lies row after row.
+    A step fills a column, a minibatch reads rows. What environments return lies in memory column after column: a step
+    is one copy of each, and the policy acts on a view. What training reads repeatedly lies row after row.
     """
 
     observations: Tensor  # (S, T, *observation_shape), the observation space's dtype; a view of `by_column`
@@ -50,7 +50,7 @@ class Rollout:
     pending: Tensor  # (S, T + 1) bool, True where the agent's episode ended, or all began, and it was absent since
     ratios: Tensor  # (S, T + 1) float32, probability now over probability then; 1 until trained on
     states: dict[str, Tensor]  # recurrent state before column 0, each (S, ...)
-    finals: FinalValues | None = None  # where environments told final observations
+    finals: FinalValues | None = None  # where environments returned final observations
 
     @classmethod
     def allocate(
@@ -63,7 +63,7 @@ class Rollout:
         device: torch.device,
         observation_device: torch.device,
     ) -> Rollout:
-        """Makes zeroed storage; `states` has one row per segment and shows shapes and dtypes."""
+        """Makes zeroed storage; `states` has one row per segment and gives shapes and dtypes."""
         observations = torch.zeros(
             (horizon, segments, *observation_space.shape),
             dtype=getattr(torch, observation_space.dtype.name),
@@ -96,12 +96,12 @@ class Rollout:
 
     @property
     def segments(self) -> int:
-        """Rows."""
+        """The number of segments, S."""
         return self.actions.shape[0]
 
     @property
     def horizon(self) -> int:
-        """Steps of a segment that are trained on, one less than the columns."""
+        """Steps of a segment that are trained on, T: one less than the columns."""
         return self.actions.shape[1]
 
     @property
@@ -111,26 +111,26 @@ class Rollout:
 
     @property
     def seen(self) -> Tensor:
-        """The observations that agents acted on, `(count, *observation_shape)`: not those of absent agents."""
+        """The observations that agents acted on, `(count, *observation_shape)`, without those of absent agents."""
         return self.by_column[self.masks.T[:-1].to(self.observations.device)]
 
     def single_steps(self) -> Rollout:
         """Every step as a segment of its own, step `t` of segment `s` in row `t * S + s`.
 
-        The observations are the same memory; `take_steps` copies the rest after each time it was filled.
+        The observations are the same memory; `copy_steps_from` copies the rest after each time it was filled.
         """
         actions = torch.zeros_like(self.actions).flatten(0, 1).unsqueeze(1)
         return self._around(self.by_column.flatten(0, 1).unsqueeze(1), actions, {})
 
-    def take_steps(self, rollout: Rollout) -> None:
-        """Takes the actions and their log-probabilities from the rollout that this one has the `single_steps` of."""
+    def copy_steps_from(self, rollout: Rollout) -> None:
+        """Copies the actions and their log-probabilities of the rollout whose `single_steps` this is."""
         self.actions[:, 0] = rollout.actions.transpose(0, 1).flatten(0, 1)
         self.logprobs[:, 0] = rollout.logprobs.T.flatten()
 
     def gather_observations(self, rows: Tensor, out: Tensor | None = None) -> Tensor:
-        """Copies those of segments `(rows,)`, in time order each: `(rows, T, *observation_shape)`, into `out` if given.
+        """Copies the observations of segments `(rows,)`: `(rows, T, *observation_shape)`, into `out` if given.
 
-        Both are contiguous, on the observations' device; the rows may lie on any.
+        Both are contiguous, on the observations' device; `rows` may be on any.
         """
         device = self.observations.device
         columns = torch.arange(self.horizon, device=device) * self.segments

@@ -1,4 +1,4 @@
-"""Distributions over actions: what a policy's logits mean."""
+"""Distributions over actions, which a policy's logits stand for."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def sample_logits(
         distribution, both of shape `(...)`: sums over the parts and the numbers, which are independent.
 
     Raises:
-        DivergedError: if a logit is NaN. On CUDA nobody waits for the answer: the log-probability is NaN.
+        DivergedError: if a logit is NaN. On CUDA, where the check would wait for the GPU, the log-probability is NaN.
     """
     parts = (logits,) if isinstance(logits, Tensor | Normal) else logits
     if action is None:
@@ -43,8 +43,6 @@ def sample_logits(
         logprobs.append(logprob)
         entropies.append(entropy)
     chosen = _joined(logits, chosen) if action is None else action
-    # LaTeX: \log \pi(a) = \sum_k \log \pi_k(a_k) ; \log \pi_k = logprobs[k], a = chosen
-    # LaTeX: H = \sum_k H_k ; H_k = entropies[k]
     return chosen, sum(logprobs[1:], logprobs[0]), sum(entropies[1:], entropies[0])
 
 
@@ -55,10 +53,8 @@ def greedy_action(logits: Logits) -> Tensor:
 
 
 def _draw_noise(parts: Sequence[Tensor | Normal], generator: torch.Generator | None) -> Sequence[Tensor]:
-    """Random numbers for each part: one uniform for a choice `(..., 1)`, standard normal ones `(..., k)` for numbers.
-
-    Where all parts are choices the numbers of a row follow each other, as in network.cpp.
-    """
+    # One uniform number for each choice (..., 1), standard normal ones (..., k) for numbers. Where all parts are
+    # choices the numbers of a row follow each other, as in network.cpp.
     if not any(isinstance(part, Normal) for part in parts):
         *rows, _ = parts[0].shape
         return _split(torch.rand(*rows, len(parts), device=parts[0].device, generator=generator), parts)
@@ -72,40 +68,31 @@ def _draw_noise(parts: Sequence[Tensor | Normal], generator: torch.Generator | N
 
 
 def _choice(logits: Tensor, column: Tensor, is_drawn: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """Index `(..., 1)`, log-probability and entropy; the column is the index, or the number that draws it."""
-    # LaTeX: \log \pi_i = z_i - \log \sum_j e^{z_j} ; z = logits, \log \pi = logprobs
+    # Index (..., 1), log-probability and entropy; the column is the index, or the uniform number that draws it.
     logprobs = logits.float().log_softmax(-1)
     probs = logprobs.exp()
     if is_drawn:
         _refuse_nan(logprobs)
         # Inverse transform: the number of cumulative probabilities that lie at or below one uniform number. Their last
         # is rounded, seldom 1: a number below that last one never leads past the last possible action.
-        # LaTeX: C_i = \sum_{j \le i} \pi_j ; C = cumulative, \pi = probs
         cumulative = probs.cumsum(-1)
-        # LaTeX: a = \#\{\, i : C_i \le u\, C_{n-1} \,\}, \quad u \sim \text{Uniform}[0, 1)
-        # LaTeX:   ; a = column, u = column, n = probs.shape[-1]
         column = (cumulative <= column * cumulative[..., -1:]).sum(-1, keepdim=True).clamp_(max=probs.shape[-1] - 1)
     # An impossible action has log-probability -inf and adds nothing to the entropy.
-    # LaTeX: H = -\sum_i \pi_i \log \pi_i ; H = entropy, \pi = probs
+    # LaTeX: H = -\sum_i \pi_i \log \pi_i ; H = entropy
     entropy = -(probs * logprobs.clamp(min=torch.finfo(logprobs.dtype).min)).sum(-1)
     return column, logprobs.gather(-1, column.long()).squeeze(-1), entropy
 
 
 def _numbers(distribution: Normal, column: Tensor, is_drawn: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """Numbers `(..., k)`, log-probability and entropy; the column is the numbers, or the noise that draws them."""
+    # Numbers (..., k), log-probability and entropy; the column is the numbers, or the noise that draws them.
     if is_drawn:
-        # LaTeX: a = \mu + \sigma \varepsilon, \quad \varepsilon \sim \mathcal{N}(0, 1)
-        # LaTeX:   ; a = column, \varepsilon = column, \mu = distribution.mean, \sigma = distribution.stddev
         column = distribution.mean + distribution.stddev * column
         _refuse_nan(column)
-    # LaTeX: \operatorname{log\_prob}(a) = -\sum_k \Big( \frac{(a_k - \mu_k)^2}{2 \sigma_k^2} + \log \sigma_k +
-    # LaTeX:   \tfrac12 \log 2\pi \Big) ; a = column, \mu = distribution.mean, \sigma = distribution.stddev
-    # LaTeX: \operatorname{entropy} = \sum_k \big( \log \sigma_k + \tfrac12 \log 2 \pi e \big)
     return column, distribution.log_prob(column).sum(-1), distribution.entropy().sum(-1)
 
 
 def _joined(logits: Logits, columns: list[Tensor]) -> Tensor:
-    """One action of its parts: without a dimension for them where one choice is all, in float32 for a Tuple."""
+    # One action of its parts: without a dimension for them where one choice is all, in float32 for a Tuple.
     if isinstance(logits, Tensor | Normal):
         return columns[0].squeeze(-1) if isinstance(logits, Tensor) else columns[0]
     is_mixed = any(isinstance(part, Normal) for part in logits)
@@ -113,7 +100,6 @@ def _joined(logits: Logits, columns: list[Tensor]) -> Tensor:
 
 
 def _split(columns: Tensor, parts: Sequence[Tensor | Normal]) -> Sequence[Tensor]:
-    """One column for each choice, and as many as a Normal has."""
     widths = [part.mean.shape[-1] if isinstance(part, Normal) else 1 for part in parts]
     return [columns] if len(parts) == 1 else columns.split(widths, -1)
 

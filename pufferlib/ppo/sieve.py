@@ -1,4 +1,4 @@
-"""What `[train] skip_nonfinite` makes of what environments give: zeros for numbers that are not finite, and whose."""
+"""Replaces infinite and NaN numbers of environments by zeros, where `[train] skip_nonfinite` asks for it."""
 
 from __future__ import annotations
 
@@ -7,23 +7,22 @@ import math
 import numpy as np
 
 
-class Sieve:
-    """Replaces what is infinite or NaN by 0, and remembers the segments that it was in: nobody learns from these."""
+class NonFiniteFilter:
+    """Replaces infinite and NaN numbers by 0, and remembers their segments, which are not learned from."""
 
     def __init__(self, segments: int):
-        """Remembers nothing yet of a rollout of so many segments."""
         self._is_marked = np.zeros(segments, bool)
 
-    def sift(self, numbers: np.ndarray, segments: slice | np.ndarray) -> tuple[np.ndarray, np.ndarray | bool]:
-        """Looks at what one step gave to some agents.
+    def filter(self, numbers: np.ndarray, segments: slice | np.ndarray) -> tuple[np.ndarray, np.ndarray | bool]:
+        """Filters the numbers that one step gave to some agents.
 
         Args:
-            numbers: `(count, ...)`, of any dtype.
-            segments: `(count,)`, where they belong to.
+            numbers: `(count, ...)`, of any dtype; they are the environment's own and stay as they are.
+            segments: `(count,)`, the segments of these agents.
 
         Returns:
-            The numbers as they are where all are finite, else a copy with zeros, as they are the environment's own; and
-            `(count,)` whose were finite, True for all of them.
+            The numbers themselves if all are finite, else a copy with zeros; and `(count,)` bool, whether the numbers
+            of an agent were all finite, or True if all agents' were.
         """
         if numbers.dtype.kind != "f" or math.isfinite(numbers.sum()):
             return numbers, True
@@ -32,8 +31,8 @@ class Sieve:
         self._is_marked[segments] |= ~is_whole
         return np.where(is_finite, numbers, numbers.dtype.type(0)), is_whole
 
-    def take(self) -> np.ndarray:
-        """The numbers of the segments that had any, which are forgotten."""
+    def pop_bad_segments(self) -> np.ndarray:
+        """Returns the indices of the segments that had such numbers, and forgets them."""
         segments = self._is_marked.nonzero()[0]
         self._is_marked[:] = False
         return segments

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from pufferlib.metrics.finite import is_finite
-from pufferlib.ppo.collector import CARRIED, Collector
+from pufferlib.ppo.collector import BOUNDARY_COLUMNS, Collector
 from pufferlib.ppo.rollout import FinalValues, Rollout
 
 
@@ -21,7 +21,7 @@ def collector_state(collector: Collector) -> dict[str, Any] | None:
         or rewards, returns or recurrent states are not finite.
     """
     returns = torch.from_numpy(collector.tracker.returns)
-    numbers = [collector.given["rewards"][-1], returns, *collector.actor.states.values()]
+    numbers = [collector.host_buffers["rewards"][-1], returns, *collector.actor.states.values()]
     environments = collector.batches.snapshot() if all(map(is_finite, numbers)) else None
     if environments is None:
         return None
@@ -30,7 +30,9 @@ def collector_state(collector: Collector) -> dict[str, Any] | None:
         "environments": [_as_tensor(env) for env in environments["envs"]],
         "arrays": {name: _as_tensor(array) for name, array in environments["arrays"].items()},
         "order": environments["order"],
-        "columns": {name: memory[-1, _last_group(collector)].clone() for name, memory in collector.given.items()},
+        "columns": {
+            name: memory[-1, _last_group(collector)].clone() for name, memory in collector.host_buffers.items()
+        },
         "actor": collector.actor.state_dict(),
         "tracker": {name: torch.from_numpy(array) for name, array in collector.tracker.state_dict().items()},
         "reward_sums": None if normalizer is None else torch.tensor(normalizer.sums),
@@ -46,8 +48,8 @@ def load_collector_state(collector: Collector, state: Mapping[str, Any]) -> None
     collector.forget()
     group = _last_group(collector)
     for name, column in state["columns"].items():
-        collector.given[name][-1, group] = column
-    _, terminals, truncations, masks, pending = (collector.given[name][-1, group] for name in CARRIED)
+        collector.host_buffers[name][-1, group] = column
+    _, terminals, truncations, masks, pending = (collector.host_buffers[name][-1, group] for name in BOUNDARY_COLUMNS)
     tracker = collector.tracker
     tracker.load_state_dict({name: array.numpy() for name, array in state["tracker"].items()})
     tracker.is_pending[:] = pending.numpy()

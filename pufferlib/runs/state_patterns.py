@@ -11,7 +11,7 @@ from torch import Tensor
 from pufferlib import spaces
 from pufferlib.errors import CheckpointError
 from pufferlib.extensions.optimizers import Muon, Sgd
-from pufferlib.ppo.collector import CARRIED, Collector
+from pufferlib.ppo.collector import BOUNDARY_COLUMNS, Collector
 from pufferlib.ppo.learner import Learner
 from pufferlib.ppo.rollout import FinalValues
 from pufferlib.runs.checkpoint_pattern import (
@@ -133,7 +133,7 @@ def _expected_collector(collector: Collector) -> dict[str, Any]:
         "environments": [_check_bytes] * vecenv.num_envs,  # the vector checks the sizes of snapshots
         "arrays": dict.fromkeys(RESULT_ARRAYS, _check_bytes),
         "order": [[int] * vecenv.batch_size] * (vecenv.num_envs // vecenv.batch_size),
-        "columns": {name: getattr(rollout, name)[: vecenv.num_agents, -1] for name in CARRIED},
+        "columns": {name: getattr(rollout, name)[: vecenv.num_agents, -1] for name in BOUNDARY_COLUMNS},
         "actor": collector.actor.state_dict(),
         "tracker": {name: torch.from_numpy(array) for name, array in collector.tracker.state_dict().items()},
         "reward_sums": None if normalizer is None else torch.tensor(normalizer.sums),

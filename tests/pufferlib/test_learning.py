@@ -80,49 +80,49 @@ def change_received(monkeypatch, change):
 
 def state_is_lost_between_steps(monkeypatch):
     clear = Actor._clear_states
-    monkeypatch.setattr(Actor, "_clear_states", lambda self, rows, begins: clear(self, rows, np.ones_like(begins)))
+    monkeypatch.setattr(Actor, "_clear_states", lambda self, rows, starts: clear(self, rows, np.ones_like(starts)))
 
 
 def state_is_lost_between_steps_in_learning(monkeypatch):
-    take = Advantages.take
+    load = Advantages.load
 
     def forget_always(self):
-        take(self)
+        load(self)
         self.resets.fill_(True)
 
-    monkeypatch.setattr(Advantages, "take", forget_always)
+    monkeypatch.setattr(Advantages, "load", forget_always)
 
 
 def state_is_lost_between_rollouts(monkeypatch):
-    begin = Actor.begin
+    start_rollout = Actor.start_rollout
 
-    def begin_anew(self, offset):
+    def start_anew(self, offset):
         for state in self.states.values():
             state.zero_()
-        begin(self, offset)
+        start_rollout(self, offset)
 
-    monkeypatch.setattr(Actor, "begin", begin_anew)
+    monkeypatch.setattr(Actor, "start_rollout", start_anew)
 
 
 def state_outlives_its_episode(monkeypatch):
-    take = Advantages.take
+    load = Advantages.load
 
     def never_forget(self):
-        take(self)
+        load(self)
         self.resets.fill_(False)
 
-    monkeypatch.setattr(Advantages, "take", never_forget)
-    monkeypatch.setattr(Actor, "_clear_states", lambda self, rows, begins: None)
+    monkeypatch.setattr(Advantages, "load", never_forget)
+    monkeypatch.setattr(Actor, "_clear_states", lambda self, rows, starts: None)
 
 
 def values_flow_from_the_next_episode(monkeypatch):
-    take = Advantages.take
+    load = Advantages.load
 
     def cut_nowhere(self):
-        take(self)
+        load(self)
         self._ends.fill_(0.0)
 
-    monkeypatch.setattr(Advantages, "take", cut_nowhere)
+    monkeypatch.setattr(Advantages, "load", cut_nowhere)
 
 
 def rewards_come_a_step_late(monkeypatch):

@@ -20,7 +20,7 @@ from pufferlib.environment import PufferEnv
 from pufferlib.errors import APIUsageError, ConfigError, DivergedError
 from pufferlib.extensions.optimizers import Adam, Muon, Sgd
 from pufferlib.fast.network_gradients import NetworkGradients
-from pufferlib.fast.sharded_gradients import ShardedGradients
+from pufferlib.fast.sharded_gradients import ThreadedGradients
 from pufferlib.loggers import NoLogger
 from pufferlib.models import Default, LSTMWrapper, MinGRUWrapper
 from pufferlib.ocean import env_class
@@ -335,7 +335,7 @@ def frozen(policy):
 def test_other_policies_are_left_to_torch(make, settings):
     vecenv = vector.make(env_class("puffer_squared"), env_kwargs={"num_envs": 4})
     trainer = pufferl.PuffeRL(config(**settings), vecenv, make(vecenv.driver_env))
-    assert isinstance(trainer._learner.gradients, ShardedGradients)
+    assert isinstance(trainer._learner.gradients, ThreadedGradients)
     run(trainer, 1)
     trainer.close()
 

@@ -34,8 +34,8 @@ class DevicePlayer:
         self.step = SimpleNamespace(
             observations=torch.zeros_like(torch.from_numpy(observations), device=device),
             actions=torch.zeros(shape, dtype=kind, device=device),
-            begins=torch.zeros(agents, dtype=torch.bool, device=device),
-            place=torch.arange(agents, device=device) + agents,  # column 1
+            episode_starts=torch.zeros(agents, dtype=torch.bool, device=device),
+            column_index=torch.arange(agents, device=device) + agents,  # column 1
         )
         columns = [torch.full((2, agents), 7.0, device=device)]
         columns += [torch.ones(2, agents, dtype=torch.bool, device=device) for _ in range(2)]
@@ -54,7 +54,7 @@ class DevicePlayer:
         """What the last step gave, in the order of NAMES; column 0 must be as it was."""
         rewards, terminals, truncations = (self._columns[name].cpu().numpy() for name in NAMES[1:4])
         assert (rewards[0] == 7.0).all() and terminals[0].all() and truncations[0].all()
-        assert np.array_equal(self.step.begins.cpu().numpy(), terminals[1] | truncations[1])
+        assert np.array_equal(self.step.episode_starts.cpu().numpy(), terminals[1] | truncations[1])
         observations = self.step.observations.cpu().numpy().copy()
         return [
             observations,

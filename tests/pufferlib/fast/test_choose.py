@@ -15,7 +15,7 @@ from pufferlib.fast.choose import choose_backend
 from pufferlib.fast.gathering_gradients import GatheringGradients
 from pufferlib.fast.network_actor import NetworkActor
 from pufferlib.fast.network_gradients import NetworkGradients
-from pufferlib.fast.sharded_gradients import ShardedGradients
+from pufferlib.fast.sharded_gradients import ThreadedGradients
 from pufferlib.metrics.phases import Phases
 from pufferlib.models import Default
 from pufferlib.ppo.actor import Actor
@@ -123,13 +123,13 @@ def test_torch_rounds_where_bfloat16_is_asked_for_by_its_name():
 
 
 def test_an_edited_loss_runs_by_torch_until_the_kernel_follows(monkeypatch):
-    monkeypatch.setattr("pufferlib.fast.choose.edited_files", lambda: ("ppo/losses.py",))
+    monkeypatch.setattr("pufferlib.fast.choose.stale_files", lambda: ("ppo/losses.py",))
     assert chosen().reason == "ppo/losses.py changed, and the kernel did not follow"
 
 
 def test_gradients_of_torch_fit_where_the_observations_and_the_policy_are():
     gradients = chosen(fused=False).make_gradients(allocate())
-    assert type(gradients) is ShardedGradients
+    assert type(gradients) is ThreadedGradients
     gradients.close()
     assert type(chosen(compile=True).make_gradients(allocate())) is GatheringGradients
 
@@ -166,7 +166,7 @@ def test_a_loss_that_returns_something_else_is_refused():
 
 
 @pytest.mark.parametrize(
-    "kind", [Gradients, GatheringGradients, functools.partial(ShardedGradients, are_rows_apart=True)]
+    "kind", [Gradients, GatheringGradients, functools.partial(ThreadedGradients, are_rows_apart=True)]
 )
 def test_all_ways_of_torch_find_the_same_gradients_in_parts_as_at_once(kind):
     found = []

@@ -22,7 +22,7 @@ from pufferlib.extensions import cuda_library
 from pufferlib.fast.device_network import DeviceNetwork, can_be_in_a_rollout
 from pufferlib.fast.device_programs import device_code, device_program, play_program
 from pufferlib.fast.policy_layers import find_layers
-from pufferlib.fast.rollout_kernel import THREADS, Blocks
+from pufferlib.fast.rollout_kernel import THREADS_PER_BLOCK, Blocks
 from pufferlib.runs.loaders import load_env, load_policy
 
 GOLDEN = json.loads(golden.FILE.read_text())
@@ -111,7 +111,7 @@ def complete_program(name):
         torch.from_numpy(vecenv.driver_env.observations),
     )
     vecenv.close()
-    if not can_be_in_a_rollout(layers, observations.dtype) or env_class.agents_per_env > THREADS:
+    if not can_be_in_a_rollout(layers, observations.dtype) or env_class.agents_per_env > THREADS_PER_BLOCK:
         return device_program(env_class.binding)
     network = DeviceNetwork(layers, rounds=True)
     blocks = Blocks.deal(env_class.agents_per_env, observations, network, SHARED_BYTES)

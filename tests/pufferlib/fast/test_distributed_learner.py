@@ -4,8 +4,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pufferlib.fast.distributed_learner import among, moments, pooled
-from pufferlib.ppo.minibatches import Minibatch, present_weights
+from pufferlib.fast.distributed_learner import merge_moments, moments, normalize_across_ranks
+from pufferlib.ppo.minibatches import Minibatch, mask_weights
 
 
 @given(sizes=st.lists(st.integers(0, 50), min_size=1, max_size=8), offset=st.floats(-1000, 1000))
@@ -14,7 +14,7 @@ def test_moments_of_parts_are_those_of_the_whole(sizes, offset):
     random = torch.Generator().manual_seed(sum(sizes))
     parts = [offset * (index + 1) + torch.randn(50, generator=random) for index in range(len(sizes))]
     weights = [(torch.arange(50) < size) * (50 / max(size, 1)) for size in sizes]
-    found = pooled(torch.stack([moments(*part) for part in zip(parts, weights, strict=True)]))
+    found = merge_moments(torch.stack([moments(*part) for part in zip(parts, weights, strict=True)]))
     whole = torch.cat([part[:size] for part, size in zip(parts, sizes, strict=True)]).double()
     if not len(whole):
         assert found.tolist() == [0, 0, 0]
@@ -25,7 +25,7 @@ def test_moments_of_parts_are_those_of_the_whole(sizes, offset):
 
 def test_moments_of_a_single_part_are_its_own():
     own = moments(3 + torch.randn(7, 9), None)
-    assert torch.equal(pooled(own.unsqueeze(0)), own)
+    assert torch.equal(merge_moments(own.unsqueeze(0)), own)
 
 
 @pytest.mark.parametrize("norm_adv", [True, False])
@@ -37,15 +37,15 @@ def test_eight_shares_of_a_minibatch_are_the_whole(is_full, norm_adv):
     importance = torch.rand(8, 1, generator=random)
 
     def share(rows):
-        weights = None if is_full else present_weights(masks[rows])
+        weights = None if is_full else mask_weights(masks[rows])
         others = advantages[rows], advantages[rows], advantages[rows], importance[rows]
         return Minibatch(torch.arange(len(rows)), masks[rows], *others, weights)
 
     whole = share(torch.arange(8)).ready_for_loss(norm_adv)
     shares = [share(torch.tensor([row])) for row in range(8)]
     is_told = norm_adv or not is_full
-    told = [moments(one.advantages, one.weights) if is_told else torch.empty(0) for one in shares]
-    found = [among(one, torch.stack(told), rank, norm_adv) for rank, one in enumerate(shares)]
+    payload = [moments(one.advantages, one.weights) if is_told else torch.empty(0) for one in shares]
+    found = [normalize_across_ranks(one, torch.stack(payload), rank, norm_adv) for rank, one in enumerate(shares)]
     torch.testing.assert_close(torch.cat([one.advantages for one in found]), whole.advantages)
     if is_full:
         assert all(one.weights is None for one in found)

@@ -6,7 +6,7 @@ from pufferlib.fast import followed
 
 
 def test_the_kernel_computes_what_losses_and_sampling_say():
-    files = [f"pufferlib/{name}" for name in followed.edited_files()]
+    files = [f"pufferlib/{name}" for name in followed.stale_files()]
     assert not files, (
         f"{' and '.join(files)} changed, so that policies train by torch where a kernel was several times faster. Have "
         "ppo_row.h, decision_row.h and network.cpp in extensions/ compute the same, with derivatives, and sign that by "
@@ -24,12 +24,12 @@ def signature_after(tmp_path):
         source = path.read_text()
         assert old in source
         path.write_text(source.replace(old, new))
-        return followed._signature(path)
+        return followed._hash(path)
 
     return sign
 
 
-SIGNED = followed.signatures()["ppo/losses.py"]
+SIGNED = followed.hashes()["ppo/losses.py"]
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_another_loss_has_another_signature(signature_after, old, new):
     "old, new",
     [
         ("    logratio =", "    # Of the new policy to the old one.\n    logratio ="),
-        ('    """The mean of what counts."""', '    """The mean over all that\n\n    counts."""'),
+        ('    """The loss of one minibatch."""', '    """The loss\n\n    of one minibatch."""'),
         ("import torch\n", "import torch\nimport math\n"),
     ],
 )
@@ -59,9 +59,9 @@ def test_comments_docstrings_and_imports_are_not_signed(signature_after, old, ne
 
 def test_an_edited_file_is_named(monkeypatch, tmp_path):
     signatures = tmp_path / "followed.txt"
-    signatures.write_text(followed.SIGNATURES.read_text().replace(SIGNED, "0" * 16))
-    monkeypatch.setattr(followed, "SIGNATURES", signatures)
-    monkeypatch.setattr(followed, "edited_files", followed.edited_files.__wrapped__)
-    assert followed.edited_files() == ("ppo/losses.py",)
-    followed.sign()
-    assert followed.edited_files() == ()
+    signatures.write_text(followed.HASHES.read_text().replace(SIGNED, "0" * 16))
+    monkeypatch.setattr(followed, "HASHES", signatures)
+    monkeypatch.setattr(followed, "stale_files", followed.stale_files.__wrapped__)
+    assert followed.stale_files() == ("ppo/losses.py",)
+    followed.update_hashes()
+    assert followed.stale_files() == ()

@@ -14,7 +14,7 @@ from pufferlib.extensions import Network
 from pufferlib.fast.network_actor import NetworkActor
 from pufferlib.fast.network_gradients import NetworkGradients
 from pufferlib.fast.policy_layers import find_layers
-from pufferlib.fast.sharded_gradients import ShardedGradients
+from pufferlib.fast.sharded_gradients import ThreadedGradients
 from pufferlib.models import Continuous, Convolutional, Default, LSTMWrapper, MinGRUWrapper
 from pufferlib.policy import OneHot, OneHotPlanes
 from pufferlib.policy.normalized import normalized
@@ -217,9 +217,11 @@ def test_from_one_state_of_the_generator_the_kernel_draws_the_actions_that_torch
         state, device = policy.initial_state(40), torch.device("cpu")
         rollout = Rollout.allocate(Spaces.single_observation_space, space, 40, 5, state, device, device)
         actor = make_actor(policy, rollout, 40, torch.Generator().manual_seed(3))
-        actor.begin(0)
+        actor.start_rollout(0)
         for column in range(5):
-            actor.see(rows, column, observations[column, rows], np.zeros(len(observations[column, rows]), bool))
+            actor.store_observations(
+                rows, column, observations[column, rows], np.zeros(len(observations[column, rows]), bool)
+            )
             actor.act(rows, column)
         drawn.append(rollout)
     expected, found = drawn
@@ -378,7 +380,7 @@ def test_the_convolutions_of_a_policy_are_found_with_what_they_see():
 
 def test_a_bias_that_is_one_number_for_all_is_left_to_torch():
     trainer = make_trainer(lambda env: with_bias_of_one_number(Continuous(env, [16], [16])))
-    assert isinstance(trainer._learner.gradients, ShardedGradients)
+    assert isinstance(trainer._learner.gradients, ThreadedGradients)
     trainer.evaluate(), trainer.train()
     assert trainer.policy.critic[0].bias.shape == (1,) and trainer.policy.critic[0].bias != 0
     trainer.release()
@@ -387,5 +389,5 @@ def test_a_bias_that_is_one_number_for_all_is_left_to_torch():
 @pytest.mark.parametrize("sizes", [([16, 32], [16]), ([16], [16, 8]), ([16] * 9, [16])], ids=str)
 def test_widths_that_do_not_fit_are_left_to_torch(sizes):
     trainer = make_trainer(lambda env: Continuous(env, *sizes))
-    assert isinstance(trainer._learner.gradients, ShardedGradients)
+    assert isinstance(trainer._learner.gradients, ThreadedGradients)
     trainer.release()

@@ -19,7 +19,7 @@ from pufferlib.errors import APIUsageError
 from pufferlib.fast.network_actor import NetworkActor
 from pufferlib.fast.network_gradients import NetworkGradients
 from pufferlib.fast.policy_watch import PolicyWatch
-from pufferlib.fast.sharded_gradients import ShardedGradients
+from pufferlib.fast.sharded_gradients import ThreadedGradients
 from pufferlib.models import ActionHead, Continuous, Default, LSTMWrapper, MinGRUWrapper
 from pufferlib.policy.normalized import NormalizedObservations, normalized
 from pufferlib.ppo.actor import Actor
@@ -333,7 +333,7 @@ def test_frozen_parameters_stay_as_they_are_until_they_are_freed(start, optimize
     iterate(trainer, 3)
     assert torch.equal(weights(encoder), before)
     assert not torch.equal(weights(head), head_before)
-    assert isinstance(trainer._learner.gradients, ShardedGradients)
+    assert isinstance(trainer._learner.gradients, ThreadedGradients)
     encoder.requires_grad_(True)
     iterate(trainer)
     assert not torch.equal(weights(encoder), before)
@@ -382,7 +382,7 @@ def test_a_bias_that_became_one_number_is_left_to_torch(start):
     iterate(trainer)
     bias = trainer.policy.encoder[0].bias = nn.Parameter(torch.zeros(1))
     iterate(trainer)
-    assert isinstance(trainer._learner.gradients, ShardedGradients)
+    assert isinstance(trainer._learner.gradients, ThreadedGradients)
     assert bias.shape == (1,) and bias != 0
 
 

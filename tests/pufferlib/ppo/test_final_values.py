@@ -131,7 +131,7 @@ def test_a_truncated_step_aims_at_gamma_times_the_value_of_the_final_observation
     trainer.evaluate()
     rollout, advantages = trainer.rollout, Advantages(trainer.rollout, trainer.config)
     assert isinstance(trainer._collector.actor, NetworkActor) == fused
-    advantages.take()
+    advantages.load()
     targets = advantages.compute() + rollout.values[:, :-1]
     with torch.no_grad():
         expected = true_values(name, trainer.policy, rollout)

@@ -29,7 +29,7 @@ def config(**settings):
 def step_minibatches(rollout, **settings):
     steps, resolved = rollout.single_steps(), config(**settings)
     advantages = Advantages(rollout, resolved)
-    advantages.take()
+    advantages.load()
     minibatches = StepMinibatches(rollout, steps, advantages, torch.Generator().manual_seed(1))
     return minibatches, steps, advantages
 
@@ -107,7 +107,7 @@ def segment_minibatches(advantages, size, **settings):
         TrainConfig(bptt_horizon=1, minibatch_size=size, total_timesteps=10**6, **given), count, "cpu"
     )
     computed = Advantages(rollout, resolved)
-    computed.take()
+    computed.load()
     minibatches = SegmentMinibatches(rollout, computed, torch.Generator().manual_seed(2))
     minibatches.begin(0.5, True)
     return minibatches
@@ -139,7 +139,7 @@ def test_a_truncated_step_counts_the_value_of_what_came_after_it(is_known, trunc
     if is_known:
         rollout.finals = FinalValues(torch.tensor([2]), torch.tensor([4]), torch.tensor([0.7]))
     advantages = Advantages(rollout, config(truncation_bootstrap=truncation_bootstrap, gamma=0.9))
-    advantages.take()
+    advantages.load()
     value = 0.7 if is_known else float(rollout.values[2, 3])
     expected = rollout.rewards[2, 4] + 0.9 * value * truncation_bootstrap - rollout.values[2, 3]
     np.testing.assert_allclose(float(advantages.compute()[2, 3]), float(expected), rtol=1e-5)
@@ -148,13 +148,13 @@ def test_a_truncated_step_counts_the_value_of_what_came_after_it(is_known, trunc
 def test_a_known_final_value_is_forgotten_with_its_rollout():
     rollout = filled_rollout()
     advantages = Advantages(rollout, config())
-    advantages.take()
+    advantages.load()
     plain = advantages.compute().clone()
     rollout.finals = FinalValues(torch.tensor([2]), torch.tensor([4]), torch.tensor([0.7]))
-    advantages.take()
+    advantages.load()
     assert not torch.equal(advantages.compute(), plain)
     rollout.finals = None
-    advantages.take()
+    advantages.load()
     assert torch.equal(advantages.compute(), plain)
 
 

@@ -181,12 +181,12 @@ def test_what_happens_after_an_end_changes_no_advantage_before_it(tmp_path):
     end, back = STAYS[1][1], LENGTH
     trainer.rollout.values[1, back:] += 100.0
     trainer.rollout.rewards[1, back:] += 100.0
-    advantages.take()
+    advantages.load()
     after = in_time(advantages.compute(), agents)
     assert torch.equal(after[1, :end], before[1, :end])
     trainer.rollout.values[1, end:back] -= 1000.0  # of the gap itself
     trainer.rollout.rewards[1, end + 1 : back + 1] -= 1000.0
-    advantages.take()
+    advantages.load()
     gone = in_time(advantages.compute(), agents)
     assert torch.equal(gone[1, :end], before[1, :end]) and torch.equal(gone[1, back:], after[1, back:])
     # The value of the new episode does not reach into the gap.
