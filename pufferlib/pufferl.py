@@ -48,7 +48,6 @@ from pufferlib.play.periodic_evaluation import PeriodicEvaluation
 from pufferlib.play.whole_episodes import final_episodes, play_whole_episodes
 from pufferlib.policy.normalized import NormalizedObservations
 from pufferlib.ppo.gradients import Loss
-from pufferlib.runs import training
 from pufferlib.runs.agreement import Agreement
 from pufferlib.runs.calls import AnyLogger, resolve_call
 from pufferlib.runs.checkpoint_file import save_checkpoint_file
@@ -60,6 +59,7 @@ from pufferlib.runs.run import Run
 from pufferlib.runs.run_checkpoint import note
 from pufferlib.runs.stopping import SIGNAL_DEBOUNCE_SECONDS, StopRequest
 from pufferlib.runs.trainer_state import Progress, TrainerParts
+from pufferlib.runs.training import train_run
 from pufferlib.seeding import mix_seed
 
 __all__ = [
@@ -880,4 +880,4 @@ def train(
     Returns:
         The metrics of every log in the last 80% of the steps.
     """
-    return training.train(PuffeRL, env_name, args, vecenv, policy, logger)
+    return train_run(PuffeRL, env_name, args, vecenv, policy, logger)

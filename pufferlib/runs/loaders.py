@@ -1,4 +1,4 @@
-"""From a configuration to the things it names: device, environments, policy."""
+"""Makes what a configuration names: the device, the environments, the policy."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from pufferlib.config import (
     require_sections,
     resolve_env_count,
 )
-from pufferlib.environment import Buffers, Origin
+from pufferlib.environment import Buffers, Origin, PufferEnv
 from pufferlib.errors import CheckpointError, ConfigError, PufferError, describe_lack
 from pufferlib.families import catalog
 from pufferlib.families.catalog import Entry
@@ -39,12 +39,13 @@ from pufferlib.runs.checkpoint import (
     weights_in,
 )
 from pufferlib.runs.torch_generator import borrowed_generator
+from pufferlib.vector import Vector
 from pufferlib.vector.choice import is_quick
 from pufferlib.vector.device import can_be_lent
 
 
 def resolve_device(name: str) -> torch.device:
-    """`auto` takes CUDA, then MPS, then the CPU; of several processes on a machine each takes a GPU of its own.
+    """Returns the device of a name; `auto` is CUDA, then MPS, then the CPU, and each process takes its own GPU.
 
     Raises:
         ConfigError: if torch does not see the device that is named.
@@ -71,7 +72,7 @@ def _own_gpu(name: str) -> str:
     return f"cuda:{distributed.take_gpu()}" if is_shared else name
 
 
-def load_env(env_name: str, args: dict[str, Any]) -> Any:
+def load_env(env_name: str, args: dict[str, Any]) -> Vector:
     """Makes the vector of environments that the `[vec]` and `[env]` settings describe.
 
     Of several processes that train together each makes that many; `[env] num_envs = auto` on CPUs is shared by them.
@@ -105,8 +106,8 @@ def load_env(env_name: str, args: dict[str, Any]) -> Any:
     return vecenv
 
 
-_MANY_STEPS = 2**22
-"""Of a rollout, from which on one environment is looked at before all are made."""
+_MANY_STEPS = 2**22  # of a rollout, from which on one environment is made first, to see what all need
+_LARGE_LAYER = 8_192
 
 
 def _require_room(entry: Entry, env_kwargs: dict[str, Any], num_buffers: int, horizon: int) -> None:
@@ -137,15 +138,14 @@ def _require_room_for_policy(make: Callable[[], nn.Module], arguments: Mapping[s
     require_memory(weights, "a policy of such layers", "have smaller ones, by [policy] and [rnn]")
 
 
-_LARGE_LAYER = 8_192
-
-
-def _goes_to_the_device(vec: VecConfig, creator: Any) -> bool:
+def _goes_to_the_device(vec: VecConfig, creator: Callable[..., PufferEnv]) -> bool:
     is_free = vec.backend in ("auto", "Device") and vec.batch_size in ("auto", vec.num_envs)
     return is_free and can_be_lent(creator)
 
 
-def load_policy(args: dict[str, Any], vecenv: Any, env_name: str | None, weights_path: Path | None = None) -> nn.Module:
+def load_policy(
+    args: dict[str, Any], vecenv: PufferEnv | Vector, env_name: str | None, weights_path: Path | None = None
+) -> nn.Module:
     """Makes the policy that `policy_name`, `rnn_name` and the `[policy]` and `[rnn]` settings describe.
 
     The same `train.seed` gives the same weights. `args['load_model_path']` loads trained ones: a path or `latest`. An
@@ -153,10 +153,10 @@ def load_policy(args: dict[str, Any], vecenv: Any, env_name: str | None, weights
 
     Args:
         args: the nested dict of `load_config`.
-        vecenv: environments or one of them, of which spaces and what else a policy is made for are looked at.
+        vecenv: the environments that the policy is made for.
         env_name: of the environment, where it has one.
-        weights_path: of a file with weights that are to be loaded into the policy afterwards. Before any memory is
-            taken for the policy its shapes are compared with theirs, as with those that are loaded here.
+        weights_path: of a file with weights that will be loaded into the policy afterwards; their shapes are compared
+            with the policy's before memory is allocated for it.
 
     Raises:
         ConfigError: if there is no policy or recurrent layer of that name, or a setting does not fit it.

@@ -1,7 +1,4 @@
-"""The settings that a run recorded, for a command that goes on with it or plays what it learned.
-
-What was recorded counts, not what the inis say today.
-"""
+"""The recorded settings of a run, which count for commands that resume or play it, whatever the inis say today."""
 
 from __future__ import annotations
 
@@ -17,9 +14,7 @@ from pufferlib.runs.files import CONFIG_FILE
 
 
 def run_settings(env_name: str, args: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings that the run to go on with was begun with; `resume` is its folder.
-
-    Of several processes the first one looks.
+    """Returns the settings of the run to resume, where `resume` is its folder; the first process looks for all.
 
     Args:
         env_name: the environment of the run.
@@ -38,7 +33,7 @@ def run_settings(env_name: str, args: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def model_settings(env_name: str, args: Mapping[str, Any], is_policy_named: bool) -> dict[str, Any]:
-    """The settings that a model was trained with where a file beside it tells, on the device of `args`; else `args`.
+    """Returns the settings that a model was trained with, on the device of `args`, or `args` if no file has them.
 
     Args:
         env_name: the environment that the model was trained in.
