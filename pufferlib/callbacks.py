@@ -231,7 +231,7 @@ class KeepBest(Callback):
         if name is None or not trainer.ranks.is_first:
             return
         facts = {"env": trainer.env_name, "agent_steps": trainer.global_step, "epoch": trainer.epoch, name: logs[name]}
-        with trainer.run.outliving_full_disks():
+        with trainer.run.warn_on_storage_error():
             trainer.run.open()
             checkpoint.keep_best(trainer.run_folder, name, trainer.policy.state_dict(), facts)
 

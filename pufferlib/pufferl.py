@@ -16,37 +16,50 @@ if __name__ == "__main__":  # a program that only starts the command line, befor
 import math
 import warnings
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 from typing_extensions import overload
 
 from pufferlib.config import load_config
-from pufferlib.distributed import ROUNDING
-from pufferlib.errors import APIUsageError, DivergedError, PufferWarning, StorageError
+from pufferlib.distributed import ROUNDING, Total
+from pufferlib.errors import (
+    APIUsageError,
+    CallbackError,
+    DivergedError,
+    PufferError,
+    PufferWarning,
+    StorageError,
+)
 from pufferlib.extensions import compute_puff_advantage
 from pufferlib.fast.choose import choose_backend
 from pufferlib.fast.device_collector import DeviceCollector
 from pufferlib.loggers import NeptuneLogger, WandbLogger
 from pufferlib.metrics.finite import describe_update, explaining
+from pufferlib.metrics.output import say
 from pufferlib.metrics.report import Counts, Report
 from pufferlib.metrics.score import Score, final_metrics
 from pufferlib.play.periodic_evaluation import PeriodicEvaluation
 from pufferlib.play.whole_episodes import final_episodes, play_whole_episodes
 from pufferlib.policy.normalized import NormalizedObservations
 from pufferlib.ppo.gradients import Loss
-from pufferlib.runs import checkpoint_file, learning, run_checkpoint, training
 from pufferlib.runs.agreement import Agreement
 from pufferlib.runs.calls import AnyLogger, resolve_call
+from pufferlib.runs.checkpoint_file import save_checkpoint_file
+from pufferlib.runs.learning import call_callback, iterate, list_callbacks, logs_of_iteration
 from pufferlib.runs.loaders import load_env, load_policy
 from pufferlib.runs.metadata import plain_metadata
 from pufferlib.runs.policy_check import check_policy, check_state, move_policy
 from pufferlib.runs.run import Run
-from pufferlib.runs.trainer_state import Collected, Progress, TrainerParts
+from pufferlib.runs.run_checkpoint import note
+from pufferlib.runs.stopping import SIGNAL_DEBOUNCE_SECONDS, StopRequest
+from pufferlib.runs.trainer_state import Progress, TrainerParts
+from pufferlib.runs.training import train_run
 from pufferlib.seeding import mix_seed
 
 __all__ = [
@@ -62,8 +75,6 @@ __all__ = [
 
 
 def _of_rollout(name: str, meaning: str) -> property:
-    """A tensor of the last rollout, `(segments, bptt_horizon, ...)`, without the column that bootstraps."""
-
     def get(trainer: PuffeRL) -> torch.Tensor:
         return getattr(trainer.rollout, name)[:, : trainer.rollout.horizon]
 
@@ -236,9 +247,10 @@ class PuffeRL:
             self._collector.reset(None if ranks.is_first else ranks.seed(self.vecenv.seed))  # the first keeps its own
             self._learning_rate = config.learning_rate
             self.epoch = self._steps = 0  # steps but for those that are being summed over all processes
-            self._steps_underway: Any = None  # the Total of the others
+            self._steps_underway: Total | None = None  # the Total of the others
             self._skipped_steps = self._skipped_minibatches = 0
-            self._collected: Collected | None = None
+            self._untrained_steps: Total | None = None  # of a rollout that `train` has not learned from
+            self._is_rollout_loaded = False  # and `evaluate` has not returned its statistics
             self._stats: dict[str, float] = {}
             self._is_final_wanted: Callable[[], bool] | None = None
             self.final_scores: dict[str, Score] = {}
@@ -280,7 +292,48 @@ class PuffeRL:
         """
         self._require_open()
         self._agree("learn")
-        learning.learn(self, total_timesteps, callbacks, dashboard)
+        callbacks, ranks, first_epoch = list_callbacks(callbacks), self.ranks, self.epoch
+        has_callbacks = any(ranks.gather(bool(callbacks)))
+        if total_timesteps is not None:
+            self.total_epochs = self.epoch + math.ceil(_whole_steps(total_timesteps) / self.config.batch_size)
+
+        def after_iteration(episodes: dict[str, float], losses: dict[str, float]) -> bool:
+            logs = logs_of_iteration(self, episodes, losses)
+            answers = [call_callback(callback, "on_iteration", self, logs) for callback in callbacks]
+            if dashboard:
+                self.print_dashboard()
+            return has_callbacks and ranks.start_total(any(answers) and ranks.is_first).result() > 0
+
+        try:
+            for callback in callbacks:
+                if hasattr(callback, "on_start"):
+                    call_callback(callback, "on_start", self)
+            if dashboard and ranks.is_first and self.epoch == 0:
+                for sentence in self.chosen:
+                    say(f"chosen for {sentence}")
+            with StopRequest(SIGNAL_DEBOUNCE_SECONDS if ranks.world_size > 1 else 0.0) as stop:
+                is_interrupted = iterate(self, stop, after_iteration, has_notes=dashboard)
+                if self.epoch > first_epoch:
+                    self.mean_and_log()
+                    if dashboard:
+                        self.report.show_soon()
+                        self.print_dashboard()
+                    self.save_checkpoint()
+        except CallbackError as error:
+            ranks.announce(error)
+            if ranks.world_size == 1:  # one of several processes cannot save alone
+                with suppress(PufferError):
+                    self.close()
+            self.release()
+            self.logger.close(None)
+            raise
+        except Exception as error:
+            ranks.announce(error)
+            raise
+        finally:
+            self.report.end_showing()
+        if is_interrupted:
+            raise KeyboardInterrupt
         return self
 
     def evaluate(self) -> dict[str, float]:
@@ -303,12 +356,11 @@ class PuffeRL:
         if not self._are_weights_compared:
             self._require_same_weights()
             self._are_weights_compared = True
-        if self._collected is not None and not self._collected.is_returned:
-            self._collected.is_returned = True
-            self._stats = self._collected.statistics
+        if self._is_rollout_loaded:
+            self._is_rollout_loaded = False
             return self.stats
-        self._collected = None
-        with self.run.telling_what_is_kept(), self.report.iteration:
+        self._untrained_steps = None
+        with self.run.append_checkpoint_hint(), self.report.iteration:
             with self._explaining():
                 with self._learner.gradients.limit_caller():
                     steps = self._collector.collect(self.global_step)
@@ -316,8 +368,7 @@ class PuffeRL:
             self._collector.require_steps()
         self._steps, self._steps_underway = self.global_step, self.ranks.start_total(steps)
         self.report.episodes.merge(self._collector.statistics)
-        self._collected = Collected(self._steps_underway, self._collector.statistics.take())
-        self._stats = self._collected.statistics
+        self._untrained_steps, self._stats = self._steps_underway, self._collector.statistics.take()
         return self.stats
 
     def train(self) -> dict[str, float]:
@@ -333,12 +384,12 @@ class PuffeRL:
             DivergedError: if a loss or a weight is not finite any more; nothing was logged or saved since.
         """
         self._require_open()
-        if self._collected is None:
+        if self._untrained_steps is None:
             raise APIUsageError("train() needs a new rollout; call evaluate() first")
         self._follow_policy("train")
-        collected, self._collected = self._collected, None
-        with self.run.telling_what_is_kept(), self.report.iteration:
-            is_full = collected.steps.result() == self.config.batch_size  # no agent was absent, in any process
+        steps, self._untrained_steps, self._is_rollout_loaded = self._untrained_steps, None, False
+        with self.run.append_checkpoint_hint(), self.report.iteration:
+            is_full = steps.result() == self.config.batch_size  # no agent was absent, in any process
             with self._explaining():
                 losses = self._learner.learn(self.learning_rate, self._progress, is_full)
             self._check_update(losses)
@@ -358,14 +409,12 @@ class PuffeRL:
         return {"skipped_steps": self._skipped_steps, "skipped_minibatches": self._skipped_minibatches}
 
     def _check_update(self, losses: Mapping[str, float]) -> None:
-        """Raises DivergedError where an update left anything not finite, or skipped all of its minibatches."""
         self._learner.require_steps()
         found = describe_update(losses, self._learner.weight_norm, self.policy, self._learner.learning_rate)
         if found is not None:  # an observation may be to blame: nobody has waited for a GPU to say so
             raise DivergedError(self._collector.find_not_finite() or found)
 
     def _do_what_is_due(self) -> None:
-        """What comes after some epochs: a check of the weights, an evaluation, a log, a checkpoint."""
         config = self.config
         if config.weights_check_interval and self.epoch % config.weights_check_interval == 0:
             self.ranks.check_same(list(self.policy.state_dict().values()), "weights")
@@ -379,17 +428,16 @@ class PuffeRL:
         if is_evaluated or is_last or self.epoch % config.log_interval == 0:
             self.mean_and_log()
         if self.epoch % config.checkpoint_interval == 0:
-            with self.run.outliving_full_disks():
+            with self.run.warn_on_storage_error():
                 self.save_checkpoint()
 
     def _evaluate_apart(self) -> None:
-        with self.run.outliving_full_disks():
+        with self.run.warn_on_storage_error():
             self.run.open()
-            self._evaluation.run(self.run.folder, run_checkpoint.note(self.env_name, self._how_far()))
+            self._evaluation.run(self.run.folder, note(self.env_name, self._current_progress()))
 
     def _play_finally(self, is_wanted: Callable[[], bool]) -> None:
-        """Scores the final policy; what goes wrong there, as in a user's environment, is only warned about."""
-        with self.run.outliving_full_disks():
+        with self.run.warn_on_storage_error():
             self.save_checkpoint()  # before anything that takes its time
         try:
             self.final_scores = self.ranks.from_first(lambda: self.score(is_wanted=is_wanted))
@@ -398,24 +446,15 @@ class PuffeRL:
             warnings.warn(message, PufferWarning, stacklevel=5)
 
     def _explaining(self) -> AbstractContextManager[None]:
-        """Replaces an error of the policy by the number that led to it, see `explaining`."""
         return explaining(self._collector.find_not_finite, self.policy, self._collector.find_layer)
 
     def _agree(self, call: str, changed: nn.Module | None = None) -> None:
-        """Has all processes compare the call and what its result depends on; the next message raises the error."""
         self._agreement.start(call, self.config, self._learning_rate, changed)
 
     def _require_same_weights(self) -> None:
         self.ranks.check_same(list(self.policy.parameters()), "weights", ROUNDING)
 
     def _follow_policy(self, call: str) -> None:
-        """Chooses anew what computes and trains the policy where it was changed: parts replaced, frozen, or hooked.
-
-        All processes compare it, and the call that it is for.
-
-        Raises:
-            APIUsageError: if it does not fit the environment any more, has another state, or is another module.
-        """
         if self.policy is not self._backend.policy:
             raise APIUsageError(
                 "the policy must stay the module that the trainer was made with, got another "
@@ -461,7 +500,6 @@ class PuffeRL:
 
     @property
     def _progress(self) -> float:
-        """Of the whole run, 0 to 1."""
         # LaTeX: p = \min(\mathrm{epoch} / \mathrm{total\_epochs},\ 1) ; p = _progress
         return min(self.epoch / self.config.total_epochs, 1.0)
 
@@ -588,7 +626,7 @@ class PuffeRL:
             episodes = self.ranks.gather(self.report.episodes.state_dict())
             played = {**self._evaluation.take(), **final_metrics(self.final_scores)}
             metrics = self.report.log(self._counts(), played, episodes)
-            with self.run.outliving_full_disks():
+            with self.run.warn_on_storage_error():
                 self.run.open()
             self.logger.log(metrics, self.global_step)
         return dict(self.report.metrics)
@@ -650,7 +688,6 @@ class PuffeRL:
         return Counts(self.epoch, self.global_step, self._learner.learning_rate)
 
     def _facts(self) -> dict[str, str]:
-        """What the dashboard shows of the run, the first first where there is little room."""
         return {
             "device": str(self.device),
             "computed by": self.computed_by,
@@ -698,24 +735,23 @@ class PuffeRL:
         self._agree("save_checkpoint")
         self.run.require_finite(self._parts, self._learning_rate)
         self._require_same_weights()
-        progress = self._how_far()
+        progress = self._current_progress()
         if path is not None:
-            parts, describe = self._parts, self.run.describe
-            return self.ranks.from_first(lambda: checkpoint_file.save(path, parts, progress, metadata, describe()))
-        statistics = None if self._collected is None else self._collected.statistics
+            return self.ranks.from_first(
+                lambda: save_checkpoint_file(path, self._parts, progress, metadata, self.run.describe())
+            )
+        statistics = None if self._untrained_steps is None else self._stats
         return self.run.save(self._parts, progress, statistics, metadata)
 
-    def _how_far(self) -> Progress:
+    def _current_progress(self) -> Progress:
         report = self.report
-        untrained = 0 if self._collected is None else int(self._collected.steps.result())
         return Progress(
             epoch=self.epoch,
             global_step=self.global_step,
-            untrained_steps=untrained,
+            untrained_steps=0 if self._untrained_steps is None else int(self._untrained_steps.result()),
             uptime=report.uptime,
-            learning_rate=self._learning_rate,
-            logged_epoch=report.logged_epoch,
-            logged_step=report.logged_step,
+            learning_rate=float(self._learning_rate),
+            logged=[report.logged_epoch, report.logged_step],
             losses=report.losses,
         )
 
@@ -742,11 +778,11 @@ class PuffeRL:
         progress, statistics, metadata = self.run.load(Path(path), self._parts)
         self.epoch, self._steps, self._steps_underway = progress.epoch, progress.global_step, None
         self._learning_rate = progress.learning_rate
-        self.report.go_on(progress.uptime, progress.logged_epoch, progress.logged_step, progress.losses)
-        self._collected, self._are_weights_compared = None, False
-        if statistics is not None:
-            steps = self.ranks.start_total(progress.untrained_steps if self.ranks.is_first else 0)
-            self._collected = Collected(steps, statistics, is_returned=False)
+        self.report.go_on(progress.uptime, *progress.logged, progress.losses)
+        self._untrained_steps, self._is_rollout_loaded = None, statistics is not None
+        self._stats, self._are_weights_compared = statistics or {}, False
+        if self._is_rollout_loaded:
+            self._untrained_steps = self.ranks.start_total(progress.untrained_steps if self.ranks.is_first else 0)
         return metadata
 
     def close(self) -> str:
@@ -794,6 +830,16 @@ class PuffeRL:
             raise APIUsageError("the trainer is closed; make a new PuffeRL")
 
 
+def _whole_steps(total_timesteps: float) -> int:
+    is_number = isinstance(total_timesteps, (int, float, np.number)) and not isinstance(total_timesteps, bool)
+    if not is_number or not 1 <= total_timesteps < math.inf or int(total_timesteps) != total_timesteps:
+        raise APIUsageError(
+            f"total_timesteps must be a whole number of agent steps, 1 or more, got {total_timesteps!r}; "
+            "None goes on to the end that the settings name"
+        )
+    return int(total_timesteps)
+
+
 _MOVED = {
     "batch_size": "trainer.config.batch_size",
     "minibatch_size": "trainer.config.minibatch_size",
@@ -834,4 +880,4 @@ def train(
     Returns:
         The metrics of every log in the last 80% of the steps.
     """
-    return training.train(PuffeRL, env_name, args, vecenv, policy, logger)
+    return train_run(PuffeRL, env_name, args, vecenv, policy, logger)

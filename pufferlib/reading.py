@@ -104,7 +104,6 @@ def parse_json(text: bytes) -> Any:
 
 
 def _require_flat(found: Any) -> None:
-    """Refuses what a function that calls itself for each level could not go through."""
     level = [found]
     for _ in range(MOST_LEVELS):
         parts = (each.values() if isinstance(each, dict) else each for each in level if isinstance(each, (list, dict)))
@@ -114,7 +113,6 @@ def _require_flat(found: Any) -> None:
 
 
 def _kind(status: os.stat_result) -> str | None:
-    """What a file is; None for a regular one."""
     if stat.S_ISREG(status.st_mode):
         return None
     return next((words for is_kind, words in _KINDS if is_kind(status.st_mode)), "something else")

@@ -1,30 +1,29 @@
-"""What processes that train together must have alike: facts by name, as `Ranks.require_same` compares them."""
+"""Facts that processes that train together must share, by name, as `Ranks.require_same` compares them."""
 
 from __future__ import annotations
-
-from typing import Any
 
 from torch import nn
 
 from pufferlib.config import TrainConfig
 from pufferlib.distributed import Ranks
+from pufferlib.vector import Vector
 
+# Settings of [train] that may differ: where and how fast the same is computed, and what is drawn.
 OWN_SETTINGS = frozenset(
     {
         *("seed", "data_dir", "dashboard_interval_seconds", "device", "torch_deterministic", "cpu_offload"),
         *("compile", "compile_mode", "compile_fullgraph", "cuda_graphs", "fused", "max_minibatch_size"),
     }
 )
-"""Settings of `[train]` that may differ: they say where and how fast the same is computed, and what is drawn."""
 
 
 def facts_of_settings(config: TrainConfig) -> dict[str, str]:
-    """Every setting that must be the same in all processes."""
+    """Returns every setting that must be the same in all processes."""
     return {f"[train] {name}": repr(getattr(config, name)) for name in config.settings() if name not in OWN_SETTINGS}
 
 
-def facts_of_environments(vecenv: Any) -> dict[str, str]:
-    """The number of agents and their spaces."""
+def facts_of_environments(vecenv: Vector) -> dict[str, str]:
+    """Returns the number of agents and their spaces."""
     return {
         "the number of agents": f"{vecenv.num_agents:,}",
         "single_observation_space": repr(vecenv.single_observation_space),
@@ -33,7 +32,7 @@ def facts_of_environments(vecenv: Any) -> dict[str, str]:
 
 
 def facts_of_policy(policy: nn.Module) -> dict[str, str]:
-    """The class, and shape, type and whether it is frozen of everything with a name in it."""
+    """Returns the class, and of every parameter and buffer the shape, the type and whether it is frozen."""
     facts = {"the policy's class": type(policy).__name__}
     for name, parameter in policy.named_parameters():
         frozen = "" if parameter.requires_grad else ", frozen"
@@ -44,10 +43,9 @@ def facts_of_policy(policy: nn.Module) -> dict[str, str]:
 
 
 class Agreement:
-    """Has the processes of a trainer compare, at each of its calls, what may have been changed since the last one."""
+    """Compares between processes, at each call of a trainer, what may have changed since the last one."""
 
     def __init__(self, ranks: Ranks, policy: nn.Module):
-        """`policy` is the trainer's, which was compared already."""
         self._ranks = ranks
         self._of_policy = facts_of_policy(policy)
         self._changes = 0
@@ -55,13 +53,13 @@ class Agreement:
         self._of_config: dict[str, str] = {}
 
     def start(self, call: str, config: TrainConfig, learning_rate: float, changed: nn.Module | None) -> None:
-        """Starts to compare, and waits for nobody: the next message raises RankError where something differs.
+        """Starts to compare without waiting: the next message raises RankError if something differs.
 
         Args:
             call: the method of the trainer.
             config: as it is now.
-            learning_rate: what the trainer's was set to.
-            changed: the policy, where it was changed since the last call.
+            learning_rate: of the trainer.
+            changed: the policy, if it was changed since the last call.
         """
         if self._ranks.world_size == 1:
             return

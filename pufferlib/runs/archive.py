@@ -1,40 +1,31 @@
-"""What a file of `torch.save` holds, found out without torch reading it: a stranger's may be made to exhaust a machine.
+"""Reads the outline of a `torch.save` file: its structure, with every tensor on the `meta` device.
 
-Such a file is a zip archive of stored parts: `data.pkl`, a pickle that says what there is, and one part for the numbers
-of each tensor. Here the pickle is followed, and nothing of it is run: what it describes are tensors without memory, and
-numbers, text, lists and dicts. What it claims is compared with the sizes of the parts, and theirs with the file's.
+The file may come from a stranger and be made to exhaust the machine, so this runs before torch reads it. The file is a
+zip archive: `data.pkl` describes the content, and one part holds the numbers of each tensor. Nothing in the pickle is
+executed, and every size that it claims is compared with the sizes of the parts.
 """
 
 from __future__ import annotations
 
+import io
 import os
 import pickle
 import struct
 import zipfile
-from collections.abc import Callable, Mapping
 from pathlib import PurePosixPath
-from types import MappingProxyType
 from typing import Any, BinaryIO
 
 import torch
 from torch import Tensor
 
-MOST_DIRECTORY = 4 * 2**20
-"""Bytes of an archive's list of parts: some 40,000 tensors."""
+MAX_DIRECTORY_BYTES = 4 * 2**20  # of the archive's list of parts: some 40,000 tensors
+MAX_PICKLE_BYTES = 8 * 2**20
+MAX_ENTRIES = 2**19  # of the content, seen as a tree
+MAX_READS = 2 * MAX_ENTRIES  # of the pickle: one for each instruction, one for each of its operands
+MAX_DEPTH = 500  # of lists and dicts
+MAX_REPEATED = 2**16  # numbers of a tensor that refers to stored numbers several times, as `expand` makes one
 
-MOST_PICKLE = 8 * 2**20
-"""Bytes of `data.pkl`."""
-
-MOST_INSTRUCTIONS = 2**19
-"""Of `data.pkl`: a tensor has some 25, a number in a list one."""
-
-MOST_DEPTH = 500
-"""Of lists and dicts in each other."""
-
-MOST_REPEATED = 2**16
-"""Numbers of a tensor that has some of those that are stored several times, as `expand` makes one."""
-
-_END, _END64, _PLACE64 = struct.Struct("<4s4H2LH"), struct.Struct("<4sQ2H2L4Q"), struct.Struct("<4sLQL")
+_END, _END64, _LOCATOR64 = struct.Struct("<4s4H2LH"), struct.Struct("<4sQ2H2L4Q"), struct.Struct("<4sLQL")
 
 _DTYPES = {
     **{"Double": torch.float64, "Float": torch.float32, "Half": torch.float16, "BFloat16": torch.bfloat16},
@@ -44,15 +35,14 @@ _DTYPES = {
 
 
 class Refused(ValueError):
-    """A file is not as `torch.save` writes it; the message says in what."""
+    """A file is not as `torch.save` writes it; the message says why."""
 
 
 def outline(file: BinaryIO) -> Any:
-    """What `torch.load` would return of an open file, with every tensor on torch's `meta` device.
+    """Returns what `torch.load` would return of an open file, with every tensor on torch's `meta` device.
 
     Raises:
-        Refused: if the archive, or the pickle in it, is not as `torch.save` writes it of tensors, numbers, text, lists
-            and dicts, or holds more of them than this reads.
+        Refused: if the file is not as `torch.save` writes tensors, numbers, text, lists and dicts, or too large.
         zipfile.BadZipFile: if it is damaged.
     """
     _check_directory(file)
@@ -60,225 +50,193 @@ def outline(file: BinaryIO) -> Any:
         sizes = _part_sizes(archive, os.fstat(file.fileno()).st_size)
         folder = PurePosixPath(next(iter(sizes), "")).parts[:1]  # torch takes that of the first part
         name = "/".join((*folder, "data.pkl"))
-        if not folder or sizes.get(name, MOST_PICKLE + 1) > MOST_PICKLE:
-            raise Refused(f"it must have a part data.pkl of at most {MOST_PICKLE:,} bytes")
+        if not folder or sizes.get(name, MAX_PICKLE_BYTES + 1) > MAX_PICKLE_BYTES:
+            raise Refused(f"it must have a part data.pkl of at most {MAX_PICKLE_BYTES:,} bytes")
         data = archive.read(name)
     prefix = f"{folder[0]}/data/"
     numbers = {part.removeprefix(prefix): size for part, size in sizes.items() if part.startswith(prefix)}
-    found = _Pickle(data, numbers).follow()
-    _check_nesting(found)
+    reader = _OutlinePickle(data, numbers)
+    try:
+        found = reader.load()
+    except Refused:
+        raise
+    except Exception as error:  # an instruction was given something of another type
+        raise Refused("its data.pkl was not written by torch.save") from error
+    if reader.stack or reader.metastack:
+        raise Refused("its data.pkl was not written by torch.save")
+    _check_content(found)
     return found
 
 
 def _check_directory(file: BinaryIO) -> None:
-    """Has the end of the archive say where its list of parts is, in one way alone, before that is read."""
+    """Requires exactly one list of parts, at the end of the file: programs differ in which of two they read."""
     size = file.seek(0, os.SEEK_END)
-    file.seek(max(0, size - _END64.size - _PLACE64.size - _END.size))
+    file.seek(max(0, size - _END64.size - _LOCATOR64.size - _END.size))
     tail = file.read()
     if len(tail) < _END.size or not tail[-_END.size :].startswith(b"PK\5\6"):
         raise Refused("it is no archive of torch.save")
     end, length, begin = size - _END.size, *_END.unpack(tail[-_END.size :])[5:7]
-    place = tail[-_END.size - _PLACE64.size : -_END.size]
-    if place.startswith(b"PK\6\7"):
-        end -= _PLACE64.size + _END64.size
-        if end < 0 or _PLACE64.unpack(place)[2] != end or not tail.startswith(b"PK\6\6"):
+    locator = tail[-_END.size - _LOCATOR64.size : -_END.size]
+    if locator.startswith(b"PK\6\7"):
+        end -= _LOCATOR64.size + _END64.size
+        if end < 0 or _LOCATOR64.unpack(locator)[2] != end or not tail.startswith(b"PK\6\6"):
             raise Refused("its list of parts is not where it says")
         length, begin = _END64.unpack(tail[: _END64.size])[8:10]
-    if begin + length != end or length > MOST_DIRECTORY:
-        raise Refused(f"it must end with a list of its parts of at most {MOST_DIRECTORY:,} bytes")
+    if begin + length != end or length > MAX_DIRECTORY_BYTES:
+        raise Refused(f"it must end with a list of its parts of at most {MAX_DIRECTORY_BYTES:,} bytes")
 
 
 def _part_sizes(archive: zipfile.ZipFile, file_size: int) -> dict[str, int]:
-    """Bytes of every part, all of which are stored as they are and lie in the file."""
-    sizes: dict[str, int] = {}
-    for part in archive.infolist():
-        if part.compress_type != zipfile.ZIP_STORED or part.file_size != part.compress_size or part.flag_bits & 1:
-            raise Refused("its parts must be stored as they are, found a compressed one")
-        sizes[part.filename] = part.file_size
-    are_unique = len({name.casefold() for name in sizes}) == len(archive.infolist())
-    if not are_unique or sum(sizes.values()) > file_size:
+    parts = archive.infolist()
+    if any(part.compress_type or part.file_size != part.compress_size or part.flag_bits & 1 for part in parts):
+        raise Refused("its parts must be stored as they are, found a compressed one")
+    sizes = {part.filename: part.file_size for part in parts}
+    if len({name.casefold() for name in sizes}) < len(parts) or sum(sizes.values()) > file_size:
         raise Refused("its parts must lie in it side by side, and have names of their own")
     return sizes
 
 
-def _check_nesting(found: Any) -> None:
-    """Looks at it as a tree, which many ways through the same list or through itself make large."""
+def _check_content(found: Any) -> None:
+    """Walks the content as a tree, which shared and recursive lists can make larger than any memory."""
     count, waiting = 0, [(found, 0)]
     while waiting:
         part, depth = waiting.pop()
         count += 1
-        if isinstance(part, (_Name, _Storage)):
-            found = part if isinstance(part, _Name) else "part of a tensor"
-            raise Refused(f"it must hold tensors, numbers, text, lists and dicts, found a {_short(found)}")
+        children = dict.values(part) if isinstance(part, dict) else part if isinstance(part, (list, tuple)) else ()
+        if isinstance(part, dict) and not all(type(key) in (str, int) for key in part):
+            raise Refused("the keys of its dicts must be text or integers")
         if isinstance(part, _OrderedDict):
-            _check_versions(part.attributes)
-        if isinstance(part, (list, tuple, dict)):
-            waiting += [(each, depth + 1) for each in (part.values() if isinstance(part, dict) else part)]
-        if depth > MOST_DEPTH or count + len(waiting) > MOST_INSTRUCTIONS:
-            raise Refused(f"it must have at most {MOST_INSTRUCTIONS:,} entries, {MOST_DEPTH} deep")
+            _check_attributes(vars(part))
+        elif type(part) not in (Tensor, int, float, bool, str, type(None), list, tuple, dict):
+            raise _unknown(part)
+        waiting += [(child, depth + 1) for child in children]
+        if depth > MAX_DEPTH or count + len(waiting) > MAX_ENTRIES:
+            raise Refused(f"it must have at most {MAX_ENTRIES:,} entries, {MAX_DEPTH} deep")
 
 
-def _check_versions(attributes: Mapping[str, Any]) -> None:
-    """Of a policy's modules, as `state_dict` notes them; anything else could stand in for a method of the dict."""
+def _check_attributes(attributes: dict[str, Any]) -> None:
+    """Allows `_metadata`, where `state_dict` notes versions; others could replace a method of the dict."""
     versions = attributes.get("_metadata", {})
     are_plain = isinstance(versions, dict) and all(
-        isinstance(name, str) and isinstance(each, dict) and all(type(value) is int for value in each.values())
-        for name, each in versions.items()
+        isinstance(name, str) and isinstance(entry, dict) and all(type(value) is int for value in entry.values())
+        for name, entry in versions.items()
     )
     if not are_plain or attributes.keys() - {"_metadata"}:
         raise Refused("a dict in it must have no attributes but the versions of modules")
 
 
-class _OrderedDict(dict):
-    """Stands for one of `collections`, with the attributes that it is given."""
+def _unknown(name: Any) -> Refused:
+    words = ascii(str(name)[:60]).strip("'") if isinstance(name, str) else type(name).__name__
+    return Refused(f"it must hold tensors, numbers, text, lists and dicts, found a {words}")
 
-    attributes: Mapping[Any, Any] = MappingProxyType({})
+
+class _OrderedDict(dict):
+    pass
 
 
 class _Storage:
-    """The numbers of one part of the archive, of some dtype."""
-
     def __init__(self, dtype: torch.dtype, count: int):
-        self.dtype = dtype
-        self.count = count
+        self.dtype, self.count = dtype, count
 
 
-class _Name(str):
-    """A class or function that the pickle names."""
+class _Name(str):  # of a class or function that the pickle names
+    __slots__ = ()
 
 
-class _Pickle:
-    """Follows a pickle as `torch.save` writes it, of protocol 2; it knows the instructions that occur there."""
+class _LimitedFile(io.BytesIO):
+    reads = 0
 
-    def __init__(self, data: bytes, sizes: Mapping[str, int]):
-        self._data = data
+    def read(self, size: int | None = -1) -> bytes:
+        self.reads += 1
+        found = super().read(size)
+        if self.reads > MAX_READS or len(found) < (size or 0):
+            raise Refused(f"its data.pkl must be whole, and have at most {MAX_ENTRIES:,} instructions")
+        return found
+
+    def readline(self, size: int | None = -1) -> bytes:
+        return super().readline(400)  # a name of a module or class
+
+
+class _OutlinePickle(pickle._Unpickler):  # the one in Python: that in C cannot be restricted to some instructions
+    """Follows the instructions that `torch.save` writes, and returns names in place of classes and functions."""
+
+    _ALLOWED = (
+        *(
+            pickle.PROTO,
+            pickle.STOP,
+            pickle.MARK,
+            pickle.EMPTY_DICT,
+            pickle.EMPTY_LIST,
+            pickle.EMPTY_TUPLE,
+            pickle.NONE,
+        ),
+        *(pickle.NEWTRUE, pickle.NEWFALSE, pickle.BININT, pickle.BININT1, pickle.BININT2, pickle.BINFLOAT),
+        *(pickle.LONG1, pickle.BINUNICODE, pickle.GLOBAL, pickle.BINPUT, pickle.LONG_BINPUT, pickle.BINGET),
+        *(pickle.LONG_BINGET, pickle.TUPLE, pickle.TUPLE1, pickle.TUPLE2, pickle.TUPLE3, pickle.BINPERSID),
+    )
+    dispatch = {code[0]: pickle._Unpickler.dispatch[code[0]] for code in _ALLOWED}
+
+    def __init__(self, data: bytes, sizes: dict[str, int]):
+        super().__init__(_LimitedFile(data))
         self._sizes = sizes
-        self._position = 0
-        self._stack: list[Any] = []
-        self._marks: list[int] = []
-        self._memo: dict[int, Any] = {}
 
-    def follow(self) -> Any:
-        """What it describes."""
-        try:
-            for _ in range(MOST_INSTRUCTIONS):
-                code = self._take(1)
-                if code == pickle.STOP:
-                    break
-                _INSTRUCTIONS[code](self)
-            else:
-                raise Refused(f"its data.pkl must have at most {MOST_INSTRUCTIONS:,} instructions")
-        except Refused:
-            raise
-        except Exception as error:  # an instruction was given something of another type
-            raise Refused("its data.pkl is none of torch.save") from error
-        if len(self._stack) != 1 or self._marks:
-            raise Refused("its data.pkl is none of torch.save")
-        return self._stack[0]
+    def find_class(self, module: str, name: str) -> _Name:
+        return _Name(f"{module}.{name}")
 
-    def _take(self, count: int) -> bytes:
-        found = self._data[self._position : self._position + count]
-        if len(found) < count:
-            raise Refused("its data.pkl is cut off")
-        self._position += count
-        return found
-
-    def _number(self, form: str) -> Any:
-        return struct.unpack(form, self._take(struct.calcsize(form)))[0]
-
-    def push(self, value: Any) -> None:
-        self._stack.append(value)
-
-    def push_number(self, form: str) -> None:
-        self.push(self._number(form))
-
-    def push_long(self) -> None:
-        self.push(int.from_bytes(self._take(self._number("<B")), "little", signed=True))
-
-    def push_text(self) -> None:
-        self.push(self._take(self._number("<I")).decode("utf-8", "surrogatepass"))
-
-    def push_name(self) -> None:
-        end = self._data.index(b"\n", self._data.index(b"\n", self._position, self._position + 200) + 1)
-        module, name, _ = self._take(min(end + 1 - self._position, 400)).decode().split("\n")
-        self.push(_Name(f"{module}.{name}"))
-
-    def remember(self, form: str) -> None:
-        self._memo[self._number(form)] = self._stack[-1]
-
-    def recall(self, form: str) -> None:
-        self.push(self._memo[self._number(form)])
-
-    def mark(self) -> None:
-        self._marks.append(len(self._stack))
-        if len(self._marks) > 2 * MOST_DEPTH:
-            raise Refused(f"its data.pkl must be at most {MOST_DEPTH} deep")
-
-    def _pop_to_mark(self) -> list[Any]:
-        begin = self._marks.pop()
-        found = self._stack[begin:]
-        del self._stack[begin:]
-        return found
-
-    def _pop(self, count: int) -> list[Any]:
-        if len(self._stack) - (self._marks[-1] if self._marks else 0) < count:
-            raise Refused("its data.pkl takes what is not there")
-        found = self._stack[len(self._stack) - count :]
-        del self._stack[len(self._stack) - count :]
-        return found
-
-    def push_tuple(self, count: int | None) -> None:
-        self.push(tuple(self._pop_to_mark() if count is None else self._pop(count)))
-
-    def append(self, is_one: bool) -> None:
-        items, target = self._pop(1) if is_one else self._pop_to_mark(), self._stack[-1]
-        if type(target) is not list:
-            raise Refused("its data.pkl appends to what is no list")
-        target += items
-
-    def set_items(self, is_one: bool) -> None:
-        pairs, target = self._pop(2) if is_one else self._pop_to_mark(), self._stack[-1]
-        keys = pairs[::2]
-        if not isinstance(target, dict) or len(pairs) % 2 or not all(type(key) in (str, int) for key in keys):
-            raise Refused("the keys of its dicts must be text or integers")
-        target.update(zip(keys, pairs[1::2], strict=True))
-
-    def push_storage(self) -> None:
-        (named,) = self._pop(1)
-        word, kind, key, _, count = named
-        if type(word) is not str or type(kind) is not _Name or type(key) is not str:
+    def persistent_load(self, pid: Any) -> _Storage:
+        word, kind, key, _, count = pid
+        if word != "storage" or type(kind) is not _Name or type(key) is not str or type(count) is not int:
             raise Refused("its data.pkl names no numbers of a tensor")
         module, _, name = kind.rpartition(".")
         dtype = _DTYPES.get(name.removesuffix("Storage"))
-        if word != "storage" or module != "torch" or dtype is None:
-            raise Refused(f"it must hold tensors of plain numbers, found a {_short(kind)}")
-        if type(count) is not int or count * dtype.itemsize != self._sizes[key]:
+        if module != "torch" or dtype is None:
+            raise _unknown(kind)
+        if count * dtype.itemsize != self._sizes[key]:
             raise Refused("its tensors must have as many numbers as its data.pkl says")
-        self.push(_Storage(dtype, count))
+        return _Storage(dtype, count)
 
-    def call(self) -> None:
-        name, given = self._pop(2)
-        make = _CALLS.get(name) if type(name) is _Name else None
-        if make is None:
-            raise Refused(f"it must hold tensors, numbers, text, lists and dicts, found a {_short(name)}")
-        self.push(make(*given))
+    def load_reduce(self) -> None:
+        arguments, name = self.stack.pop(), self.stack.pop()
+        if type(name) is not _Name or name not in _CALLS:
+            raise _unknown(name)
+        self.append(_CALLS[name](*arguments))
 
-    def build(self) -> None:
-        (attributes,) = self._pop(1)
-        target = self._stack[-1]
+    def load_build(self) -> None:
+        attributes, target = self.stack.pop(), self.stack[-1]
         if type(target) is not _OrderedDict or not isinstance(attributes, dict):
             raise Refused("its data.pkl gives attributes to what has none")
-        target.attributes = {**target.attributes, **attributes}
+        vars(target).update(attributes)
 
+    def _extend(self, values: list[Any]) -> None:
+        target = self.stack[-1]
+        if isinstance(target, dict):
+            keys = values[::2]
+            if not all(type(key) in (str, int) for key in keys):  # hashing a deep tuple would crash Python
+                raise Refused("the keys of its dicts must be text or integers")
+            target.update(zip(keys, values[1::2], strict=True))
+        elif type(target) is list:
+            target += values
+        else:
+            raise Refused("its data.pkl appends to what is no list")
 
-def _short(name: Any) -> str:
-    return ascii(str(name)[:60]).strip("'") if isinstance(name, str) else type(name).__name__
+    def load_append(self) -> None:
+        self._extend([self.stack.pop()])
+
+    def load_setitem(self) -> None:
+        value = self.stack.pop()
+        self._extend([self.stack.pop(), value])
+
+    def load_items(self) -> None:
+        self._extend(self.pop_mark())
+
+    dispatch |= {pickle.REDUCE[0]: load_reduce, pickle.BUILD[0]: load_build, pickle.SETITEM[0]: load_setitem}
+    dispatch |= {pickle.APPEND[0]: load_append, pickle.APPENDS[0]: load_items, pickle.SETITEMS[0]: load_items}
 
 
 def _tensor(
     storage: Any, offset: Any, shape: Any, strides: Any, requires_grad: Any, hooks: Any, bits: Any = None
 ) -> Tensor:
-    """A tensor of `torch._utils._rebuild_tensor_v2`, whose numbers all lie in its storage."""
+    """Does what `torch._utils._rebuild_tensor_v2` does; all numbers must lie in the storage."""
     are_plain = type(requires_grad) is bool and type(hooks) is _OrderedDict and not hooks and not bits
     are_sizes = all(type(size) is int and 0 <= size < 2**62 for size in (offset, *shape, *strides))
     if not isinstance(storage, _Storage) or not are_plain or not are_sizes or len(shape) != len(strides):
@@ -287,7 +245,7 @@ def _tensor(
     for size in shape:
         count *= size
     last = offset + sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True)) if count else -1
-    if count > max(storage.count, MOST_REPEATED) or last >= storage.count:
+    if count > max(storage.count, MAX_REPEATED) or last >= storage.count:
         raise Refused("a tensor in it has more numbers than are stored")
     return torch.empty_strided(shape, strides, dtype=storage.dtype, device="meta")
 
@@ -298,41 +256,8 @@ def _parameter(found: Any, *others: Any) -> Tensor:
     return found
 
 
-_CALLS: dict[Any, Callable[..., Any]] = {
+_CALLS = {
     "collections.OrderedDict": _OrderedDict,
     "torch._utils._rebuild_tensor_v2": _tensor,
     "torch._utils._rebuild_parameter": _parameter,
-}
-
-_INSTRUCTIONS: dict[bytes, Callable[[_Pickle], None]] = {
-    pickle.PROTO: lambda each: each._take(1) and None,
-    pickle.EMPTY_DICT: lambda each: each.push({}),
-    pickle.EMPTY_LIST: lambda each: each.push([]),
-    pickle.EMPTY_TUPLE: lambda each: each.push(()),
-    pickle.NONE: lambda each: each.push(None),
-    pickle.NEWTRUE: lambda each: each.push(True),
-    pickle.NEWFALSE: lambda each: each.push(False),
-    pickle.BININT: lambda each: each.push_number("<i"),
-    pickle.BININT1: lambda each: each.push_number("<B"),
-    pickle.BININT2: lambda each: each.push_number("<H"),
-    pickle.BINFLOAT: lambda each: each.push_number(">d"),
-    pickle.LONG1: _Pickle.push_long,
-    pickle.BINUNICODE: _Pickle.push_text,
-    pickle.GLOBAL: _Pickle.push_name,
-    pickle.BINPUT: lambda each: each.remember("<B"),
-    pickle.LONG_BINPUT: lambda each: each.remember("<I"),
-    pickle.BINGET: lambda each: each.recall("<B"),
-    pickle.LONG_BINGET: lambda each: each.recall("<I"),
-    pickle.MARK: _Pickle.mark,
-    pickle.TUPLE: lambda each: each.push_tuple(None),
-    pickle.TUPLE1: lambda each: each.push_tuple(1),
-    pickle.TUPLE2: lambda each: each.push_tuple(2),
-    pickle.TUPLE3: lambda each: each.push_tuple(3),
-    pickle.APPEND: lambda each: each.append(True),
-    pickle.APPENDS: lambda each: each.append(False),
-    pickle.SETITEM: lambda each: each.set_items(True),
-    pickle.SETITEMS: lambda each: each.set_items(False),
-    pickle.BINPERSID: _Pickle.push_storage,
-    pickle.REDUCE: _Pickle.call,
-    pickle.BUILD: _Pickle.build,
 }

@@ -1,10 +1,11 @@
-"""How a trainer may be called: `PuffeRL(config, vecenv, policy)`, or `PuffeRL(env, policy, learning_rate=3e-4, ...)`.
+"""The two calls of a trainer: `PuffeRL(config, vecenv, policy)`, or `PuffeRL(env, policy, learning_rate=3e-4, ...)`.
 
-Both forms end in a Call: all that a trainer is made of, checked, and ready.
+Both end in a Call: everything that a trainer is made of, checked and ready.
 """
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -27,7 +28,7 @@ from pufferlib.config import (
 from pufferlib.config.automatic import Choice, Facts, choose
 from pufferlib.config.schema import AUTO_SINGLE_ENVS
 from pufferlib.distributed import Ranks
-from pufferlib.environment import Origin
+from pufferlib.environment import Origin, PufferEnv
 from pufferlib.errors import APIUsageError, ConfigError
 from pufferlib.families import catalog
 from pufferlib.fast.device_collector import suits
@@ -39,34 +40,29 @@ from pufferlib.ppo.gradients import Loss
 from pufferlib.ppo.losses import ppo_loss
 from pufferlib.ppo.normalization import RewardNormalizer
 from pufferlib.ppo.rollout import Rollout
-from pufferlib.runs import making
 from pufferlib.runs.agreement import facts_of_environments, facts_of_policy, facts_of_settings
 from pufferlib.runs.keyword_settings import ALIASES, named_settings, settings_from_keywords
 from pufferlib.runs.loaders import resolve_device
+from pufferlib.runs.making import NUM_ENVS, env_arguments, environment_name, has_num_envs, make, origin_of_call
 from pufferlib.runs.policy_check import check_policy, move_policy
 from pufferlib.runs.torch_generator import borrowed_generator
 from pufferlib.vector.choice import is_quick
-
-_CONFIG_FORM = ("config", "vecenv", "policy", "logger")
-_ENV_FORM = ("env", "policy", "logger")
-_ENV_KEYWORDS = {"num_envs": "auto", "num_workers": "auto"}
-
 
 AnyLogger = Logger | Sequence[Logger] | None
 
 
 @dataclass(frozen=True)
 class Call:
-    """What a trainer is made of.
+    """Everything that a trainer is made of.
 
     Attributes:
         settings: of `[train]`, as they were given.
         config: the settings, resolved for these environments and this device.
-        env_name: what the run is called by.
+        env_name: the name of the run's environment.
         vecenv: the vector to train in.
         policy: on `device`, the same in all processes; sees normalised observations where the settings say so.
         logger: the user's.
-        loss: what is minimised.
+        loss: the loss that is minimised.
         ranks: this process among those that train together.
         device: of the policy.
         make_evaluation_vecenv: makes the vector that evaluations play in, from its seed; None where there are none.
@@ -76,17 +72,17 @@ class Call:
     settings: Mapping[str, Any]
     config: ResolvedTrainConfig
     env_name: str
-    vecenv: Any
+    vecenv: vector.Vector
     policy: nn.Module
     logger: AnyLogger
     loss: Loss
     ranks: Ranks
     device: torch.device
-    make_evaluation_vecenv: Callable[[int], Any] | None
+    make_evaluation_vecenv: Callable[[int], vector.Vector] | None
     chosen: Sequence[str] = ()
 
     def allocate_rollout(self) -> Rollout:
-        """The memory of one rollout of this process."""
+        """Allocates one rollout of this process."""
         config, policy, device = self.config, self.policy, self.device
         return Rollout.allocate(
             self.vecenv.single_observation_space,
@@ -99,36 +95,48 @@ class Call:
         )
 
     def make_reward_normalizer(self) -> RewardNormalizer | None:
-        """What scales the rewards, if anything is to."""
+        """Makes what scales the rewards, if the settings ask for it."""
         if not self.config.normalize_rewards:
             return None
         return RewardNormalizer(self.vecenv.num_agents, self.config.gamma, self.config.normalization_clip, self.ranks)
 
 
-def resolve_call(arguments: Sequence[Any], keywords: dict[str, Any], undo: ExitStack) -> Call:
-    """What a call of `PuffeRL` asks for.
+@dataclass(frozen=True)
+class _Form:  # what the arguments of one of the two forms give
+    settings: Mapping[str, Any]
+    given_env: object
+    vecenv: vector.Vector
+    policy: nn.Module
+    logger: AnyLogger
+    eval_env: object
+    loss: Loss | None
+    chosen: Sequence[str] = ()
+
+
+def resolve_call(arguments: Sequence[Any], keywords: Mapping[str, Any], undo: ExitStack) -> Call:
+    """Resolves the arguments of `PuffeRL`.
 
     Args:
         arguments: those given by position.
         keywords: the others.
-        undo: gets how to let go of what is made for it.
+        undo: gets callbacks that close what is made.
 
     Raises:
         APIUsageError: if the arguments fit neither form, or an output of the policy does not fit the environment.
         ConfigError: if a setting is wrong, or does not fit the number of agents.
         UnknownEnvironmentError: if the environment is a name that none has.
     """
-    keywords = dict(keywords)
-    loss, eval_env = keywords.pop("loss", None), keywords.pop("eval_env", None)
-    if loss is not None and not callable(loss):
-        raise APIUsageError(f"loss must be a function such as pufferlib.ppo.losses.ppo_loss, got {_described(loss)}")
-    is_config_form = _is_config_form(arguments, keywords)
-    named = _take_named(arguments, keywords, _CONFIG_FORM if is_config_form else _ENV_FORM)
-    given_env = named.get("vecenv" if is_config_form else "env")
-    if eval_env is None and _is_to_be_made(given_env):
-        eval_env = given_env
+    is_config_form = isinstance(arguments[0], Mapping) if arguments else "config" in keywords or "vecenv" in keywords
     resolve_form = _from_config if is_config_form else _from_keywords
-    form = resolve_form(named, keywords, undo)
+    try:
+        bound = inspect.signature(resolve_form).bind(undo, *arguments, **keywords)
+    except TypeError as error:
+        names = "config, vecenv, policy" if is_config_form else "env, policy"
+        remedy = "settings belong into the configuration" if is_config_form else "other arguments are keywords"
+        raise APIUsageError(f"PuffeRL({names}, logger): {error}; {remedy}") from None
+    form = resolve_form(*bound.args, **bound.kwargs)
+    if form.loss is not None and not callable(form.loss):
+        raise APIUsageError(f"loss must be a function such as pufferlib.ppo.losses.ppo_loss, got {_name(form.loss)}")
     settings, vecenv = form.settings, form.vecenv
     given, ranks = TrainConfig.from_dict(settings), distributed.connect()
     device = resolve_device(given.device)
@@ -137,14 +145,15 @@ def resolve_call(arguments: Sequence[Any], keywords: dict[str, Any], undo: ExitS
         torch.set_float32_matmul_precision("high")  # TF32: ten bits of fraction, several times the speed
     ranks.require_same({**facts_of_settings(given), **facts_of_environments(vecenv), "the device": device.type})
     config = resolve_sizes(given, vecenv.num_agents, device.type, ranks.world_size)
+    eval_env = form.given_env if form.eval_env is None and _is_to_be_made(form.given_env) else form.eval_env
     return Call(
         settings=settings,
         config=config,
-        env_name=settings.get("env") or making.environment_name(vecenv),
+        env_name=settings.get("env") or environment_name(vecenv),
         vecenv=vecenv,
         policy=_ready_policy(form.policy, vecenv, config, device, ranks),
         logger=form.logger,
-        loss=ppo_loss if loss is None else loss,
+        loss=ppo_loss if form.loss is None else form.loss,
         ranks=ranks,
         device=device,
         make_evaluation_vecenv=_evaluation_maker(eval_env, vecenv, config),
@@ -153,9 +162,8 @@ def resolve_call(arguments: Sequence[Any], keywords: dict[str, Any], undo: ExitS
 
 
 def _ready_policy(
-    policy: nn.Module, vecenv: Any, config: ResolvedTrainConfig, device: torch.device, ranks: Ranks
+    policy: nn.Module, vecenv: vector.Vector, config: ResolvedTrainConfig, device: torch.device, ranks: Ranks
 ) -> nn.Module:
-    """The policy on its device, checked, behind running statistics if asked for, with the first process's weights."""
     policy = move_policy(policy, device)
     check_policy(policy, vecenv.single_observation_space, vecenv.single_action_space, device)
     ranks.require_same(facts_of_policy(policy))
@@ -169,17 +177,9 @@ def _ready_policy(
     return policy
 
 
-def _evaluation_maker(given: Any, vecenv: Any, config: ResolvedTrainConfig) -> Callable[[int], Any] | None:
-    """How to make the vector that evaluations play in.
-
-    Args:
-        given: for evaluations, in any form that `env` may have; None for environments as those of the training.
-        vecenv: of the training.
-        config: says whether there are any, and in how many environments.
-
-    Raises:
-        APIUsageError: if there is nothing to make it from.
-    """
+def _evaluation_maker(
+    given: object, vecenv: vector.Vector, config: ResolvedTrainConfig
+) -> Callable[[int], vector.Vector] | None:
     if not config.evaluations:
         return None
     if given is None and not getattr(vecenv, "is_repeatable", False):
@@ -192,8 +192,7 @@ def _evaluation_maker(given: Any, vecenv: Any, config: ResolvedTrainConfig) -> C
     return partial(_make_for_evaluation, given, vecenv, config.evaluation_envs)
 
 
-def _make_for_evaluation(given: Any, training: Any, num_envs: int, seed: int) -> Any:
-    """The vector that evaluations play in."""
+def _make_for_evaluation(given: object, training: vector.Vector, num_envs: int, seed: int) -> vector.Vector:
     if given is None:
         return training.again(num_envs, seed)
     env = _make(given, num_envs, "auto", seed) if _is_to_be_made(given) else given
@@ -208,176 +207,150 @@ def _make_for_evaluation(given: Any, training: Any, num_envs: int, seed: int) ->
     return vecenv
 
 
-@dataclass(frozen=True)
-class Form:
-    """What one of the two forms of a call gives; the attributes are those of Call."""
-
-    settings: Mapping[str, Any]
-    vecenv: Any
-    policy: nn.Module
-    logger: AnyLogger
-    chosen: Sequence[str] = ()
-
-
-def _take_named(arguments: Sequence[Any], keywords: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
-    """What is given under the names of a form, by position or by keyword; takes it out of the keywords."""
-    if len(arguments) > len(names):
-        raise APIUsageError(f"PuffeRL({', '.join(names)}) takes no more by position, got {len(arguments)} arguments")
-    named = dict(zip(names, arguments, strict=False))
-    for name in named.keys() & keywords.keys():
-        raise APIUsageError(f"PuffeRL got {name} twice, by position and by keyword; pass one")
-    named.update((name, keywords.pop(name)) for name in names if name in keywords)
-    return named
-
-
-def _is_config_form(arguments: Sequence[Any], keywords: Mapping[str, Any]) -> bool:
-    if arguments:
-        return isinstance(arguments[0], Mapping)
-    return "config" in keywords or "vecenv" in keywords
-
-
 # ----------------------------------------------------------------------------------------------------- by configuration
 
 
-def _from_config(named: dict[str, Any], keywords: dict[str, Any], undo: ExitStack) -> Form:
-    for name in keywords:
+def _from_config(
+    undo: ExitStack,
+    /,
+    config: Mapping[str, Any] | None = None,
+    vecenv: object = None,
+    policy: nn.Module | None = None,
+    logger: AnyLogger = None,
+    *,
+    eval_env: object = None,
+    loss: Loss | None = None,
+) -> _Form:
+    if not isinstance(config, (Mapping, type(None))):
         raise APIUsageError(
-            f"PuffeRL(config, vecenv, policy) has no keyword {name!r}; put settings into the configuration"
-        )
-    if "config" in named and not isinstance(named["config"], Mapping):
-        raise APIUsageError(
-            f"config must be a mapping of [train] settings, got {_described(named['config'])}; "
+            f"config must be a mapping of [train] settings, got {_name(config)}; "
             "an environment is given as PuffeRL(env, policy)"
         )
-    for name in _CONFIG_FORM[:3]:
-        if named.get(name) is None:
+    for name, value in (("config", config), ("vecenv", vecenv), ("policy", policy)):
+        if value is None:
             raise APIUsageError(f"PuffeRL(config, vecenv, policy) needs {name}, got none")
-    config, vecenv, policy = (named[name] for name in _CONFIG_FORM[:3])
-    vecenv = vector.as_puffer_env(vecenv)
     if isinstance(config.get("train"), Mapping):
         raise APIUsageError("config must be the [train] settings, got the whole configuration; pass args['train']")
+    given_env, vecenv = vecenv, vector.as_puffer_env(vecenv)
     if isinstance(vecenv, (Mapping, nn.Module, str)):
         raise APIUsageError(
-            f"vecenv must be a vector from load_env or pufferlib.vector.make, got {_described(vecenv)}; "
+            f"vecenv must be a vector from load_env or pufferlib.vector.make, got {_name(vecenv)}; "
             "the order is PuffeRL(config, vecenv, policy)"
         )
     _check_policy(policy)
-    _check_logger(named.get("logger"))
+    _check_logger(logger)
     if not _is_vector(vecenv):
         settings = TrainConfig.from_dict(config)
         if _is_to_be_made(vecenv):
-            vecenv = making.make(vecenv)
+            vecenv = make(vecenv)
             undo.callback(vecenv.close)
         if not _is_vector(vecenv):
             vecenv = _adopt(vecenv, "auto", settings, undo)
-    return Form(config, vecenv, policy, named.get("logger"))
+    return _Form(config, given_env, vecenv, policy, logger, eval_env, loss)
 
 
 # ----------------------------------------------------------------------------------------------------------- by keyword
 
 
-def _from_keywords(named: dict[str, Any], keywords: dict[str, Any], undo: ExitStack) -> Form:
-    _check_keyword_call(named, keywords)
-    env, policy = named["env"], named.get("policy")
-    settings = {name: value for name, value in keywords.items() if name not in _ENV_KEYWORDS}
-    making_keywords = {name: value for name, value in keywords.items() if name in _ENV_KEYWORDS}
+def _from_keywords(
+    undo: ExitStack,
+    /,
+    env: object = None,
+    policy: nn.Module | None = None,
+    logger: AnyLogger = None,
+    *,
+    num_envs: int | str = "auto",
+    num_workers: int | str = "auto",
+    eval_env: object = None,
+    loss: Loss | None = None,
+    **settings: Any,
+) -> _Form:
+    _check_keyword_call(env, policy, logger, settings)
     seed = TrainConfig.settings()["seed"].check(settings.get("seed", TrainConfig.seed))
-    ready = _ready_env(env, making_keywords, seed, undo)
+    ready = vector.as_puffer_env(env)
+    if _is_to_be_made(ready):
+        if num_envs == "auto" and isinstance(ready, partial):
+            num_envs = ready.keywords.get("num_envs", num_envs)
+        ready = _make(ready, num_envs, num_workers, seed)
+        undo.callback(ready.close)
+    else:
+        if not _is_vector(ready):
+            vector.check_env(ready)
+        _check_fits(ready, num_envs, num_workers)
     given, world_size = named_settings(settings), distributed.connect().world_size
     driver = ready.driver_env if _is_vector(ready) else ready
     choice = choose(Facts.of(driver, ready.num_agents * world_size, policy, world_size))
     config = settings_from_keywords(given, choice)
     if not _is_vector(ready):
-        ready = _adopt(ready, making_keywords.get("num_workers", "auto"), TrainConfig.from_dict(config), undo)
-    config["env"] = catalog.find(env).name if isinstance(env, str) else making.environment_name(ready)
+        ready = _adopt(ready, num_workers, TrainConfig.from_dict(config), undo)
+    config["env"] = catalog.find(env).name if isinstance(env, str) else environment_name(ready)
     policy = _default_policy(env, ready, seed, choice) if policy is None else policy
-    return Form(config, ready, policy, named.get("logger"), _chosen_texts(choice, config, given, policy))
+    chosen = _chosen_texts(choice, config, given, policy)
+    return _Form(config, env, ready, policy, logger, eval_env, loss, chosen)
 
 
-def _check_keyword_call(named: dict[str, Any], keywords: dict[str, Any]) -> None:
-    env, policy = named.get("env"), named.get("policy")
-    known = [*TrainConfig.settings(), *ALIASES, *_ENV_KEYWORDS]
-    for name in keywords:
-        if name not in known:
-            remedy = hints.remedy(name, [*known, *_ENV_FORM]) or "; keywords of the environment go to pufferlib.make"
-            raise APIUsageError(f"PuffeRL has no keyword {name!r}{remedy}")
+def _check_keyword_call(env: object, policy: nn.Module | None, logger: AnyLogger, settings: Mapping[str, Any]) -> None:
+    known = [*TrainConfig.settings(), *ALIASES, "num_envs", "num_workers"]
+    for name in settings.keys() - known:
+        remedy = hints.remedy(name, [*known, "env", "policy", "logger"])
+        raise APIUsageError(
+            f"PuffeRL has no keyword {name!r}{remedy or '; keywords of the environment go to pufferlib.make'}"
+        )
     if env is None:
         raise APIUsageError(
             "PuffeRL needs an environment, got none; "
             "call PuffeRL(env=..., policy=...) or, with a configuration, PuffeRL(config, vecenv, policy)"
         )
-    for name, found in (("env", env), ("policy", policy)):
+    for name, found, expected in (("env", env, "an environment"), ("policy", policy, "a torch module")):
         if isinstance(found, Mapping):
             raise APIUsageError(
-                f"{name} must be {'an environment' if name == 'env' else 'a torch module'}, got a {_described(found)}; "
+                f"{name} must be {expected}, got a {_name(found)}; "
                 "a configuration goes first, as in PuffeRL(config, vecenv, policy)"
             )
     if isinstance(env, nn.Module):
-        raise APIUsageError(f"env must be an environment, got {_described(env)}; the order is PuffeRL(env, policy)")
+        raise APIUsageError(f"env must be an environment, got {_name(env)}; the order is PuffeRL(env, policy)")
     if policy is not None:
         _check_policy(policy)
-    _check_logger(named.get("logger"))
+    _check_logger(logger)
 
 
-def _ready_env(env: Any, keywords: dict[str, Any], seed: int, undo: ExitStack) -> Any:
-    """The environment or vector that was given, or that a name or callable makes."""
-    env = vector.as_puffer_env(env)
-    if not _is_to_be_made(env):
-        if not _is_vector(env):
-            vector.check_env(env)
-        _check_fits(env, keywords)
-        return env
-    fixed = env.keywords if isinstance(env, partial) else {}
-    fixed = {name: value for name, value in fixed.items() if name == "num_envs"}
-    made = _make(env, seed=seed, **{**_ENV_KEYWORDS, **fixed, **keywords})
-    undo.callback(made.close)
-    return made
+def _is_to_be_made(env: object) -> bool:  # a name, a class or a function; a ready environment may be callable too
+    is_function = callable(env) and not hasattr(env, "step")
+    return not _is_vector(env) and (isinstance(env, (str, type)) or is_function)
 
 
-def _is_to_be_made(env: Any) -> bool:
-    """Whether it is a name or a callable, and no environment."""
-    return not _is_vector(env) and (isinstance(env, (str, type)) or _is_creator(env))
-
-
-def _is_creator(env: Any) -> bool:
-    """Whether it is a function and no environment, whose class may have a `__call__` too."""
-    return callable(env) and not hasattr(env, "step")
-
-
-def _make(env: str | Callable, num_envs: int | str, num_workers: int | str, seed: int) -> Any:
-    counts = "num_envs" in env_settings(env) if isinstance(env, str) else making.has_num_envs(env)
+def _make(env: str | Callable, num_envs: int | str, num_workers: int | str, seed: int) -> PufferEnv | vector.Vector:
+    counts = "num_envs" in env_settings(env) if isinstance(env, str) else has_num_envs(env)
     if num_envs == "auto":
-        num_envs = making.NUM_ENVS if counts else AUTO_SINGLE_ENVS
+        num_envs = NUM_ENVS if counts else AUTO_SINGLE_ENVS
     if counts:
-        return making.make(env, num_envs=num_envs)
+        return make(env, num_envs=num_envs)
     sizes = {"num_envs": num_envs, "num_workers": num_workers, "seed": seed}
     if isinstance(env, str):
-        entry, arguments = catalog.find(env), making.env_arguments(env, {})
+        entry, arguments = catalog.find(env), env_arguments(env, {})
         vecenv = entry.make_vector(arguments, **sizes)
         vecenv.made_from = Origin(entry.name, arguments, {"num_envs": num_envs, "num_workers": num_workers})
         return vecenv
     is_free = num_workers == "auto" and num_envs > 1
     vecenv = vector.make(env, backend="Serial" if is_free and is_quick(env, {}, seed) else "auto", **sizes)
-    vecenv.made_from = making.origin_of_call(env, {}, {"num_envs": num_envs, "num_workers": num_workers})
+    vecenv.made_from = origin_of_call(env, {}, {"num_envs": num_envs, "num_workers": num_workers})
     return vecenv
 
 
-def _check_fits(env: Any, keywords: dict[str, Any]) -> None:
-    """Checks keywords that would count if the environment were to be made."""
+def _check_fits(env: PufferEnv | vector.Vector, num_envs: int | str, num_workers: int | str) -> None:
     found = {"num_envs": [getattr(env, "num_envs", env.num_agents)]}
     if _is_vector(env):
         inside = getattr(env.driver_env, "num_envs", 1)  # each PufferEnv of a vector may be many environments
         found = {"num_envs": [env.num_envs * inside, env.num_envs], "num_workers": [env.num_workers]}
-    for name, values in found.items():
-        if keywords.get(name, "auto") not in ("auto", *values):
+    for name, value in (("num_envs", num_envs), ("num_workers", num_workers)):
+        if value not in ("auto", *found.get(name, [value])):
             raise APIUsageError(
-                f"{name} must be left out or be the {values[0]} of the environment that is given, "
-                f"got {keywords[name]}; make the environment with {name}={keywords[name]}"
+                f"{name} must be left out or be the {found[name][0]} of the environment that is given, "
+                f"got {value}; make the environment with {name}={value}"
             )
 
 
-def _default_policy(env: Any, vecenv: Any, seed: int, choice: Choice) -> nn.Module:
-    """The policy that was chosen; of a name whose configuration has a class of its own that class."""
+def _default_policy(env: object, vecenv: vector.Vector, seed: int, choice: Choice) -> nn.Module:
     name, settings = choice.settings("base").get("policy_name", Default.__name__), choice.settings("policy")
     policy_class = vars(models)[name]
     if isinstance(env, str):
@@ -391,7 +364,6 @@ def _default_policy(env: Any, vecenv: Any, seed: int, choice: Choice) -> nn.Modu
 def _chosen_texts(
     choice: Choice, config: Mapping[str, Any], given: Mapping[str, Any], policy: nn.Module
 ) -> Sequence[str]:
-    """What was chosen for what, in words."""
     made_with = init_args(policy) or {}
     values = {
         **{f"train.{name}": value for name, value in config.items() if name not in given},
@@ -409,32 +381,30 @@ def _chosen_texts(
 # --------------------------------------------------------------------------------------------------------- both of them
 
 
-def _adopt(env: Any, num_workers: int | str, config: TrainConfig, undo: ExitStack) -> vector.Vector:
+def _adopt(env: PufferEnv, num_workers: int | str, config: TrainConfig, undo: ExitStack) -> vector.Vector:
     may_be_lent = resolve_device(config.device).type == "cuda" and suits(config)
     vecenv = vector.adopt(env, num_workers, config.seed, may_be_lent)
     undo.callback(vecenv.hand_over)
     return vecenv
 
 
-def _is_vector(env: Any) -> bool:
+def _is_vector(env: object) -> bool:
     return isinstance(env, vector.Vector) or (hasattr(env, "recv") and hasattr(env, "send"))
 
 
-def _check_policy(policy: Any) -> None:
+def _check_policy(policy: object) -> None:
     if isinstance(policy, type):
         raise APIUsageError(f"policy must be a torch module, got the class {policy.__name__}; make an instance of it")
     if not isinstance(policy, nn.Module):
-        raise APIUsageError(f"policy must be a torch.nn.Module, got {_described(policy)}")
+        raise APIUsageError(f"policy must be a torch.nn.Module, got {_name(policy)}")
 
 
-def _check_logger(logger: Any) -> None:
+def _check_logger(logger: object) -> None:
     loggers = logger if isinstance(logger, Sequence) else [] if logger is None else [logger]
-    for each in loggers:
-        if not all(hasattr(each, name) for name in ("log", "close", "run_id")):
-            raise APIUsageError(
-                f"logger must have log, close and run_id, got {_described(each)}; pass settings by keyword"
-            )
+    for entry in loggers:
+        if not all(hasattr(entry, name) for name in ("log", "close", "run_id")):
+            raise APIUsageError(f"logger must have log, close and run_id, got {_name(entry)}; pass settings by keyword")
 
 
-def _described(value: Any) -> str:
+def _name(value: object) -> str:
     return f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__

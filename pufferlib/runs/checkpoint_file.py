@@ -1,30 +1,27 @@
-"""A checkpoint in one file of the user's choice: what a trainer has learnt, without its environments."""
+"""A checkpoint in one file of the user's choice: everything that learns, without the environments."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import torch
+from torch import Tensor
 
 from pufferlib.distributed import Ranks
 from pufferlib.errors import CheckpointError
-from pufferlib.runs import checkpoint
-from pufferlib.runs.checkpoint_pattern import Mismatch, Pattern, check, count, describe, number, seconds
+from pufferlib.runs.checkpoint import FORMAT, check_policy_weights, load, read_outline, require_format, save
+from pufferlib.runs.checkpoint_pattern import Mismatch, compare, describe, finite
+from pufferlib.runs.files import TRAINER_STATE
 from pufferlib.runs.metadata import check_metadata
-from pufferlib.runs.state_patterns import learning_pattern
-from pufferlib.runs.trainer_state import Loaded, Progress, TrainerParts, learning_state, load_learning_state
+from pufferlib.runs.state_patterns import expected_learning
+from pufferlib.runs.trainer_state import Progress, TrainerParts, learning_state, load_learning_state
 
-KEYS = {"format", "policy", "parts", "optimizer", "progress", "metadata"}
-"""What a file holds at least; those of before have no description."""
-
-PROGRESS: Pattern = {"epoch": count, "global_step": count, "uptime": seconds, "learning_rate": number()}
-"""How far a trainer was."""
+_PROGRESS = {"epoch": int, "global_step": int, "uptime": finite(0.0, 1e10), "learning_rate": float}
 
 
-def save(
+def save_checkpoint_file(
     path: str | Path,
     parts: TrainerParts,
     progress: Progress,
@@ -35,10 +32,10 @@ def save(
 
     Args:
         path: such as `checkpoint.pt`.
-        parts: of the trainer; what learns among them is kept.
-        progress: of which the steps that nobody learned from yet do not count here.
+        parts: of the trainer.
+        progress: of the trainer; untrained steps do not count here.
         metadata: from `plain_metadata`.
-        description: of the run, as its `config.json` has it, by which an agent is made of the file.
+        description: of the run, as its `config.json` has it, from which an agent can be made.
 
     Returns:
         The path as text.
@@ -50,7 +47,7 @@ def save(
     if Path(path).is_dir():
         raise CheckpointError(f"a checkpoint must be a file, and {path} is a folder; name one in it")
     content = {
-        "format": checkpoint.FORMAT,
+        "format": FORMAT,
         "policy": parts.policy.state_dict(),
         "parts": learning_state(parts),
         "optimizer": parts.learner.config.optimizer,
@@ -58,65 +55,62 @@ def save(
             "epoch": progress.epoch,
             "global_step": progress.global_step - progress.untrained_steps,
             "uptime": progress.uptime,
-            "learning_rate": float(progress.learning_rate),
+            "learning_rate": progress.learning_rate,
         },
         "metadata": dict(metadata),
         "description": json.loads(json.dumps(description, default=str)),
     }
-    checkpoint.save(Path(path), content)
+    save(Path(path), content)
     return str(path)
 
 
-def load(path: Path, parts: TrainerParts, ranks: Ranks) -> Loaded:
-    """Puts back what learns, as `save` wrote it; the environments stay as they are, and what was measured is ended.
+def load_checkpoint_file(path: Path, parts: TrainerParts, ranks: Ranks) -> tuple[Progress, dict[str, Any]]:
+    """Restores what `save_checkpoint_file` wrote, and ends the report's interval; environments stay as they are.
 
-    Args:
-        path: of the file, which the first process reads for all.
-        parts: of the trainer that is to go on.
-        ranks: this process among all.
+    Returns:
+        The progress and the metadata.
 
     Raises:
-        CheckpointError: if there is no such file, or it is damaged, no checkpoint of a trainer, or of a trainer of
-            other parts; then all is as it was.
+        CheckpointError: if there is no such file, it is damaged, or of other parts; then nothing changed.
     """
-    found = ranks.from_first(lambda: _read(path, lambda content: _check_content(path, content, parts)))
+
+    def read() -> Any:
+        if not path.exists():
+            raise CheckpointError(
+                f"there is no checkpoint {path}; pass a file of save_checkpoint(path), or a run folder"
+            )
+        _check_content(path, read_outline(path), parts)
+        return load(path)
+
+    found = ranks.from_first(read)
     _check_content(path, found, parts)
     load_learning_state(parts, found["parts"])
     parts.policy.load_state_dict(found["policy"])
     parts.report.end_interval()
-    epoch, step = found["progress"]["epoch"], found["progress"]["global_step"]
-    progress = Progress(**found["progress"], untrained_steps=0, logged_epoch=epoch, logged_step=step, losses={})
-    return Loaded(progress, None, found["metadata"])
-
-
-def _read(path: Path, accept: Callable[[Any], None]) -> dict[str, Any]:
-    if not path.exists():
-        raise CheckpointError(f"there is no checkpoint {path}; pass a file of save_checkpoint(path), or a run folder")
-    accept(checkpoint.read_outline(path))
-    return checkpoint.load(path)
+    logged = [found["progress"]["epoch"], found["progress"]["global_step"]]
+    return Progress(**found["progress"], untrained_steps=0, logged=logged, losses={}), found["metadata"]
 
 
 def _check_content(path: Path, found: Any, parts: TrainerParts) -> None:
-    """Compares what was read from a path with what a trainer of such parts would have saved."""
-    if not isinstance(found, dict) or not found.keys() >= KEYS - {"format"}:
+    if not isinstance(found, dict) or not found.keys() >= {"policy", "parts", "optimizer", "progress", "metadata"}:
         raise CheckpointError(_describe_other(path, found))
-    checkpoint.require_format(path, found)
-    checkpoint.check_policy_weights(parts.policy, found["policy"], path)
+    require_format(path, found)
+    check_policy_weights(parts.policy, found["policy"], path)
     saved, optimizer = describe(found["optimizer"]), parts.learner.config.optimizer
     if saved != repr(optimizer):
         raise CheckpointError(
             f"{path} was saved with the optimizer {saved}, this trainer has {optimizer!r}; make it with "
             f"optimizer={saved}"
         )
-    pattern = learning_pattern(parts)
-    if isinstance(found["parts"], dict) and found["parts"].keys() != pattern.keys():
+    expected = expected_learning(parts)
+    if isinstance(found["parts"], dict) and found["parts"].keys() != expected.keys():
         raise CheckpointError(
             f"{path} was saved by a trainer with {', '.join(map(str, found['parts']))}, this one has "
-            f"{', '.join(pattern)}; make it with the same normalize_rewards"
+            f"{', '.join(expected)}; make it with the same normalize_rewards"
         )
     try:
-        check(found["parts"], pattern, "parts")
-        check(found["progress"], PROGRESS, "progress")
+        compare(found["parts"], expected, "parts")
+        compare(found["progress"], _PROGRESS, "progress")
         check_metadata(found["metadata"], "metadata")
     except Mismatch as error:
         raise CheckpointError(
@@ -125,8 +119,8 @@ def _check_content(path: Path, found: Any, parts: TrainerParts) -> None:
 
 
 def _describe_other(path: Path, found: Any) -> str:
-    if isinstance(found, dict) and all(isinstance(value, torch.Tensor) for value in found.values()):
+    if isinstance(found, dict) and all(isinstance(value, Tensor) for value in found.values()):
         return f"{path} holds weights alone; load them by policy.load_state_dict or [base] load_model_path"
-    if path.name == checkpoint.TRAINER_STATE:
+    if path.name == TRAINER_STATE:
         return f"{path} is a part of a run; pass its folder {path.parent}"
     return f"{path} holds no checkpoint of a trainer; pass a file of save_checkpoint(path), or a run folder"

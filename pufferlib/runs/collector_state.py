@@ -1,4 +1,4 @@
-"""What of a collector and its rollout is saved, and how it is put back."""
+"""Saves and restores a collector and its rollout, so that a resumed run goes on in the middle of episodes."""
 
 from __future__ import annotations
 
@@ -14,13 +14,15 @@ from pufferlib.ppo.rollout import FinalValues, Rollout
 
 
 def collector_state(collector: Collector) -> dict[str, Any] | None:
-    """Everything a later process needs to go on exactly where a rollout ended.
+    """Returns the state from which a later process continues exactly where a rollout ended.
 
     Returns:
-        None where it cannot be told: an environment has no snapshot, a failed or interrupted rollout left steps that
-        were never received, or what was received is not finite.
+        None where an environment has no snapshot, a failed or interrupted rollout left steps that were never received,
+        or rewards, returns or recurrent states are not finite.
     """
-    environments = collector.batches.snapshot() if _is_finite(collector) else None
+    returns = torch.from_numpy(collector.tracker.returns)
+    numbers = [collector.host_buffers["rewards"][-1], returns, *collector.actor.states.values()]
+    environments = collector.batches.snapshot() if all(map(is_finite, numbers)) else None
     if environments is None:
         return None
     normalizer = collector.reward_normalizer
@@ -28,7 +30,9 @@ def collector_state(collector: Collector) -> dict[str, Any] | None:
         "environments": [_as_tensor(env) for env in environments["envs"]],
         "arrays": {name: _as_tensor(array) for name, array in environments["arrays"].items()},
         "order": environments["order"],
-        "columns": {name: memory[-1, _last(collector)].clone() for name, memory in collector.host_buffers.items()},
+        "columns": {
+            name: memory[-1, _last_group(collector)].clone() for name, memory in collector.host_buffers.items()
+        },
         "actor": collector.actor.state_dict(),
         "tracker": {name: torch.from_numpy(array) for name, array in collector.tracker.state_dict().items()},
         "reward_sums": None if normalizer is None else torch.tensor(normalizer.sums),
@@ -37,16 +41,15 @@ def collector_state(collector: Collector) -> dict[str, Any] | None:
 
 
 def load_collector_state(collector: Collector, state: Mapping[str, Any]) -> None:
-    """Puts back what `collector_state` returned; what the environments refuse leaves all as it was."""
+    """Restores what `collector_state` returned; if the environments refuse it, nothing changes."""
     envs = [env.numpy().tobytes() for env in state["environments"]]
     arrays = {name: array.numpy().tobytes() for name, array in state["arrays"].items()}
     collector.batches.restore({"envs": envs, "order": state["order"], "arrays": arrays})
     collector.forget()
+    group = _last_group(collector)
     for name, column in state["columns"].items():
-        collector.host_buffers[name][-1, _last(collector)] = column
-    _, terminals, truncations, masks, pending = (
-        collector.host_buffers[name][-1, _last(collector)] for name in BOUNDARY_COLUMNS
-    )
+        collector.host_buffers[name][-1, group] = column
+    _, terminals, truncations, masks, pending = (collector.host_buffers[name][-1, group] for name in BOUNDARY_COLUMNS)
     tracker = collector.tracker
     tracker.load_state_dict({name: array.numpy() for name, array in state["tracker"].items()})
     tracker.is_pending[:] = pending.numpy()
@@ -58,32 +61,24 @@ def load_collector_state(collector: Collector, state: Mapping[str, Any]) -> None
 
 
 def rollout_state(rollout: Rollout) -> dict[str, Any]:
-    """Everything in a rollout: views."""
+    """Returns views of everything in a rollout."""
     return {**vars(rollout), "finals": None if rollout.finals is None else rollout.finals._asdict()}
 
 
 def load_rollout_state(rollout: Rollout, state: Mapping[str, Any]) -> None:
-    """Puts back what `rollout_state` of a rollout of these sizes returned."""
+    """Restores what `rollout_state` returned of a rollout of the same sizes."""
     for name, kept in vars(rollout).items():
         if isinstance(kept, Tensor):
             kept.copy_(state[name])
     for name, kept in rollout.states.items():
         kept.copy_(state["states"][name])
     finals, device = state["finals"], rollout.values.device
-    rollout.finals = finals and FinalValues(**{name: each.to(device) for name, each in finals.items()})
+    rollout.finals = finals and FinalValues(**{name: tensor.to(device) for name, tensor in finals.items()})
 
 
-def _last(collector: Collector) -> slice:
-    """The segments of the last group of agents."""
+def _last_group(collector: Collector) -> slice:  # its segments
     return slice(collector.rollout.segments - collector.vecenv.num_agents, None)
 
 
-def _is_finite(collector: Collector) -> bool:
-    """Whether rewards were, and what comes of them; a recurrent state likewise."""
-    returns = torch.from_numpy(collector.tracker.returns)
-    return all(map(is_finite, [collector.host_buffers["rewards"][-1], returns, *collector.actor.states.values()]))
-
-
-def _as_tensor(content: bytes) -> Tensor:
-    """Bytes in a form that a checkpoint holds without pickling objects."""
+def _as_tensor(content: bytes) -> Tensor:  # which a checkpoint holds without pickling objects
     return torch.frombuffer(bytearray(content), dtype=torch.uint8)

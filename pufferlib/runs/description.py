@@ -1,8 +1,7 @@
-"""What describes a run on disk, `config.json`: its settings, the versions that it ran with, what launched it."""
+"""`config.json`, which describes a run: its settings, the versions that it ran with, the launch that it belongs to."""
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import subprocess
@@ -16,21 +15,18 @@ from pufferlib.config import BaseConfig
 from pufferlib.config.sections import ARGUMENTS, SECTIONS
 from pufferlib.errors import CheckpointError, ConfigError
 from pufferlib.reading import read_json
-from pufferlib.runs import checkpoint
-from pufferlib.runs.files import CONFIG_FILE
-from pufferlib.runs.whole_files import write_atomically
-
-_SECTIONS = ("vec", "env", "policy", "rnn", "train")
+from pufferlib.runs.checkpoint import models
+from pufferlib.runs.files import CONFIG_FILE, TRAINER_STATE
 
 
 def describe_run(
     args: dict[str, Any], policy_class: str | None = None, computation: dict[str, str | None] | None = None
 ) -> dict[str, Any]:
-    """All settings, the versions that they ran with, and what launched the run.
+    """Returns the content of `config.json`.
 
     Args:
         args: the nested dict of `load_config`.
-        policy_class: the policy's class where it is the user's own, which the settings cannot name.
+        policy_class: the policy's class if it is the user's own, which the settings cannot name.
         computation: what computes the policy, and why it is nothing faster.
     """
     packages = ("pufferlib", "torch", "numpy", "gymnasium")
@@ -45,14 +41,8 @@ def describe_run(
     }
 
 
-def write_description(folder: Path, description: dict[str, Any]) -> None:
-    """Writes `config.json` into the run's folder."""
-    text = json.dumps(description, indent=2, default=str) + "\n"
-    write_atomically(folder / CONFIG_FILE, text.encode())
-
-
 def saved_settings(folder: Path, env_name: str) -> dict[str, Any]:
-    """The settings that the run in `folder` was started with.
+    """Returns the settings that the run in `folder` was started with.
 
     Raises:
         CheckpointError: if its `config.json` is missing or damaged, or it was a run of another environment.
@@ -61,11 +51,7 @@ def saved_settings(folder: Path, env_name: str) -> dict[str, Any]:
 
 
 def find_description(model: Path) -> Path | None:
-    """The file that tells how weights were made: one of their own, `<name>.json` beside `<name>.pt`, or that of a run.
-
-    Returns:
-        Its path; None where there is neither.
-    """
+    """Returns the file that describes weights: `<name>.json` beside `<name>.pt`, else that of the run."""
     own, of_run = model.with_suffix(".json"), model.with_name(CONFIG_FILE)
     if _read(own, "settings") is not None:  # the notes beside a run's best weights have none
         return own
@@ -73,11 +59,11 @@ def find_description(model: Path) -> Path | None:
 
 
 def read_settings(path: Path, env_name: str | None = None) -> dict[str, Any]:
-    """The settings in a file that `find_description` found.
+    """Returns the settings in a file that `find_description` found.
 
     Args:
         path: of the file.
-        env_name: of which they must be; None for any.
+        env_name: the environment that they must be of; None for any.
 
     Raises:
         CheckpointError: if it is missing or damaged, or they are of another environment.
@@ -89,18 +75,19 @@ def read_settings(path: Path, env_name: str | None = None) -> dict[str, Any]:
 
 
 def require_settings(found: Any, path: Path) -> dict[str, Any]:
-    """The settings of a run as a file has them, with names and sections where they belong; the rest is not looked at.
+    """Returns what a file holds if its names and sections are those of a run's settings; values are not checked.
 
     Args:
         found: in the file; anything.
         path: of the file, for messages.
 
     Raises:
-        CheckpointError: if something else stands there.
+        CheckpointError: if they are not.
     """
     if not isinstance(found, dict) or not isinstance(found.get("env_name"), str):
         raise CheckpointError(f"{path} must hold the settings of the run, found none that can be read")
-    for section in (*_SECTIONS, *(name for name in (*SECTIONS, *ARGUMENTS) if name in found)):
+    required = ("vec", "env", "policy", "rnn", "train")
+    for section in (*required, *(name for name in (*SECTIONS, *ARGUMENTS) if name in found)):
         if not isinstance(found.get(section), dict):
             raise CheckpointError(
                 f"{path} must hold a section {section!r} of the run, found {type(found.get(section)).__name__}; use "
@@ -117,13 +104,12 @@ def require_settings(found: Any, path: Path) -> dict[str, Any]:
 
 
 def own_policy_class(path: Path) -> str | None:
-    """The class of the policy that a file tells of, where it is one of the user's own, which no setting names."""
-    found = _read(path, "policy_class")  # a run of an earlier version has none
+    """Returns the class of the policy that a file names if it is one of the user's own, which no setting names."""
+    found = _read(path, "policy_class")
     return found if isinstance(found, str) else None
 
 
-def _read(path: Path, key: str) -> Any:
-    """An entry of a file; None where it cannot be read or lacks it."""
+def _read(path: Path, key: str) -> Any:  # None where it cannot be read or lacks the key
     try:
         return read_json(path)[key]
     except (OSError, ValueError, KeyError, TypeError):
@@ -131,39 +117,33 @@ def _read(path: Path, key: str) -> Any:
 
 
 def restarted_run(data_dir: str | Path, env_name: str) -> Path | None:
-    """The run that torchrun is restarting after one of its processes failed.
+    """Returns the folder of the run that torchrun is restarting after one of its processes failed.
 
     Returns:
-        Its folder; None where this is no restart, or the run had not saved a checkpoint yet.
+        None where this is no restart, or the run had not saved a checkpoint yet.
 
     Raises:
-        ConfigError: if the environment variable that says so is no number.
+        ConfigError: if the environment variable with the number of restarts is no number.
     """
     count = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
     if not count.isdecimal():
         raise ConfigError(f"TORCHELASTIC_RESTART_COUNT must be a number of restarts, got {count!r}; torchrun sets it")
     if int(count) == 0:
         return None
-    folders = {path.parent for path in checkpoint.models(data_dir, env_name)}
     launch = _launch()
-    found = [folder for folder in folders if (folder / checkpoint.TRAINER_STATE).exists() and _launched(folder, launch)]
-    return max(found, default=None)  # by name, and so by time
+    folders = {path.parent for path in models(data_dir, env_name)}
+    folders = [folder for folder in folders if (folder / TRAINER_STATE).exists()]
+    return max((folder for folder in folders if _read(folder / CONFIG_FILE, "launch") == launch), default=None)
 
 
-def _launch() -> str | None:
-    """One start of torchrun, which may start its processes several times; None without it."""
+def _launch() -> str | None:  # one start of torchrun, which may start its processes several times
     if "TORCHELASTIC_RUN_ID" not in os.environ:
         return None
     agent = psutil.Process(os.getppid())
     return f"{os.environ['TORCHELASTIC_RUN_ID']} {agent.pid} {agent.create_time()}"
 
 
-def _launched(folder: Path, launch: str | None) -> bool:
-    return _read(folder / CONFIG_FILE, "launch") == launch  # an older run has none, nor one that is being written
-
-
-def _git_commit() -> str | None:
-    """The commit of the checkout that the library runs from, None when it was installed otherwise."""
+def _git_commit() -> str | None:  # None where the library does not run from a checkout
     command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"]
     try:
         return subprocess.run(command, capture_output=True, text=True, check=True, timeout=5).stdout.strip()

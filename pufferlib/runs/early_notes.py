@@ -1,10 +1,9 @@
-"""What is likely to keep a policy from learning, seen before a training or in its first rollout."""
+"""Notes on what may keep a policy from learning, before a training and of its first rollout."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -13,7 +12,10 @@ from torch import Tensor
 
 from pufferlib import ocean, vector
 from pufferlib.config import ResolvedTrainConfig
-from pufferlib.runs import making
+from pufferlib.environment import PufferEnv
+from pufferlib.ppo.rollout import Rollout
+from pufferlib.runs.making import make
+from pufferlib.vector import Vector
 
 LARGE = 100.0  # of a reward or an observation, where a network expects about 1
 FAR_SHARE = 0.5  # of the numbers in actions that lie outside of the action space
@@ -39,12 +41,7 @@ class Sample:
 
 
 def notes_on_length(config: ResolvedTrainConfig, epochs: int) -> Iterator[str]:
-    """What is wrong with the length of a training.
-
-    Args:
-        config: of the training.
-        epochs: iterations that are to come.
-    """
+    """Says what is wrong with the length of a training of so many epochs."""
     updates = round(epochs * config.minibatches_per_epoch)
     if updates < FEW_UPDATES:
         yield (
@@ -54,12 +51,7 @@ def notes_on_length(config: ResolvedTrainConfig, epochs: int) -> Iterator[str]:
 
 
 def notes_on_environment(sample: Sample, config: ResolvedTrainConfig | None = None) -> Iterator[str]:
-    """What is unusual about an environment's numbers, one sentence each, with the setting that helps.
-
-    Args:
-        sample: of its steps.
-        config: of the training; None where there is none yet.
-    """
+    """Says what is unusual about an environment's numbers, with the setting that helps, if there is a training."""
     largest = _largest(sample.rewards)
     is_scaled = config is not None and config.normalize_rewards
     if largest > LARGE and not is_scaled:
@@ -82,15 +74,11 @@ def notes_on_environment(sample: Sample, config: ResolvedTrainConfig | None = No
         )
 
 
-def notes_on_rollout(trainer: Any, episodes: Mapping[str, float]) -> Iterator[str]:
-    """What is unusual about the first rollout of a PuffeRL.
-
-    Args:
-        trainer: the PuffeRL.
-        episodes: what its `evaluate` returned.
-    """
-    config, rollout, vecenv = trainer.config, trainer.rollout, trainer.vecenv
-    if not trainer.env_name.startswith(ocean.PREFIX):  # their settings were tuned
+def notes_on_rollout(
+    config: ResolvedTrainConfig, rollout: Rollout, vecenv: Vector, env_name: str, episodes: Mapping[str, float]
+) -> Iterator[str]:
+    """Says what is unusual about the first rollout of a trainer; `episodes` is what `evaluate` returned."""
+    if not env_name.startswith(ocean.PREFIX):  # their settings were tuned
         length = episodes.get("episode/length_mean", 0.0)
         rewards = rollout.rewards.T[1:]
         if config.reward_clip > 0:  # what the environment gave is known of episodes alone
@@ -113,8 +101,8 @@ def notes_on_rollout(trainer: Any, episodes: Mapping[str, float]) -> Iterator[st
         )
 
 
-def check_env(env: Any, steps: int = 1_000, seed: int = 0) -> list[str]:
-    """Plays an environment by random actions, and says what would keep a policy from learning in it.
+def check_env(env: object, steps: int = 1_000, seed: int = 0) -> list[str]:
+    """Plays an environment with random actions, and says what would keep a policy from learning in it.
 
     Args:
         env: what `PuffeRL` takes: a PufferEnv, an environment of Gymnasium or PettingZoo, a name, or a class or
@@ -129,7 +117,7 @@ def check_env(env: Any, steps: int = 1_000, seed: int = 0) -> list[str]:
         APIUsageError: if it is no environment, or cannot be stepped as one.
     """
     is_made = isinstance(env, (str, type)) or (callable(env) and not hasattr(env, "step"))
-    ready = making.make(env) if is_made else vector.as_puffer_env(env)
+    ready = make(env) if is_made else vector.as_puffer_env(env)
     if not hasattr(ready, "recv"):
         vector.check_env(ready)
     try:
@@ -139,7 +127,7 @@ def check_env(env: Any, steps: int = 1_000, seed: int = 0) -> list[str]:
             ready.close()
 
 
-def _findings(env: Any, steps: int, seed: int) -> Iterator[str]:
+def _findings(env: PufferEnv | Vector, steps: int, seed: int) -> Iterator[str]:
     observations, _ = env.reset(seed)
     space, action_space = env.single_observation_space, env.action_space
     action_space.seed(seed)
@@ -173,7 +161,6 @@ def _findings(env: Any, steps: int, seed: int) -> Iterator[str]:
 
 
 def _largest(numbers: Tensor) -> float:
-    """The absolute value that one number in a hundred exceeds, so that a rare one does not count."""
     flat = numbers.flatten()[:: max(1, numbers.numel() // 100_000)].abs().float()
     flat = flat[flat.isfinite()]
     return float(flat.quantile(0.99)) if len(flat) else 0.0

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from pufferlib.runs.description import write_description
 from pufferlib.runs.files import CONFIG_FILE, LOCK_FILE
 from pufferlib.runs.lock import Lock
-from pufferlib.runs.whole_files import storing
+from pufferlib.runs.whole_files import storing, write_atomically
 
 
 class RunFolder:
@@ -21,11 +21,11 @@ class RunFolder:
     """
 
     def __init__(self, path: Path, describe: Callable[[], dict[str, Any]]):
-        """Takes what to write into it.
+        """Touches nothing.
 
         Args:
             path: of the folder.
-            describe: gives the content of its `config.json`.
+            describe: returns the content of its `config.json`.
         """
         self.path = path
         self._describe = describe
@@ -33,53 +33,52 @@ class RunFolder:
         self._is_open = False
 
     def open(self) -> None:
-        """Makes the folder this process's own, and describes the run in it; once it is, only what is gone is replaced.
+        """Makes and locks the folder, and describes the run in it; once it is open, makes it again if it is gone.
 
         Raises:
             CheckpointError: if another process is writing to it.
             StorageError: if it cannot be written.
         """
         if self._is_open and not (self.path / CONFIG_FILE).exists():
-            self.close()  # somebody removed the folder, and the lock with it
-        if not self._is_open:
-            is_new = not self.path.exists()
-            with storing(self.path):
-                self.path.mkdir(parents=True, exist_ok=True)
-                self._lock.acquire()
-            self._lock.sign()
-            try:
-                write_description(self.path, self._describe())
-            except BaseException:
-                if is_new:
-                    self._remove()
-                raise
-            self._is_open = True
+            self.close()  # the folder was removed, and the lock with it
+        if self._is_open:
+            return
+        is_new = not self.path.exists()
+        self.lock()
+        self._lock.sign()
+        try:
+            write_description(self.path, self._describe())
+        except BaseException:
+            if is_new:  # leave nothing of a folder in which nothing could be written
+                self._lock.release()
+                with contextlib.suppress(OSError):
+                    (self.path / LOCK_FILE).unlink()
+                    self.path.rmdir()
+            raise
+        self._is_open = True
 
-    def _remove(self) -> None:
-        """Leaves nothing of a folder in which nothing could be written."""
-        self._lock.release()
-        with contextlib.suppress(OSError):
-            (self.path / LOCK_FILE).unlink()
-            self.path.rmdir()
-
-    def describe_anew(self) -> None:
-        """Replaces the description in it, if this process has it open.
-
-        Raises:
-            StorageError: if it cannot be written.
-        """
+    def update_description(self) -> None:
+        """Writes `config.json` again, if this process has the folder open; a full disk raises StorageError."""
         if self._is_open:
             write_description(self.path, self._describe())
 
     def lock(self) -> None:
-        """Keeps other processes from writing to the folder, which is there, before anything is read or written in it.
+        """Makes the folder, and keeps other processes from writing to it.
 
         Raises:
-            CheckpointError: if another process has it.
+            CheckpointError: if another process is writing to it.
         """
-        self._lock.acquire()
+        with storing(self.path):
+            self.path.mkdir(parents=True, exist_ok=True)
+            self._lock.acquire()
 
     def close(self) -> None:
-        """Lets other processes write to it; calling it twice is harmless."""
+        """Lets other processes write to it; may be called twice."""
         self._is_open = False
         self._lock.release()
+
+
+def write_description(folder: Path, description: dict[str, Any]) -> None:
+    """Writes `config.json` into the run's folder."""
+    text = json.dumps(description, indent=2, default=str) + "\n"
+    write_atomically(folder / CONFIG_FILE, text.encode())

@@ -1,4 +1,4 @@
-"""From the keywords of `PuffeRL(env, policy, learning_rate=3e-4, ...)` to the `[train]` settings."""
+"""The `[train]` settings from the keywords of `PuffeRL(env, policy, learning_rate=3e-4, ...)`."""
 
 from __future__ import annotations
 
@@ -13,18 +13,16 @@ from pufferlib.config.automatic import BATCH_SIZE, NUM_STEPS, PPO_DEFAULTS, Choi
 from pufferlib.config.sizes import nearest_divisor
 from pufferlib.errors import APIUsageError, ConfigError
 
-ALIASES = {"n_epochs": "update_epochs", "num_steps": "bptt_horizon"}
-"""Keywords by which settings are known to users of other libraries."""
+ALIASES = {"n_epochs": "update_epochs", "num_steps": "bptt_horizon"}  # the names of other libraries
 
 DEFAULTS = {**PPO_DEFAULTS, "log_interval": 1}  # users call `train` in loops of their own and look at each result
-"""Where the keywords' defaults differ from those of `[train]`, or are promised; sizes follow the number of agents."""
 
 _LEAST_STEPS = 16  # a batch that could only be cut into shorter segments is taken for a mistake
 _MINIBATCHES = 4
 
 
 def named_settings(keywords: Mapping[str, Any]) -> dict[str, Any]:
-    """The `[train]` settings that keywords give, by their own names.
+    """Returns the `[train]` settings that keywords give, by their own names.
 
     Raises:
         APIUsageError: if a setting is given by both its names.
@@ -41,7 +39,7 @@ def named_settings(keywords: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def settings_from_keywords(keywords: Mapping[str, Any], choice: Choice) -> dict[str, Any]:
-    """The `[train]` settings that keywords ask for.
+    """Returns the `[train]` settings that keywords ask for.
 
     Args:
         keywords: names of settings or of ALIASES; all are known.
@@ -67,7 +65,6 @@ def settings_from_keywords(keywords: Mapping[str, Any], choice: Choice) -> dict[
 
 
 def _fit_sizes(settings: dict[str, Any], given: dict[str, Any], automatic: dict[str, Any], choice: Choice) -> None:
-    """Fills in the sizes that were not given, so that every batch is made of whole segments of all agents."""
     num_agents = choice.facts.num_agents
     least = automatic.get("batch_size", BATCH_SIZE)
     if "bptt_horizon" not in given:
@@ -87,7 +84,6 @@ def _fit_sizes(settings: dict[str, Any], given: dict[str, Any], automatic: dict[
 
 
 def _batch_size(settings: dict[str, Any], least: int, unit: int) -> int:
-    """The smallest batch of whole segments of all agents that is not below `least`, nor below a given minibatch."""
     minibatch = settings["minibatch_size"]
     if minibatch != "auto" and minibatch <= BATCH_SIZE:
         least = max(least, minibatch)
@@ -97,10 +93,8 @@ def _batch_size(settings: dict[str, Any], least: int, unit: int) -> int:
 
 
 def _minibatch_size(settings: dict[str, Any], wanted: int, least: int, choice: Choice) -> int:
-    """Of single steps what is wanted, as much more as the batch is larger; of segments a quarter of the batch.
-
-    A full vector has segments as well, and minibatches of what is wanted, or a part of the batch that is as small.
-    """
+    # Single steps: what is wanted, and more as the batch is larger. Segments: a quarter of the batch, but of a full
+    # vector what is wanted if that is less.
     batch_size, world_size = settings["batch_size"], choice.facts.world_size
     share = min(max(wanted, wanted * batch_size // least), batch_size)
     if settings["shuffle"] == "steps":
@@ -111,7 +105,6 @@ def _minibatch_size(settings: dict[str, Any], wanted: int, least: int, choice: C
 
 
 def _num_steps(batch_size: int, num_agents: int) -> int:
-    """The largest number of steps up to NUM_STEPS of which a batch is a whole number of segments for all agents."""
     _require_multiple(batch_size, num_agents, f"{num_agents} agents")
     steps = batch_size // num_agents
     found = max(count for count in range(1, NUM_STEPS + 1) if steps % count == 0)

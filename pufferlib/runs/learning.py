@@ -1,55 +1,89 @@
-"""The loop of a training: iteration after iteration, until the last one, or until somebody asks to stop."""
+"""The loop of a training, and the callbacks of `PuffeRL.learn`."""
 
 from __future__ import annotations
 
-import contextlib
-import math
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, Protocol
 
 import numpy as np
+from torch import nn
 
-from pufferlib.errors import APIUsageError, CallbackError, PufferError, RankError
+from pufferlib.config import ResolvedTrainConfig
+from pufferlib.distributed import Ranks
+from pufferlib.errors import APIUsageError, CallbackError, RankError
+from pufferlib.loggers import Logger
 from pufferlib.metrics.output import say
-from pufferlib.metrics.report import prefixed
+from pufferlib.metrics.report import Report, prefixed
+from pufferlib.metrics.score import Score
+from pufferlib.ppo.rollout import Rollout
 from pufferlib.runs.early_notes import notes_on_length, notes_on_rollout
+from pufferlib.runs.run import Run
 from pufferlib.runs.stopping import StopRequest
+from pufferlib.vector import Vector
 
-DEAF_SECONDS = 20.0
-"""How long after a signal others count as the same one, of several processes: less than torchrun gives them to end."""
 
-_ENDED = ("environment/", "episode/")  # metrics of the episodes that ended
+class Trainer(Protocol):
+    """The part of PuffeRL that the loop of a run uses."""
+
+    config: ResolvedTrainConfig
+    ranks: Ranks
+    vecenv: Vector
+    policy: nn.Module
+    rollout: Rollout
+    env_name: str
+    epoch: int
+    learning_rate: float
+    total_epochs: int
+    run: Run
+    report: Report
+    logger: Logger
+    final_scores: dict[str, Score]
+    global_step: int
+    sps: float
+    uptime: float
+    run_folder: Path
+    is_logged: bool
+    computed_by: str
+    evaluate: Callable[[], dict[str, float]]
+    train: Callable[[], dict[str, float]]
+    mean_and_log: Callable[[], dict[str, float]]
+    print_dashboard: Callable[[], None]
+    score_finally: Callable[[Callable[[], bool]], None]
+    save_checkpoint: Callable[[], str]
+    load_checkpoint: Callable[[Path], dict[str, Any]]
+    close: Callable[[], str]
+    release: Callable[[], None]
 
 
 def iterate(
-    trainer: Any,
+    trainer: Trainer,
     stop: StopRequest,
-    look: Callable[[dict[str, float], dict[str, float]], bool | None],
+    after_iteration: Callable[[dict[str, float], dict[str, float]], bool | None],
     has_notes: bool = True,
 ) -> bool:
-    """Trains until the last epoch, or until somebody asks to stop: then all processes do so in the same epoch.
+    """Trains until the last epoch, or until a signal or `after_iteration` stops all processes in the same epoch.
 
     Args:
-        trainer: a PuffeRL.
-        stop: by a signal, to whichever process.
-        look: called after each iteration with what `evaluate` and `train` returned; True stops, in all processes or in
-            none.
-        has_notes: whether to print what is likely to keep the policy from learning, as a new training begins.
+        trainer: that trains.
+        stop: set by a signal, in any of the processes.
+        after_iteration: called with what `evaluate` and `train` returned; True stops, in all processes or in none.
+        has_notes: whether a new training prints what may keep the policy from learning.
 
     Returns:
-        Whether it was a signal.
+        Whether a signal stopped it.
     """
-    ranks = trainer.ranks
+    ranks, config = trainer.ranks, trainer.config
     has_notes = has_notes and trainer.epoch == 0 and ranks.is_first
     if has_notes:
-        _say_notes(notes_on_length(trainer.config, trainer.total_epochs))
+        _say_notes(notes_on_length(config, trainer.total_epochs))
     while trainer.epoch < trainer.total_epochs:
         episodes = trainer.evaluate()
         if has_notes and trainer.epoch == 0:
-            _say_notes(notes_on_rollout(trainer, episodes))
+            _say_notes(notes_on_rollout(config, trainer.rollout, trainer.vecenv, trainer.env_name, episodes))
         votes = ranks.start_total(stop.requested)  # counted meanwhile
         losses = trainer.train()
-        is_enough = look(episodes, losses)
+        is_enough = after_iteration(episodes, losses)
         if votes.result() > 0 or (ranks.world_size == 1 and stop.requested):
             return True
         if is_enough:
@@ -57,65 +91,17 @@ def iterate(
     return False
 
 
-def learn(trainer: Any, total_timesteps: float | None, callbacks: Any, is_shown: bool) -> None:
-    """What `PuffeRL.learn` does."""
-    callbacks, ranks, first_epoch = _listed(callbacks), trainer.ranks, trainer.epoch
-    is_anybody_asked = any(ranks.gather(bool(callbacks)))
-    if total_timesteps is not None:
-        trainer.total_epochs = trainer.epoch + math.ceil(_checked(total_timesteps) / trainer.config.batch_size)
-
-    def look(episodes: dict[str, float], losses: dict[str, float]) -> bool:
-        logs = _told(trainer, episodes, losses)
-        answers = [_ask(callback, "on_iteration", trainer, logs) for callback in callbacks]
-        if is_shown:
-            trainer.print_dashboard()
-        return is_anybody_asked and ranks.start_total(any(answers) and ranks.is_first).result() > 0
-
-    try:
-        for callback in callbacks:
-            if hasattr(callback, "on_start"):
-                _ask(callback, "on_start", trainer)
-        if is_shown and ranks.is_first and trainer.epoch == 0:
-            for sentence in trainer.chosen:
-                say(f"chosen for {sentence}")
-        with StopRequest(DEAF_SECONDS if ranks.world_size > 1 else 0.0) as stop:
-            is_interrupted = iterate(trainer, stop, look, has_notes=is_shown)
-            if trainer.epoch > first_epoch:
-                trainer.mean_and_log()
-                if is_shown:
-                    trainer.report.show_soon()
-                    trainer.print_dashboard()
-                trainer.save_checkpoint()
-    except CallbackError as error:
-        ranks.announce(error)
-        _close(trainer)
-        raise
-    except Exception as error:
-        ranks.announce(error)
-        raise
-    finally:
-        trainer.report.end_showing()
-    if is_interrupted:
-        raise KeyboardInterrupt
-
-
 def _say_notes(notes: Iterable[str]) -> None:
     for note in notes:
         say(f"note: {note}")
 
 
-def _checked(total_timesteps: float) -> int:
-    is_number = isinstance(total_timesteps, (int, float, np.number)) and not isinstance(total_timesteps, bool)
-    if not is_number or not 1 <= total_timesteps < math.inf or int(total_timesteps) != total_timesteps:
-        raise APIUsageError(
-            f"total_timesteps must be a whole number of agent steps, 1 or more, got {total_timesteps!r}; "
-            "None goes on to the end that the settings name"
-        )
-    return int(total_timesteps)
+def list_callbacks(callbacks: object) -> list[object]:
+    """Returns the callbacks that were given, of which there may be one alone, or None.
 
-
-def _listed(callbacks: Any) -> list[Any]:
-    """The callbacks that were given, of which there may be one alone, or None."""
+    Raises:
+        APIUsageError: if one is no callback.
+    """
     is_single = hasattr(callbacks, "on_iteration") or callable(callbacks)
     given = [] if callbacks is None else callbacks
     listed = list(given) if isinstance(given, Iterable) and not is_single else [given]
@@ -130,27 +116,27 @@ def _listed(callbacks: Any) -> list[Any]:
     return listed
 
 
-def _told(trainer: Any, episodes: dict[str, float], losses: dict[str, float]) -> dict[str, float]:
-    """What callbacks are told of an iteration, as `pufferlib.callbacks` describes it."""
+def logs_of_iteration(trainer: Trainer, episodes: Mapping[str, float], losses: Mapping[str, float]) -> dict[str, float]:
+    """Returns the `logs` of an iteration for callbacks, as `pufferlib.callbacks` describes them."""
     logged = trainer.mean_and_log() if trainer.is_logged else {}
+    of_episodes = ("environment/", "episode/")  # those of this iteration count
     return {
-        **{name: value for name, value in logged.items() if not name.startswith(_ENDED)},
+        **{name: value for name, value in logged.items() if not name.startswith(of_episodes)},
         **{"agent_steps": trainer.global_step, "epoch": trainer.epoch, "sps": trainer.sps, "uptime": trainer.uptime},
         **prefixed("losses", losses),
         **{name if name.startswith("episode/") else f"environment/{name}": value for name, value in episodes.items()},
     }
 
 
-def _ask(callback: Any, method: str, *arguments: Any) -> bool:
-    """Whether a callback wants to stop.
+def call_callback(callback: Any, method: str, trainer: Trainer, *arguments: Any) -> bool:
+    """Calls a method of a callback, or the callback if it is a function, and returns whether it wants to stop.
 
     Raises:
-        CallbackError: if it raises, or answers something else than True, False and None.
+        CallbackError: if it raises, or returns something else than True, False and None.
     """
-    trainer = arguments[0]
     name = getattr(callback, "__name__", type(callback).__name__)
     try:
-        answer = getattr(callback, method, callback)(*arguments)
+        answer = getattr(callback, method, callback)(trainer, *arguments)
         if answer is not None and not isinstance(answer, (bool, np.bool_)):
             raise APIUsageError(f"it must return True to stop, False or None to go on, got {answer!r}")
     except RankError:
@@ -163,12 +149,3 @@ def _ask(callback: Any, method: str, *arguments: Any) -> bool:
             f"the callback {name} failed after {trainer.epoch} epochs with {type(error).__name__}: {error}; {remedy}"
         ) from error
     return bool(answer)
-
-
-def _close(trainer: Any) -> None:
-    """Saves what there is, as far as one process alone can do so, and lets go of everything."""
-    if trainer.ranks.world_size == 1:
-        with contextlib.suppress(PufferError):
-            trainer.close()
-    trainer.release()
-    trainer.logger.close(None)

@@ -1,4 +1,4 @@
-"""From a configuration to the things it names: device, environments, policy."""
+"""Makes what a configuration names: the device, the environments, the policy."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from pufferlib.config import (
     require_sections,
     resolve_env_count,
 )
-from pufferlib.environment import Buffers, Origin
+from pufferlib.environment import Buffers, Origin, PufferEnv
 from pufferlib.errors import CheckpointError, ConfigError, PufferError, describe_lack
 from pufferlib.families import catalog
 from pufferlib.families.catalog import Entry
@@ -30,14 +30,22 @@ from pufferlib.machine import require_memory
 from pufferlib.metrics.finite import find_weight
 from pufferlib.policy import make_module
 from pufferlib.policy.normalized import normalized
-from pufferlib.runs import checkpoint
+from pufferlib.runs.checkpoint import (
+    check_policy_weights,
+    load_policy_weights,
+    read_outline,
+    require_weights,
+    resolve_model,
+    weights_in,
+)
 from pufferlib.runs.torch_generator import borrowed_generator
+from pufferlib.vector import Vector
 from pufferlib.vector.choice import is_quick
 from pufferlib.vector.device import can_be_lent
 
 
 def resolve_device(name: str) -> torch.device:
-    """`auto` takes CUDA, then MPS, then the CPU; of several processes on a machine each takes a GPU of its own.
+    """Returns the device of a name; `auto` is CUDA, then MPS, then the CPU, and each process takes its own GPU.
 
     Raises:
         ConfigError: if torch does not see the device that is named.
@@ -60,12 +68,11 @@ def resolve_device(name: str) -> torch.device:
 
 
 def _own_gpu(name: str) -> str:
-    """The device with the number of the GPU that this process should take, where it is not the only one to want one."""
     is_shared = name == "cuda" and distributed.connect().world_size > 1
     return f"cuda:{distributed.take_gpu()}" if is_shared else name
 
 
-def load_env(env_name: str, args: dict[str, Any]) -> Any:
+def load_env(env_name: str, args: dict[str, Any]) -> Vector:
     """Makes the vector of environments that the `[vec]` and `[env]` settings describe.
 
     Of several processes that train together each makes that many; `[env] num_envs = auto` on CPUs is shared by them.
@@ -99,16 +106,11 @@ def load_env(env_name: str, args: dict[str, Any]) -> Any:
     return vecenv
 
 
-_MANY_STEPS = 2**22
-"""Of a rollout, from which on one environment is looked at before all are made."""
+_MANY_STEPS = 2**22  # of a rollout, from which on one environment is made first, to see what all need
+_LARGE_LAYER = 8_192
 
 
 def _require_room(entry: Entry, env_kwargs: dict[str, Any], num_buffers: int, horizon: int) -> None:
-    """Refuses more environments than there is memory for, with the rollout of `horizon` steps, before making them.
-
-    Raises:
-        MemoryLackError: with what they need at the least.
-    """
     count = env_kwargs["num_envs"] * num_buffers
     if count * entry.agents_per_env * horizon < _MANY_STEPS:
         return
@@ -124,12 +126,6 @@ def _require_room(entry: Entry, env_kwargs: dict[str, Any], num_buffers: int, ho
 
 
 def _require_room_for_policy(make: Callable[[], nn.Module], arguments: Mapping[str, Any]) -> None:
-    """Refuses layers that there is no memory for, by their shapes alone, before anything is allocated.
-
-    Args:
-        make: makes the policy, on the meta device, which allocates nothing.
-        arguments: of its class; where none is large, or it cannot be made there, nothing is checked.
-    """
     if not any(isinstance(value, int) and value >= _LARGE_LAYER for value in arguments.values()):
         return
     try:
@@ -142,16 +138,14 @@ def _require_room_for_policy(make: Callable[[], nn.Module], arguments: Mapping[s
     require_memory(weights, "a policy of such layers", "have smaller ones, by [policy] and [rnn]")
 
 
-_LARGE_LAYER = 8_192
-
-
-def _goes_to_the_device(vec: VecConfig, creator: Any) -> bool:
-    """Whether nobody asked for another way to step environments that a trainer on a GPU can borrow."""
+def _goes_to_the_device(vec: VecConfig, creator: Callable[..., PufferEnv]) -> bool:
     is_free = vec.backend in ("auto", "Device") and vec.batch_size in ("auto", vec.num_envs)
     return is_free and can_be_lent(creator)
 
 
-def load_policy(args: dict[str, Any], vecenv: Any, env_name: str | None, weights_path: Path | None = None) -> nn.Module:
+def load_policy(
+    args: dict[str, Any], vecenv: PufferEnv | Vector, env_name: str | None, weights_path: Path | None = None
+) -> nn.Module:
     """Makes the policy that `policy_name`, `rnn_name` and the `[policy]` and `[rnn]` settings describe.
 
     The same `train.seed` gives the same weights. `args['load_model_path']` loads trained ones: a path or `latest`. An
@@ -159,10 +153,10 @@ def load_policy(args: dict[str, Any], vecenv: Any, env_name: str | None, weights
 
     Args:
         args: the nested dict of `load_config`.
-        vecenv: environments or one of them, of which spaces and what else a policy is made for are looked at.
+        vecenv: the environments that the policy is made for.
         env_name: of the environment, where it has one.
-        weights_path: of a file with weights that are to be loaded into the policy afterwards. Before any memory is
-            taken for the policy its shapes are compared with theirs, as with those that are loaded here.
+        weights_path: of a file with weights that will be loaded into the policy afterwards; their shapes are compared
+            with the policy's before memory is allocated for it.
 
     Raises:
         ConfigError: if there is no policy or recurrent layer of that name, or a setting does not fit it.
@@ -189,7 +183,7 @@ def load_policy(args: dict[str, Any], vecenv: Any, env_name: str | None, weights
 
     model, ranks = args.get("load_model_path"), distributed.connect()
     if model is not None:
-        weights_path = ranks.from_first(lambda: checkpoint.resolve_model(args["train"]["data_dir"], env_name, model))
+        weights_path = ranks.from_first(lambda: resolve_model(args["train"]["data_dir"], env_name, model))
     if weights_path is not None:
         ranks.from_first(lambda: _require_fit(make, weights_path))
     with borrowed_generator(train.seed):
@@ -202,7 +196,7 @@ def load_policy(args: dict[str, Any], vecenv: Any, env_name: str | None, weights
 
 
 def _load_weights(policy: nn.Module, path: Path) -> None:
-    checkpoint.load_policy_weights(policy, path)
+    load_policy_weights(policy, path)
     check_weights(policy, path)
 
 
@@ -218,14 +212,7 @@ def check_weights(policy: nn.Module, path: Path) -> None:
 
 
 def _require_fit(make: Callable[[], nn.Module], path: Path) -> None:
-    """Makes a policy without memory, and compares its shapes with those of the weights in a file.
-
-    A class of the user's that cannot be made so is not compared.
-
-    Raises:
-        CheckpointError: if the file cannot be read, or they do not fit.
-    """
-    weights = checkpoint.read_policy_outline(path)
+    weights = require_weights(weights_in(read_outline(path)), path)
     most = 2 * len(weights) + 64  # a class may make some that it does not keep
     made, thread = 0, threading.get_ident()
 
@@ -252,4 +239,4 @@ def _require_fit(make: Callable[[], nn.Module], path: Path) -> None:
         ) from error
     finally:
         hook.remove()
-    checkpoint.check_policy_weights(policy, weights, path)
+    check_policy_weights(policy, weights, path)

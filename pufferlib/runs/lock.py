@@ -1,4 +1,4 @@
-"""Who writes to the folder of a run: one process at a time, which the kernel's lock of a file tells."""
+"""The lock of a run's folder, which one process at a time writes to."""
 
 from __future__ import annotations
 
@@ -24,28 +24,18 @@ _held: weakref.WeakSet[Lock] = weakref.WeakSet()
 
 
 class Lock:
-    """The lock of one folder, which the kernel takes from a process that ends.
-
-    Two trainers of one process may follow each other in a folder.
-    """
+    """The lock of one folder; the kernel releases that of a process that ends. Making one touches nothing."""
 
     def __init__(self, folder: Path):
-        """Touches nothing.
-
-        Args:
-            folder: of the run.
-        """
         self.folder = folder
         self._finalizer: weakref.finalize | None = None  # closes the locked file, where there is one
         self._descriptor = -1
 
     def acquire(self) -> None:
-        """Keeps other processes from writing to the folder, which is there.
-
-        Where the file system knows no locks, or this process may not write, nothing is locked.
+        """Locks the folder, if the file system has locks and this process may write to it.
 
         Raises:
-            CheckpointError: if another process has it.
+            CheckpointError: if another process has locked it.
         """
         if self._finalizer is not None:
             return
@@ -78,14 +68,14 @@ class Lock:
         _held.add(self)
 
     def sign(self) -> None:
-        """Says in the locked file who has it; the lock does its work without that, as on a full disk."""
+        """Writes the number of this process into the locked file, if the disk has room."""
         if self._finalizer is not None:
             with contextlib.suppress(OSError):
                 os.ftruncate(self._descriptor, 0)
                 os.pwrite(self._descriptor, f"process {os.getpid()}\n".encode(), 0)
 
     def release(self) -> None:
-        """Lets other processes write to the folder; calling it twice is harmless."""
+        """Unlocks the folder; may be called twice."""
         _held.discard(self)
         if self._finalizer is not None:
             self._finalizer()
@@ -93,10 +83,7 @@ class Lock:
 
 
 def writing_process(folder: Path) -> int | None:
-    """The number of the process that writes to the folder of a run; None where none does, or nobody can tell.
-
-    Looking takes no lock, so that nobody who begins meanwhile is refused.
-    """
+    """Returns the number of the process that has locked a folder, without taking the lock; None if none is known."""
     # A process that closes a locked file loses its lock, through whichever descriptor: its own are not looked at.
     if any(_is_same(lock.folder, folder) for lock in list(_held)):
         return os.getpid()
@@ -116,8 +103,7 @@ def writing_process(folder: Path) -> int | None:
 
 
 def _open(folder: Path, flags: int = 0) -> int:
-    """Opens the file that is locked; no link, which would have another file be signed."""
-    path = folder / LOCK_FILE
+    path = folder / LOCK_FILE  # no link, which would have another file be written to
     descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | flags, 0o666)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)

@@ -1,4 +1,4 @@
-"""From the `[log]` settings to loggers."""
+"""Makes loggers from the `[log]` settings."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pufferlib.loggers.wandb_logger import WandbLogger
 def make_loggers(
     log_settings: Mapping[str, Any], run_folder: Path, run_id: str, resume_step: int | None = None
 ) -> list[Logger]:
-    """The loggers of a run, which keep all their files in its folder.
+    """Makes the loggers of a run, which keep their files in its folder.
 
     Args:
         log_settings: the `[log]` section; keys that are absent take their defaults.

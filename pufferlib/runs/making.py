@@ -1,4 +1,4 @@
-"""`pufferlib.make`: an environment by its name."""
+"""`pufferlib.make` makes environments by name; names of environments that were made."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ from pufferlib.families.callable_entry import importable_name
 from pufferlib.families.keywords import keyword_settings
 from pufferlib.wrappers import PufferWrapper
 
-NUM_ENVS = 256
-"""Environments that `make` makes where nobody says how many."""
+NUM_ENVS = 256  # that `make` makes by default
 
 _PASSED_ON = ("buf", "seed")  # keywords of every environment that are no settings
 
@@ -28,14 +27,14 @@ def make(name: str | Callable[..., Any], **kwargs: Any) -> PufferEnv | vector.Ve
     """Makes an environment, or many of them behind one PufferEnv.
 
     Args:
-        name: any name that `puffer envs` tells, such as `puffer_breakout`, `CartPole-v1`, `ALE/Pong-v5`,
+        name: a name that `puffer envs` lists, such as `puffer_breakout`, `CartPole-v1`, `ALE/Pong-v5`,
             `dm_control/cheetah/run` or `pettingzoo:butterfly/pistonball_v6`; or a class of environments, or a function
             that returns one: a PufferEnv, or one of Gymnasium or PettingZoo, which is emulated.
         kwargs: for the environment. A class or function gets them as they are. What is not given are the `[env]`
             settings of the environment's configuration, and 256 for an Ocean environment's `num_envs`; `buf` holds the
             arrays to fill, `seed` is that of the environment by itself (a trainer resets it with its own). An
-            environment that has no `num_envs` is one by itself: with `num_envs` it is a vector of so many in this
-            process, and for several processes `PuffeRL(name, num_envs=...)` and `puffer train` make one of theirs.
+            environment without `num_envs` is a single one: with `num_envs` this makes a vector of them in this process,
+            while `PuffeRL(name, num_envs=...)` and `puffer train` may use several.
 
     Raises:
         UnknownEnvironmentError: if there is no environment of that name; the message lists the nearest.
@@ -53,7 +52,7 @@ def make(name: str | Callable[..., Any], **kwargs: Any) -> PufferEnv | vector.Ve
 
 
 def has_num_envs(creator: Callable) -> bool:
-    """Whether a class or function takes `num_envs`, itself or where its `**kwargs` go."""
+    """Returns whether a class or function takes `num_envs`, itself or where its `**kwargs` go."""
     try:
         if "num_envs" in inspect.signature(creator).parameters:
             return True
@@ -64,23 +63,20 @@ def has_num_envs(creator: Callable) -> bool:
     return "num_envs" in keyword_settings(creator)[0]
 
 
-def origin(env: PufferEnv | vector.Vector) -> Origin | None:
-    """How an environment or a vector was made, where that was by a name; that inside a PufferWrapper counts."""
+def find_origin(env: PufferEnv | vector.Vector) -> Origin | None:
+    """Returns how an environment or a vector was made by name, also inside a PufferWrapper; None if it was not."""
     found = getattr(env, "made_from", None)
     if found is None and not isinstance(env, PufferEnv):
         driver = getattr(env, "driver_env", env)
-        return None if driver is env else origin(driver)
+        return None if driver is env else find_origin(driver)
     if found is None and isinstance(env, PufferWrapper):
-        return origin(env.env)
+        return find_origin(env.env)
     return found if isinstance(found, Origin) else None
 
 
 def environment_name(env: PufferEnv | vector.Vector) -> str:
-    """What runs in an environment or vector are called: its name, or its class in lower case where it has none.
-
-    A wrapper is called what the environment inside is.
-    """
-    made_from = origin(env)
+    """Returns the name of an environment or vector, or its class in lower case; of a wrapper that of what is inside."""
+    made_from = find_origin(env)
     if made_from is not None:
         return made_from.env_name
     env = getattr(env, "driver_env", env)
@@ -94,8 +90,7 @@ def environment_name(env: PufferEnv | vector.Vector) -> str:
     return type(env).__name__.lower()
 
 
-def _emulated_name(env: Any) -> str:
-    """The name of an environment of Gymnasium or PettingZoo."""
+def _emulated_name(env: object) -> str:
     spec, metadata = getattr(env, "spec", None), getattr(env, "metadata", None) or {}
     if spec is not None:
         return spec.id
@@ -103,7 +98,7 @@ def _emulated_name(env: Any) -> str:
 
 
 def env_arguments(name: str, given: dict[str, Any]) -> dict[str, Any]:
-    """The keyword arguments of an environment: its configuration's, and in their place those that are given.
+    """Returns the keyword arguments of an environment: those given, else its configuration's.
 
     Raises:
         APIUsageError: if it has no such keyword.
@@ -147,7 +142,7 @@ def _make_called(creator: Callable, kwargs: dict[str, Any]) -> PufferEnv | vecto
 
 
 def origin_of_call(creator: Callable, arguments: dict[str, Any], vec: dict[str, Any]) -> Origin | None:
-    """How a class or function of the user's made environments; None where another process could not do the same.
+    """Returns how a class or function of the user's made environments; None if another process could not do the same.
 
     Args:
         creator: the class or function, which `package.module:MyEnv` imports.

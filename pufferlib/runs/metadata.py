@@ -1,4 +1,4 @@
-"""The user's notes in a checkpoint: plain numbers, text, lists and dicts."""
+"""The user's metadata in a checkpoint: plain numbers, text, lists and dicts."""
 
 from __future__ import annotations
 
@@ -9,19 +9,16 @@ from typing import Any
 import numpy as np
 
 from pufferlib.errors import APIUsageError
-from pufferlib.runs.checkpoint_pattern import Mismatch, demand
+from pufferlib.runs.checkpoint_pattern import Mismatch, require
 
-MOST = 2**20
-"""Letters of the notes as JSON; a file with many more is not read again."""
+MAX_METADATA = 2**20  # letters as JSON; `archive` refuses a file with many more
 
 
 def plain_metadata(metadata: Mapping[str, Any] | None) -> dict[str, Any]:
-    """The user's notes as a checkpoint holds them: None, bools, numbers, text, lists and dicts of them.
-
-    NumPy scalars become Python's.
+    """Returns the metadata as a checkpoint holds it, with Python's numbers in place of NumPy's.
 
     Raises:
-        APIUsageError: naming the first key with something else in it, or if there are too many.
+        APIUsageError: if a value is no number, text, None, list or dict, naming its key, or if there are too many.
     """
     if metadata is None:
         return {}
@@ -29,9 +26,9 @@ def plain_metadata(metadata: Mapping[str, Any] | None) -> dict[str, Any]:
         raise APIUsageError(f"metadata must be a dict, got {type(metadata).__name__}")
     found = _plain(metadata, "metadata")
     size = len(json.dumps(found))
-    if size > MOST:
+    if size > MAX_METADATA:
         raise APIUsageError(
-            f"metadata must have at most {MOST:,} letters as JSON, got {size:,}; keep it in another file"
+            f"metadata must have at most {MAX_METADATA:,} letters as JSON, got {size:,}; keep it in another file"
         )
     return found
 
@@ -58,8 +55,8 @@ def _plain(value: Any, place: str) -> Any:
 
 
 def check_metadata(found: Any, place: str) -> None:
-    """Compares what was loaded with what `plain_metadata` returns; see `checkpoint_pattern`."""
-    demand(type(found) is dict, place, "a dict", found)
+    """Raises Mismatch for metadata that `plain_metadata` would not return."""
+    require(type(found) is dict, place, "a dict", found)
     try:
         plain_metadata(found)
     except (APIUsageError, RecursionError) as error:

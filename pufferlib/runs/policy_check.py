@@ -1,10 +1,9 @@
-"""Checks that a policy fits an environment: by calling it, and by looking at what it returns."""
+"""Checks that a policy fits an environment by calling it."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from typing import Any
 
 import gymnasium
 import torch
@@ -21,7 +20,7 @@ _ROWS, _HORIZON = 5, 3  # of the observations that a policy is checked with: siz
 
 
 def move_policy(policy: nn.Module, device: torch.device) -> nn.Module:
-    """The policy itself, on a device.
+    """Moves the policy to a device, and returns it.
 
     Raises:
         APIUsageError: if a parameter is on torch's `meta` device, where there are no numbers.
@@ -38,7 +37,7 @@ def move_policy(policy: nn.Module, device: torch.device) -> nn.Module:
 def check_policy(
     policy: nn.Module, observation_space: gymnasium.Space, action_space: gymnasium.Space, device: torch.device
 ) -> None:
-    """Calls a policy on observations of zeros, to act and as in training, and checks what it returns.
+    """Calls a policy on observations of zeros, to act and to train, and checks what it returns.
 
     Neither its buffers nor torch's random numbers are changed.
 
@@ -60,7 +59,7 @@ def check_policy(
 def check_acting(
     policy: nn.Module, observation_space: gymnasium.Space, action_space: gymnasium.Space, device: torch.device
 ) -> None:
-    """Has a policy act on observations of zeros, and checks what it returns; a part of `check_policy`.
+    """Checks what a policy that acts returns of observations of zeros; a part of `check_policy`.
 
     Raises:
         APIUsageError: if it fails, or returns something of another form or shape than expected.
@@ -74,7 +73,6 @@ def check_acting(
 
 @contextlib.contextmanager
 def _unchanged(policy: nn.Module, device: torch.device) -> Iterator[None]:
-    """Puts back the policy's buffers and torch's random numbers."""
     buffers = {name: buffer.clone() for name, buffer in policy.named_buffers()}
     with torch.no_grad(), borrowed_generator(devices=[device] if device.type == "cuda" else []):
         yield
@@ -83,7 +81,6 @@ def _unchanged(policy: nn.Module, device: torch.device) -> Iterator[None]:
 
 
 def _zeros(space: gymnasium.Space, device: torch.device) -> Tensor:
-    """Rows of observations."""
     return torch.zeros(_ROWS, *space.shape, dtype=getattr(torch, space.dtype.name), device=device)
 
 
@@ -137,7 +134,7 @@ def _check_call(
         )
 
 
-def _check_logits(label: str, logits: Any, space: gymnasium.Space, leading: tuple[int, ...], rows: str) -> None:
+def _check_logits(label: str, logits: object, space: gymnasium.Space, leading: tuple[int, ...], rows: str) -> None:
     parts = spaces.action_parts(space)
     is_alone = isinstance(space, (Discrete, Box))
     widths = [space.shape] if isinstance(space, Box) else [(part.outputs,) for part in parts]
@@ -164,7 +161,7 @@ def _shape(part: Tensor | Normal) -> torch.Size:
     return part.mean.shape if isinstance(part, Normal) else part.shape
 
 
-def _found(value: Any) -> str:
+def _found(value: object) -> str:
     if isinstance(value, Tensor):
         return f"a tensor of shape {tuple(value.shape)}"
     if isinstance(value, Normal):

@@ -1,4 +1,4 @@
-"""The settings by which a policy is made again, for the folder of a run."""
+"""The settings from which a policy can be made again."""
 
 from __future__ import annotations
 
@@ -13,16 +13,12 @@ from pufferlib.policy.normalized import NormalizedObservations
 
 
 def policy_settings(policy: nn.Module, env_name: str) -> dict[str, Any] | None:
-    """The settings by which `load_policy` makes a policy like this one.
-
-    Args:
-        policy: may see normalised observations.
-        env_name: the environment, which may have policies of its own.
+    """Returns the settings by which `load_policy` makes a policy like this one.
 
     Returns:
         `policy_name`, `rnn_name`, and the sections `policy` and `rnn`; None for a policy of the user's own class.
     """
-    policy, rnn_name, rnn = unwrapped(policy), None, {}
+    policy, rnn_name, rnn = _without_statistics(policy), None, {}
     layer_name = recurrent_name(env_name, type(policy))
     if layer_name is not None:
         rnn_name, rnn, policy = layer_name, _made_with(policy), policy.policy
@@ -33,16 +29,14 @@ def policy_settings(policy: nn.Module, env_name: str) -> dict[str, Any] | None:
 
 
 def class_text(policy: nn.Module) -> str:
-    """The class of a policy, such as `my_module.MyPolicy`."""
-    kind = type(unwrapped(policy))
+    """Returns the class of a policy as text, such as `my_module.MyPolicy`."""
+    kind = type(_without_statistics(policy))
     return f"{kind.__module__}.{kind.__qualname__}"
 
 
-def unwrapped(policy: nn.Module) -> nn.Module:
-    """A policy without what the trainer puts around it."""
+def _without_statistics(policy: nn.Module) -> nn.Module:  # that the trainer puts around it
     return policy.policy if isinstance(policy, NormalizedObservations) else policy
 
 
 def _made_with(module: nn.Module) -> dict[str, Any] | None:
-    """The settings that were noted, as a file has them."""
     return json.loads(json.dumps(init_args(module), default=str))

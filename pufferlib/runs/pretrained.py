@@ -18,12 +18,12 @@ WEIGHTS = "pretrained.pt"
 
 
 def pretrained_names() -> list[str]:
-    """The environments that have a trained agent, in alphabetical order."""
+    """Returns the environments that have a trained agent, in alphabetical order."""
     return [name for name in ocean.names() if _place(name).exists()]
 
 
 def pretrained_path(env_name: str) -> Path:
-    """The weights of the trained agent of an environment; `pretrained_facts` tells what they are.
+    """Returns the path of the weights of an environment's trained agent.
 
     Args:
         env_name: such as `puffer_breakout`.
@@ -41,7 +41,7 @@ def pretrained_path(env_name: str) -> Path:
 
 
 def pretrained_facts(env_name: str) -> dict[str, Any]:
-    """What is known of the trained agent of an environment.
+    """Describes the trained agent of an environment.
 
     Returns:
         `settings`, the nested dict of `load_config` that it was trained with; `command`, which makes it; `steps` of

@@ -1,7 +1,4 @@
-"""The settings that a run recorded, for a command that goes on with it or plays what it learned.
-
-What was recorded counts, not what the inis say today.
-"""
+"""The recorded settings of a run, which count for commands that resume or play it, whatever the inis say today."""
 
 from __future__ import annotations
 
@@ -11,13 +8,13 @@ from typing import Any
 
 from pufferlib import distributed
 from pufferlib.errors import CheckpointError
-from pufferlib.runs import checkpoint, description
+from pufferlib.runs.checkpoint import resolve_model, resolve_run
+from pufferlib.runs.description import find_description, own_policy_class, read_settings, saved_settings
+from pufferlib.runs.files import CONFIG_FILE
 
 
 def run_settings(env_name: str, args: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings that the run to go on with was begun with; `resume` is its folder.
-
-    Of several processes the first one looks.
+    """Returns the settings of the run to resume, where `resume` is its folder; the first process looks for all.
 
     Args:
         env_name: the environment of the run.
@@ -28,17 +25,15 @@ def run_settings(env_name: str, args: Mapping[str, Any]) -> dict[str, Any]:
     """
 
     def find() -> dict[str, Any]:
-        folder = checkpoint.resolve_run(args["train"]["data_dir"], env_name, args["resume"])
-        _require_named_policy(
-            folder / description.CONFIG_FILE, "call trainer.load_checkpoint(folder) there to go on with it"
-        )
-        return {**description.saved_settings(folder, env_name), "resume": str(folder)}
+        folder = resolve_run(args["train"]["data_dir"], env_name, args["resume"])
+        _require_named_policy(folder / CONFIG_FILE, "call trainer.load_checkpoint(folder) there to go on with it")
+        return {**saved_settings(folder, env_name), "resume": str(folder)}
 
     return distributed.connect().from_first(find)
 
 
 def model_settings(env_name: str, args: Mapping[str, Any], is_policy_named: bool) -> dict[str, Any]:
-    """The settings that a model was trained with where a file beside it tells, on the device of `args`; else `args`.
+    """Returns the settings that a model was trained with, on the device of `args`, or `args` if no file has them.
 
     Args:
         env_name: the environment that the model was trained in.
@@ -51,19 +46,19 @@ def model_settings(env_name: str, args: Mapping[str, Any], is_policy_named: bool
     Raises:
         CheckpointError: if there is no such model, or its policy is of a class that no setting names.
     """
-    path = checkpoint.resolve_model(args["train"]["data_dir"], env_name, args["load_model_path"])
-    described = description.find_description(path)
+    path = resolve_model(args["train"]["data_dir"], env_name, args["load_model_path"])
+    described = find_description(path)
     if described is None:
         return {**args, "load_model_path": str(path)}
     if not is_policy_named:
         _require_named_policy(described, "load the weights into it there, or name a class by --policy-name")
-    saved = description.read_settings(described, env_name)
+    saved = read_settings(described, env_name)
     train = {**saved["train"], "device": args["train"]["device"]}
     return {**saved, "train": train, "resume": None, "load_model_path": str(path)}
 
 
 def _require_named_policy(described: Path, remedy: str) -> None:
-    found = description.own_policy_class(described)
+    found = own_policy_class(described)
     if found is not None:
         folder = described.parent
         raise CheckpointError(f"{folder} was trained with the policy {found} of your own program; {remedy}")

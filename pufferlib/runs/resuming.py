@@ -1,4 +1,4 @@
-"""What a run may change when it is resumed, and what it may not."""
+"""The settings that a run may change when it is resumed."""
 
 from __future__ import annotations
 
@@ -17,17 +17,16 @@ _STREAMS = ("seed", "data_dir")
 _SIZES = ("batch_size", "bptt_horizon", "minibatch_size", "num_minibatches", "max_minibatch_size", "shuffle")
 _MOMENTS = ("optimizer", "adam_beta1", "adam_beta2", "adam_eps", "weight_decay")
 _STATISTICS = ("normalize_rewards", "normalize_observations", "normalization_clip")
-CHANGEABLE = {
+CHANGEABLE = {  # by section; those of `log` all are
     "train": frozenset(TrainConfig.settings()) - {*_STREAMS, *_SIZES, *_MOMENTS, *_STATISTICS},
     "vec": frozenset({"num_workers"}),
 }
-"""Settings that another value may be given to, by section; those of `log` all may be."""
 
 _NOT_COMPARED = {"resume", "env_name", "log", "solve", "sweep"}
 
 
 class Change(NamedTuple):
-    """A setting that is another one than when the run was begun."""
+    """A setting that differs from that of the run."""
 
     section: str  # empty for the keys at the top
     name: str
@@ -36,12 +35,12 @@ class Change(NamedTuple):
 
     @property
     def flag(self) -> str:
-        """The setting as the command line has it."""
+        """Returns the flag of the command line."""
         return "--" + (f"{self.section}.{self.name}" if self.section else self.name).replace("_", "-")
 
 
 def find_changes(saved: Mapping[str, Any], settings: Mapping[str, Any]) -> list[Change]:
-    """The settings in which two configurations differ; those that only one of them has do not count."""
+    """Returns the settings in which two configurations differ; those that only one of them has do not count."""
     saved, settings = json.loads(json.dumps([saved, settings], default=str))
     found = []
     for key in saved.keys() & settings.keys() - _NOT_COMPARED:
@@ -53,12 +52,12 @@ def find_changes(saved: Mapping[str, Any], settings: Mapping[str, Any]) -> list[
 
 
 def allowed_changes(saved: Mapping[str, Any], settings: Mapping[str, Any], run: str) -> list[Change]:
-    """The settings in which a run and those who want to go on with it differ, all of which may change.
+    """Returns the settings that change when a run is resumed.
 
     Args:
-        saved: the settings that the run was begun with.
-        settings: those to go on with.
-        run: what to call it.
+        saved: the settings of the run.
+        settings: those to resume it with.
+        run: its name, for messages.
 
     Raises:
         ConfigError: if one may not change.
@@ -74,7 +73,7 @@ def allowed_changes(saved: Mapping[str, Any], settings: Mapping[str, Any], run: 
 
 
 def with_new_length(settings: dict[str, Any], changes: list[Change]) -> dict[str, Any]:
-    """The settings, in which a changed `total_timesteps` counts although the run was begun with `num_iterations`."""
+    """Returns the settings, without `num_iterations` of the run if `total_timesteps` is changed."""
     changed = {change.name for change in changes if change.section == "train"}
     if "total_timesteps" in changed and "num_iterations" not in changed:
         return {**settings, "train": {**settings["train"], "num_iterations": None}}

@@ -1,9 +1,10 @@
-"""A checkpoint in the folder of a run: the weights, and beside them everything else that a resume needs."""
+"""The checkpoint in the folder of a run: the weights, and beside them everything else that a resume needs."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -12,23 +13,32 @@ from torch import Tensor
 from pufferlib.distributed import Ranks
 from pufferlib.errors import CheckpointError
 from pufferlib.families.catalog import slug
-from pufferlib.runs import checkpoint
+from pufferlib.runs.checkpoint import (
+    FORMAT,
+    check_policy_weights,
+    link_last,
+    load,
+    read_outline,
+    require_format,
+    save,
+)
 from pufferlib.runs.checkpoint_pattern import describe
+from pufferlib.runs.files import TRAINER_STATE
 from pufferlib.runs.state_patterns import check_trainer_state
-from pufferlib.runs.trainer_state import Progress, TrainerParts, shared_state
+from pufferlib.runs.trainer_state import Progress, TrainerParts, learning_state
 
 
 def model_path(folder: Path, env_name: str, epoch: int) -> Path:
-    """Where the weights after so many epochs of training in an environment lie."""
+    """Returns the path of the weights after a number of epochs."""
     return folder / f"model_{slug(env_name)}_{epoch:06d}.pt"
 
 
 def note(env_name: str, progress: Progress) -> dict[str, Any]:
-    """What is noted beside weights that have a name of their own; see `checkpoint.save_named`."""
+    """Returns the note beside weights that have a name of their own; see `save_named`."""
     return {"env": env_name, "agent_steps": progress.global_step, "epoch": progress.epoch}
 
 
-def save(
+def save_checkpoint_folder(
     folder: Path,
     env_name: str,
     parts: TrainerParts,
@@ -50,68 +60,57 @@ def save(
         StorageError: if it cannot be written.
     """
     model = model_path(folder, env_name, progress.epoch)
-    checkpoint.save(model, parts.policy.state_dict())
+    save(model, parts.policy.state_dict())
     state = {
-        "format": checkpoint.FORMAT,
-        "env": env_name,
-        "model": model.name,
-        **shared_state(parts, progress),
-        "ranks": ranks,
-        "metadata": metadata,
+        **{"format": FORMAT, "env": env_name, "model": model.name},
+        **asdict(progress),
+        **{"learning": learning_state(parts), "ranks": ranks, "metadata": metadata},
     }
-    checkpoint.save(folder / checkpoint.TRAINER_STATE, state)
-    checkpoint.name_last(model, note(env_name, progress))
+    save(folder / TRAINER_STATE, state)
+    link_last(model, note(env_name, progress))
 
 
-def read(folder: Path, env_name: str, parts: TrainerParts, ranks: Ranks) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Reads the weights and the state that `save` wrote; the first process does so for all.
-
-    Args:
-        folder: of the run.
-        env_name: of the run that is to go on.
-        parts: that all of it has to fit; they stay as they are.
-        ranks: this process among all.
+def read_checkpoint_folder(
+    folder: Path, env_name: str, parts: TrainerParts, ranks: Ranks
+) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Reads the weights and the state in a folder, and checks them; the first process reads for all.
 
     Raises:
-        CheckpointError: if there is no checkpoint, it is damaged, or of another environment, other settings or an older
-            version.
+        CheckpointError: if there is no checkpoint, it is damaged, or does not fit the environment or the parts.
     """
-    path, model = folder / checkpoint.TRAINER_STATE, ranks.from_first(lambda: find_weights(folder, env_name))
+    path, model = folder / TRAINER_STATE, ranks.from_first(lambda: find_weights(folder, env_name))
 
-    def check_weights(found: Any) -> None:
-        checkpoint.check_policy_weights(parts.policy, found, model)
+    def check(weights: Any, state: Any) -> None:
+        check_policy_weights(parts.policy, weights, model)
+        check_trainer_state(path, state, parts, ranks.world_size)
 
-    def check_state(found: Any) -> None:
-        check_trainer_state(path, found, parts, ranks.world_size)
+    def read_checked() -> tuple[Any, Any]:
+        check(_read(model, env_name, read_outline), _read(path, env_name, read_outline))
+        return _read(model, env_name, load), _read(path, env_name, load)
 
-    def read_both() -> tuple[Any, Any]:
-        check_weights(_read(model, env_name, checkpoint.read_outline))
-        check_state(_read(path, env_name, checkpoint.read_outline))
-        return _read(model, env_name, checkpoint.load), _read(path, env_name, checkpoint.load)
-
-    weights, state = ranks.from_first(read_both)
-    check_weights(weights)
-    check_state(state)
+    weights, state = ranks.from_first(read_checked)
+    check(weights, state)
     return weights, state
 
 
 def find_weights(folder: Path, env_name: str) -> Path:
-    """The file with the weights of the checkpoint in a folder, which is not read.
+    """Returns the file with the weights of the checkpoint in a folder, which is not read.
 
     Raises:
-        CheckpointError: if there is no checkpoint, or it is damaged, or of another environment or an older version.
+        CheckpointError: if there is no checkpoint, it is damaged, or of another environment or version.
     """
-    path = folder / checkpoint.TRAINER_STATE
-    state = _read(path, env_name, checkpoint.read_outline)
-    checkpoint.require_format(path, state)
-    saved_env = describe(state.get("env")).strip("'")
+    path = folder / TRAINER_STATE
+    state = _read(path, env_name, read_outline)
+    require_format(path, state)
+    saved_env, name = describe(state.get("env")).strip("'"), state.get("model")
     if saved_env != env_name:
         raise CheckpointError(f"{path} must be of a run of {env_name}, got one of {saved_env}")
-    return folder / _file_name(state.get("model"), path)
+    if type(name) is not str or Path(name).name != name:  # a path would lead out of the folder
+        raise CheckpointError(f"{path} must name the weights beside it, got {describe(name)}; use another checkpoint")
+    return folder / name
 
 
 def _read(path: Path, env_name: str, read: Callable[[Path], Any]) -> Any:
-    """Reads a file of a run; where it is damaged, the error names weights that are whole."""
     try:
         return read(path)
     except CheckpointError as error:
@@ -123,17 +122,9 @@ def _read(path: Path, env_name: str, read: Callable[[Path], Any]) -> Any:
         ) from error
 
 
-def _newest_whole(damaged: Path, env_name: str) -> Path | None:
-    """The newest weights in the folder of a damaged file that can be read."""
+def _newest_whole(damaged: Path, env_name: str) -> Path | None:  # weights beside a damaged file
     for path in sorted(damaged.parent.glob(f"model_{slug(env_name)}_*.pt"), reverse=True):
         with contextlib.suppress(CheckpointError):
-            checkpoint.load(path)
+            load(path)
             return path
     return None
-
-
-def _file_name(name: Any, path: Path) -> str:
-    """The name of the weights that a state belongs to; no path, which would lead out of the folder."""
-    if type(name) is not str or Path(name).name != name:
-        raise CheckpointError(f"{path} must name the weights beside it, got {describe(name)}; use another checkpoint")
-    return name

@@ -1,4 +1,4 @@
-"""The settings of a run that was begun in Python, as the command line would have had them."""
+"""The settings of a run that was started in Python, as the command line would have had them."""
 
 from __future__ import annotations
 
@@ -11,25 +11,24 @@ from torch import nn
 from pufferlib.config import BaseConfig, LogConfig, TrainConfig, VecConfig, load_config
 from pufferlib.errors import PufferError
 from pufferlib.families import catalog
-from pufferlib.runs import making
+from pufferlib.runs.making import find_origin
 from pufferlib.runs.policy_settings import policy_settings
+from pufferlib.vector import Vector
 
 
 def settings_of(
-    env_name: str, config: Mapping[str, Any], vecenv: Any, policy: nn.Module, args: Mapping[str, Any] | None = None
+    env_name: str, config: Mapping[str, Any], vecenv: Vector, policy: nn.Module, args: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """The nested dict of `load_config` that describes what a trainer was made of.
-
-    What cannot be told of a ready environment or policy is as `args` have it.
+    """Returns the nested dict of `load_config` that describes a trainer.
 
     Args:
         env_name: of the run.
         config: the `[train]` settings that the trainer was given.
         vecenv: of the training.
         policy: that is trained.
-        args: the settings of the run; None for those of the environment's configuration.
+        args: what a ready environment or policy does not say; None for the environment's configuration.
     """
-    origin = making.origin(vecenv)
+    origin = find_origin(vecenv)
     settings = dict(args) if args is not None else _configuration(env_name, origin.env_name if origin else env_name)
     if origin is not None and origin.env_name == settings["env_name"]:
         settings["env"], settings["vec"] = {**settings["env"], **origin.env}, {**settings["vec"], **origin.vec}
@@ -39,8 +38,7 @@ def settings_of(
     return settings | (policy_settings(policy, settings["env_name"]) or {})
 
 
-def _configuration(env_name: str, origin_name: str) -> dict[str, Any]:
-    """The settings of the first of two names that is an environment's; the defaults where neither is."""
+def _configuration(env_name: str, origin_name: str) -> dict[str, Any]:  # of the first that is an environment's
     for name in (env_name, origin_name):
         try:
             if catalog.lookup(name) is not None:

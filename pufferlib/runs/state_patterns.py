@@ -1,90 +1,81 @@
-"""What the saved state of every part of a trainer must look like; see `checkpoint_pattern`."""
+"""Checks the loaded state of a trainer against the trainer that is to go on from it; see `checkpoint_pattern`."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
-import gymnasium
 import torch
 from torch import Tensor
 
 from pufferlib import spaces
-from pufferlib.episodes import EpisodeTracker
 from pufferlib.errors import CheckpointError
+from pufferlib.extensions.optimizers import Muon, Sgd
 from pufferlib.ppo.collector import BOUNDARY_COLUMNS, Collector
 from pufferlib.ppo.learner import Learner
-from pufferlib.ppo.normalization import RewardNormalizer
-from pufferlib.ppo.rollout import FinalValues, Rollout
-from pufferlib.runs import optimizer_state
+from pufferlib.ppo.rollout import FinalValues
 from pufferlib.runs.checkpoint_pattern import (
     Check,
     Mismatch,
-    Pattern,
     any_number,
-    check,
-    count,
-    demand,
-    each,
-    exactly,
-    like,
-    maybe,
-    number,
-    numbers_by_name,
-    seconds,
-    text,
+    compare,
+    dict_of,
+    finite,
+    optional,
+    require,
 )
 from pufferlib.runs.collector_state import rollout_state
 from pufferlib.runs.metadata import check_metadata
 from pufferlib.runs.trainer_state import TrainerParts, named_parameters
 from pufferlib.vector.base import RESULT_ARRAYS
 
-EPISODE_TOTALS: Pattern = {
-    **dict.fromkeys(("count", "length_sum"), count),
-    **dict.fromkeys(("return_sum", "return_min", "return_max"), any_number),
-}
-"""Of `EpisodeTotals.state_dict`."""
-
-REWARD_NORMALIZER: Pattern = {"count": number(0.0), "mean": number(), "variance": number(0.0)}
-"""Of `RewardNormalizer.moments`."""
+_numbers = dict_of(any_number)
+_seconds = finite(0.0, 1e10)
 
 
-def check_statistics(found: Any, place: str) -> None:
-    """Lets pass what `FinishedEpisodes.state_dict` may return.
-
-    Raises:
-        Mismatch: for anything else.
-    """
-    check(found, {"sums": numbers_by_name, "counts": numbers_by_name, "episodes": EPISODE_TOTALS}, place)
+def _check_statistics(found: Any, place: str) -> None:  # of FinishedEpisodes
+    returns = dict.fromkeys(("return_sum", "return_min", "return_max"), any_number)
+    episodes = {"count": int, "length_sum": int, **returns}
+    compare(found, {"sums": _numbers, "counts": _numbers, "episodes": episodes}, place)
     are_counted = found["sums"].keys() == found["counts"].keys() and all(n > 0 for n in found["counts"].values())
-    demand(are_counted, place, "sums with a count each", found)
+    require(are_counted, place, "sums with a count each", found)
 
 
-INTERVAL: Pattern = {
-    **dict.fromkeys(("seconds", "iteration_seconds"), seconds),
-    **dict.fromkeys(("episodes", "before"), check_statistics),
+_INTERVAL = {  # of Report
+    **dict.fromkeys(("seconds", "iteration_seconds"), _seconds),
+    **dict.fromkeys(("episodes", "before"), _check_statistics),
 }
-"""Of `Report.state_dict`."""
 
 
 def check_trainer_state(path: Path, state: Any, parts: TrainerParts, world_size: int) -> None:
-    """Compares what was loaded from `trainer_state.pt` with what a trainer of such parts would have saved.
+    """Checks what was loaded from `trainer_state.pt` against the parts of the trainer that is to go on.
 
     Args:
-        path: what messages call it.
+        path: for messages.
         state: that was loaded.
-        parts: of the trainer that is to go on.
-        world_size: processes now; of a state of more or fewer no more is used, and looked at, than the first interval.
+        parts: of the trainer.
+        world_size: processes now; of a state of more or fewer only the first interval is used, and checked.
 
     Raises:
         CheckpointError: at the first difference.
     """
+    expected = {
+        **{"format": int, "env": str, "model": str, "metadata": check_metadata},
+        **{"epoch": int, "global_step": int, "untrained_steps": int, "logged": [int, int]},
+        **{"uptime": _seconds, "learning_rate": float, "losses": _numbers},
+        **{"learning": expected_learning(parts), "ranks": list},
+    }
     try:
-        check(state, _trainer_pattern(parts), "trainer_state")
-        if len(state["ranks"]) == world_size:
-            check(state["ranks"], each(_rank_pattern(parts)), "ranks")
+        compare(state, expected, "trainer_state")
+        epoch, step = state["logged"]
+        is_past = epoch <= state["epoch"] and max(step, state["untrained_steps"]) <= state["global_step"]
+        require(is_past, "trainer_state", "of fewer logged and untrained steps than all", state)
+        ranks = state["ranks"]
+        require(bool(ranks) and all(type(rank) is dict for rank in ranks), "ranks", "a list of dicts", ranks)
+        if len(ranks) == world_size:
+            compare(ranks, [_expected_rank(parts)] * world_size, "ranks")
         else:
-            check(state["ranks"][0].get("interval"), INTERVAL, "ranks[0]['interval']")
+            compare(ranks[0].get("interval"), _INTERVAL, "ranks[0]['interval']")
     except Mismatch as error:
         raise CheckpointError(
             f"{path} was saved with other settings than these, or is damaged: {error}; "
@@ -92,142 +83,104 @@ def check_trainer_state(path: Path, state: Any, parts: TrainerParts, world_size:
         ) from error
 
 
-def _trainer_pattern(parts: TrainerParts) -> Check:
-    """Of `trainer_state.pt`; `_rank_pattern` has the rest."""
-
-    def check_whole(found: Any, place: str) -> None:
-        check(found, pattern, place)
-        epoch, step = found["logged"]
-        demand(epoch <= found["epoch"] and step <= found["global_step"], f"{place}['logged']", "the past", found)
-        demand(found["untrained_steps"] <= found["global_step"], place, "of more steps", found["untrained_steps"])
-
-    pattern = {
-        "format": count,
-        "env": text,
-        "model": text,
-        "epoch": count,
-        "global_step": count,
-        "untrained_steps": count,
-        "uptime": seconds,
-        "learning_rate": number(),
-        "logged": [count, count],
-        "losses": numbers_by_name,
-        "learning": learning_pattern(parts),
-        "ranks": each(lambda found, place: demand(type(found) is dict, place, "a dict", found), least=1),
-        "metadata": check_metadata,
+def expected_learning(parts: TrainerParts) -> dict[str, Any]:
+    """Returns what `learning_state` of parts like these may return, for `compare`."""
+    learner = parts.learner
+    expected = {
+        "learner": {
+            "optimizer": learner.config.optimizer,
+            "optimizer_state": _expected_optimizer(learner),
+            "learning_rate": float,
+            "minibatches_due": finite(-1.0, 1.0),
+            "metrics": _numbers,
+        }
     }
-    return check_whole
+    if parts.reward_normalizer is not None:
+        expected["reward_normalizer"] = {"count": finite(0.0), "mean": float, "variance": finite(0.0)}
+    return expected
 
 
-def _rank_pattern(parts: TrainerParts) -> Pattern:
-    """Of `rank_state`."""
-    collector = parts.collector
-    rollout = {
-        "content": rollout_pattern(collector.rollout, collector.vecenv.single_action_space),
-        "statistics": numbers_by_name,
-    }
+def _expected_optimizer(learner: Learner) -> dict[str, Any]:
+    expected = {}
+    for name, parameter in named_parameters(learner).items():
+        if isinstance(learner.optimizer, Sgd) or (isinstance(learner.optimizer, Muon) and parameter.dim() == 2):
+            state = {"momentum_buffer": parameter.detach()}
+        else:
+            state = {"step": _check_step, "exp_avg": parameter.detach(), "exp_avg_sq": parameter.detach()}
+        expected[name] = optional(state, {})  # one that was never stepped has none
+    return expected
+
+
+def _check_step(found: Any, place: str) -> None:
+    compare(found, torch.zeros(()), place)
+    require(found.is_meta or bool(found >= 0.0), place, "a count", found)
+
+
+def _expected_rank(parts: TrainerParts) -> dict[str, Any]:
+    rollout = {"content": _expected_rollout(parts.collector), "statistics": _numbers}
     return {
-        "interval": INTERVAL,
-        "generator": generator_pattern(parts.generator.device),
-        "torch_generator": generator_pattern(torch.device("cpu")),
-        "collector": collector_pattern(collector, parts.reward_normalizer),
-        "rollout": maybe(rollout),
+        "interval": _INTERVAL,
+        "generator": _generator(parts.generator.device),
+        "torch_generator": _generator(torch.device("cpu")),
+        "collector": optional(_expected_collector(parts.collector)),
+        "rollout": optional(rollout),
     }
 
 
-def learning_pattern(parts: TrainerParts) -> dict[str, Pattern]:
-    """Of `learning_state`, for parts like these."""
-    pattern = {"learner": learner_pattern(parts.learner)}
-    return pattern if parts.reward_normalizer is None else {**pattern, "reward_normalizer": REWARD_NORMALIZER}
-
-
-def learner_pattern(learner: Learner) -> Pattern:
-    """Of `learner_state`, for a learner with this one's optimizer and parameters."""
+def _expected_collector(collector: Collector) -> dict[str, Any]:
+    vecenv, rollout, normalizer = collector.vecenv, collector.rollout, collector.reward_normalizer
     return {
-        "optimizer": exactly(learner.config.optimizer),
-        "optimizer_state": optimizer_state.state_pattern(learner.optimizer, named_parameters(learner)),
-        "learning_rate": number(),
-        "minibatches_due": number(-1.0, 1.0),
-        "metrics": numbers_by_name,
-    }
-
-
-def collector_pattern(collector: Collector, reward_normalizer: RewardNormalizer | None) -> Pattern:
-    """Of `collector_state`, for the same environments; the sizes of snapshots are the vector's to check.
-
-    Args:
-        collector: of the trainer that is to go on.
-        reward_normalizer: scales its rewards, if one does.
-    """
-    agents, vecenv, rollout = collector.vecenv.num_agents, collector.vecenv, collector.rollout
-    pattern = {
-        "environments": [_check_bytes] * vecenv.num_envs,
+        "environments": [_check_bytes] * vecenv.num_envs,  # the vector checks the sizes of snapshots
         "arrays": dict.fromkeys(RESULT_ARRAYS, _check_bytes),
-        "order": [[count] * vecenv.batch_size] * (vecenv.num_envs // vecenv.batch_size),
-        "columns": {name: getattr(rollout, name)[:agents, -1] for name in BOUNDARY_COLUMNS},
-        "actor": like(collector.actor.state_dict()),
-        "tracker": {name: torch.from_numpy(array) for name, array in EpisodeTracker(agents).state_dict().items()},
-        "reward_sums": like(None if reward_normalizer is None else torch.tensor(reward_normalizer.sums)),
-        "statistics": check_statistics,
+        "order": [[int] * vecenv.batch_size] * (vecenv.num_envs // vecenv.batch_size),
+        "columns": {name: getattr(rollout, name)[: vecenv.num_agents, -1] for name in BOUNDARY_COLUMNS},
+        "actor": collector.actor.state_dict(),
+        "tracker": {name: torch.from_numpy(array) for name, array in collector.tracker.state_dict().items()},
+        "reward_sums": None if normalizer is None else torch.tensor(normalizer.sums),
+        "statistics": _check_statistics,
     }
-    return maybe(pattern)
 
 
-def rollout_pattern(rollout: Rollout, action_space: gymnasium.Space) -> Pattern:
-    """Of `rollout_state`, for a rollout of these sizes: no index in it leads out of anything.
+def _expected_rollout(collector: Collector) -> dict[str, Any]:
+    rollout, space = collector.rollout, collector.vecenv.single_action_space
 
-    Args:
-        rollout: of the trainer that is to go on.
-        action_space: of one agent.
-    """
-
-    def check_actions(found: Any, place: str) -> None:
-        check(found, rollout.actions, place)
-        if found.is_meta:
-            return
+    def check_actions(found: Any, place: str) -> None:  # kernels read them as indices
+        compare(found, rollout.actions, place)
         flat = found.reshape(rollout.segments * rollout.horizon, -1)
-        for part in spaces.action_parts(action_space):
+        for part in spaces.action_parts(space):
             chosen = flat[:, part.columns]
-            is_possible = part.choices is None or bool(((chosen >= 0) & (chosen < part.choices)).all())
-            demand(is_possible, place, f"of {action_space}", found)
+            is_possible = part.choices is None or _is_all((chosen >= 0) & (chosen < part.choices))
+            require(is_possible, place, f"of {space}", found)
 
-    def check_finals(found: Any, place: str) -> None:
-        check(found, dict.fromkeys(FinalValues._fields, _check_row), place)
+    def check_finals(found: Any, place: str) -> None:  # and these
+        compare(found, dict.fromkeys(FinalValues._fields, Tensor), place)
         segments, columns, values = found.values()
-        is_row = (segments.dtype, columns.dtype, values.dtype) == (torch.int64, torch.int64, torch.float32) and len(
-            segments
-        ) == len(columns) == len(values)
-        is_inside = is_row and (
-            segments.is_meta
-            or bool(((segments >= 0) & (segments < rollout.segments)).all())
-            and bool(((columns >= 1) & (columns <= rollout.horizon)).all())
-        )
-        demand(is_inside, place, "places in the rollout and their values", found)
+        size = segments.numel()
+        index = torch.empty(size, dtype=torch.int64, device="meta")
+        compare(list(found.values()), [index, index, index.float()], place)
+        is_inside = _is_all((segments >= 0) & (segments < rollout.segments) & (columns >= 1))
+        require(is_inside and _is_all(columns <= rollout.horizon), place, "places in the rollout", found)
 
-    return {**rollout_state(rollout), "actions": check_actions, "finals": maybe(check_finals)}
+    return {**rollout_state(rollout), "actions": check_actions, "finals": optional(check_finals)}
 
 
-def generator_pattern(device: torch.device) -> Check:
-    """Of the states that a random generator of the device takes."""
+def _is_all(condition: Tensor) -> bool:
+    return condition.is_meta or bool(condition.all())
 
-    def check_generator(found: Any, place: str) -> None:
+
+def _generator(device: torch.device) -> Check:
+    def check(found: Any, place: str) -> None:
         generator = torch.Generator(device)
-        check(found, generator.get_state(), place)
-        if found.is_meta:
-            return
-        try:
-            generator.set_state(found)
-        except RuntimeError as error:
-            raise Mismatch(f"{place} must be the state of a random generator, got other numbers") from error
+        compare(found, generator.get_state(), place)
+        if not found.is_meta:
+            try:
+                generator.set_state(found)
+            except RuntimeError as error:
+                raise Mismatch(f"{place} must be the state of a random generator, got other numbers") from error
 
-    return check_generator
-
-
-def _check_row(found: Any, place: str) -> None:
-    is_row = isinstance(found, Tensor) and found.dim() == 1
-    check(found, found.new_empty(len(found)) if is_row else torch.empty(0), place)
+    return check
 
 
 def _check_bytes(found: Any, place: str) -> None:
     size = found.numel() if isinstance(found, Tensor) else 0
-    check(found, torch.empty(size, dtype=torch.uint8, device="meta"), place)
+    compare(found, torch.empty(size, dtype=torch.uint8, device="meta"), place)

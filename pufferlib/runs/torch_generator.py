@@ -1,4 +1,4 @@
-"""Torch's own generator, which the whole program shares: borrowed by one thread at a time, and given back as it was."""
+"""Torch's own random generator, which the whole program shares."""
 
 from __future__ import annotations
 
@@ -13,14 +13,11 @@ _lock = threading.RLock()
 
 @contextmanager
 def borrowed_generator(seed: int | None = None, devices: Iterable[torch.device] = ()) -> Iterator[None]:
-    """While entered, torch's generator is this thread's alone among those that borrow it.
-
-    Layers draw their first weights from it. Two threads that seeded it without waiting for each other would get weights
-    of neither seed, and would not put back what they found.
+    """Gives torch's generator to one thread at a time, and restores it afterwards; layers draw weights from it.
 
     Args:
-        seed: what torch's generator on the CPU begins from; None leaves it as it is.
-        devices: whose generators are put back too.
+        seed: of the generator on the CPU; None leaves it as it is.
+        devices: whose generators are restored too.
     """
     with _lock, torch.random.fork_rng(list(devices)):
         if seed is not None:

@@ -1,4 +1,4 @@
-"""Files of a run that are written whole or not at all."""
+"""Writes files whole or not at all."""
 
 from __future__ import annotations
 
@@ -18,15 +18,13 @@ _REMEDIES = {
 
 @contextlib.contextmanager
 def storing(path: Path) -> Iterator[None]:
-    """Has what keeps a file from being written be one sentence.
-
-    Raises:
-        StorageError: in place of an OSError, and of what torch makes of one.
-    """
+    """Turns an OSError, or an error of torch that one caused, into a StorageError of one sentence."""
     try:
         yield
     except (OSError, RuntimeError) as error:
-        cause = next((each for each in _causes(error) if isinstance(each, OSError)), None)
+        cause: BaseException | None = error
+        while cause is not None and not isinstance(cause, OSError):
+            cause = cause.__cause__ or cause.__context__
         if cause is None or isinstance(error, StorageError):
             raise
         reason = cause.strerror or str(cause)
@@ -34,12 +32,6 @@ def storing(path: Path) -> Iterator[None]:
         raised = StorageError(f"{path} cannot be written ({reason}); {remedy}")
         raised.strerror = reason
         raise raised from error
-
-
-def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    while error is not None:
-        yield error
-        error = error.__cause__ or error.__context__
 
 
 def write_atomically(path: Path, content: bytes | memoryview) -> None:

@@ -91,7 +91,7 @@ def second_signal_ignored() -> None:
     """Ctrl-C only ever asks."""
 
     def handle(self: Any, *_: Any) -> None:
-        self._unanswered.answer()  # or the process would be ended for it, with a sentence
+        self._handled_time = time.monotonic()  # or the process would be ended for it, with a sentence
         self.requested = True
 
     _instead("pufferlib.runs.stopping.StopRequest._handle", handle)
@@ -102,7 +102,7 @@ def second_signal_ignored() -> None:
 
 def checkpoints_dropped() -> None:
     """Nothing is saved."""
-    _instead("pufferlib.runs.run_checkpoint.save", _nothing)
+    _instead("pufferlib.runs.run.save_checkpoint_folder", _nothing)
 
 
 def renames_left_out() -> None:
@@ -132,8 +132,8 @@ def epoch_forgotten() -> None:
 
     def make(original: Any) -> Any:
         def load(*arguments: Any) -> Any:
-            loaded = original(*arguments)
-            return loaded._replace(progress=changed(loaded.progress, epoch=loaded.progress.epoch + 1))
+            progress, *others = original(*arguments)
+            return changed(progress, epoch=progress.epoch + 1), *others
 
         return load
 
@@ -158,7 +158,7 @@ def refusals_half_done() -> None:
 
         return read
 
-    replace("pufferlib.runs.run_checkpoint.read", make)
+    replace("pufferlib.runs.run.read_checkpoint_folder", make)
 
 
 def earlier_weights_unnamed() -> None:
@@ -185,7 +185,7 @@ def folder_not_locked() -> None:
 
 def failures_fatal() -> None:
     """A disk that is full for a moment ends the run."""
-    _instead("pufferlib.runs.run.Run.outliving_full_disks", lambda self: contextlib.nullcontext())
+    _instead("pufferlib.runs.run.Run.warn_on_storage_error", lambda self: contextlib.nullcontext())
 
 
 def failures_silent() -> None:
@@ -207,12 +207,12 @@ def failures_repeated() -> None:
 
     def make(original: Any) -> Any:
         def outlive(self: Any) -> Any:
-            self._told_reason = None
+            self._storage_reason = None
             return original(self)
 
         return outlive
 
-    replace("pufferlib.runs.run.Run.outliving_full_disks", make)
+    replace("pufferlib.runs.run.Run.warn_on_storage_error", make)
 
 
 def errors_swallowed() -> None:

@@ -16,8 +16,8 @@ from pufferlib.metrics.output import say
 from pufferlib.metrics.score import Score
 from pufferlib.play.whole_episodes import final_episodes
 from pufferlib.pufferl import PuffeRL
-from pufferlib.runs import training
 from pufferlib.runs.loaders import resolve_device
+from pufferlib.runs.training import train_run
 from pufferlib.sweep.trials.metric_search import MetricSearch
 from pufferlib.sweep.trials.trial_config import fit_to_environments, memory_limit
 from pufferlib.sweep.trials.trial_task import MissingMetricError, Task, Tell, UnscoredError
@@ -158,7 +158,7 @@ def train_watched(task: Task, tell: Tell) -> None:
         trainers.append(trainer)
         return trainer
 
-    training.train(make_trainer, task.env_name, args, None, None, None)
+    train_run(make_trainer, task.env_name, args)
     trainers[0].tell_score()
     if search.name is None:
         raise (MissingMetricError if search.is_hopeless else UnscoredError)(search.missing_text())

@@ -296,7 +296,7 @@ MISUSE = {
     "no policy": (lambda env: PuffeRL({}, env), r"PuffeRL\(config, vecenv, policy\) needs policy, got none"),
     "settings beside a config": (
         lambda env: PuffeRL({}, env, Default(env), gamma=0.9),
-        "has no keyword 'gamma'; put settings into the configuration",
+        "'gamma'; settings belong into the configuration",
     ),
     "unknown keyword": (
         lambda env: PuffeRL(env, learning_rat=0.1),
@@ -310,10 +310,10 @@ MISUSE = {
         lambda env: PuffeRL(env, n_epochs=1, update_epochs=2),
         "n_epochs and update_epochs are two names of one setting, got both; pass one",
     ),
-    "twice": (lambda env: PuffeRL(env, env=env), "PuffeRL got env twice, by position and by keyword; pass one"),
+    "twice": (lambda env: PuffeRL(env, env=env), "multiple values for argument 'env'"),
     "too many": (
         lambda env: PuffeRL(env, Default(env), None, 3e-4),
-        r"PuffeRL\(env, policy, logger\) takes no more by position, got 4 arguments",
+        r"PuffeRL\(env, policy, logger\): too many positional arguments",
     ),
     "policy class": (
         lambda env: PuffeRL(env, WrongHead),

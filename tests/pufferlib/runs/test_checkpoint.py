@@ -207,14 +207,6 @@ def test_weights_are_loaded(path):
     assert torch.equal(source.weight, target.weight) and torch.equal(source.bias, target.bias)
 
 
-def test_weights_of_a_normalised_policy_that_were_saved_twice_are_loaded(path):
-    weights = nn.Linear(3, 2).state_dict()
-    save(path, {**weights, **{f"_train_forward.{name}": tensor for name, tensor in weights.items()}})
-    target = nn.Linear(3, 2)
-    load_policy_weights(target, path)
-    assert torch.equal(target.weight, weights["weight"])
-
-
 @pytest.mark.parametrize(
     ("content", "words"),
     [
@@ -317,7 +309,7 @@ def test_the_newest_weights_are_the_last_ones(tmp_path, monkeypatch, has_links):
     for epoch in (1, 2, 2):
         model = tmp_path / f"model_puffer_pong_{epoch:06d}.pt"
         save(model, {"weight": torch.full((2,), float(epoch))})
-        checkpoint.name_last(model, {"epoch": epoch})
+        checkpoint.link_last(model, {"epoch": epoch})
         assert checkpoint.load(tmp_path / "last.pt")["weight"].tolist() == [epoch, epoch]
         assert checkpoint.read_note(tmp_path, "last") == {"epoch": epoch}
     assert checkpoint.load(tmp_path / "model_puffer_pong_000001.pt")["weight"].tolist() == [1, 1]

@@ -5,12 +5,14 @@ import pytest
 from pufferlib.config import load_config
 from pufferlib.errors import CheckpointError, ConfigError
 from pufferlib.runs import description
+from pufferlib.runs.files import TRAINER_STATE
+from pufferlib.runs.folder import write_description
 
 
 def test_a_run_is_described_by_settings_versions_and_seed(tmp_path):
     args = load_config("puffer_squared")
     args["train"]["seed"] = 7
-    description.write_description(tmp_path, description.describe_run(args))
+    write_description(tmp_path, description.describe_run(args))
     written = json.loads((tmp_path / description.CONFIG_FILE).read_text())
     assert written["settings"] == args and written["seed"] == 7
     assert {"python", "pufferlib", "torch", "numpy", "gymnasium"} <= written["versions"].keys()
@@ -22,9 +24,9 @@ def test_a_run_is_described_by_settings_versions_and_seed(tmp_path):
 
 def make_run(data_dir, launch, name="puffer_squared_1"):
     folder = data_dir / name
-    description.write_description(folder, {"launch": launch, "settings": {"env_name": "puffer_squared"}})
+    write_description(folder, {"launch": launch, "settings": {"env_name": "puffer_squared"}})
     (folder / "model_puffer_squared_000001.pt").touch()
-    (folder / description.checkpoint.TRAINER_STATE).touch()
+    (folder / TRAINER_STATE).touch()
     return folder
 
 
@@ -51,7 +53,7 @@ def test_a_count_of_restarts_that_is_no_number_is_one_sentence(tmp_path, monkeyp
 
 
 def test_settings_of_another_environment_are_refused(tmp_path):
-    description.write_description(tmp_path, description.describe_run(load_config("puffer_squared")))
+    write_description(tmp_path, description.describe_run(load_config("puffer_squared")))
     with pytest.raises(CheckpointError, match="must be of a run of puffer_pong, got one of puffer_squared"):
         description.saved_settings(tmp_path, "puffer_pong")
 

@@ -3,6 +3,7 @@ import pytest
 from pufferlib.config import load_config
 from pufferlib.errors import CheckpointError
 from pufferlib.runs import checkpoint, description
+from pufferlib.runs.folder import write_description
 from pufferlib.runs.recorded_settings import model_settings, run_settings
 
 SQUARED = "puffer_squared"
@@ -16,7 +17,7 @@ def run(tmp_path):
         begun, folder = load_config(SQUARED), tmp_path / "puffer_squared_1"
         begun["train"].update(gamma=0.5, device="cuda", data_dir=str(tmp_path))
         folder.mkdir()
-        description.write_description(folder, description.describe_run(begun, policy_class))
+        write_description(folder, description.describe_run(begun, policy_class))
         (folder / "model_puffer_squared_000001.pt").touch()
         (folder / checkpoint.TRAINER_STATE).touch()
         today = load_config(SQUARED)

@@ -27,7 +27,7 @@ def test_the_first_signal_asks_and_the_second_insists(number):
 
 
 def test_a_signal_that_is_passed_on_twice_asks_once():
-    with StopRequest(deaf_seconds=60.0) as stop:
+    with StopRequest(debounce_seconds=60.0) as stop:
         interrupt()
         interrupt()
         assert stop.requested

@@ -9,10 +9,10 @@ import pytest
 
 STUCK = """
 import ctypes, sys, time
-from pufferlib.runs import unanswered
+from pufferlib.runs import stopping
 from pufferlib.runs.stopping import StopRequest
 
-unanswered.GRACE_SECONDS = 1.0
+stopping.GRACE_SECONDS = 1.0
 lock, mutex = ctypes.CDLL(None).pthread_mutex_lock, ctypes.create_string_buffer(64)
 with StopRequest(float(sys.argv[1])) as stop:
     if sys.argv[2] == "after one":
@@ -35,9 +35,9 @@ with StopRequest(float(sys.argv[1])) as stop:
 def start():
     started = []
 
-    def run(manner, deaf_seconds=0.0):
+    def run(manner, debounce_seconds=0.0):
         process = subprocess.Popen(
-            [sys.executable, "-c", STUCK, str(deaf_seconds), manner],
+            [sys.executable, "-c", STUCK, str(debounce_seconds), manner],
             **dict(stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True),
         )
         started.append(process)
@@ -71,10 +71,10 @@ def test_a_loop_that_comes_after_the_first_signal_is_ended_too(start):
     assert process.wait(timeout=60) == 130
 
 
-@pytest.mark.parametrize("deaf_seconds", [0.0, 60.0])
-def test_one_signal_ends_nothing_nor_do_several_that_are_one(start, deaf_seconds):
-    process = start("at once", deaf_seconds)
-    interrupt(process, 1 if deaf_seconds == 0.0 else 3)
+@pytest.mark.parametrize("debounce_seconds", [0.0, 60.0])
+def test_one_signal_ends_nothing_nor_do_several_that_are_one(start, debounce_seconds):
+    process = start("at once", debounce_seconds)
+    interrupt(process, 1 if debounce_seconds == 0.0 else 3)
     time.sleep(2.0)
     assert process.poll() is None
 
