@@ -191,5 +191,4 @@ def compile_it(root: Path, command: str) -> None:
 
 
 def _shown(path: Path) -> str:
-    """A path as somebody would type it here."""
     return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)

@@ -39,7 +39,6 @@ def _folder() -> Path:
 
 
 def _stamp() -> list[str | int]:
-    """Changes when a package comes or goes, or when an environment or the settings of all are edited."""
     installed = sysconfig.get_path("purelib")
     own = [*_PACKAGE.glob("config/*.[pi]*"), *_PACKAGE.glob("families/*.[pi]*"), *_PACKAGE.glob("ocean/*/*.[pi]*")]
     return [installed, max(path.stat().st_mtime_ns for path in (Path(installed), _PACKAGE / "ocean", *own))]

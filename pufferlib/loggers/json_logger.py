@@ -74,7 +74,7 @@ def _finite(value: Any) -> Any:
 
 
 def _append(path: Path, line: bytes) -> None:
-    """Writes the whole line or nothing of it."""
+    # The whole line or nothing of it.
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("ab", buffering=0) as file:
         size = file.seek(0, os.SEEK_END)
@@ -87,7 +87,6 @@ def _append(path: Path, line: bytes) -> None:
 
 
 def _rewrite(path: Path, last_step: float) -> None:
-    """Keeps the whole lines up to `last_step`; the old file stays until the new one is complete."""
     with open_regular(path) as old:
         text = old.read().decode(errors="replace")
     kept = "".join(line for line in text.splitlines(keepends=True) if _is_kept(line, last_step))

@@ -95,7 +95,6 @@ class LazyLogger(Logger):
             self._close(None if model_path is None else os.fspath(model_path))
 
     def _is_open(self) -> bool:
-        """Opens if this is the first call; False when that failed before."""
         if self._state is State.CLOSED:
             name = type(self).__name__
             raise APIUsageError(f"the logger of run {self.run_id} is closed; make a new {name} to go on")

@@ -112,7 +112,7 @@ class NeptuneLogger(LazyLogger):
         self._raise_error()
 
     def _keep_error(self, error: BaseException, last_seen: float | None) -> None:
-        """Called in a thread of Neptune's, for errors of the process that sends: they come later than the log."""
+        # A thread of Neptune's calls this for errors of the process that sends: they come later than the log.
         self._error = error
 
     def _raise_error(self) -> None:
@@ -133,8 +133,7 @@ def _qualified(project: str | None, is_local: bool) -> str:
 
 
 def _flat_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings in which numbers that are not finite are text, as Neptune refuses them."""
-
+    # Numbers that are not finite become text, as Neptune refuses them.
     def convert(value: Any) -> Any:
         if isinstance(value, dict):
             return {name: convert(inner) for name, inner in value.items()}

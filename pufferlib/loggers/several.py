@@ -71,14 +71,12 @@ class Loggers(Logger):
 
 
 def _copied(value: Any) -> Any:
-    """Dicts and lists anew, with all that is in them; everything else as it is."""
     if isinstance(value, Mapping):
         return {name: _copied(inner) for name, inner in value.items()}
     return [_copied(inner) for inner in value] if isinstance(value, list) else value
 
 
 def _one_line(error: Exception) -> str:
-    """The error without line breaks and colours."""
     return " ".join(re.sub(r"\x1b\[[\d;]*m", "", f"{type(error).__name__}: {error}").split())
 
 

@@ -166,7 +166,6 @@ def find_layer(policy: nn.Module, run: Callable[[], object]) -> str | None:
 
 
 def _tensors(output: Any) -> Iterator[Tensor]:
-    """Those in what a layer returned, in nested tuples and lists."""
     if isinstance(output, Tensor):
         yield output
     elif isinstance(output, (tuple, list)):

@@ -16,7 +16,6 @@ class HardwareMeter:
     """Samples the use of this process, of its workers, and of its GPU."""
 
     def __init__(self, device: torch.device):
-        """Begins to count; where the GPU of `device` cannot be asked it is left out."""
         self._usage = UsageMeter()
         self._gpu = GpuMeter(gpu_uuid(device))
 
@@ -93,7 +92,6 @@ class GpuMeter:
             self._driver = None
 
     def _ask(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """What the driver answers, None where it does not."""
         try:
             return function(*arguments)
         except self._driver.NVMLError:

@@ -45,7 +45,6 @@ class Output:
     """
 
     def __init__(self, stream: TextIO | None):
-        """Takes a stream; None, as `sys.stdout` is where it was closed, is one that goes nowhere."""
         self._stream = stream
         self.encoding = getattr(stream, "encoding", None) or "utf-8"
         self.error: Exception | None = None

@@ -124,7 +124,6 @@ class Phases:
     """
 
     def __init__(self, clock: DeviceClock | None = None):
-        """Starts at nothing; `clock` is None where no work is queued."""
         self._clock = clock
         self._phases: dict[str, Phase] = {}
         self._queued_phases: dict[str, QueuedPhase] = {}

@@ -105,7 +105,6 @@ class Report:
         return dict(self.metrics)
 
     def _measured(self, counts: Counts) -> dict[str, float]:
-        """The metrics of the interval so far, but for those of the hardware and of evaluations."""
         since_start = FinishedEpisodes()
         since_start.merge(self._before)
         since_start.merge(self.episodes)

@@ -45,7 +45,7 @@ class UsageMeter:
         return Usage(_fraction(busy / (elapsed * self._cores)), memory, _fraction(memory / self._memory))
 
     def _processes(self) -> list[psutil.Process]:
-        """This process and its children; finding them reads every process of the machine, so they are kept a while."""
+        # Finding the children reads every process of the machine, so the list is kept for a while.
         now = time.monotonic()
         if now >= self._processes_until:
             self._found = [self._process]

@@ -126,7 +126,6 @@ def _faster_learning(facts: Facts) -> str:
 
 
 def _smaller_policy(facts: Facts, remedy: str) -> str:
-    """A remedy, after that of having the policy computed by something faster where there would be."""
     if facts.is_kernel or facts.why_torch is None or facts.device != "cpu":
         return remedy
     return f"torch computes the policy, as {facts.why_torch}; change that for the C kernel, or {remedy}"

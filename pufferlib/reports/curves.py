@@ -126,7 +126,6 @@ def _phase_metrics(run: RecordedRun) -> list[str]:
 
 
 def _known_metrics(runs: Sequence[RecordedRun]) -> list[str]:
-    """The metrics of any log that are numbers, in the order in which they first came."""
     known = {name: None for run in runs for log in run.logs for name, value in log.items() if _is_number(value)}
     return [name for name in known if name not in _NO_CURVES]
 
@@ -156,7 +155,6 @@ def _listed(known: Sequence[str]) -> str:
 
 
 def _curve(run: RecordedRun, metric: str, x: str, label: str, missing: float | None = None) -> Curve:
-    """The values of a metric, and `missing` in logs without it that have others of its group; the rest is left out."""
     group = f"{metric.partition('/')[0]}/"
     logs = [log for log in run.logs if metric in log or any(name.startswith(group) for name in log)]
     points = [(log.get(x), log.get(metric, missing)) for log in logs]

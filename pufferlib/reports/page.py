@@ -132,7 +132,6 @@ def _plot(title: str, svg: str) -> str:
 
 
 def _changed(content: Content) -> str:
-    """The settings that are not the environment's defaults."""
     if content.defaults is None:
         return ""
     settings = flat_settings(content.run.settings)
@@ -146,7 +145,6 @@ def _changed(content: Content) -> str:
 
 
 def _again(run: RecordedRun) -> str:
-    """What to type to train or play the same."""
     if run.env_name is None:
         return ""
     commands = (
@@ -158,7 +156,6 @@ def _again(run: RecordedRun) -> str:
 
 
 def _origin(run: RecordedRun) -> str:
-    """What it ran with: versions, commit, and what computed the policy."""
     versions = run.config.get("versions") or {}
     computation = run.config.get("computation") or {}
     rows = [[name, version] for name, version in versions.items()]
@@ -171,7 +168,6 @@ def _origin(run: RecordedRun) -> str:
 
 
 def _settings(run: RecordedRun) -> str:
-    """All settings, section by section."""
     top = {name: value for name, value in run.settings.items() if not isinstance(value, Mapping)}
     sections = {"base": top, **{name: value for name, value in run.settings.items() if isinstance(value, Mapping)}}
     tables = "".join(

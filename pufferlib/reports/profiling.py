@@ -174,17 +174,13 @@ def _operators_text(found: Profile) -> str:
 
 
 def _device_operator(event: Any, phases: Collection[str]) -> Operator:
-    """A row of torch's averages; the time of a phase is spent on the host."""
     if event.key in phases:
         return Operator(_outside(event.key), event.count, 0.0)
     return Operator(event.key, event.count, event.self_device_time_total / 1e6)
 
 
 def _operators(events: Sequence[Any], phases: Collection[str]) -> list[Operator]:
-    """All calls of torch's operations by name, from the profiler's events on a CPU.
-
-    The thread of the phases does nothing while it waits for others that share a minibatch: that time is theirs.
-    """
+    # The thread of the phases does nothing while it waits for others that share a minibatch: that time is theirs.
     own = {event.thread for event in events if event.name in phases}
     spans = [(e.time_range.start, e.time_range.end) for e in events if e.thread not in own and e.cpu_parent is None]
     busy = _union(spans)
@@ -207,7 +203,6 @@ def _outside(phase: str) -> str:
 
 
 def _union(spans: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
-    """The times that lie in any of the spans, as spans that do not overlap."""
     joined: list[tuple[float, float]] = []
     for begin, end in sorted(spans):
         if joined and begin <= joined[-1][1]:
@@ -223,7 +218,6 @@ def _length(spans: Iterable[tuple[float, float]]) -> float:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Keeps torch's profiler from telling when it begins and ends, and what it warns of itself."""
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # read when a profiler is made for the first time
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -232,7 +226,6 @@ def _quiet() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _training(env_name: str, args: dict[str, Any]) -> Iterator[PuffeRL]:
-    """A trainer that never comes to an end, a log or a checkpoint by itself, and leaves nothing on disk."""
     with tempfile.TemporaryDirectory(prefix="puffer_profile_") as folder:
         endless = {"total_timesteps": _ENDLESS, "num_iterations": None, "evaluations": 0, "data_dir": folder}
         never = {"log_interval": _ENDLESS, "checkpoint_interval": _ENDLESS}

@@ -125,7 +125,6 @@ class RecordedRun:
 
     @property
     def _scored_by(self) -> str:
-        """The score's metric, of the final policy where it has played."""
         final = f"{FINAL}/{self.score_metric.partition('/')[2]}"
         return final if final in self.newest else self.score_metric
 
@@ -187,13 +186,12 @@ def read_run(folder: Path) -> RecordedRun:
 
 
 def _number(found: Any) -> int | float | None:
-    """A finite number of a file; None for anything else that stands there."""
+    # Anything but a finite number counts as none.
     is_number = isinstance(found, (int, float)) and not isinstance(found, bool) and abs(found) < 2**63
     return found if is_number else None
 
 
 def _lines(path: Path, tail_bytes: int) -> Iterator[dict[str, Any]]:
-    """The whole lines of a file of metrics; of its end alone where `tail_bytes` is not 0."""
     with _open_metrics(path) as file:
         start = max(0, file.seek(0, os.SEEK_END) - tail_bytes) if tail_bytes else 0
         file.seek(start)
@@ -205,7 +203,6 @@ def _lines(path: Path, tail_bytes: int) -> Iterator[dict[str, Any]]:
 
 
 def _open_metrics(path: Path) -> BinaryIO:
-    """A file of metrics; an empty one where there is none that may be read."""
     try:
         file = open_regular(path)
     except UnreadableFile as error:

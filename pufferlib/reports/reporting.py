@@ -81,7 +81,6 @@ def _plots(run: RecordedRun) -> Iterator[tuple[str, str]]:
 
 
 def _evaluate(run: RecordedRun, weights: str, episodes: int) -> dict[str, tuple[float, float, int]]:
-    """Plays as `puffer eval` does, by the settings that the run was begun with."""
     from pufferlib.play.evaluation import evaluate  # it imports torch
 
     args = _args(run, weights)
@@ -91,7 +90,6 @@ def _evaluate(run: RecordedRun, weights: str, episodes: int) -> dict[str, tuple[
 
 
 def _record(run: RecordedRun, weights: str, notes: list[str]) -> tuple[bytes, str] | None:
-    """An episode as a video: mp4, or a gif where nothing is installed that makes one; None if nothing was drawn."""
     from pufferlib.watch.evaluating import evaluate_command
 
     args = _args(run, weights)
@@ -112,12 +110,6 @@ def _record(run: RecordedRun, weights: str, notes: list[str]) -> tuple[bytes, st
 
 
 def _args(run: RecordedRun, weights: str) -> dict[str, Any]:
-    """The settings to play weights by.
-
-    Raises:
-        CheckpointError: if nobody knows what the policy was, or the environment is in a module that only the run names.
-        UnknownEnvironmentError: if the environment is the user's own.
-    """
     from pufferlib.runs.recorded_settings import model_settings
 
     if run.env_name is None:
@@ -129,7 +121,6 @@ def _args(run: RecordedRun, weights: str) -> dict[str, Any]:
 
 
 def _defaults(run: RecordedRun) -> dict[str, Any] | None:
-    """The settings of the run's environment today; None where it is not known here."""
     try:
         if run.env_name is None or catalog.needs_module(run.env_name):
             return None
@@ -139,7 +130,6 @@ def _defaults(run: RecordedRun) -> dict[str, Any] | None:
 
 
 def _noting(notes: list[str], missing: str, make: Callable[[], Any]) -> Any:
-    """What `make` gives; where that is a mistake of the user's, or lacks a package, a note says so instead."""
     try:
         return make()
     except PufferError as error:

@@ -32,7 +32,6 @@ class Canvas:
     """
 
     def __init__(self, columns: int, rows: int):
-        """Starts empty."""
         self.columns, self.rows = columns, rows
         self._bits = [[0] * columns for _ in range(rows)]
         self._colours = [[""] * columns for _ in range(rows)]
@@ -97,7 +96,6 @@ def _print_in_turn(console: Console, panel: Panel, columns: int) -> None:
 
 
 def _print_lines(console: Console, panel: Panel, curves: Sequence[Curve], columns: int) -> None:
-    """Prints some curves of a panel, on axes that have room for all of them."""
     from rich.text import Text
 
     xs = [x for curve in panel.curves for x in curve.xs]
@@ -121,7 +119,6 @@ def _print_lines(console: Console, panel: Panel, curves: Sequence[Curve], column
 
 
 def _print_shares(console: Console, title: str, shares: Mapping[str, float], columns: int) -> None:
-    """Prints a bar for each phase: its mean over all logs."""
     from rich.text import Text
 
     console.print(Text(printable(title), f"bold {WHITE}"))

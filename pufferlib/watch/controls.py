@@ -60,7 +60,6 @@ class Controls:
     """Reads what was pressed in raylib's window since the last picture."""
 
     def __init__(self, raylib: ModuleType):
-        """Takes the module `raylib`."""
         self._raylib = raylib
         self._names = {getattr(raylib, f"KEY_{name}"): name for name in KEYS if hasattr(raylib, f"KEY_{name}")}
 

@@ -34,8 +34,6 @@ LEAST_PICTURES = 30.0
 
 @dataclass(frozen=True)
 class _Way:
-    """How a play is shown."""
-
     is_seen: bool
     video: Path | None
     why_unseen: str = ""
@@ -74,7 +72,6 @@ def evaluate_command(env_name: str, args: dict[str, Any], options: EvalOptions) 
 
 
 def _way(entry: Entry, options: EvalOptions) -> _Way:
-    """How the options ask the play to be shown, once they were checked."""
     video = None if options.video is None else Path(options.video)
     if video is not None:
         require_video(video)
@@ -104,12 +101,10 @@ def _way(entry: Entry, options: EvalOptions) -> _Way:
 
 
 def _shown_with(entry: Entry) -> Mapping[str, Any]:
-    """What an environment has to be made with to be shown."""
     return {} if entry.family == "ocean" else array_settings(entry)
 
 
 def _beginning(env_name: str, args: dict[str, Any], options: EvalOptions, way: _Way) -> str:
-    """What is about to be played, which may take minutes, by which actions, and why it is not seen."""
     shown = f" into {way.video}" if way.video is not None else f", {way.why_unseen}" if way.why_unseen else ""
     policy = args["load_model_path"] or "an untrained policy (--load-model-path latest takes the last that was trained)"
     actions = "the likeliest actions (--sample draws them)" if options.is_greedy else "actions that are drawn"
@@ -120,7 +115,6 @@ def _beginning(env_name: str, args: dict[str, Any], options: EvalOptions, way: _
 
 
 def _tell_of_agents(vecenv: Vector, episodes: int) -> None:
-    """Prints what counts as an episode where an environment has several agents."""
     agents = vecenv.agents_per_env
     if agents == 1:
         return
@@ -172,7 +166,6 @@ def _show(make_player: Callable[[], Player], options: EvalOptions, way: _Way, se
 
 
 def _tell(play: WatchedPlay, show: Show, options: EvalOptions) -> None:
-    """Prints what became of a play that was shown."""
     _print_scores(play.sheet)
     unfinished = _unfinished(play.player)
     if unfinished:
@@ -189,13 +182,11 @@ def _frame_rate(scene: Scene, way: _Way) -> float:
 
 
 def _quotas(player: Player, options: EvalOptions) -> tuple[np.ndarray, int]:
-    """How many episodes each agent plays, and the most steps of an environment."""
     quotas = deal_games(options.episodes, player.vecenv)
     return quotas, options.max_steps * int(quotas.max())
 
 
 def _unfinished(player: Player) -> int:
-    """Episodes, as `--episodes` counts them, that have not ended."""
     if counts_by_agent(player.vecenv.driver_env):
         return int(player.remaining.sum())
     return int(player.remaining.reshape(player.vecenv.num_envs, -1).max(1).sum())
@@ -207,7 +198,6 @@ def _print_scores(sheet: ScoreSheet) -> None:
 
 
 def _told(video: VideoWriter) -> str:
-    """What there is to know of a video that was written."""
     if not video.path.exists():
         return f"no video was written to {video.path}, as there was nothing to show"
     width, height = video.size

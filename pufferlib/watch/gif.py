@@ -86,7 +86,6 @@ class GifEncoder:
             self._end_preview()
 
     def _end_preview(self) -> None:
-        """Makes the first palette, and takes the frames that waited for it."""
         pictures = [np.asarray(image) for image, _ in self._preview[::PREVIEW_STEP]]
         self._make_palette(Image.fromarray(np.concatenate(pictures)))
         for image, begin in self._preview:
@@ -94,7 +93,6 @@ class GifEncoder:
         self._preview.clear()
 
     def _take(self, image: Image.Image, begin: int) -> None:
-        """Takes a frame that is shown."""
         whole = (0, 0, *image.size)
         box = whole if self._shown is None else ImageChops.difference(image, self._shown).getbbox()
         if box is None and begin < self._begin + LONGEST:
@@ -125,11 +123,9 @@ class GifEncoder:
         self._file.close()
 
     def _time(self, index: int) -> int:
-        """When a frame begins, in centiseconds."""
         return int(100 * index / self._fps + Fraction(1, 2))
 
     def _in_palette(self, image: Image.Image, box: tuple[int, int, int, int]) -> Image.Image | None:
-        """A part of the frame in the colours of the palette; None where they do not fit."""
         part = image.crop(box)
         indexed = part.quantize(palette=self._palette, dither=Image.Dither.NONE)
         drift, share = _misfit(part, indexed, image.width * image.height)
@@ -143,7 +139,6 @@ class GifEncoder:
         self._misfit = _misfit(image, indexed, image.width * image.height)
 
     def _write_pending(self, end: int) -> None:
-        """Writes what is shown until a time, in centiseconds."""
         if self._pending is None:
             return
         image, corner = self._pending
@@ -157,7 +152,6 @@ class GifEncoder:
 
 
 def _palette_of(image: Image.Image) -> Image.Image:
-    """An image with the 256 colours that suit a picture."""
     counted = image.getcolors(MANY)
     if counted is None:
         return image.quantize(256, method=Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE)
@@ -172,10 +166,5 @@ def _palette_of(image: Image.Image) -> Image.Image:
 
 
 def _misfit(part: Image.Image, indexed: Image.Image, pixels: int) -> tuple[float, float]:
-    """How far the colours of a part of a frame are from what they should be, and how many of its pixels are far off.
-
-    Returns:
-        What the part adds to the mean over all pixels of the frame, and to their share, 0 to 1.
-    """
     error = np.asarray(ImageChops.difference(part, indexed.convert("RGB")))
     return float(error.sum(dtype=np.int64)) / (3 * pixels), float((error > STRAY).any(axis=2).sum()) / pixels

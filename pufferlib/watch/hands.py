@@ -23,7 +23,6 @@ class Hands:
     """
 
     def __init__(self, keyboard: Keyboard, raylib: ModuleType):
-        """Takes what the keys mean, and the module `raylib`."""
         self.pressed: list[str] = []
         self._keyboard = keyboard
         self._raylib = raylib

@@ -84,7 +84,6 @@ class HighScores:
         return place + 1
 
     def _tables(self) -> list[dict[str, Any]]:
-        """What the file holds; nothing where it is missing or damaged."""
         try:
             tables = json.loads(self.path.read_bytes())
         except FileNotFoundError:
@@ -98,7 +97,6 @@ class HighScores:
         return tables if is_whole else self._damaged()
 
     def _damaged(self) -> list[dict[str, Any]]:
-        """Puts the file aside, so that the next score does not end what a person may still mend."""
         with contextlib.suppress(OSError):
             os.replace(self.path, self.path.with_suffix(".damaged.json"))
         return []

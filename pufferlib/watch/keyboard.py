@@ -32,11 +32,6 @@ class Keyboard:
     """
 
     def __init__(self, space: gymnasium.Space, keys: Keys):
-        """Takes the agent's action space and what its environment says of its keys.
-
-        Raises:
-            APIUsageError: if an action is none of the space.
-        """
         self._space = space
         self._shape, self._dtype = spaces.action_shape(space), spaces.action_dtype(space)
         self._actions = {frozenset(chord.split("+")): self._row(action) for chord, action in keys.actions.items()}
@@ -76,7 +71,6 @@ class Keyboard:
         return self._idle[(turn + 1) % len(self._idle)].copy()
 
     def _combined(self, actions: Iterable[np.ndarray]) -> np.ndarray:
-        """One row of those of several keys."""
         (idle,) = self._idle
         row = idle.copy()
         for action in actions:
@@ -85,14 +79,13 @@ class Keyboard:
         return np.clip(row, self._space.low, self._space.high) if isinstance(self._space, Box) else row
 
     def _idle_rows(self, idle: Any) -> list[np.ndarray]:
-        """The actions that take turns while no key is held; none where the last one goes on."""
+        # The actions that take turns while no key is held; none where the last action stays.
         if idle is None:
             return [] if isinstance(self._space, Discrete) else [np.zeros(self._shape, self._dtype)]
         is_several = isinstance(self._space, Discrete) and isinstance(idle, (list, tuple))
         return [self._row(action) for action in (idle if is_several else [idle])]
 
     def _row(self, action: Any) -> np.ndarray:
-        """The action as a row, once it was checked."""
         row = np.asarray(action, self._dtype)
         if row.shape == () and self._shape == (1,):
             row = row.reshape(1)

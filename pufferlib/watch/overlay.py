@@ -22,7 +22,6 @@ class Overlay:
     """
 
     def __init__(self) -> None:
-        """Says how to find out more."""
         self.is_helping = False
         self.notice = ""
         self._seconds_left = 0.0

@@ -14,7 +14,6 @@ class Person:
     """Says what the keys of raylib's window mean in one environment."""
 
     def __init__(self, keyboard: Keyboard | None, controls: Controls, raylib: ModuleType):
-        """Takes what the keys mean, None where nobody knows, and who reads them."""
         self._keyboard = keyboard
         self._controls = controls
         self._raylib = raylib

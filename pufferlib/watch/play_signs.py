@@ -109,7 +109,6 @@ def _line_width(screen: Screen, line: Line) -> float:
 
 
 def _draw_line(screen: Screen, line: Line, x: float, y: float, width: float, scale: float) -> None:
-    """A single part in the middle; of several the first at the left, the last at the right, others in between."""
     size = max(4, round(line.size * scale))
     widths = [screen.text_width(part, size) for part in line.parts]
     free = width - sum(widths)

@@ -113,7 +113,6 @@ class Match:
                 self._finish()
 
     def _catch_up(self, hands: Hands) -> None:
-        """Makes the steps that are due."""
         begin, waits = time.perf_counter(), self._game.keyboard.waits
         while self._game.steps < self._playback.steps_due and not self._game.is_over:
             if waits and not self._turns:
@@ -138,7 +137,6 @@ class Match:
     # -------------------------------------------------------------------------------------------------------- the keys
 
     def _obey(self, name: str, held: set[str]) -> None:
-        """Does what a key asks for; those of the game mean something else only before and after it."""
         keyboard, is_paused = self._game.keyboard, self.phase is Phase.PAUSED
         if self.phase is Phase.READY:
             self._begin()
@@ -154,7 +152,6 @@ class Match:
             self._plan_turn({name} if keyboard.action({name}) is not None else {name, *held})
 
     def _plan_turn(self, keys: set[str]) -> None:
-        """Has a turn played by these keys, if they mean something."""
         if self._game.keyboard.action(keys) is not None:
             self._turns.append(keys)
             self._playback.step()
@@ -274,7 +271,6 @@ def _without_display(env_name: str) -> DisplayError:
 
 
 def _make_environment(entry: Entry, settings: Mapping[str, Any]) -> PufferEnv:
-    """One environment, of whole games with their true scores."""
     alone = {"num_envs": 1, "report_interval": 1, "episodic_life": False, "clip_rewards": False}
     known = {name: value for name, value in alone.items() if name in entry.settings}
     return entry.creator(**{**settings, **known, **array_settings(entry)})
@@ -288,7 +284,6 @@ def _why_unplayable(env: PufferEnv) -> str:
 
 
 def _differences(entry: Entry, settings: Mapping[str, Any], speed: float) -> dict[str, Any]:
-    """What makes games comparable: settings that are not as by default."""
     others = {"num_envs", "report_interval", "episodic_life", "clip_rewards", "render_mode"}
     different = {
         name: value
@@ -299,7 +294,6 @@ def _differences(entry: Entry, settings: Mapping[str, Any], speed: float) -> dic
 
 
 def _tell(match: Match) -> None:
-    """Says what was played."""
     for score in match.finished:
         print(f"score {shown_score(score)}")
     if not match.finished:

@@ -69,7 +69,6 @@ def record(
 
 
 def _vector(env: Any, seed: int, undo: ExitStack) -> vector.Vector:
-    """A vector of the one environment to play in."""
     recipe = recipe_of(env)
     if recipe is not None:
         env_kwargs = {**recipe.env_kwargs, **array_settings(recipe.entry)}

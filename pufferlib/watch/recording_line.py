@@ -21,7 +21,6 @@ class RecordingLine:
     """Tells of a video, in one line that is written anew."""
 
     def __init__(self, live: Live | None):
-        """Writes nothing yet; without a display it never does."""
         self._live = live
         self._begin = self._told = time.perf_counter()
 

@@ -56,11 +56,6 @@ class OceanScene(Scene):
     frames_per_second = FRAMES_PER_SECOND
 
     def __init__(self, env: OceanEnv):
-        """Takes the first of the C environments, which was reset; this needs no screen.
-
-        Raises:
-            MissingExtraError: if raylib is not installed, or was not when the environment was compiled.
-        """
         self._drawing = env.drawing()
         self.size = self._drawing.size
         self.steps_per_second = self._drawing.steps_per_second

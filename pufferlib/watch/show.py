@@ -135,7 +135,7 @@ class Show:
             self._screen.close()
 
     def _toggle_panel(self) -> None:
-        """Another size is another window: raylib's software renderer does not survive that one changes its own."""
+        # Another size needs another window: raylib's software renderer does not survive a window that changes its own.
         if self.video is not None:
             self._overlay.say("the panel stays as it is while a video is recorded")
             return
@@ -164,7 +164,6 @@ class Show:
             before = now
 
     def _catch_up(self) -> None:
-        """Makes the steps that are due."""
         begin = time.perf_counter()
         while self._play.steps < self._playback.steps_due:
             if not self._play.step():
@@ -173,7 +172,6 @@ class Show:
                 self._playback.fall_back(self._play.steps)
 
     def _draw(self, has_moved: bool) -> None:
-        """Draws a picture, and records it if game time went on since the last."""
         self._screen.begin()
         self._stage.draw(self._brush, self._play.places, self._play.thoughts, self._playback.progress)
         if self._wants_picture:
@@ -186,7 +184,6 @@ class Show:
         self._screen.end()
 
     def _wait(self) -> None:
-        """Sleeps until the next picture is due."""
         pictures = self._fps * (self._playback.speed if self._playback.is_recorded else 1.0)
         self._due += 1 / max(pictures, SLOWEST_PICTURES)
         now = time.perf_counter()
@@ -196,7 +193,6 @@ class Show:
             self._due = now
 
     def _advance(self, seconds: float) -> bool:
-        """Lets time pass; returns whether game time went on."""
         self._overlay.advance(seconds)
         if self._is_seen and self._person.is_at_a_loss:
             self._overlay.say("nobody said which keys play this")
@@ -235,14 +231,12 @@ class Show:
             self._playback.slow_down()
 
     def _badge(self) -> str:
-        """What holds right now beyond the ordinary."""
         parts = [f"{Fraction(self._playback.speed)}x"] if self._playback.speed != 1 else []
         parts += ["you play"] if self._person.is_playing else []
         parts += ["paused"] if self._playback.mode is Mode.PAUSED else []
         return " · ".join(parts)
 
     def _save_picture(self, frame: np.ndarray) -> None:
-        """Saves what is shown under the first name that is free."""
         self._wants_picture = False
         path = next(
             path for number in range(1, 10**6) if not (path := Path(f"{self._manner.name}_{number}.png")).exists()

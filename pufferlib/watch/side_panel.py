@@ -32,7 +32,6 @@ class SidePanel:
     """
 
     def __init__(self, action_names: Sequence[str] = ()):
-        """Takes what the actions of a single choice are called, if they have names."""
         self._action_names = action_names
         self._largest: np.ndarray | None = None
         self._has_negative = False  # so far
@@ -99,7 +98,6 @@ class SidePanel:
     def _draw_values(
         self, brush: Brush, x: float, y: float, height: float, thoughts: Sequence[Thought], progress: float
     ) -> None:
-        """The newest value at the right; every step moves the others on to the left."""
         _heading(brush, x, y, "value", f"{thoughts[-1].value:.3g}")
         top, reach = y + _HEADING, height - _HEADING
         if reach < 20:
@@ -136,7 +134,6 @@ def _heading(brush: Brush, x: float, y: float, title: str, detail: str) -> None:
 
 
 def _draw_list(brush: Brush, x: float, y: float, choice: Choice, names: Sequence[str]) -> float:
-    """A line for each of the choices: its name or number, how likely it is, and which was taken."""
     line, label, percent = 20, 60, 44
     for index, share in enumerate(choice.probabilities.tolist()):
         is_taken = index == choice.taken
@@ -151,7 +148,6 @@ def _draw_list(brush: Brush, x: float, y: float, choice: Choice, names: Sequence
 
 
 def _draw_columns(brush: Brush, x: float, y: float, choice: Choice) -> float:
-    """A column for each of the choices, that of the one that was taken white."""
     reach = 40
     heights = choice.probabilities.tolist()
     width = _INNER / len(heights)
@@ -166,7 +162,6 @@ def _draw_columns(brush: Brush, x: float, y: float, choice: Choice) -> float:
 
 
 def _draw_amounts(brush: Brush, x: float, y: float, amounts: Amounts) -> float:
-    """A line for each number: its range, the band of one deviation around the mean, and what was taken."""
     line = max(6, min(20, 160 // len(amounts.means)))
     span = np.where(np.isfinite(amounts.high - amounts.low), amounts.high - amounts.low, 2.0)
     low = np.where(np.isfinite(amounts.low), amounts.low, -1.0)

@@ -13,7 +13,6 @@ class Texture:
     """Holds one picture on the screen's side; a screen that closes takes it away, and the next `draw` puts it back."""
 
     def __init__(self) -> None:
-        """Holds nothing yet."""
         self._texture: Any = None
         self._size = (0, 0)
 

@@ -76,7 +76,6 @@ def thought_of(decision: Decision, row: int, space: gymnasium.Space, is_first: b
 
 
 def _bounds(space: gymnasium.Space) -> list[tuple[np.ndarray, np.ndarray]]:
-    """The range of the numbers of each part of an action; empty arrays where it is a choice."""
     nothing = np.zeros(0)
     if isinstance(space, Box):
         return [(space.low.ravel(), space.high.ravel())]

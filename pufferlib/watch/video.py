@@ -112,7 +112,6 @@ class VideoWriter:
         return self.path
 
     def _give_up(self) -> None:
-        """Lets go of everything; of a video that was closed nothing is lost."""
         self._is_open = False
         self._encoder.abandon()
         self._temporary.unlink(missing_ok=True)
@@ -165,7 +164,7 @@ def _checked_rate(fps: float) -> Fraction:
 
 
 def _require_place(path: Path, temporary: Path) -> None:
-    """Makes the temporary file, empty, so that it is known that there can be one."""
+    # The empty temporary file shows that there can be one.
     if path.is_dir():
         raise StorageError(f"{path} cannot be written (it is a folder); name a file")
     try:

@@ -116,7 +116,6 @@ class WatchedPlay:
         self.places = []
 
     def _decide(self, decision: Decision) -> np.ndarray:
-        """Sees the environments as they are right before a step."""
         self._seat([self._env_of(rows) for rows in decision.rows])
         for place in self.places:
             if place.is_playing:
@@ -130,7 +129,6 @@ class WatchedPlay:
         return actions
 
     def _overridden(self, actions: np.ndarray) -> np.ndarray:
-        """The policy's actions, but for those that a person takes."""
         action = self.override() if self.places[0].is_playing else None
         if action is None:
             return actions
@@ -140,7 +138,6 @@ class WatchedPlay:
         return actions
 
     def _seat(self, playing: list[int]) -> None:
-        """Gives those that began to play the places of those that are done."""
         for place in self.places:
             place.is_playing = place.env in playing
         seated = {place.env for place in self.places}
