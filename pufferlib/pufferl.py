@@ -16,7 +16,7 @@ if __name__ == "__main__":  # a program that only starts the command line, befor
 import math
 import warnings
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -380,7 +380,7 @@ class PuffeRL:
 
     def _play_finally(self, is_wanted: Callable[[], bool]) -> None:
         """Scores the final policy; what goes wrong there, as in a user's environment, is only warned about."""
-        with self.run.outliving_full_disks():
+        with suppress(StorageError):  # the last checkpoint, which comes after this, raises it
             self.save_checkpoint()  # before anything that takes its time
         try:
             self.final_scores = self.ranks.from_first(lambda: self.score(is_wanted=is_wanted))
