@@ -16,7 +16,7 @@ from pufferlib.extras import require_extra
 from pufferlib.watch.gif import GifEncoder
 from pufferlib.watch.mp4 import Mp4Encoder
 
-ENCODERS = {".mp4": Mp4Encoder, ".gif": GifEncoder}
+SUFFIXES = (".mp4", ".gif")
 
 MAX_DENOMINATOR = 10_000
 """Of the frame rate: exact for 60 / 7 and 30,000 / 1,001 frames a second."""
@@ -57,7 +57,11 @@ class VideoWriter:
         self._temporary = self.path.with_name(f".{self.path.name}.{os.getpid()}.tmp")
         _require_place(self.path, self._temporary)
         try:
-            self._encoder = ENCODERS[self.path.suffix.lower()](self._temporary, self.size, self.fps)
+            self._encoder: Mp4Encoder | GifEncoder = (
+                GifEncoder(self._temporary, self.fps)
+                if self.path.suffix.lower() == ".gif"
+                else Mp4Encoder(self._temporary, self.size, self.fps)
+            )
         except BaseException:
             self._temporary.unlink(missing_ok=True)
             raise
@@ -144,8 +148,8 @@ def require_video(path: str | os.PathLike[str]) -> None:
 
 def _checked_suffix(path: Path) -> str:
     suffix = path.suffix.lower()
-    if suffix not in ENCODERS:
-        raise APIUsageError(f"a video's name must end in {' or '.join(ENCODERS)}, got {str(path)!r}")
+    if suffix not in SUFFIXES:
+        raise APIUsageError(f"a video's name must end in {' or '.join(SUFFIXES)}, got {str(path)!r}")
     return suffix
 
 
