@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from types import ModuleType
 
 
-class Command(enum.Enum):
+class ViewerCommand(enum.Enum):
     """What a person can ask of a play; the value says how, and what it does."""
 
     PAUSE = ("space", "pause, or go on")
@@ -25,26 +25,26 @@ OTHER_KEYS = (("shift + keys", "play the first one yourself"), ("esc", "end"))
 """What is done while a key is held, or by raylib itself."""
 
 KEYS = {
-    "SPACE": Command.PAUSE,
-    "RIGHT": Command.STEP,
-    "PERIOD": Command.STEP,
-    "ONE": Command.NORMAL_SPEED,
-    "KP_1": Command.NORMAL_SPEED,
-    "R": Command.RESTART,
-    "TAB": Command.PANEL,
-    "P": Command.PANEL,
-    "F12": Command.SCREENSHOT,
-    "S": Command.SCREENSHOT,
-    "F1": Command.HELP,
-    "H": Command.HELP,
+    "SPACE": ViewerCommand.PAUSE,
+    "RIGHT": ViewerCommand.STEP,
+    "PERIOD": ViewerCommand.STEP,
+    "ONE": ViewerCommand.NORMAL_SPEED,
+    "KP_1": ViewerCommand.NORMAL_SPEED,
+    "R": ViewerCommand.RESTART,
+    "TAB": ViewerCommand.PANEL,
+    "P": ViewerCommand.PANEL,
+    "F12": ViewerCommand.SCREENSHOT,
+    "S": ViewerCommand.SCREENSHOT,
+    "F1": ViewerCommand.HELP,
+    "H": ViewerCommand.HELP,
 }
 """By raylib's names, which are places on a keyboard."""
 
-CHARACTERS = {"+": Command.FASTER, "=": Command.FASTER, "-": Command.SLOWER}
+CHARACTERS = {"+": ViewerCommand.FASTER, "=": ViewerCommand.FASTER, "-": ViewerCommand.SLOWER}
 """What lies elsewhere on every keyboard; `=` is the `+` of many without shift."""
 
 
-def commands(keys: Iterable[str], characters: Iterable[str], is_shift_held: bool) -> list[Command]:
+def commands(keys: Iterable[str], characters: Iterable[str], is_shift_held: bool) -> list[ViewerCommand]:
     """What was asked for.
 
     Args:
@@ -68,7 +68,7 @@ class Controls:
         """Whether one of the two is down."""
         return any(map(self._raylib.IsKeyDown, (self._raylib.KEY_LEFT_SHIFT, self._raylib.KEY_RIGHT_SHIFT)))
 
-    def commands(self) -> list[Command]:
+    def commands(self) -> list[ViewerCommand]:
         """What was asked for since the last call."""
         keys = [self._names.get(code, "") for code in iter(self._raylib.GetKeyPressed, 0)]
         characters = [chr(code) for code in iter(self._raylib.GetCharPressed, 0)]

@@ -28,7 +28,7 @@ class Keyboard:
     Attributes:
         names: the keys that mean something, as raylib calls them, in small letters.
         waits: whether nothing moves before one of them is pressed.
-        told: the keys for a person to read, such as `left, right, space`.
+        description: the keys for a person to read, such as `left, right, space`.
     """
 
     def __init__(self, space: gymnasium.Space, keys: Keys):
@@ -38,7 +38,7 @@ class Keyboard:
         used = frozenset().union(*self._actions)
         self._arrows = {letter: arrow for letter, arrow in ARROWS.items() if letter not in used and arrow in used}
         self.names = used | self._arrows.keys()
-        self.told = ", ".join(chord.replace("_", " ") for chord in keys.actions if "+" not in chord)
+        self.description = ", ".join(chord.replace("_", " ") for chord in keys.actions if "+" not in chord)
         self.waits = keys.waits
         self._idle = self._idle_rows(keys.idle)
 

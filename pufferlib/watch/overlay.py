@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pufferlib.watch.brush import Brush
-from pufferlib.watch.controls import OTHER_KEYS, Command
+from pufferlib.watch.controls import OTHER_KEYS, ViewerCommand
 from pufferlib.watch.palette import CYAN, EDGE, PANEL, SHADE, VEIL, WHITE
 
 NOTICE_SECONDS = 2.0
@@ -65,7 +65,7 @@ def _label(brush: Brush, text: str, left: float, y: float, color: tuple[int, int
 
 
 def _draw_help(brush: Brush, width: int, height: int) -> None:
-    lines = [*(command.value for command in Command), *OTHER_KEYS]
+    lines = [*(command.value for command in ViewerCommand), *OTHER_KEYS]
     scale = min(1.0, width / (_WIDTH + 20), height / (_LINE * (len(lines) + 1) + 20))
     line, text = _LINE * scale, max(4, round(_TEXT * scale))
     room, tall = _WIDTH * scale, line * (len(lines) + 1)

@@ -8,7 +8,7 @@ from pufferlib.watch import side_panel
 from pufferlib.watch.brush import Brush
 from pufferlib.watch.palette import GREY, SHADE, WHITE
 from pufferlib.watch.side_panel import SidePanel
-from pufferlib.watch.thought import Thought
+from pufferlib.watch.thought import PolicyTrace
 from pufferlib.watch.tiling import tiled
 from pufferlib.watch.watched_play import Place
 
@@ -49,13 +49,13 @@ class Stage:
         width, height = self._tiling.size
         return (width, height) if self.panel is None else (width + side_panel.WIDTH, max(height, side_panel.MIN_HEIGHT))
 
-    def draw(self, brush: Brush, places: Sequence[Place], thoughts: Sequence[Thought], progress: float) -> None:
+    def draw(self, brush: Brush, places: Sequence[Place], traces: Sequence[PolicyTrace], progress: float) -> None:
         """Draws everything, between `begin` and `end`.
 
         Args:
             brush: for a screen of this size.
             places: who is to be seen where.
-            thoughts: of the agent of the panel, the newest last.
+            traces: of the agent of the panel, the newest last.
             progress: of the last step that is over, 0 to 1.
         """
         _, height = self.size
@@ -65,8 +65,8 @@ class Stage:
             place.scene.draw(x, upper + y, self._tiling.scale, progress if place.is_playing else 1.0)
             if self._tiling.line:
                 self._draw_line(brush, place, x, upper + y)
-        if self.panel is not None and thoughts:
-            self.panel.draw(brush, self._tiling.size[0], height, thoughts, progress)
+        if self.panel is not None and traces:
+            self.panel.draw(brush, self._tiling.size[0], height, traces, progress)
 
     def _draw_line(self, brush: Brush, place: Place, x: float, y: float) -> None:
         width, height = self._tiling.picture

@@ -1,4 +1,4 @@
-"""What one agent saw, thought and did at one step, in numbers that can be drawn."""
+"""One step of one agent: its observation, its action distribution, its action and value, to be drawn."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pufferlib.play.player import Decision
 
 
 @dataclass(frozen=True)
-class Choice:
+class DiscreteProbs:
     """One of several: what the policy thinks of each, and which was taken."""
 
     probabilities: np.ndarray  # (n,)
@@ -22,7 +22,7 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class Amounts:
+class GaussianParams:
     """Numbers, each normally distributed and clipped to its range."""
 
     means: np.ndarray  # (k,) like the others
@@ -33,7 +33,7 @@ class Amounts:
 
 
 @dataclass(frozen=True)
-class Thought:
+class PolicyTrace:
     """One step of one agent.
 
     Attributes:
@@ -45,18 +45,18 @@ class Thought:
 
     observation: np.ndarray
     value: float
-    actions: tuple[Choice | Amounts, ...]
+    actions: tuple[DiscreteProbs | GaussianParams, ...]
     is_first: bool
 
 
-def thought_of(decision: Decision, row: int, space: gymnasium.Space, is_first: bool) -> Thought:
+def trace_of(decision: Decision, row: int, space: gymnasium.Space, is_first: bool) -> PolicyTrace:
     """What a decision is for one agent, copied.
 
     Args:
         decision: of all agents.
         row: of the agent.
         space: the single action space.
-        is_first: see `Thought`.
+        is_first: see `PolicyTrace`.
     """
     logits = decision.logits
     parts = (logits,) if isinstance(logits, torch.Tensor | Normal) else logits
@@ -66,13 +66,13 @@ def thought_of(decision: Decision, row: int, space: gymnasium.Space, is_first: b
         if isinstance(part, Normal):
             means, deviations = part.mean[row], part.stddev[row].expand_as(part.mean[row])
             columns = taken[begin : begin + means.numel()]
-            actions.append(Amounts(_array(means).ravel(), _array(deviations).ravel(), columns.copy(), low, high))
+            actions.append(GaussianParams(_array(means).ravel(), _array(deviations).ravel(), columns.copy(), low, high))
             begin += means.numel()
         else:
-            actions.append(Choice(_array(part[row].float().softmax(-1)), int(taken[begin])))
+            actions.append(DiscreteProbs(_array(part[row].float().softmax(-1)), int(taken[begin])))
             begin += 1
     value = float(decision.values.reshape(len(decision.actions), -1)[row, 0])
-    return Thought(decision.observations[row].copy(), value, tuple(actions), is_first)
+    return PolicyTrace(decision.observations[row].copy(), value, tuple(actions), is_first)
 
 
 def _bounds(space: gymnasium.Space) -> list[tuple[np.ndarray, np.ndarray]]:

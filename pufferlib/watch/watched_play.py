@@ -12,9 +12,9 @@ import numpy as np
 from pufferlib.play.player import Decision, Episodes, Player
 from pufferlib.play.scores import ScoreSheet
 from pufferlib.watch.scene import Scene
-from pufferlib.watch.thought import Thought, thought_of
+from pufferlib.watch.thought import PolicyTrace, trace_of
 
-MAX_THOUGHTS = 200
+MAX_TRACES = 200
 """As many steps as are remembered."""
 
 Override = Callable[[], "np.ndarray | None"]
@@ -49,7 +49,7 @@ class WatchedPlay:
         places: what is shown, in order; filled by the first step.
         sheet: what the episodes that ended came to.
         side_by_side: places at the most.
-        thoughts: of the first agent of the first place, the newest of the last step.
+        traces: of the first agent of the first place, the newest of the last step.
         steps: made so far, since the beginning or the last restart.
         player: whose play it is; its quotas tell what is left to play.
         is_helped: whether a person took part.
@@ -89,7 +89,7 @@ class WatchedPlay:
         """Begins the same play anew, and forgets what came of it."""
         self.close()
         self.sheet = ScoreSheet()
-        self.thoughts: deque[Thought] = deque(maxlen=MAX_THOUGHTS)
+        self.traces: deque[PolicyTrace] = deque(maxlen=MAX_TRACES)
         self.steps = 0
         self.is_helped = False
         self.player = self._make_player()
@@ -124,8 +124,8 @@ class WatchedPlay:
         actions = self._overridden(decision.actions)
         row = self.places[0].rows.start
         space = self.player.vecenv.single_action_space
-        thought = thought_of(replace(decision, actions=actions), row, space, self.player.lengths[row] == 0)
-        self.thoughts.append(thought)
+        trace = trace_of(replace(decision, actions=actions), row, space, self.player.lengths[row] == 0)
+        self.traces.append(trace)
         return actions
 
     def _overridden(self, actions: np.ndarray) -> np.ndarray:
