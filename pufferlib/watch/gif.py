@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from fractions import Fraction
-from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -13,16 +11,15 @@ from PIL.GifImagePlugin import getdata, getheader
 
 SHORTEST = 2  # centiseconds of a frame: players show one of less for 10
 LONGEST = 60_000  # centiseconds of a frame: the format has 16 bits
-CUBE = tuple(product((0, 85, 170, 255), repeat=3))
-"""Colours that a palette has for what comes later."""
+COMMON = 32  # colours that a palette has exactly, however many there are
+MANY = 1 << 16  # colours of a picture beyond which choosing takes long
 
 
 class GifEncoder:
     """Writes of every frame the part that changed.
 
-    A part of up to 256 colours keeps them. Others share a palette, made for the first of them, so that nothing
-    flickers. Times are whole centiseconds: a frame begins at the one nearest to its time, so that roundings do not add
-    up, and one that begins less than 2 after the frame before is left out.
+    A part has a palette of its own, exact up to 256 colours. Times are whole centiseconds: a frame begins at the one
+    nearest to its time, so that roundings do not add up, and one that begins less than 2 after the frame before is left out.
     """
 
     def __init__(self, path: Path, fps: Fraction):
@@ -30,7 +27,6 @@ class GifEncoder:
         self._fps = fps  # frames a second
         self._count = 0  # frames added
         self._newest = -SHORTEST  # when the newest frame that is not left out begins, in centiseconds
-        self._palette: Image.Image | None = None
         self._shown: Image.Image | None = None
         self._begin = 0  # of what is shown, in centiseconds
         self._pending: tuple[Image.Image, tuple[int, int]] | None = None  # what of it is not written yet, and where
@@ -48,7 +44,7 @@ class GifEncoder:
             return
         box = box or (0, 0, 1, 1)
         self._write_pending(begin)
-        self._pending = self._in_colours(image.crop(box)), box[:2]
+        self._pending = _in_256_colours(image.crop(box)), box[:2]
         self._shown, self._begin = image, begin
 
     def close(self) -> None:
@@ -64,15 +60,6 @@ class GifEncoder:
     def _time(self, index: int) -> int:
         return int(100 * index / self._fps + Fraction(1, 2))
 
-    def _in_colours(self, part: Image.Image) -> Image.Image:
-        counted = part.getcolors(256)
-        if counted is not None:
-            return part.quantize(palette=_palette(colour for _, colour in counted), dither=Image.Dither.NONE)
-        if self._palette is None:
-            common = part.quantize(256 - len(CUBE), method=Image.Quantize.MAXCOVERAGE).getpalette()
-            self._palette = _palette((*zip(*[iter(common)] * 3, strict=True), *CUBE))
-        return part.quantize(palette=self._palette, dither=Image.Dither.NONE)
-
     def _write_pending(self, end: int) -> None:
         if self._pending is None:
             return
@@ -85,7 +72,16 @@ class GifEncoder:
         self._pending = None
 
 
-def _palette(colours: Iterable[tuple[int, ...]]) -> Image.Image:
+def _in_256_colours(part: Image.Image) -> Image.Image:
+    counted = part.getcolors(MANY)
+    if counted is None:
+        return part.quantize(256, method=Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE)
+    colours = np.array([colour for _, colour in sorted(counted, reverse=True)], np.uint8)
+    chosen = colours[:256] if len(colours) <= 256 else colours[:COMMON]
+    levels = chosen.ravel().tolist()
+    if len(colours) > 256:  # a rare colour, as in a glow or at an edge, needs one near it too
+        rest = Image.fromarray(colours[None, COMMON:])
+        levels += rest.quantize(256 - COMMON, method=Image.Quantize.FASTOCTREE).getpalette()
     palette = Image.new("P", (1, 1))
-    palette.putpalette([level for colour in colours for level in colour])
-    return palette
+    palette.putpalette(levels[: 3 * 256])
+    return part.quantize(palette=palette, dither=Image.Dither.NONE)
