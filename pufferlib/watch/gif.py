@@ -19,7 +19,8 @@ class GifEncoder:
     """Writes of every frame the part that changed.
 
     A part has a palette of its own, exact up to 256 colours. Times are whole centiseconds: a frame begins at the one
-    nearest to its time, so that roundings do not add up, and one that begins less than 2 after the frame before is left out.
+    nearest to its time, so that roundings do not add up, and one that begins less
+    than 2 after the frame before is left out.
     """
 
     def __init__(self, path: Path, fps: Fraction):
