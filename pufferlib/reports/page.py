@@ -14,12 +14,17 @@ from markupsafe import Markup
 
 from pufferlib.metrics.dashboard import count_text, number_text
 from pufferlib.metrics.output import printable_lines
-from pufferlib.reports import palette
 from pufferlib.reports.differences import flat_settings
+from pufferlib.reports.palette import BACKGROUND, CYAN, GRID, MUTED, RED, SURFACE, WHITE
 from pufferlib.reports.recorded_run import RecordedRun
 from pufferlib.reports.texts import cost_text
 from pufferlib.runs.files import CONFIG_FILE
 from pufferlib.settings.values import format_value
+
+_PALETTE = {"cyan": CYAN, "red": RED, "white": WHITE, "background": BACKGROUND, "surface": SURFACE} | {
+    "grid": GRID,
+    "muted": MUTED,
+}
 
 
 @dataclass(frozen=True)
@@ -69,7 +74,7 @@ def page(content: Content) -> str:
     statistics = dict.fromkeys(name for one in each for name in one.scores)
     scores = [score for one in each for score in one.scores.values()]
     return environment.get_template("page.html").render(
-        palette=palette,
+        palette=_PALETTE,
         run=run,
         title=run.env_name or run.name,
         facts=_facts(run),

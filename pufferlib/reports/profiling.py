@@ -17,7 +17,7 @@ from torch._C._profiler import _ExperimentalConfig
 from torch.profiler import ProfilerActivity, profile, record_function
 
 from pufferlib.errors import StorageError
-from pufferlib.families import catalog
+from pufferlib.families.catalog import slug
 from pufferlib.loggers import NoLogger
 from pufferlib.machine import usable_cores
 from pufferlib.metrics.dashboard import count_text, group, percent_text
@@ -83,7 +83,7 @@ def profile_command(env_name: str, args: dict[str, Any], seconds: float = 10.0, 
     Raises:
         PufferError: if the settings are wrong, or the file cannot be written.
     """
-    path = Path(output or f"profile_{catalog.slug(env_name)}.json")
+    path = Path(output or f"profile_{slug(env_name)}.json")
     if not path.absolute().parent.is_dir():
         raise StorageError(f"{path} cannot be written, there is no folder {path.parent}; make it first")
     print(printable(f"training {env_name} for {seconds:g} seconds to see where the time goes"), flush=True)

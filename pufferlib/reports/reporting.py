@@ -14,7 +14,7 @@ from pufferlib.config import load_config
 from pufferlib.config.options import EvalOptions
 from pufferlib.errors import CheckpointError, PufferError
 from pufferlib.extras import is_installed
-from pufferlib.families import catalog
+from pufferlib.families.catalog import find_recorded, needs_module
 from pufferlib.metrics.output import printable, say
 from pufferlib.reports.curves import Panel, panels
 from pufferlib.reports.differences import flat_settings
@@ -114,7 +114,7 @@ def _args(run: RecordedRun, weights: str) -> dict[str, Any]:
 
     if run.env_name is None:
         raise CheckpointError(f"{run.folder} does not tell which environment it is of")
-    catalog.find_recorded(run.env_name)
+    find_recorded(run.env_name)
     args = load_config(run.env_name)
     args["load_model_path"] = str(run.folder / f"{weights}.pt")
     return model_settings(run.env_name, args, is_policy_named=False)
@@ -122,7 +122,7 @@ def _args(run: RecordedRun, weights: str) -> dict[str, Any]:
 
 def _defaults(run: RecordedRun) -> dict[str, Any] | None:
     try:
-        if run.env_name is None or catalog.needs_module(run.env_name):
+        if run.env_name is None or needs_module(run.env_name):
             return None
         return flat_settings(load_config(run.env_name))
     except PufferError:

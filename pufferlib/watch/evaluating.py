@@ -11,8 +11,7 @@ import numpy as np
 
 from pufferlib.config.options import EvalOptions
 from pufferlib.errors import APIUsageError, DisplayError
-from pufferlib.families import catalog
-from pufferlib.families.catalog import Entry
+from pufferlib.families.catalog import Entry, find, slug
 from pufferlib.metrics.output import printable
 from pufferlib.ocean.screen import display_trouble, has_display
 from pufferlib.play.evaluation import prepared
@@ -57,7 +56,7 @@ def evaluate_command(env_name: str, args: dict[str, Any], options: EvalOptions) 
         DisplayError: if a window is to be shown and there is no display to open it on.
         PufferError: whatever else keeps the policy from being played, or the video from being written.
     """
-    entry = catalog.find(env_name)
+    entry = find(env_name)
     display = _display(entry, options)
     print(printable(_beginning(env_name, args, options, display)), flush=True)
     seed = args["train"]["seed"] if options.seed is None else options.seed
@@ -66,7 +65,7 @@ def evaluate_command(env_name: str, args: dict[str, Any], options: EvalOptions) 
     with prepared(env_name, args, options.episodes, options.is_greedy, seed, drawn_with) as make_player:
         _print_agents(make_player().vecenv, options.episodes)
         if display.is_drawn:
-            _show(make_player, options, display, seed, catalog.slug(entry.name))
+            _show(make_player, options, display, seed, slug(entry.name))
         else:
             _score(make_player, options, seed)
 

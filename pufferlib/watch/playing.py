@@ -13,7 +13,7 @@ from typing import Any
 
 from pufferlib.environment import PufferEnv
 from pufferlib.errors import APIUsageError, DisplayError, StorageError
-from pufferlib.families import catalog
+from pufferlib.families.catalog import find
 from pufferlib.metrics.output import printable
 from pufferlib.ocean.screen import Screen, display_trouble, has_display, open_window, raylib
 from pufferlib.watch.array_scene import array_settings
@@ -234,7 +234,7 @@ def play_command(env_name: str, args: Mapping[str, Any], speed: float = 1.0, see
     """
     if not has_display():
         raise _no_display(env_name)
-    entry = catalog.find(env_name)
+    entry = find(env_name)
     # One environment, of whole games with their true scores.
     alone = {"num_envs": 1, "report_interval": 1, "episodic_life": False, "clip_rewards": False}
     known = {name: value for name, value in alone.items() if name in entry.settings}

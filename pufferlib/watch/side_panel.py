@@ -12,10 +12,10 @@ from pufferlib.watch.texture import Texture
 from pufferlib.watch.thought import DiscreteProbs, GaussianParams, PolicyTrace
 from pufferlib.watch.watched_play import MAX_TRACES
 
-WIDTH = 300  # pixels
-MIN_HEIGHT = 460
+PANEL_WIDTH = 300  # pixels
+PANEL_MIN_HEIGHT = 460
 _MARGIN = 16
-_INNER = WIDTH - 2 * _MARGIN
+_INNER = PANEL_WIDTH - 2 * _MARGIN
 _TEXT, _SMALL = 16, 13
 _HEADING = 26  # pixels from a heading to what it is about
 _SECTION = 16  # pixels between two sections
@@ -47,7 +47,7 @@ class SidePanel:
             traces: the newest last; at least one.
             progress: of the newest one's step that is over, 0 to 1.
         """
-        brush.box(left, 0, WIDTH, height, PANEL)
+        brush.box(left, 0, PANEL_WIDTH, height, PANEL)
         brush.box(left, 0, 1, height, EDGE)
         x, y, newest = left + _MARGIN, _MARGIN, traces[-1]
         y = self._draw_observation(brush, x, y, newest.observation) + _SECTION

@@ -7,7 +7,7 @@ from torch.distributions import Normal
 from pufferlib.ocean.screen import Screen
 from pufferlib.play.player import Decision
 from pufferlib.watch.brush import Brush
-from pufferlib.watch.side_panel import MIN_HEIGHT, WIDTH, SidePanel, as_picture, pooled, value_range
+from pufferlib.watch.side_panel import PANEL_MIN_HEIGHT, PANEL_WIDTH, SidePanel, as_picture, pooled, value_range
 from pufferlib.watch.thought import DiscreteProbs, GaussianParams, PolicyTrace, trace_of
 
 OBSERVATIONS = np.arange(6, dtype=np.float32).reshape(2, 3)
@@ -116,13 +116,13 @@ AMOUNTS = GaussianParams(
     ids=["numbers", "picture", "nothing", "many", "one"],
 )
 def test_every_kind_of_thought_is_drawn_within_the_panel(observation, actions):
-    screen = Screen(WIDTH + 100, MIN_HEIGHT, "panel", False)
+    screen = Screen(PANEL_WIDTH + 100, PANEL_MIN_HEIGHT, "panel", False)
     try:
         panel, brush = SidePanel(["stay"]), Brush(screen)
         frames = []
         for progress in (0.0, 0.9):
             screen.begin()
-            panel.draw(brush, 100, MIN_HEIGHT, thoughts_of(np.asarray(observation), actions), progress)
+            panel.draw(brush, 100, PANEL_MIN_HEIGHT, thoughts_of(np.asarray(observation), actions), progress)
             frames.append(screen.frame().astype(int))
             screen.end()
     finally:
