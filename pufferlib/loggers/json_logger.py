@@ -11,7 +11,7 @@ from typing import Any
 
 from typing_extensions import override
 
-from pufferlib.loggers.logger import LazyLogger, State
+from pufferlib.loggers.logger import LazyLogger, LoggerState
 from pufferlib.reading import open_regular
 
 METRICS_FILE = "metrics.jsonl"
@@ -51,7 +51,7 @@ class JsonLogger(LazyLogger):
         """
         self.close()
         self.path, self._resume_step = Path(path), resume_step
-        self._state = State.NEW
+        self._state = LoggerState.NEW
 
     @override
     def _open(self) -> None:
@@ -61,16 +61,16 @@ class JsonLogger(LazyLogger):
 
     @override
     def _log(self, metrics: Mapping[str, Any], step: int) -> None:
-        line = {"step": step, **{name: _finite(value) for name, value in metrics.items()}}
+        finite = {
+            name: None if isinstance(value, float) and not math.isfinite(value) else value
+            for name, value in metrics.items()
+        }
+        line = {"step": step, **finite}
         _append(self.path, f"{json.dumps(line, allow_nan=False)}\n".encode())
 
     @override
     def _close(self, model_path: str | None) -> None:
         """Nothing: the file is closed already."""
-
-
-def _finite(value: Any) -> Any:
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _append(path: Path, line: bytes) -> None:

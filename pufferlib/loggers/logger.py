@@ -50,7 +50,7 @@ class NoLogger(Logger):
         pass
 
 
-class State(enum.Enum):
+class LoggerState(enum.Enum):
     """What a lazy logger has done so far."""
 
     NEW = enum.auto()
@@ -70,7 +70,7 @@ class LazyLogger(Logger):
 
     def __init__(self, run_id: str | None = None):
         self.run_id = run_id or make_run_id()
-        self._state = State.NEW
+        self._state = LoggerState.NEW
 
     @override
     def describe(self, settings: Mapping[str, Any]) -> None:
@@ -89,20 +89,20 @@ class LazyLogger(Logger):
 
     @override
     def close(self, model_path: str | os.PathLike | None = None) -> None:
-        was_open = self._state is State.OPEN
-        self._state = State.CLOSED
+        was_open = self._state is LoggerState.OPEN
+        self._state = LoggerState.CLOSED
         if was_open:
             self._close(None if model_path is None else os.fspath(model_path))
 
     def _is_open(self) -> bool:
-        if self._state is State.CLOSED:
+        if self._state is LoggerState.CLOSED:
             name = type(self).__name__
             raise APIUsageError(f"the logger of run {self.run_id} is closed; make a new {name} to go on")
-        if self._state is State.NEW:
-            self._state = State.GIVEN_UP
+        if self._state is LoggerState.NEW:
+            self._state = LoggerState.GIVEN_UP
             self._open()
-            self._state = State.OPEN
-        return self._state is State.OPEN
+            self._state = LoggerState.OPEN
+        return self._state is LoggerState.OPEN
 
     @abstractmethod
     def _open(self) -> None:

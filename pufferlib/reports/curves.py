@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Any
 
 from pufferlib.errors import ConfigError, nearest
 from pufferlib.metrics.metric_name import find_metric
 from pufferlib.reports.differences import labels
-from pufferlib.reports.recorded_run import RETURN, RecordedRun
+from pufferlib.reports.recorded_run import RETURN, RecordedRun, number
 
 STEPS, SECONDS = "agent_steps", "uptime"
 X_AXES = {STEPS: "agent steps", SECONDS: "time"}
@@ -126,7 +124,7 @@ def _phase_metrics(run: RecordedRun) -> list[str]:
 
 
 def _known_metrics(runs: Sequence[RecordedRun]) -> list[str]:
-    known = {name: None for run in runs for log in run.logs for name, value in log.items() if _is_number(value)}
+    known = {name: None for run in runs for log in run.logs for name, value in log.items() if number(value) is not None}
     return [name for name in known if name not in _NO_CURVES]
 
 
@@ -158,9 +156,5 @@ def _curve(run: RecordedRun, metric: str, x: str, label: str, missing: float | N
     group = f"{metric.partition('/')[0]}/"
     logs = [log for log in run.logs if metric in log or any(name.startswith(group) for name in log)]
     points = [(log.get(x), log.get(metric, missing)) for log in logs]
-    whole = [(place, value) for place, value in points if _is_number(place) and _is_number(value)]
+    whole = [(place, value) for place, value in points if number(place) is not None and number(value) is not None]
     return Curve(label, [float(place) for place, _ in whole], [float(value) for _, value in whole])
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)

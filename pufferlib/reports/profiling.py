@@ -24,7 +24,7 @@ from pufferlib.metrics.dashboard import count_text, group, percent_text
 from pufferlib.metrics.output import printable, printable_lines
 from pufferlib.play.plain_table import plain_table
 from pufferlib.pufferl import PuffeRL
-from pufferlib.reports.advice import Facts, advice, stepping_text
+from pufferlib.reports.advice import ProfileFacts, advice, stepping_text
 from pufferlib.runs.loaders import load_env, load_policy
 from pufferlib.runs.whole_files import storing
 
@@ -65,7 +65,7 @@ class Profile:
 
     metrics: dict[str, float]
     iterations: int
-    facts: Facts
+    facts: ProfileFacts
     computed_by: str
     operators: list[Operator]
     traced_seconds: float
@@ -247,10 +247,10 @@ def _iterate(trainer: PuffeRL) -> None:
     trainer.train()
 
 
-def _facts(trainer: PuffeRL, metrics: dict[str, float]) -> Facts:
+def _facts(trainer: PuffeRL, metrics: dict[str, float]) -> ProfileFacts:
     vecenv, config = trainer.vecenv, trainer.config
     described = trainer.run.describe()["computation"]
-    return Facts(
+    return ProfileFacts(
         shares=group(metrics, "performance"),
         device=trainer.device.type,
         backend="GPU" if getattr(vecenv, "is_lent", False) else type(vecenv).__name__,

@@ -115,12 +115,12 @@ class RecordedRun:
 
         The newest value is of the episodes that ended since the log before, among which long ones lack early in a run.
         """
-        return _number(self.newest.get(self._scored_by))
+        return number(self.newest.get(self._scored_by))
 
     @property
     def score_episodes(self) -> int | None:
         """How many episodes the score is the mean of; None where nobody knows."""
-        found = _number(self.newest.get(count_name(self._scored_by) or ""))
+        found = number(self.newest.get(count_name(self._scored_by) or ""))
         return None if found is None else int(found)
 
     @property
@@ -131,12 +131,12 @@ class RecordedRun:
     @property
     def steps(self) -> int:
         """Agent steps up to the last log."""
-        return int(_number(self.newest.get("agent_steps")) or 0)
+        return int(number(self.newest.get("agent_steps")) or 0)
 
     @property
     def seconds(self) -> float:
         """Wall time up to the last log."""
-        return float(_number(self.newest.get("uptime")) or 0.0)
+        return float(number(self.newest.get("uptime")) or 0.0)
 
     # ------------------------------------------------------------------------------------------------ what became of it
 
@@ -147,15 +147,15 @@ class RecordedRun:
             return "running"
         if self._has_all_steps():
             return "finished"
-        saved_steps = _number(read_note(self.folder, "last").get("agent_steps"))
+        saved_steps = number(read_note(self.folder, "last").get("agent_steps"))
         is_saved = (self.folder / TRAINER_STATE).exists() and saved_steps is not None and saved_steps >= self.steps
         return "stopped" if is_saved else "failed"
 
     def _has_all_steps(self) -> bool:
         train = self.settings.get("train") or {}
-        iterations, steps = (_number(train.get(name)) for name in ("num_iterations", "total_timesteps"))
+        iterations, steps = (number(train.get(name)) for name in ("num_iterations", "total_timesteps"))
         if iterations is not None:
-            return (_number(self.newest.get("epoch")) or 0) >= iterations
+            return (number(self.newest.get("epoch")) or 0) >= iterations
         return steps is not None and self.steps >= steps
 
 
@@ -185,8 +185,8 @@ def read_run(folder: Path) -> RecordedRun:
     return RecordedRun(folder, config)
 
 
-def _number(found: Any) -> int | float | None:
-    # Anything but a finite number counts as none.
+def number(found: Any) -> int | float | None:
+    """Returns a finite number of a file, below 2**63; None for anything else that stands there."""
     is_number = isinstance(found, (int, float)) and not isinstance(found, bool) and abs(found) < 2**63
     return found if is_number else None
 
