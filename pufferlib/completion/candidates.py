@@ -1,6 +1,6 @@
-"""The words that may stand where somebody presses TAB: `puffer --complete LINE` prints them for the shells' scripts.
+"""The words that complete a command line: `puffer --complete LINE` prints them for the shells' scripts.
 
-It has to answer before one notices: nothing here imports torch, and what has to import NumPy is remembered.
+It has to be quick: nothing here imports torch, and the results of imports are cached.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from pufferlib.completion.remembered import remembered
 from pufferlib.completion.scripts import SHELLS
@@ -28,6 +28,14 @@ from pufferlib.settings.values import choices, fits
 Word = tuple[str, str]
 """A word, and in a few others what it means."""
 
+
+class VerbInfo(Protocol):
+    """The part of a command that completion needs; `argument` is None where it takes an environment."""
+
+    summary: str
+    argument: str | None
+
+
 _SECTIONS = {config.section: config for config in (VecConfig, TrainConfig, LogConfig, SweepConfig)}
 _TEXTS = {
     "device": ("auto", "cpu", "cuda", "mps"),
@@ -35,15 +43,15 @@ _TEXTS = {
     "load_model_path": (LATEST, "last", "best"),
     "resume": (LATEST,),
 }
-"""What some settings that take any text are given."""
+"""Values of some settings that take any text."""
 
 
-def candidates(line: str, verbs: Mapping[str, Any], options: Mapping[str, type[Section]]) -> list[Word]:
+def candidates(line: str, verbs: Mapping[str, VerbInfo], options: Mapping[str, type[Section]]) -> list[Word]:
     """The words that may stand at the end of a line, as far as they begin with what is there already.
 
     Args:
         line: of a command line, up to the cursor: the program's name first.
-        verbs: the commands by name; each has `summary`, and `argument` where it takes no environment.
+        verbs: the commands by name.
         options: the class of the options that a command has besides the settings, of those that have one.
 
     Returns:
@@ -70,7 +78,7 @@ def _split(line: str) -> list[str]:
 
 
 def _words_at(
-    before: Sequence[str], typed: str, verbs: Mapping[str, Any], options: Mapping[str, type[Section]]
+    before: Sequence[str], typed: str, verbs: Mapping[str, VerbInfo], options: Mapping[str, type[Section]]
 ) -> Iterator[Word]:
     if not before:
         yield from ((name, verb.summary) for name, verb in verbs.items())
@@ -155,7 +163,7 @@ def _argument_line(setting: Setting) -> str:
     return f"{setting.flag}\t{meaning}\t{' '.join(_values(setting, None))}"
 
 
-def _guessed(section: str, name: str, value: Any) -> Setting:
+def _guessed(section: str, name: str, value: object) -> Setting:
     return Setting(section, name, bool if isinstance(value, bool) else Any, value)
 
 

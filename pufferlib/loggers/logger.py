@@ -1,4 +1,4 @@
-"""What the trainer asks of a logger, and the base of those that open something."""
+"""The protocol of loggers, and the base of those that open something."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from pufferlib.loggers.run_id import make_run_id
 
 
 class Logger(Protocol):
-    """What the trainer asks of a logger.
+    """The protocol of loggers.
 
     Making one touches neither disk nor network: every process of a distributed run makes the loggers, and only one of
-    them ever tells them anything.
+    them uses them.
     """
 
     run_id: str
@@ -51,7 +51,7 @@ class NoLogger(Logger):
 
 
 class LoggerState(enum.Enum):
-    """What a lazy logger has done so far."""
+    """The state of a lazy logger."""
 
     NEW = enum.auto()
     OPEN = enum.auto()
@@ -60,7 +60,7 @@ class LoggerState(enum.Enum):
 
 
 class LazyLogger(Logger):
-    """Opens its run with the first thing it is told; one that was told nothing leaves no trace.
+    """Opens its run with the first call; a logger without calls leaves no trace.
 
     When opening fails, that call raises and the calls after it do nothing.
 
@@ -132,7 +132,7 @@ def plain_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     return json.loads(json.dumps(settings, default=str))
 
 
-def is_finite(value: Any) -> bool:
+def is_finite(value: object) -> bool:
     """Whether it is a number, and neither infinite nor NaN."""
     return isinstance(value, (int, float)) and math.isfinite(value)
 

@@ -1,4 +1,4 @@
-"""What a person sees while a run trains: a panel on a terminal or in a notebook, plain lines everywhere else."""
+"""The dashboard of a run: a panel on a terminal or in a notebook, plain lines everywhere else."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class Dashboard:
         """Prepares the dashboard; nothing is written before the first `show`.
 
         Args:
-            title: what is trained, such as the environment's name.
-            facts: what stays the same during the run, such as the device and the number of parameters.
+            title: such as the environment's name.
+            facts: constant during the run, such as the device and the number of parameters.
             total_steps: agent steps of the whole run.
             stream: where to write; None for stdout.
         """

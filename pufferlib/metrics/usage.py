@@ -1,4 +1,4 @@
-"""How much of the CPU and memory that this process may use it is using, its worker processes included."""
+"""The use of CPU and memory by this process and its workers, as fractions of what they may use."""
 
 from __future__ import annotations
 

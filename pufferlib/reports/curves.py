@@ -1,4 +1,4 @@
-"""What is plotted of runs: which metrics, and their values over steps or seconds."""
+"""The metrics that are plotted, and their values over steps or seconds."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ STEPS, SECONDS = "agent_steps", "uptime"
 X_AXES = {STEPS: "agent steps", SECONDS: "time"}
 
 TIME_SPLIT = "performance"
-"""What `--metric` calls the shares of time of all phases together."""
+"""The name for `--metric` of the shares of time of all phases together."""
 
 _BESIDE_SCORE = (RETURN, "episode/length_mean", "eval/return_mean", "sps")
 _LOSSES = ("policy_loss", "value_loss", "entropy", "approx_kl", "clipfrac", "explained_variance")
@@ -56,7 +56,7 @@ class Panel:
 
 @dataclass(frozen=True)
 class Split:
-    """Where the time of several runs went, a bar for each.
+    """The split of the time of several runs, a bar for each.
 
     Attributes:
         title: of the plot.
@@ -102,14 +102,14 @@ def panels(runs: Sequence[RecordedRun], patterns: Iterable[str] | None = None, x
 
 
 def time_split(run: RecordedRun, x: str = STEPS) -> Panel:
-    """Where the time of a run went, log by log: its phases upon each other, the one that takes most at the bottom."""
+    """Returns the split of a run's time, log by log: its phases stacked, the largest at the bottom."""
     curves = [_curve(run, name, x, name.partition("/")[2], missing=0.0) for name in _phase_metrics(run)]
     curves.sort(key=lambda curve: (curve.label == "other", -sum(curve.ys)))
     return Panel("time split", x, curves, is_stacked=True)
 
 
 def time_splits(runs: Sequence[RecordedRun]) -> Split:
-    """Where the time of several runs went, each from its first log to its last."""
+    """Returns the split of the time of several runs, each from its first log to its last."""
     names = labels(list(runs))
     shares = {}
     for run in runs:

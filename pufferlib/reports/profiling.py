@@ -28,15 +28,15 @@ from pufferlib.reports.advice import ProfileFacts, advice, stepping_text
 from pufferlib.runs.loaders import load_env, load_policy
 from pufferlib.runs.whole_files import storing
 
-WARM_UP = 2  # iterations that nobody measures: threads start, memory is touched, kernels are chosen
+WARM_UP = 2  # iterations that are not measured: threads start, memory is touched, kernels are chosen
 TRACED = 2  # iterations that the profiler follows, which slows them down
 _OPERATORS = 12  # rows of the table
-_ENDLESS = 10**15  # more steps than anybody waits for
+_ENDLESS = 10**15  # steps
 
 
 @dataclass(frozen=True)
 class Operator:
-    """What one kind of operation took of the traced iterations.
+    """The time of one kind of operation in the traced iterations.
 
     Attributes:
         name: as torch calls it; `learn outside torch` is when a phase did none of torch's operations, in any thread.
@@ -52,7 +52,7 @@ class Operator:
 
 @dataclass(frozen=True)
 class Profile:
-    """Where the time of a training went.
+    """The time that a training took, by part.
 
     Attributes:
         metrics: of the measured iterations, as `PuffeRL.mean_and_log` returns them.

@@ -1,4 +1,4 @@
-"""A run as its folder tells of it, read without torch: settings, metrics, and what became of it."""
+"""A run as its folder records it, read without torch: settings, metrics, state."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _BEGUN = re.compile(r"(\d{8}_\d{6})_\d{6}_[0-9a-f]{8}$")  # of a run id that `ma
 
 @dataclass(frozen=True)
 class RecordedRun:
-    """A run on disk; what is asked is read when it is asked first.
+    """A run on disk; properties read its files when they are first needed.
 
     Attributes:
         folder: of the run.
@@ -44,18 +44,18 @@ class RecordedRun:
 
     @property
     def name(self) -> str:
-        """Of the folder."""
+        """The folder's name."""
         return self.folder.resolve().name
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """The nested dict of `load_config` that it was begun with; empty where nobody wrote it down."""
+        """The nested dict of `load_config` that it was begun with; empty where it was not recorded."""
         found = self.config.get("settings")
         return found if isinstance(found, dict) else {}
 
     @property
     def env_name(self) -> str | None:
-        """What it was trained in; None where nobody wrote it down."""
+        """The name of its environment; None where it was not recorded."""
         found = self.settings.get("env_name")
         return found if isinstance(found, str) else None
 
@@ -99,7 +99,7 @@ class RecordedRun:
 
     @property
     def score_metric(self) -> str:
-        """The metric that tells how good it is: that by which its environment is solved, else the mean return."""
+        """The metric of its score: the one that its environment is solved by, else the mean return."""
         solve = self.settings.get("solve")
         name = solve.get("metric") if isinstance(solve, dict) else None
         return find_metric(str(name), self.newest) or RETURN
@@ -111,7 +111,7 @@ class RecordedRun:
 
     @property
     def score(self) -> float | None:
-        """What the final policy scored; of a run that goes on the newest value of the metric; None where there is none.
+        """The score of the final policy; of an unfinished run the newest value of the metric; None where there is none.
 
         The newest value is of the episodes that ended since the log before, among which long ones lack early in a run.
         """
@@ -119,7 +119,7 @@ class RecordedRun:
 
     @property
     def score_episodes(self) -> int | None:
-        """How many episodes the score is the mean of; None where nobody knows."""
+        """Episodes that the score is the mean of; None where the run does not say."""
         found = number(self.newest.get(count_name(self._scored_by) or ""))
         return None if found is None else int(found)
 
@@ -185,7 +185,7 @@ def read_run(folder: Path) -> RecordedRun:
     return RecordedRun(folder, config)
 
 
-def number(found: Any) -> int | float | None:
+def number(found: object) -> int | float | None:
     """Returns a finite number of a file, below 2**63; None for anything else that stands there."""
     is_number = isinstance(found, (int, float)) and not isinstance(found, bool) and abs(found) < 2**63
     return found if is_number else None

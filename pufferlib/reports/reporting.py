@@ -1,4 +1,4 @@
-"""`puffer report`: gathers what a page shows of a run, and writes it."""
+"""`puffer report`: collects the content of a run's page, and writes it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def report_command(
     video: bool = True,
     data_dir: str = "experiments",
 ) -> None:
-    """Writes the page of the run that a word means, see `find_run`; a run that goes on is shown as it is now.
+    """Writes the page of the run that a word means, see `find_run`; it may still be running.
 
     Args:
         word: which run.
@@ -58,7 +58,7 @@ def report_command(
 
 
 def gather(run: RecordedRun, episodes: int, video: bool) -> Content:
-    """What the page of a run shows; what cannot be had becomes a note on it, with the reason."""
+    """Collects the content of a run's page; what is missing becomes a note on it, with the reason."""
     notes: list[str] = []
     plots = _noting(notes, "no curves", lambda: dict(_plots(run))) or {}
     saved = [name for name in reversed(NAMED) if (run.folder / f"{name}.pt").exists()]  # the newest first

@@ -1,4 +1,4 @@
-"""What the keys of a window do."""
+"""The keys of a window, and the commands that they give."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from types import ModuleType
 
 
 class ViewerCommand(enum.Enum):
-    """What a person can ask of a play; the value says how, and what it does."""
+    """A command to a play; the value is its keys and its effect, for the list of keys."""
 
     PAUSE = ("space", "pause, or go on")
     STEP = ("right or .", "a single step")
@@ -22,7 +22,7 @@ class ViewerCommand(enum.Enum):
 
 
 OTHER_KEYS = (("shift + keys", "play the first one yourself"), ("esc", "end"))
-"""What is done while a key is held, or by raylib itself."""
+"""Keys that act while they are held, and that of raylib itself."""
 
 KEYS = {
     "SPACE": ViewerCommand.PAUSE,
@@ -41,11 +41,11 @@ KEYS = {
 """By raylib's names, which are places on a keyboard."""
 
 CHARACTERS = {"+": ViewerCommand.FASTER, "=": ViewerCommand.FASTER, "-": ViewerCommand.SLOWER}
-"""What lies elsewhere on every keyboard; `=` is the `+` of many without shift."""
+"""Their keys differ between keyboards; `=` is the `+` of many without shift."""
 
 
 def commands(keys: Iterable[str], characters: Iterable[str], is_shift_held: bool) -> list[ViewerCommand]:
-    """What was asked for.
+    """Returns the commands of keys and characters.
 
     Args:
         keys: raylib's names of those that went down, in their order.
@@ -69,7 +69,7 @@ class Controls:
         return any(map(self._raylib.IsKeyDown, (self._raylib.KEY_LEFT_SHIFT, self._raylib.KEY_RIGHT_SHIFT)))
 
     def commands(self) -> list[ViewerCommand]:
-        """What was asked for since the last call."""
+        """Returns the commands since the last call."""
         keys = [self._names.get(code, "") for code in iter(self._raylib.GetKeyPressed, 0)]
         characters = [chr(code) for code in iter(self._raylib.GetCharPressed, 0)]
         return commands(keys, characters, self.is_shift_held)

@@ -157,7 +157,7 @@ def _show(make_player: Callable[[], Player], options: EvalOptions, display: _Dis
         options.speed,
     )
     with recording_line() as line:
-        show = Show(play, rendering, lambda video: line.tell(video, play.player))
+        show = Show(play, rendering, lambda video: line.update(video, play.player))
         try:
             show.run()
         except DisplayError as error:

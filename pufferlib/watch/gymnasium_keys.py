@@ -1,4 +1,4 @@
-"""How a person plays the environments of Gymnasium, which mostly do not say it themselves."""
+"""Keys for the environments of Gymnasium, most of which define none."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ KNOWN: Mapping[str, tuple[Keys, ...]] = {
 
 
 def gymnasium_keys(env: gymnasium.Env, space: gymnasium.Space) -> Keys | None:
-    """The keys of an environment of Gymnasium.
+    """Returns the keys of an environment of Gymnasium.
 
     Args:
         env: the environment, which may be wrapped.
         space: of its actions as rows, see pufferlib.emulation.actions.
 
     Returns:
-        None where nobody knows.
+        None where none are known.
     """
     name = "" if env.spec is None else env.spec.id.rpartition("-v")[0]
     candidates = list(KNOWN.get(name, ()))

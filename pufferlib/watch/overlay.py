@@ -1,4 +1,4 @@
-"""What a window says over the picture: that it pauses, what a key just did, what the keys are."""
+"""Text over the picture in a window: the pause, the effect of a key, the list of keys."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ _KEYS = 150  # pixels from the keys to what they do
 
 
 class Overlay:
-    """Holds what is to be said.
+    """The texts over a picture.
 
     Attributes:
-        is_helping: whether the keys are told.
-        notice: what was said last; empty when it was there for long enough.
+        is_helping: whether the list of keys is shown.
+        notice: the newest text; empty after NOTICE_SECONDS.
     """
 
     def __init__(self) -> None:
         self.is_helping = False
         self.notice = ""
         self._seconds_left = 0.0
-        self.say("F1 tells the keys")
+        self.say("F1 lists the keys")
 
     def say(self, notice: str) -> None:
-        """Shows a few words for NOTICE_SECONDS, in the place of others."""
+        """Shows a few words for NOTICE_SECONDS, in place of earlier ones."""
         self.notice, self._seconds_left = notice, NOTICE_SECONDS
 
     def advance(self, seconds: float) -> None:
@@ -43,7 +43,7 @@ class Overlay:
         Args:
             brush: for the screen.
             width: of the picture, which is at the left of the screen.
-            badge: what holds all the time, such as `paused`; empty for nothing.
+            badge: a lasting text, such as `paused`; empty for none.
         """
         _, height = brush.screen.size
         y = height - _LINE - 12

@@ -52,7 +52,7 @@ class RenderOptions:
 
 
 class Show:
-    """Shows a play until it is over, or until the person has seen enough.
+    """Shows a play until it is over, or until the person closes the window.
 
     A window follows the clock: a picture that comes late leaves others out and no game time. A video follows its
     frames: number k shows game time k / fps. Both at once follow the frames, as fast as the speed says.
@@ -252,7 +252,7 @@ class Show:
 
 
 def action_names(env: object) -> list[str]:
-    """What the choices of an environment are called, as far as its keys say; numbers for the others."""
+    """Returns the names of discrete actions, by the environment's keys; numbers for the others."""
     keys = getattr(env, "keys", None)
     if keys is None:
         return []

@@ -1,4 +1,4 @@
-"""What one agent sees and thinks, beside the picture: its observation, what it is about to do, what it expects."""
+"""The panel beside the picture: one agent's observation, action probabilities and values."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ class SidePanel:
 
 
 def value_range(values: np.ndarray) -> tuple[float, float]:
-    """What a curve of these numbers reaches from and to: a little beyond them, so that small changes look small."""
+    """Returns the axis of a curve of these numbers: a little wider than they are, so that small changes look small."""
     low, high = float(values.min()), float(values.max())
     margin = max(0.1 * (high - low), 0.05 * max(abs(low), abs(high)), 1e-3)
     return low - margin, high + margin
@@ -182,7 +182,7 @@ def _draw_amounts(brush: Brush, x: float, y: float, amounts: GaussianParams) -> 
 
 
 def as_picture(observation: np.ndarray) -> np.ndarray | None:
-    """An observation as `(rows, columns, 3)` uint8 where it is a picture, else None.
+    """Returns an observation as `(rows, columns, 3)` uint8 where it is a picture, else None.
 
     One is `(rows, columns)` or has 1, 3 or 4 channels, first or last; of pictures behind each other it is the newest.
     """
@@ -204,7 +204,7 @@ def as_picture(observation: np.ndarray) -> np.ndarray | None:
 
 
 def pooled(numbers: np.ndarray, most: int) -> np.ndarray:
-    """At most so many numbers: of neighbours that have to share a place, the one that is furthest from 0."""
+    """Returns at most `most` numbers: of neighbours that share a place, the one furthest from 0."""
     if len(numbers) <= most:
         return numbers
     groups = np.array_split(numbers, most)

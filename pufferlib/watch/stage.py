@@ -18,7 +18,7 @@ _CAPTION_HEIGHT, _CAPTION_TEXT = 28, 18
 
 
 class Stage:
-    """Knows where everything goes, and draws it.
+    """Lays everything out, and draws it.
 
     Attributes:
         panel: None where it is hidden.
@@ -39,7 +39,7 @@ class Stage:
 
     @property
     def width(self) -> int:
-        """Of the environments, without the panel at their right."""
+        """Pixels of the environments, without the panel at their right."""
         return self._tiling.size[0]
 
     @property

@@ -1,4 +1,4 @@
-"""A picture in memory, drawn at any size on whichever screen is open."""
+"""A picture in memory, drawn at any size on the open screen."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Texture:
         library.DrawTexturePro(self._texture, whole, place, (0, 0), 0.0, (255, 255, 255, 255))
 
     def leave(self) -> None:
-        """Lets go of it."""
+        """Unloads the texture."""
         if self._texture is not None:
             raylib().UnloadTexture(self._texture)
             self._texture = None

@@ -15,7 +15,7 @@ from pufferlib.play.player import Decision
 
 @dataclass(frozen=True)
 class DiscreteProbs:
-    """One of several: what the policy thinks of each, and which was taken."""
+    """The probabilities of a discrete action, and the one that was taken."""
 
     probabilities: np.ndarray  # (n,)
     taken: int
@@ -23,7 +23,7 @@ class DiscreteProbs:
 
 @dataclass(frozen=True)
 class GaussianParams:
-    """Numbers, each normally distributed and clipped to its range."""
+    """Normal distributions of continuous actions, which are clipped to their range."""
 
     means: np.ndarray  # (k,) like the others
     deviations: np.ndarray
@@ -38,7 +38,7 @@ class PolicyTrace:
 
     Attributes:
         observation: in the shape and dtype of its space.
-        value: the return that the policy expects from there on, as it was trained to.
+        value: the critic's estimate of the return from there on.
         actions: its parts in their order.
         is_first: whether the step is the first of its episode.
     """
@@ -50,7 +50,7 @@ class PolicyTrace:
 
 
 def trace_of(decision: Decision, row: int, space: gymnasium.Space, is_first: bool) -> PolicyTrace:
-    """What a decision is for one agent, copied.
+    """Returns one agent's part of a decision, copied.
 
     Args:
         decision: of all agents.

@@ -19,7 +19,7 @@ from pufferlib.watch.mp4 import Mp4Encoder
 SUFFIXES = (".mp4", ".gif")
 
 MAX_DENOMINATOR = 10_000
-"""Of the frame rate: exact for 60 / 7 and 30,000 / 1,001 frames a second."""
+"""Of the frame rate as a fraction: exact for 60 / 7 and 30,000 / 1,001 frames a second."""
 
 
 class VideoWriter:
@@ -130,7 +130,7 @@ class VideoWriter:
 
 
 def require_video(path: str | os.PathLike[str]) -> None:
-    """Checks that a video can be written, for those who know its size and rate only later; writes nothing.
+    """Checks that a video can be written, before its size and rate are known; writes nothing.
 
     Raises:
         APIUsageError: if the name does not end in `.mp4` or `.gif`.

@@ -248,7 +248,7 @@ def test_a_signal_ends_a_video_that_can_be_watched_and_tells_what_there_is(untra
         if video.frames == 30:
             os.kill(os.getpid(), number)
 
-    monkeypatch.setattr(RecordingLine, "tell", tell)
+    monkeypatch.setattr(RecordingLine, "update", tell)
     options = EvalOptions(episodes=100, video="cut.gif")
     with pytest.raises(KeyboardInterrupt):
         evaluate_command(SQUARED, untrained(SQUARED), options)
