@@ -437,7 +437,7 @@ class PuffeRL:
             self._evaluation.run(self.run.folder, note(self.env_name, self._current_progress()))
 
     def _play_finally(self, is_wanted: Callable[[], bool]) -> None:
-        with self.run.warn_on_storage_error():
+        with suppress(StorageError):  # the last checkpoint, which comes after this, raises it
             self.save_checkpoint()  # before anything that takes its time
         try:
             self.final_scores = self.ranks.from_first(lambda: self.score(is_wanted=is_wanted))

@@ -1,8 +1,4 @@
-"""`puffer new`: an environment of one's own in C, which begins as a copy of ocean/template under another name.
-
-Environments lie beside each other in a checkout, where the build and the tests find them by themselves; an installed
-package has neither.
-"""
+"""`puffer new`: copies ocean/template under another name, in a checkout: the build and the tests find it there."""
 
 from __future__ import annotations
 
@@ -21,10 +17,9 @@ from pufferlib.metrics.output import say
 from pufferlib.runs.whole_files import write_atomically
 
 BUILD = ("setup.py", "-q", "build_ext", "--inplace")
-BUILD_NEEDS = {"setuptools": (77,), "cython": (3, 1)}
-"""As pyproject.toml has it; Python up to 3.11 puts an older setuptools into a new virtual environment."""
+BUILD_NEEDS = {"setuptools": (77,), "cython": (3, 1)}  # as in pyproject.toml; new virtual environments have older ones
 
-# What a name must not be, besides the words of Python: those of C, and headers and types that stand beside it.
+# Names that are taken besides the words of Python: those of C, and of headers and types that stand beside it.
 TAKEN = """
     auto bool break case char const continue default do double else enum extern float for goto if inline int long
     register restrict return short signed sizeof static struct switch typedef union unsigned void volatile while
@@ -35,7 +30,7 @@ TAKEN = """
     render rng shader shared sound texture transform vector2 vector3 vector4 wave
 """
 
-# What is said of the template and would be wrong of a copy.
+# Sentences about the template that would be wrong about a copy.
 REWORDED = {
     " - a quiz, the shortest complete environment.": " - a quiz, until you write your game here.",
     "To begin your own, copy this folder by `puffer new`: README.md says what is where.": (
@@ -46,7 +41,7 @@ REWORDED = {
 
 
 def new_command(name: str, build: bool) -> None:
-    """Makes an environment, has it compiled where asked to, and prints what comes next.
+    """Makes an environment, compiles it if asked to, and prints what comes next.
 
     Raises:
         APIUsageError: if the name cannot be one, is taken, or there is no checkout to make it in.
@@ -57,29 +52,28 @@ def new_command(name: str, build: bool) -> None:
     folder, test = make(root, name)
     say(f"made {_shown(folder)} and {_shown(test)}, a quiz to begin with")
     command = build_command()
-    steps = [
-        (f"puffer train puffer_{name}", "has an agent learn it, in seconds"),
-        (f"pytest -n0 tests/ocean -k {name}", "tests what holds for all environments, and its own rules"),
-    ]
-    compiling = (command, f"compiles it, after every edit of {name}.h")
+    steps = {
+        command: f"compiles it, after every edit of {name}.h",
+        f"puffer train puffer_{name}": "trains an agent on it, in seconds",
+        f"pytest -n0 tests/ocean -k {name}": "tests what holds for all environments, and its own rules",
+    }
     if build:
         say(f"compiling it: {command}")
         compile_it(root, command)
-    steps = [*steps, compiling] if build else [compiling, *steps]
-    width = max(len(step) for step, _ in steps)
+        steps[command] = steps.pop(command)  # the last of what comes next
     say("next:" if Path.cwd() == root else f"next, in {root}:")
-    say("\n".join(f"  {step:<{width}}  {meaning}" for step, meaning in steps))
+    width = max(map(len, steps))
+    say("\n".join(f"  {step:<{width}}  {meaning}" for step, meaning in steps.items()))
     say(f"{_shown(root / 'ocean/template/README.md')} says what is where")
 
 
 def checkout() -> Path:
-    """The root of the checkout that this package is imported from.
+    """Returns the root of the checkout that this package is imported from.
 
     Raises:
         APIUsageError: if it was installed without one.
     """
-    template = ocean.config_path("puffer_template").resolve().parent
-    root = template.parents[1]
+    root = ocean.config_path("puffer_template").resolve().parents[2]
     if all((root / path).exists() for path in ("setup.py", "ocean/include", "tests/ocean/test_template.py")):
         return root
     raise APIUsageError(
@@ -108,9 +102,8 @@ def make(root: Path, name: str) -> tuple[Path, Path]:
     copies = {folder / path.name.replace("template", name): path for path in sources}
     copies[test] = test.with_name("test_template.py")
     for copy, path in copies.items():
-        text = renamed(path.read_text(), name).encode()
-        write_atomically(copy, text)
-    lay_out([*copies])
+        write_atomically(copy, renamed(path.read_text(), name).encode())
+    _format([*copies])
     return folder, test
 
 
@@ -137,7 +130,7 @@ def check_name(name: str) -> None:
 
 
 def renamed(text: str, name: str) -> str:
-    """A text of the template as that of another environment."""
+    """Returns a text of the template as that of another environment."""
     for ours, theirs in REWORDED.items():
         text = text.replace(ours, theirs)
     text = text.replace("PufferLib template", f"PufferLib {name.replace('_', ' ')}")  # a window's title
@@ -147,12 +140,12 @@ def renamed(text: str, name: str) -> str:
 
 
 def camel_case(name: str) -> str:
-    """The name as a class has it: `MyGame` for `my_game`."""
+    """Returns the name as a class has it: `MyGame` for `my_game`."""
     return "".join(part.capitalize() for part in name.split("_"))
 
 
-def lay_out(paths: list[Path]) -> None:
-    """Has the formatters break lines and sort imports for the length of the name, where they are installed."""
+def _format(paths: list[Path]) -> None:
+    # Breaks lines and sorts imports for the length of the name, where the formatters are installed.
     python = [str(path) for path in paths if path.suffix == ".py"]
     for tool, *arguments in (
         ("ruff", "check", "--quiet", "--select", "I", "--fix", *python),
@@ -165,20 +158,17 @@ def lay_out(paths: list[Path]) -> None:
 
 
 def build_command() -> str:
-    """What compiles an environment here: pip, which brings its own tools, where those of this Python will not do."""
-    return " ".join(["python", *BUILD]) if all(map(_is_new_enough, BUILD_NEEDS)) else "pip install -e . --no-deps"
-
-
-def _is_new_enough(package: str) -> bool:
+    """Returns the command that compiles an environment: pip's, which brings the tools, where these are too old."""
     try:
-        found = metadata.version(package)
+        versions = {package: re.findall(r"\d+", metadata.version(package)) for package in BUILD_NEEDS}
     except metadata.PackageNotFoundError:
-        return False
-    return tuple(int(part) for part in re.findall(r"\d+", found)) >= BUILD_NEEDS[package]
+        versions = {package: [] for package in BUILD_NEEDS}
+    is_new = all(tuple(map(int, versions[package])) >= needed for package, needed in BUILD_NEEDS.items())
+    return " ".join(["python", *BUILD]) if is_new else "pip install -e . --no-deps"
 
 
 def compile_it(root: Path, command: str) -> None:
-    """Runs the build; what the compiler says goes to stderr.
+    """Runs the build; the compiler's messages go to stderr.
 
     Raises:
         MissingExtraError: if it fails.
@@ -191,5 +181,4 @@ def compile_it(root: Path, command: str) -> None:
 
 
 def _shown(path: Path) -> str:
-    """A path as somebody would type it here."""
     return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)

@@ -1,1 +1,1 @@
-"""What the TAB key completes on a command line of `puffer`: each shell's script, and the words that it asks for."""
+"""TAB completion of `puffer`: a script for each shell, and the words for it."""

@@ -1,6 +1,6 @@
-"""The words that may stand where somebody presses TAB: `puffer --complete LINE` prints them for the shells' scripts.
+"""The words that complete a command line: `puffer --complete LINE` prints them for the shells' scripts.
 
-It has to answer before one notices: nothing here imports torch, and what has to import NumPy is remembered.
+It has to be quick: nothing here imports torch, and the results of imports are cached.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from pufferlib.completion.remembered import remembered
 from pufferlib.completion.scripts import SHELLS
@@ -28,6 +28,14 @@ from pufferlib.settings.values import choices, fits
 Word = tuple[str, str]
 """A word, and in a few others what it means."""
 
+
+class VerbInfo(Protocol):
+    """The part of a command that completion needs; `argument` is None where it takes an environment."""
+
+    summary: str
+    argument: str | None
+
+
 _SECTIONS = {config.section: config for config in (VecConfig, TrainConfig, LogConfig, SweepConfig)}
 _TEXTS = {
     "device": ("auto", "cpu", "cuda", "mps"),
@@ -35,15 +43,15 @@ _TEXTS = {
     "load_model_path": (LATEST, "last", "best"),
     "resume": (LATEST,),
 }
-"""What some settings that take any text are given."""
+"""Values of some settings that take any text."""
 
 
-def candidates(line: str, verbs: Mapping[str, Any], options: Mapping[str, type[Section]]) -> list[Word]:
+def candidates(line: str, verbs: Mapping[str, VerbInfo], options: Mapping[str, type[Section]]) -> list[Word]:
     """The words that may stand at the end of a line, as far as they begin with what is there already.
 
     Args:
         line: of a command line, up to the cursor: the program's name first.
-        verbs: the commands by name; each has `summary`, and `argument` where it takes no environment.
+        verbs: the commands by name.
         options: the class of the options that a command has besides the settings, of those that have one.
 
     Returns:
@@ -59,7 +67,6 @@ def candidates(line: str, verbs: Mapping[str, Any], options: Mapping[str, type[S
 
 
 def _split(line: str) -> list[str]:
-    """The words of a line, the last one as far as it is typed, which may be not at all."""
     for ending in ("", "'", '"'):  # the cursor may stand within quotes
         try:
             words = shlex.split(line + ending)
@@ -71,9 +78,8 @@ def _split(line: str) -> list[str]:
 
 
 def _words_at(
-    before: Sequence[str], typed: str, verbs: Mapping[str, Any], options: Mapping[str, type[Section]]
+    before: Sequence[str], typed: str, verbs: Mapping[str, VerbInfo], options: Mapping[str, type[Section]]
 ) -> Iterator[Word]:
-    """The words that may follow some others; not all of them begin with what is typed."""
     if not before:
         yield from ((name, verb.summary) for name, verb in verbs.items())
         yield from (("--help", "every command"), ("--version", "of the package"))
@@ -99,8 +105,6 @@ def _words_at(
 
 
 class _Flags:
-    """The flags that a command takes, and what may follow each."""
-
     def __init__(self, own: Iterable[Setting], env_name: str | None, takes_settings: bool):
         self._env_name = env_name
         base = [setting for name, setting in BaseConfig.settings().items() if name not in FIXED]
@@ -136,10 +140,7 @@ class _Flags:
             yield from ((flag, meaning) for flag, (meaning, _) in known.items() if flag.startswith(f"--{section}."))
 
     def _remembered(self) -> dict[str, tuple[str, list[str]]]:
-        """Meanings and values of the flags of `[env]`, `[policy]` and `[rnn]`, by flag.
-
-        Of a module of the user's they are not known: pressing TAB must not run it.
-        """
+        # By flag: its meaning and its values. A user's own module has none here: pressing TAB must not run it.
         name = self._env_name
         if name is None or (":" in name and not name.startswith("pettingzoo:")):
             return {}
@@ -148,7 +149,6 @@ class _Flags:
 
 
 def _argument_lines(env_name: str) -> Iterator[str]:
-    """Flag, meaning and values of each setting whose section is a class's."""
     from pufferlib.config import env_settings, load_config
 
     args, known = load_config(env_name), env_settings(env_name)
@@ -163,13 +163,11 @@ def _argument_line(setting: Setting) -> str:
     return f"{setting.flag}\t{meaning}\t{' '.join(_values(setting, None))}"
 
 
-def _guessed(section: str, name: str, value: Any) -> Setting:
-    """A setting of which only a value is known."""
+def _guessed(section: str, name: str, value: object) -> Setting:
     return Setting(section, name, bool if isinstance(value, bool) else Any, value)
 
 
 def _values(setting: Setting, env_name: str | None) -> list[str]:
-    """What may be given to a setting, as far as that can be listed."""
     kind = setting.kind
     found = [*choices(kind)]
     if kind is not Any:
@@ -182,10 +180,6 @@ def _values(setting: Setting, env_name: str | None) -> list[str]:
 
 
 def _environments(typed: str) -> list[str]:
-    """Names of environments: Ocean's, and once something is typed those of other families.
-
-    Of families that have to be imported to be listed it is an example, until the beginning of that is typed.
-    """
     if not typed:
         return remembered("ocean", partial(_names_in, "ocean"))
     found = remembered("environments", lambda: [name for family in _installed(True) for name in family.names()])
@@ -197,7 +191,6 @@ def _environments(typed: str) -> list[str]:
 
 
 def _installed(is_listed_freely: bool) -> list[Family]:
-    """The families whose environments can be made, and listed without importing their packages or not."""
     return [one for one in catalog.families() if one.is_installed and one.is_listed_freely == is_listed_freely]
 
 
@@ -206,7 +199,6 @@ def _names_in(family_name: str) -> list[str]:
 
 
 def _arguments(argument: str, given: Sequence[str]) -> list[str]:
-    """What the words are that a command takes which needs no environment."""
     words = {"RUN": _runs, "FAMILY": _families, "SHELL": lambda: [*SHELLS]}
     name = argument.strip("[].")
     is_taken = "..." not in argument and any(not word.startswith("-") for word in given)
@@ -218,7 +210,6 @@ def _families() -> list[str]:
 
 
 def _runs() -> list[str]:
-    """The folders of runs, and what the newest is called."""
     folders = [folder.name for folder in run_folders(Path(TrainConfig.data_dir)) if is_run(folder)]
     return [LATEST, *folders] if folders else []
 

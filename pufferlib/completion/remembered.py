@@ -1,4 +1,4 @@
-"""Words that take long to find, kept in the user's cache folder: whoever presses TAB does not want to wait."""
+"""A cache for words that take long to find, in the user's cache folder."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PACKAGE = Path(__file__).parents[1]
 
 
 def remembered(what: str, find: Callable[[], list[str]]) -> list[str]:
-    """What `find` returned last, if no package was installed and no environment changed since, or returns now.
+    """Returns the cached result of `find`, which is called again after a package or an environment changed.
 
     Args:
         what: a name for it.
@@ -39,7 +39,6 @@ def _folder() -> Path:
 
 
 def _stamp() -> list[str | int]:
-    """Changes when a package comes or goes, or when an environment or the settings of all are edited."""
     installed = sysconfig.get_path("purelib")
     own = [*_PACKAGE.glob("config/*.[pi]*"), *_PACKAGE.glob("families/*.[pi]*"), *_PACKAGE.glob("ocean/*/*.[pi]*")]
     return [installed, max(path.stat().st_mtime_ns for path in (Path(installed), _PACKAGE / "ocean", *own))]

@@ -1,4 +1,4 @@
-"""Where the metrics of a run go: nowhere, a file, TensorBoard, Weights & Biases, Neptune, or several of them.
+"""Destinations of a run's metrics: nowhere, a file, TensorBoard, Weights & Biases, Neptune, or several of them.
 
 None of the packages behind them is imported before something is logged.
 """

@@ -11,7 +11,7 @@ from typing import Any
 
 from typing_extensions import override
 
-from pufferlib.loggers.logger import LazyLogger, State
+from pufferlib.loggers.logger import LazyLogger, LoggerState
 from pufferlib.reading import open_regular
 
 METRICS_FILE = "metrics.jsonl"
@@ -51,7 +51,7 @@ class JsonLogger(LazyLogger):
         """
         self.close()
         self.path, self._resume_step = Path(path), resume_step
-        self._state = State.NEW
+        self._state = LoggerState.NEW
 
     @override
     def _open(self) -> None:
@@ -61,7 +61,11 @@ class JsonLogger(LazyLogger):
 
     @override
     def _log(self, metrics: Mapping[str, Any], step: int) -> None:
-        line = {"step": step, **{name: _finite(value) for name, value in metrics.items()}}
+        finite = {
+            name: None if isinstance(value, float) and not math.isfinite(value) else value
+            for name, value in metrics.items()
+        }
+        line = {"step": step, **finite}
         _append(self.path, f"{json.dumps(line, allow_nan=False)}\n".encode())
 
     @override
@@ -69,12 +73,8 @@ class JsonLogger(LazyLogger):
         """Nothing: the file is closed already."""
 
 
-def _finite(value: Any) -> Any:
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
 def _append(path: Path, line: bytes) -> None:
-    """Writes the whole line or nothing of it."""
+    # The whole line or nothing of it.
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("ab", buffering=0) as file:
         size = file.seek(0, os.SEEK_END)
@@ -87,7 +87,6 @@ def _append(path: Path, line: bytes) -> None:
 
 
 def _rewrite(path: Path, last_step: float) -> None:
-    """Keeps the whole lines up to `last_step`; the old file stays until the new one is complete."""
     with open_regular(path) as old:
         text = old.read().decode(errors="replace")
     kept = "".join(line for line in text.splitlines(keepends=True) if _is_kept(line, last_step))

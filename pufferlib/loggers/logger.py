@@ -1,4 +1,4 @@
-"""What the trainer asks of a logger, and the base of those that open something."""
+"""The protocol of loggers, and the base of those that open something."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from pufferlib.loggers.run_id import make_run_id
 
 
 class Logger(Protocol):
-    """What the trainer asks of a logger.
+    """The protocol of loggers.
 
     Making one touches neither disk nor network: every process of a distributed run makes the loggers, and only one of
-    them ever tells them anything.
+    them uses them.
     """
 
     run_id: str
@@ -50,8 +50,8 @@ class NoLogger(Logger):
         pass
 
 
-class State(enum.Enum):
-    """What a lazy logger has done so far."""
+class LoggerState(enum.Enum):
+    """The state of a lazy logger."""
 
     NEW = enum.auto()
     OPEN = enum.auto()
@@ -60,7 +60,7 @@ class State(enum.Enum):
 
 
 class LazyLogger(Logger):
-    """Opens its run with the first thing it is told; one that was told nothing leaves no trace.
+    """Opens its run with the first call; a logger without calls leaves no trace.
 
     When opening fails, that call raises and the calls after it do nothing.
 
@@ -70,7 +70,7 @@ class LazyLogger(Logger):
 
     def __init__(self, run_id: str | None = None):
         self.run_id = run_id or make_run_id()
-        self._state = State.NEW
+        self._state = LoggerState.NEW
 
     @override
     def describe(self, settings: Mapping[str, Any]) -> None:
@@ -89,21 +89,20 @@ class LazyLogger(Logger):
 
     @override
     def close(self, model_path: str | os.PathLike | None = None) -> None:
-        was_open = self._state is State.OPEN
-        self._state = State.CLOSED
+        was_open = self._state is LoggerState.OPEN
+        self._state = LoggerState.CLOSED
         if was_open:
             self._close(None if model_path is None else os.fspath(model_path))
 
     def _is_open(self) -> bool:
-        """Opens if this is the first call; False when that failed before."""
-        if self._state is State.CLOSED:
+        if self._state is LoggerState.CLOSED:
             name = type(self).__name__
             raise APIUsageError(f"the logger of run {self.run_id} is closed; make a new {name} to go on")
-        if self._state is State.NEW:
-            self._state = State.GIVEN_UP
+        if self._state is LoggerState.NEW:
+            self._state = LoggerState.GIVEN_UP
             self._open()
-            self._state = State.OPEN
-        return self._state is State.OPEN
+            self._state = LoggerState.OPEN
+        return self._state is LoggerState.OPEN
 
     @abstractmethod
     def _open(self) -> None:
@@ -133,7 +132,7 @@ def plain_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     return json.loads(json.dumps(settings, default=str))
 
 
-def is_finite(value: Any) -> bool:
+def is_finite(value: object) -> bool:
     """Whether it is a number, and neither infinite nor NaN."""
     return isinstance(value, (int, float)) and math.isfinite(value)
 

@@ -23,7 +23,7 @@ class NeptuneLogger(LazyLogger):
     The public service at neptune.ai was shut down in March 2026; online mode is for servers of one's own, which the
     API token names. Offline, every start writes an SQLite file of its own, which `neptune sync` sends.
 
-    The same `run_id` goes on with the same run. Neptune keeps the first value of each step, so the steps that a resumed
+    The same `run_id` continues the same run. Neptune keeps the first value of each step, so the steps that a resumed
     run repeats stay as they were. Metrics that are not finite are left out, as Neptune refuses them.
 
     Attributes:
@@ -48,7 +48,7 @@ class NeptuneLogger(LazyLogger):
             project: `workspace/project`; None is what NEPTUNE_PROJECT says. Offline the workspace may be missing.
             name: the experiment's name; None for a run that belongs to none.
             api_token: None is what NEPTUNE_API_TOKEN says.
-            run_id: at most 128 bytes; that of an earlier run goes on with it.
+            run_id: at most 128 bytes; that of an earlier run continues it.
             tags: the run's tags.
             mode: `online`, `offline` (files only, for `neptune sync`), or None for what NEPTUNE_MODE says.
             folder: where Neptune keeps its files, also online until they are sent; None is `.neptune`.
@@ -112,7 +112,7 @@ class NeptuneLogger(LazyLogger):
         self._raise_error()
 
     def _keep_error(self, error: BaseException, last_seen: float | None) -> None:
-        """Called in a thread of Neptune's, for errors of the process that sends: they come later than the log."""
+        # A thread of Neptune's calls this for errors of the process that sends: they come later than the log.
         self._error = error
 
     def _raise_error(self) -> None:
@@ -133,9 +133,8 @@ def _qualified(project: str | None, is_local: bool) -> str:
 
 
 def _flat_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings in which numbers that are not finite are text, as Neptune refuses them."""
-
-    def convert(value: Any) -> Any:
+    # Numbers that are not finite become text, as Neptune refuses them.
+    def convert(value: object) -> object:
         if isinstance(value, dict):
             return {name: convert(inner) for name, inner in value.items()}
         return str(value) if isinstance(value, float) and not is_finite(value) else value

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from typing_extensions import override
@@ -16,10 +16,9 @@ from pufferlib.loggers.run_id import make_run_id
 
 
 class Loggers(Logger):
-    """Tells every logger everything, and lets none of them stop the training.
+    """Passes everything on to every logger; none of them stops the training.
 
-    A logger that raises is warned about once, by a PufferWarning, and is told what comes after all the same. Each gets
-    copies of its own, to do with as it likes.
+    A PufferWarning says once that a logger raised; it still gets what comes after. Each logger gets its own copies.
 
     Attributes:
         loggers: those given, flattened.
@@ -27,11 +26,11 @@ class Loggers(Logger):
     """
 
     def __init__(self, loggers: Logger | Sequence[Logger] | None = None, settings: Mapping[str, Any] | None = None):
-        """Tells them nothing yet.
+        """Passes nothing on.
 
         Args:
             loggers: one, several, or none.
-            settings: what they are told before the first log unless `describe` was called by then.
+            settings: passed to `describe` before the first log unless that was called.
         """
         self.loggers = _flatten(loggers)
         names = [logger.run_id for logger in self.loggers]
@@ -42,43 +41,40 @@ class Loggers(Logger):
     @override
     def describe(self, settings: Mapping[str, Any]) -> None:
         self._settings = None
-        self._tell("describe", settings)
+        # A user's own logger may do without.
+        self._each(lambda logger: hasattr(logger, "describe") and logger.describe(_copied(settings)))
 
     @override
     def log(self, metrics: Mapping[str, Any], step: int) -> None:
         if self._settings is not None:
             self.describe(self._settings)
-        self._tell("log", metrics, step)
+        self._each(lambda logger: logger.log(_copied(metrics), step))
 
     @override
     def close(self, model_path: str | os.PathLike | None = None) -> None:
-        self._tell("close", model_path)
+        self._each(lambda logger: logger.close(model_path))
 
-    def _tell(self, method: str, *arguments: Any) -> None:
+    def _each(self, call: Callable[[Logger], object]) -> None:
         failures = []
         for index, logger in enumerate(self.loggers):
-            if method == "describe" and not hasattr(logger, method):  # a user's own may do without
-                continue
             try:
-                getattr(logger, method)(*map(_copied, arguments))
+                call(logger)
             except Exception as error:
                 if index not in self._failed:
                     self._failed.add(index)
                     failures.append((logger, error))
-        for logger, error in failures:  # only now: where warnings are errors the other loggers were told too
+        for logger, error in failures:  # only now: where warnings are errors, the other loggers come first
             message = f"{type(logger).__name__} failed and may miss metrics, training goes on ({_one_line(error)})"
             warnings.warn(message, PufferWarning, stacklevel=3)
 
 
 def _copied(value: Any) -> Any:
-    """Dicts and lists anew, with all that is in them; everything else as it is."""
     if isinstance(value, Mapping):
         return {name: _copied(inner) for name, inner in value.items()}
     return [_copied(inner) for inner in value] if isinstance(value, list) else value
 
 
 def _one_line(error: Exception) -> str:
-    """The error without line breaks and colours."""
     return " ".join(re.sub(r"\x1b\[[\d;]*m", "", f"{type(error).__name__}: {error}").split())
 
 

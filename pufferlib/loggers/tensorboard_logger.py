@@ -29,8 +29,8 @@ class TensorBoardLogger(LazyLogger):
         """Touches no file yet.
 
         Args:
-            folder: of this run alone; a run that goes on is given the same.
-            run_id: the run's name. Given, the run goes on with what is in the folder.
+            folder: of this run alone; a resumed run uses the same.
+            run_id: the run's name. Given, the run continues the one in the folder.
             resume_step: events after this agent step are hidden, as the run will write them again. None hides those
                 from the first step logged on where a `run_id` is given, else nothing.
 

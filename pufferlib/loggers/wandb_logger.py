@@ -19,7 +19,7 @@ from pufferlib.loggers.logger import LazyLogger, is_offline, plain_settings
 class WandbLogger(LazyLogger):
     """Logs to a run of Weights & Biases: settings as its config, metrics by agent step, the final model as an artifact.
 
-    The same `run_id` goes on with the same run. W&B keeps the first row of each step, so the steps that a resumed run
+    The same `run_id` continues the same run. W&B keeps the first row of each step, so the steps that a resumed run
     repeats stay as they were. Offline, every start writes a folder of its own; `wandb sync` sends them as one run. A
     process that is killed takes with it what W&B had not written yet: offline, the last 32 KiB.
 
@@ -47,7 +47,7 @@ class WandbLogger(LazyLogger):
             entity: the team or user; None is the account's default.
             name: the run's name on the page; None is its id.
             config: added to the trainer's settings, and in place of those of the same name.
-            run_id: that of an earlier run goes on with it. Characters that W&B does not take become underscores.
+            run_id: that of an earlier run continues it. Characters that W&B does not take become underscores.
             tags: the run's tags.
             mode: `online`, `offline` (files only, for `wandb sync`), or None for what WANDB_MODE says.
             folder: where W&B keeps its files, in `wandb` there; None is the working directory.

@@ -1,1 +1,1 @@
-"""What is measured of a training, and how it is shown."""
+"""The metrics of a training, and the dashboard."""

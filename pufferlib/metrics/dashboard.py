@@ -1,4 +1,4 @@
-"""What a person sees while a run trains: a panel on a terminal or in a notebook, plain lines everywhere else."""
+"""The dashboard of a run: a panel on a terminal or in a notebook, plain lines everywhere else."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class Dashboard:
         """Prepares the dashboard; nothing is written before the first `show`.
 
         Args:
-            title: what is trained, such as the environment's name.
-            facts: what stays the same during the run, such as the device and the number of parameters.
+            title: such as the environment's name.
+            facts: constant during the run, such as the device and the number of parameters.
             total_steps: agent steps of the whole run.
             stream: where to write; None for stdout.
         """
@@ -169,7 +169,6 @@ def _run_facts(metrics: Mapping[str, float]) -> dict[str, str]:
 
 
 def _hardware_facts(metrics: Mapping[str, float]) -> dict[str, str]:
-    """The use of the machine; `-` before the first sample, nothing about a GPU that there is not."""
     used = group(metrics, "hardware")
     texts = {}
     for label, name in (("CPU", "cpu"), ("Memory", "memory"), ("GPU", "gpu"), ("GPU memory", "gpu_memory")):
@@ -181,7 +180,6 @@ def _hardware_facts(metrics: Mapping[str, float]) -> dict[str, str]:
 
 
 def _episode_facts(metrics: Mapping[str, float]) -> dict[str, str]:
-    """What the trainer saw of the episodes that ended; `-` before the first one."""
     seen = group(metrics, "episode")
     if not seen.get("count"):
         return {"Return": "-"}
@@ -194,7 +192,6 @@ def _episode_facts(metrics: Mapping[str, float]) -> dict[str, str]:
 
 
 def _evaluation_facts(metrics: Mapping[str, float]) -> dict[str, str]:
-    """The last evaluation; nothing, and so a blank line, where there was none."""
     found = group(metrics, "eval")
     if not found:
         return {}
@@ -206,7 +203,6 @@ def _evaluation_facts(metrics: Mapping[str, float]) -> dict[str, str]:
 
 
 def _columns(metrics: Mapping[str, float], width: int, rows: int) -> list[Text]:
-    """Lines with the three groups of metrics side by side."""
     from rich.text import Text
 
     groups = {
@@ -227,7 +223,6 @@ def _rows(columns: list[list[Text]], blanks: list[Text]) -> Iterator[list[Text]]
 
 
 def _column(heading: str, values: Mapping[str, str], width: int, rows: int) -> list[Text]:
-    """A heading and at most `rows` lines of a name and a number, each `width` characters."""
     from rich.text import Text
 
     shown = list(values.items())

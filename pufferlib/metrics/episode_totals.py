@@ -1,4 +1,4 @@
-"""What many finished episodes come to, in a few numbers."""
+"""Sums and extremes over finished episodes."""
 
 from __future__ import annotations
 
@@ -58,6 +58,6 @@ class EpisodeTotals:
         return dict(vars(self))
 
     def load_state_dict(self, state: Mapping[str, float]) -> None:
-        """Puts back what `state_dict` returned."""
+        """Restores the state of `state_dict`."""
         for field in fields(self):
             setattr(self, field.name, state[field.name])

@@ -1,4 +1,4 @@
-"""Finished episodes: means that weigh every one the same, however it was reported."""
+"""Means over finished episodes, each with the same weight."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class FinishedEpisodes:
             self._counts[name] = self._counts.get(name, 0.0) + other._counts[name]
 
     def take_over(self, tracker: EpisodeTracker, reports: dict[int, FinishedEpisodes]) -> None:
-        """Adds the episodes that ended in a rollout: those that were tracked, and what was told, which is forgotten.
+        """Adds the episodes that ended in a rollout, tracked and reported; clears the reports.
 
         Args:
             tracker: of all agents.
@@ -92,12 +92,12 @@ class FinishedEpisodes:
         return {"sums": dict(self._sums), "counts": dict(self._counts), "episodes": self.episodes.state_dict()}
 
     def load_state_dict(self, state: Mapping[str, dict[str, float]]) -> None:
-        """Puts back what `state_dict` returned."""
+        """Restores the state of `state_dict`."""
         self._sums, self._counts = dict(state["sums"]), dict(state["counts"])
         self.episodes.load_state_dict(state["episodes"])
 
 
-def is_number(value: Any) -> bool:
+def is_number(value: object) -> bool:
     """Whether it is one number: of Python, of NumPy, or a tensor without dimensions."""
     is_single = getattr(value, "ndim", 0) == 0
     return is_single and hasattr(value, "__float__") and not isinstance(value, (str, bytes))

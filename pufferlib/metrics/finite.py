@@ -1,4 +1,4 @@
-"""What became infinite or NaN first, of all that training depends on: a reward, an observation, a loss or a weight.
+"""Finds the first number of a training that is infinite or NaN: a reward, an observation, a loss or a weight.
 
 A sum tells whether all of many numbers are finite at the price of reading them once; only where it is not itself finite
 is anything looked for, from what came first to what came of it.
@@ -68,7 +68,7 @@ def find_in_rollout(columns: Tensor, num_agents: int, first_step: int) -> Findin
 
 
 def require_finite(values: Tensor, logprobs: Tensor) -> None:
-    """Refuses to learn from what a policy gave that is not finite; a GPU would be waited for, and is not asked.
+    """Checks the outputs of a policy on the CPU; the check would wait for a GPU, and leaves it out.
 
     Raises:
         DivergedError: if a value or a log-probability is not finite.
@@ -149,7 +149,7 @@ def find_layer(policy: nn.Module, run: Callable[[], object]) -> str | None:
     found: list[str] = []
 
     def look(name: str) -> Callable[[nn.Module, Any, Any], None]:
-        def hook(module: nn.Module, inputs: Any, output: Any) -> None:
+        def hook(module: nn.Module, inputs: object, output: object) -> None:
             if not found and not all(map(is_finite, _tensors(output))):
                 found.append(f"{name!r} ({type(module).__name__})")
 
@@ -165,8 +165,7 @@ def find_layer(policy: nn.Module, run: Callable[[], object]) -> str | None:
     return found[0] if found else None
 
 
-def _tensors(output: Any) -> Iterator[Tensor]:
-    """Those in what a layer returned, in nested tuples and lists."""
+def _tensors(output: object) -> Iterator[Tensor]:
     if isinstance(output, Tensor):
         yield output
     elif isinstance(output, (tuple, list)):
@@ -187,7 +186,7 @@ def find_weight(policy: nn.Module) -> str | None:
 
 
 def require_finite_weights(policy: nn.Module) -> None:
-    """Refuses to act by a policy that is broken.
+    """Checks the weights of a policy.
 
     Raises:
         DivergedError: if a weight is infinite or NaN; the message names it.

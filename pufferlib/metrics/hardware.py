@@ -1,4 +1,4 @@
-"""What a run uses of the machine, as metrics: CPU, memory, and an NVIDIA GPU where it trains on one."""
+"""The use of the machine as metrics: CPU, memory, and an NVIDIA GPU where the run trains on one."""
 
 from __future__ import annotations
 
@@ -16,12 +16,11 @@ class HardwareMeter:
     """Samples the use of this process, of its workers, and of its GPU."""
 
     def __init__(self, device: torch.device):
-        """Begins to count; where the GPU of `device` cannot be asked it is left out."""
         self._usage = UsageMeter()
         self._gpu = GpuMeter(gpu_uuid(device))
 
     def sample(self) -> dict[str, float]:
-        """What was used since the last sample, or since this meter was made.
+        """Returns the use since the last sample, or since this meter was made.
 
         Returns:
             `cpu`, 0 to 1 of the cores that this process may use, its workers included; `memory_bytes`, resident, and
@@ -36,15 +35,15 @@ class HardwareMeter:
         }
 
     def close(self) -> None:
-        """Lets go of the driver; calling it twice is harmless."""
+        """Releases the driver; calling it twice is harmless."""
         self._gpu.close()
 
 
 class GpuMeter:
     """Asks NVIDIA's driver about a GPU, by the package nvidia-ml-py of the extra `gpu`.
 
-    The driver's numbers are of the whole GPU, whoever uses it. Whatever the package, the driver or this GPU does not
-    answer is left out, silently: training goes on without.
+    The driver's numbers are of the whole GPU, with other processes. Numbers that the package, the driver or this GPU
+    does not have are left out silently.
     """
 
     def __init__(self, uuid: str | None, driver: Any = None):
@@ -86,14 +85,13 @@ class GpuMeter:
         return found
 
     def close(self) -> None:
-        """Lets go of the driver; calling it twice is harmless."""
+        """Releases the driver; calling it twice is harmless."""
         if self._driver is not None:
             self._handle = None
             self._ask(self._driver.nvmlShutdown)
             self._driver = None
 
     def _ask(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """What the driver answers, None where it does not."""
         try:
             return function(*arguments)
         except self._driver.NVMLError:
@@ -101,7 +99,7 @@ class GpuMeter:
 
 
 def gpu_uuid(device: torch.device) -> str | None:
-    """What is the same for a GPU in every process, while CUDA_VISIBLE_DEVICES changes its index; None without one."""
+    """Returns the UUID of a CUDA device, the same in every process while indices differ; None without one."""
     if device.type != "cuda" or torch.version.cuda is None:  # ROCm's devices are called cuda as well
         return None
     return str(torch.cuda.get_device_properties(device).uuid)

@@ -1,11 +1,11 @@
-"""The metric of a log that somebody asks for: by its whole name, a part of it, or the word of another library."""
+"""Finds a metric of a log by its name, a part of it, or the word of another library."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
 GROUPS = ("environment", "episode", "eval")
-"""Where a name alone is looked for, in this order."""
+"""Groups in which a name alone is looked for, in this order."""
 
 FINAL = "final"
 """The group of what the final policy of a run scored: `final/score`, `final/return_mean`, `final/n`."""
@@ -23,7 +23,7 @@ _COUNTS = {  # of the episodes that the means of a group are over
 
 
 def find_metric(wanted: str, names: Iterable[str]) -> str | None:
-    """The metric of a log that is meant.
+    """Returns the metric of a log for a name.
 
     Args:
         wanted: its whole name, such as `losses/entropy`, or that within `environment/`, `episode/` or `eval/`, such as
@@ -39,15 +39,15 @@ def find_metric(wanted: str, names: Iterable[str]) -> str | None:
 
 
 def is_mean_over_episodes(name: str) -> bool:
-    """Whether a metric is told of the episodes that ended, and so of another number of them in every log."""
+    """Whether a metric is a mean over the episodes that ended, whose number differs from log to log."""
     return count_name(name) is not None
 
 
 def count_name(name: str) -> str | None:
-    """The metric that tells of how many episodes another one is the mean; None for those that are no means of them."""
+    """Returns the metric with the number of episodes that another one is the mean of; None for other metrics."""
     return _COUNTS.get(name.split("/")[0])
 
 
 def episode_count(name: str, metrics: Mapping[str, float]) -> float:
-    """How many episodes a metric of a log is the mean of; 1 for those that are no means over episodes."""
+    """Returns the number of episodes that a metric of a log is the mean of; 1 for other metrics."""
     return max(float(metrics.get(count_name(name) or "", 1.0)), 1e-9)

@@ -1,4 +1,4 @@
-"""Sums of what a loss tells of each minibatch, on the device of the policy: nobody waits for it until they are read."""
+"""Sums of a loss's metrics over minibatches, on the device of the policy: only reading them waits for a GPU."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class MetricSums:
         return self._sums / count
 
     def approx_kl(self, names: Sequence[str]) -> Tensor:
-        """The sum of the metric of that name; whoever reads it waits for a GPU.
+        """Returns the sum of the metric `approx_kl`; reading it waits for a GPU.
 
         Args:
             names: of the metrics.

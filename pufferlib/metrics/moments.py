@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 EPSILON = 1e-8
-"""Added to variances that something is divided by the root of."""
+"""Added to variances before their root divides."""
 
 CHUNK = 1 << 20
 """Numbers that are summed up in double precision at once; a rollout of images is gigabytes of them."""
@@ -26,7 +26,7 @@ class Moments:
 
     @classmethod
     def of_rows(cls, rows: Tensor) -> Moments:
-        """Those of `(count, ...)` over the first dimension: float64, on the CPU."""
+        """Returns the moments of `(count, ...)` over the first dimension: float64, on the CPU."""
         whole = cls()
         for part in rows.split(max(1, CHUNK // rows[:1].numel())) if len(rows) else ():
             # LaTeX: \mu = \frac1n \sum_i x_i, \quad \sigma^2 = \frac1n \sum_i (x_i - \mu)^2

@@ -50,7 +50,6 @@ class NotebookPanel:
 
 
 def _drawn(render: Callable[[Console], Panel], html_format: str) -> dict[str, str]:
-    """A panel by media type: as HTML and as text."""
     from rich.console import Console
 
     console = Console(

@@ -1,4 +1,4 @@
-"""Text for a person, which a lost terminal, a closed pipe or a full disk must not let end a run."""
+"""Text output that survives a lost terminal, a closed pipe and a full disk."""
 
 from __future__ import annotations
 
@@ -45,13 +45,12 @@ class Output:
     """
 
     def __init__(self, stream: TextIO | None):
-        """Takes a stream; None, as `sys.stdout` is where it was closed, is one that goes nowhere."""
         self._stream = stream
         self.encoding = getattr(stream, "encoding", None) or "utf-8"
         self.error: Exception | None = None
 
     def isatty(self) -> bool:
-        """Whether somebody reads it on a terminal."""
+        """Whether it is a terminal."""
         return self._stream is not None and not self._stream.closed and self._stream.isatty()
 
     def write(self, text: str) -> int:
@@ -64,7 +63,7 @@ class Output:
         return len(text)
 
     def flush(self) -> None:
-        """Has the stream write what it holds."""
+        """Flushes the stream."""
         if self._stream is not None and self.error is None:
             try:
                 self._stream.flush()
@@ -113,7 +112,7 @@ def discard(stream: TextIO) -> None:
 
 
 def flush_stdout(more: str = "") -> None:
-    """Writes what stdout still holds, and `more`, where the output is what was asked for.
+    """Writes what stdout still holds, and `more`.
 
     Raises:
         StorageError: if it cannot, as on a full disk.
@@ -132,7 +131,7 @@ def flush_stdout(more: str = "") -> None:
 
 
 def is_stdout_gone() -> bool:
-    """Whether the reader of stdout is gone; if so, stdout goes nowhere from now on, also when Python ends."""
+    """Whether the reader of stdout is gone; if so, stdout discards everything from now on."""
     poll = select.poll()
     poll.register(sys.stdout.fileno(), 0)  # errors are always reported
     is_gone = bool(poll.poll(0))

@@ -1,4 +1,4 @@
-"""Where the time goes: seconds of each phase since the last look, of this process and of the GPU that it feeds."""
+"""The seconds of each phase, of this process and of its GPU."""
 
 from __future__ import annotations
 
@@ -65,13 +65,13 @@ class DeviceClock:
     def mark(self) -> Any:
         """Queues an event."""
         if not self._idle:
-            self.read()  # so that their number is bounded by what the GPU is behind, even if nobody ever looks
+            self.read()  # so that their number stays bounded by the GPU's backlog
         event = self._idle.pop() if self._idle else self._make_event()
         event.record(self._current_stream())
         return event
 
     def add(self, name: str, begin: Any, end: Any) -> None:
-        """Has the time between two marks added to a phase as soon as it is known."""
+        """Adds the time between two marks to a phase, as soon as it is known."""
         self._queued.append((name, begin, end))
 
     def read(self) -> None:
@@ -101,7 +101,7 @@ class QueuedPhase:
 
 
 class MarkedPhase:
-    """A phase that a profiler is told of, too."""
+    """A phase that a profiler marks, too."""
 
     __slots__ = ("_mark", "_phase")
 
@@ -124,7 +124,6 @@ class Phases:
     """
 
     def __init__(self, clock: DeviceClock | None = None):
-        """Starts at nothing; `clock` is None where no work is queued."""
         self._clock = clock
         self._phases: dict[str, Phase] = {}
         self._queued_phases: dict[str, QueuedPhase] = {}
@@ -182,7 +181,7 @@ class Phases:
         self._since = time.perf_counter()
 
     def leave_out(self, seconds: float) -> None:
-        """Has some time, in which no phase ran, not count."""
+        """Leaves out some time, in which no phase ran."""
         self._since += seconds
 
     def _elapsed(self) -> float:

@@ -1,4 +1,4 @@
-"""What a trainer tells of itself: metrics from one log to the next, and the dashboard."""
+"""The metrics of a trainer from one log to the next, and the dashboard."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pufferlib.metrics.phases import DeviceClock, Phase, Phases
 
 @dataclass(frozen=True)
 class Counts:
-    """How far a training is.
+    """The progress of a training.
 
     Attributes:
         epoch: iterations of `evaluate` and `train` so far.
@@ -105,7 +105,6 @@ class Report:
         return dict(self.metrics)
 
     def _measured(self, counts: Counts) -> dict[str, float]:
-        """The metrics of the interval so far, but for those of the hardware and of evaluations."""
         since_start = FinishedEpisodes()
         since_start.merge(self._before)
         since_start.merge(self.episodes)
@@ -141,7 +140,7 @@ class Report:
 
     @contextlib.contextmanager
     def uncounted(self) -> Iterator[None]:
-        """Time inside counts for nothing; to be entered where no phase runs."""
+        """Leaves the time inside out; to be entered where no phase runs."""
         begin = time.perf_counter()
         try:
             yield
@@ -153,11 +152,11 @@ class Report:
     # ----------------------------------------------------------------------------------------------- what a person sees
 
     def show(self, title: str, facts: Callable[[], Mapping[str, str]], counts: Counts) -> None:
-        """Shows how it goes: a panel on a terminal or in a notebook, refreshed now and then; else a line per log.
+        """Shows the metrics: a panel on a terminal or in a notebook, refreshed now and then; else a line per log.
 
         Args:
-            title: what is trained.
-            facts: gives what stays the same during the run; asked once.
+            title: such as the environment's name.
+            facts: returns what stays the same during the run; called once.
             counts: as they are now.
         """
         if self._dashboard is None:
@@ -166,7 +165,7 @@ class Report:
         if not self._dashboard.is_panel:
             is_due = self._shown_epoch != self.logged_epoch
         else:
-            is_over = counts.agent_steps >= self.total_steps  # what stays on the screen
+            is_over = counts.agent_steps >= self.total_steps  # the last panel stays on the screen
             is_due = is_over or now - self._shown_time >= self._dashboard_seconds
         if is_due:
             is_logged = counts.epoch == self.logged_epoch
@@ -175,31 +174,31 @@ class Report:
             self._shown_epoch, self._shown_time = self.logged_epoch, now
 
     def show_soon(self) -> None:
-        """Has the next `show` show the present, however short ago the last one was."""
+        """Makes the next `show` redraw, however recent the last one was."""
         self._shown_time = -math.inf
 
     def end_showing(self) -> None:
-        """Lets go of the terminal until something is shown again; calling it twice is harmless."""
+        """Gives the terminal back until the next `show`; calling it twice is harmless."""
         if self._dashboard is not None:
             self._dashboard.close()
             self._dashboard = None
 
     def close(self) -> None:
-        """Lets go of the terminal and of the hardware's drivers; calling it twice is harmless."""
+        """Gives back the terminal and the hardware's drivers; calling it twice is harmless."""
         self.end_showing()
         self._hardware.close()
 
     # ------------------------------------------------------------------------------------------------ what outlives it
 
     def go_on(self, uptime: float, logged_epoch: int, logged_step: int, losses: Mapping[str, float]) -> None:
-        """Goes on after a checkpoint was loaded; metrics of before are not told as its own."""
+        """Continues after a checkpoint was loaded, without the metrics of before."""
         self._start = time.perf_counter() - uptime
         self.logged_epoch, self.logged_step = logged_epoch, logged_step
         self.losses, self.metrics = dict(losses), {}
         self._shown_epoch = logged_epoch
 
     def state_dict(self) -> dict[str, Any]:
-        """What a later process needs to end the interval."""
+        """Returns the state of the interval."""
         return {
             "seconds": self.seconds,
             "iteration_seconds": self.iteration.seconds,
@@ -208,7 +207,7 @@ class Report:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Puts back what `state_dict` returned."""
+        """Restores the state of `state_dict`."""
         self._begin = time.perf_counter() - state["seconds"]
         self.iteration.seconds = state["iteration_seconds"]
         self.episodes.load_state_dict(state["episodes"])

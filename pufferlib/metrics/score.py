@@ -1,4 +1,4 @@
-"""The score of a policy: the mean of a statistic over whole episodes, how sure it is, and how it is said."""
+"""The score of a policy: the mean of a statistic over whole episodes, and its standard error."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Score:
 
 
 def final_metrics(scores: Mapping[str, Score]) -> dict[str, float]:
-    """What a run logs of its final policy, and `final/n`, the number of episodes; empty where there are no scores.
+    """Returns the metrics of the final policy, and `final/n`, the number of episodes; empty without scores.
 
     Args:
         scores: by the names of logs, such as `environment/score` and `episode/return_mean`.

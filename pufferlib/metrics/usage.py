@@ -1,4 +1,4 @@
-"""How much of the CPU and memory that this process may use it is using, its worker processes included."""
+"""The use of CPU and memory by this process and its workers, as fractions of what they may use."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class UsageMeter:
         return Usage(_fraction(busy / (elapsed * self._cores)), memory, _fraction(memory / self._memory))
 
     def _processes(self) -> list[psutil.Process]:
-        """This process and its children; finding them reads every process of the machine, so they are kept a while."""
+        # Finding the children reads every process of the machine, so the list is kept for a while.
         now = time.monotonic()
         if now >= self._processes_until:
             self._found = [self._process]

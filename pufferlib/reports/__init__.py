@@ -1,1 +1,1 @@
-"""What runs left on disk, and a training as it goes, for people to look at: lists, plots, a page, a profile."""
+"""Reports on runs for people: lists, plots, a page, a profile."""

@@ -1,23 +1,21 @@
-"""What is plotted of runs: which metrics, and their values over steps or seconds."""
+"""The metrics that are plotted, and their values over steps or seconds."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Any
 
 from pufferlib.errors import ConfigError, nearest
 from pufferlib.metrics.metric_name import find_metric
 from pufferlib.reports.differences import labels
-from pufferlib.reports.recorded_run import RETURN, RecordedRun
+from pufferlib.reports.recorded_run import RETURN, RecordedRun, number
 
 STEPS, SECONDS = "agent_steps", "uptime"
 X_AXES = {STEPS: "agent steps", SECONDS: "time"}
 
 TIME_SPLIT = "performance"
-"""What `--metric` calls the shares of time of all phases together."""
+"""The name for `--metric` of the shares of time of all phases together."""
 
 _BESIDE_SCORE = (RETURN, "episode/length_mean", "eval/return_mean", "sps")
 _LOSSES = ("policy_loss", "value_loss", "entropy", "approx_kl", "clipfrac", "explained_variance")
@@ -58,7 +56,7 @@ class Panel:
 
 @dataclass(frozen=True)
 class Split:
-    """Where the time of several runs went, a bar for each.
+    """The split of the time of several runs, a bar for each.
 
     Attributes:
         title: of the plot.
@@ -104,14 +102,14 @@ def panels(runs: Sequence[RecordedRun], patterns: Iterable[str] | None = None, x
 
 
 def time_split(run: RecordedRun, x: str = STEPS) -> Panel:
-    """Where the time of a run went, log by log: its phases upon each other, the one that takes most at the bottom."""
+    """Returns the split of a run's time, log by log: its phases stacked, the largest at the bottom."""
     curves = [_curve(run, name, x, name.partition("/")[2], missing=0.0) for name in _phase_metrics(run)]
     curves.sort(key=lambda curve: (curve.label == "other", -sum(curve.ys)))
     return Panel("time split", x, curves, is_stacked=True)
 
 
 def time_splits(runs: Sequence[RecordedRun]) -> Split:
-    """Where the time of several runs went, each from its first log to its last."""
+    """Returns the split of the time of several runs, each from its first log to its last."""
     names = labels(list(runs))
     shares = {}
     for run in runs:
@@ -126,8 +124,7 @@ def _phase_metrics(run: RecordedRun) -> list[str]:
 
 
 def _known_metrics(runs: Sequence[RecordedRun]) -> list[str]:
-    """The metrics of any log that are numbers, in the order in which they first came."""
-    known = {name: None for run in runs for log in run.logs for name, value in log.items() if _is_number(value)}
+    known = {name: None for run in runs for log in run.logs for name, value in log.items() if number(value) is not None}
     return [name for name in known if name not in _NO_CURVES]
 
 
@@ -156,13 +153,8 @@ def _listed(known: Sequence[str]) -> str:
 
 
 def _curve(run: RecordedRun, metric: str, x: str, label: str, missing: float | None = None) -> Curve:
-    """The values of a metric, and `missing` in logs without it that have others of its group; the rest is left out."""
     group = f"{metric.partition('/')[0]}/"
     logs = [log for log in run.logs if metric in log or any(name.startswith(group) for name in log)]
     points = [(log.get(x), log.get(metric, missing)) for log in logs]
-    whole = [(place, value) for place, value in points if _is_number(place) and _is_number(value)]
+    whole = [(place, value) for place, value in points if number(place) is not None and number(value) is not None]
     return Curve(label, [float(place) for place, _ in whole], [float(value) for _, value in whole])
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)

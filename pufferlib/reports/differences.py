@@ -1,4 +1,4 @@
-"""What runs differ in: settings that are not the same among them."""
+"""Settings in which runs differ."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LABEL_CHARACTERS = 48  # of the settings in a legend
 
 
 def differences(runs: Iterable[RecordedRun]) -> dict[Path, dict[str, Any]]:
-    """The settings in which the runs of an environment differ among each other, by folder.
+    """Returns the settings in which the runs of an environment differ, by folder.
 
     Args:
         runs: of any environments; only runs of the same one are compared.

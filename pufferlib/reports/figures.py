@@ -172,12 +172,10 @@ def _draw_bars(axes: Axes, split: Split) -> None:
 
 
 def _add_phases(axes: Axes) -> None:
-    """Names the phases below the plot."""
     axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=3, handlelength=1.0, columnspacing=1.2)
 
 
 def _handles(grid: Sequence[Axes], panels: Sequence[Panel | Split]) -> dict[str, Any]:
-    """What the legend of all plots has: the first line of each run, by its label."""
     handles: dict[str, Any] = {}
     for axes, panel in zip(grid, panels, strict=True):
         if isinstance(panel, Panel) and not panel.is_stacked:

@@ -1,4 +1,4 @@
-"""Which runs are meant by a word: a path, a name, an id, `latest`, an environment or a pattern."""
+"""Finds runs by a word: a path, a name, an id, `latest`, an environment or a pattern."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LATEST = "latest"
 
 
 def find_runs(words: Iterable[str], data_dir: str | Path) -> list[RecordedRun]:
-    """The runs that words mean, each once, in the order of the words; a pattern such as `puffer_pong_*` means several.
+    """Returns the runs of words, each once, in their order; a pattern such as `puffer_pong_*` finds several.
 
     Raises:
         CheckpointError: if a word means none, or its run is damaged.
@@ -30,7 +30,7 @@ def find_runs(words: Iterable[str], data_dir: str | Path) -> list[RecordedRun]:
 
 
 def find_run(word: str, data_dir: str | Path) -> RecordedRun:
-    """The run that a word means.
+    """Returns the run of a word.
 
     Args:
         word: a path to the run's folder or to a file in it; the folder's name in `data_dir`; a run id, or the end of
@@ -63,7 +63,7 @@ def find_run(word: str, data_dir: str | Path) -> RecordedRun:
 
 
 def run_folders(data_dir: Path) -> list[Path]:
-    """Every folder in `data_dir`, by name; whether it holds a run nobody has looked."""
+    """Returns every folder in `data_dir`, sorted by name, whether it holds a run or not."""
     return sorted(path for path in data_dir.iterdir() if path.is_dir()) if data_dir.is_dir() else []
 
 

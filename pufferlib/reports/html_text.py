@@ -9,7 +9,7 @@ from typing import Any
 from pufferlib.metrics.output import printable_lines
 
 
-def escaped(value: Any) -> str:
+def escaped(value: object) -> str:
     """A value as text that means nothing to HTML, in an attribute either, and that every encoding of a file has."""
     return html.escape(printable_lines(str(value)))
 

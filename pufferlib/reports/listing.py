@@ -92,7 +92,6 @@ def listed_runs(data_dir: Path, env: str | None = None) -> tuple[list[RecordedRu
 
 
 def _runs_inside(folder: Path) -> list[Unreadable]:
-    """What to say of a folder of runs among runs."""
     if is_run(folder):
         return []
     inside = Counter(path.parents[1] for depth in ("*", "*/*") for path in folder.glob(f"{depth}/{CONFIG_FILE}"))
@@ -165,7 +164,7 @@ def _row(run: RecordedRun, told: str, name: str) -> tuple[str, ...]:
 
 
 def _by_score(run: RecordedRun) -> tuple[str, float]:
-    """Scores of different environments do not compare."""
+    # Scores of different environments do not compare.
     return run.env_name or "", math.inf if run.score is None else -run.score
 
 

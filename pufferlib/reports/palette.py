@@ -11,7 +11,7 @@ GRID = "#1D3C3C"
 MUTED = "#8FAAAA"  # text that stands back: 7 to 1 on the background
 
 SERIES = (CYAN, WHITE, "#E5484D", "#F2B134", "#8E9BFF", "#7BD88F", "#E48CE0", "#7A9A9A")
-"""Of curves beside each other: RED itself is too dark for a thin line."""
+"""Colours of curves; RED itself is too dark for a thin line."""
 
 PHASES = {
     "environment": CYAN,
@@ -23,9 +23,9 @@ PHASES = {
     "communicate": "#E48CE0",
     "other": "#35504F",
 }
-"""Of the phases of a training."""
+"""Colours of the phases of a training."""
 
 
 def series_colour(index: int) -> str:
-    """The colour of a curve; after the last one they begin again."""
+    """Returns the colour of a curve; they repeat after the last one."""
     return SERIES[index % len(SERIES)]

@@ -19,7 +19,7 @@ def plot_command(
     terminal: bool = False,
     data_dir: str = "experiments",
 ) -> None:
-    """Plots the runs that words mean, see `find_runs`.
+    """Plots the runs that `find_runs` finds by words.
 
     Args:
         words: one at least.
@@ -54,7 +54,7 @@ def plot_command(
 
 
 def title_of(runs: list[RecordedRun]) -> str:
-    """What is plotted, in a few words."""
+    """Returns the title of a plot of runs."""
     names = list(dict.fromkeys(run.env_name or run.name for run in runs))
     if len(runs) == 1:
         return f"{names[0]}  {runs[0].run_id}" if runs[0].env_name else names[0]

@@ -17,26 +17,26 @@ from torch._C._profiler import _ExperimentalConfig
 from torch.profiler import ProfilerActivity, profile, record_function
 
 from pufferlib.errors import StorageError
-from pufferlib.families import catalog
+from pufferlib.families.catalog import slug
 from pufferlib.loggers import NoLogger
 from pufferlib.machine import usable_cores
 from pufferlib.metrics.dashboard import count_text, group, percent_text
 from pufferlib.metrics.output import printable, printable_lines
 from pufferlib.play.plain_table import plain_table
 from pufferlib.pufferl import PuffeRL
-from pufferlib.reports.advice import Facts, advice, stepping_text
+from pufferlib.reports.advice import ProfileFacts, advice, stepping_text
 from pufferlib.runs.loaders import load_env, load_policy
 from pufferlib.runs.whole_files import storing
 
-WARM_UP = 2  # iterations that nobody measures: threads start, memory is touched, kernels are chosen
+WARM_UP = 2  # iterations that are not measured: threads start, memory is touched, kernels are chosen
 TRACED = 2  # iterations that the profiler follows, which slows them down
 _OPERATORS = 12  # rows of the table
-_ENDLESS = 10**15  # more steps than anybody waits for
+_ENDLESS = 10**15  # steps
 
 
 @dataclass(frozen=True)
 class Operator:
-    """What one kind of operation took of the traced iterations.
+    """The time of one kind of operation in the traced iterations.
 
     Attributes:
         name: as torch calls it; `learn outside torch` is when a phase did none of torch's operations, in any thread.
@@ -52,7 +52,7 @@ class Operator:
 
 @dataclass(frozen=True)
 class Profile:
-    """Where the time of a training went.
+    """The time that a training took, by part.
 
     Attributes:
         metrics: of the measured iterations, as `PuffeRL.mean_and_log` returns them.
@@ -65,7 +65,7 @@ class Profile:
 
     metrics: dict[str, float]
     iterations: int
-    facts: Facts
+    facts: ProfileFacts
     computed_by: str
     operators: list[Operator]
     traced_seconds: float
@@ -83,7 +83,7 @@ def profile_command(env_name: str, args: dict[str, Any], seconds: float = 10.0, 
     Raises:
         PufferError: if the settings are wrong, or the file cannot be written.
     """
-    path = Path(output or f"profile_{catalog.slug(env_name)}.json")
+    path = Path(output or f"profile_{slug(env_name)}.json")
     if not path.absolute().parent.is_dir():
         raise StorageError(f"{path} cannot be written, there is no folder {path.parent}; make it first")
     print(printable(f"training {env_name} for {seconds:g} seconds to see where the time goes"), flush=True)
@@ -174,17 +174,13 @@ def _operators_text(found: Profile) -> str:
 
 
 def _device_operator(event: Any, phases: Collection[str]) -> Operator:
-    """A row of torch's averages; the time of a phase is spent on the host."""
     if event.key in phases:
         return Operator(_outside(event.key), event.count, 0.0)
     return Operator(event.key, event.count, event.self_device_time_total / 1e6)
 
 
 def _operators(events: Sequence[Any], phases: Collection[str]) -> list[Operator]:
-    """All calls of torch's operations by name, from the profiler's events on a CPU.
-
-    The thread of the phases does nothing while it waits for others that share a minibatch: that time is theirs.
-    """
+    # The thread of the phases does nothing while it waits for others that share a minibatch: that time is theirs.
     own = {event.thread for event in events if event.name in phases}
     spans = [(e.time_range.start, e.time_range.end) for e in events if e.thread not in own and e.cpu_parent is None]
     busy = _union(spans)
@@ -207,7 +203,6 @@ def _outside(phase: str) -> str:
 
 
 def _union(spans: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
-    """The times that lie in any of the spans, as spans that do not overlap."""
     joined: list[tuple[float, float]] = []
     for begin, end in sorted(spans):
         if joined and begin <= joined[-1][1]:
@@ -223,7 +218,6 @@ def _length(spans: Iterable[tuple[float, float]]) -> float:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Keeps torch's profiler from telling when it begins and ends, and what it warns of itself."""
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # read when a profiler is made for the first time
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -232,7 +226,6 @@ def _quiet() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _training(env_name: str, args: dict[str, Any]) -> Iterator[PuffeRL]:
-    """A trainer that never comes to an end, a log or a checkpoint by itself, and leaves nothing on disk."""
     with tempfile.TemporaryDirectory(prefix="puffer_profile_") as folder:
         endless = {"total_timesteps": _ENDLESS, "num_iterations": None, "evaluations": 0, "data_dir": folder}
         never = {"log_interval": _ENDLESS, "checkpoint_interval": _ENDLESS}
@@ -254,10 +247,10 @@ def _iterate(trainer: PuffeRL) -> None:
     trainer.train()
 
 
-def _facts(trainer: PuffeRL, metrics: dict[str, float]) -> Facts:
+def _facts(trainer: PuffeRL, metrics: dict[str, float]) -> ProfileFacts:
     vecenv, config = trainer.vecenv, trainer.config
     described = trainer.run.describe()["computation"]
-    return Facts(
+    return ProfileFacts(
         shares=group(metrics, "performance"),
         device=trainer.device.type,
         backend="GPU" if getattr(vecenv, "is_lent", False) else type(vecenv).__name__,

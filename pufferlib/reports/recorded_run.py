@@ -1,4 +1,4 @@
-"""A run as its folder tells of it, read without torch: settings, metrics, and what became of it."""
+"""A run as its folder records it, read without torch: settings, metrics, state."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _BEGUN = re.compile(r"(\d{8}_\d{6})_\d{6}_[0-9a-f]{8}$")  # of a run id that `ma
 
 @dataclass(frozen=True)
 class RecordedRun:
-    """A run on disk; what is asked is read when it is asked first.
+    """A run on disk; properties read its files when they are first needed.
 
     Attributes:
         folder: of the run.
@@ -44,18 +44,18 @@ class RecordedRun:
 
     @property
     def name(self) -> str:
-        """Of the folder."""
+        """The folder's name."""
         return self.folder.resolve().name
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """The nested dict of `load_config` that it was begun with; empty where nobody wrote it down."""
+        """The nested dict of `load_config` that it was begun with; empty where it was not recorded."""
         found = self.config.get("settings")
         return found if isinstance(found, dict) else {}
 
     @property
     def env_name(self) -> str | None:
-        """What it was trained in; None where nobody wrote it down."""
+        """The name of its environment; None where it was not recorded."""
         found = self.settings.get("env_name")
         return found if isinstance(found, str) else None
 
@@ -99,7 +99,7 @@ class RecordedRun:
 
     @property
     def score_metric(self) -> str:
-        """The metric that tells how good it is: that by which its environment is solved, else the mean return."""
+        """The metric of its score: the one that its environment is solved by, else the mean return."""
         solve = self.settings.get("solve")
         name = solve.get("metric") if isinstance(solve, dict) else None
         return find_metric(str(name), self.newest) or RETURN
@@ -111,33 +111,32 @@ class RecordedRun:
 
     @property
     def score(self) -> float | None:
-        """What the final policy scored; of a run that goes on the newest value of the metric; None where there is none.
+        """The score of the final policy; of an unfinished run the newest value of the metric; None where there is none.
 
         The newest value is of the episodes that ended since the log before, among which long ones lack early in a run.
         """
-        return _number(self.newest.get(self._scored_by))
+        return number(self.newest.get(self._scored_by))
 
     @property
     def score_episodes(self) -> int | None:
-        """How many episodes the score is the mean of; None where nobody knows."""
-        found = _number(self.newest.get(count_name(self._scored_by) or ""))
+        """Episodes that the score is the mean of; None where the run does not say."""
+        found = number(self.newest.get(count_name(self._scored_by) or ""))
         return None if found is None else int(found)
 
     @property
     def _scored_by(self) -> str:
-        """The score's metric, of the final policy where it has played."""
         final = f"{FINAL}/{self.score_metric.partition('/')[2]}"
         return final if final in self.newest else self.score_metric
 
     @property
     def steps(self) -> int:
         """Agent steps up to the last log."""
-        return int(_number(self.newest.get("agent_steps")) or 0)
+        return int(number(self.newest.get("agent_steps")) or 0)
 
     @property
     def seconds(self) -> float:
         """Wall time up to the last log."""
-        return float(_number(self.newest.get("uptime")) or 0.0)
+        return float(number(self.newest.get("uptime")) or 0.0)
 
     # ------------------------------------------------------------------------------------------------ what became of it
 
@@ -148,15 +147,15 @@ class RecordedRun:
             return "running"
         if self._has_all_steps():
             return "finished"
-        saved_steps = _number(read_note(self.folder, "last").get("agent_steps"))
+        saved_steps = number(read_note(self.folder, "last").get("agent_steps"))
         is_saved = (self.folder / TRAINER_STATE).exists() and saved_steps is not None and saved_steps >= self.steps
         return "stopped" if is_saved else "failed"
 
     def _has_all_steps(self) -> bool:
         train = self.settings.get("train") or {}
-        iterations, steps = (_number(train.get(name)) for name in ("num_iterations", "total_timesteps"))
+        iterations, steps = (number(train.get(name)) for name in ("num_iterations", "total_timesteps"))
         if iterations is not None:
-            return (_number(self.newest.get("epoch")) or 0) >= iterations
+            return (number(self.newest.get("epoch")) or 0) >= iterations
         return steps is not None and self.steps >= steps
 
 
@@ -186,14 +185,13 @@ def read_run(folder: Path) -> RecordedRun:
     return RecordedRun(folder, config)
 
 
-def _number(found: Any) -> int | float | None:
-    """A finite number of a file; None for anything else that stands there."""
+def number(found: object) -> int | float | None:
+    """Returns a finite number of a file, below 2**63; None for anything else that stands there."""
     is_number = isinstance(found, (int, float)) and not isinstance(found, bool) and abs(found) < 2**63
     return found if is_number else None
 
 
 def _lines(path: Path, tail_bytes: int) -> Iterator[dict[str, Any]]:
-    """The whole lines of a file of metrics; of its end alone where `tail_bytes` is not 0."""
     with _open_metrics(path) as file:
         start = max(0, file.seek(0, os.SEEK_END) - tail_bytes) if tail_bytes else 0
         file.seek(start)
@@ -205,7 +203,6 @@ def _lines(path: Path, tail_bytes: int) -> Iterator[dict[str, Any]]:
 
 
 def _open_metrics(path: Path) -> BinaryIO:
-    """A file of metrics; an empty one where there is none that may be read."""
     try:
         file = open_regular(path)
     except UnreadableFile as error:

@@ -1,4 +1,4 @@
-"""`puffer report`: gathers what a page shows of a run, and writes it."""
+"""`puffer report`: collects the content of a run's page, and writes it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pufferlib.config import load_config
 from pufferlib.config.options import EvalOptions
 from pufferlib.errors import CheckpointError, PufferError
 from pufferlib.extras import is_installed
-from pufferlib.families import catalog
+from pufferlib.families.catalog import find_recorded, needs_module
 from pufferlib.metrics.output import printable, say
 from pufferlib.reports.curves import Panel, panels
 from pufferlib.reports.differences import flat_settings
@@ -37,7 +37,7 @@ def report_command(
     video: bool = True,
     data_dir: str = "experiments",
 ) -> None:
-    """Writes the page of the run that a word means, see `find_run`; a run that goes on is shown as it is now.
+    """Writes the page of the run that a word means, see `find_run`; it may still be running.
 
     Args:
         word: which run.
@@ -58,7 +58,7 @@ def report_command(
 
 
 def gather(run: RecordedRun, episodes: int, video: bool) -> Content:
-    """What the page of a run shows; what cannot be had becomes a note on it, with the reason."""
+    """Collects the content of a run's page; what is missing becomes a note on it, with the reason."""
     notes: list[str] = []
     plots = _noting(notes, "no curves", lambda: dict(_plots(run))) or {}
     saved = [name for name in reversed(NAMED) if (run.folder / f"{name}.pt").exists()]  # the newest first
@@ -81,7 +81,6 @@ def _plots(run: RecordedRun) -> Iterator[tuple[str, str]]:
 
 
 def _evaluate(run: RecordedRun, weights: str, episodes: int) -> dict[str, tuple[float, float, int]]:
-    """Plays as `puffer eval` does, by the settings that the run was begun with."""
     from pufferlib.play.evaluation import evaluate  # it imports torch
 
     args = _args(run, weights)
@@ -91,7 +90,6 @@ def _evaluate(run: RecordedRun, weights: str, episodes: int) -> dict[str, tuple[
 
 
 def _record(run: RecordedRun, weights: str, notes: list[str]) -> tuple[bytes, str] | None:
-    """An episode as a video: mp4, or a gif where nothing is installed that makes one; None if nothing was drawn."""
     from pufferlib.watch.evaluating import evaluate_command
 
     args = _args(run, weights)
@@ -112,26 +110,19 @@ def _record(run: RecordedRun, weights: str, notes: list[str]) -> tuple[bytes, st
 
 
 def _args(run: RecordedRun, weights: str) -> dict[str, Any]:
-    """The settings to play weights by.
-
-    Raises:
-        CheckpointError: if nobody knows what the policy was, or the environment is in a module that only the run names.
-        UnknownEnvironmentError: if the environment is the user's own.
-    """
     from pufferlib.runs.recorded_settings import model_settings
 
     if run.env_name is None:
         raise CheckpointError(f"{run.folder} does not tell which environment it is of")
-    catalog.find_recorded(run.env_name)
+    find_recorded(run.env_name)
     args = load_config(run.env_name)
     args["load_model_path"] = str(run.folder / f"{weights}.pt")
     return model_settings(run.env_name, args, is_policy_named=False)
 
 
 def _defaults(run: RecordedRun) -> dict[str, Any] | None:
-    """The settings of the run's environment today; None where it is not known here."""
     try:
-        if run.env_name is None or catalog.needs_module(run.env_name):
+        if run.env_name is None or needs_module(run.env_name):
             return None
         return flat_settings(load_config(run.env_name))
     except PufferError:
@@ -139,7 +130,6 @@ def _defaults(run: RecordedRun) -> dict[str, Any] | None:
 
 
 def _noting(notes: list[str], missing: str, make: Callable[[], Any]) -> Any:
-    """What `make` gives; where that is a mistake of the user's, or lacks a package, a note says so instead."""
     try:
         return make()
     except PufferError as error:

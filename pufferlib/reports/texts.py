@@ -8,7 +8,7 @@ from typing import Any
 from pufferlib.metrics.dashboard import count_text, duration_text, number_text
 
 
-def value_text(value: Any) -> str:
+def value_text(value: object) -> str:
     """The value of a setting, such as `4.2M`, `0.9873` or `muon`."""
     if isinstance(value, float):
         return number_text(value)

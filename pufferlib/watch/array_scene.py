@@ -84,12 +84,10 @@ class ArrayScene(Scene):
             self._env.before_restart = None
 
     def _keep_end(self) -> None:
-        """Takes the last picture of an episode."""
         self._has_ended = True
         self._frame = self._rendered()
 
     def _rendered(self) -> np.ndarray:
-        """What the environment draws, `(height, width, 3)` uint8, contiguous and our own."""
         frame = self._env.render()
         if not isinstance(frame, np.ndarray) or frame.dtype != np.uint8 or frame.ndim != 3 or frame.shape[2] != 3:
             is_array = isinstance(frame, np.ndarray)
@@ -102,7 +100,7 @@ class ArrayScene(Scene):
 
 
 def _require_pictures(env: EmulatedEnv, title: str) -> None:
-    """Asks what the environment was made with, as a call of its `render` may warn or open a window."""
+    # Asks how the environment was made, as a call of its `render` may warn or open a window.
     mode, modes = env.env.render_mode, (env.env.metadata or {}).get("render_modes", ())
     if mode == "rgb_array":
         return

@@ -11,7 +11,6 @@ class Brush:
     """Draws on one screen, between its `begin` and `end`; all measures are pixels from the left top corner."""
 
     def __init__(self, screen: Screen):
-        """Takes the screen."""
         self.screen = screen
 
     def box(self, x: float, y: float, width: float, height: float, color: Color) -> None:

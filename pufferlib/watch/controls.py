@@ -1,4 +1,4 @@
-"""What the keys of a window do."""
+"""The keys of a window, and the commands that they give."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from types import ModuleType
 
 
-class Command(enum.Enum):
-    """What a person can ask of a play; the value says how, and what it does."""
+class ViewerCommand(enum.Enum):
+    """A command to a play; the value is its keys and its effect, for the list of keys."""
 
     PAUSE = ("space", "pause, or go on")
     STEP = ("right or .", "a single step")
@@ -22,30 +22,30 @@ class Command(enum.Enum):
 
 
 OTHER_KEYS = (("shift + keys", "play the first one yourself"), ("esc", "end"))
-"""What is done while a key is held, or by raylib itself."""
+"""Keys that act while they are held, and that of raylib itself."""
 
 KEYS = {
-    "SPACE": Command.PAUSE,
-    "RIGHT": Command.STEP,
-    "PERIOD": Command.STEP,
-    "ONE": Command.NORMAL_SPEED,
-    "KP_1": Command.NORMAL_SPEED,
-    "R": Command.RESTART,
-    "TAB": Command.PANEL,
-    "P": Command.PANEL,
-    "F12": Command.SCREENSHOT,
-    "S": Command.SCREENSHOT,
-    "F1": Command.HELP,
-    "H": Command.HELP,
+    "SPACE": ViewerCommand.PAUSE,
+    "RIGHT": ViewerCommand.STEP,
+    "PERIOD": ViewerCommand.STEP,
+    "ONE": ViewerCommand.NORMAL_SPEED,
+    "KP_1": ViewerCommand.NORMAL_SPEED,
+    "R": ViewerCommand.RESTART,
+    "TAB": ViewerCommand.PANEL,
+    "P": ViewerCommand.PANEL,
+    "F12": ViewerCommand.SCREENSHOT,
+    "S": ViewerCommand.SCREENSHOT,
+    "F1": ViewerCommand.HELP,
+    "H": ViewerCommand.HELP,
 }
 """By raylib's names, which are places on a keyboard."""
 
-CHARACTERS = {"+": Command.FASTER, "=": Command.FASTER, "-": Command.SLOWER}
-"""What lies elsewhere on every keyboard; `=` is the `+` of many without shift."""
+CHARACTERS = {"+": ViewerCommand.FASTER, "=": ViewerCommand.FASTER, "-": ViewerCommand.SLOWER}
+"""Their keys differ between keyboards; `=` is the `+` of many without shift."""
 
 
-def commands(keys: Iterable[str], characters: Iterable[str], is_shift_held: bool) -> list[Command]:
-    """What was asked for.
+def commands(keys: Iterable[str], characters: Iterable[str], is_shift_held: bool) -> list[ViewerCommand]:
+    """Returns the commands of keys and characters.
 
     Args:
         keys: raylib's names of those that went down, in their order.
@@ -60,7 +60,6 @@ class Controls:
     """Reads what was pressed in raylib's window since the last picture."""
 
     def __init__(self, raylib: ModuleType):
-        """Takes the module `raylib`."""
         self._raylib = raylib
         self._names = {getattr(raylib, f"KEY_{name}"): name for name in KEYS if hasattr(raylib, f"KEY_{name}")}
 
@@ -69,8 +68,8 @@ class Controls:
         """Whether one of the two is down."""
         return any(map(self._raylib.IsKeyDown, (self._raylib.KEY_LEFT_SHIFT, self._raylib.KEY_RIGHT_SHIFT)))
 
-    def commands(self) -> list[Command]:
-        """What was asked for since the last call."""
+    def commands(self) -> list[ViewerCommand]:
+        """Returns the commands since the last call."""
         keys = [self._names.get(code, "") for code in iter(self._raylib.GetKeyPressed, 0)]
         characters = [chr(code) for code in iter(self._raylib.GetCharPressed, 0)]
         return commands(keys, characters, self.is_shift_held)

@@ -1,8 +1,8 @@
-"""`puffer eval`: plays the policy of a run, to be watched or only to be scored."""
+"""`puffer eval`: plays the policy of a run, in a window, as a video, or for its scores alone."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,8 +11,7 @@ import numpy as np
 
 from pufferlib.config.options import EvalOptions
 from pufferlib.errors import APIUsageError, DisplayError
-from pufferlib.families import catalog
-from pufferlib.families.catalog import Entry
+from pufferlib.families.catalog import Entry, find, slug
 from pufferlib.metrics.output import printable
 from pufferlib.ocean.screen import display_trouble, has_display
 from pufferlib.play.evaluation import prepared
@@ -24,31 +23,28 @@ from pufferlib.watch.array_scene import array_settings
 from pufferlib.watch.recording_line import recording_line
 from pufferlib.watch.scene import Scene
 from pufferlib.watch.scenes import make_scene
-from pufferlib.watch.show import Manner, Show
+from pufferlib.watch.show import RenderOptions, Show
 from pufferlib.watch.video import VideoWriter, require_video
 from pufferlib.watch.watched_play import WatchedPlay
 
-LEAST_PICTURES = 30.0
-"""In a second of a window, where nobody says how many: keys are read with each."""
+LEAST_PICTURES = 30.0  # a second in a window, where `--fps` does not say: keys are read with each
 
 
 @dataclass(frozen=True)
-class _Way:
-    """How a play is shown."""
-
-    is_seen: bool
+class _Display:
+    in_window: bool
     video: Path | None
-    why_unseen: str = ""
+    why_no_window: str = ""
 
     @property
     def is_drawn(self) -> bool:
-        return self.is_seen or self.video is not None
+        return self.in_window or self.video is not None
 
 
 def evaluate_command(env_name: str, args: dict[str, Any], options: EvalOptions) -> None:
     """Plays and prints the scores.
 
-    The episodes are the same however they are shown. Where they are not, many are played side by side.
+    The episodes are the same with a window, with a video and without; without, many run side by side.
 
     Args:
         env_name: any name that `pufferlib.families.catalog.find` knows.
@@ -60,21 +56,21 @@ def evaluate_command(env_name: str, args: dict[str, Any], options: EvalOptions) 
         DisplayError: if a window is to be shown and there is no display to open it on.
         PufferError: whatever else keeps the policy from being played, or the video from being written.
     """
-    entry = catalog.find(env_name)
-    way = _way(entry, options)
-    print(printable(_beginning(env_name, args, options, way)), flush=True)
+    entry = find(env_name)
+    display = _display(entry, options)
+    print(printable(_beginning(env_name, args, options, display)), flush=True)
     seed = args["train"]["seed"] if options.seed is None else options.seed
-    shown_with = _shown_with(entry) if way.is_drawn else None
-    with prepared(env_name, args, options.episodes, options.is_greedy, seed, shown_with) as make_player:
-        _tell_of_agents(make_player().vecenv, options.episodes)
-        if way.is_drawn:
-            _show(make_player, options, way, seed, catalog.slug(entry.name))
+    needs = {} if entry.family == "ocean" else array_settings(entry)
+    drawn_with = needs if display.is_drawn else None
+    with prepared(env_name, args, options.episodes, options.is_greedy, seed, drawn_with) as make_player:
+        _print_agents(make_player().vecenv, options.episodes)
+        if display.is_drawn:
+            _show(make_player, options, display, seed, slug(entry.name))
         else:
             _score(make_player, options, seed)
 
 
-def _way(entry: Entry, options: EvalOptions) -> _Way:
-    """How the options ask the play to be shown, once they were checked."""
+def _display(entry: Entry, options: EvalOptions) -> _Display:
     video = None if options.video is None else Path(options.video)
     if video is not None:
         require_video(video)
@@ -88,29 +84,29 @@ def _way(entry: Entry, options: EvalOptions) -> _Way:
     if not can_be_drawn and (video is not None or options.window):
         raise APIUsageError(f"{entry.name} cannot be drawn, as it takes no render_mode; pass --headless to score it")
     if options.headless or (video is not None and not options.window):
-        way = _Way(False, video, "without a window")
+        display = _Display(False, video, "without a window")
     elif not has_display():
-        way = _Way(False, video, "without a window, as there is no display")
+        display = _Display(False, video, "without a window, as there is no display")
     elif not can_be_drawn:
-        way = _Way(False, video, "without a window, as it cannot be drawn")
+        display = _Display(False, video, "without a window, as it cannot be drawn")
     else:
-        way = _Way(True, video)
-    if way.is_drawn and options.grid > options.episodes:
+        display = _Display(True, video)
+    if display.is_drawn and options.grid > options.episodes:
         raise APIUsageError(
             f"--grid {options.grid} needs an episode for each of the environments, got {options.episodes}; "
             f"pass --episodes {options.grid} or more"
         )
-    return way
+    return display
 
 
-def _shown_with(entry: Entry) -> Mapping[str, Any]:
-    """What an environment has to be made with to be shown."""
-    return {} if entry.family == "ocean" else array_settings(entry)
-
-
-def _beginning(env_name: str, args: dict[str, Any], options: EvalOptions, way: _Way) -> str:
-    """What is about to be played, which may take minutes, by which actions, and why it is not seen."""
-    shown = f" into {way.video}" if way.video is not None else f", {way.why_unseen}" if way.why_unseen else ""
+def _beginning(env_name: str, args: dict[str, Any], options: EvalOptions, display: _Display) -> str:
+    shown = (
+        f" into {display.video}"
+        if display.video is not None
+        else f", {display.why_no_window}"
+        if display.why_no_window
+        else ""
+    )
     policy = args["load_model_path"] or "an untrained policy (--load-model-path latest takes the last that was trained)"
     actions = "the likeliest actions (--sample draws them)" if options.is_greedy else "actions that are drawn"
     return (
@@ -119,13 +115,12 @@ def _beginning(env_name: str, args: dict[str, Any], options: EvalOptions, way: _
     )
 
 
-def _tell_of_agents(vecenv: Vector, episodes: int) -> None:
-    """Prints what counts as an episode where an environment has several agents."""
+def _print_agents(vecenv: Vector, episodes: int) -> None:
     agents = vecenv.agents_per_env
     if agents == 1:
         return
     if counts_by_agent(vecenv.driver_env):
-        print(f"an episode is one of a single agent: the {agents} agents of an environment begin and end apart")
+        print(f"an episode is one of a single agent: the {agents} agents of an environment begin and end on their own")
     else:
         print(f"an episode is one of all {agents} agents, so n is {episodes * agents:,} where each of them is counted")
 
@@ -148,17 +143,21 @@ def _score(make_player: Callable[[], Player], options: EvalOptions, seed: int) -
         raise KeyboardInterrupt
 
 
-def _show(make_player: Callable[[], Player], options: EvalOptions, way: _Way, seed: int, name: str) -> None:
+def _show(make_player: Callable[[], Player], options: EvalOptions, display: _Display, seed: int, name: str) -> None:
     player = make_player()
     side_by_side = min(options.grid, player.vecenv.num_envs)
     play = WatchedPlay(make_player, make_scene, *_quotas(player, options), seed, side_by_side)
 
-    def frame_rate(scene: Scene) -> float:
-        return options.fps or _frame_rate(scene, way)
-
-    manner = Manner(frame_rate, way.is_seen, way.video, name, options.panel, options.speed)
+    rendering = RenderOptions(
+        lambda scene: options.fps or _frame_rate(scene, display),
+        display.in_window,
+        display.video,
+        name,
+        options.panel,
+        options.speed,
+    )
     with recording_line() as line:
-        show = Show(play, manner, lambda video: line.tell(video, play.player))
+        show = Show(play, rendering, lambda video: line.update(video, play.player))
         try:
             show.run()
         except DisplayError as error:
@@ -166,13 +165,12 @@ def _show(make_player: Callable[[], Player], options: EvalOptions, way: _Way, se
             raise DisplayError(f"no window can be opened, as {display_trouble()}; {remedy}") from error
         except KeyboardInterrupt:
             line.clear()
-            _tell(play, show, options)
+            _print_outcome(play, show, options)
             raise
-    _tell(play, show, options)
+    _print_outcome(play, show, options)
 
 
-def _tell(play: WatchedPlay, show: Show, options: EvalOptions) -> None:
-    """Prints what became of a play that was shown."""
+def _print_outcome(play: WatchedPlay, show: Show, options: EvalOptions) -> None:
     _print_scores(play.sheet)
     unfinished = _unfinished(play.player)
     if unfinished:
@@ -181,21 +179,19 @@ def _tell(play: WatchedPlay, show: Show, options: EvalOptions) -> None:
     if play.is_helped:
         print("a person took part, so these are not the scores of the policy alone")
     if show.video is not None:
-        print(printable(_told(show.video)))
+        print(printable(_described(show.video)))
 
 
-def _frame_rate(scene: Scene, way: _Way) -> float:
-    return scene.frames_per_second if way.video is not None else max(scene.frames_per_second, LEAST_PICTURES)
+def _frame_rate(scene: Scene, display: _Display) -> float:
+    return scene.frames_per_second if display.video is not None else max(scene.frames_per_second, LEAST_PICTURES)
 
 
 def _quotas(player: Player, options: EvalOptions) -> tuple[np.ndarray, int]:
-    """How many episodes each agent plays, and the most steps of an environment."""
     quotas = deal_games(options.episodes, player.vecenv)
     return quotas, options.max_steps * int(quotas.max())
 
 
 def _unfinished(player: Player) -> int:
-    """Episodes, as `--episodes` counts them, that have not ended."""
     if counts_by_agent(player.vecenv.driver_env):
         return int(player.remaining.sum())
     return int(player.remaining.reshape(player.vecenv.num_envs, -1).max(1).sum())
@@ -206,8 +202,7 @@ def _print_scores(sheet: ScoreSheet) -> None:
         print(printable(f"{name:<16} {score}"))
 
 
-def _told(video: VideoWriter) -> str:
-    """What there is to know of a video that was written."""
+def _described(video: VideoWriter) -> str:
     if not video.path.exists():
         return f"no video was written to {video.path}, as there was nothing to show"
     width, height = video.size

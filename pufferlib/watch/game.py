@@ -1,4 +1,4 @@
-"""One person's game: steps by the keys that are held, and the score."""
+"""Episodes that a person plays: steps by the keys that are held, and the score."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from pufferlib.environment import PufferEnv
 from pufferlib.watch.keyboard import Keyboard
 
 
-class Game:
+class HumanEpisodes:
     """Plays one episode after another in an environment of one agent.
 
     Attributes:
-        keyboard: what the keys mean.
+        keyboard: the meaning of the keys.
         score: the sum of the rewards of the episode.
         steps: of the episode so far.
         is_over: whether it has ended.
@@ -24,10 +24,9 @@ class Game:
         """Begins the first episode.
 
         Args:
-            env: one environment, with a single row; it is not closed with the game.
-            keyboard: what the keys mean in it.
-            seed: of the first episode; later ones go on with its random numbers, but for those after an episode that
-                was given up, which have the seeds that follow.
+            env: one environment, with a single row; its owner closes it.
+            keyboard: the meaning of the keys in it.
+            seed: of the first episode; an episode that is abandoned is followed by one with the next seed.
         """
         self.keyboard = keyboard
         self._env = env
@@ -37,7 +36,7 @@ class Game:
         self._clear()
 
     def begin(self) -> None:
-        """Begins the next episode; one that has not ended is given up."""
+        """Begins the next episode; one that has not ended is abandoned."""
         if self.is_over:
             self._env.reset()  # it has reset itself, but its arrays still tell of the end
         else:
@@ -46,7 +45,7 @@ class Game:
         self._clear()
 
     def step(self, held: Collection[str]) -> None:
-        """Steps with the keys that are held; a game that waits stands while none of them means anything."""
+        """Steps with the keys that are held; a game that waits makes no step while none of them means anything."""
         action = self.keyboard.action(held, self._action)
         if action is None:
             return

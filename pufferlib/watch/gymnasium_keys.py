@@ -1,4 +1,4 @@
-"""How a person plays the environments of Gymnasium, which mostly do not say it themselves."""
+"""Keys for the environments of Gymnasium, most of which define none."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ KNOWN: Mapping[str, tuple[Keys, ...]] = {
 
 
 def gymnasium_keys(env: gymnasium.Env, space: gymnasium.Space) -> Keys | None:
-    """The keys of an environment of Gymnasium.
+    """Returns the keys of an environment of Gymnasium.
 
     Args:
         env: the environment, which may be wrapped.
         space: of its actions as rows, see pufferlib.emulation.actions.
 
     Returns:
-        None where nobody knows.
+        None where none are known.
     """
     name = "" if env.spec is None else env.spec.id.rpartition("-v")[0]
     candidates = list(KNOWN.get(name, ()))
@@ -57,7 +57,7 @@ def gymnasium_keys(env: gymnasium.Env, space: gymnasium.Space) -> Keys | None:
 
 
 def _told(actions: Mapping[Any, Any]) -> Keys | None:
-    """What an environment says, of keys by their letters: W, A, S and D are its arrows, and E does nothing."""
+    # Gymnasium names keys by letters: W, A, S and D are the arrows, and E does nothing.
     names = {"w": "up", "a": "left", "s": "down", "d": "right", " ": "space"}
     chords = {tuple(keys): action for keys, action in actions.items() if isinstance(keys, (tuple, str))}
     if len(chords) < len(actions) or not all(isinstance(key, str) for keys in chords for key in keys):
@@ -72,7 +72,6 @@ def _chord(keys: Iterable[str], names: Mapping[str, str]) -> str:
 
 
 def _fits(keys: Keys, space: gymnasium.Space) -> bool:
-    """Whether the actions are of that kind of space."""
     if isinstance(space, Discrete):
         return all(isinstance(action, int) and action < space.n for action in keys.actions.values())
     widths = {1 if isinstance(action, (int, float)) else len(action) for action in keys.actions.values()}

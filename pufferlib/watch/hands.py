@@ -1,4 +1,4 @@
-"""A person's hands on the keyboard: what is held, and what was pressed since."""
+"""The state of the keyboard in a window: keys that are held, and those that were pressed since."""
 
 from __future__ import annotations
 
@@ -7,23 +7,21 @@ from types import ModuleType
 from pufferlib.watch.keyboard import Keyboard, held_keys, key_code
 
 COMMANDS = ("enter", "space", "p", "pause", "r", "f5")
-"""Keys that mean something around a game."""
+"""Keys around a game."""
 
 
-class Hands:
-    """Reads raylib's window once for each picture, and steps take from it.
+class KeyState:
+    """Reads raylib's window once for each picture; steps take the keys from it.
 
-    A step may last for several pictures, so a key that was down in between counts for the step, if none is held when it
-    is made: a short touch is never lost.
+    A step may last for several pictures: a key that was touched in between counts for the step, if none is held then.
 
     Attributes:
-        pressed: keys that went down since the look before, in their order; those that stay down come again and again,
-            as in writing, if they mean something alone. Keys that nobody asked for are `other`.
+        pressed: keys that went down since the last `poll`, in their order, and keys that repeat, as in writing, if they
+            mean something alone. Keys without a meaning are `other`.
         held: keys of the game that are down.
     """
 
     def __init__(self, keyboard: Keyboard, raylib: ModuleType):
-        """Takes what the keys mean, and the module `raylib`."""
         self.pressed: list[str] = []
         self._keyboard = keyboard
         self._raylib = raylib
@@ -31,7 +29,7 @@ class Hands:
         self.held: set[str] = set()
         self._touched: set[str] = set()
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """Reads the keys; to be called after each picture."""
         went_down = [self._names.get(code, "other") for code in iter(self._raylib.GetKeyPressed, 0)]
         repeated = [name for code, name in self._names.items() if self._raylib.IsKeyPressedRepeat(code)]
@@ -43,6 +41,6 @@ class Hands:
         return name in self._keyboard.names and self._keyboard.action({name}) is not None
 
     def take(self) -> set[str]:
-        """The keys that count for a step."""
+        """Returns the keys that count for a step."""
         keys, self._touched = self.held or self._touched, set()
         return keys

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from types import ModuleType
-from typing import Any
 
 import gymnasium
 import numpy as np
@@ -17,38 +16,33 @@ from pufferlib.errors import APIUsageError
 from pufferlib.watch.gymnasium_keys import gymnasium_keys
 
 ARROWS = {"w": "up", "a": "left", "s": "down", "d": "right"}
-"""What these letters mean where they mean nothing else."""
+"""The arrows of letters without another meaning."""
 
 OPPOSITES = (("left", "right"), ("up", "down"))
 
 
 class Keyboard:
-    """What the keys mean to one agent; it knows no window.
+    """The actions of one agent by the keys that are held; independent of any window.
 
     Attributes:
         names: the keys that mean something, as raylib calls them, in small letters.
         waits: whether nothing moves before one of them is pressed.
-        told: the keys for a person to read, such as `left, right, space`.
+        description: the keys for a person to read, such as `left, right, space`.
     """
 
     def __init__(self, space: gymnasium.Space, keys: Keys):
-        """Takes the agent's action space and what its environment says of its keys.
-
-        Raises:
-            APIUsageError: if an action is none of the space.
-        """
         self._space = space
         self._shape, self._dtype = spaces.action_shape(space), spaces.action_dtype(space)
         self._actions = {frozenset(chord.split("+")): self._row(action) for chord, action in keys.actions.items()}
         used = frozenset().union(*self._actions)
         self._arrows = {letter: arrow for letter, arrow in ARROWS.items() if letter not in used and arrow in used}
         self.names = used | self._arrows.keys()
-        self.told = ", ".join(chord.replace("_", " ") for chord in keys.actions if "+" not in chord)
+        self.description = ", ".join(chord.replace("_", " ") for chord in keys.actions if "+" not in chord)
         self.waits = keys.waits
         self._idle = self._idle_rows(keys.idle)
 
     def action(self, held: Collection[str], last: np.ndarray | None = None) -> np.ndarray | None:
-        """The action for the keys that are held.
+        """Returns the action for the keys that are held.
 
         Args:
             held: names of keys; others than `names` count for nothing.
@@ -76,7 +70,6 @@ class Keyboard:
         return self._idle[(turn + 1) % len(self._idle)].copy()
 
     def _combined(self, actions: Iterable[np.ndarray]) -> np.ndarray:
-        """One row of those of several keys."""
         (idle,) = self._idle
         row = idle.copy()
         for action in actions:
@@ -84,15 +77,14 @@ class Keyboard:
             row[changed] = action[changed] + (row[changed] - idle[changed]) * isinstance(self._space, Box)
         return np.clip(row, self._space.low, self._space.high) if isinstance(self._space, Box) else row
 
-    def _idle_rows(self, idle: Any) -> list[np.ndarray]:
-        """The actions that take turns while no key is held; none where the last one goes on."""
+    def _idle_rows(self, idle: object) -> list[np.ndarray]:
+        # The actions that take turns while no key is held; none where the last action stays.
         if idle is None:
             return [] if isinstance(self._space, Discrete) else [np.zeros(self._shape, self._dtype)]
         is_several = isinstance(self._space, Discrete) and isinstance(idle, (list, tuple))
         return [self._row(action) for action in (idle if is_several else [idle])]
 
-    def _row(self, action: Any) -> np.ndarray:
-        """The action as a row, once it was checked."""
+    def _row(self, action: object) -> np.ndarray:
         row = np.asarray(action, self._dtype)
         if row.shape == () and self._shape == (1,):
             row = row.reshape(1)
@@ -102,10 +94,10 @@ class Keyboard:
 
 
 def keyboard_for(env: PufferEnv) -> Keyboard | None:
-    """What the keys mean in an environment: what its `keys` say, or for one of Gymnasium what is known of it.
+    """Returns the keyboard of an environment: by its `keys`, or for one of Gymnasium by a table.
 
     Returns:
-        None where nobody knows, where several agents act at a time, or where actions mix choices and numbers.
+        None where no keys are known, several agents act at a time, or actions mix choices and numbers.
 
     Raises:
         APIUsageError: if an action of its `keys` is none of its space.
@@ -124,7 +116,7 @@ def keyboard_for(env: PufferEnv) -> Keyboard | None:
 
 
 def held_keys(keyboard: Keyboard, raylib: ModuleType) -> set[str]:
-    """Which of its keys are down now, in the window that is open; `raylib` is that module."""
+    """Returns the keys of a keyboard that are down in the open window; `raylib` is that module."""
     return {name for name in keyboard.names if raylib.IsKeyDown(key_code(name, raylib))}
 
 

@@ -1,9 +1,9 @@
-"""What a window says over the picture: that it pauses, what a key just did, what the keys are."""
+"""Text over the picture in a window: the pause, the effect of a key, the list of keys."""
 
 from __future__ import annotations
 
 from pufferlib.watch.brush import Brush
-from pufferlib.watch.controls import OTHER_KEYS, Command
+from pufferlib.watch.controls import OTHER_KEYS, ViewerCommand
 from pufferlib.watch.palette import CYAN, EDGE, PANEL, SHADE, VEIL, WHITE
 
 NOTICE_SECONDS = 2.0
@@ -14,22 +14,21 @@ _KEYS = 150  # pixels from the keys to what they do
 
 
 class Overlay:
-    """Holds what is to be said.
+    """The texts over a picture.
 
     Attributes:
-        is_helping: whether the keys are told.
-        notice: what was said last; empty when it was there for long enough.
+        is_helping: whether the list of keys is shown.
+        notice: the newest text; empty after NOTICE_SECONDS.
     """
 
     def __init__(self) -> None:
-        """Says how to find out more."""
         self.is_helping = False
         self.notice = ""
         self._seconds_left = 0.0
-        self.say("F1 tells the keys")
+        self.say("F1 lists the keys")
 
     def say(self, notice: str) -> None:
-        """Shows a few words for NOTICE_SECONDS, in the place of others."""
+        """Shows a few words for NOTICE_SECONDS, in place of earlier ones."""
         self.notice, self._seconds_left = notice, NOTICE_SECONDS
 
     def advance(self, seconds: float) -> None:
@@ -44,7 +43,7 @@ class Overlay:
         Args:
             brush: for the screen.
             width: of the picture, which is at the left of the screen.
-            badge: what holds all the time, such as `paused`; empty for nothing.
+            badge: a lasting text, such as `paused`; empty for none.
         """
         _, height = brush.screen.size
         y = height - _LINE - 12
@@ -66,7 +65,7 @@ def _label(brush: Brush, text: str, left: float, y: float, color: tuple[int, int
 
 
 def _draw_help(brush: Brush, width: int, height: int) -> None:
-    lines = [*(command.value for command in Command), *OTHER_KEYS]
+    lines = [*(command.value for command in ViewerCommand), *OTHER_KEYS]
     scale = min(1.0, width / (_WIDTH + 20), height / (_LINE * (len(lines) + 1) + 20))
     line, text = _LINE * scale, max(4, round(_TEXT * scale))
     room, tall = _WIDTH * scale, line * (len(lines) + 1)

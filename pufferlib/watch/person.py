@@ -1,4 +1,4 @@
-"""A person who plays for the policy while shift is held."""
+"""A person who plays in place of the policy while shift is held."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ from pufferlib.watch.controls import Controls
 from pufferlib.watch.keyboard import Keyboard, held_keys
 
 
-class Person:
-    """Says what the keys of raylib's window mean in one environment."""
+class HumanControl:
+    """Turns the keys of raylib's window into actions; `keyboard` is None where the meaning of keys is not known."""
 
     def __init__(self, keyboard: Keyboard | None, controls: Controls, raylib: ModuleType):
-        """Takes what the keys mean, None where nobody knows, and who reads them."""
         self._keyboard = keyboard
         self._controls = controls
         self._raylib = raylib
@@ -26,17 +25,17 @@ class Person:
         return self._keyboard is not None and self._controls.is_shift_held
 
     @property
-    def is_at_a_loss(self) -> bool:
-        """Whether shift is held in one that nobody can."""
+    def has_no_keys(self) -> bool:
+        """Whether shift is held in an environment without known keys."""
         return self._keyboard is None and self._controls.is_shift_held
 
     @property
-    def is_waited_for(self) -> bool:
+    def is_awaited(self) -> bool:
         """Whether the game stands until the person moves."""
         return self.is_playing and self._keyboard.waits and not held_keys(self._keyboard, self._raylib)
 
     def action(self) -> np.ndarray | None:
-        """The action of the keys that are held now, a row of the action space; None leaves it to the policy."""
+        """Returns the action of the keys that are held, a row of the action space; None leaves it to the policy."""
         if not self.is_playing:
             self._last = None
             return None

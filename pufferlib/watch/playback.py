@@ -1,4 +1,4 @@
-"""How far a play is and how fast it goes: game time, which a person can stop, slow down and hurry."""
+"""Game time, which a person can stop, slow down and speed up."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ HOLD_SECONDS = 0.5  # of the person's time, for which the last moment stays
 
 
 class Mode(enum.Enum):
-    """What game time does."""
+    """The state of game time."""
 
     RUNNING = "runs"
     PAUSED = "stands"
@@ -27,7 +27,7 @@ class Playback:
     Attributes:
         steps_per_second: the agent's steps in a second of game time.
         speed: seconds of game time in one second, SLOWEST to FASTEST; where a video is recorded, how fast that is done.
-        mode: what game time does.
+        mode: the state of game time.
         seconds: of game time since the beginning.
     """
 
@@ -63,7 +63,7 @@ class Playback:
 
     @property
     def progress(self) -> float:
-        """How much of the last step that is due is over, from 0 to 1."""
+        """The part of the last due step that is over, 0 to 1."""
         return self.position - (self.steps_due - 1)
 
     @property
@@ -80,13 +80,13 @@ class Playback:
         return self._frames_per_second is not None
 
     def advance(self, seconds: float) -> bool:
-        """Lets time pass.
+        """Advances the time.
 
         Args:
             seconds: since the last call; where a video is recorded, a frame passes in their place.
 
         Returns:
-            Whether game time went on.
+            Whether game time advanced.
         """
         if self.mode is Mode.PAUSED:
             return False
@@ -102,11 +102,11 @@ class Playback:
         return True
 
     def toggle_pause(self) -> None:
-        """Stops, or goes on."""
+        """Stops, or continues."""
         self.mode = Mode.PAUSED if self.mode is Mode.RUNNING else Mode.RUNNING
 
     def step(self) -> None:
-        """Goes on to the end of the step that is shown, or of the next one, and stands there; several calls add up."""
+        """Plays to the end of the step that is shown, or of the next one, and stops there; several calls add up."""
         begin = self._stop if self.mode is Mode.STEPPING else math.floor(self.position)
         self._stop = begin + 1
         self.mode = Mode.STEPPING
@@ -120,11 +120,11 @@ class Playback:
         self.speed = max(self.speed / 2, SLOWEST)
 
     def end_at(self, steps: int) -> None:
-        """Takes note that no more than so many steps can be made."""
+        """Sets the number of steps that can be made."""
         self._end = steps
 
     def fall_back(self, steps: int) -> None:
-        """Takes time back that went too fast for the steps that could be made in it."""
+        """Moves time back to the steps that could be made in it."""
         self.seconds = min(self.seconds, steps / self.steps_per_second)
 
     def restart(self) -> None:

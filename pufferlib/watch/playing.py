@@ -13,30 +13,36 @@ from typing import Any
 
 from pufferlib.environment import PufferEnv
 from pufferlib.errors import APIUsageError, DisplayError, StorageError
-from pufferlib.families import catalog
-from pufferlib.families.entry import Entry
+from pufferlib.families.catalog import find
 from pufferlib.metrics.output import printable
 from pufferlib.ocean.screen import Screen, display_trouble, has_display, open_window, raylib
-from pufferlib.watch import play_signs
 from pufferlib.watch.array_scene import array_settings
-from pufferlib.watch.game import Game
-from pufferlib.watch.hands import Hands
+from pufferlib.watch.game import HumanEpisodes
+from pufferlib.watch.hands import KeyState
 from pufferlib.watch.high_scores import HighScores, shown_score
-from pufferlib.watch.keyboard import Keyboard, keyboard_for
+from pufferlib.watch.keyboard import keyboard_for
+from pufferlib.watch.play_signs import (
+    BAR_HEIGHT,
+    MIN_WIDTH,
+    SignLine,
+    draw_bar,
+    draw_number,
+    draw_sign,
+    hint_line,
+    table_lines,
+    title_line,
+)
 from pufferlib.watch.playback import PATIENCE_SECONDS, Mode, Playback
 from pufferlib.watch.scene import FRAMES_PER_SECOND, Scene
 from pufferlib.watch.scenes import make_scene
 
 COUNTDOWN_SECONDS = 1.8  # three numbers
-ALMOST_OVER = 0.999
-"""How much of the last step is shown: when all of it is over, the environment shows the next episode."""
-
-LIMIT = (1600, 960)
-"""Pixels that a window may cover."""
+ALMOST_OVER = 0.999  # of the last step: at its end, the environment shows the next episode
+LIMIT = (1600, 960)  # pixels that a window may cover
 
 
-class Phase(enum.Enum):
-    """Where a game is; the value is what the bar says of it."""
+class GamePhase(enum.Enum):
+    """Where a game is; the value is the text in the bar."""
 
     READY = "press any key"
     COUNTDOWN = "get ready"
@@ -45,190 +51,172 @@ class Phase(enum.Enum):
     OVER = "game over"
 
 
-class Match:
-    """A person's games in one window, one after another.
+class Game:
+    """Shows a person's episodes in one window, one after another.
 
     Attributes:
-        phase: where the running game is.
-        finished: scores of the games that were played to their end.
-        trouble: why a score could not be kept; empty where nothing happened.
+        phase: of the running episode.
+        finished: scores of the episodes that were played to their end.
+        trouble: why a score could not be kept; empty if nothing happened.
     """
 
-    def __init__(self, game: Game, make_scene: Callable[[], Scene], scores: HighScores, speed: float):
-        """Shows nothing yet.
+    def __init__(
+        self, episodes: HumanEpisodes, make_scene: Callable[[], Scene], high_scores: HighScores, speed: float = 1.0
+    ):
+        """Draws nothing before `draw`.
 
         Args:
-            game: to play.
-            make_scene: makes a scene of its environment, for every game a new one: it may remember how the last ended.
-            scores: of the games before, which those of this match are added to.
+            episodes: to play.
+            make_scene: makes a scene of the environment, a new one for every episode: it may remember the last one.
+            high_scores: of earlier games; those of this one are added.
             speed: seconds of the game in one second.
         """
-        self.phase = Phase.READY
+        self.phase = GamePhase.READY
         self.finished: list[float] = []
         self.trouble = ""
-        self._game = game
+        self._episodes = episodes
+        self._keyboard = episodes.keyboard
         self._make_scene = make_scene
         self._scene = make_scene()
-        self._scores = scores
-        self._best = scores.best()
+        self._high_scores = high_scores
+        self._best = high_scores.best()
         self._place: int | None = None
         self._playback = Playback(self._scene.steps_per_second)
         self._playback.speed = speed
         self._countdown = 0.0
-        self._turns: deque[set[str]] = deque()  # pressed together and not played yet, where the game waits for keys
+        self._turns: deque[set[str]] = deque()  # keys of turns that are not played yet, where the game waits for keys
         self.lay_out(LIMIT)
 
     def lay_out(self, limit: tuple[int, int]) -> tuple[int, int]:
-        """Has the picture fit a width and a height, in pixels, by its proportions; returns the window's size."""
+        """Fits the picture into a width and a height, in pixels, by its proportions; returns the window's size."""
         width, height = self._scene.size
-        self._scale = min(1.0, limit[0] / width, (limit[1] - play_signs.BAR_HEIGHT) / height)
+        self._scale = min(1.0, limit[0] / width, (limit[1] - BAR_HEIGHT) / height)
         picture = (round(width * self._scale), round(height * self._scale))
-        self.size = (max(picture[0], play_signs.MIN_WIDTH), picture[1] + play_signs.BAR_HEIGHT)
+        self.size = (max(picture[0], MIN_WIDTH), picture[1] + BAR_HEIGHT)
         self._left = (self.size[0] - picture[0]) / 2
         return self.size
 
-    @property
-    def title(self) -> str:
-        """What is played, for a window."""
-        return self._scene.title
+    def run(self, library: ModuleType) -> None:
+        """Opens the window and plays until the person closes it; `library` is raylib."""
+        screen = open_window(self.lay_out, self._scene.title, LIMIT)
+        try:
+            library.HideCursor()
+            keys = KeyState(self._keyboard, library)
+            before = due = time.perf_counter()
+            while not screen.is_closing():
+                screen.begin()
+                self.draw(screen)
+                screen.end()
+                due = max(due + 1 / FRAMES_PER_SECOND, time.perf_counter())
+                time.sleep(max(0.0, due - time.perf_counter()))
+                keys.poll()
+                now = time.perf_counter()
+                self.advance(now - before, keys)
+                before = now
+        finally:
+            self._scene.close()
+            screen.close()
 
-    def close(self) -> None:
-        """Lets go of what drawing needs."""
-        self._scene.close()
-
-    # ------------------------------------------------------------------------------------------------------- the time
-
-    def advance(self, seconds: float, hands: Hands) -> None:
-        """Lets time pass, and does what the keys ask for that were pressed in it."""
-        for name in hands.pressed:
-            self._obey(name, hands.held)
-        if self.phase is Phase.COUNTDOWN:
+    def advance(self, seconds: float, keys: KeyState) -> None:
+        """Obeys the keys that were pressed, then plays for some time."""
+        for name in keys.pressed:
+            self._obey(name, keys.held)
+        if self.phase is GamePhase.COUNTDOWN:
             self._countdown -= seconds
             if self._countdown <= 0:
-                self.phase = Phase.PLAYING
-        elif self.phase is Phase.PLAYING:
+                self.phase = GamePhase.PLAYING
+        elif self.phase is GamePhase.PLAYING:
             self._playback.advance(seconds)
-            self._catch_up(hands)
+            self._make_due_steps(keys)
             if self._playback.is_over:
                 self._finish()
 
-    def _catch_up(self, hands: Hands) -> None:
-        """Makes the steps that are due."""
-        begin, waits = time.perf_counter(), self._game.keyboard.waits
-        while self._game.steps < self._playback.steps_due and not self._game.is_over:
-            if waits and not self._turns:
+    def _make_due_steps(self, keys: KeyState) -> None:
+        begin, episodes = time.perf_counter(), self._episodes
+        while episodes.steps < self._playback.steps_due and not episodes.is_over:
+            if self._keyboard.waits and not self._turns:
                 return
             self._scene.remember()
-            self._game.step(self._turns.popleft() if waits else hands.take())
-            if self._game.is_over:
-                self._playback.end_at(self._game.steps)
+            episodes.step(self._turns.popleft() if self._keyboard.waits else keys.take())
+            if episodes.is_over:
+                self._playback.end_at(episodes.steps)
                 self._playback.mode = Mode.RUNNING  # to the end of the last step, and a moment longer
             elif time.perf_counter() - begin > PATIENCE_SECONDS:
-                self._playback.fall_back(self._game.steps)
+                self._playback.fall_back(episodes.steps)
 
     def _finish(self) -> None:
-        self.phase = Phase.OVER
-        self.finished.append(self._game.score)
+        self.phase = GamePhase.OVER
+        self.finished.append(self._episodes.score)
         try:
-            self._place = self._scores.add(self._game.score)
+            self._place = self._high_scores.add(self._episodes.score)
         except StorageError as error:
             self._place, self.trouble = None, str(error)
-        self._best = self._scores.best()
-
-    # -------------------------------------------------------------------------------------------------------- the keys
+        self._best = self._high_scores.best()
 
     def _obey(self, name: str, held: set[str]) -> None:
-        """Does what a key asks for; those of the game mean something else only before and after it."""
-        keyboard, is_paused = self._game.keyboard, self.phase is Phase.PAUSED
-        if self.phase is Phase.READY:
+        # Keys of the game mean something else only before and after an episode.
+        keyboard, is_paused = self._keyboard, self.phase is GamePhase.PAUSED
+        if self.phase is GamePhase.READY:
             self._begin()
-        elif name in ("r", "f5") and name not in keyboard.names:
-            self._restart()
-        elif self.phase is Phase.OVER:
-            if name in ("enter", "space"):
-                self._restart()
+        elif (name in ("r", "f5") and name not in keyboard.names) or (
+            self.phase is GamePhase.OVER and name in ("enter", "space")
+        ):
+            self._episodes.begin()
+            self._scene.close()
+            self._scene = self._make_scene()
+            self._begin()
+        elif self.phase is GamePhase.OVER:
+            return
         elif is_paused or (name in ("p", "pause") and name not in keyboard.names and not keyboard.waits):
-            if is_paused or self.phase is Phase.PLAYING:
-                self.phase = Phase.PLAYING if is_paused else Phase.PAUSED
-        elif self.phase is Phase.PLAYING and keyboard.waits:
-            self._plan_turn({name} if keyboard.action({name}) is not None else {name, *held})
-
-    def _plan_turn(self, keys: set[str]) -> None:
-        """Has a turn played by these keys, if they mean something."""
-        if self._game.keyboard.action(keys) is not None:
-            self._turns.append(keys)
-            self._playback.step()
-
-    def _restart(self) -> None:
-        self._game.begin()
-        self._scene.close()
-        self._scene = self._make_scene()
-        self._begin()
+            if is_paused or self.phase is GamePhase.PLAYING:
+                self.phase = GamePhase.PLAYING if is_paused else GamePhase.PAUSED
+        elif self.phase is GamePhase.PLAYING and keyboard.waits:
+            turn = {name} if keyboard.action({name}) is not None else {name, *held}
+            if keyboard.action(turn) is not None:
+                self._turns.append(turn)
+                self._playback.step()
 
     def _begin(self) -> None:
         self._turns.clear()
         self._place = None
         self._playback.restart()
-        if self._game.keyboard.waits:
+        if self._keyboard.waits:
             self._playback.mode = Mode.PAUSED  # but for the step of each key
-            self.phase = Phase.PLAYING
+            self.phase = GamePhase.PLAYING
         else:
-            self.phase, self._countdown = Phase.COUNTDOWN, COUNTDOWN_SECONDS
-
-    # ----------------------------------------------------------------------------------------------------- the picture
+            self.phase, self._countdown = GamePhase.COUNTDOWN, COUNTDOWN_SECONDS
 
     def draw(self, screen: Screen) -> None:
         """Draws everything, between `begin` and `end` of a screen of this size."""
-        progress = min(self._playback.progress, ALMOST_OVER) if self._game.is_over else self._playback.progress
-        self._scene.draw(self._left, play_signs.BAR_HEIGHT, self._scale, progress)
-        best = self._best[0].score if self._best else None
-        play_signs.draw_bar(screen, self._game.score, best, self.phase.value)
-        if self.phase is Phase.READY:
-            play_signs.draw_sign(screen, self._welcome())
-        elif self.phase is Phase.COUNTDOWN:
-            play_signs.draw_number(screen, 1 + int(3 * self._countdown / COUNTDOWN_SECONDS))
-        elif self.phase is Phase.PAUSED:
-            play_signs.draw_sign(screen, [play_signs.title_line("paused"), play_signs.hint_line("any key goes on")])
-        elif self.phase is Phase.OVER:
-            play_signs.draw_sign(screen, self._result())
+        is_over, progress = self._episodes.is_over, self._playback.progress
+        self._scene.draw(self._left, BAR_HEIGHT, self._scale, min(progress, ALMOST_OVER) if is_over else progress)
+        draw_bar(screen, self._episodes.score, self._best[0].score if self._best else None, self.phase.value)
+        if self.phase is GamePhase.READY:
+            draw_sign(screen, self._welcome())
+        elif self.phase is GamePhase.COUNTDOWN:
+            draw_number(screen, 1 + int(3 * self._countdown / COUNTDOWN_SECONDS))
+        elif self.phase is GamePhase.PAUSED:
+            draw_sign(screen, [title_line("paused"), hint_line("press any key to continue")])
+        elif self.phase is GamePhase.OVER:
+            draw_sign(screen, self._result())
 
-    def _welcome(self) -> list[play_signs.Line]:
-        keyboard = self._game.keyboard
-        keys = [(keyboard.told, "play")]
-        if not keyboard.waits:
-            keys.append(("P" if "p" not in keyboard.names else "pause", "pause"))
-        keys += [("R" if "r" not in keyboard.names else "F5", "begin anew"), ("esc", "end")]
-        lines = [play_signs.title_line(self._scene.title), *play_signs.keys_lines(keys)]
-        return [*lines, play_signs.hint_line(Phase.READY.value)]
+    def _welcome(self) -> list[SignLine]:
+        names = self._keyboard.names
+        keys = [(self._keyboard.description, "play")]
+        if not self._keyboard.waits:
+            keys.append(("P" if "p" not in names else "pause", "pause"))
+        keys += [("R" if "r" not in names else "F5", "start over"), ("esc", "end")]
+        return [title_line(self._scene.title), *(hint_line(*pair) for pair in keys), hint_line(self.phase.value)]
 
-    def _result(self) -> list[play_signs.Line]:
-        lines = [play_signs.title_line(f"score {shown_score(self._game.score)}")]
-        if self._place == 1 and (self._game.score > 0 or len(self._best) > 1):
-            lines.append(play_signs.Line(("a new high score",)))
-        lines += play_signs.table_lines(self._best, self._place)
-        return [*lines, play_signs.hint_line("enter plays again, esc ends")]
-
-
-def run(match: Match, library: ModuleType, keyboard: Keyboard) -> None:
-    """Opens the window and plays until the person closes it."""
-    screen = open_window(match.lay_out, match.title, LIMIT)
-    try:
-        library.HideCursor()
-        hands = Hands(keyboard, library)
-        before = due = time.perf_counter()
-        while not screen.is_closing():
-            screen.begin()
-            match.draw(screen)
-            screen.end()
-            due = max(due + 1 / FRAMES_PER_SECOND, time.perf_counter())
-            time.sleep(max(0.0, due - time.perf_counter()))
-            hands.look()
-            now = time.perf_counter()
-            match.advance(now - before, hands)
-            before = now
-    finally:
-        match.close()
-        screen.close()
+    def _result(self) -> list[SignLine]:
+        score = self._episodes.score
+        is_record = self._place == 1 and (score > 0 or len(self._best) > 1)
+        return [
+            title_line(f"score {shown_score(score)}"),
+            *([SignLine(("a new high score",))] if is_record else []),
+            *table_lines(self._best, self._place),
+            hint_line("enter plays again, esc ends"),
+        ]
 
 
 def play_command(env_name: str, args: Mapping[str, Any], speed: float = 1.0, seed: int | None = None) -> None:
@@ -242,67 +230,53 @@ def play_command(env_name: str, args: Mapping[str, Any], speed: float = 1.0, see
 
     Raises:
         DisplayError: if there is no display to open a window on.
-        APIUsageError: if nobody knows how to play the environment, or it cannot be drawn.
+        APIUsageError: if no keys are known for the environment, or it cannot be drawn.
     """
     if not has_display():
-        raise _without_display(env_name)
-    entry = catalog.find(env_name)
-    env = _make_environment(entry, args["env"])
+        raise _no_display(env_name)
+    entry = find(env_name)
+    # One environment, of whole games with their true scores.
+    alone = {"num_envs": 1, "report_interval": 1, "episodic_life": False, "clip_rewards": False}
+    known = {name: value for name, value in alone.items() if name in entry.settings}
+    env = entry.creator(**{**args["env"], **known, **array_settings(entry)})
     try:
         keyboard = keyboard_for(env)
         if keyboard is None:
             raise APIUsageError(f"{entry.name} cannot be played: {_why_unplayable(env)}")
-        game = Game(env, keyboard, secrets.randbelow(2**31) if seed is None else seed)
-        scores = HighScores(entry.name, _differences(entry, args["env"], speed))
-        told = f"playing {entry.name} by {keyboard.told}; the best scores are kept in {scores.path}"
-        print(printable(told), flush=True)
-        match = Match(game, partial(make_scene, env), scores, speed)
+        episodes = HumanEpisodes(env, keyboard, secrets.randbelow(2**31) if seed is None else seed)
+        changed = {  # games with other settings do not compare
+            name: value
+            for name, value in args["env"].items()
+            if name not in (*alone, "render_mode")
+            and (name not in entry.settings or value != entry.settings[name].default)
+        }
+        high_scores = HighScores(entry.name, changed if speed == 1.0 else {**changed, "--speed": speed})
+        described = f"playing {entry.name} by {keyboard.description}; the best scores are kept in {high_scores.path}"
+        print(printable(described), flush=True)
+        game = Game(episodes, partial(make_scene, env), high_scores, speed)
         try:
-            run(match, raylib(), keyboard)
+            game.run(raylib())
         except DisplayError as error:
-            raise _without_display(env_name) from error
+            raise _no_display(env_name) from error
     finally:
         env.close()
-    _tell(match)
+    for score in game.finished:
+        print(f"score {shown_score(score)}")
+    if not game.finished:
+        print("no game was finished")
+    if game.trouble:
+        print(printable(game.trouble))
 
 
-def _without_display(env_name: str) -> DisplayError:
+def _no_display(env_name: str) -> DisplayError:
     return DisplayError(
         f"puffer play needs a window, and {display_trouble()}; set DISPLAY to a screen, or watch an agent play by "
         f"`puffer eval {env_name} --video play.gif`"
     )
 
 
-def _make_environment(entry: Entry, settings: Mapping[str, Any]) -> PufferEnv:
-    """One environment, of whole games with their true scores."""
-    alone = {"num_envs": 1, "report_interval": 1, "episodic_life": False, "clip_rewards": False}
-    known = {name: value for name, value in alone.items() if name in entry.settings}
-    return entry.creator(**{**settings, **known, **array_settings(entry)})
-
-
 def _why_unplayable(env: PufferEnv) -> str:
     agents = env.num_agents // getattr(env, "num_envs", 1)
     if agents != 1:
         return f"it has {agents} agents that act at a time, and a person plays one that acts alone"
-    return "nobody said which keys mean which action; an environment says it by its attribute `keys`"
-
-
-def _differences(entry: Entry, settings: Mapping[str, Any], speed: float) -> dict[str, Any]:
-    """What makes games comparable: settings that are not as by default."""
-    others = {"num_envs", "report_interval", "episodic_life", "clip_rewards", "render_mode"}
-    different = {
-        name: value
-        for name, value in settings.items()
-        if name not in others and (name not in entry.settings or value != entry.settings[name].default)
-    }
-    return different if speed == 1.0 else {**different, "--speed": speed}
-
-
-def _tell(match: Match) -> None:
-    """Says what was played."""
-    for score in match.finished:
-        print(f"score {shown_score(score)}")
-    if not match.finished:
-        print("no game was finished")
-    if match.trouble:
-        print(printable(match.trouble))
+    return "it does not say which keys mean which action; an environment says it by its attribute `keys`"

@@ -14,7 +14,7 @@ from pufferlib.errors import APIUsageError
 from pufferlib.play.scores import make_environments, player_of, recipe_of
 from pufferlib.watch.array_scene import array_settings
 from pufferlib.watch.scenes import make_scene
-from pufferlib.watch.show import Manner, Show
+from pufferlib.watch.show import RenderOptions, Show
 from pufferlib.watch.video import require_video
 from pufferlib.watch.watched_play import WatchedPlay
 
@@ -64,12 +64,11 @@ def record(
         player = player_of(policy, vecenv, seed if sample else None, undo)
         quotas = np.full(vecenv.num_agents, int(episodes))
         play = WatchedPlay(lambda: player, make_scene, quotas, int(max_steps), seed, side_by_side=1)
-        Show(play, Manner(lambda scene: scene.frames_per_second, is_seen=False, video=Path(path))).run()
+        Show(play, RenderOptions(lambda scene: scene.frames_per_second, in_window=False, video=Path(path))).run()
     return Path(path)
 
 
 def _vector(env: Any, seed: int, undo: ExitStack) -> vector.Vector:
-    """A vector of the one environment to play in."""
     recipe = recipe_of(env)
     if recipe is not None:
         env_kwargs = {**recipe.env_kwargs, **array_settings(recipe.entry)}

@@ -1,4 +1,4 @@
-"""A line on the terminal for those who wait for a video: how far it has come."""
+"""The progress of a video, in a line on the terminal."""
 
 from __future__ import annotations
 
@@ -18,15 +18,14 @@ INTERVAL_SECONDS = 0.5
 
 
 class RecordingLine:
-    """Tells of a video, in one line that is written anew."""
+    """Shows the progress of a video in one line, which it overwrites; `live` is None where there is no terminal."""
 
     def __init__(self, live: Live | None):
-        """Writes nothing yet; without a display it never does."""
         self._live = live
         self._begin = self._told = time.perf_counter()
 
-    def tell(self, video: VideoWriter, player: Player) -> None:
-        """Takes note of one more frame."""
+    def update(self, video: VideoWriter, player: Player) -> None:
+        """Shows the progress, at most every INTERVAL_SECONDS."""
         now = time.perf_counter()
         if self._live is None or now - self._told < INTERVAL_SECONDS:
             return
@@ -37,14 +36,14 @@ class RecordingLine:
         self._live.update(line, refresh=True)
 
     def clear(self) -> None:
-        """Takes the line away, for what is printed next."""
+        """Removes the line."""
         if self._live is not None:
             self._live.update("", refresh=True)
 
 
 @contextmanager
 def recording_line() -> Iterator[RecordingLine]:
-    """A line on stderr that is gone afterwards; none where that is no terminal."""
+    """Yields a line on stderr, and removes it afterwards."""
     output = Output(sys.stderr)
     if not output.isatty():
         yield RecordingLine(None)

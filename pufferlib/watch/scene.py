@@ -1,4 +1,4 @@
-"""What can be shown of one environment, whichever family it is of."""
+"""Scenes: they draw one environment, of any family."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing_extensions import override
 from pufferlib.ocean.environment import OceanEnv
 
 FRAMES_PER_SECOND = 60.0
-"""As many as a window shows."""
+"""Of a window."""
 
 
 class Scene(abc.ABC):
@@ -21,7 +21,7 @@ class Scene(abc.ABC):
         size: width and height in pixels that it is made for; drawn at scale 1 it covers as many.
         steps_per_second: the agent's steps in a second that look natural, above 0.
         frames_per_second: different pictures that it has for a second at that pace, as many as are worth drawing.
-        title: what it shows.
+        title: the environment's name, for the window.
     """
 
     size: tuple[int, int]
@@ -47,7 +47,7 @@ class Scene(abc.ABC):
 
     @abc.abstractmethod
     def close(self) -> None:
-        """Lets go of what drawing needs; the environment stays open. Calling it twice is harmless."""
+        """Frees the resources of drawing; the environment stays open. Calling it twice is harmless."""
 
 
 class OceanScene(Scene):
@@ -56,11 +56,6 @@ class OceanScene(Scene):
     frames_per_second = FRAMES_PER_SECOND
 
     def __init__(self, env: OceanEnv):
-        """Takes the first of the C environments, which was reset; this needs no screen.
-
-        Raises:
-            MissingExtraError: if raylib is not installed, or was not when the environment was compiled.
-        """
         self._drawing = env.drawing()
         self.size = self._drawing.size
         self.steps_per_second = self._drawing.steps_per_second

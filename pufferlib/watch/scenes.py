@@ -1,4 +1,4 @@
-"""The scene of an environment, whichever family it is of."""
+"""The scene of an environment of any family."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pufferlib.watch.scene import OceanScene, Scene
 
 
 def make_scene(env: PufferEnv) -> Scene:
-    """What draws an environment.
+    """Returns the scene of an environment.
 
     Args:
         env: one that was reset; where it is not in C it was made with `array_scene.array_settings`.

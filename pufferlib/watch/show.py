@@ -15,10 +15,10 @@ from PIL import Image
 from pufferlib.ocean.screen import Screen, open_window, raylib
 from pufferlib.runs.stopping import StopRequest
 from pufferlib.watch.brush import Brush
-from pufferlib.watch.controls import Command, Controls
+from pufferlib.watch.controls import Controls, ViewerCommand
 from pufferlib.watch.keyboard import keyboard_for
 from pufferlib.watch.overlay import Overlay
-from pufferlib.watch.person import Person
+from pufferlib.watch.person import HumanControl
 from pufferlib.watch.playback import PATIENCE_SECONDS, Mode, Playback
 from pufferlib.watch.scene import Scene
 from pufferlib.watch.side_panel import SidePanel
@@ -31,20 +31,20 @@ SLOWEST_PICTURES = 4.0
 
 
 @dataclass(frozen=True)
-class Manner:
-    """How a play is shown.
+class RenderOptions:
+    """How to draw a play.
 
     Attributes:
-        frame_rate: tells how many pictures a second the window and the video have, above 0, for what is to be drawn.
-        is_seen: in a window; else there must be a video.
+        frame_rate: gives the pictures a second of the window and of the video, above 0, for a scene.
+        in_window: whether there is a window; else there must be a video.
         video: the file to write, None for none.
-        name: what pictures that the person asks for are called.
+        name: of the screenshots.
         has_panel: whether the panel is there at the beginning.
         speed: seconds of the game in one second, of the video where there is one.
     """
 
     frame_rate: Callable[[Scene], float]
-    is_seen: bool
+    in_window: bool
     video: Path | None
     name: str = ""
     has_panel: bool = False
@@ -52,32 +52,34 @@ class Manner:
 
 
 class Show:
-    """Shows a play until it is over, or until the person has seen enough.
+    """Shows a play until it is over, or until the person closes the window.
 
     A window follows the clock: a picture that comes late leaves others out and no game time. A video follows its
     frames: number k shows game time k / fps. Both at once follow the frames, as fast as the speed says.
 
     Attributes:
-        video: what was recorded; None where nothing is, or not yet.
+        video: the recording; None where there is none.
         is_left: whether the person closed the window.
     """
 
-    def __init__(self, play: WatchedPlay, manner: Manner, on_frame: Callable[[VideoWriter], None] = lambda video: None):
-        """Shows nothing yet.
+    def __init__(
+        self, play: WatchedPlay, options: RenderOptions, on_frame: Callable[[VideoWriter], None] = lambda video: None
+    ):
+        """Draws nothing before `run`.
 
         Args:
-            play: of which no step is made.
-            manner: how to show it.
-            on_frame: is told of every frame of the video.
+            play: a new one.
+            options: how to draw it.
+            on_frame: called after every frame of the video.
         """
         self.video: VideoWriter | None = None
         self.is_left = False
         self._play = play
-        self._manner = manner
-        self._is_seen = manner.is_seen
+        self._options = options
+        self._in_window = options.in_window
         self._on_frame = on_frame
         self._panel = SidePanel(action_names(play.player.vecenv.driver_env))
-        self._has_panel = manner.has_panel
+        self._has_panel = options.has_panel
         self._overlay = Overlay()
         self._wants_picture = False
 
@@ -93,9 +95,9 @@ class Show:
         """
         self._play.step()  # from here on it is known what there is to draw
         scene = self._play.places[0].scene
-        path = self._manner.video
-        self._fps = self._manner.frame_rate(scene)
-        self._playback = Playback(scene.steps_per_second, None if path is None else self._fps, self._manner.speed)
+        path = self._options.video
+        self._fps = self._options.frame_rate(scene)
+        self._playback = Playback(scene.steps_per_second, None if path is None else self._fps, self._options.speed)
         try:
             self._open(scene.size, scene.title)
             with (
@@ -119,15 +121,15 @@ class Show:
             self._stage = Stage(picture, self._play.side_by_side, panel, limit)
             return self._stage.size
 
-        if self._is_seen:
+        if self._in_window:
             self._screen = open_window(lay_out, title, LIMIT)
         else:
             self._screen = Screen(*lay_out(LIMIT), title, is_visible=False)
         self._brush = Brush(self._screen)
-        if self._is_seen:
+        if self._in_window:
             self._controls = Controls(raylib())
-            self._person = Person(keyboard_for(self._play.player.vecenv.driver_env), self._controls, raylib())
-            self._play.override = self._person.action
+            self._human = HumanControl(keyboard_for(self._play.player.vecenv.driver_env), self._controls, raylib())
+            self._play.override = self._human.action
 
     def _close(self) -> None:
         self._play.override = lambda: None
@@ -135,7 +137,7 @@ class Show:
             self._screen.close()
 
     def _toggle_panel(self) -> None:
-        """Another size is another window: raylib's software renderer does not survive that one changes its own."""
+        # Another size needs another window: raylib's software renderer does not survive a window that changes its own.
         if self.video is not None:
             self._overlay.say("the panel stays as it is while a video is recorded")
             return
@@ -152,7 +154,7 @@ class Show:
         while not (self._playback.is_over or stop.requested):
             self._catch_up()
             self._draw(has_moved)
-            if self._is_seen:
+            if self._in_window:
                 self._wait()
                 if self._screen.is_closing():
                     self.is_left = True
@@ -164,7 +166,6 @@ class Show:
             before = now
 
     def _catch_up(self) -> None:
-        """Makes the steps that are due."""
         begin = time.perf_counter()
         while self._play.steps < self._playback.steps_due:
             if not self._play.step():
@@ -173,20 +174,18 @@ class Show:
                 self._playback.fall_back(self._play.steps)
 
     def _draw(self, has_moved: bool) -> None:
-        """Draws a picture, and records it if game time went on since the last."""
         self._screen.begin()
-        self._stage.draw(self._brush, self._play.places, self._play.thoughts, self._playback.progress)
+        self._stage.draw(self._brush, self._play.places, self._play.traces, self._playback.progress)
         if self._wants_picture:
             self._save_picture(self._screen.frame())
         if self.video is not None and has_moved:
             self.video.add(self._screen.frame())
             self._on_frame(self.video)
-        if self._is_seen:
+        if self._in_window:
             self._overlay.draw(self._brush, self._stage.width, self._badge())
         self._screen.end()
 
     def _wait(self) -> None:
-        """Sleeps until the next picture is due."""
         pictures = self._fps * (self._playback.speed if self._playback.is_recorded else 1.0)
         self._due += 1 / max(pictures, SLOWEST_PICTURES)
         now = time.perf_counter()
@@ -196,56 +195,53 @@ class Show:
             self._due = now
 
     def _advance(self, seconds: float) -> bool:
-        """Lets time pass; returns whether game time went on."""
         self._overlay.advance(seconds)
-        if self._is_seen and self._person.is_at_a_loss:
-            self._overlay.say("nobody said which keys play this")
-        if self._is_seen and self._person.is_waited_for:
+        if self._in_window and self._human.has_no_keys:
+            self._overlay.say("no keys are known for this environment")
+        if self._in_window and self._human.is_awaited:
             return False
         return self._playback.advance(seconds)
 
     # ------------------------------------------------------------------------------------------------- the person
 
-    def _obey(self, command: Command) -> None:
+    def _obey(self, command: ViewerCommand) -> None:
         playback, overlay = self._playback, self._overlay
-        if command is Command.PAUSE:
+        if command is ViewerCommand.PAUSE:
             playback.toggle_pause()
-        elif command is Command.STEP:
+        elif command is ViewerCommand.STEP:
             playback.step()
-        elif command in (Command.FASTER, Command.SLOWER, Command.NORMAL_SPEED):
+        elif command in (ViewerCommand.FASTER, ViewerCommand.SLOWER, ViewerCommand.NORMAL_SPEED):
             self._change_speed(command)
-        elif command is Command.RESTART:
+        elif command is ViewerCommand.RESTART:
             self._play.restart()
             playback.restart()
             overlay.say("from the beginning")
-        elif command is Command.PANEL:
+        elif command is ViewerCommand.PANEL:
             self._toggle_panel()
-        elif command is Command.HELP:
+        elif command is ViewerCommand.HELP:
             overlay.is_helping = not overlay.is_helping
-        elif command is Command.SCREENSHOT:
+        elif command is ViewerCommand.SCREENSHOT:
             self._wants_picture = True
 
-    def _change_speed(self, command: Command) -> None:
-        if command is Command.NORMAL_SPEED:
+    def _change_speed(self, command: ViewerCommand) -> None:
+        if command is ViewerCommand.NORMAL_SPEED:
             self._playback.speed = 1.0
             self._overlay.say("1x")
-        elif command is Command.FASTER:
+        elif command is ViewerCommand.FASTER:
             self._playback.hurry()
         else:
             self._playback.slow_down()
 
     def _badge(self) -> str:
-        """What holds right now beyond the ordinary."""
         parts = [f"{Fraction(self._playback.speed)}x"] if self._playback.speed != 1 else []
-        parts += ["you play"] if self._person.is_playing else []
+        parts += ["you play"] if self._human.is_playing else []
         parts += ["paused"] if self._playback.mode is Mode.PAUSED else []
         return " · ".join(parts)
 
     def _save_picture(self, frame: np.ndarray) -> None:
-        """Saves what is shown under the first name that is free."""
         self._wants_picture = False
         path = next(
-            path for number in range(1, 10**6) if not (path := Path(f"{self._manner.name}_{number}.png")).exists()
+            path for number in range(1, 10**6) if not (path := Path(f"{self._options.name}_{number}.png")).exists()
         )
         try:
             Image.fromarray(frame).save(path)
@@ -256,7 +252,7 @@ class Show:
 
 
 def action_names(env: object) -> list[str]:
-    """What the choices of an environment are called, as far as its keys say; numbers for the others."""
+    """Returns the names of discrete actions, by the environment's keys; numbers for the others."""
     keys = getattr(env, "keys", None)
     if keys is None:
         return []

@@ -1,4 +1,4 @@
-"""What one agent sees and thinks, beside the picture: its observation, what it is about to do, what it expects."""
+"""The panel beside the picture: one agent's observation, action probabilities and values."""
 
 from __future__ import annotations
 
@@ -9,51 +9,50 @@ import numpy as np
 from pufferlib.watch.brush import Brush
 from pufferlib.watch.palette import CYAN, DIM_CYAN, EDGE, GREY, PANEL, RED, WHITE
 from pufferlib.watch.texture import Texture
-from pufferlib.watch.thought import Amounts, Choice, Thought
-from pufferlib.watch.watched_play import MAX_THOUGHTS
+from pufferlib.watch.thought import DiscreteProbs, GaussianParams, PolicyTrace
+from pufferlib.watch.watched_play import MAX_TRACES
 
-WIDTH = 300  # pixels
-MIN_HEIGHT = 460
+PANEL_WIDTH = 300  # pixels
+PANEL_MIN_HEIGHT = 460
 _MARGIN = 16
-_INNER = WIDTH - 2 * _MARGIN
+_INNER = PANEL_WIDTH - 2 * _MARGIN
 _TEXT, _SMALL = 16, 13
 _HEADING = 26  # pixels from a heading to what it is about
 _SECTION = 16  # pixels between two sections
 _BARS_HEIGHT = 72
 _MAX_IMAGE = 150
 _MAX_LISTED = 8  # choices with a line each; more are bars side by side
-_STEP = _INNER / MAX_THOUGHTS  # pixels of the curve for each step
+_STEP = _INNER / MAX_TRACES  # pixels of the curve for each step
 
 
 class SidePanel:
-    """Draws the newest thought of one agent and the values of those before it.
+    """Draws the newest trace of one agent and the values of those before it.
 
     Numbers of an observation are bars, each as long as it is large beside the largest that it was so far.
     """
 
     def __init__(self, action_names: Sequence[str] = ()):
-        """Takes what the actions of a single choice are called, if they have names."""
         self._action_names = action_names
         self._largest: np.ndarray | None = None
         self._has_negative = False  # so far
         self._texture = Texture()
 
-    def draw(self, brush: Brush, left: float, height: float, thoughts: Sequence[Thought], progress: float) -> None:
+    def draw(self, brush: Brush, left: float, height: float, traces: Sequence[PolicyTrace], progress: float) -> None:
         """Draws it, from the top of the screen.
 
         Args:
             brush: for the screen.
             left: where it begins.
             height: of the screen.
-            thoughts: the newest last; at least one.
+            traces: the newest last; at least one.
             progress: of the newest one's step that is over, 0 to 1.
         """
-        brush.box(left, 0, WIDTH, height, PANEL)
+        brush.box(left, 0, PANEL_WIDTH, height, PANEL)
         brush.box(left, 0, 1, height, EDGE)
-        x, y, newest = left + _MARGIN, _MARGIN, thoughts[-1]
+        x, y, newest = left + _MARGIN, _MARGIN, traces[-1]
         y = self._draw_observation(brush, x, y, newest.observation) + _SECTION
         y = self._draw_actions(brush, x, y, newest.actions) + _SECTION
-        self._draw_values(brush, x, y, height - _MARGIN - y, [*thoughts], progress)
+        self._draw_values(brush, x, y, height - _MARGIN - y, [*traces], progress)
 
     def _draw_observation(self, brush: Brush, x: float, y: float, observation: np.ndarray) -> float:
         shape = " × ".join(map(str, observation.shape)) if observation.ndim > 1 else f"{observation.size} numbers"
@@ -84,11 +83,11 @@ class SidePanel:
         brush.box(x, zero, _INNER, 1, EDGE)
         return y + _BARS_HEIGHT
 
-    def _draw_actions(self, brush: Brush, x: float, y: float, parts: Sequence[Choice | Amounts]) -> float:
+    def _draw_actions(self, brush: Brush, x: float, y: float, parts: Sequence[DiscreteProbs | GaussianParams]) -> float:
         _heading(brush, x, y, "action", "")
         y += _HEADING
         for part in parts:
-            if isinstance(part, Amounts):
+            if isinstance(part, GaussianParams):
                 y = _draw_amounts(brush, x, y, part)
             elif len(part.probabilities) <= _MAX_LISTED and len(parts) == 1:
                 y = _draw_list(brush, x, y, part, self._action_names)
@@ -97,19 +96,18 @@ class SidePanel:
         return y
 
     def _draw_values(
-        self, brush: Brush, x: float, y: float, height: float, thoughts: Sequence[Thought], progress: float
+        self, brush: Brush, x: float, y: float, height: float, traces: Sequence[PolicyTrace], progress: float
     ) -> None:
-        """The newest value at the right; every step moves the others on to the left."""
-        _heading(brush, x, y, "value", f"{thoughts[-1].value:.3g}")
+        _heading(brush, x, y, "value", f"{traces[-1].value:.3g}")
         top, reach = y + _HEADING, height - _HEADING
         if reach < 20:
             return
-        values = np.nan_to_num([thought.value for thought in thoughts])
+        values = np.nan_to_num([trace.value for trace in traces])
         low, high = value_range(values)
         heights = (values - low) / (high - low) * reach
         base = top + reach
         begin = x + _INNER - _STEP * (len(values) - 1 + progress)
-        for index, (thought, level) in enumerate(zip(thoughts, heights.tolist(), strict=True)):
+        for index, (trace, level) in enumerate(zip(traces, heights.tolist(), strict=True)):
             across = begin + index * _STEP
             if across < x:
                 continue
@@ -117,14 +115,14 @@ class SidePanel:
             upper, lower = max(level, before), min(level, before)
             brush.box(across, base - lower, _STEP + 0.5, lower, DIM_CYAN)
             brush.box(across, base - upper - 1, _STEP + 0.5, upper - lower + 2, CYAN)
-            if thought.is_first:
+            if trace.is_first:
                 brush.box(across, top, 1, reach, GREY)
         brush.text(f"{high:.3g}", x, top - 4, _SMALL, GREY)
         brush.text(f"{low:.3g}", x, base - _SMALL, _SMALL, GREY)
 
 
 def value_range(values: np.ndarray) -> tuple[float, float]:
-    """What a curve of these numbers reaches from and to: a little beyond them, so that small changes look small."""
+    """Returns the axis of a curve of these numbers: a little wider than they are, so that small changes look small."""
     low, high = float(values.min()), float(values.max())
     margin = max(0.1 * (high - low), 0.05 * max(abs(low), abs(high)), 1e-3)
     return low - margin, high + margin
@@ -135,8 +133,7 @@ def _heading(brush: Brush, x: float, y: float, title: str, detail: str) -> None:
     brush.text_before(detail, x + _INNER, y, _TEXT, WHITE)
 
 
-def _draw_list(brush: Brush, x: float, y: float, choice: Choice, names: Sequence[str]) -> float:
-    """A line for each of the choices: its name or number, how likely it is, and which was taken."""
+def _draw_list(brush: Brush, x: float, y: float, choice: DiscreteProbs, names: Sequence[str]) -> float:
     line, label, percent = 20, 60, 44
     for index, share in enumerate(choice.probabilities.tolist()):
         is_taken = index == choice.taken
@@ -150,8 +147,7 @@ def _draw_list(brush: Brush, x: float, y: float, choice: Choice, names: Sequence
     return y
 
 
-def _draw_columns(brush: Brush, x: float, y: float, choice: Choice) -> float:
-    """A column for each of the choices, that of the one that was taken white."""
+def _draw_columns(brush: Brush, x: float, y: float, choice: DiscreteProbs) -> float:
     reach = 40
     heights = choice.probabilities.tolist()
     width = _INNER / len(heights)
@@ -165,8 +161,7 @@ def _draw_columns(brush: Brush, x: float, y: float, choice: Choice) -> float:
     return y + reach + 8
 
 
-def _draw_amounts(brush: Brush, x: float, y: float, amounts: Amounts) -> float:
-    """A line for each number: its range, the band of one deviation around the mean, and what was taken."""
+def _draw_amounts(brush: Brush, x: float, y: float, amounts: GaussianParams) -> float:
     line = max(6, min(20, 160 // len(amounts.means)))
     span = np.where(np.isfinite(amounts.high - amounts.low), amounts.high - amounts.low, 2.0)
     low = np.where(np.isfinite(amounts.low), amounts.low, -1.0)
@@ -187,7 +182,7 @@ def _draw_amounts(brush: Brush, x: float, y: float, amounts: Amounts) -> float:
 
 
 def as_picture(observation: np.ndarray) -> np.ndarray | None:
-    """An observation as `(rows, columns, 3)` uint8 where it is a picture, else None.
+    """Returns an observation as `(rows, columns, 3)` uint8 where it is a picture, else None.
 
     One is `(rows, columns)` or has 1, 3 or 4 channels, first or last; of pictures behind each other it is the newest.
     """
@@ -209,7 +204,7 @@ def as_picture(observation: np.ndarray) -> np.ndarray | None:
 
 
 def pooled(numbers: np.ndarray, most: int) -> np.ndarray:
-    """At most so many numbers: of neighbours that have to share a place, the one that is furthest from 0."""
+    """Returns at most `most` numbers: of neighbours that share a place, the one furthest from 0."""
     if len(numbers) <= most:
         return numbers
     groups = np.array_split(numbers, most)

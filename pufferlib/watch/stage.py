@@ -4,22 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pufferlib.watch import side_panel
 from pufferlib.watch.brush import Brush
 from pufferlib.watch.palette import GREY, SHADE, WHITE
-from pufferlib.watch.side_panel import SidePanel
-from pufferlib.watch.thought import Thought
+from pufferlib.watch.side_panel import PANEL_MIN_HEIGHT, PANEL_WIDTH, SidePanel
+from pufferlib.watch.thought import PolicyTrace
 from pufferlib.watch.tiling import tiled
 from pufferlib.watch.watched_play import Place
 
 LIMIT = (1920, 1080)
 """Pixels that everything may cover together, however large a display is."""
 
-_LINE, _TEXT = 28, 18
+_CAPTION_HEIGHT, _CAPTION_TEXT = 28, 18
 
 
 class Stage:
-    """Knows where everything goes, and draws it.
+    """Lays everything out, and draws it.
 
     Attributes:
         panel: None where it is hidden.
@@ -34,28 +33,28 @@ class Stage:
             panel: None where it is hidden.
             limit: width and height that everything may have, in pixels.
         """
-        beside = 0 if panel is None else side_panel.WIDTH
-        self._tiling = tiled(count, picture, (limit[0] - beside, limit[1]), _LINE if count > 1 else 0)
+        beside = 0 if panel is None else PANEL_WIDTH
+        self._tiling = tiled(count, picture, (limit[0] - beside, limit[1]), _CAPTION_HEIGHT if count > 1 else 0)
         self.panel = panel
 
     @property
     def width(self) -> int:
-        """Of the environments, without the panel at their right."""
+        """Pixels of the environments, without the panel at their right."""
         return self._tiling.size[0]
 
     @property
     def size(self) -> tuple[int, int]:
         """Width and height of everything, in pixels."""
         width, height = self._tiling.size
-        return (width, height) if self.panel is None else (width + side_panel.WIDTH, max(height, side_panel.MIN_HEIGHT))
+        return (width, height) if self.panel is None else (width + PANEL_WIDTH, max(height, PANEL_MIN_HEIGHT))
 
-    def draw(self, brush: Brush, places: Sequence[Place], thoughts: Sequence[Thought], progress: float) -> None:
+    def draw(self, brush: Brush, places: Sequence[Place], traces: Sequence[PolicyTrace], progress: float) -> None:
         """Draws everything, between `begin` and `end`.
 
         Args:
             brush: for a screen of this size.
             places: who is to be seen where.
-            thoughts: of the agent of the panel, the newest last.
+            traces: of the agent of the panel, the newest last.
             progress: of the last step that is over, 0 to 1.
         """
         _, height = self.size
@@ -65,16 +64,16 @@ class Stage:
             place.scene.draw(x, upper + y, self._tiling.scale, progress if place.is_playing else 1.0)
             if self._tiling.line:
                 self._draw_line(brush, place, x, upper + y)
-        if self.panel is not None and thoughts:
-            self.panel.draw(brush, self._tiling.size[0], height, thoughts, progress)
+        if self.panel is not None and traces:
+            self.panel.draw(brush, self._tiling.size[0], height, traces, progress)
 
     def _draw_line(self, brush: Brush, place: Place, x: float, y: float) -> None:
         width, height = self._tiling.picture
-        below = y + height + (_LINE - _TEXT) / 2
+        below = y + height + (_CAPTION_HEIGHT - _CAPTION_TEXT) / 2
         if place.is_playing:
-            brush.text(f"return {place.running:.5g}", x, below, _TEXT, WHITE)
+            brush.text(f"return {place.running:.5g}", x, below, _CAPTION_TEXT, WHITE)
         else:
             brush.box(x, y, width, height, SHADE)
         if place.last is not None:
             last = f"last {place.last:.5g}"
-            brush.text_before(last, x + width, below, _TEXT, GREY if place.is_playing else WHITE)
+            brush.text_before(last, x + width, below, _CAPTION_TEXT, GREY if place.is_playing else WHITE)

@@ -1,4 +1,4 @@
-"""A picture in memory, drawn at any size on whichever screen is open."""
+"""A picture in memory, drawn at any size on the open screen."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ class Texture:
     """Holds one picture on the screen's side; a screen that closes takes it away, and the next `draw` puts it back."""
 
     def __init__(self) -> None:
-        """Holds nothing yet."""
         self._texture: Any = None
         self._size = (0, 0)
 
@@ -43,7 +42,7 @@ class Texture:
         library.DrawTexturePro(self._texture, whole, place, (0, 0), 0.0, (255, 255, 255, 255))
 
     def leave(self) -> None:
-        """Lets go of it."""
+        """Unloads the texture."""
         if self._texture is not None:
             raylib().UnloadTexture(self._texture)
             self._texture = None

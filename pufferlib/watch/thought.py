@@ -1,4 +1,4 @@
-"""What one agent saw, thought and did at one step, in numbers that can be drawn."""
+"""One step of one agent: its observation, its action distribution, its action and value, to be drawn."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from pufferlib.play.player import Decision
 
 
 @dataclass(frozen=True)
-class Choice:
-    """One of several: what the policy thinks of each, and which was taken."""
+class DiscreteProbs:
+    """The probabilities of a discrete action, and the one that was taken."""
 
     probabilities: np.ndarray  # (n,)
     taken: int
 
 
 @dataclass(frozen=True)
-class Amounts:
-    """Numbers, each normally distributed and clipped to its range."""
+class GaussianParams:
+    """Normal distributions of continuous actions, which are clipped to their range."""
 
     means: np.ndarray  # (k,) like the others
     deviations: np.ndarray
@@ -33,30 +33,30 @@ class Amounts:
 
 
 @dataclass(frozen=True)
-class Thought:
+class PolicyTrace:
     """One step of one agent.
 
     Attributes:
         observation: in the shape and dtype of its space.
-        value: the return that the policy expects from there on, as it was trained to.
+        value: the critic's estimate of the return from there on.
         actions: its parts in their order.
         is_first: whether the step is the first of its episode.
     """
 
     observation: np.ndarray
     value: float
-    actions: tuple[Choice | Amounts, ...]
+    actions: tuple[DiscreteProbs | GaussianParams, ...]
     is_first: bool
 
 
-def thought_of(decision: Decision, row: int, space: gymnasium.Space, is_first: bool) -> Thought:
-    """What a decision is for one agent, copied.
+def trace_of(decision: Decision, row: int, space: gymnasium.Space, is_first: bool) -> PolicyTrace:
+    """Returns one agent's part of a decision, copied.
 
     Args:
         decision: of all agents.
         row: of the agent.
         space: the single action space.
-        is_first: see `Thought`.
+        is_first: see `PolicyTrace`.
     """
     logits = decision.logits
     parts = (logits,) if isinstance(logits, torch.Tensor | Normal) else logits
@@ -66,17 +66,16 @@ def thought_of(decision: Decision, row: int, space: gymnasium.Space, is_first: b
         if isinstance(part, Normal):
             means, deviations = part.mean[row], part.stddev[row].expand_as(part.mean[row])
             columns = taken[begin : begin + means.numel()]
-            actions.append(Amounts(_array(means).ravel(), _array(deviations).ravel(), columns.copy(), low, high))
+            actions.append(GaussianParams(_array(means).ravel(), _array(deviations).ravel(), columns.copy(), low, high))
             begin += means.numel()
         else:
-            actions.append(Choice(_array(part[row].float().softmax(-1)), int(taken[begin])))
+            actions.append(DiscreteProbs(_array(part[row].float().softmax(-1)), int(taken[begin])))
             begin += 1
     value = float(decision.values.reshape(len(decision.actions), -1)[row, 0])
-    return Thought(decision.observations[row].copy(), value, tuple(actions), is_first)
+    return PolicyTrace(decision.observations[row].copy(), value, tuple(actions), is_first)
 
 
 def _bounds(space: gymnasium.Space) -> list[tuple[np.ndarray, np.ndarray]]:
-    """The range of the numbers of each part of an action; empty arrays where it is a choice."""
     nothing = np.zeros(0)
     if isinstance(space, Box):
         return [(space.low.ravel(), space.high.ravel())]

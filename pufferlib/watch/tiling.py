@@ -1,4 +1,4 @@
-"""Where pictures of one size go that share a screen."""
+"""The arrangement of pictures of one size on a screen."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Tiling:
 
     @property
     def rows(self) -> int:
-        """Of pictures; the last may be shorter."""
+        """Rows of pictures; the last may be shorter."""
         return math.ceil(self.count / self.columns)
 
     @property

@@ -16,10 +16,10 @@ from pufferlib.extras import require_extra
 from pufferlib.watch.gif import GifEncoder
 from pufferlib.watch.mp4 import Mp4Encoder
 
-ENCODERS = {".mp4": Mp4Encoder, ".gif": GifEncoder}
+SUFFIXES = (".mp4", ".gif")
 
 MAX_DENOMINATOR = 10_000
-"""Of the frame rate: exact for 60 / 7 and 30,000 / 1,001 frames a second."""
+"""Of the frame rate as a fraction: exact for 60 / 7 and 30,000 / 1,001 frames a second."""
 
 
 class VideoWriter:
@@ -57,7 +57,11 @@ class VideoWriter:
         self._temporary = self.path.with_name(f".{self.path.name}.{os.getpid()}.tmp")
         _require_place(self.path, self._temporary)
         try:
-            self._encoder = ENCODERS[self.path.suffix.lower()](self._temporary, self.size, self.fps)
+            self._encoder: Mp4Encoder | GifEncoder = (
+                GifEncoder(self._temporary, self.fps)
+                if self.path.suffix.lower() == ".gif"
+                else Mp4Encoder(self._temporary, self.size, self.fps)
+            )
         except BaseException:
             self._temporary.unlink(missing_ok=True)
             raise
@@ -112,7 +116,6 @@ class VideoWriter:
         return self.path
 
     def _give_up(self) -> None:
-        """Lets go of everything; of a video that was closed nothing is lost."""
         self._is_open = False
         self._encoder.abandon()
         self._temporary.unlink(missing_ok=True)
@@ -127,7 +130,7 @@ class VideoWriter:
 
 
 def require_video(path: str | os.PathLike[str]) -> None:
-    """Checks that a video can be written, for those who know its size and rate only later; writes nothing.
+    """Checks that a video can be written, before its size and rate are known; writes nothing.
 
     Raises:
         APIUsageError: if the name does not end in `.mp4` or `.gif`.
@@ -145,8 +148,8 @@ def require_video(path: str | os.PathLike[str]) -> None:
 
 def _checked_suffix(path: Path) -> str:
     suffix = path.suffix.lower()
-    if suffix not in ENCODERS:
-        raise APIUsageError(f"a video's name must end in {' or '.join(ENCODERS)}, got {str(path)!r}")
+    if suffix not in SUFFIXES:
+        raise APIUsageError(f"a video's name must end in {' or '.join(SUFFIXES)}, got {str(path)!r}")
     return suffix
 
 
@@ -165,7 +168,7 @@ def _checked_rate(fps: float) -> Fraction:
 
 
 def _require_place(path: Path, temporary: Path) -> None:
-    """Makes the temporary file, empty, so that it is known that there can be one."""
+    # The empty temporary file shows that there can be one.
     if path.is_dir():
         raise StorageError(f"{path} cannot be written (it is a folder); name a file")
     try:

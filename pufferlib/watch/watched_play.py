@@ -1,4 +1,4 @@
-"""The episodes that are watched: who plays in which place of the picture, and what came of it."""
+"""The episodes that are watched: which environment is in which place of the picture, and the scores."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ import numpy as np
 from pufferlib.play.player import Decision, Episodes, Player
 from pufferlib.play.scores import ScoreSheet
 from pufferlib.watch.scene import Scene
-from pufferlib.watch.thought import Thought, thought_of
+from pufferlib.watch.thought import PolicyTrace, trace_of
 
-MAX_THOUGHTS = 200
-"""As many steps as are remembered."""
+MAX_TRACES = 200
+"""Steps that are kept."""
 
 Override = Callable[[], "np.ndarray | None"]
-"""The action that a person takes, a row of the single action space; None leaves it to the policy."""
+"""Returns a person's action, a row of the single action space; None leaves it to the policy."""
 
 
 @dataclass
@@ -29,7 +29,7 @@ class Place:
         env: its index in the vector.
         rows: of its agents.
         scene: draws it.
-        is_playing: whether the last step was one of its; if not it is done, and nobody took its place.
+        is_playing: whether the last step was one of its; if not, it is done.
         running: what its return is at the moment before the last step, the mean over its agents.
         last: what the return of the episode before was, the mean over the agents whose episode ended last.
     """
@@ -43,15 +43,15 @@ class Place:
 
 
 class WatchedPlay:
-    """Plays step by step, as somebody asks for them, and shows the environments that play.
+    """Plays step by step, when asked to, and keeps a scene for each environment that plays.
 
     Attributes:
-        places: what is shown, in order; filled by the first step.
-        sheet: what the episodes that ended came to.
+        places: of the picture, in order; filled by the first step.
+        sheet: scores of the episodes that ended.
         side_by_side: places at the most.
-        thoughts: of the first agent of the first place, the newest of the last step.
+        traces: of the first agent of the first place, the newest of the last step.
         steps: made so far, since the beginning or the last restart.
-        player: whose play it is; its quotas tell what is left to play.
+        player: of the policy; its quotas say how many episodes remain.
         is_helped: whether a person took part.
     """
 
@@ -64,7 +64,7 @@ class WatchedPlay:
         seed: int,
         side_by_side: int,
     ):
-        """Begins a play, of which no step is made yet.
+        """Makes no step.
 
         Args:
             make_player: makes one in whose vector every batch is one environment of this process; called at every
@@ -86,10 +86,10 @@ class WatchedPlay:
         self.restart()
 
     def restart(self) -> None:
-        """Begins the same play anew, and forgets what came of it."""
+        """Starts the same play over, with empty scores."""
         self.close()
         self.sheet = ScoreSheet()
-        self.thoughts: deque[Thought] = deque(maxlen=MAX_THOUGHTS)
+        self.traces: deque[PolicyTrace] = deque(maxlen=MAX_TRACES)
         self.steps = 0
         self.is_helped = False
         self.player = self._make_player()
@@ -110,13 +110,12 @@ class WatchedPlay:
         return True
 
     def close(self) -> None:
-        """Lets go of the scenes; the environments stay open."""
+        """Closes the scenes; the environments stay open."""
         for place in self.places:
             place.scene.close()
         self.places = []
 
     def _decide(self, decision: Decision) -> np.ndarray:
-        """Sees the environments as they are right before a step."""
         self._seat([self._env_of(rows) for rows in decision.rows])
         for place in self.places:
             if place.is_playing:
@@ -125,12 +124,11 @@ class WatchedPlay:
         actions = self._overridden(decision.actions)
         row = self.places[0].rows.start
         space = self.player.vecenv.single_action_space
-        thought = thought_of(replace(decision, actions=actions), row, space, self.player.lengths[row] == 0)
-        self.thoughts.append(thought)
+        trace = trace_of(replace(decision, actions=actions), row, space, self.player.lengths[row] == 0)
+        self.traces.append(trace)
         return actions
 
     def _overridden(self, actions: np.ndarray) -> np.ndarray:
-        """The policy's actions, but for those that a person takes."""
         action = self.override() if self.places[0].is_playing else None
         if action is None:
             return actions
@@ -140,7 +138,6 @@ class WatchedPlay:
         return actions
 
     def _seat(self, playing: list[int]) -> None:
-        """Gives those that began to play the places of those that are done."""
         for place in self.places:
             place.is_playing = place.env in playing
         seated = {place.env for place in self.places}

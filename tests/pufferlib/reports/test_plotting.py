@@ -4,6 +4,7 @@ import json
 import sys
 import xml.etree.ElementTree as ElementTree
 
+import numpy as np
 import pytest
 from made_runs import made_run
 from terminal import run_on_terminal
@@ -12,7 +13,7 @@ from pufferlib import cli
 from pufferlib.errors import ConfigError
 from pufferlib.reports.curves import panels
 from pufferlib.reports.recorded_run import read_run
-from pufferlib.reports.terminal_plot import Canvas
+from pufferlib.reports.terminal_plot import braille
 
 IDS = [f"2026010{day}_120000_000000_aaaa000{day}" for day in (1, 2)]
 
@@ -132,11 +133,9 @@ def test_without_matplotlib_the_terminal_is_left(runs, capsys, monkeypatch):
 
 
 def test_a_line_is_drawn_in_dots():
-    canvas = Canvas(2, 1)
-    canvas.draw([(0.0, 0.0), (1.0, 1.0)], "red")
-    assert canvas.lines() == [[("⡠⠊", "red")]]
-    canvas.draw([(0.0, 1.0)], "blue")
-    assert canvas.lines() == [[("⡡", "blue"), ("⠊", "red")]]
+    rising, dot = np.array([(0.0, 0.0), (1.0, 1.0)]), np.array([(0.0, 1.0)])
+    assert braille([(rising, "red")], 2, 1) == [[("⡠⠊", "red")]]
+    assert braille([(rising, "red"), (dot, "blue")], 2, 1) == [[("⡡", "blue"), ("⠊", "red")]]
 
 
 def test_runs_are_told_apart_without_colours(runs, capsys):

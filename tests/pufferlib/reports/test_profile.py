@@ -11,10 +11,10 @@ import torch
 
 from pufferlib import PuffeRL, cli
 from pufferlib.reports import profiling
-from pufferlib.reports.advice import Facts, advice, parts, stepping_text
+from pufferlib.reports.advice import ProfileFacts, advice, parts, stepping_text
 from pufferlib.runs.pretrained import pretrained_path
 
-EVEN = Facts(
+EVEN = ProfileFacts(
     shares={"environment": 0.3, "forward": 0.2, "store": 0.1, "learn": 0.3, "advantage": 0.05, "other": 0.05},
     **{"device": "cpu", "backend": "Native", "workers": 2, "cores": 2, "agents": 1024, "update_epochs": 4.0},
     **{"is_kernel": True, "why_torch": None},

@@ -1,16 +1,16 @@
 import pytest
 
 from pufferlib.ocean.screen import raylib
-from pufferlib.watch.controls import KEYS, Command, Controls, commands
+from pufferlib.watch.controls import KEYS, Controls, ViewerCommand, commands
 
 
 @pytest.mark.parametrize(
     ("keys", "characters", "wanted"),
     [
-        (["SPACE"], " ", [Command.PAUSE]),
-        (["P", "TAB", "F1"], "p", [Command.PANEL, Command.PANEL, Command.HELP]),
-        (["", "EQUAL"], "+", [Command.FASTER]),  # wherever a keyboard has it
-        ([], "--", [Command.SLOWER, Command.SLOWER]),
+        (["SPACE"], " ", [ViewerCommand.PAUSE]),
+        (["P", "TAB", "F1"], "p", [ViewerCommand.PANEL, ViewerCommand.PANEL, ViewerCommand.HELP]),
+        (["", "EQUAL"], "+", [ViewerCommand.FASTER]),  # wherever a keyboard has it
+        ([], "--", [ViewerCommand.SLOWER, ViewerCommand.SLOWER]),
         (["A", "LEFT"], "a", []),
     ],
 )
@@ -20,11 +20,11 @@ def test_keys_are_commands(keys, characters, wanted):
 
 def test_keys_belong_to_the_game_while_shift_is_held():
     assert commands(["S", "RIGHT", "SPACE"], "S", is_shift_held=True) == []
-    assert commands(["EQUAL"], "+", is_shift_held=True) == [Command.FASTER]  # it may need shift
+    assert commands(["EQUAL"], "+", is_shift_held=True) == [ViewerCommand.FASTER]  # it may need shift
 
 
 def test_every_command_has_a_key_that_raylib_knows():
-    assert {*KEYS.values()} | {Command.FASTER, Command.SLOWER} == {*Command}
+    assert {*KEYS.values()} | {ViewerCommand.FASTER, ViewerCommand.SLOWER} == {*ViewerCommand}
     assert all(hasattr(raylib(), f"KEY_{name}") for name in KEYS)
 
 
@@ -48,6 +48,6 @@ class Pressed:
 
 def test_keys_are_read_in_the_order_in_which_they_were_pressed():
     window = Pressed(["F1", "UP", "R"], "x+")
-    assert Controls(window).commands() == [Command.HELP, Command.RESTART, Command.FASTER]
+    assert Controls(window).commands() == [ViewerCommand.HELP, ViewerCommand.RESTART, ViewerCommand.FASTER]
     assert Controls(window).commands() == []
     assert Controls(Pressed(["R"], held=["RIGHT_SHIFT"])).commands() == []

@@ -75,7 +75,7 @@ def test_episodes_that_do_not_end_are_told(played):
 
 def test_it_says_what_an_episode_of_several_agents_is(played):
     _, told, *lines = played("puffer_snake", {"num_snakes": 20}, episodes=30, headless=True)
-    assert told == "an episode is one of a single agent: the 20 agents of an environment begin and end apart"
+    assert told == "an episode is one of a single agent: the 20 agents of an environment begin and end on their own"
     assert lines and all(line.endswith("(n = 30)") for line in lines)
     _, told, *lines = played("puffer_target", episodes=2, headless=True)
     assert told == "an episode is one of all 8 agents, so n is 16 where each of them is counted"
@@ -110,7 +110,7 @@ def test_an_interrupt_prints_what_there_is_so_far(played, capsys, monkeypatch):
 def test_actions_are_the_likeliest_unless_they_are_to_be_drawn(options, is_greedy):
     assert EvalOptions(**options).is_greedy == is_greedy
     beginning = evaluating._beginning(
-        SQUARED, load_config(SQUARED), EvalOptions(**options), evaluating._Way(True, None)
+        SQUARED, load_config(SQUARED), EvalOptions(**options), evaluating._Display(True, None)
     )
     wanted = "the likeliest actions (--sample draws them)" if is_greedy else "actions that are drawn"
     assert beginning.endswith(f"with {wanted}")
@@ -129,7 +129,7 @@ def test_it_says_what_it_plays_and_why_nobody_sees_it(options, has_display, told
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(evaluating, "has_display", lambda: has_display)
     options = EvalOptions(**options)
-    way = evaluating._way(catalog.find(SQUARED), options)
+    way = evaluating._display(catalog.find(SQUARED), options)
     args = {**load_config(SQUARED), "load_model_path": "model.pt"}
     assert re.match(f"{told}, with", evaluating._beginning(SQUARED, args, options, way))
     args["load_model_path"] = None
@@ -237,9 +237,9 @@ def test_an_environment_that_cannot_draw_says_so(untrained, monkeypatch):
     entry = catalog.find("CartPole-v1")
     monkeypatch.setattr(entry, "_settings", {})
     with pytest.raises(APIUsageError, match="CartPole-v1 cannot be drawn"):
-        evaluating._way(entry, EvalOptions(video="a.gif"))
+        evaluating._display(entry, EvalOptions(video="a.gif"))
     monkeypatch.setattr(evaluating, "has_display", lambda: True)
-    assert not evaluating._way(entry, EvalOptions()).is_seen
+    assert not evaluating._display(entry, EvalOptions()).in_window
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -248,7 +248,7 @@ def test_a_signal_ends_a_video_that_can_be_watched_and_tells_what_there_is(untra
         if video.frames == 30:
             os.kill(os.getpid(), number)
 
-    monkeypatch.setattr(RecordingLine, "tell", tell)
+    monkeypatch.setattr(RecordingLine, "update", tell)
     options = EvalOptions(episodes=100, video="cut.gif")
     with pytest.raises(KeyboardInterrupt):
         evaluate_command(SQUARED, untrained(SQUARED), options)

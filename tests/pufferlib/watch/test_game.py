@@ -7,7 +7,7 @@ from gymnasium.spaces import Box, Discrete
 
 import pufferlib
 from pufferlib.environment import Keys
-from pufferlib.watch.game import Game
+from pufferlib.watch.game import HumanEpisodes
 from pufferlib.watch.keyboard import keyboard_for
 
 
@@ -36,7 +36,7 @@ class Ladder(pufferlib.PufferEnv):
 
 
 def play(env):
-    return Game(env, keyboard_for(env), seed=7)
+    return HumanEpisodes(env, keyboard_for(env), seed=7)
 
 
 def test_the_score_is_the_sum_of_an_episode():

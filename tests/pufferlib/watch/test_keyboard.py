@@ -13,7 +13,7 @@ from pufferlib import ocean
 from pufferlib.environment import Keys
 from pufferlib.errors import APIUsageError
 from pufferlib.extras import is_installed
-from pufferlib.watch.hands import Hands
+from pufferlib.watch.hands import KeyState
 from pufferlib.watch.keyboard import Keyboard, held_keys, key_code, keyboard_for
 
 FIRE = Keys({"left": 1, "right": 2, "space": 3, "left+space": 4}, idle=0)
@@ -210,8 +210,8 @@ class FakeRaylib:
 def test_keys_are_read_by_their_names():
     keyboard = Keyboard(Discrete(5), FIRE)
     assert held_keys(keyboard, FakeRaylib(down=(263, 68, 999))) == {"left", "d"}
-    hands = Hands(keyboard, FakeRaylib(down=(263,), pressed=(32,), repeated=(262,)))
-    hands.look()
+    hands = KeyState(keyboard, FakeRaylib(down=(263,), pressed=(32,), repeated=(262,)))
+    hands.poll()
     assert {*hands.pressed} == {"space", "right"}
     with pytest.raises(APIUsageError, match="there is no key 'jump'"):
         key_code("jump", FakeRaylib())

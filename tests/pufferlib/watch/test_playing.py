@@ -1,4 +1,4 @@
-"""`puffer play`: a match off-screen with keys of a script, and in a real window where there can be one."""
+"""`puffer play`: a game off-screen with keys of a script, and in a real window where there can be one."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from pathlib import Path
 import numpy as np
 import pufferlib
 from pufferlib.ocean.screen import Screen
-from pufferlib.watch.game import Game
-from pufferlib.watch.hands import Hands
+from pufferlib.watch.game import HumanEpisodes
+from pufferlib.watch.hands import KeyState
 from pufferlib.watch.high_scores import HighScores
 from pufferlib.watch.keyboard import keyboard_for
-from pufferlib.watch.playing import Match, Phase
+from pufferlib.watch.playing import Game, GamePhase
 from pufferlib.watch.scenes import make_scene
 
 class Keys:
@@ -48,23 +48,23 @@ class Keys:
         return self.queue.pop(0) if self.queue else 0
 
 class Play:
-    """A match that passes as the script says; the last picture of each part is drawn."""
+    """A game that passes as the script says; the last picture of each part is drawn."""
     def __init__(self, env, speed=1.0):
         self.env, self.keys = env, Keys()
         self.keyboard = keyboard_for(env)
-        self.game = Game(env, self.keyboard, 3)
+        self.episodes = HumanEpisodes(env, self.keyboard, 3)
         self.scores = HighScores("test", {}, Path(sys.argv[1]))
-        self.match = Match(self.game, lambda: make_scene(env), self.scores, speed)
-        self.hands = Hands(self.keyboard, self.keys)
-        self.screen = Screen(*self.match.size, "test", False)
+        self.game = Game(self.episodes, lambda: make_scene(env), self.scores, speed)
+        self.keystate = KeyState(self.keyboard, self.keys)
+        self.screen = Screen(*self.game.size, "test", False)
     def pass_(self, seconds, until=None):
         for _ in range(round(60 * seconds)):
-            self.hands.look()
-            self.match.advance(1 / 60, self.hands)
-            if self.match.phase is until:
+            self.keystate.poll()
+            self.game.advance(1 / 60, self.keystate)
+            if self.game.phase is until:
                 break
         self.screen.begin()
-        self.match.draw(self.screen)
+        self.game.draw(self.screen)
         self.picture = self.screen.frame()
         self.screen.end()
     def press(self, *names, seconds=1 / 60):
@@ -95,40 +95,40 @@ def test_a_game_in_real_time(tmp_path):
     run(
         """
         play = Play(pufferlib.make("puffer_cartpole", num_envs=1))
-        match, game = play.match, play.game
+        game, episodes = play.game, play.episodes
         play.pass_(1)
-        assert (match.phase, game.steps) == (Phase.READY, 0)
+        assert (game.phase, episodes.steps) == (GamePhase.READY, 0)
         waiting = play.picture
         play.press("other")
-        assert match.phase is Phase.COUNTDOWN
+        assert game.phase is GamePhase.COUNTDOWN
         play.pass_(1)
         assert not np.array_equal(play.picture, waiting)
-        play.pass_(2, until=Phase.PLAYING)
-        assert game.steps == 0
+        play.pass_(2, until=GamePhase.PLAYING)
+        assert episodes.steps == 0
         play.pass_(0.1)
-        assert 4 <= game.steps <= 7, game.steps  # 50 in a second
+        assert 4 <= episodes.steps <= 7, episodes.steps  # 50 in a second
         play.press("p")
-        steps = game.steps
+        steps = episodes.steps
         play.pass_(1)
-        assert (match.phase, game.steps) == (Phase.PAUSED, steps)
+        assert (game.phase, episodes.steps) == (GamePhase.PAUSED, steps)
         play.press("left")
-        assert match.phase is Phase.PLAYING
+        assert game.phase is GamePhase.PLAYING
         play.keys.down = {"right"}
-        play.pass_(3, until=Phase.OVER)
-        assert match.phase is Phase.OVER and game.is_over
-        assert match.finished == [game.score] == [one.score for one in play.scores.best()]
-        first = game.score
+        play.pass_(3, until=GamePhase.OVER)
+        assert game.phase is GamePhase.OVER and episodes.is_over
+        assert game.finished == [episodes.score] == [one.score for one in play.scores.best()]
+        first = episodes.score
         play.press("left", "p", "other", seconds=0.5)
-        assert match.phase is Phase.OVER
+        assert game.phase is GamePhase.OVER
         play.press("enter")
-        assert (match.phase, game.steps, game.score) == (Phase.COUNTDOWN, 0, 0.0)
-        play.pass_(3, until=Phase.PLAYING)
+        assert (game.phase, episodes.steps, episodes.score) == (GamePhase.COUNTDOWN, 0, 0.0)
+        play.pass_(3, until=GamePhase.PLAYING)
         play.pass_(0.1)
-        assert game.steps > 0
+        assert episodes.steps > 0
         play.press("r")
-        assert (match.phase, game.steps) == (Phase.COUNTDOWN, 0)
-        play.pass_(5, until=Phase.OVER)
-        assert match.finished == [first, game.score]
+        assert (game.phase, episodes.steps) == (GamePhase.COUNTDOWN, 0)
+        play.pass_(5, until=GamePhase.OVER)
+        assert game.finished == [first, episodes.score]
         assert len(play.scores.best()) == 2
         play.screen.close()
         """,
@@ -143,7 +143,7 @@ def test_a_touch_between_two_steps_counts(tmp_path):
         env = pufferlib.make("puffer_pong", num_envs=1, frameskip=8)  # 7.5 steps a second
         play = Play(env)
         play.press("other")
-        play.pass_(3, until=Phase.PLAYING)
+        play.pass_(3, until=GamePhase.PLAYING)
         play.pass_(1)
         height = env.observations[0, 1].item()
         play.keys.down = {"down"}
@@ -166,25 +166,25 @@ def test_a_game_of_turns_goes_by_the_keys(tmp_path):
         """
         env = pufferlib.make("puffer_squared", num_envs=1, size=9)
         play = Play(env)
-        match, game = play.match, play.game
+        game, episodes = play.game, play.episodes
         play.press("left", seconds=1)
-        assert (match.phase, game.steps) == (Phase.PLAYING, 0)  # that key began it
+        assert (game.phase, episodes.steps) == (GamePhase.PLAYING, 0)  # that key began it
         play.pass_(5)
-        assert game.steps == 0
+        assert episodes.steps == 0
         def agent():
             return divmod(int((env.observations[0] == 1).argmax()), 9)
         assert agent() == (4, 4)
         play.press("up", seconds=2)
-        assert (agent(), game.steps) == ((3, 4), 1)
+        assert (agent(), episodes.steps) == ((3, 4), 1)
         play.press("left", "x", "d", "a", seconds=4)
-        assert (agent(), game.steps) == ((3, 3), 4)
+        assert (agent(), episodes.steps) == ((3, 3), 4)
         play.press("p", seconds=1)
-        assert match.phase is Phase.PLAYING  # it waits anyway
+        assert game.phase is GamePhase.PLAYING  # it waits anyway
         play.keys.repeated = {"up"}
         play.pass_(0.1)
         play.keys.repeated = set()
-        play.pass_(5, until=Phase.OVER)
-        assert match.phase is Phase.OVER and len(match.finished) == 1
+        play.pass_(5, until=GamePhase.OVER)
+        assert game.phase is GamePhase.OVER and len(game.finished) == 1
         """,
         tmp_path,
     )
@@ -201,13 +201,13 @@ def test_a_turn_may_take_a_key_that_is_pressed_while_another_is_held(tmp_path):
             return env.observations[0, :49].sum()
         play.keys.down = {"c"}
         play.press("c", seconds=1)
-        assert play.game.steps == 0  # a column alone is no point
+        assert play.episodes.steps == 0  # a column alone is no point
         play.keys.down = {"c", "four"}
         play.press("four", seconds=1)
-        assert (play.game.steps, stones(), env.observations[0, 3 * 7 + 2]) == (1, 1, 1)
+        assert (play.episodes.steps, stones(), env.observations[0, 3 * 7 + 2]) == (1, 1, 1)
         play.keys.repeated = {"c", "four"}
         play.pass_(1)
-        assert (play.game.steps, stones()) == (1, 1)  # it does not come again and again
+        assert (play.episodes.steps, stones()) == (1, 1)  # it does not come again and again
         """,
         tmp_path,
     )
@@ -219,9 +219,9 @@ def test_speed_is_of_the_game_and_not_of_the_pictures(tmp_path):
         """
         play = Play(pufferlib.make("puffer_pong", num_envs=1, frameskip=2), speed=0.5)  # 30 steps a second, by half
         play.press("other")
-        play.pass_(3, until=Phase.PLAYING)
+        play.pass_(3, until=GamePhase.PLAYING)
         play.pass_(2)
-        assert 29 <= play.game.steps <= 31, play.game.steps
+        assert 29 <= play.episodes.steps <= 31, play.episodes.steps
         """,
         tmp_path,
     )
@@ -236,9 +236,9 @@ def test_what_cannot_be_kept_does_not_stop_the_game(tmp_path):
         play = Play(pufferlib.make("puffer_cartpole", num_envs=1))
         play.press("other")
         play.keys.down = {"left"}
-        play.pass_(9, until=Phase.OVER)
-        assert len(play.match.finished) == 1
-        assert "cannot be written" in play.match.trouble
+        play.pass_(9, until=GamePhase.OVER)
+        assert len(play.game.finished) == 1
+        assert "cannot be written" in play.game.trouble
         play.pass_(0.1)
         """,
         tmp_path,
@@ -256,8 +256,8 @@ def test_an_environment_of_gymnasium_is_played(tmp_path):
         play.press("other")
         for key in ("down", "down", "right", "right", "down", "right"):
             play.press(key, seconds=1)
-        play.pass_(5, until=Phase.OVER)
-        assert play.match.finished == [1.0]
+        play.pass_(5, until=GamePhase.OVER)
+        assert play.game.finished == [1.0]
         env.close()
         """,
         tmp_path,
@@ -302,10 +302,10 @@ def test_a_display_that_does_not_answer_is_one_sentence(verb, monkeypatch, tmp_p
 def test_a_window_keeps_its_proportions_where_the_display_is_small(tmp_path):
     run(
         """
-        match = Play(pufferlib.make("puffer_breakout", num_envs=1)).match
-        large = match.lay_out((1600, 960))
+        game = Play(pufferlib.make("puffer_breakout", num_envs=1)).game
+        large = game.lay_out((1600, 960))
         assert large == (1184, 776 + 44)
-        small = match.lay_out((784, 540))
+        small = game.lay_out((784, 540))
         assert small[0] <= 784 and small[1] <= 540
         assert abs((small[1] - 44) / small[0] - 776 / 1184) < 0.01
         """,
@@ -318,7 +318,7 @@ def test_a_window_keeps_its_proportions_where_the_display_is_small(tmp_path):
     [
         pytest.param(
             "HalfCheetah-v5",
-            "cannot be played: nobody said which keys mean which action",
+            "cannot be played: it does not say which keys mean which action",
             marks=pytest.mark.skipif(not is_installed("mujoco"), reason="mujoco is not installed"),
         ),
         pytest.param(

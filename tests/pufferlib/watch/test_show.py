@@ -11,10 +11,10 @@ from pufferlib.ocean import screen
 from pufferlib.play.evaluation import prepared
 from pufferlib.play.scores import dealt
 from pufferlib.watch import show as show_module
-from pufferlib.watch.controls import Command
+from pufferlib.watch.controls import ViewerCommand
 from pufferlib.watch.evaluating import make_scene
 from pufferlib.watch.playback import Mode
-from pufferlib.watch.show import Manner, Show, action_names
+from pufferlib.watch.show import RenderOptions, Show, action_names
 from pufferlib.watch.watched_play import WatchedPlay
 
 
@@ -51,7 +51,7 @@ def shown(monkeypatch, tmp_path):
         args["train"]["device"] = "cpu"
         with prepared(env_name, args, episodes, True, 3, {}) as make_player:
             play = WatchedPlay(make_player, make_scene, dealt(episodes, episodes), 10_000, 3, grid)
-            show = Show(play, Manner(lambda scene: 240.0, True, video, "cartpole", panel))
+            show = Show(play, RenderOptions(lambda scene: 240.0, True, video, "cartpole", panel))
             controls.look = lambda: (
                 show._playback.mode,
                 show._playback.position,
@@ -74,7 +74,7 @@ def test_it_runs_by_itself_until_the_window_is_closed(shown):
 
 
 def test_a_pause_holds_and_single_steps_end_one_each(shown):
-    pause, step, wait = [Command.PAUSE], [Command.STEP], [[]] * 20
+    pause, step, wait = [ViewerCommand.PAUSE], [ViewerCommand.STEP], [[]] * 20
     _, _, seen = shown([[], pause, *wait, step, *wait, [*step, *step], *wait, *wait])
     stood = [position for mode, position, *_ in seen if mode is Mode.PAUSED]
     first = stood[0]
@@ -83,9 +83,9 @@ def test_a_pause_holds_and_single_steps_end_one_each(shown):
 
 
 def test_speed_changes_how_fast_it_goes(shown):
-    faster = [Command.FASTER] * 3
+    faster = [ViewerCommand.FASTER] * 3
     _, _, seen = shown(
-        [[]] * 20 + [faster] + [[]] * 20 + [[Command.SLOWER] * 2] + [[]] + [[Command.NORMAL_SPEED], [], []]
+        [[]] * 20 + [faster] + [[]] * 20 + [[ViewerCommand.SLOWER] * 2] + [[]] + [[ViewerCommand.NORMAL_SPEED], [], []]
     )
     assert [speed for _, _, speed, *_ in seen][-5:-2] == [8.0, 2.0, 2.0] and seen[-1][2] == 1.0
     slow, fast = seen[19][1] - seen[1][1], seen[40][1] - seen[21][1]
@@ -93,14 +93,16 @@ def test_speed_changes_how_fast_it_goes(shown):
 
 
 def test_a_restart_plays_the_same_again(shown):
-    show, play, seen = shown([[]] * 20 + [[Command.RESTART], [], []])
+    show, play, seen = shown([[]] * 20 + [[ViewerCommand.RESTART], [], []])
     positions = [position for _, position, *_ in seen]
     assert positions[20] > positions[-1] > 0 and not play.sheet.scores()
     assert play.steps == np.ceil(show._playback.position)
 
 
 def test_the_panel_makes_the_window_wider_and_the_keys_are_told(shown):
-    _, _, seen = shown([[], [Command.PANEL], [Command.HELP], [], [Command.PANEL], [Command.HELP], [], []])
+    _, _, seen = shown(
+        [[], [ViewerCommand.PANEL], [ViewerCommand.HELP], [], [ViewerCommand.PANEL], [ViewerCommand.HELP], [], []]
+    )
     sizes = [size for *_, size, _ in seen]
     assert sizes[2][0] == sizes[1][0] + 300 and sizes[-1] == sizes[0]
     assert [is_helping for *_, is_helping in seen] == [False, False, False, True, True, True, False, False]
@@ -108,7 +110,7 @@ def test_the_panel_makes_the_window_wider_and_the_keys_are_told(shown):
 
 def test_pictures_are_saved_under_names_that_are_free(shown, tmp_path):
     (tmp_path / "cartpole_1.png").write_text("mine")
-    shown([[], [Command.SCREENSHOT], [Command.PANEL], [], [Command.SCREENSHOT], [], []])
+    shown([[], [ViewerCommand.SCREENSHOT], [ViewerCommand.PANEL], [], [ViewerCommand.SCREENSHOT], [], []])
     assert (tmp_path / "cartpole_1.png").read_text() == "mine"
     sizes = []
     for number in (2, 3):
@@ -122,7 +124,7 @@ def test_a_picture_that_cannot_be_saved_is_told_and_the_play_goes_on(shown, monk
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(Image.Image, "save", fail)
-    show, _, _ = shown([[], [Command.SCREENSHOT], [], []])
+    show, _, _ = shown([[], [ViewerCommand.SCREENSHOT], [], []])
     assert show._overlay.notice == "cartpole_1.png cannot be written (No space left on device)"
 
 
@@ -133,8 +135,8 @@ def test_a_person_takes_over_while_shift_is_held(shown, monkeypatch):
         controls.is_shift_held = True
 
     show, play, _ = shown([[], hold, *[[]] * 40])
-    assert play.is_helped and {thought.actions[0].taken for thought in [*play.thoughts][-3:]} == {0}
-    assert show._badge().endswith("you play") or not show._person.is_playing
+    assert play.is_helped and {trace.actions[0].taken for trace in [*play.traces][-3:]} == {0}
+    assert show._badge().endswith("you play") or not show._human.is_playing
 
 
 def test_a_game_of_turns_waits_for_the_person(shown, monkeypatch):
@@ -149,15 +151,15 @@ def test_a_game_of_turns_waits_for_the_person(shown, monkeypatch):
 
 def test_a_window_and_a_video_show_the_same(shown, tmp_path):
     path = Path("a.gif")
-    pause = [Command.PAUSE]
-    show, _, seen = shown([[], *[[]] * 20, pause, *[[]] * 20, pause, [Command.PANEL], *[[]] * 20], video=path)
+    pause = [ViewerCommand.PAUSE]
+    show, _, seen = shown([[], *[[]] * 20, pause, *[[]] * 20, pause, [ViewerCommand.PANEL], *[[]] * 20], video=path)
     assert show.video.frames == pytest.approx(len(seen) - 21, abs=2)  # none while it stood
     assert show.video.size == seen[0][3] == seen[-1][3] and path.exists()
     assert show._playback.seconds == pytest.approx((show.video.frames - 1) / 240, abs=2 / 240)
 
 
 def test_many_share_the_window_and_free_places_are_taken(shown):
-    show, play, _ = shown([[], [Command.FASTER] * 6, *[[]] * 60], episodes=8, grid=3)
+    show, play, _ = shown([[], [ViewerCommand.FASTER] * 6, *[[]] * 60], episodes=8, grid=3)
     assert play.sheet.scores()["episode_return"].episodes >= 3
     assert show._playback.is_over or len({place.env for place in play.places}) in (0, 3)
 

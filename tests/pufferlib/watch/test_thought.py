@@ -7,8 +7,8 @@ from torch.distributions import Normal
 from pufferlib.ocean.screen import Screen
 from pufferlib.play.player import Decision
 from pufferlib.watch.brush import Brush
-from pufferlib.watch.side_panel import MIN_HEIGHT, WIDTH, SidePanel, as_picture, pooled, value_range
-from pufferlib.watch.thought import Amounts, Choice, Thought, thought_of
+from pufferlib.watch.side_panel import PANEL_MIN_HEIGHT, PANEL_WIDTH, SidePanel, as_picture, pooled, value_range
+from pufferlib.watch.thought import DiscreteProbs, GaussianParams, PolicyTrace, trace_of
 
 OBSERVATIONS = np.arange(6, dtype=np.float32).reshape(2, 3)
 
@@ -19,29 +19,29 @@ def decision(logits, actions):
 
 def test_a_choice_is_how_likely_each_is_and_which_was_taken():
     logits = torch.tensor([[0.0, 0.0], [0.0, np.log(3.0)]])
-    thought = thought_of(decision(logits, [0, 1]), 1, Discrete(2), is_first=True)
-    (choice,) = thought.actions
+    trace = trace_of(decision(logits, [0, 1]), 1, Discrete(2), is_first=True)
+    (choice,) = trace.actions
     assert choice.taken == 1 and choice.probabilities == pytest.approx([0.25, 0.75])
-    assert (thought.value, thought.is_first) == (2.5, True) and thought.observation.tolist() == [3, 4, 5]
+    assert (trace.value, trace.is_first) == (2.5, True) and trace.observation.tolist() == [3, 4, 5]
 
 
 def test_a_thought_outlives_the_decision():
-    thought = thought_of(decision(torch.zeros(2, 2), [0, 1]), 0, Discrete(2), is_first=False)
+    trace = trace_of(decision(torch.zeros(2, 2), [0, 1]), 0, Discrete(2), is_first=False)
     OBSERVATIONS[0] += 1
-    assert thought.observation.tolist() == [0, 1, 2]
+    assert trace.observation.tolist() == [0, 1, 2]
     OBSERVATIONS[0] -= 1
 
 
 def test_several_choices_come_in_their_order():
     logits = (torch.zeros(2, 3), torch.zeros(2, 2))
-    parts = thought_of(decision(logits, [[2, 1], [0, 0]]), 0, MultiDiscrete([3, 2]), is_first=False).actions
+    parts = trace_of(decision(logits, [[2, 1], [0, 0]]), 0, MultiDiscrete([3, 2]), is_first=False).actions
     assert [(len(part.probabilities), part.taken) for part in parts] == [(3, 2), (2, 1)]
 
 
 def test_numbers_have_a_mean_a_deviation_and_a_range():
     space = Box(np.array([-1, 0], np.float32), np.array([1, 5], np.float32))
     logits = Normal(torch.tensor([[0.1, 2.0], [0.2, 3.0]]), torch.tensor([0.5, 0.25]))
-    (amounts,) = thought_of(decision(logits, [[0.3, 2.5], [0.0, 0.0]]), 0, space, is_first=False).actions
+    (amounts,) = trace_of(decision(logits, [[0.3, 2.5], [0.0, 0.0]]), 0, space, is_first=False).actions
     assert amounts.means == pytest.approx([0.1, 2.0]) and amounts.deviations == pytest.approx([0.5, 0.25])
     assert amounts.taken.tolist() == [0.3, 2.5] and (amounts.low.tolist(), amounts.high.tolist()) == ([-1, 0], [1, 5])
 
@@ -50,7 +50,7 @@ def test_choices_and_numbers_mix():
     space = Tuple((Discrete(2), Box(-1, 1, (2,), np.float32)))
     logits = (torch.zeros(2, 2), Normal(torch.zeros(2, 2), torch.ones(2, 2)))
     actions = [[1.0, 0.5, -0.5], [0.0, 0.0, 0.0]]
-    choice, amounts = thought_of(decision(logits, actions), 0, space, is_first=False).actions
+    choice, amounts = trace_of(decision(logits, actions), 0, space, is_first=False).actions
     assert choice.taken == 1 and amounts.taken.tolist() == [0.5, -0.5]
 
 
@@ -93,32 +93,36 @@ def test_a_curve_has_room_above_and_below(values):
 
 
 def thoughts_of(observation, actions):
-    return [Thought(observation, value, actions, index % 9 == 0) for index, value in enumerate(np.sin(np.arange(40)))]
+    return [
+        PolicyTrace(observation, value, actions, index % 9 == 0) for index, value in enumerate(np.sin(np.arange(40)))
+    ]
 
 
-CHOICE = Choice(np.array([0.7, 0.2, 0.1]), 0)
-AMOUNTS = Amounts(*(np.array(numbers) for numbers in ([0.0, 9.0], [0.5, 1.0], [0.1, 2.0], [-1, -np.inf], [1, np.inf])))
+CHOICE = DiscreteProbs(np.array([0.7, 0.2, 0.1]), 0)
+AMOUNTS = GaussianParams(
+    *(np.array(numbers) for numbers in ([0.0, 9.0], [0.5, 1.0], [0.1, 2.0], [-1, -np.inf], [1, np.inf]))
+)
 
 
 @pytest.mark.parametrize(
     ("observation", "actions"),
     [
         (np.array([0.5, -2.0, np.nan, np.inf]), (CHOICE,)),
-        (np.random.default_rng(1).integers(0, 255, (40, 60, 3), np.uint8), (Choice(np.full(300, 1 / 300), 7),)),
+        (np.random.default_rng(1).integers(0, 255, (40, 60, 3), np.uint8), (DiscreteProbs(np.full(300, 1 / 300), 7),)),
         (np.zeros(0), (CHOICE, CHOICE, CHOICE)),
         (np.arange(1000), (AMOUNTS, CHOICE)),
-        (np.int64(3), (Amounts(*[np.zeros(30)] * 3, np.full(30, -1.0), np.ones(30)),)),
+        (np.int64(3), (GaussianParams(*[np.zeros(30)] * 3, np.full(30, -1.0), np.ones(30)),)),
     ],
     ids=["numbers", "picture", "nothing", "many", "one"],
 )
 def test_every_kind_of_thought_is_drawn_within_the_panel(observation, actions):
-    screen = Screen(WIDTH + 100, MIN_HEIGHT, "panel", False)
+    screen = Screen(PANEL_WIDTH + 100, PANEL_MIN_HEIGHT, "panel", False)
     try:
         panel, brush = SidePanel(["stay"]), Brush(screen)
         frames = []
         for progress in (0.0, 0.9):
             screen.begin()
-            panel.draw(brush, 100, MIN_HEIGHT, thoughts_of(np.asarray(observation), actions), progress)
+            panel.draw(brush, 100, PANEL_MIN_HEIGHT, thoughts_of(np.asarray(observation), actions), progress)
             frames.append(screen.frame().astype(int))
             screen.end()
     finally:
