@@ -13,7 +13,7 @@ from pufferlib import spaces
 from pufferlib.emulation.actions import ActionLayout, Split
 from pufferlib.emulation.packing import row_writer
 from pufferlib.errors import APIUsageError
-from pufferlib.spaces.layout import Layout
+from pufferlib.spaces.layout import Layout, only_numbers
 
 
 class AgentObservations:
@@ -22,6 +22,7 @@ class AgentObservations:
     Attributes:
         row_space: of every row.
         emulated: how rows are packed where all spaces are the same, None where nothing was packed or they differ.
+        left_out: the names of the parts that are no numbers.
     """
 
     def __init__(self, agent_spaces: Sequence[gymnasium.Space]):
@@ -30,11 +31,12 @@ class AgentObservations:
         Raises:
             APIUsageError: if a part of one cannot be packed; the message names it.
         """
-        self._spaces = agent_spaces
         layouts = [Layout.of(space) for space in agent_spaces]
+        self._spaces = [only_numbers(space)[0] for space in agent_spaces]
+        self.left_out = dict.fromkeys(name for layout in layouts for name in layout.left_out)
         self._layout = layouts[0] if all(layout == layouts[0] for layout in layouts) else None
         self.emulated = self._layout if self._layout and self._layout.is_packed else None
-        self.row_space = self._layout.row_space if self._layout else _widest_box(map(_flat_space, agent_spaces))
+        self.row_space = self._layout.row_space if self._layout else _widest_box(map(_flat_space, self._spaces))
 
     def writers(self, rows: np.ndarray) -> list[Callable[[Any], None]]:
         """One function per agent, which writes an observation into the agent's row of `rows`."""

@@ -15,6 +15,7 @@ from typing_extensions import override
 
 from pufferlib.emulation.actions import ActionLayout
 from pufferlib.emulation.creation import make_env
+from pufferlib.emulation.emulated_env import warn_of_left_out
 from pufferlib.emulation.infos import plain_numbers
 from pufferlib.emulation.packing import row_writer
 from pufferlib.environment import Buffers, PufferEnv, StepResult
@@ -66,6 +67,7 @@ class GymnasiumVectorPufferEnv(PufferEnv):
         self.env = make_env(env, env_creator, env_args, env_kwargs)
         _check(self.env)
         self._layout = Layout.of(self.env.single_observation_space)
+        warn_of_left_out(self.env, self._layout.left_out)
         self._actions = ActionRows(self.env.single_action_space)
         self.single_observation_space = self._layout.row_space
         self.single_action_space = self._actions.canonical

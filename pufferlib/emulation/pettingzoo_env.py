@@ -10,7 +10,7 @@ import numpy as np
 from typing_extensions import override
 
 from pufferlib.emulation.agent_spaces import AgentActions, AgentObservations
-from pufferlib.emulation.emulated_env import EmulatedEnv
+from pufferlib.emulation.emulated_env import EmulatedEnv, warn_of_left_out
 from pufferlib.emulation.infos import final_observation, plain_numbers
 from pufferlib.environment import StepResult, fitting_actions
 from pufferlib.errors import APIUsageError, MissingExtraError
@@ -51,6 +51,7 @@ class PettingZooPufferEnv(EmulatedEnv):
         self.env = _parallel(env)
         agents = _possible_agents(self.env)
         self._observations = AgentObservations([self.env.observation_space(agent) for agent in agents])
+        warn_of_left_out(self.env, self._observations.left_out)
         actions = AgentActions([self.env.action_space(agent) for agent in agents])
         self._splits = actions.splits
         self.single_observation_space = self._observations.row_space
