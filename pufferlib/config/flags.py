@@ -91,7 +91,6 @@ class FlagTable:
         raise ConfigError(f"there is no flag {flag}{self._remedy(key)}")
 
     def _dimension_setting(self, flag: str, key: str) -> Setting:
-        """What a flag such as `--sweep.train.learning-rate.max` names."""
         name, _, which = key.removeprefix(PREFIX).rpartition(".")
         if "." not in name:
             raise ConfigError(
@@ -106,7 +105,6 @@ class FlagTable:
         return settings[which]
 
     def _remedy(self, key: str) -> str:
-        """Ends the message about an unknown flag: its hint, else the same name, else the nearest, of any section."""
         section, _, name = key.rpartition(".")
         found = "" if section in ARGUMENTS else hint_for(name)
         if found:
@@ -193,7 +191,7 @@ def _key(flag: str) -> str:
 
 
 def _take_value(setting: Setting, flag: str, waiting: list[str]) -> str:
-    """Takes the value from the tokens that follow; a bare flag of a yes-or-no setting means yes."""
+    # A bare flag of a yes-or-no setting means yes.
     if waiting and not waiting[0].startswith("--"):
         return waiting.pop(0)
     if _is_switch(setting) or setting.kind is Any:

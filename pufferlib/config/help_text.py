@@ -49,7 +49,6 @@ def _section_text(section: str, env_name: str | None, args: Mapping[str, Any]) -
 
 
 def _dimensions_text(sweep: Mapping[str, Any]) -> str:
-    """What a sweep varies: the ranges, and the flags that change one."""
     ranges = (dimensions_of(sweep) or DEFAULT_DIMENSIONS).items()
     lines = "".join(f"  {name} {' '.join(str(value) for value in given.values())}\n" for name, given in ranges)
     flags = "".join(_setting_text(one, one.default) for one in dimension_keys("SECTION.SETTING").values())

@@ -66,10 +66,6 @@ def load_config(env_name: str, argv: Sequence[str] | None = None, config: str | 
 
 
 def _merge_chosen(args: dict[str, Any], entry: Entry) -> None:
-    """Has the settings of an environment without an ini follow from its spaces, which it is made once to show.
-
-    Of one that takes `num_envs`, and so is a full vector, default.ini has them, as of one that takes other arguments.
-    """
     # Not before: they import Gymnasium, which takes longer than all else on the way to --help.
     from pufferlib.config.automatic import PPO_DEFAULTS, Facts, choose
     from pufferlib.vector.recipe import Recipe
@@ -140,10 +136,6 @@ def read_ini(path: Path) -> dict[str, dict[str, str]]:
 
 
 def _settings_in(path: Path, name: str, env_name: str) -> Found:
-    """The settings in a file of the user's: an ini, which may say for which environment it is, or a run's description.
-
-    Where a run lay, and what it went on with, is not taken.
-    """
     sections, is_description = _read(path)
     made_for = sections.get("base", {}).get("env_name", name)
     if made_for != name:
@@ -161,7 +153,6 @@ def _settings_in(path: Path, name: str, env_name: str) -> Found:
 
 
 def _read(path: Path) -> tuple[dict[str, dict[str, Any]], bool]:
-    """The settings in a file of the user's by section, and whether it describes a run: then they have their types."""
     try:
         is_description = read_bytes(path).lstrip().startswith(b"{")
         return _described(path) if is_description else read_ini(path), is_description
@@ -170,7 +161,6 @@ def _read(path: Path) -> tuple[dict[str, dict[str, Any]], bool]:
 
 
 def _described(path: Path) -> dict[str, dict[str, Any]]:
-    """The settings in a run's `config.json` by section, as an ini would have them."""
     try:
         settings = read_json(path)["settings"]
         base = {name: value for name, value in settings.items() if not isinstance(value, Mapping) and name != "resume"}
@@ -207,7 +197,6 @@ def _parse_section(path: Path, section: str, texts: Mapping[str, str], env_name:
 
 
 def _check_section(path: Path, section: str, values: Mapping[str, Any], env_name: str) -> dict[str, Any]:
-    """The same for values that have their types already."""
     try:
         if section.startswith(PREFIX):
             return check_dimension(section.removeprefix(PREFIX), values, env_name)

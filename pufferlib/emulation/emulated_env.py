@@ -89,7 +89,6 @@ class EmulatedEnv(PufferEnv):
         """Resets the environment and shows the first observations."""
 
     def _restart(self) -> None:
-        """Begins the next episode where one has ended."""
         if self.before_restart is not None:
             self.before_restart()
         self._begin_episode(None, self.options)

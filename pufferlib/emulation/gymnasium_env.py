@@ -109,7 +109,6 @@ class GymnasiumPufferEnv(EmulatedEnv):
 
 
 def _converter(layout: ActionLayout) -> Callable[[np.ndarray], Any]:
-    """From the actions of one agent, `(1, *action_shape)`, to what the environment takes."""
     split, space = layout.split, layout.space
     if not isinstance(space, Discrete):
         return lambda actions: split(actions[0])

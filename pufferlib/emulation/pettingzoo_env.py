@@ -121,7 +121,6 @@ class PettingZooPufferEnv(EmulatedEnv):
         self._observe(self.env.agents, observations)
 
     def _observe(self, agents: Sequence[Any], observations: Mapping[Any, Any]) -> None:
-        """Writes what those see who act next; the rows of all others are zeros and masked."""
         self._live = {agent: self._row_of[agent] for agent in agents}
         if len(self._live) < self.num_agents:
             gone = [row for agent, row in self._row_of.items() if agent not in self._live]
@@ -137,7 +136,6 @@ class PettingZooPufferEnv(EmulatedEnv):
 
 
 def _parallel(env: Any) -> Any:
-    """The environment, converted where agents take turns in it."""
     try:
         import pettingzoo
         from pettingzoo.utils.conversions import aec_to_parallel

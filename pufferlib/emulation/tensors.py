@@ -67,7 +67,6 @@ def _width(leaf: Leaf) -> int:
 
 
 def _numbers(values: Tensor, leaf: Leaf) -> Tensor:
-    """A leaf `(..., *leaf_shape)` as `(..., width)` float32."""
     space = leaf.space
     flat = values.reshape((*values.shape[: values.dim() - len(leaf.shape)], math.prod(leaf.shape)))
     if isinstance(space, Discrete):
@@ -80,7 +79,6 @@ def _numbers(values: Tensor, leaf: Leaf) -> Tensor:
 
 
 def _one_hot(values: Tensor, start: int, count: int) -> Tensor:
-    """Integers `(..., 1)` -> `(..., count)`; zeros for one outside the space."""
     return (values.to(torch.int64) == torch.arange(start, start + count, device=values.device)).to(torch.float32)
 
 

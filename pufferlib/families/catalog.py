@@ -94,7 +94,6 @@ def _of_library(name: str) -> str:
 
 
 def _nearest(name: str) -> str:
-    """The nearest names of the family that the name looks like, or else of all that are installed."""
     owner = _owner(name)
     near = "" if owner is None else owner.nearest(name)
     near = near or nearest_names(name, [each for one in families() if one.is_installed for each in one.names()])

@@ -220,7 +220,7 @@ def _findings(env: Any, steps: int, seed: int) -> Iterator[str]:
 
 
 def _largest(numbers: Tensor) -> float:
-    """The absolute value that one number in a hundred exceeds, so that a rare one does not count."""
+    # The absolute value that one number in a hundred exceeds, so that a rare one does not count.
     flat = numbers.flatten()[:: max(1, numbers.numel() // 100_000)].abs().float()
     flat = flat[flat.isfinite()]
     return float(flat.quantile(0.99)) if len(flat) else 0.0

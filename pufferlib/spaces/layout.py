@@ -197,7 +197,6 @@ def map_structure(function: Callable[[Leaf], Any], structure: Structure) -> Any:
 
 
 def _place(space: gymnasium.Space, path: LeafPath, offset: int) -> tuple[Structure, int]:
-    """Places a space at the first fitting offset; returns its leaves and where they stop."""
     if isinstance(space, (Dict, Tuple)):
         keys = list(space.spaces) if isinstance(space, Dict) else range(len(space.spaces))
         parts = []
