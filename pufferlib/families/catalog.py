@@ -38,11 +38,12 @@ def families() -> tuple[Family, ...]:
     return tuple(kind() for kind in kinds)
 
 
-def find(name: str | Callable[..., PufferEnv]) -> Entry:
+def find(name: str | Callable[..., PufferEnv] | Entry) -> Entry:
     """The environment that a name leads to.
 
     Args:
-        name: of an environment, or a callable that makes PufferEnvs as `creator(buf=..., seed=..., **settings)`.
+        name: of an environment, or a callable that makes PufferEnvs as `creator(buf=..., seed=..., **settings)`; an
+            entry leads to itself.
 
     Raises:
         UnknownEnvironmentError: if there is no environment of that name; the message lists the nearest.
@@ -102,8 +103,10 @@ def _nearest(name: str) -> str:
     return near
 
 
-def lookup(name: str | Callable[..., PufferEnv]) -> Entry | None:
+def lookup(name: str | Callable[..., PufferEnv] | Entry) -> Entry | None:
     """The environment that a name leads to, None where there is no such environment; see `find`."""
+    if isinstance(name, Entry):
+        return name
     if not isinstance(name, str):
         return CallableEntry(name)
     owner = _owner(name)
