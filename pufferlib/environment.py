@@ -139,7 +139,10 @@ class PufferEnv:
     num_agents: int
 
     def __init__(self, buf: Buffers | None = None):
-        """Takes the arrays to fill, or allocates them when `buf` is None.
+        """Checks the spaces, and takes the arrays.
+
+        Args:
+            buf: the arrays to fill; None allocates them.
 
         Raises:
             APIUsageError: if the subclass did not set its spaces and agents, or the arrays do not fit them.

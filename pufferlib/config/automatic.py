@@ -162,7 +162,7 @@ class Line:
 
 
 def _may_normalize(facts: Facts) -> bool:
-    """Whether observations may be normalised: the statistics are lost to a policy that its user takes elsewhere."""
+    # The statistics would be lost to a policy that its user takes into another program.
     return not facts.is_full_vector and not facts.is_own_policy
 
 

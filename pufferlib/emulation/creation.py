@@ -36,7 +36,6 @@ class SeedOnce:
     """Which seed a reset gets: its own, at first the one that the environment was made with, later none."""
 
     def __init__(self, seed: int | None):
-        """Takes the seed for the first reset."""
         self._first = seed
 
     def next(self, seed: int | None) -> int | None:

@@ -62,13 +62,11 @@ def row_writer(layout: Layout, row: np.ndarray) -> Callable[[Any], None]:
 
 
 def _view(row: np.ndarray, leaf: Leaf, leading: int) -> np.ndarray:
-    """A leaf where it lies in a row, or in each of many, of which there are so many dimensions."""
     inside = np.empty(leaf.shape[leading:], leaf.dtype).strides
     return np.ndarray(leaf.shape, leaf.dtype, row, leaf.offset, row.strides[:leading] + inside)
 
 
 def _store(leaf: Leaf, view: np.ndarray, value: Any) -> None:
-    """Writes a value that is no array of the leaf's dtype and shape, if it can be made one."""
     if type(value) in _INTEGERS and leaf.dtype is _INT64 and leaf.shape == ():  # a Discrete one
         view[()] = value
         return
@@ -88,7 +86,6 @@ def _store(leaf: Leaf, view: np.ndarray, value: Any) -> None:
 
 @functools.cache
 def _casting(source: np.dtype, target: np.dtype) -> tuple[bool, bool]:
-    """Whether every value can be cast without losing more than precision, and whether some can."""
     is_sure = np.can_cast(source, target, "safe") or (source.kind == "f" and target.kind == "f")
     is_float = target.kind == "f"
     return is_sure or is_float, is_sure or (source.kind in "biu" and target.kind in "biuf")
@@ -102,7 +99,6 @@ def _unfit(leaf: Leaf, found: str) -> APIUsageError:
 
 
 def _explained(layout: Layout, observation: Any, error: Exception) -> Exception:
-    """Says which path cannot be followed in an observation; the error itself where all can."""
     for leaf in layout.leaves:
         value = observation
         for depth, key in enumerate(leaf.path):

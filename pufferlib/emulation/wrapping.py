@@ -94,10 +94,7 @@ def _call(creator: Callable, args: Sequence, kwargs: Mapping[str, Any]) -> Any:
 
 
 def _call_with(creator: Callable, args: Sequence, kwargs: Mapping[str, Any], offered: Mapping[str, Any]) -> Any:
-    """Calls a creator with further keywords, and without them where it hands them on to something that takes none.
-
-    A function with `**kwargs`, such as PettingZoo's `parallel_env`, does not tell what may be in them.
-    """
+    # A function with `**kwargs`, such as PettingZoo's `parallel_env`, may pass the keywords to one that takes none.
     try:
         return creator(*args, **kwargs, **offered)
     except TypeError as error:
@@ -133,7 +130,6 @@ def _described(creator: Callable) -> str:
 
 
 def _mismatch(creator: Callable, args: Sequence, kwargs: Mapping[str, Any]) -> TypeError | None:
-    """What is wrong with calling a creator like that, None if nothing is."""
     try:
         signature = inspect.signature(creator)
     except (TypeError, ValueError):  # a builtin that does not tell

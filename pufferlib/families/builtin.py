@@ -142,7 +142,6 @@ class AnyGymnasium(GymnasiumFamily):
 
 
 def _module(spec: EnvSpec) -> str:
-    """The module that makes a registered environment."""
     if isinstance(spec.entry_point, str):
         return spec.entry_point.split(":")[0]
     function = getattr(spec.entry_point, "func", spec.entry_point)  # that of a functools.partial
@@ -150,7 +149,6 @@ def _module(spec: EnvSpec) -> str:
 
 
 def _own_path() -> list[str]:
-    """The folders that modules are looked for in, but for those of Python and of installed packages."""
     pythons = (sys.prefix, sys.base_prefix)
     return [folder or os.getcwd() for folder in sys.path if not folder.startswith(pythons)] or [os.getcwd()]
 

@@ -38,11 +38,12 @@ def families() -> tuple[Family, ...]:
     return tuple(kind() for kind in kinds)
 
 
-def find(name: str | Callable[..., PufferEnv]) -> Entry:
+def find(name: str | Callable[..., PufferEnv] | Entry) -> Entry:
     """The environment that a name leads to.
 
     Args:
-        name: of an environment, or a callable that makes PufferEnvs as `creator(buf=..., seed=..., **settings)`.
+        name: of an environment, or a callable that makes PufferEnvs as `creator(buf=..., seed=..., **settings)`; an
+            entry leads to itself.
 
     Raises:
         UnknownEnvironmentError: if there is no environment of that name; the message lists the nearest.
@@ -94,7 +95,6 @@ def _of_library(name: str) -> str:
 
 
 def _nearest(name: str) -> str:
-    """The nearest names of the family that the name looks like, or else of all that are installed."""
     owner = _owner(name)
     near = "" if owner is None else owner.nearest(name)
     near = near or nearest_names(name, [each for one in families() if one.is_installed for each in one.names()])
@@ -103,8 +103,10 @@ def _nearest(name: str) -> str:
     return near
 
 
-def lookup(name: str | Callable[..., PufferEnv]) -> Entry | None:
+def lookup(name: str | Callable[..., PufferEnv] | Entry) -> Entry | None:
     """The environment that a name leads to, None where there is no such environment; see `find`."""
+    if isinstance(name, Entry):
+        return name
     if not isinstance(name, str):
         return CallableEntry(name)
     owner = _owner(name)

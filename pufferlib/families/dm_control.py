@@ -72,7 +72,6 @@ class DmControl(GymnasiumFamily):
 
 
 def _register() -> None:
-    """Imports Shimmy, which registers the environments."""
     with warnings.catch_warnings():
         # Looking for a display is how dm_control chooses its renderer; without one it takes another.
         warnings.filterwarnings("ignore", r"(?s).*DISPLAY")

@@ -71,7 +71,6 @@ class GymnasiumEntry(Entry):
     """An environment that is registered with Gymnasium."""
 
     def __init__(self, name: str, family: GymnasiumFamily, spec: EnvSpec, target: str | EnvSpec):
-        """Takes its registration, and what the processes that make it get: that itself, or the id."""
         self.name = name
         self.family = family.name
         self._family = family
@@ -99,11 +98,7 @@ class GymnasiumEntry(Entry):
 
 
 def _entry_point(name: str, spec: EnvSpec) -> Callable:
-    """What makes a registered environment.
-
-    Raises:
-        MissingExtraError: if its module needs a package that is not installed.
-    """
+    # The class or function that makes the environment; its module may need a package that is not installed.
     if not isinstance(spec.entry_point, str):
         return spec.entry_point
     try:

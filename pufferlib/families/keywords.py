@@ -59,7 +59,6 @@ def _parameters(function: Callable) -> list[inspect.Parameter] | None:
 
 
 def _is_plain(kind: Any) -> bool:
-    """Whether a setting of this type can be checked."""
     if get_origin(kind) in (Union, types.UnionType, list, tuple):
         return bool(get_args(kind)) and all(_is_plain(part) for part in get_args(kind) if part is not Ellipsis)
     return kind in _PLAIN or get_origin(kind) is Literal

@@ -23,7 +23,6 @@ class OneHotView(gymnasium.ObservationWrapper):
     DIRECTIONS = 4
 
     def __init__(self, env: gymnasium.Env):
-        """Takes an environment whose observations have an `image` and a `direction`."""
         super().__init__(env)
         constants = importlib.import_module("minigrid.core.constants")
         kinds = [

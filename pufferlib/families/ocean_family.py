@@ -22,7 +22,6 @@ class OceanEntry(Entry):
     family = "ocean"
 
     def __init__(self, name: str):
-        """Takes a name such as `puffer_squared`."""
         self.name = name
 
     @property

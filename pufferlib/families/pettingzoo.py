@@ -44,7 +44,6 @@ class PettingZooEntry(Entry):
     family = "pettingzoo"
 
     def __init__(self, name: str, module: str):
-        """Takes the module's full name."""
         self.name = name
         self._module = module
         found = _import(module)
@@ -100,7 +99,6 @@ class PettingZoo(Family):
 
 
 def _packages() -> Iterator[str]:
-    """The packages whose modules are environments."""
     for folder in sorted(_path("pettingzoo").iterdir()):
         if (folder / "__init__.py").exists() and folder.name not in ("test", "utils"):
             yield f"pettingzoo.{folder.name}"
@@ -108,12 +106,10 @@ def _packages() -> Iterator[str]:
 
 
 def _folder_name(package: str) -> str:
-    """What stands before the slash: `butterfly`, `mpe2`."""
     return package.removeprefix("pettingzoo.").split(".")[0]
 
 
 def _path(package: str) -> Path:
-    """The folder of a package; nothing is imported."""
     top, *rest = package.split(".")
     return Path(importlib.util.find_spec(top).origin).parent.joinpath(*rest)
 
@@ -129,5 +125,5 @@ def _import(module: str) -> ModuleType:
 
 
 def _creator(module: ModuleType) -> Callable[..., Any]:
-    """Makes the parallel form of an environment where there is one, else that of turns, which emulation converts."""
+    # The parallel form where there is one, else that of turns, which emulation converts.
     return getattr(module, "parallel_env", None) or module.env

@@ -120,7 +120,7 @@ class OceanVectorEnv(VectorEnv):
         return self._given(self.ocean.observations), {}
 
     def _begin(self, mask: np.ndarray, seeds: Sequence[int | None]) -> None:
-        """Begins episodes; without a seed, only where C has not begun one that nobody has seen yet."""
+        # Without a seed C resets only where it has not begun an episode that was not shown yet.
         binding, handle = self.ocean.binding, self.ocean.handle
         fresh = self._ended & self._is_next_step
         if mask.all() and not fresh.any():
@@ -168,14 +168,12 @@ class OceanVectorEnv(VectorEnv):
         return (*map(self._given, results), infos)
 
     def _step_others(self, actions: Any) -> None:
-        """Steps those whose episode did not end in the last step; the others show the first of the next one."""
         ocean = self.ocean
         ocean.actions[...] = fitting_actions(actions, ocean.actions)
         ocean.binding.vec_step_where(ocean.handle, ~self._ended)
         self._clear_step(self._ended)
 
     def _cut_episodes(self) -> None:
-        """Truncates the episodes that are too long, as C does where it has a limit itself."""
         ocean = self.ocean
         ended = ocean.terminals | ocean.truncations
         self._elapsed += ~(self._ended & self._is_next_step)
@@ -233,7 +231,6 @@ class OceanVectorEnv(VectorEnv):
 
 
 def _columns(rows: np.ndarray, like: np.ndarray) -> np.ndarray:
-    """One value for each row in the number of dimensions of another array."""
     return rows.reshape(-1, *[1] * (like.ndim - 1))
 
 

@@ -99,7 +99,6 @@ def make_pettingzoo(name: str | type[OceanEnv], render_mode: str | None = None, 
 
 
 def _emulated(name: Any, kind: type[PufferEnv], env_kwargs: dict[str, Any]) -> Any:
-    """What is inside of an environment that the catalog emulates."""
     env = catalog.find(name).creator(**env_kwargs)
     if isinstance(env, kind):
         return env.env

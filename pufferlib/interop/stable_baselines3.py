@@ -50,11 +50,6 @@ class SameStepVecEnv(VecEnv):
     """
 
     def __init__(self, envs: VectorEnv):
-        """Takes the vector environment.
-
-        Raises:
-            APIUsageError: if it is none, or one that resets in another way.
-        """
         if not isinstance(envs, VectorEnv):
             raise APIUsageError(
                 f"a gymnasium.vector.VectorEnv is expected, got {type(envs).__name__}; make one with "

@@ -94,7 +94,6 @@ class Setting:
         return converted
 
     def _remedy(self, value: Any) -> str:
-        """Ends the message about a value of another type."""
         text = value if isinstance(value, str) else values.shown(value)
         if values.fits(values.parse_value(f"[{text}]"), self.kind):
             return f"; write {f'[{text}]'!r}"
@@ -255,7 +254,6 @@ def check_arguments(section: str, arguments: Mapping[str, Any], cls: type) -> di
 
 
 def _kinds(function: Any) -> dict[str, Any]:
-    """The types of the parameters that have one."""
     try:
         return typing.get_type_hints(function)
     except (NameError, AttributeError, TypeError):  # a name that only type checkers import, or no type at all
@@ -263,7 +261,6 @@ def _kinds(function: Any) -> dict[str, Any]:
 
 
 def _argument_meanings(documented: Any) -> dict[str, str]:
-    """The `Args:` of a google-style docstring, by name."""
     lines = ("" if documented is None else inspect.getdoc(documented) or "").partition("\nArgs:\n")[2].splitlines()
     found: dict[str, str] = {}
     name = ""

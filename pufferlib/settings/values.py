@@ -137,7 +137,6 @@ def _parse_float(text: str) -> Any:
 
 
 def _choice(value: Any, allowed: tuple) -> Any:
-    """The one of several values that this is; text may be written in small or large letters."""
     for choice in allowed:
         if type(value) is type(choice) and value == choice:
             return choice
