@@ -133,7 +133,6 @@ class StopAfterSeconds(Callback):
     """Stops after the iteration in which a time is over, counted from the beginning of `learn`."""
 
     def __init__(self, seconds: float):
-        """Takes the time, above 0."""
         self.seconds = _finite("seconds", seconds)
         self._end = math.inf
 
@@ -190,7 +189,6 @@ class EvaluateEvery(Callback):
 
 
 def _like_those_of(trainer: PuffeRL) -> Any:
-    """What `evaluate` makes environments from that are as those of the training."""
     found = repeatable(trainer.vecenv)
     if found is None:
         raise APIUsageError(
@@ -237,8 +235,6 @@ class KeepBest(Callback):
 
 
 class _Metric:
-    """A metric that is looked for in one iteration after the other, and warned of once where it does not come."""
-
     def __init__(self, wanted: str):
         if not isinstance(wanted, str) or not wanted:
             raise APIUsageError(f"metric must be a name in the logs, such as 'environment/score', got {wanted!r}")
@@ -261,8 +257,7 @@ class _Metric:
 
 
 class _FairMean:
-    """The mean of a metric over episodes of which length selects none, as far as that can be had."""
-
+    # The mean of a metric over whole episodes, so that short ones count no more than long ones.
     def __init__(self, metric: str, episodes: int):
         self._metric = _Metric(metric)
         self._episodes = _count("episodes", episodes)

@@ -74,7 +74,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _sentence(error: Exception) -> str | None:
-    """What is told of an error; None for one of ours, whose traceback tells more."""
     if isinstance(error, PufferError):
         return str(error)
     lack = describe_lack(error)
@@ -91,7 +90,7 @@ def _sentence(error: Exception) -> str | None:
 
 
 def _is_of_environment(error: Exception) -> bool:
-    """Whether it came up in an environment, anybody's code, in this process: that of a worker is a WorkerError."""
+    # Whether an error was raised by an environment in this process; that of a worker is a WorkerError.
     callers = {getattr(sys.modules.get(name), "__file__", None) for name in _CALLERS_OF_ENVIRONMENTS}
     frames = [frame.f_code.co_filename for frame, _ in traceback.walk_tb(error.__traceback__)]
     return bool(frames) and not callers.isdisjoint(frames[:-1])
@@ -121,10 +120,7 @@ def run(tokens: list[str]) -> None:
 
 
 def _print_candidates(line: str) -> None:
-    """Prints the words that may end a command line, with their meanings; nothing where files may.
-
-    A line is a word, so one with line ends or control codes in it, as a folder's name may have, is left out.
-    """
+    # One word a line, so a name with line ends or control codes is left out.
     from pufferlib.completion.candidates import candidates
 
     options = {name: _options_class(name) for name, verb in VERBS.items() if verb.options is not None}
@@ -134,7 +130,6 @@ def _print_candidates(line: str) -> None:
 
 
 def _run_alone(name: str, rest: list[str]) -> None:
-    """Runs a command that takes no environment: words, options, both or neither."""
     verb = VERBS[name]
     if verb.options is None:
         words, options = rest, {}
@@ -150,7 +145,6 @@ def _run_alone(name: str, rest: list[str]) -> None:
 
 
 def _takes_text(verb: Verb) -> str:
-    """The words that a command without an environment takes."""
     if not verb.argument:
         return "no words" if verb.options else "no arguments"
     word = verb.argument.strip("[].")
@@ -175,12 +169,6 @@ def _run_for_environment(name: str, rest: list[str]) -> None:
 
 
 def _split_environment(name: str, rest: list[str]) -> tuple[str, list[str]]:
-    """The environment that a command is for, and its flags; the file of a `--config` may name it instead.
-
-    Raises:
-        APIUsageError: if nothing names one.
-        ConfigError: if the file holds no settings.
-    """
     if rest and not rest[0].startswith("-"):
         if rest[0].endswith((".ini", ".json")):
             remedy = f"`puffer {name} --config {rest[0]}`"
@@ -199,7 +187,6 @@ def _split_environment(name: str, rest: list[str]) -> tuple[str, list[str]]:
 
 
 def _flags_of_the_shell(table: FlagTable) -> Found:
-    """What PUFFER_FLAGS says, which those of the command line come after."""
     try:
         return table.parse(shlex.split(os.environ.get("PUFFER_FLAGS", "")))
     except (ConfigError, ValueError) as error:
@@ -248,7 +235,6 @@ def _help_alone(name: str, verb: Verb) -> str:
 
 @contextlib.contextmanager
 def _short_warnings() -> Iterator[None]:
-    """Has warnings of ours be one line, as mistakes are: where in the library they came up helps nobody."""
     formatted = warnings.formatwarning
 
     def one_line(message: Warning | str, category: type[Warning], *place: Any) -> str:
@@ -264,7 +250,6 @@ def _short_warnings() -> Iterator[None]:
 
 
 def _rank_text() -> str:
-    """Which process speaks, where several train together."""
     return f" (rank {os.environ.get('RANK', '?')})" if os.environ.get("WORLD_SIZE", "1") != "1" else ""
 
 
@@ -275,17 +260,13 @@ def _version() -> str:
 
 
 def _require_install() -> None:
-    """The checkout's folders are packages only once installed: without that, imports fail one by one.
-
-    Raises:
-        APIUsageError: if pufferlib is run from a checkout that was never installed.
-    """
+    # The checkout's folders are packages only once installed: without that, imports fail one by one.
     needed = ("pufferlib.ocean", "numpy", "gymnasium")  # an install for another Python leaves the first here
     if any(importlib.util.find_spec(name) is None for name in needed):
         raise APIUsageError("pufferlib is not installed for this Python; run `pip install -e .` in the checkout")
 
 
 def _find_modules_here() -> None:
-    """Lets `my_module:MyEnv-v0` lie in the working directory, where `python -m` finds it and a console script not."""
+    # So that `my_module:MyEnv-v0` may lie in the working directory: `python -m` has it on its path, a script not.
     if not getattr(sys.flags, "safe_path", False) and not {"", os.getcwd()} & {*sys.path}:
         sys.path.insert(0, os.getcwd())

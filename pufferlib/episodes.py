@@ -27,7 +27,6 @@ class EpisodeTracker:
     """
 
     def __init__(self, num_agents: int):
-        """Has every agent wait for what a reset gives, as after `restart`."""
         self.returns = np.zeros(num_agents)
         self.lengths = np.zeros(num_agents, np.int64)
         self.has_acted = np.zeros(num_agents, bool)
@@ -75,7 +74,6 @@ class EpisodeTracker:
         return begins
 
     def _add(self, rows: slice | np.ndarray, rewards: np.ndarray, ended: np.ndarray) -> None:
-        """Adds a step to the running episodes of those who acted, and puts aside the episodes that ended."""
         returns, lengths = self.returns[rows], self.lengths[rows]  # views of consecutive agents, copies of others
         has_acted = self.has_acted[rows]
         if np.count_nonzero(has_acted) == len(has_acted):  # in less than half of the time that all() takes

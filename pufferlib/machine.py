@@ -67,7 +67,6 @@ def _processes_here() -> int:
 
 
 def _limits(controller: str, limit: Callable[[Path], float]) -> Iterator[float]:
-    """The limits of all groups that have one."""
     for group in _groups_around(controller):
         with contextlib.suppress(OSError, ValueError, ZeroDivisionError):  # no such file, or no number in it
             found = limit(group)
@@ -76,11 +75,8 @@ def _limits(controller: str, limit: Callable[[Path], float]) -> Iterator[float]:
 
 
 def _groups_around(controller: str) -> list[Path]:
-    """The folders of the groups that this process is in, those of version 2 and those of a controller of version 1.
-
-    Inside a container the path may be one that only the machine outside sees; the container's own group is then the
-    outermost that is seen.
-    """
+    # Inside a container the path may be one that only the machine outside sees; the container's own group is then
+    # the outermost that is seen.
     roots = {"": _GROUPS, controller: _GROUPS / controller}
     folders = list(roots.values())
     with contextlib.suppress(OSError):

@@ -28,7 +28,7 @@ def mix_seed(seed: int, index: int) -> int:
 
 
 def _finalise(x: int) -> int:
-    """The finaliser of SplitMix64 (Steele et al. 2014): every bit of the input moves every bit of the result."""
+    # The finaliser of SplitMix64 (Steele et al. 2014): every bit of the input moves every bit of the result.
     x &= _WORD
     x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9 & _WORD
     x = (x ^ (x >> 27)) * 0x94D049BB133111EB & _WORD
@@ -44,7 +44,6 @@ class Streams:
     """
 
     def __init__(self, generator: torch.Generator, num_agents: int):
-        """Makes no stream yet."""
         self._generator = generator
         self._num_agents = num_agents
         self._streams: dict[int, torch.Generator] = {}  # by the first agent of the batch

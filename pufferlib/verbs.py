@@ -181,10 +181,6 @@ def completion(shell: str) -> None:
 
 
 def _settings_of_model(call: Call) -> dict[str, Any]:
-    """The settings that the policy to play was trained with, where a file beside it tells, and the flags over them.
-
-    The option `pretrained`, where the command has it, is done with afterwards.
-    """
     from pufferlib.config import check_config
 
     args = call.args
@@ -200,7 +196,6 @@ def _settings_of_model(call: Call) -> dict[str, Any]:
 
 
 def _pretrained_model(call: Call) -> str:
-    """The path of the trained agent that comes with the package."""
     from pufferlib.runs.pretrained import pretrained_path
 
     if call.args["load_model_path"] is not None:

@@ -114,7 +114,6 @@ def make(
 
 
 def _named_backend(backend: Any) -> type[Vector] | None:
-    """The class that `backend` names, None for 'auto'."""
     if isinstance(backend, type) and issubclass(backend, Vector):
         return backend
     if backend == AUTO:

@@ -40,14 +40,13 @@ def private_buffers(observation_space: gymnasium.Space, action_space: gymnasium.
 
 
 def _ask_for_huge_pages(memory: mmap.mmap) -> None:
-    """Lets the kernel back the memory by large pages: a step that touches many megabytes takes half the time."""
+    # A step that touches many megabytes takes half the time on large pages.
     if hasattr(mmap, "MADV_HUGEPAGE"):
         with contextlib.suppress(OSError):  # a kernel built without them
             memory.madvise(mmap.MADV_HUGEPAGE)
 
 
 def _layout(observation_space: gymnasium.Space, action_space: gymnasium.Space, rows: int):
-    """The shape, dtype and offset of each array of `Buffers`, in its order, and the bytes in all."""
     layout, offset = [], 0
     no_rows = Buffers.empty(observation_space, action_space, 0)
     for name in Buffers.__dataclass_fields__:
@@ -70,7 +69,6 @@ class SharedMemory:
     """
 
     def __init__(self, size: int, fd: int | None = None):
-        """Allocates `size` bytes, or maps what another process allocated as `fd`."""
         self.size = size
         self.fd = _unnamed_file() if fd is None else fd
         if fd is None:

@@ -45,7 +45,6 @@ _vectors: weakref.WeakSet[Vector] = weakref.WeakSet()  # of this process
 
 @cache
 def _watch_forks() -> None:
-    """Lets a forked child know that the threads and workers of its parent's vectors are not its own."""
     os.register_at_fork(after_in_child=_disown_vectors)
 
 
@@ -401,7 +400,6 @@ class Vector(abc.ABC):
     # ------------------------------------------------------------------------------------------------------ checks
 
     def _idle_as(self, state: State) -> None:
-        """Nothing runs and nothing can be sent any more."""
         self._idle_state = state
         self._num_running = 0
         self._received.clear()

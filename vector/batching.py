@@ -15,7 +15,6 @@ class FixedBatches:
     """Neighbouring workers make a batch, complete when the last of them is done; the arrays are handed out as views."""
 
     def __init__(self, buffers: Buffers, num_envs: int, batch_size: int, envs_per_worker: int):
-        """Forms the batches on the arrays of all environments."""
         agents_per_env = len(buffers.rewards) // num_envs
         self._envs_per_worker = envs_per_worker
         self._batches = [
@@ -58,7 +57,6 @@ class MixedBatches:
     """The workers that were ready first make a batch, gathered by copy; what was handed out stays until it is sent."""
 
     def __init__(self, buffers: Buffers, num_envs: int, batch_size: int, envs_per_worker: int):
-        """Makes as many sets of arrays as there can be batches in the caller's hands."""
         self._all = buffers
         self._agents_per_env = len(buffers.rewards) // num_envs
         self._envs_per_worker = envs_per_worker

@@ -41,7 +41,6 @@ def is_quick(creator: Callable, env_kwargs: Mapping[str, Any], seed: int) -> boo
 
 
 def _step_seconds(env: PufferEnv, seed: int) -> float:
-    """The median time of a step, which no reset within it or other program distorts."""
     env.reset(seed)
     actions, taken = _some_actions(env), []
     for _ in range(_TIMED_STEPS):
@@ -54,7 +53,6 @@ def _step_seconds(env: PufferEnv, seed: int) -> float:
 
 
 def _some_actions(env: PufferEnv) -> np.ndarray:
-    """Actions that the environment takes: the first choices, and the numbers nearest to 0."""
     space = env.single_action_space
     actions = np.zeros((env.num_agents, *spaces.action_shape(space)), spaces.action_dtype(space))
     return actions.clip(space.low, space.high).astype(actions.dtype) if isinstance(space, Box) else actions

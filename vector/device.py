@@ -29,7 +29,6 @@ class Device(Native):
     """
 
     def __init__(self, source: EnvSource, driver: PufferEnv, options: Options):
-        """Makes the environments; see `pufferlib.vector.make`. By default one batch is everything."""
         self._bring_back: Callable[[], None] | None = None
         batch_size = source.num_envs if options.batch_size == AUTO else options.batch_size
         super().__init__(source, driver, replace(options, batch_size=batch_size))

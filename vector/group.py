@@ -29,11 +29,6 @@ class Group:
     """
 
     def __init__(self, source: EnvSource, indices: Sequence[int], buffers: Buffers, driver: EnvFacts):
-        """Makes the environments `indices` on equal shares of the rows of `buffers`.
-
-        Raises:
-            APIUsageError: if an environment differs from `driver` or does not use the arrays it was given.
-        """
         self.envs: list[PufferEnv] = []
         self._rows: list[Buffers] = []
         self._first_agents = [index * driver.num_agents for index in indices]
@@ -108,7 +103,6 @@ class EnvFacts:
     """What all environments of a vector have in common; small enough to travel to workers."""
 
     def __init__(self, env: PufferEnv):
-        """Takes the facts from an environment."""
         self.single_observation_space: gymnasium.Space = env.single_observation_space
         self.single_action_space: gymnasium.Space = env.single_action_space
         self.num_agents: int = env.num_agents
@@ -160,7 +154,6 @@ def _store(env: PufferEnv, rows: Buffers, name: str, result: np.ndarray) -> None
 
 
 def _checked_infos(env: PufferEnv, infos: Any, first_agent: int) -> list[dict]:
-    """The infos with agents counted from `first_agent`, the environment's first among all agents of the vector."""
     if not isinstance(infos, list):
         raise APIUsageError(
             f"{type(env).__name__} must return infos as a list of dicts, got {type(infos).__name__}; use [] for none"

@@ -22,7 +22,6 @@ class GymnasiumVector(Serial):
     """
 
     def __init__(self, source: EnvSource, driver: PufferEnv, options: Options):
-        """Makes the vector environments; see `pufferlib.vector.make`."""
         if not self.can_step(driver):
             raise APIUsageError(
                 f"GymnasiumVector steps gymnasium.vector.VectorEnv, got {type(driver).__name__}; "

@@ -36,11 +36,6 @@ class InOrder:
     """
 
     def __init__(self, vecenv: Any):
-        """Takes a vector.
-
-        Raises:
-            APIUsageError: if it mixes environments of different progress in one batch.
-        """
         if getattr(vecenv, "mixes_batches", False):
             raise APIUsageError(
                 "the trainer needs the same environments in every batch, got a vector that mixes them; "
@@ -104,7 +99,7 @@ class InOrder:
         return self._sorted
 
     def _as_slice(self, agent_ids: np.ndarray) -> slice | None:
-        """What `as_slice` returns; it is asked once for every array that a vector hands out again and again."""
+        # A vector hands the same arrays out again and again, so each is looked at once.
         known, rows = self._slices.get(id(agent_ids), (None, None))
         if known is not agent_ids:
             rows = as_slice(agent_ids)

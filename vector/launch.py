@@ -32,7 +32,6 @@ class Interpreter:
     """
 
     def __init__(self, connection: Connection, shared: SharedMemory):
-        """Starts it; `connection` is the end for the worker, who inherits it."""
         fds = (connection.fileno(), shared.fd)
         program = (
             f"import sys; sys.path[:] = {[str(entry) for entry in sys.path]!r}; "
@@ -88,7 +87,6 @@ class WorkerHandle:
     def __init__(
         self, index: int, envs: range, shared: SharedMemory, context: str | None, others: Sequence[WorkerHandle]
     ):
-        """Starts the process; `others` are the workers started before."""
         self.index = index
         self.envs = envs
         self.connection, theirs = multiprocessing.Pipe()

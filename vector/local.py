@@ -15,7 +15,6 @@ class LocalVector(Vector):
     """A vector whose environments live here, one `Group` per batch; a subclass says how a group is stepped."""
 
     def __init__(self, source: EnvSource, driver: PufferEnv, num_workers: int, batch_size: int):
-        """Makes all environments; `driver` shows what they are like."""
         super().__init__(source, driver, num_workers, batch_size)
         facts = EnvFacts(driver)
         self._buffers = source.allocate(driver)
@@ -56,7 +55,6 @@ class LocalVector(Vector):
             group.tell_final_observations()
 
     def _reset_groups(self, seeds: list[int | None]) -> list[list[dict]]:
-        """Resets all environments; returns the infos of every batch."""
         return [
             group.reset(seeds[batch.envs[0] : batch.envs[-1] + 1])
             for group, batch in zip(self._groups, self._batches, strict=True)

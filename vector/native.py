@@ -33,7 +33,6 @@ class Native(LocalVector):
     tells_owners: bool = False
 
     def __init__(self, source: EnvSource, driver: PufferEnv, options: Options):
-        """Makes the environments; see `pufferlib.vector.make`."""
         if not self.can_step(driver):
             raise APIUsageError(
                 f"Native steps Ocean environments in C, past their Python step(), got {type(driver).__name__}; "
@@ -85,7 +84,6 @@ class Native(LocalVector):
         return batch, infos
 
     def _told(self, infos: list[dict], number: int) -> list[dict]:
-        """The infos of an environment, as those of a batch have them."""
         first_agent = number * self.agents_per_env
         if self.tells_owners:
             infos = [{"agent_id": 0, **info} for info in infos]

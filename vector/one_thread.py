@@ -11,7 +11,6 @@ class OneThread:
     """Lets one thread in at a time and refuses the others at once; the thread that is in may come in again."""
 
     def __init__(self):
-        """Nobody is in."""
         self._lock = threading.RLock()
 
     def __enter__(self) -> None:

@@ -49,7 +49,6 @@ class Multiprocessing(RemoteVector):
     can_end_a_step: ClassVar[bool] = True
 
     def __init__(self, recipe: Recipe, driver: PufferEnv, options: Options):
-        """Starts the workers and waits until they have made their environments; see `pufferlib.vector.make`."""
         check_context(options.context)
         num_workers = count_workers(options, recipe.num_envs)
         check_workers(num_workers)
@@ -126,7 +125,6 @@ class Multiprocessing(RemoteVector):
             return replies
 
     def _patience(self) -> float | None:
-        """Seconds until the worker that was asked first is overdue; None for no limit."""
         if not self._asked or self._timeout is None:
             return None
         return max(0.0, next(iter(self._asked.values())) + self._timeout - time.monotonic())
@@ -154,7 +152,7 @@ class Multiprocessing(RemoteVector):
         return worker, self._contents.pop(worker)
 
     def _read(self, worker: WorkerHandle) -> None:
-        """Reads one message: a waking one, an error, or an answer, whose bell may have yet to ring."""
+        # A waking message, an error, or an answer whose bell may have yet to ring.
         try:
             message = worker.connection.recv_bytes()
         except (EOFError, OSError):

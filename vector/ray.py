@@ -31,7 +31,6 @@ class RayHandle:
     """The parent's side of an actor."""
 
     def __init__(self, index: int, envs: range, actor: Any):
-        """Takes an actor that has yet to make the environments `envs`."""
         self.index = index
         self.envs = envs
         self.actor = actor
@@ -50,12 +49,6 @@ class Ray(RemoteVector):
     """
 
     def __init__(self, recipe: Recipe, driver: PufferEnv, options: Options):
-        """Starts the actors and waits until they have made their environments; see `pufferlib.vector.make`.
-
-        Raises:
-            MissingExtraError: if Ray is not installed.
-            WorkerError: if an environment cannot be made.
-        """
         self._ray = import_ray()
         facts = EnvFacts(driver)
         spaces = (facts.single_observation_space, facts.single_action_space)
@@ -110,7 +103,6 @@ class Ray(RemoteVector):
             return replies
 
     def _content(self, answer: Any) -> Any:
-        """What a worker answered; the arrays of a step are put into their rows, and the infos are the rest."""
         worker = self._running[answer]
         try:
             reply, content = self._ray.get(answer)
@@ -138,7 +130,7 @@ class Ray(RemoteVector):
 
 
 def _end_actors(workers: list[RayHandle], is_ours: bool, owner: int) -> None:
-    """Closes the environments, kills what does not answer; does nothing in a forked child of the `owner` process."""
+    # Does nothing in a forked child of the process `owner`.
     ray = import_ray()
     if os.getpid() != owner:
         return

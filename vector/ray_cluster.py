@@ -76,7 +76,7 @@ def _start(ray: ModuleType, num_workers: int, step_bytes: int) -> None:
 
 @contextlib.contextmanager
 def _default_environment(**defaults: str) -> Iterator[None]:
-    """Sets variables that the user has not set, for the processes that are started meanwhile."""
+    # For the processes that are started meanwhile; what the user set stays.
     added = {name: value for name, value in defaults.items() if name not in os.environ}
     os.environ.update(added)
     try:

@@ -20,7 +20,6 @@ class RayWorker:
     """Makes its environments with the first call and steps them with the others; answers as a worker process does."""
 
     def __init__(self, path: Sequence[str]):
-        """Adds the folders that the parent imports from; those that this machine lacks do no harm."""
         sys.path += [folder for folder in path if folder not in sys.path]
         self._group: Group | None = None
 
@@ -65,6 +64,6 @@ class RayWorker:
         return self._results(self._group.reset(seeds))
 
     def _results(self, infos: list[dict]) -> tuple[tuple[np.ndarray, ...], bytes]:
-        """Infos are pickled here, as Ray would hand out their arrays read-only."""
+        # Infos are pickled here, as Ray would hand out their arrays read-only.
         arrays = tuple(getattr(self._buffers, name) for name in RESULT_ARRAYS)
         return arrays, pickle.dumps(infos) if infos else b""

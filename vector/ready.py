@@ -69,7 +69,6 @@ class ReadyEnv(EnvSource):
     fills_buf = False
 
     def __init__(self, env: PufferEnv, seed: int, keeps_arrays: bool):
-        """Takes the environment; `keeps_arrays` makes its own arrays those of the vector."""
         self.env = env
         self.seed = seed
         self._keeps_arrays = keeps_arrays

@@ -156,7 +156,6 @@ class Recipe(EnvSource):
 
 
 def _deal(name: str, value: Any, num_envs: int, is_list: bool) -> tuple:
-    """One entry per environment: those of a list, or the same value for all."""
     if not is_list:
         return (value,) * num_envs
     if len(value) != num_envs:

@@ -34,7 +34,6 @@ class RemoteVector(Vector):
     _workers: list[Any]  # a Handle each, set by the subclass
 
     def __init__(self, recipe: Recipe, driver: PufferEnv, options: Options, num_workers: int):
-        """Divides the environments; the subclass then sets `_buffers`, calls `_form_batches` and starts the workers."""
         super().__init__(recipe, driver, num_workers, count_batch(options, recipe.num_envs, recipe.num_envs))
         self.driver_env = driver
         self.mixes_batches = not options.zero_copy and self._num_batches > 1
@@ -65,7 +64,7 @@ class RemoteVector(Vector):
 
     @contextlib.contextmanager
     def _undivided(self) -> Iterator[None]:
-        """Closes the vector if Ctrl-C cuts an exchange in two: a later call would wait forever for the other half."""
+        # If Ctrl-C cuts an exchange in two, a later call would wait forever for its other half.
         try:
             yield
         except BaseException:
@@ -77,7 +76,6 @@ class RemoteVector(Vector):
         raise WorkerError(f"{worker} raised, so the vector is closed:\n{report}")
 
     def _gather_replies(self) -> list[Any]:
-        """Waits for all that run; returns what each worker answered."""
         contents: list[Any] = [None] * self.num_workers
         while self._num_awaited > 0:
             for worker, content in self._wait(self._num_awaited):

@@ -18,7 +18,6 @@ class Serial(LocalVector):
     """Steps its environments in `recv`, batch after batch in the order they were sent."""
 
     def __init__(self, source: EnvSource, driver: PufferEnv, options: Options):
-        """Makes the environments; see `pufferlib.vector.make`."""
         if options.num_workers not in (AUTO, 1):
             raise APIUsageError(
                 f"Serial has one worker, got num_workers {options.num_workers!r}; "

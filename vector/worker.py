@@ -134,7 +134,6 @@ class Desk:
     """
 
     def __init__(self, connection: Connection, bells: WorkerBells):
-        """Talks to the parent at the other end of both."""
         self._connection = connection
         self._bells = bells
         self._early: bytes | None = None  # a message that arrived before its bell rang
@@ -166,7 +165,6 @@ class Desk:
 
 
 def _received(connection: Connection) -> bytes | None:
-    """The next message, None when the parent has closed its end."""
     try:
         return connection.recv_bytes()
     except (EOFError, ConnectionResetError):

@@ -183,7 +183,6 @@ class Agent:
         return torch.from_numpy(rows).to(self.device)
 
     def _remembered(self, num_rows: int) -> dict[str, Tensor]:
-        """The state of so many rows: at first a new one."""
         if not self._is_recurrent:
             return {}
         if self._num_rows is None:
@@ -196,7 +195,6 @@ class Agent:
         return self._state
 
     def _considered(self, observations: Any) -> tuple[tuple[Logits, Tensor], bool]:
-        """What the policy returns for observations that it does not keep; whether it is one."""
         rows, is_one = self._observations.read(observations)
         state = {name: value.clone() for name, value in self._remembered(len(rows)).items()}
         return self._forward(self._tensor(rows), state), is_one

@@ -40,7 +40,6 @@ class ObservationForms:
     """Reads one observation or many of a space, packed into rows or not."""
 
     def __init__(self, space: gymnasium.Space):
-        """Takes the space of one observation, as `pufferlib.spaces.layout` allows it."""
         self._layout = Layout.of(space)
         self._row_shape = self._layout.row_space.shape
         self._is_structured = isinstance(space, (Dict, Tuple))
@@ -72,7 +71,6 @@ class ObservationForms:
         return {**vars(self), "_latest": None}
 
     def _count(self, observations: Any) -> int | None:
-        """How many observations there are; None for one by itself."""
         leaf = self._layout.leaves[0]
         try:
             for key in leaf.path:
@@ -87,7 +85,6 @@ class ObservationForms:
         return shape[0]
 
     def _read_rows(self, rows: np.ndarray) -> tuple[np.ndarray, bool]:
-        """Structured observations that were packed into rows already."""
         is_one = rows.shape == self._row_shape
         if rows.dtype != self._layout.row_space.dtype or not (is_one or rows.shape[1:] == self._row_shape):
             space = self._layout.row_space

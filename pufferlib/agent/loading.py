@@ -78,7 +78,6 @@ def load_agent(
 
 
 def _find_weights(path: Path) -> Path:
-    """The file that a path leads to."""
     if not path.exists():
         remedy = nearest(str(path), pretrained_names()) or f"; agents of {', '.join(pretrained_names())} come along"
         raise CheckpointError(f"there is no file and no folder of a run {path}{remedy}")
@@ -93,7 +92,6 @@ def _find_weights(path: Path) -> Path:
 
 
 def _description(path: Path) -> Mapping[str, Any]:
-    """What describes the weights in a file, as a run's `config.json` does."""
     found = checkpoint.read_outline(path)
     described = found.get("description") if checkpoint.weights_in(found) is not found else None
     if isinstance(described, dict):
@@ -109,7 +107,6 @@ def _description(path: Path) -> Mapping[str, Any]:
 
 @contextmanager
 def _environment(settings: Mapping[str, Any], env: Any, path: Path) -> Iterator[Any]:
-    """Something with the spaces and what else a policy is made for: the environment that is given, or that is named."""
     if env is not None:
         env = _as_recorded(env, settings)
         is_made = isinstance(env, (str, type)) or (callable(env) and not hasattr(env, "step"))
@@ -124,7 +121,6 @@ def _environment(settings: Mapping[str, Any], env: Any, path: Path) -> Iterator[
 
 
 def _as_recorded(env: Any, settings: Mapping[str, Any]) -> Any:
-    """A class or function with the keyword arguments that it had in the training, where it is that of the training."""
     if isinstance(env, str):
         is_same = env == settings["env_name"] and catalog.needs_module(env)
         creator = catalog.find(env).creator if is_same else env
@@ -135,10 +131,7 @@ def _as_recorded(env: Any, settings: Mapping[str, Any]) -> Any:
 
 
 def _known_name(env_name: str, env: Any) -> str | None:
-    """The name under which policies of an environment's own are looked for; None of one that is given and not there.
-
-    Such a one was trained in elsewhere, by a module or a package that this machine need not have.
-    """
+    # None where a policy of the environment's own need not exist: `env` is given, and its name is unknown here.
     if env is not None and catalog.needs_module(env_name):
         return None
     try:

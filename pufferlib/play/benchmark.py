@@ -53,7 +53,6 @@ def bench_command(env_name: str, args: dict[str, Any], seconds: float = 2.0) -> 
 
 
 def _sizes(env_name: str, arguments: dict[str, Any]) -> list[dict[str, int]]:
-    """The environment counts to measure; an environment that is one alone has a single row."""
     setting = env_settings(env_name).get("num_envs")
     if setting is None:
         return [{}]
@@ -84,7 +83,6 @@ def random_actions(env: PufferEnv, seed: int) -> list[np.ndarray]:
 
 
 def _steps_within(env: PufferEnv, actions: itertools.cycle, seconds: float) -> int:
-    """How many steps take about that long; the steps that find it out warm the caches up."""
     _time_steps(env, actions, _WARM_UP_STEPS)
     per_step = _time_steps(env, actions, _WARM_UP_STEPS) / _WARM_UP_STEPS
     return max(1, int(seconds / per_step))

@@ -112,7 +112,6 @@ class PeriodicEvaluation:
 
 
 def _metrics(episodes: Sequence[Episodes]) -> dict[str, float]:
-    """What is logged of an evaluation; empty when no agent ever appeared."""
     returns = np.concatenate([each.returns for each in episodes])
     if not len(returns):
         return {}

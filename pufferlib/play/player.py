@@ -59,8 +59,6 @@ class Decision:
 
 @dataclass
 class _Running:
-    """A batch in the middle of its episodes; which rows those are may change with every step."""
-
     rows: Rows
     agent_ids: np.ndarray
     steps: int = 0
@@ -190,7 +188,6 @@ class Player:
         playing: Sequence[_Running],
         decide: Callable[[Decision], np.ndarray] | None,
     ) -> np.ndarray:
-        """Actions of all agents; the policy writes their next state into `state`."""
         with self._autocast():
             logits, values = forward(torch.from_numpy(self._observations).to(self._device), state)
         actions = self._choose(logits, playing)
@@ -210,7 +207,6 @@ class Player:
         return actions
 
     def _draw(self, logits: Logits, steps: int) -> np.ndarray:
-        """Actions of all agents, by the random numbers of environments that have made so many steps."""
         self._generator.manual_seed(mix_seed(self._seed, steps))
         actions, logprobs, _ = sample_logits(logits, generator=self._generator)
         if logprobs.isnan().any():  # as it is found out on a GPU
@@ -218,7 +214,6 @@ class Player:
         return actions.cpu().numpy()
 
     def _receive(self) -> tuple[Rows, np.ndarray, list[dict]]:
-        """Waits for a batch; its rows, their numbers as the vector gave them, and its infos."""
         observations, rewards, terminals, truncations, infos, agent_ids, masks = self.vecenv.recv()
         is_mixed = getattr(self.vecenv, "mixes_batches", False)
         rows = agent_ids if is_mixed else slice(int(agent_ids[0]), int(agent_ids[0]) + len(agent_ids))
@@ -227,14 +222,12 @@ class Player:
         return rows, agent_ids, infos
 
     def _clear_states(self, state: dict[str, torch.Tensor]) -> None:
-        """Zeroes the state of agents whose episode begins."""
         if state and self._begins.any():
             begins = torch.from_numpy(self._begins).to(self._device)
             for name, value in state.items():  # in no tensor of the policy's, which may be a view of something else
                 state[name] = value.masked_fill(begins.view(-1, *[1] * (value.dim() - 1)), 0)
 
     def _take(self, infos: list[dict]) -> Episodes:
-        """The episodes that ended with the step of a batch and are within their agents' quotas, which they reduce."""
         agents, returns, lengths = self._tracker.take()
         counts = self.remaining[agents] > 0
         self.remaining[agents] -= counts
@@ -242,7 +235,6 @@ class Player:
         return Episodes(agents[counts], returns[counts], lengths[counts], reports)
 
     def _reports(self, infos: list[dict], agents: np.ndarray, counts: np.ndarray) -> list[dict]:
-        """What infos tell of the episodes that count, of those of `agents` that ended."""
         if self._has_owners:
             return _owned(infos, counts)
         agents_per_env = self.vecenv.driver_env.num_agents
@@ -255,15 +247,7 @@ class Player:
 
 
 def _owned(infos: list[dict], counts: np.ndarray) -> list[dict]:
-    """The reports of the episodes that count: one for each that ended, or a single one of the whole environment.
-
-    One of `n` episodes holds their means. It is of those that ended with this step where these are as many, as it tells
-    of all that ended since the last report; it then stands for each of them that counts.
-
-    Args:
-        infos: of one environment.
-        counts: `(episodes,)` bool, of those that ended with this step.
-    """
+    # A single report of `n` episodes, as many as ended with this step, stands for each of them that counts.
     told = [info for info in infos if "final_observation" not in info]
     if len(told) == 1 and told[0].get("n", 1) == len(counts) > 1:
         return told * int(counts.sum())

@@ -32,7 +32,6 @@ class ScoreSheet:
     """Collects what became of episodes."""
 
     def __init__(self) -> None:
-        """Knows of none yet."""
         self._counted: dict[str, list[float]] = {"episode_return": [], "episode_length": []}
         self._reported: dict[str, list[float]] = {}
         self._tells_means = False  # of several episodes: what was counted of each is better
@@ -208,17 +207,15 @@ def make_environments(
 
 
 def _single(entry: Entry) -> dict[str, int]:
-    """What makes one environment of many behind one PufferEnv, which reports every episode."""
+    # One environment behind each PufferEnv, which reports every episode.
     return {name: 1 for name in ("num_envs", "report_interval") if name in entry.settings}
 
 
 def _is_stepped_in_c(creator: Any) -> bool:
-    """Whether what a creator makes can be stepped by Native."""
     return isinstance(creator, type) and issubclass(creator, OceanEnv) and creator.step is OceanEnv.step
 
 
 def _module(policy: Any) -> nn.Module:
-    """The torch module that a policy is, or that an agent plays by."""
     module = policy if isinstance(policy, nn.Module) else getattr(policy, "policy", None)
     if isinstance(module, nn.Module):
         return module
@@ -227,7 +224,6 @@ def _module(policy: Any) -> nn.Module:
 
 
 def _own_env(policy: Any) -> Any:
-    """The environment that an agent was loaded for, or trained in."""
     if getattr(policy, "env", None) is not None:
         return policy.env
     settings = getattr(policy, "settings", None)
