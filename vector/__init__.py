@@ -20,7 +20,7 @@ from pufferlib.vector.native import Native
 from pufferlib.vector.processes import Multiprocessing
 from pufferlib.vector.ray import Ray
 from pufferlib.vector.ready import adopt
-from pufferlib.vector.recipe import AUTO, Options, Recipe
+from pufferlib.vector.recipe import AUTO, EnvRecipe, Options
 from pufferlib.vector.serial import Serial
 from pufferlib.vector.sizes import checked_timeout, count_workers
 
@@ -94,7 +94,7 @@ def make(
     Raises:
         APIUsageError: if the arguments do not fit together, or the environments do not fit each other.
     """
-    recipe = Recipe.build(env_creator_or_creators, env_args, env_kwargs, num_envs, seed)
+    recipe = EnvRecipe.build(env_creator_or_creators, env_args, env_kwargs, num_envs, seed)
     options = Options(num_workers, batch_size, zero_copy, context, checked_timeout(step_timeout_seconds))
     chosen = _named_backend(backend)
     driver = recipe.make(0, None)

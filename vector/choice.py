@@ -14,7 +14,7 @@ from pufferlib.environment import PufferEnv
 from pufferlib.vector.gymnasium_vector import GymnasiumVector
 from pufferlib.vector.local import LocalVector
 from pufferlib.vector.native import Native
-from pufferlib.vector.recipe import Recipe
+from pufferlib.vector.recipe import EnvRecipe
 from pufferlib.vector.serial import Serial
 
 QUICK_SECONDS = 50e-6
@@ -33,7 +33,7 @@ def is_quick(creator: Callable, env_kwargs: Mapping[str, Any], seed: int) -> boo
 
     It makes the environment, steps it a few times, and closes it.
     """
-    env = Recipe.build(creator, None, dict(env_kwargs), 1, seed).make(0, None)
+    env = EnvRecipe.build(creator, None, dict(env_kwargs), 1, seed).make(0, None)
     try:
         return fitting_backend(env) is Serial and _step_seconds(env, seed) < QUICK_SECONDS
     finally:

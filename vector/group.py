@@ -28,7 +28,7 @@ class Group:
         envs: the environments.
     """
 
-    def __init__(self, source: EnvSource, indices: Sequence[int], buffers: Buffers, driver: EnvFacts):
+    def __init__(self, source: EnvSource, indices: Sequence[int], buffers: Buffers, driver: EnvInfo):
         self.envs: list[PufferEnv] = []
         self._rows: list[Buffers] = []
         self._first_agents = [index * driver.num_agents for index in indices]
@@ -99,7 +99,7 @@ class Group:
                 raise
 
 
-class EnvFacts:
+class EnvInfo:
     """What all environments of a vector have in common; small enough to travel to workers."""
 
     def __init__(self, env: PufferEnv):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from typing_extensions import override
 
 from pufferlib.emulation.gymnasium_vector_env import GymnasiumVectorPufferEnv
@@ -35,7 +33,7 @@ class GymnasiumVector(Serial):
         super().__init__(source, driver, Options(batch_size=count_batch(options, source.num_envs, 1)))
 
     @staticmethod
-    def can_step(env: Any) -> bool:
+    def can_step(env: object) -> bool:
         """Whether a step of an environment can be begun apart from its end."""
         return isinstance(env, GymnasiumVectorPufferEnv)
 

@@ -17,7 +17,7 @@ from pufferlib.errors import WorkerError
 from pufferlib.vector._native import ParentBells, bells_bytes
 from pufferlib.vector.arrays import SharedMemory, buffer_bytes, buffers_in
 from pufferlib.vector.batch import split
-from pufferlib.vector.group import EnvFacts
+from pufferlib.vector.group import EnvInfo
 from pufferlib.vector.launch import (
     CLOSE_SECONDS,
     INTERRUPTED_CLOSE_SECONDS,
@@ -25,10 +25,10 @@ from pufferlib.vector.launch import (
     check_context,
     end_workers,
 )
-from pufferlib.vector.recipe import Options, Recipe
+from pufferlib.vector.recipe import EnvRecipe, Options
 from pufferlib.vector.remote import RemoteVector, pickled_tasks
 from pufferlib.vector.sizes import check_workers, count_workers, warn_above_cores
-from pufferlib.vector.worker import WAKING, Command, Reply
+from pufferlib.vector.worker import WAKING, WorkerCommand, WorkerReply
 
 
 class Multiprocessing(RemoteVector):
@@ -48,7 +48,7 @@ class Multiprocessing(RemoteVector):
 
     can_end_a_step: ClassVar[bool] = True
 
-    def __init__(self, recipe: Recipe, driver: PufferEnv, options: Options):
+    def __init__(self, recipe: EnvRecipe, driver: PufferEnv, options: Options):
         check_context(options.context)
         num_workers = count_workers(options, recipe.num_envs)
         check_workers(num_workers)
@@ -57,19 +57,18 @@ class Multiprocessing(RemoteVector):
         self._timeout = options.step_timeout_seconds
         self._asked: dict[WorkerHandle, float] = {}  # when, those that have not answered, oldest first; with a timeout
         self._contents: dict[WorkerHandle, Any] = {}  # of answers by message
-        facts = EnvFacts(driver)
-        shape = (facts.single_observation_space, facts.single_action_space, self.num_agents)
-        arrays_bytes = buffer_bytes(*shape)
+        info = EnvInfo(driver)
+        arrays_bytes = buffer_bytes(info, self.num_agents)
         shared = SharedMemory(arrays_bytes + bells_bytes(num_workers))
         self._bells = ParentBells(shared.memory, arrays_bytes, num_workers)
-        self._buffers = buffers_in(shared.memory, *shape)
+        self._buffers = buffers_in(shared.memory, info, self.num_agents)
         self._buffers.masks[:] = True
         self._form_batches(options)
         self._selector = selectors.DefaultSelector()
         self._workers: list[WorkerHandle] = []
         self._end_workers = weakref.finalize(self, end_workers, self._workers, os.getpid())
         try:
-            self._start_workers(pickled_tasks(recipe, facts, num_workers, "Multiprocessing"), shared, options.context)
+            self._start_workers(pickled_tasks(recipe, info, num_workers, "Multiprocessing"), shared, options.context)
         except BaseException:
             self._close()
             raise
@@ -97,10 +96,10 @@ class Multiprocessing(RemoteVector):
             self._raise_end(worker)
 
     @override
-    def _command(self, worker: WorkerHandle, command: Command, argument: Any = None) -> None:
+    def _command(self, worker: WorkerHandle, command: WorkerCommand, argument: Any = None) -> None:
         if self._timeout is not None:
             self._asked[worker] = time.monotonic()
-        by_message = command is not Command.STEP
+        by_message = command is not WorkerCommand.STEP
         if by_message:
             self._send_bytes(worker, pickle.dumps((command, argument)))
         self._num_awaited += 1
@@ -160,7 +159,7 @@ class Multiprocessing(RemoteVector):
         if message == WAKING:
             return
         reply, content = pickle.loads(message)  # noqa: S301 - our own worker's
-        if reply is Reply.ERROR:
+        if reply is WorkerReply.ERROR:
             self._raise_error(worker, content)
         self._contents[worker] = content
 

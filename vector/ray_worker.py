@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ import numpy as np
 from pufferlib.vector.arrays import private_buffers
 from pufferlib.vector.group import Group
 from pufferlib.vector.snapshots import RESULT_ARRAYS
-from pufferlib.vector.worker import Command, Reply
+from pufferlib.vector.worker import WorkerCommand, WorkerReply
 
 
 class RayWorker:
@@ -23,18 +23,18 @@ class RayWorker:
         sys.path += [folder for folder in path if folder not in sys.path]
         self._group: Group | None = None
 
-    def make(self, task: bytes) -> tuple[Reply, Any]:
-        """Makes the environments that a pickled Task describes."""
+    def make(self, task: bytes) -> tuple[WorkerReply, Any]:
+        """Makes the environments that a pickled WorkerTask describes."""
         return self._answer(self._make, task)
 
-    def obey(self, command: Command, argument: Any) -> tuple[Reply, Any]:
-        """Does what a Command says; STEP takes the actions and, like RESET, gives `(arrays, pickled infos)`."""
+    def obey(self, command: WorkerCommand, argument: Any) -> tuple[WorkerReply, Any]:
+        """Does what a WorkerCommand says; STEP takes the actions and, like RESET, gives `(arrays, pickled infos)`."""
         actions = {
-            Command.STEP: self._step,
-            Command.RESET: self._reset,
-            Command.SNAPSHOT: lambda _: self._group.snapshot(),
-            Command.RESTORE: lambda snapshots: self._group.restore(snapshots),
-            Command.TELL_FINAL_OBSERVATIONS: lambda _: self._group.tell_final_observations(),
+            WorkerCommand.STEP: self._step,
+            WorkerCommand.RESET: self._reset,
+            WorkerCommand.SNAPSHOT: lambda _: self._group.snapshot(),
+            WorkerCommand.RESTORE: lambda snapshots: self._group.restore(snapshots),
+            WorkerCommand.TELL_FINAL_OBSERVATIONS: lambda _: self._group.tell_final_observations(),
         }
         return self._answer(actions[command], argument)
 
@@ -43,18 +43,16 @@ class RayWorker:
         if self._group is not None:
             self._group.close()
 
-    def _answer(self, call: Any, argument: Any) -> tuple[Reply, Any]:
+    def _answer(self, call: Callable[[Any], Any], argument: Any) -> tuple[WorkerReply, Any]:
         try:
-            return Reply.DONE, call(argument)
+            return WorkerReply.DONE, call(argument)
         except BaseException:  # SystemExit included: it says more than the end of the process would
-            return Reply.ERROR, traceback.format_exc()
+            return WorkerReply.ERROR, traceback.format_exc()
 
     def _make(self, content: bytes) -> None:
         task = pickle.loads(content)  # noqa: S301 - our own parent's
-        facts = task.facts
-        rows = len(task.envs) * facts.num_agents
-        self._buffers = private_buffers(facts.single_observation_space, facts.single_action_space, rows)
-        self._group = Group(task.recipe, task.envs, self._buffers, facts)
+        self._buffers = private_buffers(task.info, len(task.envs) * task.info.num_agents)
+        self._group = Group(task.recipe, task.envs, self._buffers, task.info)
 
     def _step(self, actions: np.ndarray) -> tuple[tuple[np.ndarray, ...], bytes]:
         self._buffers.actions[:] = actions

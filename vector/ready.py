@@ -11,7 +11,6 @@ from typing_extensions import override
 from pufferlib.emulation.wrapping import as_puffer_env
 from pufferlib.environment import Buffers, PufferEnv, check_env
 from pufferlib.errors import APIUsageError
-from pufferlib.seeding import mix_seed
 from pufferlib.vector.arrays import private_buffers
 from pufferlib.vector.base import Vector
 from pufferlib.vector.choice import fitting_backend
@@ -74,10 +73,6 @@ class ReadyEnv(EnvSource):
         self._keeps_arrays = keeps_arrays
 
     @override
-    def env_seed(self, index: int, seed: int | None = None) -> int:
-        return mix_seed(self.seed if seed is None else seed, index)
-
-    @override
     def make(self, index: int, buf: Buffers | None) -> PufferEnv:
         return self.env
 
@@ -85,7 +80,7 @@ class ReadyEnv(EnvSource):
     def allocate(self, driver: PufferEnv) -> Buffers:
         if self._keeps_arrays:
             return Buffers(*(getattr(driver, name) for name in Buffers.__dataclass_fields__))
-        return private_buffers(driver.single_observation_space, driver.single_action_space, driver.num_agents)
+        return private_buffers(driver, driver.num_agents)
 
     @override
     def note_closed(self) -> None:

@@ -45,9 +45,9 @@ class EnvSource(abc.ABC):
     fills_buf: bool = True
     is_repeatable: bool = False
 
-    @abc.abstractmethod
     def env_seed(self, index: int, seed: int | None = None) -> int:
         """The seed of environment `index` in a vector seeded with `seed`, or with the source's own seed."""
+        return mix_seed(self.seed if seed is None else seed, index)
 
     @abc.abstractmethod
     def make(self, index: int, buf: Buffers | None) -> PufferEnv:
@@ -57,9 +57,8 @@ class EnvSource(abc.ABC):
     def allocate(self, driver: PufferEnv) -> Buffers:
         """The arrays of all environments in this process; `driver`, which showed the spaces, is needed no more."""
 
-    @abc.abstractmethod
-    def note_closed(self) -> None:
-        """Learns that the environments were closed."""
+    def note_closed(self) -> None:  # noqa: B027 - most sources need not know
+        """Called after the environments were closed."""
 
     def again(self, num_envs: int, inside: int, seed: int) -> EnvSource:
         """Where other environments like these come from.
@@ -73,7 +72,7 @@ class EnvSource(abc.ABC):
 
 
 @dataclass(frozen=True)
-class Recipe(EnvSource):
+class EnvRecipe(EnvSource):
     """Everything needed to make environment `i`; plain data, so that it travels to workers."""
 
     creators: tuple[Callable, ...]  # these three have one entry per environment
@@ -83,7 +82,7 @@ class Recipe(EnvSource):
     is_repeatable: ClassVar[bool] = True
 
     @classmethod
-    def build(cls, creators: Any, args: Any, kwargs: Any, num_envs: Any, seed: Any) -> Recipe:
+    def build(cls, creators: Any, args: Any, kwargs: Any, num_envs: Any, seed: Any) -> EnvRecipe:
         """Checks the arguments of `make` and deals them out.
 
         Raises:
@@ -113,10 +112,6 @@ class Recipe(EnvSource):
         return len(self.creators)
 
     @override
-    def env_seed(self, index: int, seed: int | None = None) -> int:
-        return mix_seed(self.seed if seed is None else seed, index)
-
-    @override
     def make(self, index: int, buf: Buffers | None) -> PufferEnv:
         """Makes environment `index` on the arrays `buf`, or on its own.
 
@@ -136,23 +131,22 @@ class Recipe(EnvSource):
     @override
     def allocate(self, driver: PufferEnv) -> Buffers:
         """Closes `driver`, whose place the first environment on the arrays takes."""
-        observation_space, action_space = driver.single_observation_space, driver.single_action_space
-        rows = self.num_envs * driver.num_agents
+        buffers = private_buffers(driver, self.num_envs * driver.num_agents)
         driver.close()
-        return private_buffers(observation_space, action_space, rows)
+        return buffers
 
     @override
-    def note_closed(self) -> None:
-        """Nothing: nobody else has the environments."""
-
-    @override
-    def again(self, num_envs: int, inside: int, seed: int) -> Recipe:
-        """One PufferEnv where the creator is told how many it holds; else PufferEnvs like these in turn."""
+    def again(self, num_envs: int, inside: int, seed: int) -> EnvRecipe:
+        """One PufferEnv where the creator has an argument for how many it holds; else PufferEnvs like these in turn."""
         if "num_envs" in self.kwargs[0]:
-            return Recipe(self.creators[:1], self.args[:1], ({**self.kwargs[0], "num_envs": num_envs},), seed)
+            return EnvRecipe(self.creators[:1], self.args[:1], ({**self.kwargs[0], "num_envs": num_envs},), seed)
         turns = [index % self.num_envs for index in range(-(-num_envs // inside))]
-        parts = (self.creators, self.args, self.kwargs)
-        return Recipe(*(tuple(part[index] for index in turns) for part in parts), seed)
+        return EnvRecipe(
+            creators=tuple(self.creators[index] for index in turns),
+            args=tuple(self.args[index] for index in turns),
+            kwargs=tuple(self.kwargs[index] for index in turns),
+            seed=seed,
+        )
 
 
 def _deal(name: str, value: Any, num_envs: int, is_list: bool) -> tuple:

@@ -15,10 +15,10 @@ from pufferlib.errors import APIUsageError, WorkerError
 from pufferlib.vector.base import Vector
 from pufferlib.vector.batch import Batch, split
 from pufferlib.vector.batching import FixedBatches, MixedBatches
-from pufferlib.vector.group import EnvFacts
-from pufferlib.vector.recipe import Options, Recipe
+from pufferlib.vector.group import EnvInfo
+from pufferlib.vector.recipe import EnvRecipe, Options
 from pufferlib.vector.sizes import count_batch
-from pufferlib.vector.worker import Command, Task
+from pufferlib.vector.worker import WorkerCommand, WorkerTask
 
 
 class Handle(Protocol):
@@ -33,7 +33,7 @@ class RemoteVector(Vector):
 
     _workers: list[Any]  # a Handle each, set by the subclass
 
-    def __init__(self, recipe: Recipe, driver: PufferEnv, options: Options, num_workers: int):
+    def __init__(self, recipe: EnvRecipe, driver: PufferEnv, options: Options, num_workers: int):
         super().__init__(recipe, driver, num_workers, count_batch(options, recipe.num_envs, recipe.num_envs))
         self.driver_env = driver
         self.mixes_batches = not options.zero_copy and self._num_batches > 1
@@ -48,7 +48,7 @@ class RemoteVector(Vector):
     # ------------------------------------------------------------------------------------------------- for subclasses
 
     @abc.abstractmethod
-    def _command(self, worker: Handle, command: Command, argument: Any = None) -> None:
+    def _command(self, worker: Handle, command: WorkerCommand, argument: Any = None) -> None:
         """Tells a worker what to do; one reply more is awaited."""
 
     @abc.abstractmethod
@@ -93,14 +93,14 @@ class RemoteVector(Vector):
     def _start_reset(self, seeds: list[int | None]) -> None:
         with self._undivided():
             for worker in self._workers:
-                self._command(worker, Command.RESET, seeds[worker.envs.start : worker.envs.stop])
+                self._command(worker, WorkerCommand.RESET, seeds[worker.envs.start : worker.envs.stop])
 
     @override
     def _start(self, batch: Batch) -> None:
         self._batches.release(batch)
         with self._undivided():
             for worker in self._workers_of(batch):
-                self._command(worker, Command.STEP)
+                self._command(worker, WorkerCommand.STEP)
 
     @override
     def _finish(self) -> tuple[Batch, list[dict]]:
@@ -113,20 +113,20 @@ class RemoteVector(Vector):
     @override
     def _snapshot_envs(self) -> list[bytes | None]:
         for worker in self._workers:
-            self._command(worker, Command.SNAPSHOT)
+            self._command(worker, WorkerCommand.SNAPSHOT)
         return [snapshot for snapshots in self._gather_replies() for snapshot in snapshots]
 
     @override
     def _restore_envs(self, snapshots: list[bytes]) -> None:
         for worker in self._workers:
-            self._command(worker, Command.RESTORE, snapshots[worker.envs.start : worker.envs.stop])
+            self._command(worker, WorkerCommand.RESTORE, snapshots[worker.envs.start : worker.envs.stop])
         self._gather_replies()
 
     @override
     def _tell_final_observations(self) -> None:
         with self._undivided():
             for worker in self._workers:
-                self._command(worker, Command.TELL_FINAL_OBSERVATIONS)
+                self._command(worker, WorkerCommand.TELL_FINAL_OBSERVATIONS)
             self._gather_replies()
 
     @override
@@ -137,14 +137,14 @@ class RemoteVector(Vector):
         return [self._workers[env // self._envs_per_worker] for env in batch.envs[:: self._envs_per_worker]]
 
 
-def pickled_tasks(recipe: Recipe, facts: EnvFacts, num_workers: int, backend: str) -> list[bytes]:
+def pickled_tasks(recipe: EnvRecipe, info: EnvInfo, num_workers: int, backend: str) -> list[bytes]:
     """The share of every worker.
 
     Raises:
         APIUsageError: if a creator or an argument cannot be pickled.
     """
     try:
-        return [cloudpickle.dumps(Task(recipe, facts, envs)) for envs in split(recipe.num_envs, num_workers)]
+        return [cloudpickle.dumps(WorkerTask(recipe, info, envs)) for envs in split(recipe.num_envs, num_workers)]
     except Exception as error:
         raise APIUsageError(
             f"{backend} sends the environment creators and their arguments to its workers, but pickling them "

@@ -14,15 +14,15 @@ from typing import Any
 
 from pufferlib.vector._native import WorkerBells, bells_bytes, end_with_parent
 from pufferlib.vector.arrays import SharedMemory, buffers_in
-from pufferlib.vector.group import EnvFacts, Group
-from pufferlib.vector.recipe import Recipe
+from pufferlib.vector.group import EnvInfo, Group
+from pufferlib.vector.recipe import EnvRecipe
 
 ORPHAN_SECONDS = 5  # for a worker whose parent is gone to finish its step and close its environments
 ALERT_SECONDS = 500e-6  # for which a worker that is done looks out for its next command; why so long: bench/NOTES.md
 WAKING = b""  # a message that says nothing: it wakes whoever sleeps
 
 
-class Command(enum.IntEnum):
+class WorkerCommand(enum.IntEnum):
     """What the parent asks; a message is a pair of a command and its argument."""
 
     STEP = 0  # None -> infos; needs no message
@@ -32,7 +32,7 @@ class Command(enum.IntEnum):
     TELL_FINAL_OBSERVATIONS = 4  # None -> None
 
 
-class Reply(enum.IntEnum):
+class WorkerReply(enum.IntEnum):
     """How the worker answers; a message is a pair of a reply and its content."""
 
     DONE = 0  # what the command gives; an empty list needs no message
@@ -40,24 +40,19 @@ class Reply(enum.IntEnum):
 
 
 @dataclass(frozen=True)
-class Task:
+class WorkerTask:
     """The share of one worker."""
 
-    recipe: Recipe
-    facts: EnvFacts
+    recipe: EnvRecipe
+    info: EnvInfo
     envs: range
 
     def make(self, shared: SharedMemory) -> Group:
         """Makes the environments on their rows of the memory."""
-        agents = self.facts.num_agents
-        buffers = buffers_in(
-            shared.memory,
-            self.facts.single_observation_space,
-            self.facts.single_action_space,
-            self.recipe.num_envs * agents,
-        )
+        agents = self.info.num_agents
+        buffers = buffers_in(shared.memory, self.info, self.recipe.num_envs * agents)
         rows = buffers.rows(self.envs.start * agents, self.envs.stop * agents)
-        return Group(self.recipe, self.envs, rows, self.facts)
+        return Group(self.recipe, self.envs, rows, self.info)
 
     def bells(self, shared: SharedMemory) -> WorkerBells:
         """The worker's side of the bells, which are the end of the memory."""
@@ -104,29 +99,29 @@ def _obey(connection: Connection, shared: SharedMemory) -> None:
         if message is None:
             return
         task = pickle.loads(message)  # noqa: S301 - our own parent's
-        desk = Desk(connection, task.bells(shared))
+        channel = WorkerChannel(connection, task.bells(shared))
         group = task.make(shared)
         actions = {
-            Command.STEP: lambda _: group.step(),
-            Command.RESET: group.reset,
-            Command.SNAPSHOT: lambda _: group.snapshot(),
-            Command.RESTORE: group.restore,
-            Command.TELL_FINAL_OBSERVATIONS: lambda _: group.tell_final_observations(),
+            WorkerCommand.STEP: lambda _: group.step(),
+            WorkerCommand.RESET: group.reset,
+            WorkerCommand.SNAPSHOT: lambda _: group.snapshot(),
+            WorkerCommand.RESTORE: group.restore,
+            WorkerCommand.TELL_FINAL_OBSERVATIONS: lambda _: group.tell_final_observations(),
         }
-        desk.answer([])
-        while (asked := desk.receive()) is not None:
+        channel.answer([])
+        while (asked := channel.receive()) is not None:
             command, argument = asked
-            desk.answer(actions[command](argument))
+            channel.answer(actions[command](argument))
     except (BrokenPipeError, ConnectionResetError):
         raise
     except BaseException:
-        connection.send((Reply.ERROR, traceback.format_exc()))
+        connection.send((WorkerReply.ERROR, traceback.format_exc()))
     finally:
         if group is not None:
             group.close()
 
 
-class Desk:
+class WorkerChannel:
     """Where commands arrive and answers leave: by bells in shared memory, and by messages where there is more to say.
 
     A worker that is done stays awake for a moment, unless another process of the vector uses its core: short steps
@@ -138,7 +133,7 @@ class Desk:
         self._bells = bells
         self._early: bytes | None = None  # a message that arrived before its bell rang
 
-    def receive(self) -> tuple[Command, Any] | None:
+    def receive(self) -> tuple[WorkerCommand, Any] | None:
         """The next command and its argument, None when the parent has closed its end."""
         while not self._bells.watch(ALERT_SECONDS):
             message = _received(self._connection)
@@ -147,7 +142,7 @@ class Desk:
             self._early = message or self._early
         if not self._bells.is_message():
             self._bells.spread()
-            return Command.STEP, None
+            return WorkerCommand.STEP, None
         message, self._early = self._early, None
         while not message:
             message = _received(self._connection)
@@ -159,7 +154,7 @@ class Desk:
         """Tells the parent that the command is done and what it gave."""
         by_message = content != []
         if by_message:
-            self._connection.send((Reply.DONE, content))
+            self._connection.send((WorkerReply.DONE, content))
         if self._bells.answer(by_message):
             self._connection.send_bytes(WAKING)
 

@@ -18,11 +18,11 @@ from pufferlib.families.catalog import Entry
 from pufferlib.metrics.finished_episodes import is_number
 from pufferlib.metrics.finite import require_finite_weights
 from pufferlib.metrics.score import Score
-from pufferlib.ocean.environment import OceanEnv
 from pufferlib.play.player import Episodes, Player
 from pufferlib.play.undisturbed import undisturbed
 from pufferlib.runs import making
 from pufferlib.runs.policy_check import check_acting
+from pufferlib.vector.native import is_stepped_in_c
 
 MAX_ENVIRONMENTS = 256  # played side by side; more episodes are played in turn
 MAX_PYTHON_ENVIRONMENTS = 32  # of those that are not C: each may be slow to make and large
@@ -199,7 +199,7 @@ def make_environments(
     """
     env_kwargs = {**env_kwargs, **_single(entry)}
     given = {"env_kwargs": env_kwargs, "num_envs": count, "num_workers": 1, "seed": seed}
-    if are_apart or not _is_stepped_in_c(entry.creator):
+    if are_apart or not is_stepped_in_c(entry.creator):
         return vector.make(entry.creator, backend="Serial", batch_size=1, **given)
     vecenv = vector.make(entry.creator, backend="Native", batch_size=count, **given)
     vecenv.tells_owners = True
@@ -209,10 +209,6 @@ def make_environments(
 def _single(entry: Entry) -> dict[str, int]:
     # One environment behind each PufferEnv, which reports every episode.
     return {name: 1 for name in ("num_envs", "report_interval") if name in entry.settings}
-
-
-def _is_stepped_in_c(creator: Any) -> bool:
-    return isinstance(creator, type) and issubclass(creator, OceanEnv) and creator.step is OceanEnv.step
 
 
 def _module(policy: Any) -> nn.Module:

@@ -19,7 +19,7 @@ from pufferlib.ppo.actor import Actor
 from pufferlib.ppo.normalization import RewardNormalizer
 from pufferlib.ppo.rollout import FinalValues
 from pufferlib.ppo.sieve import Sieve
-from pufferlib.vector.in_order import InOrder
+from pufferlib.vector.in_order import OrderedVector
 
 CARRIED = ("rewards", "terminals", "truncations", "masks", "pending")
 """What the last column of a rollout hands to the first one of the next, beside the observations."""
@@ -77,7 +77,7 @@ class Collector:
         self.rollout = actor.rollout
         self.reward_normalizer = normalizer
         self.statistics = FinishedEpisodes()
-        self.batches = InOrder(vecenv)
+        self.batches = OrderedVector(vecenv)
         self.tracker = EpisodeTracker(vecenv.num_agents)
         self.given = {name: host_memory(getattr(self.rollout, name).T) for name in CARRIED}
         self._arrays = {name: memory.numpy() for name, memory in self.given.items()}  # views: cheaper to write into

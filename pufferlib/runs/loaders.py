@@ -33,7 +33,7 @@ from pufferlib.policy.normalized import normalized
 from pufferlib.runs import checkpoint
 from pufferlib.runs.torch_generator import borrowed_generator
 from pufferlib.vector.choice import is_quick
-from pufferlib.vector.device import can_be_lent
+from pufferlib.vector.native import is_stepped_in_c
 
 
 def resolve_device(name: str) -> torch.device:
@@ -148,7 +148,7 @@ _LARGE_LAYER = 8_192
 def _goes_to_the_device(vec: VecConfig, creator: Any) -> bool:
     """Whether nobody asked for another way to step environments that a trainer on a GPU can borrow."""
     is_free = vec.backend in ("auto", "Device") and vec.batch_size in ("auto", vec.num_envs)
-    return is_free and can_be_lent(creator)
+    return is_free and is_stepped_in_c(creator)
 
 
 def load_policy(args: dict[str, Any], vecenv: Any, env_name: str | None, weights_path: Path | None = None) -> nn.Module:

@@ -216,7 +216,7 @@ def test_c_environments_that_are_stepped_together_play_the_same_episodes(sample,
     """Sampled ones too, as all of them act in every step and draw from one stream."""
     policy = pufferlib.load_agent(SQUARED)
     together = evaluate(policy, SQUARED, 23, sample, seed=5)
-    monkeypatch.setattr(scores, "_is_stepped_in_c", lambda creator: False)
+    monkeypatch.setattr(scores, "is_stepped_in_c", lambda creator: False)
     apart = evaluate(policy, SQUARED, 23, sample, seed=5)
     assert together == apart and together["episode_length"].standard_error > 0
 
