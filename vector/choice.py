@@ -1,4 +1,4 @@
-"""Which backend suits an environment."""
+"""The backend that suits an environment."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from pufferlib.vector.recipe import EnvRecipe
 from pufferlib.vector.serial import Serial
 
 QUICK_SECONDS = 50e-6
-"""A step that takes less gains nothing by worker processes, which take a second to start: 500,000 steps are 25."""
+"""A shorter step gains nothing by worker processes, which take a second to start: 500,000 steps take 25 seconds."""
 
 _TIMED_STEPS = 32
 
 
-def fitting_backend(env: Any) -> type[LocalVector]:
+def fitting_backend(env: object) -> type[LocalVector]:
     """The backend that steps an environment best in this process; Serial steps every one."""
     return next((backend for backend in (Native, GymnasiumVector) if backend.can_step(env)), Serial)
 

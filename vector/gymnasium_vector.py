@@ -34,7 +34,7 @@ class GymnasiumVector(Serial):
 
     @staticmethod
     def can_step(env: object) -> bool:
-        """Whether a step of an environment can be begun apart from its end."""
+        """Whether the environment separates the start of a step from its end."""
         return isinstance(env, GymnasiumVectorPufferEnv)
 
     @override

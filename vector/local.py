@@ -1,4 +1,4 @@
-"""What the backends share that hold their environments in this process."""
+"""The base of the backends whose environments live in this process."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pufferlib.vector.recipe import EnvSource
 
 
 class LocalVector(Vector):
-    """A vector whose environments live here, one `Group` per batch; a subclass says how a group is stepped."""
+    """A vector with one `Group` of environments per batch; a subclass steps a group."""
 
     def __init__(self, source: EnvSource, driver: PufferEnv, num_workers: int, batch_size: int):
         super().__init__(source, driver, num_workers, batch_size)
@@ -36,7 +36,7 @@ class LocalVector(Vector):
 
     @property
     def envs(self) -> list[PufferEnv]:
-        """All environments in their order, to be looked at; none when the vector is closed."""
+        """All environments in their order, to read; none when the vector is closed."""
         return [env for group in self._groups for env in group.envs]
 
     @override
@@ -87,7 +87,7 @@ class LocalVector(Vector):
         return batch.envs[0] // self.batch_size
 
     def hand_over(self) -> None:
-        """Ends the vector and leaves its environments open, for another vector to step."""
+        """Ends the vector but leaves its environments open, for another vector."""
         with self._guard:
             if not self.is_open:
                 return

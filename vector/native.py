@@ -28,8 +28,8 @@ class Native(LocalVector):
     threads sleep.
 
     Attributes:
-        tells_owners: whether every report in the infos of a batch has an `agent_id`, the first agent of the environment
-            that it is of, by which those of several environments can be told apart; may be set.
+        tells_owners: whether every report in the infos of a batch has an `agent_id`, the first agent of its
+            environment, which separates the reports of several environments; may be set.
     """
 
     tells_owners: bool = False

@@ -28,22 +28,22 @@ from pufferlib.vector.launch import (
 from pufferlib.vector.recipe import EnvRecipe, Options
 from pufferlib.vector.remote import RemoteVector, pickled_tasks
 from pufferlib.vector.sizes import check_workers, count_workers, warn_above_cores
-from pufferlib.vector.worker import WAKING, WorkerCommand, WorkerReply
+from pufferlib.vector.worker import WAKING, CommandArgument, WorkerCommand, WorkerReply
 
 
 class Multiprocessing(RemoteVector):
     """Steps its environments in `num_workers` processes that write straight into shared arrays.
 
-    A step is asked for and answered in shared memory; messages carry what else there is to say, such as infos, and wake
-    who sleeps: `recv` until as many workers are done as a batch lacks, and workers that have nothing to do for longer
-    than a moment. `recv` gives the first batch whose workers are all done, so a slow environment holds up its own batch
-    alone. A worker that raises or dies ends the vector with a WorkerError at once, and one that takes longer than
+    Steps are requested and answered in shared memory. Messages carry everything else, such as infos, and wake sleepers:
+    `recv` sleeps until enough workers for a batch are done, and a worker sleeps when it has had nothing to do for a
+    moment. `recv` returns the first batch whose workers are all done, so a slow environment delays its own batch alone.
+    A worker that raises or dies ends the vector with a WorkerError at once, and one that takes longer than
     `step_timeout_seconds` is killed first. Workers end when the vector is closed or collected and when this process
-    ends, however it ends; nothing is left behind. Workers that share a core while another is free of them move there;
-    no core is theirs alone.
+    ends, in whichever way; they leave nothing behind. Workers that share a
+    core move to a free one; no core is reserved.
 
-    The creators are pickled by cloudpickle, so functions of the main program and lambdas are welcome. `driver_env` is
-    one more environment, in this process.
+    cloudpickle sends the creators, so they may be lambdas and functions of the main program. `driver_env` is one more
+    environment, in this process.
     """
 
     can_end_a_step: ClassVar[bool] = True
@@ -83,7 +83,7 @@ class Multiprocessing(RemoteVector):
             if worker.process.sentinel is not None:
                 self._selector.register(worker.process.sentinel, selectors.EVENT_READ, worker)
         for worker, task in zip(self._workers, tasks, strict=True):
-            self._num_awaited += 1  # nobody can have slept before the first message
+            self._num_awaited += 1  # no worker sleeps before its first message
             self._send_bytes(worker, task)
         self._gather_replies()
 
@@ -96,7 +96,7 @@ class Multiprocessing(RemoteVector):
             self._raise_end(worker)
 
     @override
-    def _command(self, worker: WorkerHandle, command: WorkerCommand, argument: Any = None) -> None:
+    def _command(self, worker: WorkerHandle, command: WorkerCommand, argument: CommandArgument = None) -> None:
         if self._timeout is not None:
             self._asked[worker] = time.monotonic()
         by_message = command is not WorkerCommand.STEP

@@ -9,6 +9,7 @@ import sys
 import weakref
 from typing import Any
 
+import numpy as np
 from typing_extensions import override
 
 from pufferlib.environment import Buffers, PufferEnv
@@ -24,7 +25,7 @@ from pufferlib.vector.recipe import AUTO, EnvRecipe, Options
 from pufferlib.vector.remote import RemoteVector, pickled_tasks
 from pufferlib.vector.sizes import count_workers, warn_above_cores
 from pufferlib.vector.snapshots import RESULT_ARRAYS
-from pufferlib.vector.worker import WorkerCommand, WorkerReply
+from pufferlib.vector.worker import CommandArgument, WorkerCommand, WorkerReply
 
 
 class RayHandle:
@@ -41,10 +42,10 @@ class RayHandle:
 
 
 class Ray(RemoteVector):
-    """Steps its environments in `num_workers` actors of a Ray cluster; what they give is copied into local arrays.
+    """Steps its environments in `num_workers` actors of a Ray cluster and copies their results into local arrays.
 
-    A cluster that `ray.init` has connected to, or that RAY_ADDRESS names, is used and left as it is; else a local one
-    starts with the first such vector of the process and ends with the last. The machines of a cluster need the same
+    It uses the cluster that `ray.init` has connected to or that RAY_ADDRESS names, and leaves it running; else a local
+    one starts with the first such vector of the process and ends with the last. The machines of a cluster need the same
     packages. Batches, errors and rollouts are those of Multiprocessing, which is faster on one machine.
     """
 
@@ -86,7 +87,9 @@ class Ray(RemoteVector):
         self._num_awaited += 1
 
     @override
-    def _command(self, worker: RayHandle, command: WorkerCommand, argument: Any = None) -> None:
+    def _command(
+        self, worker: RayHandle, command: WorkerCommand, argument: CommandArgument | np.ndarray = None
+    ) -> None:
         if command is WorkerCommand.STEP:
             argument = self._rows(worker).actions
         self._await(worker, worker.actor.obey.remote(command, argument))

@@ -1,4 +1,4 @@
-"""What runs inside a Ray actor: environments on arrays of its own, driven by calls."""
+"""The code inside a Ray actor: environments on arrays of its own, driven by calls."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 from pufferlib.vector.arrays import private_buffers
 from pufferlib.vector.group import Group
 from pufferlib.vector.snapshots import RESULT_ARRAYS
-from pufferlib.vector.worker import WorkerCommand, WorkerReply
+from pufferlib.vector.worker import CommandArgument, WorkerCommand, WorkerReply
 
 
 class RayWorker:
@@ -27,8 +27,8 @@ class RayWorker:
         """Makes the environments that a pickled WorkerTask describes."""
         return self._answer(self._make, task)
 
-    def obey(self, command: WorkerCommand, argument: Any) -> tuple[WorkerReply, Any]:
-        """Does what a WorkerCommand says; STEP takes the actions and, like RESET, gives `(arrays, pickled infos)`."""
+    def obey(self, command: WorkerCommand, argument: CommandArgument | np.ndarray) -> tuple[WorkerReply, Any]:
+        """Runs a WorkerCommand; STEP takes the actions and, like RESET, returns `(arrays, pickled infos)`."""
         actions = {
             WorkerCommand.STEP: self._step,
             WorkerCommand.RESET: self._reset,
@@ -43,7 +43,7 @@ class RayWorker:
         if self._group is not None:
             self._group.close()
 
-    def _answer(self, call: Callable[[Any], Any], argument: Any) -> tuple[WorkerReply, Any]:
+    def _answer(self, call: Callable[[Any], Any], argument: object) -> tuple[WorkerReply, Any]:
         try:
             return WorkerReply.DONE, call(argument)
         except BaseException:  # SystemExit included: it says more than the end of the process would

@@ -1,4 +1,4 @@
-"""An environment that exists already, as a vector of one."""
+"""A vector of one environment that exists already."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ _closed: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
 def adopt(env: Any, num_workers: int | str = AUTO, seed: int = 0, may_be_lent: bool = False) -> Vector:
     """Makes a vector of one environment that exists already; closing the vector closes the environment.
 
-    An Ocean environment is stepped by Native on its own arrays, unless its class overrides `step`. Every other one is
-    stepped by Serial through its `step`, and what that returns is copied into arrays of the vector, so that a wrapper
-    may return arrays of its own. The rollout is that of `pufferlib.vector.make` with one such environment.
+    Native steps an Ocean environment on its own arrays, unless its class overrides `step`. Serial steps every other one
+    and copies its results into arrays of the vector, so that a wrapper may return arrays of its own. The rollout is
+    that of `pufferlib.vector.make` with one such environment.
 
     An environment serves one vector at a time: the vector that had it before can be closed but no longer stepped.
 
@@ -38,8 +38,8 @@ def adopt(env: Any, num_workers: int | str = AUTO, seed: int = 0, may_be_lent: b
             what `as_puffer_env` makes one of.
         num_workers: threads of Native.
         seed: the environment is reset with `mix_seed(seed, 0)`.
-        may_be_lent: whether a trainer may take an Ocean environment to its GPU: it is stepped by Device then, and what
-            its own arrays hold is only true while nobody has it.
+        may_be_lent: whether a trainer may take an Ocean environment to its GPU: Device steps it then, and its own
+            arrays are out of date while it is lent.
 
     Raises:
         APIUsageError: if it is no PufferEnv, or it was closed with an earlier vector.
@@ -62,7 +62,7 @@ def adopt(env: Any, num_workers: int | str = AUTO, seed: int = 0, may_be_lent: b
 
 
 class ReadyEnv(EnvSource):
-    """The environment itself, where a vector expects how to make it."""
+    """A source with one environment, which exists already."""
 
     num_envs = 1
     fills_buf = False

@@ -1,11 +1,11 @@
-"""What a vector is made of: who creates its environments, with which arguments and seeds."""
+"""The source of a vector's environments: creators, arguments and seeds."""
 
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from typing_extensions import override
@@ -21,7 +21,7 @@ AUTO = "auto"
 
 @dataclass(frozen=True)
 class Options:
-    """How to run the environments, as the caller of `make` put it; each backend checks what it uses."""
+    """How to run the environments, as the caller of `make` wrote it; each backend checks the options that it uses."""
 
     num_workers: int | str = AUTO
     batch_size: int | str = AUTO
@@ -51,17 +51,17 @@ class EnvSource(abc.ABC):
 
     @abc.abstractmethod
     def make(self, index: int, buf: Buffers | None) -> PufferEnv:
-        """Gives environment `index`, on the arrays `buf` or on its own."""
+        """Returns environment `index`, on the arrays `buf` or on its own."""
 
     @abc.abstractmethod
     def allocate(self, driver: PufferEnv) -> Buffers:
-        """The arrays of all environments in this process; `driver`, which showed the spaces, is needed no more."""
+        """The arrays of all environments in this process; `driver`, which has the spaces, is not used afterwards."""
 
     def note_closed(self) -> None:  # noqa: B027 - most sources need not know
         """Called after the environments were closed."""
 
     def again(self, num_envs: int, inside: int, seed: int) -> EnvSource:
-        """Where other environments like these come from.
+        """A source of other environments like these.
 
         Args:
             num_envs: environments in all.
@@ -73,7 +73,7 @@ class EnvSource(abc.ABC):
 
 @dataclass(frozen=True)
 class EnvRecipe(EnvSource):
-    """Everything needed to make environment `i`; plain data, so that it travels to workers."""
+    """Everything needed to make environment `i`, as plain data that can be sent to workers."""
 
     creators: tuple[Callable, ...]  # these three have one entry per environment
     args: tuple[tuple, ...]
@@ -82,20 +82,24 @@ class EnvRecipe(EnvSource):
     is_repeatable: ClassVar[bool] = True
 
     @classmethod
-    def build(cls, creators: Any, args: Any, kwargs: Any, num_envs: Any, seed: Any) -> EnvRecipe:
-        """Checks the arguments of `make` and deals them out.
-
-        Raises:
-            APIUsageError: if a count, a list or a type is wrong.
-        """
+    def build(
+        cls,
+        creators: Callable | Sequence[Callable],
+        args: Sequence | None,
+        kwargs: Mapping | Sequence[Mapping] | None,
+        num_envs: int,
+        seed: int,
+    ) -> EnvRecipe:
+        """Checks the arguments of `make` and splits them by environment; an APIUsageError if one is wrong."""
         for name, value, least in (("num_envs", num_envs, 1), ("seed", seed, 0)):
             if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < least:
                 raise APIUsageError(f"{name} must be an integer of at least {least}, got {value!r}")
-        creators = _deal("creators", creators, num_envs, isinstance(creators, (list, tuple)))
+        creators = _one_per_env("creators", creators, num_envs, isinstance(creators, (list, tuple)))
         args = () if args is None else args
         are_args_listed = isinstance(args, list) and args and all(isinstance(entry, (list, tuple)) for entry in args)
-        args = _deal("env_args", args, num_envs, are_args_listed)
-        kwargs = _deal("env_kwargs", {} if kwargs is None else kwargs, num_envs, isinstance(kwargs, (list, tuple)))
+        args = _one_per_env("env_args", args, num_envs, are_args_listed)
+        kwargs = {} if kwargs is None else kwargs
+        kwargs = _one_per_env("env_kwargs", kwargs, num_envs, isinstance(kwargs, (list, tuple)))
         for name, entries, kind in (("env_args", args, (list, tuple)), ("env_kwargs", kwargs, dict)):
             for entry in entries:
                 if not isinstance(entry, kind):
@@ -116,7 +120,7 @@ class EnvRecipe(EnvSource):
         """Makes environment `index` on the arrays `buf`, or on its own.
 
         Raises:
-            APIUsageError: if the creator gives no environment, or a PufferEnv without taking `buf` and `seed`.
+            APIUsageError: if the creator returns no environment, or a PufferEnv without taking `buf` and `seed`.
         """
         creator, args, kwargs = self.creators[index], self.args[index], self.kwargs[index]
         env = make_puffer_env(creator, args, kwargs, {"buf": buf, "seed": self.env_seed(index)})
@@ -149,7 +153,7 @@ class EnvRecipe(EnvSource):
         )
 
 
-def _deal(name: str, value: Any, num_envs: int, is_list: bool) -> tuple:
+def _one_per_env(name: str, value: Callable | Mapping | Sequence, num_envs: int, is_list: bool) -> tuple:
     if not is_list:
         return (value,) * num_envs
     if len(value) != num_envs:

@@ -1,4 +1,4 @@
-"""What the backends share whose environments live in other processes, driven by commands and replies."""
+"""The base of the backends whose environments live in other processes, driven by commands and replies."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pufferlib.vector.batching import FixedBatches, MixedBatches
 from pufferlib.vector.group import EnvInfo
 from pufferlib.vector.recipe import EnvRecipe, Options
 from pufferlib.vector.sizes import count_batch
-from pufferlib.vector.worker import WorkerCommand, WorkerTask
+from pufferlib.vector.worker import CommandArgument, WorkerCommand, WorkerTask
 
 
 class Handle(Protocol):
@@ -29,7 +29,7 @@ class Handle(Protocol):
 
 
 class RemoteVector(Vector):
-    """A vector of `num_workers` workers with equally many environments; a subclass says how to talk to them."""
+    """A vector of `num_workers` workers with equally many environments; a subclass talks to them."""
 
     _workers: list[Any]  # a Handle each, set by the subclass
 
@@ -48,15 +48,15 @@ class RemoteVector(Vector):
     # ------------------------------------------------------------------------------------------------- for subclasses
 
     @abc.abstractmethod
-    def _command(self, worker: Handle, command: WorkerCommand, argument: Any = None) -> None:
-        """Tells a worker what to do; one reply more is awaited."""
+    def _command(self, worker: Handle, command: WorkerCommand, argument: CommandArgument = None) -> None:
+        """Sends a worker a command; one reply more is awaited."""
 
     @abc.abstractmethod
     def _wait(self, least: int) -> list[tuple[Handle, Any]]:
-        """Waits for replies; returns who answered and what, and awaits that many less.
+        """Waits for replies; returns them with their workers, and awaits that many less.
 
         Args:
-            least: replies that the caller can do something with; fewer may be returned, and none.
+            least: the fewest replies that the caller can use; fewer may be returned, and none.
 
         Raises:
             WorkerError: if a worker raised, died, or took too long.
@@ -138,11 +138,7 @@ class RemoteVector(Vector):
 
 
 def pickled_tasks(recipe: EnvRecipe, info: EnvInfo, num_workers: int, backend: str) -> list[bytes]:
-    """The share of every worker.
-
-    Raises:
-        APIUsageError: if a creator or an argument cannot be pickled.
-    """
+    """The task of every worker; an APIUsageError if a creator or an argument cannot be pickled."""
     try:
         return [cloudpickle.dumps(WorkerTask(recipe, info, envs)) for envs in split(recipe.num_envs, num_workers)]
     except Exception as error:

@@ -20,7 +20,7 @@ class VectorSnapshot(NamedTuple):
     arrays: dict[str, np.ndarray]  # of RESULT_ARRAYS, shaped as the vector's
 
 
-def checked_snapshot(snapshot: Any, num_envs: int, batch_size: int, buffers: Buffers) -> VectorSnapshot:
+def checked_snapshot(snapshot: dict[str, Any], num_envs: int, batch_size: int, buffers: Buffers) -> VectorSnapshot:
     """The parts of what `Vector.snapshot` returned.
 
     Raises:

@@ -1,4 +1,4 @@
-"""What runs inside a worker process: environments on shared arrays, driven by messages."""
+"""The code inside a worker process: environments on shared arrays, driven by messages."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pickle
 import select
 import signal
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any
@@ -18,12 +18,12 @@ from pufferlib.vector.group import EnvInfo, Group
 from pufferlib.vector.recipe import EnvRecipe
 
 ORPHAN_SECONDS = 5  # for a worker whose parent is gone to finish its step and close its environments
-ALERT_SECONDS = 500e-6  # for which a worker that is done looks out for its next command; why so long: bench/NOTES.md
-WAKING = b""  # a message that says nothing: it wakes whoever sleeps
+ALERT_SECONDS = 500e-6  # for which a worker that is done polls for its next command; why so long: bench/NOTES.md
+WAKING = b""  # an empty message, which wakes a sleeper
 
 
 class WorkerCommand(enum.IntEnum):
-    """What the parent asks; a message is a pair of a command and its argument."""
+    """The parent's commands; a message is a pair of a command and its argument."""
 
     STEP = 0  # None -> infos; needs no message
     RESET = 1  # seeds -> infos
@@ -32,10 +32,13 @@ class WorkerCommand(enum.IntEnum):
     TELL_FINAL_OBSERVATIONS = 4  # None -> None
 
 
-class WorkerReply(enum.IntEnum):
-    """How the worker answers; a message is a pair of a reply and its content."""
+CommandArgument = Sequence[int | None] | Sequence[bytes] | None  # seeds, snapshots, or nothing
 
-    DONE = 0  # what the command gives; an empty list needs no message
+
+class WorkerReply(enum.IntEnum):
+    """The worker's replies; a message is a pair of a reply and its content."""
+
+    DONE = 0  # the result of the command; an empty list needs no message
     ERROR = 1  # a traceback; the worker ends after it
 
 
@@ -68,10 +71,10 @@ def main(connection_fd: int, memory_fd: int, memory_size: int) -> None:
 
 
 def serve(connection: Connection, shared: SharedMemory, inherited: Iterable[Connection] = ()) -> None:
-    """Makes the environments that the first message describes and obeys until the parent closes the connection or dies.
+    """Makes the environments of the first message and runs commands until the parent closes the connection or dies.
 
-    Ctrl-C is the parent's business. An exception of an environment, SystemExit included, is sent with its traceback. If
-    the parent dies while an environment hangs, this process is killed.
+    It ignores Ctrl-C, which the parent handles. It sends an exception of an environment, SystemExit included, with its
+    traceback. If the parent dies while an environment hangs, this process is killed.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     for other in inherited:  # ends of the parent, which must be the only one to have them open
@@ -83,7 +86,7 @@ def serve(connection: Connection, shared: SharedMemory, inherited: Iterable[Conn
     try:
         _obey(connection, shared)
     except (BrokenPipeError, ConnectionResetError):
-        return  # the parent is gone, there is nobody to tell
+        return  # the parent is gone
 
 
 def _has_hung_up(connection: Connection) -> bool:
@@ -122,7 +125,7 @@ def _obey(connection: Connection, shared: SharedMemory) -> None:
 
 
 class WorkerChannel:
-    """Where commands arrive and answers leave: by bells in shared memory, and by messages where there is more to say.
+    """Receives commands and sends replies: by bells in shared memory, and by messages where there is content.
 
     A worker that is done stays awake for a moment, unless another process of the vector uses its core: short steps
     follow each other faster than a kernel wakes a process.
@@ -150,8 +153,8 @@ class WorkerChannel:
                 return None
         return pickle.loads(message)  # noqa: S301 - our own parent's
 
-    def answer(self, content: Any) -> None:
-        """Tells the parent that the command is done and what it gave."""
+    def answer(self, content: list | None) -> None:
+        """Sends the parent the result of the command."""
         by_message = content != []
         if by_message:
             self._connection.send((WorkerReply.DONE, content))
