@@ -1,4 +1,4 @@
-"""Agents from what trainings left on disk, and from the package."""
+"""Agents from the files of trainings, and from the package."""
 
 from __future__ import annotations
 
@@ -30,28 +30,27 @@ def load_agent(
     """Loads an agent that was trained by PufferLib.
 
     Args:
-        source: the folder of a run, whose best weights count where evaluations found any, and else the newest; or a
-            file: weights in such a folder, weights beside a description of their own (`mine.json` beside `mine.pt`), or
-            what `trainer.save_checkpoint(path)` wrote; or the name of an environment of Ocean, such as
-            `puffer_breakout`, for the agent that comes with the package. Of a folder that is called like an environment
-            write `./puffer_breakout`.
-        env: the environment where it has no name by which it is found, as one of your own: a class, a function, a name
-            such as `package.module:MyEnv`, or a ready environment or vector. None is the one that it was trained in;
-            a module that only the file names is not imported.
-        device: where it computes: `cpu`, `cuda`, `mps`, or `auto` for the first of cuda, mps and cpu that is there. A
-            single row is fastest on the CPU.
-        seed: of the actions that are drawn.
+        source: the folder of a run, of which the best weights are taken where evaluations found any, else the newest;
+            or a file: weights in such a folder, weights beside a description of their own (`mine.json` beside
+            `mine.pt`), or a file of `trainer.save_checkpoint(path)`; or the name of an environment of Ocean, such as
+            `puffer_breakout`, for the agent of the package. Write `./puffer_breakout` for a folder of that name.
+        env: the environment, where it has no known name: a class, a function, a name such as `package.module:MyEnv`, or
+            a ready environment or vector. None is the one that it was trained in; a module that only the file names is
+            not imported.
+        device: `cpu`, `cuda`, `mps`, or `auto` for the first of cuda, mps and cpu that exists. A single row is fastest
+            on the CPU.
+        seed: of sampled actions.
         policy: a module of the class that was trained, where that is one of your own; it is moved to `device` and gets
             the weights. None makes the policy that the settings name.
 
     Returns:
-        An agent of the environment with the settings that it was trained with. Of the environment the spaces are looked
-        at, and nothing else; one that was made for that is closed again.
+        An agent with the settings that it was trained with. Only the spaces of the environment are used; one that is
+        made for that is closed again.
 
     Raises:
-        CheckpointError: if nothing is there, it is damaged, a weight is infinite or NaN, it does not say what it was
-            trained with, its policy is of a class that no setting names and is not given, or its environment has no
-            name and is not given.
+        CheckpointError: if the file is missing or damaged, a weight is infinite or NaN, the settings of its training
+            are unknown, its policy has a class of your own and is not given, or its environment has no name and is not
+            given.
         ConfigError: if the settings do not fit this version of PufferLib.
         MissingExtraError: if the environment needs a package that is not installed.
     """

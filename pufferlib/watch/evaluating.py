@@ -15,9 +15,9 @@ from pufferlib.families import catalog
 from pufferlib.families.catalog import Entry
 from pufferlib.metrics.output import printable
 from pufferlib.ocean.screen import display_trouble, has_display
-from pufferlib.play.evaluation import prepared
+from pufferlib.play.evaluation import prepare_players
 from pufferlib.play.player import Player
-from pufferlib.play.scores import ScoreSheet, counts_by_agent, deal_games
+from pufferlib.play.scores import ScoreSheet, counts_by_agent, episodes_per_agent
 from pufferlib.runs.stopping import StopRequest
 from pufferlib.vector import Vector
 from pufferlib.watch.array_scene import array_settings
@@ -65,7 +65,7 @@ def evaluate_command(env_name: str, args: dict[str, Any], options: EvalOptions) 
     print(printable(_beginning(env_name, args, options, way)), flush=True)
     seed = args["train"]["seed"] if options.seed is None else options.seed
     shown_with = _shown_with(entry) if way.is_drawn else None
-    with prepared(env_name, args, options.episodes, options.is_greedy, seed, shown_with) as make_player:
+    with prepare_players(env_name, args, options.episodes, options.is_greedy, seed, shown_with) as make_player:
         _tell_of_agents(make_player().vecenv, options.episodes)
         if way.is_drawn:
             _show(make_player, options, way, seed, catalog.slug(entry.name))
@@ -190,7 +190,7 @@ def _frame_rate(scene: Scene, way: _Way) -> float:
 
 def _quotas(player: Player, options: EvalOptions) -> tuple[np.ndarray, int]:
     """How many episodes each agent plays, and the most steps of an environment."""
-    quotas = deal_games(options.episodes, player.vecenv)
+    quotas = episodes_per_agent(options.episodes, player.vecenv)
     return quotas, options.max_steps * int(quotas.max())
 
 

@@ -294,7 +294,7 @@ def test_an_agent_is_played_in_what_it_was_trained_in_where_nothing_else_is_said
     agent.settings["env"] = {**agent.settings["env"], "size": 3}
     with pytest.raises(APIUsageError, match=r"fails for \(5, 9\)"):
         evaluate(agent, episodes=5)
-    with pytest.raises(APIUsageError, match="needs an environment, as this Biased tells of none; pass env="):
+    with pytest.raises(APIUsageError, match="needs an environment, as this Biased names none; pass env="):
         evaluate(Biased())
 
 
