@@ -1,4 +1,4 @@
-"""The command line: `puffer VERB [ENV] [--section.key value ...]`, read here; what the verbs do is in verbs.py."""
+"""Reads the command line: `puffer VERB [ENV] [--section.key value ...]`; the verbs are in verbs.py."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ from pufferlib.errors import (
     nearest,
 )
 from pufferlib.metrics.output import Output, flush_stdout, is_stdout_gone, printable, printable_lines
-from pufferlib.verbs import VERBS, Call, Verb
+from pufferlib.verbs import VERBS, Verb, VerbCall
 
 if TYPE_CHECKING:
     from pufferlib.config.flags import FlagTable, Found
+    from pufferlib.settings.setting import Section
 
 # Exit codes; 130 and 141 are what a shell reports for a program that SIGINT or SIGPIPE ended.
 OK, MISTAKE, INTERRUPTED, PIPE_CLOSED = 0, 2, 130, 141
 
 _CALLERS_OF_ENVIRONMENTS = ("pufferlib.vector.group", "pufferlib.vector.recipe")
 
-COMPLETE = "--complete"
-"""What shells put before a line that somebody wants to have completed; see pufferlib/completion."""
+COMPLETE = "--complete"  # before a line that a shell wants to complete; see pufferlib/completion
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command.
 
-    A user's mistake, and a lack of memory and the like, is one sentence on stderr, with the traceback of an environment
-    that raised; an error of ours keeps its traceback.
+    A user's mistake, or a lack of memory and the like, becomes one sentence on stderr, with the traceback of an
+    environment that raised; an error of ours keeps its traceback.
 
     Args:
         argv: the arguments after the program's name; None takes those of this process.
@@ -54,7 +54,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         if argv is None and sys.argv[1:2] != [COMPLETE]:
             with contextlib.suppress(OSError, RuntimeError, ValueError):  # where stderr is no file
-                faulthandler.enable()  # a crash in C tells where it was called
+                faulthandler.enable()  # a crash in C prints a traceback
             _find_modules_here()
         _require_install()
         with _short_warnings():
@@ -97,11 +97,7 @@ def _is_of_environment(error: Exception) -> bool:
 
 
 def run(tokens: list[str]) -> None:
-    """Does what the arguments ask for.
-
-    Raises:
-        PufferError: if they are wrong, or what they ask for cannot be done.
-    """
+    """Runs one command; a PufferError if it is wrong or impossible."""
     name, rest = (tokens[0], tokens[1:]) if tokens else ("--help", [])
     if name in ("--help", "-h"):
         print(_overview())
@@ -165,7 +161,7 @@ def _run_for_environment(name: str, rest: list[str]) -> None:
     table = FlagTable(env_name, options_class)
     found = with_files(env_name, [*_flags_of_the_shell(table), *table.parse(flags)])
     apply_flags(found, args, options)
-    VERBS[name].run(Call(env_name, args, options, found))
+    VERBS[name].run(VerbCall(env_name, args, options, found))
 
 
 def _split_environment(name: str, rest: list[str]) -> tuple[str, list[str]]:
@@ -193,7 +189,7 @@ def _flags_of_the_shell(table: FlagTable) -> Found:
         raise ConfigError(f"in PUFFER_FLAGS, {error}") from error
 
 
-def _options_class(name: str) -> Any:
+def _options_class(name: str) -> type[Section]:
     return getattr(importlib.import_module("pufferlib.config.options"), VERBS[name].options)
 
 
@@ -211,7 +207,14 @@ def _overview() -> str:
 def _verb_help(name: str, rest: list[str]) -> str:
     verb = VERBS[name]
     if verb.argument is not None:
-        return _help_alone(name, verb)
+        usage = " ".join(filter(None, ["usage: puffer", name, verb.argument, verb.options and "[--option value ...]"]))
+        if verb.options is None:
+            return f"{usage}\n\n{verb.summary}"
+        from pufferlib.config import help_text
+
+        options = _options_class(name)
+        about = f"{verb.summary}\n\n{inspect.cleandoc(options.__doc__)}"
+        return f"{usage}\n\n{about}\n\n{help_text.options_text(options.settings().values()).rstrip()}"
     from pufferlib.config import help_text, load_config
     from pufferlib.config.flags import CONFIG_FILE
 
@@ -220,17 +223,6 @@ def _verb_help(name: str, rest: list[str]) -> str:
     options = help_text.options_text([CONFIG_FILE, *_options_class(name).settings().values()])
     usage = f"usage: puffer {name} {env_name or 'ENV'} [--section.key value ...]\n\n{verb.summary}\n\n"
     return f"{usage}{options}\n" + help_text.settings_text(env_name, args).rstrip()
-
-
-def _help_alone(name: str, verb: Verb) -> str:
-    usage = " ".join(filter(None, ["usage: puffer", name, verb.argument, verb.options and "[--option value ...]"]))
-    if verb.options is None:
-        return f"{usage}\n\n{verb.summary}"
-    from pufferlib.config import help_text
-
-    options = _options_class(name)
-    told = f"{verb.summary}\n\n{inspect.cleandoc(options.__doc__)}"
-    return f"{usage}\n\n{told}\n\n{help_text.options_text(options.settings().values()).rstrip()}"
 
 
 @contextlib.contextmanager
