@@ -24,8 +24,11 @@ def every_game(request):
 
 @pytest.fixture(scope="module")
 def other(game):
-    """Another environment, so that its handles can be mixed up with the first one's."""
-    return Game(next(name for name in OF_EACH_KIND if name != ocean.PREFIX + game.name))
+    """Another environment where there is one, so that its handles can be mixed up with the first one's."""
+    names = [name for name in OF_EACH_KIND if name != ocean.PREFIX + game.name]
+    if not names:
+        pytest.skip("there is only one environment to mix up")
+    return Game(names[0])
 
 
 def sentence(raised):
