@@ -6,8 +6,8 @@
 
 `play/NAME` plays an environment under AddressSanitizer and UndefinedBehaviorSanitizer as libFuzzer's bytes say, with
 snapshots damaged and forged; `calls/NAME` calls its binding with anything; `settings` and `checkpoint` read files in
-Python, by Atheris. Targets begin with their committed corpora in tests/fuzz/corpora. What an input broke is told, and
-the input kept in the folder `fuzz-crashes`: `python bench/fuzz.py play/squared --input FILE` tries it again.
+Python, by Atheris. Targets begin with their committed inputs in tests/fuzz/corpora.json. An input that breaks something
+is kept in the folder `fuzz-crashes`: `python bench/fuzz.py play/squared --input FILE` tries it again.
 
 Needs clang, and `pip install -e '.[fuzz,test]'`; everything but those two targets does without Atheris.
 """
@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import argparse
 import shlex
-import shutil
 import sys
 import tempfile
 import time
@@ -90,7 +89,7 @@ def fuzz_one(target: str, folder: Path, options: argparse.Namespace) -> fuzzers.
         command_of(target, folder),
         mode,
         None if goal is None else int(goal),
-        corpora=[found, *filter(Path.exists, [fuzzers.corpus_of(target)])],
+        corpora=[found, fuzzers.corpus_of(target, folder)],
         seconds=seconds,
         seed=options.seed,
         artifacts=CRASHES,
@@ -123,15 +122,15 @@ def row(target: str, outcome: fuzzers.Outcome) -> FuzzRow:
 
 def renew_corpora(targets: list[str], folder: Path) -> None:
     """Puts the fewest inputs that reach as much in the place of the committed ones."""
-    for corpus in {fuzzers.corpus_of(target) for target in targets}:
-        of_corpus = [target for target in targets if fuzzers.corpus_of(target) == corpus]
-        merged = folder / "merged" / corpus.name
+    corpora = fuzzers.corpora()
+    for name in {fuzzers.corpus_name(target) for target in targets}:
+        target, *others = [target for target in targets if fuzzers.corpus_name(target) == name]
+        merged = folder / "merged" / name
         merged.mkdir(parents=True)
-        for target in of_corpus[:1]:
-            places = [*filter(Path.exists, [corpus]), *(folder / "found" / each for each in of_corpus)]
-            fuzzers.merge(command_of(target, folder), target.partition("/")[0], places, merged)
-        shutil.rmtree(corpus, ignore_errors=True)
-        shutil.copytree(merged, corpus)
+        places = [folder / "corpus" / target, *(folder / "found" / each for each in (target, *others))]
+        fuzzers.merge(command_of(target, folder), target.partition("/")[0], places, merged)
+        corpora[name] = [file.read_bytes() for file in sorted(merged.iterdir())]
+    fuzzers.save_corpora(corpora)
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:

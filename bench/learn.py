@@ -22,7 +22,7 @@ from seeds import Rows, measure, parse
 from pufferlib import pufferl
 from pufferlib.config import load_config
 from pufferlib.metrics.score import Score
-from pufferlib.play.evaluation import evaluate
+from pufferlib.play.evaluation import evaluate_model
 
 EPISODES = 100  # in the means over training episodes
 _OTHER_SEED = 1_000_003  # added to the seed of the training for the environments of the final play
@@ -74,7 +74,7 @@ def learn(env_name: str, args: dict, until: float | None, episodes: int) -> Outc
 def play(env_name: str, args: dict, model: str, episodes: int) -> Score | None:
     """The return of a saved policy by its likeliest actions."""
     train = {**args["train"], "seed": args["train"]["seed"] + _OTHER_SEED}
-    scores = evaluate(env_name, {**args, "train": train, "load_model_path": model}, episodes)
+    scores = evaluate_model(env_name, {**args, "train": train, "load_model_path": model}, episodes)
     return scores.get("episode_return")
 
 

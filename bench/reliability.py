@@ -119,7 +119,7 @@ and UndefinedBehaviorSanitizer (`play/`: arguments in and out of range, any byte
 damaged or forged), to every function of its binding (`calls/`), to the configuration and to the loading of
 checkpoints. Beside crashes they look for observations outside their space, flags that are neither or both, rewards
 that are not finite, snapshots that do not come back as they were, and errors that are no sentence. The inputs that
-reached most are kept in `tests/fuzz/corpora`, and code that is broken on purpose must be found by them
+reached most are kept in `tests/fuzz/corpora.json`, and code that is broken on purpose must be found by them
 (`tests/fuzz/test_broken_code_is_found.py`).
 """
     lines = table(("target", "inputs", "done", "edges reached", "crashes"), columns)

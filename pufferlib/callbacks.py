@@ -1,12 +1,11 @@
-"""What `PuffeRL.learn` asks after each iteration: whether to stop, and whatever else is to be done then.
+"""Callbacks of `PuffeRL.learn`: called after each iteration, to stop, to evaluate or to do anything else.
 
     from pufferlib.callbacks import EvaluateEvery, KeepBest, StopAtScore
 
     trainer.learn(10_000_000, callbacks=[EvaluateEvery(500_000), KeepBest(), StopAtScore(800, "eval/return_mean")])
 
-A callback of one's own is a function of the trainer and what is known of the iteration, or an object of a class such
-as those below. They are asked in the order in which they are given, all of them, and may add to `logs` for those that
-come after them.
+A callback of your own is a function of the trainer and the logs of the iteration, or an object of a class such as those
+below. All of them are called, in the given order, and may add to `logs` for the next ones.
 """
 
 from __future__ import annotations
@@ -30,13 +29,13 @@ from pufferlib.runs import checkpoint
 if TYPE_CHECKING:
     from pufferlib.pufferl import PuffeRL
 
-_PATIENCE = 10  # iterations in which episodes ended, but the metric that is waited for was not told
+_PATIENCE = 10  # iterations with episodes but without the metric, before a warning
 _SHARE = 0.1  # of the steps so far, or of those to wait for, until a policy plays again
-_EACH = 10  # episodes of each agent in a mean over those that ended, so that few of them were cut off
+_EPISODES_PER_AGENT = 10  # in a mean over ended episodes, so that the running ones matter little
 
 
 class Callback:
-    """What a callback has; a class of one's own need not be derived from it, nor have `on_start`."""
+    """The methods of a callback; a class of your own need not derive from it, nor have `on_start`."""
 
     def on_start(self, trainer: PuffeRL) -> None:
         """Called once by each `learn`, before its first iteration."""
@@ -44,45 +43,44 @@ class Callback:
     def on_iteration(self, trainer: PuffeRL, logs: dict[str, float]) -> bool | None:
         """Called after each iteration.
 
-        Between iterations the trainer may be changed, as in a loop of one's own: `trainer.learning_rate = 1e-4`.
+        It may change the trainer, as in a loop of your own: `trainer.learning_rate = 1e-4`.
 
         Args:
-            trainer: that learns. Of several processes each has its own, and all call its methods in the same order.
-            logs: what is known of this iteration, by the names of `PuffeRL.mean_and_log`: `agent_steps`, `epoch`, `sps`
-                and `uptime`; `losses/...`; `episode/...` and `environment/...` of the episodes that ended in this
-                process, nothing of them where none did; and all else of `mean_and_log` where the iteration was logged.
-                Yours to add to.
+            trainer: that learns. Each of several processes has its own, and all call its methods in the same order.
+            logs: of this iteration, by the names of `PuffeRL.mean_and_log`: `agent_steps`, `epoch`, `sps` and `uptime`;
+                `losses/...`; `episode/...` and `environment/...` where episodes ended in this process; and everything
+                else of `mean_and_log` where the iteration was logged. You may add to them.
 
         Returns:
-            True to stop, False or None to go on.
+            True to stop, False or None to continue.
         """
 
 
 class StopAtScore(Callback):
-    """Stops once a metric is high enough; of episodes it is the mean over several.
+    """Stops once a metric reaches a threshold; a metric of episodes is a mean over several.
 
-    The episodes that ended last are no fair sample while all agents are in their first ones, see `PuffeRL.score`. Once
-    these are good enough the policy plays as many whole episodes, and their mean decides; where it says no, the policy
-    plays again after a tenth more steps. Where nothing can be played, the mean is over ten episodes of each agent at
-    least.
+    The latest episodes are no fair sample while all agents are in their first ones, see `PuffeRL.score`. Once these
+    reach the threshold the policy plays as many whole episodes, whose mean decides; below the threshold it plays again
+    after a tenth more steps. Where no environments can be made for that, the mean is over at least ten episodes of each
+    agent.
     """
 
     def __init__(self, threshold: float, metric: str = "episode/return_mean", episodes: int = 100):
-        """Takes what to wait for.
+        """Sets the condition.
 
         Args:
             threshold: the least value to stop at.
-            metric: as `find_metric` takes it: a name in the logs such as `environment/score` or `eval/return_mean`, or
-                a part of it, such as `perf`.
-            episodes: to average over at least; what is told of no episodes in the rollout, such as `eval/...`, is taken
-                as it is.
+            metric: a name in the logs such as `environment/score` or `eval/return_mean`, or a part of it, such as
+                `perf`.
+            episodes: to average over at least; metrics without episodes in the rollout, such as `eval/...`, are taken
+                as they are.
         """
         self.threshold = _finite("threshold", threshold)
         self._fair = _FairMean(metric, episodes)
 
     @override
     def on_start(self, trainer: PuffeRL) -> None:
-        self._fair.begin(trainer)
+        self._fair.reset(trainer)
 
     @override
     def on_iteration(self, trainer: PuffeRL, logs: dict[str, float]) -> bool:
@@ -94,21 +92,21 @@ class StopAtScore(Callback):
 
 
 class StopWithoutImprovement(Callback):
-    """Stops once a metric has not been better than before for a number of agent steps.
+    """Stops once a metric has not improved for a number of agent steps.
 
-    What is a mean over episodes comes from whole ones that the policy plays, ten times in that number of steps, see
-    `PuffeRL.score`: of those that ended last the first ones can be better than all that follow. Where nothing can be
-    played, it is the mean over the newest ones that ended, over ten of each agent at least.
+    The policy plays whole episodes for a mean over episodes, ten times in that number of steps, see `PuffeRL.score`: in
+    the rollout the first ended episodes can be better than all that follow. Where no environments can be made for that,
+    it is the mean over the latest episodes, at least ten of each agent.
     """
 
     def __init__(self, steps: int, metric: str = "episode/return_mean", episodes: int = 100, least_gain: float = 0.0):
-        """Takes what to wait for.
+        """Sets the condition.
 
         Args:
             steps: agent steps without improvement.
             metric: the higher the better; as for StopAtScore.
             episodes: as for StopAtScore.
-            least_gain: by how much it has to be above the best before, to count.
+            least_gain: the least difference to the best before that counts as an improvement.
         """
         self.steps = _count("steps", steps)
         self.least_gain = _finite("least_gain", least_gain)
@@ -117,7 +115,7 @@ class StopWithoutImprovement(Callback):
 
     @override
     def on_start(self, trainer: PuffeRL) -> None:
-        self._fair.begin(trainer)
+        self._fair.reset(trainer)
         self._best, self._best_step = -math.inf, trainer.global_step
 
     @override
@@ -130,10 +128,9 @@ class StopWithoutImprovement(Callback):
 
 
 class StopAfterSeconds(Callback):
-    """Stops after the iteration in which a time is over, counted from the beginning of `learn`."""
+    """Stops after the first iteration that ends more than `seconds` after the start of `learn`."""
 
     def __init__(self, seconds: float):
-        """Takes the time, above 0."""
         self.seconds = _finite("seconds", seconds)
         self._end = math.inf
 
@@ -147,19 +144,19 @@ class StopAfterSeconds(Callback):
 
 
 class EvaluateEvery(Callback):
-    """Plays episodes every now and then in an environment of its own, and logs how well the policy does.
+    """Plays episodes in environments of its own at intervals, and logs the scores.
 
-    As `eval/return_mean`, `eval/length_mean`, and `eval/<name>` for what the environment itself tells of episodes. The
-    training does not notice. Of several processes the first plays while the others wait.
+    They are `eval/return_mean`, `eval/length_mean`, and `eval/<name>` for the environment's own statistics. The
+    training is unchanged by it. Of several processes the first plays while the others wait.
     """
 
     def __init__(self, steps: int, env: Any = None, episodes: int = 100, **settings: Any):
-        """Plays nothing yet.
+        """Sets the interval.
 
         Args:
             steps: agent steps between two evaluations; there is one more after the last iteration of `learn`.
-            env: what to play in, as `pufferlib.evaluate` takes it; None for environments as those of the training,
-                where these were made by their name or by `pufferlib.vector.make`.
+            env: to play in, as for `pufferlib.evaluate`; None for environments like those of the training, where these
+                were made by their name or by `pufferlib.vector.make`.
             episodes: in each evaluation.
             settings: further keywords of `pufferlib.evaluate`, such as `sample` or `seed`.
         """
@@ -170,7 +167,13 @@ class EvaluateEvery(Callback):
     @override
     def on_start(self, trainer: PuffeRL) -> None:
         self._next_step = trainer.global_step + self.steps
-        self._playground = _like_those_of(trainer) if self.env is None else self.env
+        self._playground = repeatable(trainer.vecenv) if self.env is None else self.env
+        if self._playground is None:
+            ready = type(trainer.vecenv.driver_env).__name__
+            raise APIUsageError(
+                f"EvaluateEvery needs environments of its own, and none can be made from the ready {ready} of the "
+                "training; pass env=, such as its name or its class"
+            )
 
     @override
     def on_iteration(self, trainer: PuffeRL, logs: dict[str, float]) -> None:
@@ -189,31 +192,18 @@ class EvaluateEvery(Callback):
         return prefixed("eval", {names.get(name, name): score.mean for name, score in scores.items()})
 
 
-def _like_those_of(trainer: PuffeRL) -> Any:
-    """What `evaluate` makes environments from that are as those of the training."""
-    found = repeatable(trainer.vecenv)
-    if found is None:
-        raise APIUsageError(
-            "EvaluateEvery needs environments of its own, and none can be made from the ready "
-            f"{type(trainer.vecenv.driver_env).__name__} that is trained in; pass env=, such as its name or its class"
-        )
-    return found
-
-
 class KeepBest(Callback):
-    """Keeps the weights that did best by a metric as `best.pt` in the run's folder.
+    """Keeps the best weights by a metric as `best.pt` in the run's folder.
 
-    `puffer eval ENV --load-model-path best` plays them. What was kept before `learn`, as by a run that is gone on with,
-    counts too.
+    `puffer eval ENV --load-model-path best` plays them. Those from before `learn`, as of a resumed run, count too.
     """
 
     def __init__(self, metric: str = "eval/return_mean"):
-        """Keeps nothing yet.
+        """Sets the metric.
 
         Args:
-            metric: the higher the better; as for StopAtScore, but for a single iteration. Weights are looked at in the
-                iterations that tell it; those of evaluations come from an EvaluateEvery before this one, or from the
-                setting `evaluations`.
+            metric: the higher the better; as for StopAtScore, but of a single iteration that logs it. Metrics of
+                evaluations come from an EvaluateEvery before this one, or from the setting `evaluations`.
         """
         self._metric = _Metric(metric)
 
@@ -237,8 +227,6 @@ class KeepBest(Callback):
 
 
 class _Metric:
-    """A metric that is looked for in one iteration after the other, and warned of once where it does not come."""
-
     def __init__(self, wanted: str):
         if not isinstance(wanted, str) or not wanted:
             raise APIUsageError(f"metric must be a name in the logs, such as 'environment/score', got {wanted!r}")
@@ -246,7 +234,7 @@ class _Metric:
         self._missed: int | None = 0  # iterations with episodes but without it; None once it was found or warned of
 
     def find(self, logs: Mapping[str, float]) -> str | None:
-        """Its name in the logs; None where they lack it."""
+        """Its name in the logs; None without it, with a warning after some iterations."""
         name = find_metric(self.wanted, logs)
         if name is not None:
             self._missed = None
@@ -261,8 +249,7 @@ class _Metric:
 
 
 class _FairMean:
-    """The mean of a metric over episodes of which length selects none, as far as that can be had."""
-
+    # The mean of a metric over whole episodes, so that short ones count no more than long ones.
     def __init__(self, metric: str, episodes: int):
         self._metric = _Metric(metric)
         self._episodes = _count("episodes", episodes)
@@ -272,8 +259,8 @@ class _FairMean:
         self._least = 0  # episodes in the mean over the newest
         self._next_step = 0.0  # before which the policy does not play
 
-    def begin(self, trainer: PuffeRL) -> None:
-        """Begins anew."""
+    def reset(self, trainer: PuffeRL) -> None:
+        """Prepares for a `learn`."""
         self._seen.clear()
         self._next_step, self._least = 0.0, self._episodes
         self._is_playing = True
@@ -281,7 +268,7 @@ class _FairMean:
             self._stop_playing(trainer)
 
     def newest(self, logs: Mapping[str, float]) -> float | None:
-        """The mean over the newest episodes; None where an iteration told nothing new, or too few have ended."""
+        """The mean over the newest episodes; None where an iteration has no new ones, or too few have ended."""
         name = self._metric.find(logs)
         if name is None:
             return None
@@ -295,15 +282,15 @@ class _FairMean:
         return sum(value * episodes for value, episodes in self._seen) / count if count >= self._least else None
 
     def decisive(self, trainer: PuffeRL, newest: float, pause: float) -> float | None:
-        """What a decision may rest on: the mean over whole episodes that are played, where they can be.
+        """The mean to decide by: over whole episodes that the policy plays, where that is possible.
 
         Args:
             trainer: that learns.
-            newest: what `newest` returned.
-            pause: agent steps after which it may be played again.
+            newest: the result of `newest`.
+            pause: agent steps until the policy may play again.
 
         Returns:
-            None where it is not to be decided now, as where other processes decide.
+            None where nothing is decided now, as in the other processes.
         """
         if not is_mean_over_episodes(self._name) or not self._is_playing:
             return newest
@@ -317,7 +304,7 @@ class _FairMean:
 
     def _stop_playing(self, trainer: PuffeRL) -> None:
         self._is_playing = False
-        self._least = max(self._episodes, _EACH * trainer.vecenv.num_agents)
+        self._least = max(self._episodes, _EPISODES_PER_AGENT * trainer.vecenv.num_agents)
 
 
 def _finite(name: str, value: float) -> float:

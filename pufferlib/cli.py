@@ -1,4 +1,4 @@
-"""The command line: `puffer VERB [ENV] [--section.key value ...]`, read here; what the verbs do is in verbs.py."""
+"""Reads the command line: `puffer VERB [ENV] [--section.key value ...]`; the verbs are in verbs.py."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ from pufferlib.errors import (
     nearest,
 )
 from pufferlib.metrics.output import Output, flush_stdout, is_stdout_gone, printable, printable_lines
-from pufferlib.verbs import VERBS, Call, Verb
+from pufferlib.verbs import VERBS, Verb, VerbCall
 
 if TYPE_CHECKING:
     from pufferlib.config.flags import FlagTable, Found
+    from pufferlib.settings.setting import Section
 
 # Exit codes; 130 and 141 are what a shell reports for a program that SIGINT or SIGPIPE ended.
 OK, MISTAKE, INTERRUPTED, PIPE_CLOSED = 0, 2, 130, 141
 
 _CALLERS_OF_ENVIRONMENTS = ("pufferlib.vector.group", "pufferlib.vector.recipe")
 
-COMPLETE = "--complete"
-"""What shells put before a line that somebody wants to have completed; see pufferlib/completion."""
+COMPLETE = "--complete"  # before a line that a shell wants to complete; see pufferlib/completion
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command.
 
-    A user's mistake, and a lack of memory and the like, is one sentence on stderr, with the traceback of an environment
-    that raised; an error of ours keeps its traceback.
+    A user's mistake, or a lack of memory and the like, becomes one sentence on stderr, with the traceback of an
+    environment that raised; an error of ours keeps its traceback.
 
     Args:
         argv: the arguments after the program's name; None takes those of this process.
@@ -54,7 +54,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         if argv is None and sys.argv[1:2] != [COMPLETE]:
             with contextlib.suppress(OSError, RuntimeError, ValueError):  # where stderr is no file
-                faulthandler.enable()  # a crash in C tells where it was called
+                faulthandler.enable()  # a crash in C prints a traceback
             _find_modules_here()
         _require_install()
         with _short_warnings():
@@ -74,7 +74,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _sentence(error: Exception) -> str | None:
-    """What is told of an error; None for one of ours, whose traceback tells more."""
     if isinstance(error, PufferError):
         return str(error)
     lack = describe_lack(error)
@@ -91,18 +90,14 @@ def _sentence(error: Exception) -> str | None:
 
 
 def _is_of_environment(error: Exception) -> bool:
-    """Whether it came up in an environment, anybody's code, in this process: that of a worker is a WorkerError."""
+    # Whether an error was raised by an environment in this process; that of a worker is a WorkerError.
     callers = {getattr(sys.modules.get(name), "__file__", None) for name in _CALLERS_OF_ENVIRONMENTS}
     frames = [frame.f_code.co_filename for frame, _ in traceback.walk_tb(error.__traceback__)]
     return bool(frames) and not callers.isdisjoint(frames[:-1])
 
 
 def run(tokens: list[str]) -> None:
-    """Does what the arguments ask for.
-
-    Raises:
-        PufferError: if they are wrong, or what they ask for cannot be done.
-    """
+    """Runs one command; a PufferError if it is wrong or impossible."""
     name, rest = (tokens[0], tokens[1:]) if tokens else ("--help", [])
     if name in ("--help", "-h"):
         print(_overview())
@@ -121,10 +116,7 @@ def run(tokens: list[str]) -> None:
 
 
 def _print_candidates(line: str) -> None:
-    """Prints the words that may end a command line, with their meanings; nothing where files may.
-
-    A line is a word, so one with line ends or control codes in it, as a folder's name may have, is left out.
-    """
+    # One word a line, so a name with line ends or control codes is left out.
     from pufferlib.completion.candidates import candidates
 
     options = {name: _options_class(name) for name, verb in VERBS.items() if verb.options is not None}
@@ -134,7 +126,6 @@ def _print_candidates(line: str) -> None:
 
 
 def _run_alone(name: str, rest: list[str]) -> None:
-    """Runs a command that takes no environment: words, options, both or neither."""
     verb = VERBS[name]
     if verb.options is None:
         words, options = rest, {}
@@ -150,7 +141,6 @@ def _run_alone(name: str, rest: list[str]) -> None:
 
 
 def _takes_text(verb: Verb) -> str:
-    """The words that a command without an environment takes."""
     if not verb.argument:
         return "no words" if verb.options else "no arguments"
     word = verb.argument.strip("[].")
@@ -171,16 +161,10 @@ def _run_for_environment(name: str, rest: list[str]) -> None:
     table = FlagTable(env_name, options_class)
     found = with_files(env_name, [*_flags_of_the_shell(table), *table.parse(flags)])
     apply_flags(found, args, options)
-    VERBS[name].run(Call(env_name, args, options, found))
+    VERBS[name].run(VerbCall(env_name, args, options, found))
 
 
 def _split_environment(name: str, rest: list[str]) -> tuple[str, list[str]]:
-    """The environment that a command is for, and its flags; the file of a `--config` may name it instead.
-
-    Raises:
-        APIUsageError: if nothing names one.
-        ConfigError: if the file holds no settings.
-    """
     if rest and not rest[0].startswith("-"):
         if rest[0].endswith((".ini", ".json")):
             remedy = f"`puffer {name} --config {rest[0]}`"
@@ -199,14 +183,13 @@ def _split_environment(name: str, rest: list[str]) -> tuple[str, list[str]]:
 
 
 def _flags_of_the_shell(table: FlagTable) -> Found:
-    """What PUFFER_FLAGS says, which those of the command line come after."""
     try:
         return table.parse(shlex.split(os.environ.get("PUFFER_FLAGS", "")))
     except (ConfigError, ValueError) as error:
         raise ConfigError(f"in PUFFER_FLAGS, {error}") from error
 
 
-def _options_class(name: str) -> Any:
+def _options_class(name: str) -> type[Section]:
     return getattr(importlib.import_module("pufferlib.config.options"), VERBS[name].options)
 
 
@@ -224,7 +207,14 @@ def _overview() -> str:
 def _verb_help(name: str, rest: list[str]) -> str:
     verb = VERBS[name]
     if verb.argument is not None:
-        return _help_alone(name, verb)
+        usage = " ".join(filter(None, ["usage: puffer", name, verb.argument, verb.options and "[--option value ...]"]))
+        if verb.options is None:
+            return f"{usage}\n\n{verb.summary}"
+        from pufferlib.config import help_text
+
+        options = _options_class(name)
+        about = f"{verb.summary}\n\n{inspect.cleandoc(options.__doc__)}"
+        return f"{usage}\n\n{about}\n\n{help_text.options_text(options.settings().values()).rstrip()}"
     from pufferlib.config import help_text, load_config
     from pufferlib.config.flags import CONFIG_FILE
 
@@ -235,20 +225,8 @@ def _verb_help(name: str, rest: list[str]) -> str:
     return f"{usage}{options}\n" + help_text.settings_text(env_name, args).rstrip()
 
 
-def _help_alone(name: str, verb: Verb) -> str:
-    usage = " ".join(filter(None, ["usage: puffer", name, verb.argument, verb.options and "[--option value ...]"]))
-    if verb.options is None:
-        return f"{usage}\n\n{verb.summary}"
-    from pufferlib.config import help_text
-
-    options = _options_class(name)
-    told = f"{verb.summary}\n\n{inspect.cleandoc(options.__doc__)}"
-    return f"{usage}\n\n{told}\n\n{help_text.options_text(options.settings().values()).rstrip()}"
-
-
 @contextlib.contextmanager
 def _short_warnings() -> Iterator[None]:
-    """Has warnings of ours be one line, as mistakes are: where in the library they came up helps nobody."""
     formatted = warnings.formatwarning
 
     def one_line(message: Warning | str, category: type[Warning], *place: Any) -> str:
@@ -264,7 +242,6 @@ def _short_warnings() -> Iterator[None]:
 
 
 def _rank_text() -> str:
-    """Which process speaks, where several train together."""
     return f" (rank {os.environ.get('RANK', '?')})" if os.environ.get("WORLD_SIZE", "1") != "1" else ""
 
 
@@ -275,17 +252,13 @@ def _version() -> str:
 
 
 def _require_install() -> None:
-    """The checkout's folders are packages only once installed: without that, imports fail one by one.
-
-    Raises:
-        APIUsageError: if pufferlib is run from a checkout that was never installed.
-    """
+    # The checkout's folders are packages only once installed: without that, imports fail one by one.
     needed = ("pufferlib.ocean", "numpy", "gymnasium")  # an install for another Python leaves the first here
     if any(importlib.util.find_spec(name) is None for name in needed):
         raise APIUsageError("pufferlib is not installed for this Python; run `pip install -e .` in the checkout")
 
 
 def _find_modules_here() -> None:
-    """Lets `my_module:MyEnv-v0` lie in the working directory, where `python -m` finds it and a console script not."""
+    # So that `my_module:MyEnv-v0` may lie in the working directory: `python -m` has it on its path, a script not.
     if not getattr(sys.flags, "safe_path", False) and not {"", os.getcwd()} & {*sys.path}:
         sys.path.insert(0, os.getcwd())

@@ -1,7 +1,7 @@
-"""The errors a user can make, one class per kind of mistake.
+"""The library's errors, one class per kind of mistake.
 
-Every message is one sentence that says what was expected, what was found, and what to do. The command line prints the
-sentence and exits with code 2; a program that imports the library catches `PufferError`.
+Every message is one sentence with the expected, the found and the remedy. The command line prints it and exits with
+code 2; a program that imports the library catches `PufferError`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ class PufferError(Exception):
 
 
 class APIUsageError(PufferError, ValueError):
-    """A call with arguments, or at a moment, that it is not made for."""
+    """A call with wrong arguments, or at the wrong time."""
 
 
 class ConfigError(PufferError, ValueError):
@@ -24,7 +24,7 @@ class ConfigError(PufferError, ValueError):
 
 
 class UnknownEnvironmentError(PufferError, LookupError):
-    """A name that no environment answers to."""
+    """A name that no environment has."""
 
 
 class CheckpointError(PufferError, ValueError):
@@ -32,7 +32,7 @@ class CheckpointError(PufferError, ValueError):
 
 
 class DivergedError(PufferError, ValueError):
-    """A reward, an observation, a loss or a weight became infinite or NaN: training cannot go on from it."""
+    """A reward, an observation, a loss or a weight became infinite or NaN, so that training cannot continue."""
 
 
 class StorageError(PufferError, OSError):
@@ -60,15 +60,15 @@ class WorkerError(PufferError, RuntimeError):
 
 
 class RankError(PufferError, RuntimeError):
-    """A process of a run on several failed, is gone, or holds something else than the others."""
+    """One process of several in a run failed, disappeared, or differs from the others."""
 
 
 class CallbackError(PufferError, RuntimeError):
-    """A callback of `learn` raised; what it raised is the cause."""
+    """A callback of `learn` raised the error that is the cause."""
 
 
 class PufferWarning(RuntimeWarning):
-    """What a user should know of though the work goes on; on the command line it is one sentence as well."""
+    """A problem that does not stop the work; on the command line it is one sentence as well."""
 
 
 def nearest(name: str, candidates: Iterable[str], count: int = 3) -> str:
@@ -109,11 +109,11 @@ _LACKS = (
         f"allow larger ones by `ulimit -f`, or {_FEWER}",
     ),
 )
-"""What Python, NumPy, torch or the kernel say, what it means, and what helps."""
+"""Messages of Python, NumPy, torch and the kernel, their meaning, and the remedy."""
 
 
 def describe_lack(error: Exception) -> str | None:
-    """The sentence for an error that comes of something which the machine has too little of, or None."""
+    """The sentence for an error from a lack of memory, files, processes or the like; None for other errors."""
     found = " ".join(str(error).split())
     if isinstance(error, MemoryError):
         return f"there is not enough memory ({found or 'Python had none left'}); {_FEWER}"

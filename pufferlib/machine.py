@@ -1,7 +1,7 @@
-"""What this process may use of its machine: cores and memory, within the limits of its control groups.
+"""The cores and the memory that this process may use, within the limits of its control groups.
 
-On Linux a container, a batch system or systemd limits processes by control groups, of version 2 or 1, which lie one
-inside the other; the tightest limit of all around the process counts. What cannot be read limits nothing.
+On Linux a container, a batch system or systemd limits processes by control groups of version 2 or 1. They are nested,
+and the tightest limit around the process holds. Unreadable limits are ignored.
 """
 
 from __future__ import annotations
@@ -37,15 +37,12 @@ def usable_memory_bytes() -> int:
 
 
 def require_memory(needed_bytes: float, what: str, remedy: str) -> None:
-    """Checks that something fits into the memory that this process may use, before any of it is allocated.
+    """Raises a MemoryLackError if something does not fit into usable memory; to be called before it is allocated.
 
     Args:
-        needed_bytes: the least that it takes.
-        what: needs it, for the message; in the singular.
-        remedy: what to do where it does not fit.
-
-    Raises:
-        MemoryLackError: if it does not.
+        needed_bytes: at least.
+        what: the subject of the message, in the singular.
+        remedy: the end of the message.
     """
     usable = usable_memory_bytes()
     if needed_bytes > usable:
@@ -67,7 +64,6 @@ def _processes_here() -> int:
 
 
 def _limits(controller: str, limit: Callable[[Path], float]) -> Iterator[float]:
-    """The limits of all groups that have one."""
     for group in _groups_around(controller):
         with contextlib.suppress(OSError, ValueError, ZeroDivisionError):  # no such file, or no number in it
             found = limit(group)
@@ -76,11 +72,8 @@ def _limits(controller: str, limit: Callable[[Path], float]) -> Iterator[float]:
 
 
 def _groups_around(controller: str) -> list[Path]:
-    """The folders of the groups that this process is in, those of version 2 and those of a controller of version 1.
-
-    Inside a container the path may be one that only the machine outside sees; the container's own group is then the
-    outermost that is seen.
-    """
+    # Inside a container the path may be one that only the machine outside sees; the container's own group is then
+    # the outermost that is seen.
     roots = {"": _GROUPS, controller: _GROUPS / controller}
     folders = list(roots.values())
     with contextlib.suppress(OSError):

@@ -52,8 +52,8 @@ from pufferlib.ppo.gradients import Loss
 from pufferlib.runs.agreement import Agreement
 from pufferlib.runs.calls import AnyLogger, resolve_call
 from pufferlib.runs.checkpoint_file import save_checkpoint_file
-from pufferlib.runs.learning import call_callback, iterate, list_callbacks, logs_of_iteration
 from pufferlib.runs.early_notes import observation_far_outside
+from pufferlib.runs.learning import call_callback, iterate, list_callbacks, logs_of_iteration
 from pufferlib.runs.loaders import load_env, load_policy
 from pufferlib.runs.metadata import plain_metadata
 from pufferlib.runs.policy_check import check_policy, check_state, move_policy

@@ -1,4 +1,4 @@
-"""Seeds that flow down: from a run to a vector, from a vector to its environments, and to the batches that act."""
+"""Seeds: from a run to a vector, from a vector to its environments, and to the batches that act."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _WORD = (1 << 64) - 1
 
 
 def mix_seed(seed: int, index: int) -> int:
-    """The seed of part `index` of whatever is seeded with `seed`.
+    """The seed of part `index` of a whole with the seed `seed`.
 
     Neighbouring seeds and neighbouring indices give unrelated results, and no global generator is touched. The formula
     is that of `rng_seed` in `puffer_env.h`, without its last bit.
@@ -28,7 +28,7 @@ def mix_seed(seed: int, index: int) -> int:
 
 
 def _finalise(x: int) -> int:
-    """The finaliser of SplitMix64 (Steele et al. 2014): every bit of the input moves every bit of the result."""
+    # The finaliser of SplitMix64 (Steele et al. 2014): every bit of the input moves every bit of the result.
     x &= _WORD
     x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9 & _WORD
     x = (x ^ (x >> 27)) * 0x94D049BB133111EB & _WORD
@@ -36,31 +36,30 @@ def _finalise(x: int) -> int:
 
 
 class Streams:
-    """A random stream for each batch of agents to draw actions from, all of them from one generator of torch.
+    """Random streams for the actions of batches of agents, seeded by one generator of torch.
 
-    Worker processes finish in another order each time: drawing from one generator, batches would get other numbers in
-    every run. A batch that is everything does draw from it; each of several has a stream of its own, seeded anew by one
-    number of the generator for every group of segments. So a checkpoint keeps the generator alone.
+    Worker processes finish in another order each time, so that with one generator batches would get other numbers in
+    every run. Each of several batches has a stream of its own, which one number of the generator seeds for every group
+    of segments; a single batch draws from the generator itself. So a checkpoint keeps the generator alone.
     """
 
     def __init__(self, generator: torch.Generator, num_agents: int):
-        """Makes no stream yet."""
         self._generator = generator
         self._num_agents = num_agents
         self._streams: dict[int, torch.Generator] = {}  # by the first agent of the batch
         self.begin()
 
     def begin(self) -> None:
-        """Turns to another group of segments; nothing draws meanwhile."""
+        """Starts another group of segments; nothing draws meanwhile."""
         self._seed: int | None = None  # of the streams of this group, None until one is asked for
         self._seeded: set[int] = set()
 
     def of(self, agents: slice) -> torch.Generator:
-        """The stream of a batch of agents, one object every time; `ready` it before it is drawn from."""
+        """The stream of a batch of agents, always the same object; call `ready` before drawing from it."""
         if agents.stop - agents.start == self._num_agents:
             return self._generator
         if agents.start not in self._streams:
-            import torch  # whoever has a generator has loaded it
+            import torch  # loaded already, as there is a generator
 
             self._streams[agents.start] = torch.Generator(self._generator.device)
         return self._streams[agents.start]

@@ -1,7 +1,7 @@
-"""The verbs of the command line: what `puffer train`, `puffer eval` and the others do.
+"""The verbs of the command line: `puffer train`, `puffer eval` and the others.
 
-A verb is a row of VERBS and the function that it names, which imports what it runs when it runs, so that help and lists
-never wait for torch. How command lines are read is in cli.py.
+A verb is a row of VERBS with a function, which imports its code when it runs, so that help and lists never wait for
+torch. cli.py reads the command lines.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ class Verb:
     """One command.
 
     Attributes:
-        summary: what it does, for the list of commands.
-        run: does it: takes a Call, or for a command without an environment the words that follow it, and its options
-            by name.
-        options: the class in `pufferlib.config.options` of the flags that it has besides the settings; None for none.
-        argument: for a command without an environment, the words that follow it, as its help writes them: `RUN` for
-            one, `RUN...` for one or more, in brackets where they may be left out, empty for none.
+        summary: for the list of commands.
+        run: its function, which takes a VerbCall, or without an environment the words of the command line, and its
+            options by name.
+        options: the class in `pufferlib.config.options` of its flags besides the settings; None for none.
+        argument: of a command without an environment, its words as its help writes them: `RUN` for one, `RUN...` for
+            one or more, in brackets where they are optional, empty for none.
     """
 
     summary: str
@@ -38,21 +38,21 @@ class Verb:
     argument: str | None = None
 
     def takes(self, count: int) -> bool:
-        """Whether so many words may follow a command without an environment."""
+        """Whether a command without an environment takes `count` words."""
         argument = self.argument or ""
         least = 1 if argument and not argument.startswith("[") else 0
         return least <= count <= (math.inf if "..." in argument else bool(argument))
 
 
 @dataclass(frozen=True)
-class Call:
-    """What is asked of a command that takes an environment.
+class VerbCall:
+    """A command line for an environment.
 
     Attributes:
         env_name: the environment.
-        args: its configuration as `load_config` returns it, with what the flags say.
+        args: its configuration as `load_config` returns it, with the flags applied.
         options: values of the command's own options, by name.
-        flags: the settings that were named, with their values, in the order in which they count.
+        flags: the settings on the command line with their values; later ones replace earlier ones.
     """
 
     env_name: str
@@ -61,23 +61,14 @@ class Call:
     flags: Found
 
     def flags_over(self, args: dict[str, Any], but: str) -> dict[str, Any]:
-        """Has the flags, except that of one setting, count over other settings than those of the environment's inis.
-
-        Args:
-            args: a nested dict as `load_config` returns it, which is changed.
-            but: the name of the setting whose flag does not count: the one that led to `args`.
-
-        Returns:
-            `args`.
-        """
+        """Applies the flags, except that of the setting `but`, to other settings; returns these."""
         from pufferlib.config.flags import apply_flags
 
         apply_flags([(setting, value) for setting, value in self.flags if setting.name != but], args, {})
         return args
 
 
-def train(call: Call) -> None:
-    """Trains a policy, or goes on with a run by the settings that it was begun with."""
+def _train(call: VerbCall) -> None:
     if os.environ.get("RANK", "0") == "0":  # of several processes the first
         say(f"preparing to train {call.env_name}")  # before torch is imported, which takes seconds
     from pufferlib.config import check_config
@@ -91,8 +82,7 @@ def train(call: Call) -> None:
     train_policy(call.env_name, args)
 
 
-def evaluate(call: Call) -> None:
-    """Plays a policy by the settings that it was trained with, where its run tells them."""
+def _evaluate(call: VerbCall) -> None:
     from pufferlib.config.options import EvalOptions
     from pufferlib.watch.evaluating import evaluate_command
 
@@ -100,29 +90,25 @@ def evaluate(call: Call) -> None:
     evaluate_command(call.env_name, args, EvalOptions(**call.options))
 
 
-def play(call: Call) -> None:
-    """Lets a person play."""
+def _play(call: VerbCall) -> None:
     from pufferlib.watch.playing import play_command
 
     play_command(call.env_name, call.args, **call.options)
 
 
-def export(call: Call) -> None:
-    """Writes a policy for programs that do not have this package."""
+def _export(call: VerbCall) -> None:
     from pufferlib.export.command import export_command
 
     export_command(call.env_name, _settings_of_model(call), **call.options)
 
 
-def bench(call: Call) -> None:
-    """Times the environment."""
+def _bench(call: VerbCall) -> None:
     from pufferlib.play.benchmark import bench_command
 
     bench_command(call.env_name, call.args, **call.options)
 
 
-def sweep(call: Call) -> None:
-    """Searches for hyperparameters."""
+def _sweep(call: VerbCall) -> None:
     from pufferlib.config import check_config
     from pufferlib.sweep.command import sweep_command
 
@@ -131,60 +117,49 @@ def sweep(call: Call) -> None:
     sweep_command(call.env_name, call.args)
 
 
-def envs(family: str | None = None) -> None:
-    """Prints the tables of environments, or the names of one family."""
+def _envs(family: str | None = None) -> None:
     from pufferlib.play.listing import names_of, overview
 
     print(printable_lines(overview() if family is None else "\n".join(names_of(family))))
 
 
-def new(name: str, **options: Any) -> None:
-    """Makes an environment out of the template."""
+def _new(name: str, **options: Any) -> None:
     from pufferlib.scaffold import new_command
 
     new_command(name, **options)
 
 
-def runs(**options: Any) -> None:
-    """Lists the runs on disk."""
+def _runs(**options: Any) -> None:
     from pufferlib.reports.listing import runs_command
 
     runs_command(**options)
 
 
-def profile(call: Call) -> None:
-    """Shows where the time of a training goes."""
+def _profile(call: VerbCall) -> None:
     from pufferlib.reports.profiling import profile_command
 
     profile_command(call.env_name, _settings_of_model(call), **call.options)
 
 
-def plot(*runs: str, **options: Any) -> None:
-    """Draws the curves of runs."""
+def _plot(*runs: str, **options: Any) -> None:
     from pufferlib.reports.plotting import plot_command
 
     plot_command(*runs, **options)
 
 
-def report(run: str, **options: Any) -> None:
-    """Writes a page about a run."""
+def _report(run: str, **options: Any) -> None:
     from pufferlib.reports.reporting import report_command
 
     report_command(run, **options)
 
 
-def completion(shell: str) -> None:
-    """Prints what has a shell complete command lines."""
+def _completion(shell: str) -> None:
     from pufferlib.completion.scripts import script
 
     print(script(shell))
 
 
-def _settings_of_model(call: Call) -> dict[str, Any]:
-    """The settings that the policy to play was trained with, where a file beside it tells, and the flags over them.
-
-    The option `pretrained`, where the command has it, is done with afterwards.
-    """
+def _settings_of_model(call: VerbCall) -> dict[str, Any]:
     from pufferlib.config import check_config
 
     args = call.args
@@ -199,8 +174,7 @@ def _settings_of_model(call: Call) -> dict[str, Any]:
     return args
 
 
-def _pretrained_model(call: Call) -> str:
-    """The path of the trained agent that comes with the package."""
+def _pretrained_model(call: VerbCall) -> str:
     from pufferlib.runs.pretrained import pretrained_path
 
     if call.args["load_model_path"] is not None:
@@ -209,19 +183,19 @@ def _pretrained_model(call: Call) -> str:
 
 
 VERBS = {
-    "train": Verb("train a policy and save it under experiments/", train, "TrainOptions"),
-    "eval": Verb("play a policy in a window, or without one, and print how well it does", evaluate, "EvalOptions"),
-    "play": Verb("play an environment yourself, in a window; high scores are kept", play, "PlayOptions"),
-    "export": Verb("write a policy for other programs: ONNX, TorchScript or C", export, "ExportOptions"),
-    "bench": Verb("time an environment: steps per second", bench, "BenchOptions"),
-    "profile": Verb("show where the time of a training goes, and what would help", profile, "ProfileOptions"),
-    "sweep": Verb("search for hyperparameters by many runs, and keep the best settings", sweep, "SweepOptions"),
-    "envs": Verb("list the environments, or the names of one family", envs, argument="[FAMILY]"),
-    "new": Verb("begin an environment of your own in C, a copy of the template", new, "NewOptions", argument="NAME"),
-    "runs": Verb("list the runs: score, steps, state, and what they differ in", runs, "RunsOptions", argument=""),
-    "plot": Verb("draw learning curves, losses and the time split of runs", plot, "PlotOptions", argument="RUN..."),
+    "train": Verb("train a policy and save it under experiments/", _train, "TrainOptions"),
+    "eval": Verb("play a policy in a window, or without one, and print how well it does", _evaluate, "EvalOptions"),
+    "play": Verb("play an environment yourself, in a window; high scores are kept", _play, "PlayOptions"),
+    "export": Verb("write a policy for other programs: ONNX, TorchScript or C", _export, "ExportOptions"),
+    "bench": Verb("time an environment: steps per second", _bench, "BenchOptions"),
+    "profile": Verb("show where the time of a training goes, and what would help", _profile, "ProfileOptions"),
+    "sweep": Verb("search for hyperparameters by many runs, and keep the best settings", _sweep, "SweepOptions"),
+    "envs": Verb("list the environments, or the names of one family", _envs, argument="[FAMILY]"),
+    "new": Verb("begin an environment of your own in C, a copy of the template", _new, "NewOptions", argument="NAME"),
+    "runs": Verb("list the runs: score, steps, state, and what they differ in", _runs, "RunsOptions", argument=""),
+    "plot": Verb("draw learning curves, losses and the time split of runs", _plot, "PlotOptions", argument="RUN..."),
     "report": Verb(
-        "write a page about a run: curves, scores, settings, video", report, "ReportOptions", argument="RUN"
+        "write a page about a run: curves, scores, settings, video", _report, "ReportOptions", argument="RUN"
     ),
-    "completion": Verb("print the script that has bash, zsh or fish complete by TAB", completion, argument="SHELL"),
+    "completion": Verb("print the script that has bash, zsh or fish complete by TAB", _completion, argument="SHELL"),
 }

@@ -1,12 +1,11 @@
-"""Vectorization: many PufferEnvs stepped as one, by whichever backend suits them.
+"""Vectorization: many PufferEnvs stepped as one, by the backend that suits them.
 
-What makes a PufferEnv of an environment of Gymnasium or PettingZoo is pufferlib.emulation, below this room.
+`pufferlib.emulation` makes PufferEnvs of environments of Gymnasium and PettingZoo.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from pufferlib.emulation.gymnasium_vector_env import GymnasiumVectorPufferEnv
 from pufferlib.emulation.wrapping import as_puffer_env
@@ -20,7 +19,7 @@ from pufferlib.vector.native import Native
 from pufferlib.vector.processes import Multiprocessing
 from pufferlib.vector.ray import Ray
 from pufferlib.vector.ready import adopt
-from pufferlib.vector.recipe import AUTO, Options, Recipe
+from pufferlib.vector.recipe import AUTO, EnvRecipe, Options
 from pufferlib.vector.serial import Serial
 from pufferlib.vector.sizes import checked_timeout, count_workers
 
@@ -94,12 +93,15 @@ def make(
     Raises:
         APIUsageError: if the arguments do not fit together, or the environments do not fit each other.
     """
-    recipe = Recipe.build(env_creator_or_creators, env_args, env_kwargs, num_envs, seed)
+    recipe = EnvRecipe.build(env_creator_or_creators, env_args, env_kwargs, num_envs, seed)
     options = Options(num_workers, batch_size, zero_copy, context, checked_timeout(step_timeout_seconds))
     chosen = _named_backend(backend)
     driver = recipe.make(0, None)
     try:
-        chosen = chosen or _fitting_backend(driver, options, num_envs)
+        if chosen is None:
+            chosen = fitting_backend(driver)
+            has_workers = step_timeout_seconds is not None or count_workers(options, num_envs) > 1
+            chosen = Multiprocessing if chosen is Serial and has_workers else chosen
         if step_timeout_seconds is not None and not chosen.can_end_a_step:
             raise APIUsageError(
                 f"step_timeout_seconds needs a backend that can end a step, got {chosen.__name__}; "
@@ -113,8 +115,7 @@ def make(
     return vecenv
 
 
-def _named_backend(backend: Any) -> type[Vector] | None:
-    """The class that `backend` names, None for 'auto'."""
+def _named_backend(backend: type[Vector] | str) -> type[Vector] | None:
     if isinstance(backend, type) and issubclass(backend, Vector):
         return backend
     if backend == AUTO:
@@ -126,11 +127,3 @@ def _named_backend(backend: Any) -> type[Vector] | None:
         f"backend must be one of {', '.join(map(repr, names))} or a class of pufferlib.vector, "
         f"got {backend!r}{nearest(str(backend), names)}"
     )
-
-
-def _fitting_backend(driver: Any, options: Options, num_envs: int) -> type[Vector]:
-    backend = fitting_backend(driver)
-    if backend is not Serial:
-        return backend
-    has_workers = count_workers(options, num_envs) > 1 or options.step_timeout_seconds is not None
-    return Multiprocessing if has_workers else Serial

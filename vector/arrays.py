@@ -7,6 +7,7 @@ import mmap
 import os
 import tempfile
 from multiprocessing import reduction
+from typing import Protocol
 
 import gymnasium
 import numpy as np
@@ -16,44 +17,48 @@ from pufferlib.environment import Buffers
 ALIGNMENT = 128  # bytes: two cache lines, which processors fetch in pairs
 
 
-def buffer_bytes(observation_space: gymnasium.Space, action_space: gymnasium.Space, rows: int) -> int:
+class HasSpaces(Protocol):
+    """Anything with the spaces of one agent: an environment or an `EnvInfo`."""
+
+    single_observation_space: gymnasium.Space
+    single_action_space: gymnasium.Space
+
+
+def buffer_bytes(env: HasSpaces, rows: int) -> int:
     """The size of the memory that `buffers_in` needs."""
-    return _layout(observation_space, action_space, rows)[1]
+    return _layout(env, rows)[1]
 
 
-def buffers_in(
-    memory: mmap.mmap, observation_space: gymnasium.Space, action_space: gymnasium.Space, rows: int
-) -> Buffers:
+def buffers_in(memory: mmap.mmap, env: HasSpaces, rows: int) -> Buffers:
     """Lays the arrays of `rows` agents out in page-aligned memory, which they keep alive."""
-    layout, _ = _layout(observation_space, action_space, rows)
-    return Buffers(*(np.ndarray(shape, dtype, memory, offset) for shape, dtype, offset in layout))
+    arrays = {name: np.ndarray(shape, dtype, memory, offset) for name, shape, dtype, offset in _layout(env, rows)[0]}
+    return Buffers(**arrays)
 
 
-def private_buffers(observation_space: gymnasium.Space, action_space: gymnasium.Space, rows: int) -> Buffers:
+def private_buffers(env: HasSpaces, rows: int) -> Buffers:
     """Zeroed arrays (masks are all True) of this process alone: a forked child has a copy."""
-    size = buffer_bytes(observation_space, action_space, rows)
-    memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    memory = mmap.mmap(-1, buffer_bytes(env, rows), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     _ask_for_huge_pages(memory)
-    buffers = buffers_in(memory, observation_space, action_space, rows)
+    buffers = buffers_in(memory, env, rows)
     buffers.masks[:] = True
     return buffers
 
 
 def _ask_for_huge_pages(memory: mmap.mmap) -> None:
-    """Lets the kernel back the memory by large pages: a step that touches many megabytes takes half the time."""
+    # A step that touches many megabytes takes half the time on large pages.
     if hasattr(mmap, "MADV_HUGEPAGE"):
         with contextlib.suppress(OSError):  # a kernel built without them
             memory.madvise(mmap.MADV_HUGEPAGE)
 
 
-def _layout(observation_space: gymnasium.Space, action_space: gymnasium.Space, rows: int):
-    """The shape, dtype and offset of each array of `Buffers`, in its order, and the bytes in all."""
+def _layout(env: HasSpaces, rows: int) -> tuple[list[tuple[str, tuple[int, ...], np.dtype, int]], int]:
+    # The name, shape, dtype and offset of each array of `Buffers`, and the bytes in all.
     layout, offset = [], 0
-    no_rows = Buffers.empty(observation_space, action_space, 0)
+    no_rows = Buffers.empty(env.single_observation_space, env.single_action_space, 0)
     for name in Buffers.__dataclass_fields__:
         array = getattr(no_rows, name)
         shape = (rows, *array.shape[1:])
-        layout.append((shape, array.dtype, offset))
+        layout.append((name, shape, array.dtype, offset))
         size = int(np.prod(shape)) * array.dtype.itemsize
         offset += -(-size // ALIGNMENT) * ALIGNMENT
     return layout, offset
@@ -70,7 +75,6 @@ class SharedMemory:
     """
 
     def __init__(self, size: int, fd: int | None = None):
-        """Allocates `size` bytes, or maps what another process allocated as `fd`."""
         self.size = size
         self.fd = _unnamed_file() if fd is None else fd
         if fd is None:

@@ -1,4 +1,4 @@
-"""The contract of every backend, and what they share: the order of calls, snapshots."""
+"""The contract of every backend, and what all share: the order of calls, and snapshots."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from pufferlib.environment import Buffers, Origin, PufferEnv, StepResult, fittin
 from pufferlib.errors import APIUsageError
 from pufferlib.spaces.layout import Layout
 from pufferlib.vector.batch import Batch
-from pufferlib.vector.one_thread import OneThread
+from pufferlib.vector.one_thread import ReentrancyGuard
 from pufferlib.vector.recipe import AUTO, EnvSource, Options
-from pufferlib.vector.snapshots import RESULT_ARRAYS, VectorSnapshot
+from pufferlib.vector.snapshots import RESULT_ARRAYS, checked_snapshot
 
 ReceiveResult = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, list[dict], np.ndarray, np.ndarray]
 
 
 class State(enum.Enum):
-    """What may be called next; the value says it."""
+    """The calls that are possible next; the value is the remedy in messages."""
 
     NEW = "call reset() or async_reset() first"
     READY = "call send() with actions for the batch that was received first"
@@ -45,13 +45,12 @@ _vectors: weakref.WeakSet[Vector] = weakref.WeakSet()  # of this process
 
 @cache
 def _watch_forks() -> None:
-    """Lets a forked child know that the threads and workers of its parent's vectors are not its own."""
     os.register_at_fork(after_in_child=_disown_vectors)
 
 
 def _disown_vectors() -> None:
     for vecenv in _vectors:
-        vecenv._one_thread = OneThread()  # whoever was inside is a thread of the parent
+        vecenv._guard = ReentrancyGuard()  # a thread inside is one of the parent's
         vecenv._idle_as(State.INHERITED)
     _vectors.clear()
 
@@ -59,10 +58,10 @@ def _disown_vectors() -> None:
 class Vector(abc.ABC):
     """`num_envs` PufferEnvs stepped in batches of `batch_size`; `pufferlib.vector.make` makes one.
 
-    `recv` hands out a batch that has finished its step, `send` starts the next step of the batch that was received
+    `recv` returns a batch that has finished its step, `send` starts the next step of the batch that was received
     first. All others keep running meanwhile. Where one batch is everything, `reset` and `step` do both in one call. A
     vector belongs to the process that made it: a child made by fork cannot use it. Threads may take turns with it; a
-    call, `close` among them, while another thread is inside one raises an APIUsageError and changes nothing.
+    call, `close` too, while another thread is inside one raises an APIUsageError and changes nothing.
 
     Attributes:
         num_envs: PufferEnvs in all.
@@ -72,12 +71,12 @@ class Vector(abc.ABC):
         seed: that `make` was given.
         single_observation_space: of one agent.
         single_action_space: of one agent.
-        driver_env: an environment of this process to ask for anything else; to be stepped by nobody.
-        can_end_a_step: whether it knows what to do about a step that takes longer than `step_timeout_seconds`.
+        driver_env: an environment of this process for any other question; do not step it.
+        can_end_a_step: whether the backend can end a step that takes longer than `step_timeout_seconds`.
         mixes_batches: whether environments that have done different numbers of steps may come in one batch.
-        tells_final_observations: whether the infos tell final observations of environments in C too, which costs a
-            little where limits cut episodes; may be set, and counts from the next reset on.
-        options: how the caller of `make` wanted them to be run.
+        tells_final_observations: whether the infos have final observations of environments in C too, which costs a
+            little where limits cut episodes; may be set, and takes effect at the next reset.
+        options: of the caller of `make`.
         made_from: how it was made, where that was by the environment's name.
     """
 
@@ -90,14 +89,6 @@ class Vector(abc.ABC):
     _buffers: Buffers  # of all environments, set by the backend
 
     def __init__(self, source: EnvSource, driver: PufferEnv, num_workers: int, batch_size: int):
-        """Takes the spaces from `driver`, an environment made for that purpose.
-
-        Args:
-            source: where the environments come from.
-            driver: the first environment, on arrays of its own.
-            num_workers: checked by the backend.
-            batch_size: environments per batch, a divisor of the source's.
-        """
         self.num_envs = source.num_envs
         self.seed = source.seed
         self.num_workers = num_workers
@@ -107,7 +98,7 @@ class Vector(abc.ABC):
         self.agents_per_env = driver.num_agents
         self.num_agents = self.num_envs * driver.num_agents
         self.agents_per_batch = batch_size * driver.num_agents
-        self._one_thread = OneThread()
+        self._guard = ReentrancyGuard()
         self._source = source
         self._num_batches = self.num_envs // batch_size
         self._received: deque[Batch] = deque()  # and not yet sent, oldest first
@@ -120,7 +111,7 @@ class Vector(abc.ABC):
 
     @abc.abstractmethod
     def _drain(self) -> None:
-        """Waits for whatever runs and forgets its results."""
+        """Waits for all that runs and drops its results."""
 
     @abc.abstractmethod
     def _start_reset(self, seeds: list[int | None]) -> None:
@@ -128,7 +119,7 @@ class Vector(abc.ABC):
 
     @abc.abstractmethod
     def _tell_final_observations(self) -> None:
-        """Has the infos of all environments tell final observations; nothing runs."""
+        """Makes the infos of all environments include final observations; nothing runs."""
 
     @abc.abstractmethod
     def _start(self, batch: Batch) -> None:
@@ -158,7 +149,7 @@ class Vector(abc.ABC):
 
     @property
     def emulated(self) -> Layout | None:
-        """How structured observations were packed, for `pufferlib.emulation.nativize`; None if they were not."""
+        """The layout of packed observations, for `pufferlib.emulation.nativize`; None if they are not packed."""
         return self.driver_env.emulated
 
     @cached_property
@@ -178,12 +169,12 @@ class Vector(abc.ABC):
 
     @property
     def is_repeatable(self) -> bool:
-        """Whether it is known how the environments were made, so that `again` can make others."""
+        """Whether `again` can make more environments like these."""
         return self._source.is_repeatable
 
     @property
     def state(self) -> State:
-        """What may be called next."""
+        """The calls that are possible next."""
         if self._idle_state is not None:
             return self._idle_state
         if not self._received:
@@ -196,7 +187,7 @@ class Vector(abc.ABC):
         """Begins an episode for every agent; needs one batch to be everything.
 
         Args:
-            seed: environment `i` is reset with `mix_seed(seed, i)`. None goes on with the random streams, or, at the
+            seed: environment `i` is reset with `mix_seed(seed, i)`. None continues the random streams, or, at the
                 first reset, takes the seed of `make`.
 
         Returns:
@@ -228,7 +219,7 @@ class Vector(abc.ABC):
         return self.recv()[:5]
 
     def async_reset(self, seed: int | None = None) -> None:
-        """Starts a reset of all environments, to be collected with one `recv` per batch; steps that run are dropped.
+        """Starts a reset of all environments, which one `recv` per batch collects; steps that run are dropped.
 
         Args:
             seed: as for `reset`.
@@ -239,14 +230,14 @@ class Vector(abc.ABC):
         if seed is not None and (not isinstance(seed, (int, np.integer)) or isinstance(seed, bool) or seed < 0):
             raise APIUsageError(f"seed must be None or an integer of at least 0, got {seed!r}")
         seed = None if seed is None else int(seed)  # one of NumPy's would overflow where seeds are mixed
-        with self._one_thread:
+        with self._guard:
             self._require_open("async_reset")
-            goes_on = seed is None and self.state is not State.NEW
+            continues = seed is None and self.state is not State.NEW
             self._drain()
             self._received.clear()
             if self.tells_final_observations:
                 self._tell_final_observations()
-            self._start_reset([None if goes_on else self._source.env_seed(i, seed) for i in range(self.num_envs)])
+            self._start_reset([None if continues else self._source.env_seed(i, seed) for i in range(self.num_envs)])
             self._num_running = self._num_batches
             self._idle_state = None
 
@@ -264,7 +255,7 @@ class Vector(abc.ABC):
             APIUsageError: if nothing runs.
             WorkerError: if a worker process raised or died.
         """
-        with self._one_thread:
+        with self._guard:
             if not self._num_running:
                 self._refuse("recv")
             batch, infos = self._finish()
@@ -294,7 +285,7 @@ class Vector(abc.ABC):
             APIUsageError: if that batch is not received, or the actions do not fit.
             WorkerError: if a worker process died.
         """
-        with self._one_thread:
+        with self._guard:
             if not self._received:
                 self._refuse("send")
             batch = self._received[0] if agent_ids is None else self._received_batch(agent_ids)
@@ -310,7 +301,7 @@ class Vector(abc.ABC):
         raise APIUsageError(f"the batch with agents {agent_ids} is not received; call recv() until it is")
 
     def snapshot(self) -> dict[str, Any] | None:
-        """The whole state as plain data, to be restored into a vector made with the same arguments on any backend.
+        """The whole state as plain data, for a vector made with the same arguments on any backend.
 
         Returns:
             A dict of `envs` (bytes of every environment), `order` (the environments of every batch, in the order in
@@ -322,7 +313,7 @@ class Vector(abc.ABC):
         """
         if self.state is State.HANDED_OVER:
             return None
-        with self._one_thread:
+        with self._guard:
             if self.state is not State.READY:
                 self._refuse("snapshot")
             envs = self._snapshot_envs()
@@ -333,18 +324,18 @@ class Vector(abc.ABC):
         return {"envs": envs, "order": order, "arrays": arrays}
 
     def restore(self, snapshot: dict[str, Any]) -> None:
-        """Puts back what `snapshot` returned; every batch then counts as received, and the next call is `send`.
+        """Restores what `snapshot` returned; every batch then counts as received, and the next call is `send`.
 
-        A snapshot that this vector cannot be in is refused before anything changes. One that an environment refuses
-        leaves the vector to be reset.
+        A snapshot of other sizes is refused before anything changes. After one that an environment refuses, the vector
+        needs a reset.
 
         Raises:
             APIUsageError: if the snapshot is of another number of environments, batches or agents, or damaged.
             WorkerError: if an environment in a worker refuses its part; the vector is closed then.
         """
-        with self._one_thread:
+        with self._guard:
             self._require_open("restore")
-            parts = VectorSnapshot.of(snapshot, self.num_envs, self.batch_size, self._buffers)
+            parts = checked_snapshot(snapshot, self.num_envs, self.batch_size, self._buffers)
             self._drain()
             self._idle_as(State.NEW)
             self._restore_envs(parts.envs)
@@ -362,8 +353,8 @@ class Vector(abc.ABC):
         """Makes a separate vector of environments like these, on the same backend.
 
         Args:
-            num_envs: environments in all, those inside PufferEnvs counted one by one. Where the creator is told how
-                many, by a `num_envs` of its own, they are one PufferEnv; otherwise as many PufferEnvs as hold them.
+            num_envs: environments in all, those inside PufferEnvs counted one by one. A creator with a `num_envs` of
+                its own makes one PufferEnv of them; otherwise there are as many PufferEnvs as hold them.
             seed: as for `pufferlib.vector.make`.
 
         Raises:
@@ -385,10 +376,10 @@ class Vector(abc.ABC):
         return vecenv
 
     def close(self) -> None:
-        """Finishes what runs and lets go of everything; calling it twice is harmless."""
+        """Finishes what runs and releases everything; calling it twice is harmless."""
         if not self.is_open:
             return
-        with self._one_thread:
+        with self._guard:
             self._idle_as(State.CLOSED)
             self._close()
 
@@ -401,7 +392,6 @@ class Vector(abc.ABC):
     # ------------------------------------------------------------------------------------------------------ checks
 
     def _idle_as(self, state: State) -> None:
-        """Nothing runs and nothing can be sent any more."""
         self._idle_state = state
         self._num_running = 0
         self._received.clear()

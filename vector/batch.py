@@ -1,4 +1,4 @@
-"""Environments that go together, and how those of a vector are divided."""
+"""Batches: environments that are received and sent together."""
 
 from __future__ import annotations
 

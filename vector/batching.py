@@ -1,4 +1,4 @@
-"""Which workers make up a batch: always the same ones, or whoever is ready."""
+"""The workers that form a batch: always the same ones, or those that are ready first."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ from pufferlib.vector.batch import Batch, split
 
 
 class FixedBatches:
-    """Neighbouring workers make a batch, complete when the last of them is done; the arrays are handed out as views."""
+    """Batches of neighbouring workers, complete when the last of them is done; their arrays are views."""
 
     def __init__(self, buffers: Buffers, num_envs: int, batch_size: int, envs_per_worker: int):
-        """Forms the batches on the arrays of all environments."""
         agents_per_env = len(buffers.rewards) // num_envs
         self._envs_per_worker = envs_per_worker
         self._batches = [
@@ -25,7 +24,7 @@ class FixedBatches:
         self.clear()
 
     def clear(self) -> None:
-        """Forgets who is done; every batch is in nobody's hands."""
+        """Marks every worker as running."""
         self._num_done = [0] * len(self._batches)
         self._complete: deque[Batch] = deque()
 
@@ -46,7 +45,7 @@ class FixedBatches:
         return self._complete.popleft() if self._complete else None
 
     def release(self, batch: Batch) -> None:
-        """Takes a batch back, its actions written, before its workers start."""
+        """Prepares a batch, whose actions are written, for the next step of its workers."""
         self._num_done[self._batches.index(batch)] = 0
 
     def batch_of(self, envs: tuple[int, ...]) -> Batch | None:
@@ -55,10 +54,9 @@ class FixedBatches:
 
 
 class MixedBatches:
-    """The workers that were ready first make a batch, gathered by copy; what was handed out stays until it is sent."""
+    """Batches of the workers that are ready first, as copies that stay until they are sent."""
 
     def __init__(self, buffers: Buffers, num_envs: int, batch_size: int, envs_per_worker: int):
-        """Makes as many sets of arrays as there can be batches in the caller's hands."""
         self._all = buffers
         self._agents_per_env = len(buffers.rewards) // num_envs
         self._envs_per_worker = envs_per_worker
@@ -68,7 +66,7 @@ class MixedBatches:
         self.clear()
 
     def clear(self) -> None:
-        """Forgets who is done; every set of arrays is free."""
+        """Marks every worker as running, and every set of arrays as free."""
         self._ready: deque[int] = deque()
         self._free = deque(self._slots)
 
@@ -88,7 +86,7 @@ class MixedBatches:
         return self._gather([self._ready.popleft() for _ in range(self._workers_per_batch)])
 
     def release(self, batch: Batch) -> None:
-        """Takes a batch back and hands its actions to its environments, before its workers start."""
+        """Copies a batch's actions to its environments, before the next step of its workers."""
         self._all.actions[batch.agent_ids] = batch.buffers.actions
         self._free.append(batch.buffers)
 

@@ -1,4 +1,4 @@
-"""Which backend suits an environment."""
+"""The backend that suits an environment."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from pufferlib.environment import PufferEnv
 from pufferlib.vector.gymnasium_vector import GymnasiumVector
 from pufferlib.vector.local import LocalVector
 from pufferlib.vector.native import Native
-from pufferlib.vector.recipe import Recipe
+from pufferlib.vector.recipe import EnvRecipe
 from pufferlib.vector.serial import Serial
 
 QUICK_SECONDS = 50e-6
-"""A step that takes less gains nothing by worker processes, which take a second to start: 500,000 steps are 25."""
+"""A shorter step gains nothing by worker processes, which take a second to start: 500,000 steps take 25 seconds."""
 
 _TIMED_STEPS = 32
 
 
-def fitting_backend(env: Any) -> type[LocalVector]:
+def fitting_backend(env: object) -> type[LocalVector]:
     """The backend that steps an environment best in this process; Serial steps every one."""
     return next((backend for backend in (Native, GymnasiumVector) if backend.can_step(env)), Serial)
 
@@ -33,7 +33,7 @@ def is_quick(creator: Callable, env_kwargs: Mapping[str, Any], seed: int) -> boo
 
     It makes the environment, steps it a few times, and closes it.
     """
-    env = Recipe.build(creator, None, dict(env_kwargs), 1, seed).make(0, None)
+    env = EnvRecipe.build(creator, None, dict(env_kwargs), 1, seed).make(0, None)
     try:
         return fitting_backend(env) is Serial and _step_seconds(env, seed) < QUICK_SECONDS
     finally:
@@ -41,7 +41,6 @@ def is_quick(creator: Callable, env_kwargs: Mapping[str, Any], seed: int) -> boo
 
 
 def _step_seconds(env: PufferEnv, seed: int) -> float:
-    """The median time of a step, which no reset within it or other program distorts."""
     env.reset(seed)
     actions, taken = _some_actions(env), []
     for _ in range(_TIMED_STEPS):
@@ -54,7 +53,6 @@ def _step_seconds(env: PufferEnv, seed: int) -> float:
 
 
 def _some_actions(env: PufferEnv) -> np.ndarray:
-    """Actions that the environment takes: the first choices, and the numbers nearest to 0."""
     space = env.single_action_space
     actions = np.zeros((env.num_agents, *spaces.action_shape(space)), spaces.action_dtype(space))
     return actions.clip(space.low, space.high).astype(actions.dtype) if isinstance(space, Box) else actions

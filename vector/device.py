@@ -4,53 +4,46 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from typing_extensions import override
 
 from pufferlib.environment import PufferEnv
 from pufferlib.errors import APIUsageError
-from pufferlib.ocean.environment import OceanEnv
 from pufferlib.vector.base import State
 from pufferlib.vector.native import Native
 from pufferlib.vector.recipe import AUTO, EnvSource, Options
 
 
 class Device(Native):
-    """Native, whose environments can be lent where one batch is everything.
+    """Native with one batch by default, whose environments a trainer on a GPU can borrow.
 
-    A trainer on a GPU borrows them between two of this vector's steps, copies them to the GPU's memory and steps them
-    there. Whoever then asks this vector for anything that depends on them has them brought back first: they go on here,
-    on threads, with the same episodes. Nothing but time is different for the one who asks.
-
-    Attributes:
-        is_lent: whether somebody else steps the environments now.
+    It copies them to the GPU's memory between two of this vector's steps and steps them there. Any call of this vector
+    that depends on the environments first brings them back, and continues their episodes on threads here.
     """
 
     def __init__(self, source: EnvSource, driver: PufferEnv, options: Options):
-        """Makes the environments; see `pufferlib.vector.make`. By default one batch is everything."""
         self._bring_back: Callable[[], None] | None = None
         batch_size = source.num_envs if options.batch_size == AUTO else options.batch_size
         super().__init__(source, driver, replace(options, batch_size=batch_size))
 
     @property
     def is_lent(self) -> bool:
-        """See the class."""
+        """Whether a trainer steps the environments now."""
         return self._bring_back is not None
 
     def lend(self, bring_back: Callable[[], None]) -> list[PufferEnv]:
-        """Hands out the environments, all of which were received and none sent.
+        """Lends the environments, all of which were received and none sent.
 
         Args:
-            bring_back: writes what the environments are like by now into them, and into their arrays; it is called
-                once, before anybody else uses them.
+            bring_back: writes the present state of the environments into them and their arrays; it is called once,
+                before they are used here again.
 
         Raises:
             APIUsageError: if a batch runs, is not everything, or they are lent already.
         """
         self._require_one_batch("lend", "Native")
-        with self._one_thread:
+        with self._guard:
             if self.state is not State.READY:
                 self._refuse("lend")
             if self.is_lent:
@@ -59,14 +52,14 @@ class Device(Native):
             return [env for group in self._groups for env in group.envs]
 
     def take_back(self) -> None:
-        """Has the environments here again; nothing happens where they are."""
+        """Brings the environments back, where they are lent."""
         bring_back, self._bring_back = self._bring_back, None
         if bring_back is not None:
             bring_back()
 
     @property
     def driver_env(self) -> PufferEnv:
-        """See `Vector`."""
+        """As of `Vector`."""
         self.take_back()
         return self._driver_env
 
@@ -82,7 +75,7 @@ class Device(Native):
 
     @override
     def _start_reset(self, seeds: list[int | None]) -> None:
-        self.take_back()  # a reset without a seed goes on with the random numbers of where they are
+        self.take_back()  # a reset without a seed continues their random streams
         super()._start_reset(seeds)
 
     @override
@@ -110,8 +103,3 @@ class Device(Native):
         if self.is_open:
             self.take_back()
         super().hand_over()
-
-
-def can_be_lent(creator: Any) -> bool:
-    """Whether what makes environments is a class of those that Device takes."""
-    return isinstance(creator, type) and issubclass(creator, OceanEnv) and creator.step is OceanEnv.step

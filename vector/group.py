@@ -1,9 +1,8 @@
-"""Environments of one process on their rows of the shared arrays."""
+"""The environments of one process, on their rows of the shared arrays."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import gymnasium
 import numpy as np
@@ -20,20 +19,15 @@ _STEP_ARRAYS = ("observations", "rewards", "terminals", "truncations")
 class Group:
     """Some environments of a vector, reset and stepped one after the other.
 
-    An environment writes its rows in place. What it returns instead, as one does that wraps another environment to
-    change its rewards, is copied into the rows, and so are the masks of one that has arrays of its own. An info with a
-    `final_observation` leaves with the index of its agent among all agents of the vector, not of its environment.
+    An environment writes its rows in place. Where it returns or has arrays of its own, as a wrapper that changes the
+    rewards, they are copied into the rows. An info with a `final_observation` gets the index of its agent among all
+    agents of the vector.
 
     Attributes:
         envs: the environments.
     """
 
-    def __init__(self, source: EnvSource, indices: Sequence[int], buffers: Buffers, driver: EnvFacts):
-        """Makes the environments `indices` on equal shares of the rows of `buffers`.
-
-        Raises:
-            APIUsageError: if an environment differs from `driver` or does not use the arrays it was given.
-        """
+    def __init__(self, source: EnvSource, indices: Sequence[int], buffers: Buffers, driver: EnvInfo):
         self.envs: list[PufferEnv] = []
         self._rows: list[Buffers] = []
         self._first_agents = [index * driver.num_agents for index in indices]
@@ -75,7 +69,7 @@ class Group:
         return infos
 
     def tell_final_observations(self) -> None:
-        """Has the infos tell final observations, of environments that do so only where they are asked."""
+        """Makes the infos include final observations, in environments that do so on request."""
         for env in self.envs:
             if hasattr(env, "tell_final_observations"):
                 env.tell_final_observations()
@@ -104,22 +98,17 @@ class Group:
                 raise
 
 
-class EnvFacts:
-    """What all environments of a vector have in common; small enough to travel to workers."""
+class EnvInfo:
+    """The facts that all environments of a vector share; small enough to send to workers."""
 
     def __init__(self, env: PufferEnv):
-        """Takes the facts from an environment."""
         self.single_observation_space: gymnasium.Space = env.single_observation_space
         self.single_action_space: gymnasium.Space = env.single_action_space
         self.num_agents: int = env.num_agents
         self.emulated: Layout | None = getattr(env, "emulated", None)
 
     def check(self, env: PufferEnv, index: int) -> None:
-        """Compares another environment.
-
-        Raises:
-            APIUsageError: if it differs.
-        """
+        """Raises an APIUsageError if another environment differs."""
         for name, expected in vars(self).items():
             found = getattr(env, name, None)
             if found == expected:
@@ -159,8 +148,7 @@ def _store(env: PufferEnv, rows: Buffers, name: str, result: np.ndarray) -> None
     target[...] = result
 
 
-def _checked_infos(env: PufferEnv, infos: Any, first_agent: int) -> list[dict]:
-    """The infos with agents counted from `first_agent`, the environment's first among all agents of the vector."""
+def _checked_infos(env: PufferEnv, infos: list[dict], first_agent: int) -> list[dict]:
     if not isinstance(infos, list):
         raise APIUsageError(
             f"{type(env).__name__} must return infos as a list of dicts, got {type(infos).__name__}; use [] for none"

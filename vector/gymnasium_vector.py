@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from typing_extensions import override
 
 from pufferlib.emulation.gymnasium_vector_env import GymnasiumVectorPufferEnv
@@ -22,7 +20,6 @@ class GymnasiumVector(Serial):
     """
 
     def __init__(self, source: EnvSource, driver: PufferEnv, options: Options):
-        """Makes the vector environments; see `pufferlib.vector.make`."""
         if not self.can_step(driver):
             raise APIUsageError(
                 f"GymnasiumVector steps gymnasium.vector.VectorEnv, got {type(driver).__name__}; "
@@ -36,8 +33,8 @@ class GymnasiumVector(Serial):
         super().__init__(source, driver, Options(batch_size=count_batch(options, source.num_envs, 1)))
 
     @staticmethod
-    def can_step(env: Any) -> bool:
-        """Whether a step of an environment can be begun apart from its end."""
+    def can_step(env: object) -> bool:
+        """Whether the environment separates the start of a step from its end."""
         return isinstance(env, GymnasiumVectorPufferEnv)
 
     @override

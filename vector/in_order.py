@@ -1,4 +1,4 @@
-"""A vector's batches as consecutive agents, whichever order its workers were done in."""
+"""A vector's batches as consecutive agents, in whichever order its workers finish."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pufferlib.errors import APIUsageError, PufferError
-from pufferlib.vector.base import State
+from pufferlib.vector.base import State, Vector
 
 
-class Received(NamedTuple):
-    """A batch: of `rows` agents, one row of each array for every agent, in their order."""
+class BatchResult(NamedTuple):
+    """A received batch: one row of each array for every agent of `rows`, in their order."""
 
     rows: slice
     observations: np.ndarray
@@ -24,23 +24,18 @@ class Received(NamedTuple):
     infos: list[dict]
 
 
-class InOrder:
+class OrderedVector:
     """Receives and sends batches of a vector whose batches are always of the same agents.
 
-    They come as consecutive agents but for one case: a batch that is everything, from workers of which the first that
-    is done comes first. What it brings is put in order, so that each agent draws its own random numbers.
+    They come as consecutive agents but for one case: a batch of everything, whose workers come in the order in which
+    they finish. Its rows are sorted, so that each agent draws its own random numbers.
 
     Attributes:
         vecenv: the vector.
         held: batches that were received and not sent, oldest first, as the caller left them here.
     """
 
-    def __init__(self, vecenv: Any):
-        """Takes a vector.
-
-        Raises:
-            APIUsageError: if it mixes environments of different progress in one batch.
-        """
+    def __init__(self, vecenv: Vector):
         if getattr(vecenv, "mixes_batches", False):
             raise APIUsageError(
                 "the trainer needs the same environments in every batch, got a vector that mixes them; "
@@ -49,13 +44,11 @@ class InOrder:
         self.vecenv = vecenv
         self.held: deque[slice] = deque()
         self._agents = np.arange(vecenv.num_agents)
-        self._slices: dict[
-            int, tuple[np.ndarray, slice | None]
-        ] = {}  # agent_ids seen, by their id(), and what they are
+        self._slices: dict[int, tuple[np.ndarray, slice | None]] = {}  # agent_ids seen, by their id(), as slices
         self._order: np.ndarray | None = None  # of the agents in the last batch, where that was another one
         self._sorted: list[np.ndarray] = []  # what it brought, in the order of the agents
 
-    def receive(self) -> Received:
+    def receive(self) -> BatchResult:
         """Waits for a batch; its arrays are valid until the next call of the vector."""
         observations, rewards, terminals, truncations, infos, agent_ids, masks = self.vecenv.recv()
         rows = self._as_slice(agent_ids)
@@ -63,7 +56,7 @@ class InOrder:
         self._order = agent_ids if rows is None else None
         if rows is None:
             rows, arrays = slice(0, len(self._agents)), self._sort(arrays)
-        return Received(rows, *arrays, infos)
+        return BatchResult(rows, *arrays, infos)
 
     def send(self, rows: slice, actions: np.ndarray) -> None:
         """Starts the next step of the agents `rows`, a batch that was received and not sent since."""
@@ -104,7 +97,7 @@ class InOrder:
         return self._sorted
 
     def _as_slice(self, agent_ids: np.ndarray) -> slice | None:
-        """What `as_slice` returns; it is asked once for every array that a vector hands out again and again."""
+        # A vector hands the same arrays out again and again, so each is looked at once.
         known, rows = self._slices.get(id(agent_ids), (None, None))
         if known is not agent_ids:
             rows = as_slice(agent_ids)

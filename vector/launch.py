@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from multiprocessing.connection import Connection
 
 from pufferlib.errors import APIUsageError
-from pufferlib.vector import worker
 from pufferlib.vector.arrays import SharedMemory
+from pufferlib.vector.worker import serve
 
 CONTEXTS = (None, "fork", "forkserver", "spawn")
 CLOSE_SECONDS = 3.0  # for a worker to finish its step and close its environments
@@ -24,15 +24,13 @@ TERMINATE_SECONDS = 1.0  # for a worker to obey SIGTERM
 
 
 class Interpreter:
-    """A worker in a fresh Python interpreter; it has the part of `multiprocessing.Process` that is needed here.
+    """A worker in a fresh Python interpreter, with the methods of `multiprocessing.Process` that are needed here.
 
-    Unlike a forked child it inherits no locks without their threads, which torch and BLAS do not survive, and unlike
-    the standard library's spawn it does not run the main program again, so scripts need no
-    `if __name__ == "__main__"`.
+    Unlike a forked child it inherits no locks of other threads, which torch and BLAS do not survive. Unlike the
+    standard library's spawn it does not run the main program again, so scripts need no `if __name__ == "__main__"`.
     """
 
     def __init__(self, connection: Connection, shared: SharedMemory):
-        """Starts it; `connection` is the end for the worker, who inherits it."""
         fds = (connection.fileno(), shared.fd)
         program = (
             f"import sys; sys.path[:] = {[str(entry) for entry in sys.path]!r}; "
@@ -69,7 +67,7 @@ class Interpreter:
         self._process.kill()
 
     def close(self) -> None:
-        """Lets go of the sentinel."""
+        """Closes the sentinel."""
         if self.sentinel is not None:
             os.close(self.sentinel)
             self.sentinel = None
@@ -88,7 +86,6 @@ class WorkerHandle:
     def __init__(
         self, index: int, envs: range, shared: SharedMemory, context: str | None, others: Sequence[WorkerHandle]
     ):
-        """Starts the process; `others` are the workers started before."""
         self.index = index
         self.envs = envs
         self.connection, theirs = multiprocessing.Pipe()
@@ -99,7 +96,7 @@ class WorkerHandle:
                 inherited = [self.connection, *(other.connection for other in others)] if context == "fork" else []
                 process_class = multiprocessing.get_context(context).Process
                 # A daemon, because the standard library joins all others at exit before our own clean-up can run.
-                self.process = process_class(target=worker.serve, args=(theirs, shared, inherited), daemon=True)
+                self.process = process_class(target=serve, args=(theirs, shared, inherited), daemon=True)
                 self.process.start()
         except BaseException:
             self.connection.close()
@@ -122,18 +119,14 @@ class WorkerHandle:
 
 
 def check_context(context: str | None) -> None:
-    """Checks the name of a start method.
-
-    Raises:
-        APIUsageError: if it is not one of this platform's.
-    """
+    """Raises an APIUsageError if this platform has no such start method."""
     allowed = [name for name in CONTEXTS if name is None or name in multiprocessing.get_all_start_methods()]
     if context not in allowed:
         raise APIUsageError(f"context must be one of {', '.join(map(repr, allowed))}, got {context!r}")
 
 
 def end_workers(workers: list[WorkerHandle], owner: int, seconds: float = CLOSE_SECONDS) -> None:
-    """Hangs up, waits, and kills what does not go; does nothing in a forked child of the `owner` process."""
+    """Closes the connections, waits, and kills the rest; does nothing in a forked child of the process `owner`."""
     if os.getpid() != owner:
         return
     for handle in workers:

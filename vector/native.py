@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
-from typing import Any
-
 from typing_extensions import override
 
 from pufferlib.environment import PufferEnv
@@ -18,6 +15,11 @@ from pufferlib.vector.recipe import EnvSource, Options
 from pufferlib.vector.sizes import count_batch, count_threads, warn_above_cores
 
 
+def is_stepped_in_c(creator: object) -> bool:
+    """Whether a creator is a class of Ocean that leaves `step` to C, so that Native and Device can step it."""
+    return isinstance(creator, type) and issubclass(creator, OceanEnv) and creator.step is OceanEnv.step
+
+
 class Native(LocalVector):
     """Steps the C environments behind Ocean's PufferEnvs without their Python methods.
 
@@ -26,14 +28,13 @@ class Native(LocalVector):
     threads sleep.
 
     Attributes:
-        tells_owners: whether every report in the infos of a batch has an `agent_id`, the first agent of the environment
-            that it is of, by which those of several environments can be told apart; may be set.
+        tells_owners: whether every report in the infos of a batch has an `agent_id`, the first agent of its
+            environment, which separates the reports of several environments; may be set.
     """
 
     tells_owners: bool = False
 
     def __init__(self, source: EnvSource, driver: PufferEnv, options: Options):
-        """Makes the environments; see `pufferlib.vector.make`."""
         if not self.can_step(driver):
             raise APIUsageError(
                 f"Native steps Ocean environments in C, past their Python step(), got {type(driver).__name__}; "
@@ -43,7 +44,6 @@ class Native(LocalVector):
         num_threads = count_threads(options)
         warn_above_cores(num_threads)
         super().__init__(source, driver, num_threads, batch_size)
-        self._running: deque[tuple[Batch, list[dict] | None]] = deque()  # infos where only they are left to collect
         handles = [[env.handle for env in group.envs] for group in self._groups]
         try:
             self._stepper = Stepper(handles, self.num_workers)
@@ -54,7 +54,7 @@ class Native(LocalVector):
             raise
 
     @staticmethod
-    def can_step(env: Any) -> bool:
+    def can_step(env: object) -> bool:
         """Whether stepping the handle of an environment is the same as calling its `step`."""
         return isinstance(env, OceanEnv) and type(env).step is OceanEnv.step and "step" not in vars(env)
 
@@ -62,31 +62,21 @@ class Native(LocalVector):
     def _drain(self) -> None:
         for batch, _ in self._running:
             self._stepper.finish(self._group_index(batch))
-        self._running.clear()
-
-    @override
-    def _start_reset(self, seeds: list[int | None]) -> None:
-        self._running.extend(zip(self._batches, self._reset_groups(seeds), strict=True))
+        super()._drain()
 
     @override
     def _start(self, batch: Batch) -> None:
         self._stepper.start(self._group_index(batch))
-        self._running.append((batch, None))
+        super()._start(batch)
 
     @override
-    def _finish(self) -> tuple[Batch, list[dict]]:
-        batch, infos = self._running[0]
-        if infos is None:
-            index = self._group_index(batch)
-            self._stepper.finish(index)
-            envs = zip(batch.envs, self._groups[index].envs, strict=True)
-            infos = [info for number, env in envs for info in self._told(env.report(), number)]
-        self._running.popleft()
-        return batch, infos
+    def _step_group(self, index: int) -> list[dict]:
+        self._stepper.finish(index)
+        envs = zip(self._batches[index].envs, self._groups[index].envs, strict=True)
+        return [info for number, env in envs for info in self._with_owners(env.report(), number)]
 
-    def _told(self, infos: list[dict], number: int) -> list[dict]:
-        """The infos of an environment, as those of a batch have them."""
-        first_agent = number * self.agents_per_env
+    def _with_owners(self, infos: list[dict], env_index: int) -> list[dict]:
+        first_agent = env_index * self.agents_per_env
         if self.tells_owners:
             infos = [{"agent_id": 0, **info} for info in infos]
             return [{**info, "agent_id": first_agent + info["agent_id"]} for info in infos]

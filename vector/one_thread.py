@@ -1,4 +1,4 @@
-"""Who is inside a vector: one thread at a time."""
+"""One thread at a time inside a vector."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ import threading
 from pufferlib.errors import APIUsageError
 
 
-class OneThread:
-    """Lets one thread in at a time and refuses the others at once; the thread that is in may come in again."""
+class ReentrancyGuard:
+    """Admits one thread at a time and refuses others at once; the thread inside may enter again."""
 
     def __init__(self):
-        """Nobody is in."""
         self._lock = threading.RLock()
 
     def __enter__(self) -> None:

@@ -17,7 +17,7 @@ from pufferlib.errors import WorkerError
 from pufferlib.vector._native import ParentBells, bells_bytes
 from pufferlib.vector.arrays import SharedMemory, buffer_bytes, buffers_in
 from pufferlib.vector.batch import split
-from pufferlib.vector.group import EnvFacts
+from pufferlib.vector.group import EnvInfo
 from pufferlib.vector.launch import (
     CLOSE_SECONDS,
     INTERRUPTED_CLOSE_SECONDS,
@@ -25,31 +25,30 @@ from pufferlib.vector.launch import (
     check_context,
     end_workers,
 )
-from pufferlib.vector.recipe import Options, Recipe
+from pufferlib.vector.recipe import EnvRecipe, Options
 from pufferlib.vector.remote import RemoteVector, pickled_tasks
 from pufferlib.vector.sizes import check_workers, count_workers, warn_above_cores
-from pufferlib.vector.worker import WAKING, Command, Reply
+from pufferlib.vector.worker import WAKING, CommandArgument, WorkerCommand, WorkerReply
 
 
 class Multiprocessing(RemoteVector):
     """Steps its environments in `num_workers` processes that write straight into shared arrays.
 
-    A step is asked for and answered in shared memory; messages carry what else there is to say, such as infos, and wake
-    who sleeps: `recv` until as many workers are done as a batch lacks, and workers that have nothing to do for longer
-    than a moment. `recv` gives the first batch whose workers are all done, so a slow environment holds up its own batch
-    alone. A worker that raises or dies ends the vector with a WorkerError at once, and one that takes longer than
+    Steps are requested and answered in shared memory. Messages carry everything else, such as infos, and wake sleepers:
+    `recv` sleeps until enough workers for a batch are done, and a worker sleeps when it has had nothing to do for a
+    moment. `recv` returns the first batch whose workers are all done, so a slow environment delays its own batch alone.
+    A worker that raises or dies ends the vector with a WorkerError at once, and one that takes longer than
     `step_timeout_seconds` is killed first. Workers end when the vector is closed or collected and when this process
-    ends, however it ends; nothing is left behind. Workers that share a core while another is free of them move there;
-    no core is theirs alone.
+    ends, in whichever way; they leave nothing behind. Workers that share a
+    core move to a free one; no core is reserved.
 
-    The creators are pickled by cloudpickle, so functions of the main program and lambdas are welcome. `driver_env` is
-    one more environment, in this process.
+    cloudpickle sends the creators, so they may be lambdas and functions of the main program. `driver_env` is one more
+    environment, in this process.
     """
 
     can_end_a_step: ClassVar[bool] = True
 
-    def __init__(self, recipe: Recipe, driver: PufferEnv, options: Options):
-        """Starts the workers and waits until they have made their environments; see `pufferlib.vector.make`."""
+    def __init__(self, recipe: EnvRecipe, driver: PufferEnv, options: Options):
         check_context(options.context)
         num_workers = count_workers(options, recipe.num_envs)
         check_workers(num_workers)
@@ -58,19 +57,18 @@ class Multiprocessing(RemoteVector):
         self._timeout = options.step_timeout_seconds
         self._asked: dict[WorkerHandle, float] = {}  # when, those that have not answered, oldest first; with a timeout
         self._contents: dict[WorkerHandle, Any] = {}  # of answers by message
-        facts = EnvFacts(driver)
-        shape = (facts.single_observation_space, facts.single_action_space, self.num_agents)
-        arrays_bytes = buffer_bytes(*shape)
+        info = EnvInfo(driver)
+        arrays_bytes = buffer_bytes(info, self.num_agents)
         shared = SharedMemory(arrays_bytes + bells_bytes(num_workers))
         self._bells = ParentBells(shared.memory, arrays_bytes, num_workers)
-        self._buffers = buffers_in(shared.memory, *shape)
+        self._buffers = buffers_in(shared.memory, info, self.num_agents)
         self._buffers.masks[:] = True
         self._form_batches(options)
         self._selector = selectors.DefaultSelector()
         self._workers: list[WorkerHandle] = []
         self._end_workers = weakref.finalize(self, end_workers, self._workers, os.getpid())
         try:
-            self._start_workers(pickled_tasks(recipe, facts, num_workers, "Multiprocessing"), shared, options.context)
+            self._start_workers(pickled_tasks(recipe, info, num_workers, "Multiprocessing"), shared, options.context)
         except BaseException:
             self._close()
             raise
@@ -85,7 +83,7 @@ class Multiprocessing(RemoteVector):
             if worker.process.sentinel is not None:
                 self._selector.register(worker.process.sentinel, selectors.EVENT_READ, worker)
         for worker, task in zip(self._workers, tasks, strict=True):
-            self._num_awaited += 1  # nobody can have slept before the first message
+            self._num_awaited += 1  # no worker sleeps before its first message
             self._send_bytes(worker, task)
         self._gather_replies()
 
@@ -98,10 +96,10 @@ class Multiprocessing(RemoteVector):
             self._raise_end(worker)
 
     @override
-    def _command(self, worker: WorkerHandle, command: Command, argument: Any = None) -> None:
+    def _command(self, worker: WorkerHandle, command: WorkerCommand, argument: CommandArgument = None) -> None:
         if self._timeout is not None:
             self._asked[worker] = time.monotonic()
-        by_message = command is not Command.STEP
+        by_message = command is not WorkerCommand.STEP
         if by_message:
             self._send_bytes(worker, pickle.dumps((command, argument)))
         self._num_awaited += 1
@@ -126,7 +124,6 @@ class Multiprocessing(RemoteVector):
             return replies
 
     def _patience(self) -> float | None:
-        """Seconds until the worker that was asked first is overdue; None for no limit."""
         if not self._asked or self._timeout is None:
             return None
         return max(0.0, next(iter(self._asked.values())) + self._timeout - time.monotonic())
@@ -154,7 +151,7 @@ class Multiprocessing(RemoteVector):
         return worker, self._contents.pop(worker)
 
     def _read(self, worker: WorkerHandle) -> None:
-        """Reads one message: a waking one, an error, or an answer, whose bell may have yet to ring."""
+        # A waking message, an error, or an answer whose bell may have yet to ring.
         try:
             message = worker.connection.recv_bytes()
         except (EOFError, OSError):
@@ -162,7 +159,7 @@ class Multiprocessing(RemoteVector):
         if message == WAKING:
             return
         reply, content = pickle.loads(message)  # noqa: S301 - our own worker's
-        if reply is Reply.ERROR:
+        if reply is WorkerReply.ERROR:
             self._raise_error(worker, content)
         self._contents[worker] = content
 

@@ -9,29 +9,29 @@ import sys
 import weakref
 from typing import Any
 
+import numpy as np
 from typing_extensions import override
 
-from pufferlib.environment import PufferEnv
+from pufferlib.environment import Buffers, PufferEnv
 from pufferlib.errors import WorkerError
 from pufferlib.machine import usable_cores
 from pufferlib.vector.arrays import buffer_bytes, private_buffers
 from pufferlib.vector.batch import split
-from pufferlib.vector.group import EnvFacts
+from pufferlib.vector.group import EnvInfo
 from pufferlib.vector.launch import CLOSE_SECONDS
 from pufferlib.vector.ray_cluster import import_ray, join_cluster, leave_cluster
 from pufferlib.vector.ray_worker import RayWorker
-from pufferlib.vector.recipe import AUTO, Options, Recipe
+from pufferlib.vector.recipe import AUTO, EnvRecipe, Options
 from pufferlib.vector.remote import RemoteVector, pickled_tasks
 from pufferlib.vector.sizes import count_workers, warn_above_cores
 from pufferlib.vector.snapshots import RESULT_ARRAYS
-from pufferlib.vector.worker import Command, Reply
+from pufferlib.vector.worker import CommandArgument, WorkerCommand, WorkerReply
 
 
 class RayHandle:
     """The parent's side of an actor."""
 
     def __init__(self, index: int, envs: range, actor: Any):
-        """Takes an actor that has yet to make the environments `envs`."""
         self.index = index
         self.envs = envs
         self.actor = actor
@@ -42,26 +42,19 @@ class RayHandle:
 
 
 class Ray(RemoteVector):
-    """Steps its environments in `num_workers` actors of a Ray cluster; what they give is copied into local arrays.
+    """Steps its environments in `num_workers` actors of a Ray cluster and copies their results into local arrays.
 
-    A cluster that `ray.init` has connected to, or that RAY_ADDRESS names, is used and left as it is; else a local one
-    starts with the first such vector of the process and ends with the last. The machines of a cluster need the same
+    It uses the cluster that `ray.init` has connected to or that RAY_ADDRESS names, and leaves it running; else a local
+    one starts with the first such vector of the process and ends with the last. The machines of a cluster need the same
     packages. Batches, errors and rollouts are those of Multiprocessing, which is faster on one machine.
     """
 
-    def __init__(self, recipe: Recipe, driver: PufferEnv, options: Options):
-        """Starts the actors and waits until they have made their environments; see `pufferlib.vector.make`.
-
-        Raises:
-            MissingExtraError: if Ray is not installed.
-            WorkerError: if an environment cannot be made.
-        """
+    def __init__(self, recipe: EnvRecipe, driver: PufferEnv, options: Options):
         self._ray = import_ray()
-        facts = EnvFacts(driver)
-        spaces = (facts.single_observation_space, facts.single_action_space)
-        agents = recipe.num_envs * facts.num_agents
+        info = EnvInfo(driver)
+        agents = recipe.num_envs * info.num_agents
         num_workers = count_workers(options, recipe.num_envs)  # also where there is no such number, before Ray starts
-        is_ours = join_cluster(max(num_workers, usable_cores()), buffer_bytes(*spaces, agents))
+        is_ours = join_cluster(max(num_workers, usable_cores()), buffer_bytes(info, agents))
         self._workers: list[RayHandle] = []
         self._end = weakref.finalize(self, _end_actors, self._workers, is_ours, os.getpid())
         try:
@@ -70,10 +63,10 @@ class Ray(RemoteVector):
                 num_workers = count_workers(options, recipe.num_envs, cores)
             warn_above_cores(num_workers, usable_cores() if is_ours else cores)
             super().__init__(recipe, driver, options, num_workers)
-            self._buffers = private_buffers(*spaces, agents)
+            self._buffers = private_buffers(info, agents)
             self._form_batches(options)
             self._running: dict[Any, RayHandle] = {}  # by the object that the reply will be
-            self._start_actors(pickled_tasks(recipe, facts, num_workers, "Ray"))
+            self._start_actors(pickled_tasks(recipe, info, num_workers, "Ray"))
         except BaseException:
             self._end()
             raise
@@ -94,8 +87,10 @@ class Ray(RemoteVector):
         self._num_awaited += 1
 
     @override
-    def _command(self, worker: RayHandle, command: Command, argument: Any = None) -> None:
-        if command is Command.STEP:
+    def _command(
+        self, worker: RayHandle, command: WorkerCommand, argument: CommandArgument | np.ndarray = None
+    ) -> None:
+        if command is WorkerCommand.STEP:
             argument = self._rows(worker).actions
         self._await(worker, worker.actor.obey.remote(command, argument))
 
@@ -110,14 +105,13 @@ class Ray(RemoteVector):
             return replies
 
     def _content(self, answer: Any) -> Any:
-        """What a worker answered; the arrays of a step are put into their rows, and the infos are the rest."""
         worker = self._running[answer]
         try:
             reply, content = self._ray.get(answer)
         except self._ray.exceptions.RayError as error:
             self.close()
             raise WorkerError(f"{worker} is lost, so the vector is closed; Ray says: {error}") from error
-        if reply is Reply.ERROR:
+        if reply is WorkerReply.ERROR:
             self._raise_error(worker, content)
         if not isinstance(content, tuple):
             return content
@@ -127,7 +121,7 @@ class Ray(RemoteVector):
             getattr(rows, name)[:] = array
         return pickle.loads(infos) if infos else []  # noqa: S301 - our own actor's
 
-    def _rows(self, worker: RayHandle) -> Any:
+    def _rows(self, worker: RayHandle) -> Buffers:
         agents = self.agents_per_env
         return self._buffers.rows(worker.envs.start * agents, worker.envs.stop * agents)
 
@@ -138,7 +132,7 @@ class Ray(RemoteVector):
 
 
 def _end_actors(workers: list[RayHandle], is_ours: bool, owner: int) -> None:
-    """Closes the environments, kills what does not answer; does nothing in a forked child of the `owner` process."""
+    # Does nothing in a forked child of the process `owner`.
     ray = import_ray()
     if os.getpid() != owner:
         return

@@ -17,11 +17,7 @@ _num_users = 0  # vectors on a cluster that was started here
 
 
 def import_ray() -> ModuleType:
-    """Ray itself.
-
-    Raises:
-        MissingExtraError: if it is not installed.
-    """
+    """Ray itself, or a MissingExtraError."""
     try:
         import ray
     except ImportError as error:
@@ -30,10 +26,10 @@ def import_ray() -> ModuleType:
 
 
 def join_cluster(num_workers: int, step_bytes: int) -> bool:
-    """Connects this process to a cluster; returns whether `leave_cluster` is due for it.
+    """Connects this process to a cluster; returns whether the caller must call `leave_cluster`.
 
-    One that is initialised, or that RAY_ADDRESS names, is used as it is. Else a local one starts, without dashboard
-    and usage statistics.
+    An initialised cluster, or the one that RAY_ADDRESS names, is used as it is. Else a local one starts, without
+    dashboard and usage statistics.
 
     Args:
         num_workers: workers that will run on it.
@@ -76,7 +72,7 @@ def _start(ray: ModuleType, num_workers: int, step_bytes: int) -> None:
 
 @contextlib.contextmanager
 def _default_environment(**defaults: str) -> Iterator[None]:
-    """Sets variables that the user has not set, for the processes that are started meanwhile."""
+    # For the processes that are started meanwhile; what the user set stays.
     added = {name: value for name, value in defaults.items() if name not in os.environ}
     os.environ.update(added)
     try:

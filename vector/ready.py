@@ -1,4 +1,4 @@
-"""An environment that exists already, as a vector of one."""
+"""A vector of one environment that exists already."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from typing_extensions import override
 from pufferlib.emulation.wrapping import as_puffer_env
 from pufferlib.environment import Buffers, PufferEnv, check_env
 from pufferlib.errors import APIUsageError
-from pufferlib.seeding import mix_seed
 from pufferlib.vector.arrays import private_buffers
 from pufferlib.vector.base import Vector
 from pufferlib.vector.choice import fitting_backend
@@ -28,9 +27,9 @@ _closed: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
 def adopt(env: Any, num_workers: int | str = AUTO, seed: int = 0, may_be_lent: bool = False) -> Vector:
     """Makes a vector of one environment that exists already; closing the vector closes the environment.
 
-    An Ocean environment is stepped by Native on its own arrays, unless its class overrides `step`. Every other one is
-    stepped by Serial through its `step`, and what that returns is copied into arrays of the vector, so that a wrapper
-    may return arrays of its own. The rollout is that of `pufferlib.vector.make` with one such environment.
+    Native steps an Ocean environment on its own arrays, unless its class overrides `step`. Serial steps every other one
+    and copies its results into arrays of the vector, so that a wrapper may return arrays of its own. The rollout is
+    that of `pufferlib.vector.make` with one such environment.
 
     An environment serves one vector at a time: the vector that had it before can be closed but no longer stepped.
 
@@ -39,8 +38,8 @@ def adopt(env: Any, num_workers: int | str = AUTO, seed: int = 0, may_be_lent: b
             what `as_puffer_env` makes one of.
         num_workers: threads of Native.
         seed: the environment is reset with `mix_seed(seed, 0)`.
-        may_be_lent: whether a trainer may take an Ocean environment to its GPU: it is stepped by Device then, and what
-            its own arrays hold is only true while nobody has it.
+        may_be_lent: whether a trainer may take an Ocean environment to its GPU: Device steps it then, and its own
+            arrays are out of date while it is lent.
 
     Raises:
         APIUsageError: if it is no PufferEnv, or it was closed with an earlier vector.
@@ -63,20 +62,15 @@ def adopt(env: Any, num_workers: int | str = AUTO, seed: int = 0, may_be_lent: b
 
 
 class ReadyEnv(EnvSource):
-    """The environment itself, where a vector expects how to make it."""
+    """A source with one environment, which exists already."""
 
     num_envs = 1
     fills_buf = False
 
     def __init__(self, env: PufferEnv, seed: int, keeps_arrays: bool):
-        """Takes the environment; `keeps_arrays` makes its own arrays those of the vector."""
         self.env = env
         self.seed = seed
         self._keeps_arrays = keeps_arrays
-
-    @override
-    def env_seed(self, index: int, seed: int | None = None) -> int:
-        return mix_seed(self.seed if seed is None else seed, index)
 
     @override
     def make(self, index: int, buf: Buffers | None) -> PufferEnv:
@@ -86,7 +80,7 @@ class ReadyEnv(EnvSource):
     def allocate(self, driver: PufferEnv) -> Buffers:
         if self._keeps_arrays:
             return Buffers(*(getattr(driver, name) for name in Buffers.__dataclass_fields__))
-        return private_buffers(driver.single_observation_space, driver.single_action_space, driver.num_agents)
+        return private_buffers(driver, driver.num_agents)
 
     @override
     def note_closed(self) -> None:

@@ -1,11 +1,11 @@
-"""What a vector is made of: who creates its environments, with which arguments and seeds."""
+"""The source of a vector's environments: creators, arguments and seeds."""
 
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from typing_extensions import override
@@ -21,7 +21,7 @@ AUTO = "auto"
 
 @dataclass(frozen=True)
 class Options:
-    """How to run the environments, as the caller of `make` put it; each backend checks what it uses."""
+    """How to run the environments, as the caller of `make` wrote it; each backend checks the options that it uses."""
 
     num_workers: int | str = AUTO
     batch_size: int | str = AUTO
@@ -45,24 +45,23 @@ class EnvSource(abc.ABC):
     fills_buf: bool = True
     is_repeatable: bool = False
 
-    @abc.abstractmethod
     def env_seed(self, index: int, seed: int | None = None) -> int:
         """The seed of environment `index` in a vector seeded with `seed`, or with the source's own seed."""
+        return mix_seed(self.seed if seed is None else seed, index)
 
     @abc.abstractmethod
     def make(self, index: int, buf: Buffers | None) -> PufferEnv:
-        """Gives environment `index`, on the arrays `buf` or on its own."""
+        """Returns environment `index`, on the arrays `buf` or on its own."""
 
     @abc.abstractmethod
     def allocate(self, driver: PufferEnv) -> Buffers:
-        """The arrays of all environments in this process; `driver`, which showed the spaces, is needed no more."""
+        """The arrays of all environments in this process; `driver`, which has the spaces, is not used afterwards."""
 
-    @abc.abstractmethod
-    def note_closed(self) -> None:
-        """Learns that the environments were closed."""
+    def note_closed(self) -> None:  # noqa: B027 - most sources need not know
+        """Called after the environments were closed."""
 
     def again(self, num_envs: int, inside: int, seed: int) -> EnvSource:
-        """Where other environments like these come from.
+        """A source of other environments like these.
 
         Args:
             num_envs: environments in all.
@@ -73,8 +72,8 @@ class EnvSource(abc.ABC):
 
 
 @dataclass(frozen=True)
-class Recipe(EnvSource):
-    """Everything needed to make environment `i`; plain data, so that it travels to workers."""
+class EnvRecipe(EnvSource):
+    """Everything needed to make environment `i`, as plain data that can be sent to workers."""
 
     creators: tuple[Callable, ...]  # these three have one entry per environment
     args: tuple[tuple, ...]
@@ -83,20 +82,24 @@ class Recipe(EnvSource):
     is_repeatable: ClassVar[bool] = True
 
     @classmethod
-    def build(cls, creators: Any, args: Any, kwargs: Any, num_envs: Any, seed: Any) -> Recipe:
-        """Checks the arguments of `make` and deals them out.
-
-        Raises:
-            APIUsageError: if a count, a list or a type is wrong.
-        """
+    def build(
+        cls,
+        creators: Callable | Sequence[Callable],
+        args: Sequence | None,
+        kwargs: Mapping | Sequence[Mapping] | None,
+        num_envs: int,
+        seed: int,
+    ) -> EnvRecipe:
+        """Checks the arguments of `make` and splits them by environment; an APIUsageError if one is wrong."""
         for name, value, least in (("num_envs", num_envs, 1), ("seed", seed, 0)):
             if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < least:
                 raise APIUsageError(f"{name} must be an integer of at least {least}, got {value!r}")
-        creators = _deal("creators", creators, num_envs, isinstance(creators, (list, tuple)))
+        creators = _one_per_env("creators", creators, num_envs, isinstance(creators, (list, tuple)))
         args = () if args is None else args
         are_args_listed = isinstance(args, list) and args and all(isinstance(entry, (list, tuple)) for entry in args)
-        args = _deal("env_args", args, num_envs, are_args_listed)
-        kwargs = _deal("env_kwargs", {} if kwargs is None else kwargs, num_envs, isinstance(kwargs, (list, tuple)))
+        args = _one_per_env("env_args", args, num_envs, are_args_listed)
+        kwargs = {} if kwargs is None else kwargs
+        kwargs = _one_per_env("env_kwargs", kwargs, num_envs, isinstance(kwargs, (list, tuple)))
         for name, entries, kind in (("env_args", args, (list, tuple)), ("env_kwargs", kwargs, dict)):
             for entry in entries:
                 if not isinstance(entry, kind):
@@ -113,15 +116,11 @@ class Recipe(EnvSource):
         return len(self.creators)
 
     @override
-    def env_seed(self, index: int, seed: int | None = None) -> int:
-        return mix_seed(self.seed if seed is None else seed, index)
-
-    @override
     def make(self, index: int, buf: Buffers | None) -> PufferEnv:
         """Makes environment `index` on the arrays `buf`, or on its own.
 
         Raises:
-            APIUsageError: if the creator gives no environment, or a PufferEnv without taking `buf` and `seed`.
+            APIUsageError: if the creator returns no environment, or a PufferEnv without taking `buf` and `seed`.
         """
         creator, args, kwargs = self.creators[index], self.args[index], self.kwargs[index]
         env = make_puffer_env(creator, args, kwargs, {"buf": buf, "seed": self.env_seed(index)})
@@ -136,27 +135,25 @@ class Recipe(EnvSource):
     @override
     def allocate(self, driver: PufferEnv) -> Buffers:
         """Closes `driver`, whose place the first environment on the arrays takes."""
-        observation_space, action_space = driver.single_observation_space, driver.single_action_space
-        rows = self.num_envs * driver.num_agents
+        buffers = private_buffers(driver, self.num_envs * driver.num_agents)
         driver.close()
-        return private_buffers(observation_space, action_space, rows)
+        return buffers
 
     @override
-    def note_closed(self) -> None:
-        """Nothing: nobody else has the environments."""
-
-    @override
-    def again(self, num_envs: int, inside: int, seed: int) -> Recipe:
-        """One PufferEnv where the creator is told how many it holds; else PufferEnvs like these in turn."""
+    def again(self, num_envs: int, inside: int, seed: int) -> EnvRecipe:
+        """One PufferEnv where the creator has an argument for how many it holds; else PufferEnvs like these in turn."""
         if "num_envs" in self.kwargs[0]:
-            return Recipe(self.creators[:1], self.args[:1], ({**self.kwargs[0], "num_envs": num_envs},), seed)
+            return EnvRecipe(self.creators[:1], self.args[:1], ({**self.kwargs[0], "num_envs": num_envs},), seed)
         turns = [index % self.num_envs for index in range(-(-num_envs // inside))]
-        parts = (self.creators, self.args, self.kwargs)
-        return Recipe(*(tuple(part[index] for index in turns) for part in parts), seed)
+        return EnvRecipe(
+            creators=tuple(self.creators[index] for index in turns),
+            args=tuple(self.args[index] for index in turns),
+            kwargs=tuple(self.kwargs[index] for index in turns),
+            seed=seed,
+        )
 
 
-def _deal(name: str, value: Any, num_envs: int, is_list: bool) -> tuple:
-    """One entry per environment: those of a list, or the same value for all."""
+def _one_per_env(name: str, value: Callable | Mapping | Sequence, num_envs: int, is_list: bool) -> tuple:
     if not is_list:
         return (value,) * num_envs
     if len(value) != num_envs:

@@ -1,4 +1,4 @@
-"""What the backends share whose environments live in other processes, driven by commands and replies."""
+"""The base of the backends whose environments live in other processes, driven by commands and replies."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from pufferlib.errors import APIUsageError, WorkerError
 from pufferlib.vector.base import Vector
 from pufferlib.vector.batch import Batch, split
 from pufferlib.vector.batching import FixedBatches, MixedBatches
-from pufferlib.vector.group import EnvFacts
-from pufferlib.vector.recipe import Options, Recipe
+from pufferlib.vector.group import EnvInfo
+from pufferlib.vector.recipe import EnvRecipe, Options
 from pufferlib.vector.sizes import count_batch
-from pufferlib.vector.worker import Command, Task
+from pufferlib.vector.worker import CommandArgument, WorkerCommand, WorkerTask
 
 
 class Handle(Protocol):
@@ -31,12 +31,11 @@ class Handle(Protocol):
 
 
 class RemoteVector(Vector):
-    """A vector of `num_workers` workers with equally many environments; a subclass says how to talk to them."""
+    """A vector of `num_workers` workers with equally many environments; a subclass talks to them."""
 
     _workers: list[Any]  # a Handle each, set by the subclass
 
-    def __init__(self, recipe: Recipe, driver: PufferEnv, options: Options, num_workers: int):
-        """Divides the environments; the subclass then sets `_buffers`, calls `_form_batches` and starts the workers."""
+    def __init__(self, recipe: EnvRecipe, driver: PufferEnv, options: Options, num_workers: int):
         super().__init__(recipe, driver, num_workers, count_batch(options, recipe.num_envs, recipe.num_envs))
         self.driver_env = driver
         self.mixes_batches = not options.zero_copy and self._num_batches > 1
@@ -51,15 +50,15 @@ class RemoteVector(Vector):
     # ------------------------------------------------------------------------------------------------- for subclasses
 
     @abc.abstractmethod
-    def _command(self, worker: Handle, command: Command, argument: Any = None) -> None:
-        """Tells a worker what to do; one reply more is awaited."""
+    def _command(self, worker: Handle, command: WorkerCommand, argument: CommandArgument = None) -> None:
+        """Sends a worker a command; one reply more is awaited."""
 
     @abc.abstractmethod
     def _wait(self, least: int) -> list[tuple[Handle, Any]]:
-        """Waits for replies; returns who answered and what, and awaits that many less.
+        """Waits for replies; returns them with their workers, and awaits that many less.
 
         Args:
-            least: replies that the caller can do something with; fewer may be returned, and none.
+            least: the fewest replies that the caller can use; fewer may be returned, and none.
 
         Raises:
             WorkerError: if a worker raised, died, or took too long.
@@ -67,7 +66,7 @@ class RemoteVector(Vector):
 
     @contextlib.contextmanager
     def _undivided(self) -> Iterator[None]:
-        """Closes the vector if Ctrl-C cuts an exchange in two: a later call would wait forever for the other half."""
+        # If Ctrl-C cuts an exchange in two, a later call would wait forever for its other half.
         try:
             yield
         except BaseException:
@@ -79,7 +78,6 @@ class RemoteVector(Vector):
         raise WorkerError(f"{worker} raised, so the vector is closed:\n{report}")
 
     def _gather_replies(self) -> list[Any]:
-        """Waits for all that run; returns what each worker answered."""
         contents: list[Any] = [None] * self.num_workers
         while self._num_awaited > 0:
             for worker, content in self._wait(self._num_awaited):
@@ -97,14 +95,14 @@ class RemoteVector(Vector):
     def _start_reset(self, seeds: list[int | None]) -> None:
         with self._undivided():
             for worker in self._workers:
-                self._command(worker, Command.RESET, seeds[worker.envs.start : worker.envs.stop])
+                self._command(worker, WorkerCommand.RESET, seeds[worker.envs.start : worker.envs.stop])
 
     @override
     def _start(self, batch: Batch) -> None:
         self._batches.release(batch)
         with self._undivided():
             for worker in self._workers_of(batch):
-                self._command(worker, Command.STEP)
+                self._command(worker, WorkerCommand.STEP)
 
     @override
     def _finish(self) -> tuple[Batch, list[dict]]:
@@ -117,20 +115,20 @@ class RemoteVector(Vector):
     @override
     def _snapshot_envs(self) -> list[bytes | None]:
         for worker in self._workers:
-            self._command(worker, Command.SNAPSHOT)
+            self._command(worker, WorkerCommand.SNAPSHOT)
         return [snapshot for snapshots in self._gather_replies() for snapshot in snapshots]
 
     @override
     def _restore_envs(self, snapshots: list[bytes]) -> None:
         for worker in self._workers:
-            self._command(worker, Command.RESTORE, snapshots[worker.envs.start : worker.envs.stop])
+            self._command(worker, WorkerCommand.RESTORE, snapshots[worker.envs.start : worker.envs.stop])
         self._gather_replies()
 
     @override
     def _tell_final_observations(self) -> None:
         with self._undivided():
             for worker in self._workers:
-                self._command(worker, Command.TELL_FINAL_OBSERVATIONS)
+                self._command(worker, WorkerCommand.TELL_FINAL_OBSERVATIONS)
             self._gather_replies()
 
     @override
@@ -141,15 +139,11 @@ class RemoteVector(Vector):
         return [self._workers[env // self._envs_per_worker] for env in batch.envs[:: self._envs_per_worker]]
 
 
-def pickled_tasks(recipe: Recipe, facts: EnvFacts, num_workers: int, backend: str) -> list[bytes]:
-    """The share of every worker.
-
-    Raises:
-        APIUsageError: if a creator or an argument cannot be pickled.
-    """
+def pickled_tasks(recipe: EnvRecipe, info: EnvInfo, num_workers: int, backend: str) -> list[bytes]:
+    """The task of every worker; an APIUsageError if a creator or an argument cannot be pickled."""
     try:
         specs = _registered_elsewhere()
-        return [cloudpickle.dumps(Task(recipe, facts, envs, specs)) for envs in split(recipe.num_envs, num_workers)]
+        return [cloudpickle.dumps(WorkerTask(recipe, info, envs, specs)) for envs in split(recipe.num_envs, num_workers)]
     except Exception as error:
         raise APIUsageError(
             f"{backend} sends the environment creators and their arguments to its workers, but pickling them "

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -15,17 +14,13 @@ from pufferlib.vector.recipe import AUTO, Options
 MAX_WORKERS = 1024  # threads or processes of one machine; more is a slip of the finger
 
 
-def is_count(value: Any) -> bool:
-    """Whether a value is an integer of at least 1; True and 2.0 are not."""
+def is_count(value: object) -> bool:
+    """Whether a value is an integer of at least 1; True and 2.0 are none."""
     return isinstance(value, (int, np.integer)) and not isinstance(value, bool) and value >= 1
 
 
 def count_batch(options: Options, num_envs: int, default: int) -> int:
-    """The environments per batch.
-
-    Raises:
-        APIUsageError: if the batch size does not divide `num_envs`; the message names the nearest sizes that do.
-    """
+    """The environments per batch; an APIUsageError names the nearest valid sizes."""
     size = default if options.batch_size == AUTO else options.batch_size
     divisors = [divisor for divisor in range(1, num_envs + 1) if num_envs % divisor == 0]
     _check_choice("batch_size", size, divisors, f"a divisor of num_envs {num_envs}")
@@ -33,36 +28,28 @@ def count_batch(options: Options, num_envs: int, default: int) -> int:
 
 
 def count_threads(options: Options) -> int:
-    """The threads of a pool, the caller included.
-
-    Raises:
-        APIUsageError: if their number is not one, or more than a machine has.
-    """
+    """The threads of a pool, the caller included; checked by `check_workers`."""
     threads = min(usable_cores(), MAX_WORKERS) if options.num_workers == AUTO else options.num_workers
     check_workers(threads)
     return threads
 
 
-def check_workers(workers: Any) -> None:
-    """Checks a number of threads or processes of this machine.
-
-    Raises:
-        APIUsageError: if it is not one, or more than a machine has.
-    """
+def check_workers(workers: object) -> None:
+    """Raises an APIUsageError if a number of threads or processes is no count, or more than a machine has."""
     if not is_count(workers) or workers > MAX_WORKERS:
         raise APIUsageError(f"num_workers must be 'auto' or an integer from 1 to {MAX_WORKERS}, got {workers!r}")
 
 
 def count_workers(options: Options, num_envs: int, cores: int | None = None) -> int:
-    """The worker processes: every one has equally many environments, and a batch is made of whole workers.
+    """The number of worker processes: all have equally many environments, and a batch consists of whole workers.
 
     Args:
         options: of the caller of `make`.
         num_envs: environments in all.
-        cores: what 'auto' follows; None is those that this process may use.
+        cores: for 'auto'; None is those that this process may use.
 
     Raises:
-        APIUsageError: if that cannot be; the message names the nearest numbers that can.
+        APIUsageError: if that is impossible; the message names the nearest valid numbers.
     """
     batch_size = count_batch(options, num_envs, num_envs)
     valid = [
@@ -78,12 +65,8 @@ def count_workers(options: Options, num_envs: int, cores: int | None = None) -> 
     return options.num_workers
 
 
-def checked_timeout(seconds: Any) -> float | None:
-    """The limit of a step, None for none.
-
-    Raises:
-        APIUsageError: if it is no number above 0.
-    """
+def checked_timeout(seconds: object) -> float | None:
+    """The limit of a step, None for none; an APIUsageError if it is no number above 0."""
     if seconds is None:
         return None
     if not isinstance(seconds, (int, float, np.number)) or isinstance(seconds, bool) or not 0 < seconds < np.inf:
@@ -91,7 +74,7 @@ def checked_timeout(seconds: Any) -> float | None:
     return float(seconds)
 
 
-def _check_choice(name: str, value: Any, valid: Sequence[int], rule: str) -> None:
+def _check_choice(name: str, value: object, valid: Sequence[int], rule: str) -> None:
     if is_count(value) and value in valid:
         return
     if not is_count(value):
@@ -102,7 +85,7 @@ def _check_choice(name: str, value: Any, valid: Sequence[int], rule: str) -> Non
 
 
 def warn_above_cores(workers: int, cores: int | None = None) -> None:
-    """Warns whoever called `make`, when a backend's constructor calls this; None is the cores of this process."""
+    """Warns the caller of `make`, when a backend's constructor calls this; None is the cores of this process."""
     cores = usable_cores() if cores is None else cores
     if workers > cores:
         warnings.warn(

@@ -1,9 +1,8 @@
-"""What the snapshot of a vector must be, looked at before any of it is put back: it may come from a stranger's file."""
+"""Checks a vector's snapshot before any of it is restored: it may come from a stranger's file."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,37 +12,20 @@ from pufferlib.errors import APIUsageError
 RESULT_ARRAYS = ("observations", "rewards", "terminals", "truncations", "masks")  # what a step writes
 
 
-@dataclass(frozen=True)
-class VectorSnapshot:
-    """The parts of a snapshot that fits a vector."""
+class VectorSnapshot(NamedTuple):
+    """The checked parts of a snapshot."""
 
     envs: list[bytes]
     order: list[tuple[int, ...]]  # the environments of every batch
     arrays: dict[str, np.ndarray]  # of RESULT_ARRAYS, shaped as the vector's
 
-    @classmethod
-    def of(cls, snapshot: Any, num_envs: int, batch_size: int, buffers: Buffers) -> VectorSnapshot:
-        """Takes apart what `Vector.snapshot` returned.
 
-        Raises:
-            APIUsageError: if it is no such thing, or not of these sizes.
-        """
-        _check_types(snapshot)
-        envs, order = snapshot["envs"], [tuple(batch) for batch in snapshot["order"]]
-        if len(envs) != num_envs or [len(batch) for batch in order] != [batch_size] * (num_envs // batch_size):
-            raise APIUsageError(
-                f"the snapshot must be of {num_envs} environments in batches of {batch_size}, got "
-                f"{len(envs)} in batches of {sorted({len(batch) for batch in order})}; use a vector of those sizes"
-            )
-        if sorted(env for batch in order for env in batch) != list(range(num_envs)):
-            raise APIUsageError(
-                f"the snapshot's batches {order} must have each of {num_envs} environments once; take another snapshot"
-            )
-        arrays = {name: _array(name, snapshot["arrays"][name], getattr(buffers, name)) for name in RESULT_ARRAYS}
-        return cls(envs, order, arrays)
+def checked_snapshot(snapshot: dict[str, Any], num_envs: int, batch_size: int, buffers: Buffers) -> VectorSnapshot:
+    """The parts of what `Vector.snapshot` returned.
 
-
-def _check_types(snapshot: Any) -> None:
+    Raises:
+        APIUsageError: if it is no snapshot, or not of these sizes.
+    """
     is_sound = (
         isinstance(snapshot, dict)
         and {"envs", "order", "arrays"} <= snapshot.keys()
@@ -59,6 +41,18 @@ def _check_types(snapshot: Any) -> None:
             "a vector's snapshot must be a dict of envs (bytes), order (lists of integers) and arrays (bytes by name), "
             "got something else; pass what snapshot() returned"
         )
+    envs, order = snapshot["envs"], [tuple(batch) for batch in snapshot["order"]]
+    if len(envs) != num_envs or [len(batch) for batch in order] != [batch_size] * (num_envs // batch_size):
+        raise APIUsageError(
+            f"the snapshot must be of {num_envs} environments in batches of {batch_size}, got "
+            f"{len(envs)} in batches of {sorted({len(batch) for batch in order})}; use a vector of those sizes"
+        )
+    if sorted(env for batch in order for env in batch) != list(range(num_envs)):
+        raise APIUsageError(
+            f"the snapshot's batches {order} must have each of {num_envs} environments once; take another snapshot"
+        )
+    arrays = {name: _array(name, snapshot["arrays"][name], getattr(buffers, name)) for name in RESULT_ARRAYS}
+    return VectorSnapshot(envs, order, arrays)
 
 
 def _array(name: str, content: bytes, like: np.ndarray) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Trained policies in one's own code."""
+"""Trained policies in your own code."""
 
 from pufferlib.agent.agent import Agent
 from pufferlib.agent.loading import load_agent

@@ -1,4 +1,4 @@
-"""An agent: a trained policy in one's own code, from what an environment shows to what it takes.
+"""An agent: a trained policy in your own code, from the observations of an environment to its actions.
 
     agent = pufferlib.load_agent("puffer_breakout")        # or the path of a run's folder, or of weights
     observation, info = env.reset()
@@ -8,8 +8,8 @@
             observation, info = env.reset()
             agent.reset()
 
-Of a vector of environments, `agent.act(observations)` takes all rows at once and `agent.reset(terminated | truncated)`
-forgets those whose episode ended.
+With a vector of environments, `agent.act(observations)` takes all rows at once and
+`agent.reset(terminated | truncated)` resets those whose episode ended.
 """
 
 from __future__ import annotations
@@ -32,30 +32,30 @@ from pufferlib.runs.policy_check import check_acting
 
 
 class Agent:
-    """A policy that acts in one environment or in many at once, and remembers what its recurrent layers do of each.
+    """A policy that acts in one environment or in many at once, with the recurrent state of each.
 
-    It makes no environment, steps none and writes nothing. An agent of a small policy takes about a tenth of a
-    millisecond for one observation, two where it draws, most of it torch's calls; a hundred rows in one call cost three
-    times that. It may be pickled, memory included. One thread uses it at a time; agents share nothing with each other.
+    It makes and steps no environment and writes nothing. With a small policy one observation takes about a tenth of a
+    millisecond, two tenths where it samples, mostly for torch's calls; a hundred rows in one call take three times
+    that. It can be pickled, with its state. One thread may use it at a time; agents share nothing.
 
     Attributes:
         policy: the torch module that acts, in evaluation mode.
-        device: where it is.
-        settings: the nested dict of `load_config` that it was trained with; empty where nobody told.
+        device: of the policy.
+        settings: the nested dict of `load_config` that it was trained with; empty where that is unknown.
         env: the environment that `load_agent` was given, for `evaluate`; None where the settings name it. It is not
             pickled.
-        observation_space: of one observation, as the environment gives it.
+        observation_space: of one observation, as the environment returns it.
         action_space: of one action, as the environment takes it.
     """
 
     def __init__(self, policy: nn.Module, env: Any, settings: Mapping[str, Any] | None = None, seed: int = 0):
-        """Takes a policy and the spaces of an environment, which is asked for nothing else.
+        """Checks the policy against the spaces of an environment, of which nothing else is used.
 
         Args:
             policy: any that `PuffeRL` would train, on its device; it is switched to evaluation mode.
             env: an environment or a vector of PufferLib's, or one of Gymnasium's or PettingZoo's.
-            settings: what it was trained with, to be looked up.
-            seed: of the actions that are drawn.
+            settings: that it was trained with, for reference.
+            seed: of sampled actions.
 
         Raises:
             APIUsageError: if the policy does not fit the environment.
@@ -81,28 +81,28 @@ class Agent:
         self._generator = torch.Generator(self.device).manual_seed(seed)
         self._is_recurrent = hasattr(policy, "initial_state")
         self._state: dict[str, Tensor] = {}
-        self._num_rows: int | None = None  # that the state is of
+        self._num_rows: int | None = None  # of the state
 
     @torch.inference_mode()
     def act(self, observations: Any, sample: bool = False) -> Any:
         """Chooses an action for one observation, or for each of many.
 
         Args:
-            observations: one in the form of `observation_space`, dicts and tuples included; or many with a further
-                first dimension, as vector environments give them; or rows of `single_observation_space`, as PufferLib's
-                environments give them.
-            sample: draw the action from the policy instead of taking the likeliest.
+            observations: one of `observation_space`, which may be a dict or a tuple; or many with a further first
+                dimension, as vector environments return them; or rows of `single_observation_space`, as PufferLib's
+                environments return them.
+            sample: sample the action from the policy instead of taking the likeliest.
 
         Returns:
-            For one observation what `env.step` takes, which is an int, an array or a structure of them, inside
-            `action_space`. For many what a vector environment takes: arrays with a further first dimension.
+            For one observation an action for `env.step`: an int, an array or a structure of them, inside
+            `action_space`. For many the actions for a vector environment: arrays with a further first dimension.
 
         Raises:
-            APIUsageError: if the observations have another form, or a recurrent policy remembers fewer or more rows.
-            DivergedError: if the policy's logits are NaN and an action is to be drawn.
+            APIUsageError: if the observations have another form, or a recurrent policy has state of another number.
+            DivergedError: if the policy's logits are NaN and an action is sampled.
         """
         rows, is_one = self._observations.read(observations)
-        state = self._remembered(len(rows))
+        state = self._state_of(len(rows))
         logits, _ = self._forward(self._tensor(rows), state)
         if self._is_recurrent:
             self._state, self._num_rows = state, len(rows)
@@ -112,9 +112,9 @@ class Agent:
 
     @torch.inference_mode()
     def value(self, observations: Any) -> Any:
-        """What the policy expects of observations: the discounted sum of the rewards to come, as it was trained on.
+        """The policy's value of observations: the expected discounted sum of future rewards, as in training.
 
-        It remembers nothing of them: call it before `act`.
+        It leaves the recurrent state unchanged: call it before `act`.
 
         Args:
             observations: as for `act`.
@@ -122,25 +122,25 @@ class Agent:
         Returns:
             A float for one, `(rows,)` float32 for many.
         """
-        (_, values), is_one = self._considered(observations)
+        _, values, is_one = self._forward_once(observations)
         values = values.view(-1).float().cpu().numpy()
         return float(values[0]) if is_one else values
 
     @torch.inference_mode()
     def probabilities(self, observations: Any) -> Any:
-        """How likely every choice is; it remembers nothing of the observations, as `value`.
+        """The probability of every choice; it leaves the recurrent state unchanged, as `value`.
 
         Args:
             observations: as for `act`.
 
         Returns:
-            `(choices,)` float32 for one observation, `(rows, choices)` for many; a tuple of those where several choices
-            make an action.
+            `(choices,)` float32 for one observation, `(rows, choices)` for many; a tuple of those where an action
+            consists of several choices.
 
         Raises:
-            APIUsageError: if actions are numbers, which have a density each and no probability.
+            APIUsageError: if actions are continuous, and so have densities instead of probabilities.
         """
-        (logits, _), is_one = self._considered(observations)
+        logits, _, is_one = self._forward_once(observations)
         parts = (logits,) if isinstance(logits, Tensor | Normal) else logits
         if any(isinstance(part, Normal) for part in parts):
             raise APIUsageError(f"probabilities() needs actions that are choices, got {self.action_space}; draw some")
@@ -150,11 +150,11 @@ class Agent:
 
     @torch.inference_mode()
     def reset(self, rows: Any = None) -> None:
-        """Forgets what was before, where an episode begins. Policies without recurrent layers have nothing to forget.
+        """Resets the recurrent state where an episode begins; without recurrent layers it does nothing.
 
         Args:
-            rows: whose episode begins: a bool for each row, such as `terminated | truncated`; or indices; None for all,
-                after which another number of rows may come.
+            rows: with a new episode: a bool for each row, such as `terminated | truncated`; or indices; None for all,
+                after which another number of rows may follow.
 
         Raises:
             APIUsageError: if there are no such rows.
@@ -162,9 +162,9 @@ class Agent:
         if rows is None:
             self._state, self._num_rows = {}, None
         elif self._num_rows is not None:
-            begins = torch.from_numpy(mask_of(rows, self._num_rows)).to(self.device)
-            for name, value in self._state.items():  # in no tensor of the policy's, which may be a view of another
-                self._state[name] = value.masked_fill(begins.view(-1, *[1] * (value.dim() - 1)), 0)
+            starts = torch.from_numpy(mask_of(rows, self._num_rows)).to(self.device)
+            for name, value in self._state.items():  # not in place: the policy's tensor may be a view of another
+                self._state[name] = value.masked_fill(starts.view(-1, *[1] * (value.dim() - 1)), 0)
 
     def __repr__(self) -> str:
         name = self.settings.get("env_name")
@@ -182,21 +182,19 @@ class Agent:
     def _tensor(self, rows: np.ndarray) -> Tensor:
         return torch.from_numpy(rows).to(self.device)
 
-    def _remembered(self, num_rows: int) -> dict[str, Tensor]:
-        """The state of so many rows: at first a new one."""
+    def _state_of(self, num_rows: int) -> dict[str, Tensor]:
         if not self._is_recurrent:
             return {}
         if self._num_rows is None:
             return dict(self.policy.initial_state(num_rows, self.device))
         if self._num_rows != num_rows:
             raise APIUsageError(
-                f"this agent remembers {self._num_rows} rows and must get as many, got {num_rows}; call reset() before "
-                "another number, or have one agent for each"
+                f"this agent has the state of {self._num_rows} rows, got {num_rows}; call reset() before another "
+                "number of rows, or use one agent for each"
             )
         return self._state
 
-    def _considered(self, observations: Any) -> tuple[tuple[Logits, Tensor], bool]:
-        """What the policy returns for observations that it does not keep; whether it is one."""
+    def _forward_once(self, observations: Any) -> tuple[Logits, Tensor, bool]:
         rows, is_one = self._observations.read(observations)
-        state = {name: value.clone() for name, value in self._remembered(len(rows)).items()}
-        return self._forward(self._tensor(rows), state), is_one
+        state = {name: value.clone() for name, value in self._state_of(len(rows)).items()}
+        return *self._forward(self._tensor(rows), state), is_one

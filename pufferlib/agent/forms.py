@@ -1,4 +1,4 @@
-"""The forms in which an agent's observations come and its actions go: one or many, as environments have them."""
+"""The forms of an agent's observations and actions: one or many, as environments have them."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from pufferlib.emulation.packing import row_writer
 from pufferlib.emulation.pettingzoo_env import PettingZooPufferEnv
 from pufferlib.environment import PufferEnv
 from pufferlib.errors import APIUsageError
-from pufferlib.spaces.layout import Layout, Leaf
+from pufferlib.spaces.layout import Layout
 
 
 def own_spaces(env: PufferEnv) -> tuple[gymnasium.Space, gymnasium.Space]:
-    """The observation and action space of one agent as the environment itself has them, which may be structured.
+    """The environment's own observation and action space of one agent, which may be structured.
 
-    Of a PettingZoo environment whose agents differ they are those of the rows that PufferLib makes of them.
+    A PettingZoo environment whose agents differ has those of PufferLib's rows.
     """
     rows = env.single_observation_space, env.single_action_space
     if isinstance(env, GymnasiumPufferEnv):
@@ -37,20 +37,19 @@ def own_spaces(env: PufferEnv) -> tuple[gymnasium.Space, gymnasium.Space]:
 
 
 class ObservationForms:
-    """Reads one observation or many of a space, packed into rows or not."""
+    """Reads one or many observations of a space, packed into rows or not."""
 
     def __init__(self, space: gymnasium.Space):
-        """Takes the space of one observation, as `pufferlib.spaces.layout` allows it."""
         self._layout = Layout.of(space)
         self._row_shape = self._layout.row_space.shape
         self._is_structured = isinstance(space, (Dict, Tuple))
         self._latest: tuple[int | None, np.ndarray, Callable[[Any], None]] | None = None
 
     def read(self, observations: Any) -> tuple[np.ndarray, bool]:
-        """Rows `(rows, *row_shape)` of the layout's dtype, the caller's own, and whether it was one observation.
+        """New rows `(rows, *row_shape)` of the layout's dtype, and whether it was one observation.
 
         Raises:
-            APIUsageError: if they are in none of the forms that `Agent.act` takes.
+            APIUsageError: if the observations are in none of the forms of `Agent.act`.
         """
         if isinstance(observations, Tensor):
             observations = observations.cpu().numpy()
@@ -66,52 +65,46 @@ class ObservationForms:
             self._latest = count, rows, row_writer(self._layout, rows[0, ...] if count is None else rows)
         _, rows, write = self._latest
         write(observations)
-        return rows.copy(), count is None  # a policy may keep what it saw
+        return rows.copy(), count is None  # a policy may keep its input
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_latest": None}
 
     def _count(self, observations: Any) -> int | None:
-        """How many observations there are; None for one by itself."""
         leaf = self._layout.leaves[0]
         try:
             for key in leaf.path:
                 observations = observations[key]
             shape = np.shape(observations)
-        except (LookupError, TypeError, ValueError):  # the writer says what is wrong with it
+        except (LookupError, TypeError, ValueError):  # the writer raises the right error
             return None
         if shape == leaf.shape:
             return None
         if not shape or shape[1:] != leaf.shape or not shape[0]:
-            raise APIUsageError(f"{self._expected(leaf)}, got {shape}")
+            many = ", ".join(map(str, ("rows", *leaf.shape)))
+            raise APIUsageError(f"{leaf.name} must have shape {leaf.shape} for one or ({many}) for many, got {shape}")
         return shape[0]
 
     def _read_rows(self, rows: np.ndarray) -> tuple[np.ndarray, bool]:
-        """Structured observations that were packed into rows already."""
         is_one = rows.shape == self._row_shape
         if rows.dtype != self._layout.row_space.dtype or not (is_one or rows.shape[1:] == self._row_shape):
             space = self._layout.row_space
             raise APIUsageError(
                 f"an array of structured observations must be rows of {space.dtype} and shape {space.shape}, got "
-                f"{rows.dtype} and {rows.shape}; pass the observations as the environment gives them"
+                f"{rows.dtype} and {rows.shape}; pass the observations as the environment returns them"
             )
         return np.array(rows[None] if is_one else rows), is_one
 
-    @staticmethod
-    def _expected(leaf: Leaf) -> str:
-        shape = ", ".join(map(str, ("rows", *leaf.shape)))
-        return f"{leaf.name} must have shape {leaf.shape} for one or ({shape}) for many"
-
 
 class ActionForms:
-    """Turns what a policy chooses into actions of a space, inside its bounds."""
+    """Turns the choices of a policy into actions of a space, inside its bounds."""
 
     def __init__(self, space: gymnasium.Space, are_rows: bool):
-        """Takes the space of one action.
+        """Prepares for a space.
 
         Args:
-            space: as `pufferlib.emulation.actions` allows it.
-            are_rows: whether many actions of a structured space stay rows, which PufferEnvs take.
+            space: of one action, as `pufferlib.emulation.actions` allows it.
+            are_rows: whether many actions of a structured space stay rows, as for PufferEnvs.
         """
         self._space = space
         self._rows = ActionRows(space)
@@ -120,25 +113,22 @@ class ActionForms:
         self._split = ActionLayout(space).split if isinstance(space, (Dict, Tuple)) else None
 
     def one(self, rows: np.ndarray) -> Any:
-        """The action that `env.step` takes: of the only one of rows `(1, *row_shape)`."""
+        """The action for `env.step`, of rows `(1, *row_shape)`."""
         if self._is_discrete:
             return int(rows.item()) + int(self._space.start)
         return self._rows.for_env(rows)[0] if self._split is None else self._split(rows[0])
 
     def many(self, rows: np.ndarray) -> Any:
-        """The actions that a vector takes: of rows `(rows, *row_shape)`."""
+        """The actions for a vector, of rows `(rows, *row_shape)`."""
         return rows if self._are_kept else self._rows.for_env(rows)
 
 
 def mask_of(rows: Any, num_rows: int) -> np.ndarray:
-    """Which of some rows are meant: `(num_rows,)` bool.
+    """Rows as a mask `(num_rows,)` of bools; an APIUsageError if there are no such rows.
 
     Args:
         rows: a bool for each, one bool for the only one, an index, or several.
-        num_rows: how many there are.
-
-    Raises:
-        APIUsageError: if there are no such rows.
+        num_rows: in all.
     """
     found = np.atleast_1d(rows.cpu().numpy() if isinstance(rows, Tensor) else np.asarray(rows))
     if found.dtype == bool:

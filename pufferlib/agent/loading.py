@@ -1,4 +1,4 @@
-"""Agents from what trainings left on disk, and from the package."""
+"""Agents from the files of trainings, and from the package."""
 
 from __future__ import annotations
 
@@ -30,28 +30,27 @@ def load_agent(
     """Loads an agent that was trained by PufferLib.
 
     Args:
-        source: the folder of a run, whose best weights count where evaluations found any, and else the newest; or a
-            file: weights in such a folder, weights beside a description of their own (`mine.json` beside `mine.pt`), or
-            what `trainer.save_checkpoint(path)` wrote; or the name of an environment of Ocean, such as
-            `puffer_breakout`, for the agent that comes with the package. Of a folder that is called like an environment
-            write `./puffer_breakout`.
-        env: the environment where it has no name by which it is found, as one of your own: a class, a function, a name
-            such as `package.module:MyEnv`, or a ready environment or vector. None is the one that it was trained in;
-            a module that only the file names is not imported.
-        device: where it computes: `cpu`, `cuda`, `mps`, or `auto` for the first of cuda, mps and cpu that is there. A
-            single row is fastest on the CPU.
-        seed: of the actions that are drawn.
+        source: the folder of a run, of which the best weights are taken where evaluations found any, else the newest;
+            or a file: weights in such a folder, weights beside a description of their own (`mine.json` beside
+            `mine.pt`), or a file of `trainer.save_checkpoint(path)`; or the name of an environment of Ocean, such as
+            `puffer_breakout`, for the agent of the package. Write `./puffer_breakout` for a folder of that name.
+        env: the environment, where it has no known name: a class, a function, a name such as `package.module:MyEnv`, or
+            a ready environment or vector. None is the one that it was trained in; a module that only the file names is
+            not imported.
+        device: `cpu`, `cuda`, `mps`, or `auto` for the first of cuda, mps and cpu that exists. A single row is fastest
+            on the CPU.
+        seed: of sampled actions.
         policy: a module of the class that was trained, where that is one of your own; it is moved to `device` and gets
             the weights. None makes the policy that the settings name.
 
     Returns:
-        An agent of the environment with the settings that it was trained with. Of the environment the spaces are looked
-        at, and nothing else; one that was made for that is closed again.
+        An agent with the settings that it was trained with. Only the spaces of the environment are used; one that is
+        made for that is closed again.
 
     Raises:
-        CheckpointError: if nothing is there, it is damaged, a weight is infinite or NaN, it does not say what it was
-            trained with, its policy is of a class that no setting names and is not given, or its environment has no
-            name and is not given.
+        CheckpointError: if the file is missing or damaged, a weight is infinite or NaN, the settings of its training
+            are unknown, its policy has a class of your own and is not given, or its environment has no name and is not
+            given.
         ConfigError: if the settings do not fit this version of PufferLib.
         MissingExtraError: if the environment needs a package that is not installed.
     """
@@ -78,7 +77,6 @@ def load_agent(
 
 
 def _find_weights(path: Path) -> Path:
-    """The file that a path leads to."""
     if not path.exists():
         remedy = nearest(str(path), pretrained_names()) or f"; agents of {', '.join(pretrained_names())} come along"
         raise CheckpointError(f"there is no file and no folder of a run {path}{remedy}")
@@ -93,7 +91,6 @@ def _find_weights(path: Path) -> Path:
 
 
 def _description(path: Path) -> Mapping[str, Any]:
-    """What describes the weights in a file, as a run's `config.json` does."""
     found = checkpoint.read_outline(path)
     described = found.get("description") if checkpoint.weights_in(found) is not found else None
     if isinstance(described, dict):
@@ -109,7 +106,6 @@ def _description(path: Path) -> Mapping[str, Any]:
 
 @contextmanager
 def _environment(settings: Mapping[str, Any], env: Any, path: Path) -> Iterator[Any]:
-    """Something with the spaces and what else a policy is made for: the environment that is given, or that is named."""
     if env is not None:
         env = _as_recorded(env, settings)
         is_made = isinstance(env, (str, type)) or (callable(env) and not hasattr(env, "step"))
@@ -124,7 +120,6 @@ def _environment(settings: Mapping[str, Any], env: Any, path: Path) -> Iterator[
 
 
 def _as_recorded(env: Any, settings: Mapping[str, Any]) -> Any:
-    """A class or function with the keyword arguments that it had in the training, where it is that of the training."""
     if isinstance(env, str):
         is_same = env == settings["env_name"] and catalog.needs_module(env)
         creator = catalog.find(env).creator if is_same else env
@@ -135,10 +130,7 @@ def _as_recorded(env: Any, settings: Mapping[str, Any]) -> Any:
 
 
 def _known_name(env_name: str, env: Any) -> str | None:
-    """The name under which policies of an environment's own are looked for; None of one that is given and not there.
-
-    Such a one was trained in elsewhere, by a module or a package that this machine need not have.
-    """
+    # None where a policy of the environment's own need not exist: `env` is given, and its name is unknown here.
     if env is not None and catalog.needs_module(env_name):
         return None
     try:

@@ -68,12 +68,12 @@ def _merge_chosen(args: dict[str, Any], entry: Entry) -> None:
     # takes `num_envs` is a full vector, and keeps those of default.ini; so does one that takes other arguments.
     # Not before: they import Gymnasium, which takes longer than all else on the way to --help.
     from pufferlib.config.automatic import PPO_DEFAULTS, Facts, choose
-    from pufferlib.vector.recipe import Recipe
+    from pufferlib.vector.recipe import EnvRecipe
 
     if "num_envs" in entry.settings:
         return
     with contextlib.suppress(APIUsageError):
-        env = Recipe.build(entry.creator, None, None, 1, 0).make(0, None)
+        env = EnvRecipe.build(entry.creator, None, None, 1, 0).make(0, None)
         env.close()
         facts = Facts.of(env, AUTO_SINGLE_ENVS * env.num_agents)
         choice = choose(facts)

@@ -95,7 +95,6 @@ class Probe:
     """
 
     def __init__(self, library: ctypes.CDLL, writer: HeaderWriter):
-        """Keeps both."""
         self.library = library
         self._writer = writer
 

@@ -218,7 +218,6 @@ def _linears(modules: nn.Sequential, name: str) -> tuple[Linear, ...]:
 
 
 def _with_activations(modules: Iterable[nn.Module]) -> list[tuple[nn.Module, str]]:
-    """Layers with weights, each with the activation after it; without dropout, which only training has."""
     pairs: list[tuple[nn.Module, str]] = []
     for module in modules:
         if type(module) in _NOTHING:
@@ -233,14 +232,12 @@ def _with_activations(modules: Iterable[nn.Module]) -> list[tuple[nn.Module, str
 
 
 def _require(layer: nn.Module, kind: type[nn.Module]) -> None:
-    """Refuses what does not compute as a layer of that kind."""
     if getattr(type(layer), "forward", None) is not kind.forward:
         found = type(layer).__name__
         raise ExportError(f"C needs a layer that is an nn.{kind.__name__} in its place, got {found}; {_REMEDY}")
 
 
 def _linear(name: str, layer: nn.Linear, activation: str = "", blocks: int = 1) -> Linear:
-    """A layer of torch's, whose outputs are so many blocks that are each padded."""
     _require(layer, nn.Linear)
     weights = _padded(_floats(layer.weight.T), blocks)
     return Linear(name, weights, _padded(_bias(layer, layer.out_features), blocks), activation)
@@ -255,13 +252,12 @@ def _of_categories(layer: Linear, one_hot: OneHot) -> OneHotLinear:
 
 
 def _ranges(one_hot: OneHot | OneHotPlanes) -> tuple[np.ndarray, np.ndarray]:
-    """The lowest value of each cell or channel, and where what its values are for begins, and where all end."""
     lowest, highest = one_hot.lowest.cpu().numpy(), one_hot.highest.cpu().numpy()
     return lowest, np.concatenate([[0], np.cumsum(highest - lowest + 1)]).astype(np.int32)
 
 
 def _convolutional(policy: Convolutional) -> tuple[Layer, ...]:
-    """The encoder of images: channels come last in C, so that a row of a filter is one run in memory."""
+    # Channels come last in C, so that a row of a filter is one run in memory.
     convolutions, *after = policy.encoder
     pairs = _with_activations(list(convolutions)[:-1])  # without the one that flattens
     (_, height, width), channels = policy.image_shape, pairs[0][0].in_channels
@@ -311,7 +307,7 @@ def _lstm(hidden: str, memory: str, cell: nn.LSTMCell) -> LSTM:
 
 
 def _padded(array: np.ndarray, blocks: int = 1) -> np.ndarray:
-    """Pads each of so many blocks of the last dimension to a multiple of LANES."""
+    # Pads each of the `blocks` of the last dimension to a multiple of LANES.
     split = array.reshape(*array.shape[:-1], blocks, -1)
     padding = [(0, 0)] * (split.ndim - 1) + [(0, -split.shape[-1] % LANES)]
     return np.pad(split, padding).reshape(*array.shape[:-1], -1)

@@ -154,7 +154,6 @@ class HeaderWriter:
         yield from (f"}} {self.type_name};", "")
 
     def _buffers(self) -> dict[str, str]:
-        """Declarations of what a block of rows needs, and comments."""
         linear = [layer for layer in (*self.network.layers, *self.network.critic) if isinstance(layer, Linear)]
         images = [layer for layer in self.network.layers if isinstance(layer, Convolution)]
         recurrent = [layer for layer in self.network.layers if isinstance(layer, (MinGRU, LSTM))]
@@ -182,7 +181,6 @@ class HeaderWriter:
         return f"const {self.type_name}Observation* observations"
 
     def _function(self, verb: str, *parameters: str) -> Iterator[str]:
-        """The beginning of a function of the policy."""
         yield from _call(f"static inline void {self.name}_{verb}", [f"{self.type_name}* policy", *parameters], ") {")
 
     def _begin(self) -> Iterator[str]:
@@ -232,7 +230,6 @@ class HeaderWriter:
         yield from ("}", "")
 
     def _images(self, source: str) -> Iterator[str]:
-        """Each image with its channels last, through the convolutions, to a row of features."""
         layers = [layer for layer in self.network.layers if isinstance(layer, Convolution)]
         channels, height, width = self.network.image_shape
         scale = "" if self.network.image_scale == 1.0 else f" / {_number(self.network.image_scale)}"
@@ -262,7 +259,6 @@ class HeaderWriter:
         yield "    }"
 
     def _chain(self, layers: Iterable[Layer], current: str, width: str, result: str) -> Iterator[str]:
-        """Layers one after the other; the last one writes `result`."""
         layers, free = tuple(layers), 0
         for index, layer in enumerate(layers):
             if isinstance(layer, Linear):
@@ -305,7 +301,6 @@ class HeaderWriter:
         yield from ("    }", "}")
 
     def _decisions(self) -> Iterator[str]:
-        """One line for each part of the action: where its logits or means begin is counted here."""
         place = deviation = 0
         for part in self.network.parts:
             column = part.columns.start
@@ -322,16 +317,12 @@ class HeaderWriter:
 
 
 def _comment(text: str) -> str:
-    """A text for a `//` comment: in ASCII, as Python and C write it in quotes.
-
-    No line end is left in it, nor what continues a comment in the next line: a backslash, or a trigraph for one.
-    """
+    # ASCII without line ends, nor what continues a `//` comment in the next line: a backslash, or a trigraph for one.
     plain = text.encode("unicode_escape").decode("ascii").replace("\\\\", "\\x5c")
     return plain.replace("??", "?\\x3f")
 
 
 def _call(function: str, arguments: Iterable[str], end: str = ");") -> Iterator[str]:
-    """A function with its arguments, of which those beyond the width of a line go on in the next."""
     first, *rest = arguments
     line = f"{function}({first}"
     for argument in rest:
@@ -375,7 +366,6 @@ def _table(name: str, values: np.ndarray) -> Iterator[str]:
 
 
 def _number(value: float) -> str:
-    """A float32 as C has it, which reads back as the same."""
     if value == 0.0:
         return "0"
     text = f"{value:.9g}"

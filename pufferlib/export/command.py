@@ -54,7 +54,6 @@ def export_command(env_name: str, args: dict[str, Any], format: str = "onnx", ou
 
 
 def _use(path: Path, format: str, step: OneStep) -> str:
-    """What to do with an export."""
     if format != "c":
         takes, returns = ", ".join(("observations", *step.state_names)), ", ".join(step.output_names)
         return f"which takes {takes} and returns {returns}"

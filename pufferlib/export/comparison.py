@@ -60,7 +60,7 @@ def _check_sequence(step: OneStep, run: Run, what: str, sequence: Tensor) -> flo
 
 
 def _difference(expected: np.ndarray, found: np.ndarray) -> float:
-    """Infinite where the shapes differ; the same infinity or NaN in both is no difference."""
+    # The same infinity or NaN in both is no difference.
     if expected.shape != found.shape:
         return np.inf
     same = (expected == found) | (np.isnan(expected) & np.isnan(found))

@@ -93,8 +93,7 @@ class OneStep(nn.Module):
 
 
 class _PlainMinGRU(nn.Module):
-    """What a MinGRUWrapper computes, without its kernel, which other programs do not have."""
-
+    # A MinGRUWrapper without its kernel, which other programs do not have.
     def __init__(self, wrapper: MinGRUWrapper):
         super().__init__()
         self.policy = wrapper.policy

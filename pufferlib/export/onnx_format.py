@@ -56,7 +56,7 @@ def onnx_bytes(step: OneStep, notes: Mapping[str, str], observations: np.ndarray
 
 
 def _utf8(text: str) -> str:
-    """A text without what UTF-8 cannot hold, as a path may have it."""
+    # A path may hold what UTF-8 cannot.
     return text.encode("utf-8", "backslashreplace").decode()
 
 
@@ -85,7 +85,6 @@ def _converted(step: OneStep) -> Any:
 
 
 def _name_rows(model: Any) -> None:
-    """Calls the free dimension `rows`, which the exporter numbers."""
     (old,) = {value.type.tensor_type.shape.dim[0].dim_param for value in (*model.graph.input, *model.graph.output)}
     for value in (*model.graph.input, *model.graph.output, *model.graph.value_info):
         for dimension in value.type.tensor_type.shape.dim:
@@ -95,7 +94,6 @@ def _name_rows(model: Any) -> None:
 
 @contextmanager
 def _without_talk() -> Iterator[None]:
-    """Without what torch warns of in its own code, and logs of packages that a policy does not need."""
     logs = [logging.getLogger(package) for package in ("torch.onnx", "onnxscript")]
     levels = [log.level for log in logs]
     for log in logs:

@@ -1,4 +1,4 @@
-"""`puffer bench`: how many steps per second one environment makes in this process."""
+"""`puffer bench`: the steps per second of one environment in this process."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pufferlib.families import catalog
 from pufferlib.metrics.output import printable
 from pufferlib.play.plain_table import plain_table
 
-MANY = 4096  # environments in the second row: the size at which environments are compared
+LARGE_NUM_ENVS = 4096  # of the second row: the size at which environments are compared
 REPEATS = 7
 _ACTION_SETS = 16  # prepared rows of actions, used in turn
 _WARM_UP_STEPS = 32
@@ -37,8 +37,8 @@ def bench_command(env_name: str, args: dict[str, Any], seconds: float = 2.0) -> 
 
     Args:
         env_name: such as `puffer_breakout`.
-        args: the nested dict of `load_config`; `env` counts, and `train.seed`.
-        seconds: how long to time each row.
+        args: the nested dict of `load_config`, of which `env` and `train.seed` are used.
+        seconds: of timing for each row.
     """
     creator, arguments, seed = catalog.find(env_name).creator, check_env(env_name, args["env"]), args["train"]["seed"]
     rows = []
@@ -53,20 +53,19 @@ def bench_command(env_name: str, args: dict[str, Any], seconds: float = 2.0) -> 
 
 
 def _sizes(env_name: str, arguments: dict[str, Any]) -> list[dict[str, int]]:
-    """The environment counts to measure; an environment that is one alone has a single row."""
     setting = env_settings(env_name).get("num_envs")
     if setting is None:
         return [{}]
     agents = catalog.find(env_name).agents_per_env
     count = resolve_env_count(arguments.get("num_envs", setting.default), "cpu", 1, agents)
-    return [{"num_envs": count} for count in sorted({count, MANY})]
+    return [{"num_envs": count} for count in sorted({count, LARGE_NUM_ENVS})]
 
 
 def measure(env: PufferEnv, seed: int, seconds: float) -> Measurement:
-    """Times `env.step` with actions that were drawn beforehand.
+    """Times `env.step` with prepared actions, after a reset; it stays in the middle of an episode.
 
     Args:
-        env: the environment; it is reset first and left in the middle of an episode.
+        env: the environment.
         seed: of the environment and of the actions.
         seconds: of all repeats together, at least one step each.
     """
@@ -78,14 +77,13 @@ def measure(env: PufferEnv, seed: int, seconds: float) -> Measurement:
 
 
 def random_actions(env: PufferEnv, seed: int) -> list[np.ndarray]:
-    """Uniform random actions of all agents, as the environment's own array holds them."""
+    """Uniform random actions of all agents, in the dtype of the environment's array."""
     env.action_space.seed(seed)
     return [env.action_space.sample().astype(env.actions.dtype) for _ in range(_ACTION_SETS)]
 
 
 def _steps_within(env: PufferEnv, actions: itertools.cycle, seconds: float) -> int:
-    """How many steps take about that long; the steps that find it out warm the caches up."""
-    _time_steps(env, actions, _WARM_UP_STEPS)
+    _time_steps(env, actions, _WARM_UP_STEPS)  # warms the caches
     per_step = _time_steps(env, actions, _WARM_UP_STEPS) / _WARM_UP_STEPS
     return max(1, int(seconds / per_step))
 

@@ -1,4 +1,4 @@
-"""`puffer envs`: the tables that list the environments, and the names of a family."""
+"""`puffer envs`: tables of the environments, and the names of a family."""
 
 from __future__ import annotations
 
@@ -14,22 +14,19 @@ from pufferlib.errors import APIUsageError, nearest
 from pufferlib.families import catalog
 from pufferlib.play.plain_table import plain_table
 
-LEAST_ABOUT = 24
-"""Columns of the terminal that are worth a word about each environment."""
-
-MOST_PARTS = 3
-"""Parts of a Tuple that are named one by one."""
+MIN_DESCRIPTION_WIDTH = 24  # columns; in fewer the descriptions are left out
+MAX_NAMED_PARTS = 3  # of a Tuple
 
 
 def overview() -> str:
-    """The environments of Ocean one by one, and the other families with how to name theirs."""
+    """The tables of Ocean's environments and of the other families."""
     return f"{environments_table()}\n\n{families_table()}\n\n`puffer envs FAMILY` lists the names of a family"
 
 
 def families_table() -> str:
-    """Every family but Ocean: how many environments it has, the name of one, and what to install where it is missing.
+    """Every family but Ocean: its number of environments, an example, and the extra to install where it is missing.
 
-    Families that have to be imported to be counted are not.
+    Families that would have to be imported are not counted.
     """
     rows = []
     for family in catalog.families():
@@ -42,12 +39,7 @@ def families_table() -> str:
 
 
 def names_of(family_name: str) -> list[str]:
-    """The names of all environments of a family.
-
-    Raises:
-        APIUsageError: if there is no such family.
-        MissingExtraError: if it is not installed.
-    """
+    """The names of all environments of a family; an APIUsageError or a MissingExtraError where it is not there."""
     known = {family.name: family for family in catalog.families()}
     if family_name not in known:
         remedy = nearest(family_name, known) or f"; there are {', '.join(known)}"
@@ -57,11 +49,11 @@ def names_of(family_name: str) -> list[str]:
 
 
 def environments_table(width: int | None = None) -> str:
-    """Every environment of Ocean: its name, spaces of one agent, agents, when it counts as solved, and what it is.
+    """Every environment of Ocean: its name, spaces of one agent, agents, solved threshold and description.
 
     Args:
-        width: columns that a line may have, which the last part is cut to, or left out for; None is as many as the
-            terminal has, and any number where the table is written elsewhere.
+        width: columns of a line, to which descriptions are cut; None is those of the terminal, and without a terminal
+            there is no limit.
     """
     if width is None:
         width = shutil.get_terminal_size((10**6, 0)).columns if sys.stdout.isatty() else 10**6
@@ -69,14 +61,14 @@ def environments_table(width: int | None = None) -> str:
     lines = plain_table(header, [environment_row(name) for name in ocean.names()]).splitlines()
     longest = max(map(len, lines))
     room = width - longest - 2
-    if room < LEAST_ABOUT:
+    if room < MIN_DESCRIPTION_WIDTH:
         return "\n".join(lines)
     about = ["what it is", *(textwrap.shorten(what_it_is(name), room, placeholder="...") for name in ocean.names())]
     return "\n".join(f"{line:<{longest}}  {text}".rstrip() for line, text in zip(lines, about, strict=True))
 
 
 def what_it_is(name: str) -> str:
-    """An environment in a few words: how its module's docstring begins, after the name."""
+    """An environment in a few words: the first line of its module's docstring, after the name."""
     try:
         module = sys.modules[ocean.env_class(name).__module__]
     except ImportError:
@@ -88,7 +80,7 @@ def what_it_is(name: str) -> str:
 
 
 def environment_row(name: str) -> tuple[str, str, str, str, str]:
-    """One row of the table; an environment that was not compiled says how to do it."""
+    """One row of the table; that of an environment which is not compiled has the command."""
     try:
         env_class = ocean.env_class(name)
     except ImportError:
@@ -115,7 +107,7 @@ def space_text(space: gymnasium.Space) -> str:
     if isinstance(space, gymnasium.spaces.MultiDiscrete):
         return f"MultiDiscrete({', '.join(str(count) for count in space.nvec.flat)})"
     if isinstance(space, gymnasium.spaces.Tuple):
-        if len(space.spaces) > MOST_PARTS:
+        if len(space.spaces) > MAX_NAMED_PARTS:
             return f"Tuple of {len(space.spaces)}"
         return f"Tuple({', '.join(map(space_text, space.spaces))})"
     return f"{space.dtype}[{' x '.join(str(size) for size in space.shape)}]"

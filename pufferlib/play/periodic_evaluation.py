@@ -14,9 +14,10 @@ from torch import nn
 from pufferlib.config import ResolvedTrainConfig
 from pufferlib.metrics.phases import Phases
 from pufferlib.play.player import Episodes, Player
-from pufferlib.play.undisturbed import undisturbed
+from pufferlib.play.undisturbed import eval_mode
 from pufferlib.runs import checkpoint
 from pufferlib.seeding import mix_seed
+from pufferlib.vector import Vector
 
 _SEED_STREAM = 0x6576616C  # no rank of a run has this number, so no training environment has such a seed
 
@@ -24,31 +25,30 @@ _SEED_STREAM = 0x6576616C  # no rank of a run has this number, so no training en
 class PeriodicEvaluation:
     """Evaluates the policy in evenly spread epochs of a run, and keeps the best weights.
 
-    All evaluations begin from the same starts, so that two of them differ by the policy alone. Nothing is left over
-    from one to the next, so that a resumed run evaluates like one that never stopped. The training does not notice: no
-    random number of its own or of torch's is drawn, and the policy's modules and buffers are put back as they were.
+    All evaluations have the same seed, so that two of them differ by the policy alone. They share no state, so that a
+    resumed run evaluates like one that never stopped. They leave the training unchanged: they draw none of its random
+    numbers or of torch's, and restore the policy's modes and buffers.
 
-    Of several processes the first evaluates while the others wait: by `Ranks.wait_for_first`, as it may take longer
-    than messages may.
+    Of several processes the first evaluates while the others wait by `Ranks.wait_for_first`.
     """
 
     def __init__(
         self,
         config: ResolvedTrainConfig,
-        make_vecenv: Callable[[int], Any] | None,
+        make_vecenv: Callable[[int], Vector] | None,
         policy: nn.Module,
         device: torch.device,
         autocast: Callable[[], AbstractContextManager],
         phases: Phases,
     ):
-        """Makes nothing yet.
+        """Sets evaluations up.
 
         Args:
-            config: says when, and for how long.
+            config: has their number and length.
             make_vecenv: makes the vector to play in from its seed, at the first evaluation; None where there is none.
-            policy: what is trained, on `device`.
+            policy: that is trained, on `device`.
             device: of the policy.
-            autocast: what the policy acts in.
+            autocast: the context in which the policy acts.
             phases: adds up the time of the phase `evaluation`.
         """
         self._config = config
@@ -62,7 +62,7 @@ class PeriodicEvaluation:
         self._metrics: dict[str, float] = {}
 
     def is_due(self, epoch: int, total: int) -> bool:
-        """Whether there is an evaluation after `epoch` of `total` epochs; after the last one there always is."""
+        """Whether there is an evaluation after `epoch` of `total` epochs, such as the last."""
         count = self._config.evaluations
         # LaTeX: \Big\lfloor \frac{n k}{K} \Big\rfloor > \Big\lfloor \frac{n (k - 1)}{K} \Big\rfloor
         # LaTeX:   ; n = count, k = epoch, K = total
@@ -73,7 +73,7 @@ class PeriodicEvaluation:
 
         Args:
             folder: of the run.
-            facts: what to note beside the best weights: the environment's name, steps, epoch.
+            facts: to save beside the best weights: the environment's name, steps, epoch.
         """
         with self._phases.phase("evaluation"):
             self._metrics = self._evaluate()
@@ -95,7 +95,7 @@ class PeriodicEvaluation:
 
     def _evaluate(self) -> dict[str, float]:
         try:
-            with undisturbed(self._policy, self._device):
+            with eval_mode(self._policy, self._device):
                 player = self._ready_player()
                 quotas = np.ones_like(player.remaining)
                 steps = list(player.play(quotas, self._config.evaluation_max_steps, self._seed))
@@ -112,7 +112,6 @@ class PeriodicEvaluation:
 
 
 def _metrics(episodes: Sequence[Episodes]) -> dict[str, float]:
-    """What is logged of an evaluation; empty when no agent ever appeared."""
     returns = np.concatenate([each.returns for each in episodes])
     if not len(returns):
         return {}

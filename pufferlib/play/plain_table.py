@@ -8,7 +8,7 @@ from pufferlib.metrics.output import printable
 
 
 def plain_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Aligns columns with spaces: readable, and easy for another program to split; no cell has control codes."""
+    """Aligns columns by spaces, which other programs can split; cells are without control codes."""
     lines = [[printable(cell) for cell in line] for line in (header, *rows)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
     return "\n".join(

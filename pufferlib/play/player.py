@@ -1,4 +1,4 @@
-"""Playing: a policy acts in environments and nothing learns from it."""
+"""Playing: a policy acts in environments without learning."""
 
 from __future__ import annotations
 
@@ -17,19 +17,20 @@ from pufferlib.errors import DivergedError
 from pufferlib.policy import Forward, Logits, acting_forward
 from pufferlib.ppo.sampling import greedy_action, sample_logits
 from pufferlib.seeding import mix_seed
+from pufferlib.vector import Vector
 
 Rows = slice | np.ndarray
 
 
 @dataclass(frozen=True)
 class Episodes:
-    """Some agents' episodes that ended together.
+    """Episodes that ended together.
 
     Attributes:
-        agents: `(episodes,)` int64, whose they are.
-        returns: `(episodes,)` float64, sums of the rewards as the environment gave them.
-        lengths: `(episodes,)` int64, steps at which the agent was there.
-        reports: what the environment said of them in its infos.
+        agents: `(episodes,)` int64, the agent of each.
+        returns: `(episodes,)` float64, sums of the environment's rewards.
+        lengths: `(episodes,)` int64, steps at which the agent was present.
+        reports: the environment's infos about them.
     """
 
     agents: np.ndarray
@@ -40,14 +41,14 @@ class Episodes:
 
 @dataclass(frozen=True)
 class Decision:
-    """What the policy made of the moment before a step. Nothing in it is to be kept: the next step writes over it.
+    """The policy's outputs before a step, valid until the next step overwrites them.
 
     Attributes:
         rows: of the agents of every batch that steps now, in the order of the batches.
-        observations: `(num_agents, *observation_shape)`, what all agents see; agents that do not step saw it earlier.
+        observations: `(num_agents, *observation_shape)`, the latest of all agents.
         logits: of all agents, as pufferlib.policy describes them.
-        values: of all agents, in a tensor of as many numbers.
-        actions: `(num_agents, *action_shape)`, what the policy would do.
+        values: of all agents, one number each.
+        actions: `(num_agents, *action_shape)`, the policy's.
     """
 
     rows: Sequence[Rows]
@@ -59,44 +60,41 @@ class Decision:
 
 @dataclass
 class _Running:
-    """A batch in the middle of its episodes; which rows those are may change with every step."""
-
     rows: Rows
     agent_ids: np.ndarray
     steps: int = 0
 
 
 class Player:
-    """Plays episodes with a policy, the same number with every agent, so that long ones count like short ones.
+    """Plays episodes with a policy, a fixed number with every agent, so that long ones count like short ones.
 
-    Each batch of the vector stops when all its agents have played theirs. The policy's recurrent state begins anew with
-    every episode; steps of absent agents count for nothing.
+    Each batch of the vector stops when all its agents have played theirs. The policy's recurrent state is reset at the
+    start of an episode; steps of absent agents do not count.
 
-    What a PufferEnv reports at the end of an episode belongs to those of its episodes that ended then. Whose report it
-    is can be told where each batch is a single one (`batch_size=1`), or by its `agent_id`, see `vector.Native`; any
-    other is left out.
+    A report of a PufferEnv belongs to those of its episodes that end with the same step. Reports of batches of several
+    environments need an `agent_id`, see `vector.Native`, and are left out without one.
 
     Attributes:
-        vecenv: the vector that is played in.
-        remaining: `(num_agents,)` int64, the episodes that each agent has still to play.
+        vecenv: the vector to play in.
+        remaining: `(num_agents,)` int64, the episodes that each agent still has to play.
     """
 
     def __init__(
         self,
-        vecenv: Any,
+        vecenv: Vector,
         policy: nn.Module,
         device: torch.device,
         generator: torch.Generator | None = None,
         autocast: Callable[[], AbstractContextManager] = nullcontext,
     ):
-        """Allocates.
+        """Allocates arrays.
 
         Args:
-            vecenv: a vector; whatever runs in it is dropped when the play begins.
+            vecenv: a vector; its running steps are dropped when the play begins.
             policy: as pufferlib.models describes, on `device`.
             device: of the policy.
-            generator: draws the actions from the policy's distribution, by its seed; None takes the likeliest ones.
-            autocast: what the policy is called in.
+            generator: samples the actions, by its seed; None takes the likeliest ones.
+            autocast: the context in which the policy is called.
         """
         self.vecenv = vecenv
         self.remaining = np.zeros(vecenv.num_agents, np.int64)
@@ -107,7 +105,7 @@ class Player:
         self._autocast = autocast
         space, agents = vecenv.single_observation_space, vecenv.num_agents
         self._observations = np.zeros((agents, *space.shape), space.dtype)
-        self._begins = np.ones(agents, bool)  # recurrent state begins anew with the last observation
+        self._episode_starts = np.ones(agents, bool)  # with the last observation, so that recurrent state is reset
         self._has_owners = vecenv.agents_per_batch == vecenv.driver_env.num_agents
         self._tracker = EpisodeTracker(agents)
 
@@ -119,20 +117,20 @@ class Player:
         side_by_side: int | None = None,
         decide: Callable[[Decision], np.ndarray] | None = None,
     ) -> Iterator[list[Episodes]]:
-        """Plays until every agent has played its quota, with the policy as it is now.
+        """Plays until every agent has played its quota, with the policy's present weights.
 
-        The same seeds lead to the same episodes, whatever plays side by side: what is drawn for an agent depends on how
-        many steps its environment has made.
+        Equal seeds give equal episodes, however many play side by side: the random numbers for an agent depend on the
+        number of steps of its environment.
 
         Args:
             quotas: `(num_agents,)`, episodes to play.
-            max_steps: steps of each environment after which it ends anyway: a policy can go in circles for ever.
+            max_steps: of each environment, after which it stops: a policy can repeat itself without an end.
             seed: as for the vector's `async_reset`.
-            side_by_side: batches that play at a time, the others wait for one that is done; None lets all play.
-            decide: called before every step; returns the actions to take in place of the policy's, which it may be.
+            side_by_side: batches that play at a time, while the others wait; None lets all play.
+            decide: called before every step; returns the actions to take, which may be the policy's.
 
         Yields:
-            After every step the episodes that ended with it, one entry for each batch where some did.
+            After every step the episodes that ended with it, one entry for each batch with some.
         """
         vecenv = self.vecenv
         self.remaining[:] = quotas
@@ -164,16 +162,16 @@ class Player:
 
     @property
     def returns(self) -> np.ndarray:
-        """What the running episodes came to so far: `(num_agents,)` float64, to be read only."""
+        """The returns of the running episodes so far: `(num_agents,)` float64, read-only."""
         return self._tracker.returns
 
     @property
     def lengths(self) -> np.ndarray:
-        """How many steps the running episodes have so far: `(num_agents,)` int64, to be read only."""
+        """The lengths of the running episodes so far: `(num_agents,)` int64, read-only."""
         return self._tracker.lengths
 
     def running(self) -> Episodes:
-        """What the last play left unfinished, as far as it went: an episode of every agent that lacked one."""
+        """The unfinished episodes of the last play, of agents that had not played their quotas."""
         is_cut = (self.remaining > 0) & (self._tracker.lengths > 0)
         return Episodes(is_cut.nonzero()[0], self._tracker.returns[is_cut], self._tracker.lengths[is_cut])
 
@@ -190,7 +188,6 @@ class Player:
         playing: Sequence[_Running],
         decide: Callable[[Decision], np.ndarray] | None,
     ) -> np.ndarray:
-        """Actions of all agents; the policy writes their next state into `state`."""
         with self._autocast():
             logits, values = forward(torch.from_numpy(self._observations).to(self._device), state)
         actions = self._choose(logits, playing)
@@ -210,31 +207,27 @@ class Player:
         return actions
 
     def _draw(self, logits: Logits, steps: int) -> np.ndarray:
-        """Actions of all agents, by the random numbers of environments that have made so many steps."""
         self._generator.manual_seed(mix_seed(self._seed, steps))
         actions, logprobs, _ = sample_logits(logits, generator=self._generator)
-        if logprobs.isnan().any():  # as it is found out on a GPU
+        if logprobs.isnan().any():  # on a GPU nothing raised
             raise DivergedError("the policy's logits contain NaN; check its weights and the observations")
         return actions.cpu().numpy()
 
     def _receive(self) -> tuple[Rows, np.ndarray, list[dict]]:
-        """Waits for a batch; its rows, their numbers as the vector gave them, and its infos."""
         observations, rewards, terminals, truncations, infos, agent_ids, masks = self.vecenv.recv()
         is_mixed = getattr(self.vecenv, "mixes_batches", False)
         rows = agent_ids if is_mixed else slice(int(agent_ids[0]), int(agent_ids[0]) + len(agent_ids))
         self._observations[rows] = observations
-        self._begins[rows] = self._tracker.step(rows, rewards, terminals | truncations, masks)
+        self._episode_starts[rows] = self._tracker.step(rows, rewards, terminals | truncations, masks)
         return rows, agent_ids, infos
 
     def _clear_states(self, state: dict[str, torch.Tensor]) -> None:
-        """Zeroes the state of agents whose episode begins."""
-        if state and self._begins.any():
-            begins = torch.from_numpy(self._begins).to(self._device)
-            for name, value in state.items():  # in no tensor of the policy's, which may be a view of something else
-                state[name] = value.masked_fill(begins.view(-1, *[1] * (value.dim() - 1)), 0)
+        if state and self._episode_starts.any():
+            starts = torch.from_numpy(self._episode_starts).to(self._device)
+            for name, value in state.items():  # not in place: the policy's tensor may be a view of another
+                state[name] = value.masked_fill(starts.view(-1, *[1] * (value.dim() - 1)), 0)
 
     def _take(self, infos: list[dict]) -> Episodes:
-        """The episodes that ended with the step of a batch and are within their agents' quotas, which they reduce."""
         agents, returns, lengths = self._tracker.take()
         counts = self.remaining[agents] > 0
         self.remaining[agents] -= counts
@@ -242,7 +235,6 @@ class Player:
         return Episodes(agents[counts], returns[counts], lengths[counts], reports)
 
     def _reports(self, infos: list[dict], agents: np.ndarray, counts: np.ndarray) -> list[dict]:
-        """What infos tell of the episodes that count, of those of `agents` that ended."""
         if self._has_owners:
             return _owned(infos, counts)
         agents_per_env = self.vecenv.driver_env.num_agents
@@ -251,23 +243,15 @@ class Player:
             if "agent_id" in info and "final_observation" not in info:
                 by_env.setdefault(info["agent_id"] // agents_per_env, []).append(info)
         envs = agents // agents_per_env
-        return [each for env, told in by_env.items() for each in _owned(told, counts[envs == env])]
+        return [each for env, reports in by_env.items() for each in _owned(reports, counts[envs == env])]
 
 
 def _owned(infos: list[dict], counts: np.ndarray) -> list[dict]:
-    """The reports of the episodes that count: one for each that ended, or a single one of the whole environment.
-
-    One of `n` episodes holds their means. It is of those that ended with this step where these are as many, as it tells
-    of all that ended since the last report; it then stands for each of them that counts.
-
-    Args:
-        infos: of one environment.
-        counts: `(episodes,)` bool, of those that ended with this step.
-    """
-    told = [info for info in infos if "final_observation" not in info]
-    if len(told) == 1 and told[0].get("n", 1) == len(counts) > 1:
-        return told * int(counts.sum())
-    reports = [info for info in told if info.get("n", 1) == 1]
+    # A single report of `n` episodes, as many as ended with this step, stands for each of them that counts.
+    reports = [info for info in infos if "final_observation" not in info]
+    if len(reports) == 1 and reports[0].get("n", 1) == len(counts) > 1:
+        return reports * int(counts.sum())
+    reports = [info for info in reports if info.get("n", 1) == 1]
     if len(reports) == len(counts):
         return [report for report, is_counted in zip(reports, counts, strict=True) if is_counted]
     return reports if len(reports) == 1 and counts.any() else []

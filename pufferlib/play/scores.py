@@ -1,8 +1,8 @@
-"""How well a policy plays: episodes to the end, the mean of every statistic, and its standard error."""
+"""Scores of a policy: whole episodes, the mean of every statistic, and its standard error."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
@@ -18,39 +18,38 @@ from pufferlib.families.catalog import Entry
 from pufferlib.metrics.finished_episodes import is_number
 from pufferlib.metrics.finite import require_finite_weights
 from pufferlib.metrics.score import Score
-from pufferlib.ocean.environment import OceanEnv
 from pufferlib.play.player import Episodes, Player
-from pufferlib.play.undisturbed import undisturbed
+from pufferlib.play.undisturbed import eval_mode
 from pufferlib.runs import making
 from pufferlib.runs.policy_check import check_acting
+from pufferlib.vector.native import is_stepped_in_c
 
 MAX_ENVIRONMENTS = 256  # played side by side; more episodes are played in turn
 MAX_PYTHON_ENVIRONMENTS = 32  # of those that are not C: each may be slow to make and large
 
 
 class ScoreSheet:
-    """Collects what became of episodes."""
+    """Collects the results of episodes."""
 
     def __init__(self) -> None:
-        """Knows of none yet."""
         self._counted: dict[str, list[float]] = {"episode_return": [], "episode_length": []}
         self._reported: dict[str, list[float]] = {}
-        self._tells_means = False  # of several episodes: what was counted of each is better
+        self._has_means = False  # a report is a mean of several episodes: the counts of each are better
 
     def add(self, episodes: Episodes) -> None:
-        """Adds episodes that ended, and what the environment reports of them."""
+        """Adds episodes that ended, with the environment's reports of them."""
         self._counted["episode_return"].extend(episodes.returns.tolist())
         self._counted["episode_length"].extend(episodes.lengths.tolist())
         for report in episodes.reports:
-            self._tells_means |= report.get("n", 1) > 1
+            self._has_means |= report.get("n", 1) > 1
             for name, value in report.items():
                 if name not in ("n", "agent_id") and is_number(value):
                     self._reported.setdefault(name, []).append(float(value))
 
     def scores(self) -> dict[str, Score]:
-        """A score for every statistic; what the environment reports of each episode replaces what was counted of it."""
+        """A score for every statistic; the environment's report of an episode replaces the counts of it."""
         counted = {name: numbers for name, numbers in self._counted.items() if name not in self._reported}
-        found = {**counted, **self._reported, **(self._counted if self._tells_means else {})}
+        found = {**counted, **self._reported, **(self._counted if self._has_means else {})}
         return {name: Score.of(numbers) for name, numbers in found.items() if numbers}
 
     def by_metric(self) -> dict[str, Score]:
@@ -62,8 +61,8 @@ class ScoreSheet:
 
 
 @dataclass(frozen=True)
-class Recipe:
-    """What makes an environment, and its keyword arguments."""
+class ConfiguredEnv:
+    """An entry of the catalog, with keyword arguments for its environments."""
 
     entry: Entry
     env_kwargs: Mapping[str, Any]
@@ -79,27 +78,27 @@ def evaluate(
 
     Every environment plays the same number of episodes to the end, so long episodes count like short ones. Where
     several agents share an environment, each of them adds a return and a length for every episode; of the snakes
-    of puffer_snake, which begin and end apart, every one's episode is one of `episodes`. Neither torch's
-    random numbers nor the policy's mode, buffers and recurrent state are other ones afterwards.
+    of puffer_snake, which begin and end apart, every one's episode is one of `episodes`. Torch's random numbers
+    and the policy's mode, buffers and recurrent state are unchanged afterwards.
 
     Args:
         policy: a torch module that `PuffeRL` would train, or a `pufferlib.Agent`; it may be recurrent.
         env: a name, which has the settings of its configuration; a class or a function; or an environment or a vector
-            of PufferLib's, Gymnasium's or PettingZoo's. What can be made anew is played in environments of their own,
-            side by side: also a vector that `pufferlib.vector.make` made, and everything that was made by a name, so
-            that a trainer in it can go on. Any other one is played in itself, from a reset on, and is left open. None
-            is the environment that an agent was trained in, with its settings.
+            of PufferLib's, Gymnasium's or PettingZoo's. Names, classes, functions, vectors of `pufferlib.vector.make`
+            and everything that was made by a name are played in new environments, side by side, so that a trainer in
+            them can continue. Any other one is itself played, from a reset, and stays open. None is the environment
+            that an agent was trained in, with its settings.
         episodes: at least 1.
         sample: draw actions from the policy instead of taking the likeliest.
         seed: of the environments and of the actions.
-        max_steps: steps per episode, on average over the episodes of an environment, after which it ends anyway: a
-            greedy policy can go in circles for ever.
+        max_steps: steps per episode, on average over the episodes of an environment, after which the play ends: a
+            greedy policy can repeat itself without an end.
 
     Returns:
         A score for `episode_return` and `episode_length`, and for every statistic that the environment reports at the
-        end of an episode, over the episodes that ended; empty when none did. Of agents whose episodes end in the same
-        step it may report means alone, which then stand for each of them. What is reported of many environments in one,
-        which are ready and cannot be made anew, is left out where nobody can tell whose episodes it is of.
+        end of an episode, over the episodes that ended; empty when none did. Where it reports one mean for agents whose
+        episodes end in the same step, the mean counts for each of them. Reports without an owner, as of many ready
+        environments in one, are left out.
 
     Raises:
         APIUsageError: if an argument is none of these, or the policy does not fit the environment.
@@ -114,27 +113,42 @@ def evaluate(
     with ExitStack() as undo:
         vecenv = vector_to_play(env, int(episodes), seed, undo)
         player = player_of(module, vecenv, seed if sample else None, undo)
-        quotas = deal_games(int(episodes), vecenv)
-        return scored(player, quotas, max_steps * int(quotas.max()), seed).scores()
+        return play_to_the_end(player, episodes_per_agent(int(episodes), vecenv), max_steps, seed).scores()
 
 
-def scored(player: Player, quotas: np.ndarray, max_steps: int, seed: int | None = None) -> ScoreSheet:
-    """Plays to the end, as `Player.play` takes it, and collects what became of the episodes."""
+def play_to_the_end(
+    player: Player,
+    quotas: np.ndarray,
+    max_steps: int,
+    seed: int | None = None,
+    is_wanted: Callable[[], bool] = lambda: True,
+) -> ScoreSheet:
+    """Plays the quota of every agent.
+
+    Args:
+        player: that plays.
+        quotas: `(num_agents,)`, episodes to play.
+        max_steps: per episode, as for `evaluate`.
+        seed: of the environments.
+        is_wanted: asked after every step; once it says False the play ends, and the sheet is empty.
+    """
     sheet = ScoreSheet()
-    for ended in player.play(quotas, max_steps, seed):
+    for ended in player.play(quotas, max_steps * int(quotas.max()), seed):
+        if not is_wanted():
+            return ScoreSheet()
         for episodes in ended:
             sheet.add(episodes)
     return sheet
 
 
-def player_of(policy: Any, vecenv: vector.Vector, sampling_seed: int | None, undo: ExitStack) -> Player:
-    """Has a policy play in a vector, and puts back what that changes of the policy.
+def player_of(policy: object, vecenv: vector.Vector, sampling_seed: int | None, undo: ExitStack) -> Player:
+    """A player for a policy in a vector.
 
     Args:
         policy: a torch module, or an Agent.
         vecenv: to play in.
         sampling_seed: of the draws of actions; None takes the likeliest.
-        undo: gets how to put it back.
+        undo: restores the policy's mode and buffers when it closes.
 
     Raises:
         APIUsageError: if it is neither, or does not fit the environments.
@@ -143,82 +157,81 @@ def player_of(policy: Any, vecenv: vector.Vector, sampling_seed: int | None, und
     module = _module(policy)
     require_finite_weights(module)
     device = next((tensor.device for tensor in module.state_dict().values()), torch.device("cpu"))
-    undo.enter_context(undisturbed(module, device))
+    undo.enter_context(eval_mode(module, device))
     check_acting(module, vecenv.single_observation_space, vecenv.single_action_space, device)
     generator = None if sampling_seed is None else torch.Generator(device).manual_seed(sampling_seed)
     return Player(vecenv, module, device, generator)
 
 
-def dealt(episodes: int, count: int) -> np.ndarray:
-    """How many of some episodes each of `count` environments plays: `(count,)` int64."""
-    # LaTeX: q_i = \lfloor m / n \rfloor + [\, i < m \bmod n \,] ; q_i = dealt, m = episodes, n = count
+def split_evenly(episodes: int, count: int) -> np.ndarray:
+    """The number of episodes for each of `count` environments: `(count,)` int64."""
+    # LaTeX: q_i = \lfloor m / n \rfloor + [\, i < m \bmod n \,] ; q_i = split_evenly, m = episodes, n = count
     return np.array([episodes // count + (index < episodes % count) for index in range(count)])
 
 
-def deal_games(episodes: int, vecenv: vector.Vector) -> np.ndarray:
-    """How many episodes each agent plays so that all play so many games: `(num_agents,)` int64.
+def episodes_per_agent(episodes: int, vecenv: vector.Vector) -> np.ndarray:
+    """The number of episodes for each agent: `(num_agents,)` int64.
 
-    A game is an episode of an environment with all of its agents, or of one agent, see `counts_by_agent`.
+    Args:
+        episodes: in all, each of an environment with all its agents, or of one agent, see `counts_by_agent`.
+        vecenv: to play in.
     """
     if counts_by_agent(vecenv.driver_env):
-        return dealt(episodes, vecenv.num_agents)
+        return split_evenly(episodes, vecenv.num_agents)
     count = vecenv.num_envs * getattr(vecenv.driver_env, "num_envs", 1)
-    return dealt(episodes, count).repeat(vecenv.num_agents // count)
+    return split_evenly(episodes, count).repeat(vecenv.num_agents // count)
 
 
-def counts_by_agent(env: Any) -> bool:
+def counts_by_agent(env: object) -> bool:
     """Whether an episode is one of an agent instead of the environment, see OceanEnv; `env` may be the class."""
     return getattr(env, "counts_episodes_by_agent", False)
 
 
 def environments_needed(entry: Entry, env_kwargs: Mapping[str, Any], episodes: int) -> int:
-    """How many environments play so many games side by side."""
+    """The number of environments that play some episodes side by side."""
     agents = 1
     if counts_by_agent(entry.creator):
         env = entry.creator(**{**env_kwargs, **_single(entry)})
         agents = env.num_agents
         env.close()
-    return min(-(-episodes // agents), most_environments(entry))
-
-
-def most_environments(entry: Entry) -> int:
-    """How many environments of a kind are played side by side."""
-    return MAX_ENVIRONMENTS if "num_envs" in entry.settings else MAX_PYTHON_ENVIRONMENTS
+    most = MAX_ENVIRONMENTS if "num_envs" in entry.settings else MAX_PYTHON_ENVIRONMENTS
+    return min(-(-episodes // agents), most)
 
 
 def make_environments(
     entry: Entry, env_kwargs: Mapping[str, Any], count: int, seed: int, are_apart: bool = True
 ) -> vector.Vector:
-    """Makes environments whose infos can be told apart.
+    """Makes environments whose infos have owners.
 
     Args:
         entry: of the catalog.
         env_kwargs: values of some of its settings.
         count: how many environments; the episodes of one do not depend on how many others there are.
         seed: of the vector.
-        are_apart: each is a batch of its own, which may be played or wait; else all of C are one, which is faster.
+        are_apart: whether each is a batch of its own, which may play or wait; else all of C are one, which is faster.
     """
     env_kwargs = {**env_kwargs, **_single(entry)}
-    given = {"env_kwargs": env_kwargs, "num_envs": count, "num_workers": 1, "seed": seed}
-    if are_apart or not _is_stepped_in_c(entry.creator):
-        return vector.make(entry.creator, backend="Serial", batch_size=1, **given)
-    vecenv = vector.make(entry.creator, backend="Native", batch_size=count, **given)
-    vecenv.tells_owners = True
+    is_one_batch = not are_apart and is_stepped_in_c(entry.creator)
+    vecenv = vector.make(
+        entry.creator,
+        env_kwargs=env_kwargs,
+        backend="Native" if is_one_batch else "Serial",
+        num_envs=count,
+        num_workers=1,
+        batch_size=count if is_one_batch else 1,
+        seed=seed,
+    )
+    if is_one_batch:
+        vecenv.tells_owners = True
     return vecenv
 
 
 def _single(entry: Entry) -> dict[str, int]:
-    """What makes one environment of many behind one PufferEnv, which reports every episode."""
+    # One environment behind each PufferEnv, which reports every episode.
     return {name: 1 for name in ("num_envs", "report_interval") if name in entry.settings}
 
 
-def _is_stepped_in_c(creator: Any) -> bool:
-    """Whether what a creator makes can be stepped by Native."""
-    return isinstance(creator, type) and issubclass(creator, OceanEnv) and creator.step is OceanEnv.step
-
-
-def _module(policy: Any) -> nn.Module:
-    """The torch module that a policy is, or that an agent plays by."""
+def _module(policy: object) -> nn.Module:
     module = policy if isinstance(policy, nn.Module) else getattr(policy, "policy", None)
     if isinstance(module, nn.Module):
         return module
@@ -226,16 +239,13 @@ def _module(policy: Any) -> nn.Module:
     raise APIUsageError(f"policy must be a torch module or an Agent, got {found}; the order is evaluate(policy, env)")
 
 
-def _own_env(policy: Any) -> Any:
-    """The environment that an agent was loaded for, or trained in."""
+def _own_env(policy: object) -> Any:
     if getattr(policy, "env", None) is not None:
         return policy.env
     settings = getattr(policy, "settings", None)
     if not isinstance(settings, Mapping) or "env_name" not in settings:
-        raise APIUsageError(
-            f"evaluate() needs an environment, as this {type(policy).__name__} tells of none; pass env="
-        )
-    return Recipe(catalog.find_recorded(settings["env_name"]), settings["env"])
+        raise APIUsageError(f"evaluate() needs an environment, as this {type(policy).__name__} names none; pass env=")
+    return ConfiguredEnv(catalog.find_recorded(settings["env_name"]), settings["env"])
 
 
 def vector_to_play(env: Any, episodes: int, seed: int, undo: ExitStack) -> vector.Vector:
@@ -245,12 +255,12 @@ def vector_to_play(env: Any, episodes: int, seed: int, undo: ExitStack) -> vecto
         env: see `evaluate`.
         episodes: to play.
         seed: of environments that are made.
-        undo: gets how to let go of the vector.
+        undo: closes the vector, or hands its environment back, when it closes.
     """
-    recipe = env if isinstance(env, Recipe) else recipe_of(env)
-    if recipe is not None:
-        count = environments_needed(recipe.entry, recipe.env_kwargs, episodes)
-        vecenv = make_environments(recipe.entry, recipe.env_kwargs, count, seed, are_apart=False)
+    configured = env if isinstance(env, ConfiguredEnv) else configured_env(env)
+    if configured is not None:
+        count = environments_needed(configured.entry, configured.env_kwargs, episodes)
+        vecenv = make_environments(configured.entry, configured.env_kwargs, count, seed, are_apart=False)
         undo.callback(vecenv.close)
     elif getattr(env, "is_repeatable", False):
         vecenv = env.again(min(episodes, MAX_PYTHON_ENVIRONMENTS), seed)
@@ -263,18 +273,15 @@ def vector_to_play(env: Any, episodes: int, seed: int, undo: ExitStack) -> vecto
     return vecenv
 
 
-def recipe_of(env: Any) -> Recipe | None:
-    """What makes environments like the one that is given; None where that is not known.
-
-    Args:
-        env: see `evaluate`.
+def configured_env(env: Any) -> ConfiguredEnv | None:
+    """How to make environments like one, see `evaluate`; None where that is unknown.
 
     Raises:
         UnknownEnvironmentError: if it is a name that no environment has.
     """
     if isinstance(env, str):
-        return Recipe(catalog.find(env), making.env_arguments(env, {}))
+        return ConfiguredEnv(catalog.find(env), making.env_arguments(env, {}))
     if isinstance(env, type) or (callable(env) and not hasattr(env, "step")):
-        return Recipe(catalog.find(env), {})
+        return ConfiguredEnv(catalog.find(env), {})
     origin = getattr(env, "made_from", None)  # not of what is inside: that would leave its wrappers out
-    return None if origin is None else Recipe(catalog.find(origin.creator or origin.env_name), origin.env)
+    return None if origin is None else ConfiguredEnv(catalog.find(origin.creator or origin.env_name), origin.env)

@@ -1,4 +1,4 @@
-"""A policy that acts as it does after training, and does not notice."""
+"""A policy in evaluation mode for a while."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from pufferlib.runs.torch_generator import borrowed_generator
 
 
 @contextlib.contextmanager
-def undisturbed(policy: nn.Module, device: torch.device) -> Iterator[None]:
-    """While entered, a policy is in evaluation mode; then its modes and buffers, and torch's generators, are as before.
+def eval_mode(policy: nn.Module, device: torch.device) -> Iterator[None]:
+    """Puts a policy in evaluation mode, and restores its modes and buffers and torch's generators afterwards.
 
-    It acts on one thread, as a barrier for each of so small operations waits long where other programs run.
+    It acts on one thread, as the barriers of such small operations wait long where other programs run.
 
     Args:
         policy: on `device`.
-        device: of the policy, whose generator is put back too.
+        device: of the policy; its generator is restored too.
     """
     modes = [(module, module.training) for module in policy.modules()]
     buffers = [(buffer, buffer.clone()) for buffer in policy.buffers()]

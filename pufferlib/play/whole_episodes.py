@@ -1,4 +1,4 @@
-"""Scores that decide something: whole episodes of a policy, counted so that their length selects none of them.
+"""Fair scores, by which runs stop and are compared: whole episodes, counted so that their length selects none.
 
 Episodes that end within a window are not a fair sample where the window is not much longer than an episode: agents
 begin together, so it holds the episodes that end early, which are successes in one environment and failures in
@@ -12,35 +12,27 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from contextlib import ExitStack
-from typing import Any
 
 from torch import nn
 
+from pufferlib.environment import PufferEnv
 from pufferlib.metrics.score import Score
 from pufferlib.ocean.environment import OceanEnv
-from pufferlib.play.scores import ScoreSheet, dealt, player_of, vector_to_play
+from pufferlib.play.scores import play_to_the_end, player_of, split_evenly, vector_to_play
+from pufferlib.vector import Vector
 
 C_EPISODES, PYTHON_EPISODES = 1_000, 100  # of the final policy, unless the settings say otherwise
 
 
-def final_episodes(given: int | str, vecenv: Any) -> int:
-    """The episodes that the final policy plays.
-
-    Args:
-        given: `[train] final_episodes`.
-        vecenv: of the training.
-    """
-    if given == "auto":
+def final_episodes(setting: int | str, vecenv: Vector) -> int:
+    """The episodes that the final policy of a training in `vecenv` plays, by `[train] final_episodes`."""
+    if setting == "auto":
         return C_EPISODES if isinstance(vecenv.driver_env, OceanEnv) else PYTHON_EPISODES
-    return int(given)
+    return int(setting)
 
 
-def repeatable(vecenv: Any) -> Any | None:
-    """What `evaluate` makes environments from that are as those of a training; None where none can be made.
-
-    Args:
-        vecenv: of the training.
-    """
+def repeatable(vecenv: Vector) -> Vector | PufferEnv | None:
+    """The part of a vector from which `evaluate` can make more environments like it; None where there is none."""
     for env in (vecenv, vecenv.driver_env):
         if getattr(env, "made_from", None) is not None or getattr(env, "is_repeatable", False):
             return env
@@ -49,40 +41,35 @@ def repeatable(vecenv: Any) -> Any | None:
 
 def play_whole_episodes(
     policy: nn.Module,
-    vecenv: Any,
+    vecenv: Vector,
     episodes: int,
     seed: int,
     max_steps: int,
     is_wanted: Callable[[], bool] = lambda: True,
 ) -> dict[str, Score]:
-    """Plays in environments as those of a training, with actions that are drawn as in training.
+    """Plays in new environments like those of a training, with sampled actions as in training.
 
     Args:
-        policy: that is trained; it stays as it is, and so do torch's random numbers.
-        vecenv: of the training, which does not notice.
-        episodes: at least; every environment, and every agent in it, plays as many as any other, give or take one.
+        policy: that is trained; it and torch's random numbers stay unchanged.
+        vecenv: of the training, which is not stepped.
+        episodes: at least; all environments, and all agents in them, play equally many, give or take one.
         seed: of the environments and of the actions.
-        max_steps: steps per episode, on average over those of an environment, after which it ends anyway.
-        is_wanted: asked after every step; the play ends, and is worth nothing, once it says False.
+        max_steps: steps per episode, on average over those of an environment, after which the play ends.
+        is_wanted: asked after every step; once it says False the play ends without scores.
 
     Returns:
-        A score by the name that the metric has in logs: `environment/<name>` for what environments report,
-        `episode/return_mean` and `episode/length_mean`; over the episodes that ended. Empty where none ended, or no
-        environments can be made as those of the training.
+        Scores by the names of the metrics in logs: `environment/<name>` for reports of environments,
+        `episode/return_mean` and `episode/length_mean`; over the episodes that ended. Empty where none ended, or where
+        no such environments can be made.
     """
     env = repeatable(vecenv)
     if env is None:
         return {}
-    sheet = ScoreSheet()
     with ExitStack() as undo:
         games = math.ceil(episodes / getattr(vecenv.driver_env, "agents_per_env", 1))
         played = vector_to_play(env, games, seed, undo)
         count = played.num_envs * getattr(played.driver_env, "num_envs", 1)
         games = min(games, math.ceil(episodes * count / played.num_agents))  # an episode of every agent in each
-        player, quotas = player_of(policy, played, seed, undo), dealt(games, count).repeat(played.num_agents // count)
-        for ended in player.play(quotas, max_steps * int(quotas.max()), seed):
-            if not is_wanted():
-                return {}
-            for each in ended:
-                sheet.add(each)
-    return sheet.by_metric()
+        quotas = split_evenly(games, count).repeat(played.num_agents // count)
+        player = player_of(policy, played, seed, undo)
+        return play_to_the_end(player, quotas, max_steps, seed, is_wanted).by_metric()

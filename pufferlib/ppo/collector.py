@@ -19,7 +19,7 @@ from pufferlib.ppo.normalization import RewardNormalizer
 from pufferlib.ppo.rollout import FinalValues
 from pufferlib.ppo.sieve import NonFiniteFilter
 from pufferlib.vector.base import Vector
-from pufferlib.vector.in_order import InOrder
+from pufferlib.vector.in_order import OrderedVector
 
 BOUNDARY_COLUMNS = ("rewards", "terminals", "truncations", "masks", "pending")
 """Of a rollout's last column these are copied to the first column of the next, beside the observations."""
@@ -78,7 +78,7 @@ class Collector:
         self.rollout = actor.rollout
         self.reward_normalizer = reward_normalizer
         self.statistics = FinishedEpisodes()
-        self.batches = InOrder(vecenv)
+        self.batches = OrderedVector(vecenv)
         self.tracker = EpisodeTracker(vecenv.num_agents)
         self.host_buffers = {name: host_memory(getattr(self.rollout, name).T) for name in BOUNDARY_COLUMNS}
         self._arrays = {

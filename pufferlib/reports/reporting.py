@@ -81,11 +81,11 @@ def _plots(run: RecordedRun) -> Iterator[tuple[str, str]]:
 
 
 def _evaluate(run: RecordedRun, weights: str, episodes: int) -> dict[str, tuple[float, float, int]]:
-    from pufferlib.play.evaluation import evaluate  # it imports torch
+    from pufferlib.play.evaluation import evaluate_model  # it imports torch
 
     args = _args(run, weights)
     say(f"playing {episodes} episodes with the {weights} weights")
-    scores = evaluate(run.env_name, args, episodes)
+    scores = evaluate_model(run.env_name, args, episodes)
     return {name: (score.mean, score.standard_error, score.episodes) for name, score in scores.items()}
 
 

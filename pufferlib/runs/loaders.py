@@ -41,7 +41,7 @@ from pufferlib.runs.checkpoint import (
 from pufferlib.runs.torch_generator import borrowed_generator
 from pufferlib.vector import Vector
 from pufferlib.vector.choice import is_quick
-from pufferlib.vector.device import can_be_lent
+from pufferlib.vector.native import is_stepped_in_c
 
 
 def resolve_device(name: str) -> torch.device:
@@ -140,7 +140,7 @@ def _require_room_for_policy(make: Callable[[], nn.Module], arguments: Mapping[s
 
 def _goes_to_the_device(vec: VecConfig, creator: Callable[..., PufferEnv]) -> bool:
     is_free = vec.backend in ("auto", "Device") and vec.batch_size in ("auto", vec.num_envs)
-    return is_free and can_be_lent(creator)
+    return is_free and is_stepped_in_c(creator)
 
 
 def load_policy(

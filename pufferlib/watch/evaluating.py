@@ -14,9 +14,9 @@ from pufferlib.errors import APIUsageError, DisplayError
 from pufferlib.families.catalog import Entry, find, slug
 from pufferlib.metrics.output import printable
 from pufferlib.ocean.screen import display_trouble, has_display
-from pufferlib.play.evaluation import prepared
+from pufferlib.play.evaluation import prepare_players
 from pufferlib.play.player import Player
-from pufferlib.play.scores import ScoreSheet, counts_by_agent, deal_games
+from pufferlib.play.scores import ScoreSheet, counts_by_agent, episodes_per_agent
 from pufferlib.runs.stopping import StopRequest
 from pufferlib.vector import Vector
 from pufferlib.watch.array_scene import array_settings
@@ -62,7 +62,7 @@ def evaluate_command(env_name: str, args: dict[str, Any], options: EvalOptions) 
     seed = args["train"]["seed"] if options.seed is None else options.seed
     needs = {} if entry.family == "ocean" else array_settings(entry)
     drawn_with = needs if display.is_drawn else None
-    with prepared(env_name, args, options.episodes, options.is_greedy, seed, drawn_with) as make_player:
+    with prepare_players(env_name, args, options.episodes, options.is_greedy, seed, drawn_with) as make_player:
         _print_agents(make_player().vecenv, options.episodes)
         if display.is_drawn:
             _show(make_player, options, display, seed, slug(entry.name))
@@ -187,7 +187,7 @@ def _frame_rate(scene: Scene, display: _Display) -> float:
 
 
 def _quotas(player: Player, options: EvalOptions) -> tuple[np.ndarray, int]:
-    quotas = deal_games(options.episodes, player.vecenv)
+    quotas = episodes_per_agent(options.episodes, player.vecenv)
     return quotas, options.max_steps * int(quotas.max())
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from pufferlib import vector
 from pufferlib.errors import APIUsageError
-from pufferlib.play.scores import make_environments, player_of, recipe_of
+from pufferlib.play.scores import configured_env, make_environments, player_of
 from pufferlib.watch.array_scene import array_settings
 from pufferlib.watch.scenes import make_scene
 from pufferlib.watch.show import RenderOptions, Show
@@ -69,7 +69,7 @@ def record(
 
 
 def _vector(env: Any, seed: int, undo: ExitStack) -> vector.Vector:
-    recipe = recipe_of(env)
+    recipe = configured_env(env)
     if recipe is not None:
         env_kwargs = {**recipe.env_kwargs, **array_settings(recipe.entry)}
         vecenv = make_environments(recipe.entry, env_kwargs, 1, seed)

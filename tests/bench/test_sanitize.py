@@ -115,11 +115,11 @@ def test_kernels_of_odd_shapes_touch_no_memory_but_their_tensors(sanitize, memor
 
 def test_memory_and_references_that_a_binding_never_gives_back_are_reported(sanitize, memory_checked):
     lines = "    Py_XDECREF(vec->members);\n    free(vec->envs.scattered);\n    free(vec->envs.contiguous);\n"
-    with broken(memory_checked, "ocean/include/puffer_binding.h", lines, ""):
+    with broken(memory_checked, "ocean/include/puffer_handles.h", lines, ""):
         sanitize.build(memory_checked, sanitize.SUITES["bindings"], "gcc")
         outcome = outcome_of(sanitize, memory_checked, "bindings", BINDINGS[:1], "same_rollout and squared")
     assert outcome.passed == 1  # seen at the end of the process alone
-    assert_reported(outcome, "LeakSanitizer", "Direct leak", "puffer_binding.h", "Indirect leak")
+    assert_reported(outcome, "LeakSanitizer", "Direct leak", "puffer_many.h", "Indirect leak")
 
 
 # The allocator gives each thread pages of its own, and so the first block of each lies where the runtime errs.

@@ -16,14 +16,15 @@ def cases(given: Iterable[Case]) -> Any:
     return pytest.mark.parametrize("case", found)
 
 
-def broken(given: Iterable[Case]) -> Any:
-    """Parameters `case` and `saboteur`: every saboteur once, with the first case that must notice it."""
-    first: dict[str, Case] = {}
-    for case in given:
-        for saboteur in case.saboteurs:
-            if saboteur not in first:
-                first[saboteur] = case
-    found = [pytest.param(case, saboteur, id=f"{saboteur} in {case.name}") for saboteur, case in first.items()]
+def broken(*rooms: Iterable[Case]) -> Any:
+    """Parameters `case` and `saboteur`: every saboteur once in each room, with the first case that must notice it."""
+    found = []
+    for given in rooms:
+        first: dict[str, Case] = {}
+        for case in given:
+            for saboteur in case.saboteurs:
+                first.setdefault(saboteur, case)
+        found += [pytest.param(case, saboteur, id=f"{saboteur} in {case.name}") for saboteur, case in first.items()]
     return pytest.mark.parametrize(("case", "saboteur"), found)
 
 

@@ -56,7 +56,7 @@ IN_THE_BINDING = {
         "return (IS_BROKEN || view->len == rows * spec->row_size * spec->type.item_size) &&",
     ),
     "OWNER_NOT_HELD": (
-        "puffer_binding.h",
+        "puffer_many.h",
         "handle->owner = Py_NewRef(capsule);",
         "handle->owner = IS_BROKEN ? capsule : Py_NewRef(capsule);",
     ),

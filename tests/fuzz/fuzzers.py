@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import functools
+import hashlib
 import importlib.util
+import json
 import os
 import re
 import shutil
@@ -12,7 +15,7 @@ import sys
 import sysconfig
 import tempfile
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -25,7 +28,7 @@ from pufferlib import ocean
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 INCLUDE = ROOT / "ocean/include"
-CORPORA = HERE / "corpora"
+CORPORA = HERE / "corpora.json"  # the inputs of each corpus in base64
 NAMES = [name.removeprefix(ocean.PREFIX) for name in COMPILED]
 
 SANITIZERS = "fuzzer,address,undefined,float-cast-overflow"
@@ -279,10 +282,30 @@ def merge(command: Sequence[str | Path], mode: str, found: Iterable[Path], corpu
         (corpus / name).write_bytes(content)
 
 
-def corpus_of(target: str) -> Path:
-    """Where the committed inputs of a target lie; the calls of all environments have them in common."""
+def corpora() -> dict[str, list[bytes]]:
+    """The committed inputs by the names of their corpora."""
+    return {name: [*map(base64.b64decode, inputs)] for name, inputs in json.loads(CORPORA.read_text()).items()}
+
+
+def save_corpora(found: Mapping[str, Iterable[bytes]]) -> None:
+    """Writes all corpora anew."""
+    texts = {name: [base64.b64encode(content).decode() for content in found[name]] for name in sorted(found)}
+    CORPORA.write_text(json.dumps(texts, indent=0) + "\n")
+
+
+def corpus_name(target: str) -> str:
+    """The name of a target's corpus; the calls of all environments share one."""
     mode, _, name = target.partition("/")
-    return CORPORA / (name if mode == "play" else mode)
+    return name if mode == "play" else mode
+
+
+def corpus_of(target: str, folder: Path) -> Path:
+    """Writes the committed inputs of a target into files of a new folder below `folder`, which it returns."""
+    corpus = folder / "corpus" / target
+    corpus.mkdir(parents=True)
+    for content in corpora().get(corpus_name(target), []):
+        (corpus / hashlib.sha1(content).hexdigest()).write_bytes(content)
+    return corpus
 
 
 def binding_of(name: str) -> Path:

@@ -32,7 +32,8 @@ def programs(tmp_path_factory):
 @pytest.mark.parametrize("mode", INPUTS)
 @pytest.mark.parametrize("name", SOME)
 def test_no_input_breaks_an_environment(programs, name, mode, tmp_path):
-    corpora = [tmp_path, fuzzers.corpus_of(f"{mode}/{name}")]  # what is found goes into the first
+    (found := tmp_path / "found").mkdir()
+    corpora = [found, fuzzers.corpus_of(f"{mode}/{name}", tmp_path)]  # what is found goes into the first
     outcome = fuzzers.fuzz([programs[name], f"--{mode}"], mode, corpora=corpora, executions=0)
     assert outcome.crash is None, outcome.report
     outcome = fuzzers.fuzz([programs[name], f"--{mode}"], mode, executions=INPUTS[mode])
@@ -49,8 +50,17 @@ def test_one_seed_gives_one_run(programs):
 
 def test_corpora_are_small_and_belong_to_a_target():
     """An environment without one is fuzzed as well, from nothing; `bench/fuzz.py play/NAME --corpora` gives it one."""
-    corpora = {folder.name: list(folder.iterdir()) for folder in fuzzers.CORPORA.iterdir()}
+    corpora = fuzzers.corpora()
     assert corpora.keys() <= {*fuzzers.NAMES, "calls", *fuzzers.PYTHON_TARGETS}
-    assert all(1 <= len(files) <= fuzzers.MOST_IN_CORPUS for files in corpora.values())
-    sizes = [file.stat().st_size for files in corpora.values() for file in files]
+    assert all(1 <= len(inputs) <= fuzzers.MOST_IN_CORPUS for inputs in corpora.values())
+    sizes = [len(content) for inputs in corpora.values() for content in inputs]
     assert max(sizes) <= fuzzers.LARGEST_IN_CORPUS and sum(sizes) < 1_000_000
+
+
+def test_a_corpus_is_written_into_files_and_saved_again_as_it_was(tmp_path, monkeypatch):
+    committed, corpora = fuzzers.CORPORA.read_text(), fuzzers.corpora()
+    folder = fuzzers.corpus_of("play/squared", tmp_path)
+    assert sorted(file.read_bytes() for file in folder.iterdir()) == sorted(corpora["squared"])
+    monkeypatch.setattr(fuzzers, "CORPORA", tmp_path / "corpora.json")
+    fuzzers.save_corpora(corpora)
+    assert fuzzers.CORPORA.read_text() == committed

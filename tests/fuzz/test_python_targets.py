@@ -21,7 +21,8 @@ pytestmark = [
 
 @pytest.mark.parametrize("target", fuzzers.PYTHON_TARGETS)
 def test_no_input_breaks_a_reader(target, tmp_path):
-    command, corpora = fuzzers.python_command(target), [tmp_path, fuzzers.corpus_of(target)]
+    (found := tmp_path / "found").mkdir()
+    command, corpora = fuzzers.python_command(target), [found, fuzzers.corpus_of(target, tmp_path)]
     outcome = fuzzers.fuzz(command, target, corpora=corpora, executions=INPUTS[target])
     assert outcome.crash is None, outcome.report
     assert outcome.executions >= INPUTS[target]

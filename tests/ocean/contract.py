@@ -20,6 +20,10 @@ from pufferlib.ocean.environment import OceanEnv
 
 # A folder may hold an environment in Python alone: what is said of C is said of those with a binding.
 COMPILED = [name for name in ocean.names() if (ocean.config_path(name).parent / "binding.c").exists()]
+# The binding is one file that every environment compiles: its handling of arrays, handles and seeds is tested for
+# these, which differ in the types and sizes of arrays, in the number of agents, and in having shared state.
+OF_EACH_KIND = ["puffer_squared", "puffer_target", "puffer_pacman", "puffer_drone"]
+OF_EACH_KIND = OF_EACH_KIND if {*OF_EACH_KIND} <= {*COMPILED} else COMPILED  # in a copy that has a few environments
 OF_ONE_AGENT = [name for name in COMPILED if ocean.env_class(name).agents_per_env == 1]
 COMMON = ("num_envs", "kwargs")  # constructor parameters that are no keyword arguments of the game
 FEW_AGENTS = 16  # that a case has where nobody says how many environments

@@ -17,7 +17,7 @@ from pufferlib.ppo import actor
 from pufferlib.ppo.actor import Actor
 from pufferlib.ppo.minibatches import Advantages
 from pufferlib.ppo.sampling import greedy_action, sample_logits
-from pufferlib.vector.in_order import InOrder
+from pufferlib.vector.in_order import OrderedVector
 
 IN_C = ("puffer_bandit", "puffer_memory", "puffer_multiagent", "puffer_password", "puffer_stochastic")
 EPISODES = 1_000  # in the mean that decides
@@ -74,8 +74,8 @@ def test_a_diagnostic_is_learnt_by_torch(name, tmp_path):
 
 def change_received(monkeypatch, change):
     """Has every batch that comes from the vector pass through a function."""
-    receive = InOrder.receive
-    monkeypatch.setattr(InOrder, "receive", lambda self: change(receive(self)))
+    receive = OrderedVector.receive
+    monkeypatch.setattr(OrderedVector, "receive", lambda self: change(receive(self)))
 
 
 def state_is_lost_between_steps(monkeypatch):
@@ -145,8 +145,10 @@ def observations_go_to_the_neighbour(monkeypatch):
 
 
 def actions_go_to_the_neighbour(monkeypatch):
-    send = InOrder.send
-    monkeypatch.setattr(InOrder, "send", lambda self, rows, actions: send(self, rows, np.roll(actions, 1, axis=0)))
+    send = OrderedVector.send
+    monkeypatch.setattr(
+        OrderedVector, "send", lambda self, rows, actions: send(self, rows, np.roll(actions, 1, axis=0))
+    )
 
 
 def observations_are_read_from_a_wrong_offset(monkeypatch):
@@ -154,8 +156,10 @@ def observations_are_read_from_a_wrong_offset(monkeypatch):
 
 
 def numbers_of_an_action_are_in_another_order(monkeypatch):
-    send = InOrder.send
-    monkeypatch.setattr(InOrder, "send", lambda self, rows, actions: send(self, rows, np.roll(actions, 1, axis=1)))
+    send = OrderedVector.send
+    monkeypatch.setattr(
+        OrderedVector, "send", lambda self, rows, actions: send(self, rows, np.roll(actions, 1, axis=1))
+    )
 
 
 def actions_are_the_likeliest(monkeypatch):
@@ -166,13 +170,13 @@ def actions_are_the_likeliest(monkeypatch):
 
 
 def actions_are_other_than_those_learnt_from(monkeypatch):
-    send, generator = InOrder.send, np.random.default_rng(0)
+    send, generator = OrderedVector.send, np.random.default_rng(0)
 
     def shuffle_half(self, rows, actions):
         is_moved = generator.random(len(actions)) < 0.5
         send(self, rows, np.where(is_moved, (actions + 1) % 3, actions))
 
-    monkeypatch.setattr(InOrder, "send", shuffle_half)
+    monkeypatch.setattr(OrderedVector, "send", shuffle_half)
 
 
 @pytest.mark.slow

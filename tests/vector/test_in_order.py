@@ -8,7 +8,7 @@ from scripted import ScriptedEnv
 from pufferlib import vector
 from pufferlib.errors import APIUsageError
 from pufferlib.vector import in_order
-from pufferlib.vector.in_order import InOrder, as_slice
+from pufferlib.vector.in_order import OrderedVector, as_slice
 
 
 def scripted_vector(num_envs, **keywords):
@@ -28,7 +28,7 @@ def test_the_array_that_says_which_agents_came_is_looked_at_once(monkeypatch):
     looked_at = []
     monkeypatch.setattr(in_order, "as_slice", lambda rows: looked_at.append(rows) or as_slice(rows))
     with contextlib.closing(scripted_vector(4, backend="Serial", batch_size=2)) as vecenv:
-        batches = InOrder(vecenv)
+        batches = OrderedVector(vecenv)
         vecenv.async_reset(0)
         for _ in range(6):
             rows = batches.receive().rows
@@ -52,7 +52,7 @@ def test_a_batch_in_the_order_of_its_workers_is_put_in_that_of_the_agents():
             self.sent = actions.tolist(), agent_ids.tolist()
 
     vecenv = Shuffled()
-    batches = InOrder(vecenv)
+    batches = OrderedVector(vecenv)
     received = batches.receive()
     assert received.rows == slice(0, 4) and received.observations[:, 0].tolist() == [0, 10, 20, 30]
     assert received.terminals.tolist() == [False, False, False, True] == (~received.masks).tolist()
@@ -62,4 +62,4 @@ def test_a_batch_in_the_order_of_its_workers_is_put_in_that_of_the_agents():
 
 def test_batches_of_environments_in_different_progress_are_refused():
     with pytest.raises(APIUsageError, match="same environments in every batch"):
-        InOrder(SimpleNamespace(mixes_batches=True))
+        OrderedVector(SimpleNamespace(mixes_batches=True))

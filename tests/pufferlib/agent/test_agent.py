@@ -255,7 +255,7 @@ def test_rows_that_are_reset_forget_and_others_do_not(rows, meant):
 def test_another_number_of_rows_is_refused_until_all_begin_anew():
     agent, steps = recurrent()
     agent.act(steps[0])
-    words = r"this agent remembers 3 rows and must get as many, got 2; call reset\(\) before another number"
+    words = r"this agent has the state of 3 rows, got 2; call reset\(\) before another number"
     for call in (agent.act, agent.value):
         with pytest.raises(APIUsageError, match=words):
             call(steps[0][:2])

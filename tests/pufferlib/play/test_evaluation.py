@@ -8,7 +8,7 @@ from pufferlib import ocean, vector
 from pufferlib.config import load_config
 from pufferlib.families import catalog
 from pufferlib.metrics.score import Score
-from pufferlib.play.evaluation import evaluate
+from pufferlib.play.evaluation import evaluate_model
 from pufferlib.runs import checkpoint
 from pufferlib.runs.loaders import load_env, load_policy
 
@@ -58,7 +58,7 @@ def lottery():
 
 
 def test_what_the_environment_says_at_the_end_is_scored_too(untrained, lottery):
-    scores = evaluate(lottery, untrained(lottery), 50)
+    scores = evaluate_model(lottery, untrained(lottery), 50)
     assert list(scores) == ["episode_return", "success", "episode_length"]
     assert scores["episode_return"] == Score(3.0, 0.0, 50)
     assert 0.2 < scores["success"].mean < 0.8 and scores["success"].episodes == 50
@@ -82,7 +82,7 @@ def saved(tmp_path, monkeypatch):
 
 def test_a_saved_policy_is_scored_on_the_environment_it_was_trained_in(saved, tmp_path):
     processes = psutil.Process().children()
-    scores = evaluate(SQUARED, saved, 20)
+    scores = evaluate_model(SQUARED, saved, 20)
     assert {"score", "perf", "episode_return", "episode_length"} <= scores.keys()
     assert all(score.episodes == 20 for score in scores.values())
     assert [path.name for path in tmp_path.iterdir()] == ["model.pt"]
@@ -95,7 +95,7 @@ def test_weights_that_are_not_finite_are_not_played(saved, tmp_path):
     checkpoint.save(tmp_path / "model.pt", weights)
     expected = "model.pt must hold finite weights, but the weight 'head.linear.bias' is nan; take an earlier model"
     with pytest.raises(checkpoint.CheckpointError, match=expected):
-        evaluate(SQUARED, saved, 3)
+        evaluate_model(SQUARED, saved, 3)
 
 
 def test_environments_are_closed_when_the_policy_does_not_load(saved, monkeypatch):
@@ -104,5 +104,5 @@ def test_environments_are_closed_when_the_policy_does_not_load(saved, monkeypatc
     monkeypatch.setattr(ocean.env_class(SQUARED), "close", lambda self: closed.append(close(self)))
     saved["load_model_path"] = "missing.pt"
     with pytest.raises(checkpoint.CheckpointError):
-        evaluate(SQUARED, saved, 3)
+        evaluate_model(SQUARED, saved, 3)
     assert len(closed) >= 3

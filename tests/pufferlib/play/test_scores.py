@@ -216,7 +216,7 @@ def test_c_environments_that_are_stepped_together_play_the_same_episodes(sample,
     """Sampled ones too, as all of them act in every step and draw from one stream."""
     policy = pufferlib.load_agent(SQUARED)
     together = evaluate(policy, SQUARED, 23, sample, seed=5)
-    monkeypatch.setattr(scores, "_is_stepped_in_c", lambda creator: False)
+    monkeypatch.setattr(scores, "is_stepped_in_c", lambda creator: False)
     apart = evaluate(policy, SQUARED, 23, sample, seed=5)
     assert together == apart and together["episode_length"].standard_error > 0
 
@@ -294,7 +294,7 @@ def test_an_agent_is_played_in_what_it_was_trained_in_where_nothing_else_is_said
     agent.settings["env"] = {**agent.settings["env"], "size": 3}
     with pytest.raises(APIUsageError, match=r"fails for \(5, 9\)"):
         evaluate(agent, episodes=5)
-    with pytest.raises(APIUsageError, match="needs an environment, as this Biased tells of none; pass env="):
+    with pytest.raises(APIUsageError, match="needs an environment, as this Biased names none; pass env="):
         evaluate(Biased())
 
 
