@@ -14,11 +14,12 @@ from rich.text import Text
 from pufferlib.metrics.dashboard import duration_text, number_text, percent_text
 from pufferlib.metrics.panel import CYAN, FRAME_COLUMNS, RED, TRACK, WHITE, fit, frame, pair, pairs, progress
 from pufferlib.reports.texts import cost_text, settings_texts, short_names, value_text
-from pufferlib.sweep.attributes import CURVE, DRIVER
+from pufferlib.sweep.attributes import HOST
 from pufferlib.sweep.showing.texts import sparkline
 from pufferlib.sweep.showing.time_left import remaining_seconds
 from pufferlib.sweep.study.confirmation import ConfirmedTrial, confirmed_trials
 from pufferlib.sweep.study.results import FoundTrial, Results, results_of, settings_of, solve_threshold
+from pufferlib.sweep.trials.curve import WINDOWS
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
@@ -186,10 +187,10 @@ def _run_here(trial: RunningTrial) -> _Run:
 
 
 def _run_elsewhere(trial: FrozenTrial) -> _Run:
-    curve = trial.user_attrs.get(CURVE, ())
-    progress, cost = curve[-1][:2] if curve else (0.0, 0.0)
-    host = trial.user_attrs.get(DRIVER, {}).get("host", "").split()[:1]  # what follows tells machines of one name apart
-    return _Run(" ".join([f"#{trial.number}", *host]), curve, progress, cost, settings_of(trial))
+    tenths = sorted(trial.intermediate_values.items())
+    curve = [(tenth / WINDOWS, math.nan, score) for tenth, score in tenths]
+    label = f"#{trial.number} {trial.user_attrs.get(HOST, '')}".rstrip()
+    return _Run(label, curve, curve[-1][0] if curve else 0.0, math.nan, settings_of(trial))
 
 
 def _run_line(run: _Run, scale: tuple[float, float], label_cells: int, width: int) -> Text:

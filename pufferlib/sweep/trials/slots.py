@@ -42,6 +42,11 @@ class Slots:
         return len(self.running) < len(self._cores)
 
     @property
+    def jobs(self) -> list[Job]:
+        """The jobs that run."""
+        return [process.job for process in self.running.values()]
+
+    @property
     def next_slot(self) -> int:
         """The place of the next training."""
         return next(slot for slot in range(len(self._cores)) if slot not in self.running)
