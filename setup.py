@@ -265,6 +265,7 @@ setup(
         "pufferlib.ocean": ["include/*.h", "assets/*"],
         "pufferlib.families": ["tuned/*.ini"],
         "pufferlib.completion": ["puffer.*"],
+        "pufferlib.sweep": ["*.html"],
     },
     ext_modules=[
         *bindings(),

@@ -43,8 +43,7 @@ from pufferlib.sweep.search.distributions import optuna_distributions, settled
 from pufferlib.sweep.search.samplers import make_sampler
 from pufferlib.sweep.search.space import Dimension, SearchSpace
 from pufferlib.sweep.search.space_settings import space_of
-from pufferlib.sweep.showing.summary_log import without_services
-from pufferlib.sweep.state import SweepState
+from pufferlib.sweep.state import SERVICES, SweepState
 from pufferlib.sweep.study.confirming import STEPS, Confirmations
 from pufferlib.sweep.study.study import (
     GRACE_SECONDS,
@@ -124,7 +123,8 @@ class Sweep:
         self._on_change: OnChange | None = None
         self.place = place = study_place(env_name, args)
         train = {**args["train"], "data_dir": str(place.folder)}
-        self._args = {**args, "train": train, "log": without_services(args["log"])}
+        log = {**args["log"], **dict.fromkeys(SERVICES, False)}  # the sweep has a run there, its trials have none
+        self._args = {**args, "train": train, "log": log}
         self._study = study = open_study(place, config.goal)
         if METRIC in study.user_attrs:
             claim_metric(study, self._wanted_metric)

@@ -75,7 +75,6 @@ def read_history(trials: Sequence[FrozenTrial], direction: StudyDirection, space
 
 
 def _worth_keeping(progress: np.ndarray, scores: np.ndarray) -> np.ndarray:
-    """Which points are kept where there are too many: ends before middles, then the best and newest."""
     if len(scores) <= _MOST_POINTS:
         return np.arange(len(scores))
     ranks = np.argsort(np.argsort(-np.where(np.isnan(scores), -np.inf, scores)))
@@ -85,10 +84,6 @@ def _worth_keeping(progress: np.ndarray, scores: np.ndarray) -> np.ndarray:
 
 
 def _curve(trial: FrozenTrial) -> list[tuple[float, float, float]]:
-    """The points of one trial: progress, cost and score.
-
-    One that failed has one without a score, which is bad; one that was too short to be scored has none.
-    """
     curve: list[Any] = trial.user_attrs.get(CURVE, [])
     cost = trial.user_attrs.get(COST)
     if cost is None:

@@ -97,7 +97,6 @@ def _score(trial: FoundTrial) -> Text:
 
 
 def _wrapped(values: Mapping[str, str], width: int) -> list[Text]:
-    """As many lines as names and values take."""
     lines: list[Text] = []
     for label, value in values.items():
         one = pair(label, value)
@@ -109,7 +108,6 @@ def _wrapped(values: Mapping[str, str], width: int) -> list[Text]:
 
 
 def _front(found: Results, width: int, rows: int) -> list[Text]:
-    """The heading and at most that many lines of the table of trials that no other beats at their cost."""
     if not found.front:
         return []
     shown = _spread(found.front, max(1, rows - 1))
@@ -131,7 +129,6 @@ def _front(found: Results, width: int, rows: int) -> list[Text]:
 
 
 def _sizes(columns: Sequence[tuple[str, Sequence[str]]], width: int) -> list[int]:
-    """Characters of the columns that fit side by side: names are cut as far as helps, then columns are left out."""
     for name_cells in _NAME_CELLS:
         sizes = [max([*map(len, cells), min(len(name), name_cells)]) for name, cells in columns]
         if sum(sizes) + 2 * (len(sizes) - 1) <= width:
@@ -141,7 +138,6 @@ def _sizes(columns: Sequence[tuple[str, Sequence[str]]], width: int) -> list[int
 
 
 def _spread(front: Sequence[FoundTrial], count: int) -> list[FoundTrial]:
-    """At most that many of them, the last and the first among them."""
     if count >= len(front):
         return list(front)
     step = (len(front) - 1) / max(1, count - 1)
@@ -159,8 +155,6 @@ def _confirmed(confirmed: Sequence[ConfirmedTrial], width: int) -> list[Text]:
 
 @dataclass(frozen=True)
 class _Run:
-    """What a line says of a run."""
-
     label: str
     curve: Sequence[Sequence[float]]
     progress: float
@@ -169,7 +163,6 @@ class _Run:
 
 
 def _running(state: SweepState, found: Results, width: int) -> list[Text]:
-    """A line for every run, with its curve, all of them on one scale."""
     here = {trial.number for trial in state.running}
     others = [trial for trial in state.trials if trial.state is TrialState.RUNNING and trial.number not in here]
     runs = [*map(_run_here, state.running), *map(_run_elsewhere, others)]

@@ -1,4 +1,4 @@
-"""All trials of a study as a table that spreadsheets and pandas read."""
+"""A table of all trials of a study for spreadsheets and pandas."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import csv
 import io
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from optuna.trial import TrialState
 
@@ -18,7 +18,7 @@ from pufferlib.sweep.study.results import settings_of
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
-FILE_NAME = "trials.csv"
+TRIALS_FILE = "trials.csv"
 
 _STATES = {TrialState.COMPLETE: "complete", TrialState.PRUNED: "stopped", TrialState.FAIL: "failed"}
 
@@ -33,7 +33,7 @@ def write_trials(trials: Sequence[FrozenTrial], path: Path) -> None:
 
 
 def trials_csv(trials: Sequence[FrozenTrial]) -> str:
-    """The table as text; what is not known is empty."""
+    """Returns the table as text; unknown cells are empty."""
     ended = [(trial, settings_of(trial)) for trial in trials if trial.state in _STATES]
     uncounted = uncounted_numbers(trials)
     names = list(dict.fromkeys(name for _, settings in ended for name in settings))
@@ -54,8 +54,8 @@ def trials_csv(trials: Sequence[FrozenTrial]) -> str:
     return stream.getvalue()
 
 
-def _cell(value: Any) -> Any:
-    """A text without control codes and, as spreadsheets have it, no formula; anything else as it is."""
+def _cell(value: object) -> object:
+    # A text without control codes that no spreadsheet takes for a formula; anything else as it is.
     if not isinstance(value, str):
         return value
     text = printable_lines(value)

@@ -31,7 +31,6 @@ class Slots:
     """
 
     def __init__(self, num_workers: int, limits: Limits):
-        """Starts nothing yet."""
         self.limits = limits
         self._cores = core_shares(num_workers)
         self.running: dict[int, TrialProcess] = {}

@@ -61,6 +61,7 @@ def test_a_study_learns_all_of_a_trial(tmp_path, scripted):
     assert job.task.args["train"]["learning_rate"] == pytest.approx(0.01)
     assert job.task.args["train"]["data_dir"] == str(state.folder)
     assert "sweep" not in job.task.args
+    assert not any(job.task.args["log"][service] for service in ("tensorboard", "wandb", "neptune"))
     assert [each.task.is_metric_known for each in scripted.jobs] == [False, True]
 
 

@@ -39,7 +39,7 @@ class Page(HTMLParser):
 
     @property
     def text(self):
-        return " ".join(self.texts)
+        return " ".join(" ".join(self.texts).split())
 
 
 def page_of(*trials, goal="maximize", **changed):
