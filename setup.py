@@ -266,6 +266,7 @@ setup(
         "pufferlib.families": ["tuned/*.ini"],
         "pufferlib.completion": ["puffer.*"],
         "pufferlib.reports": ["*.html"],
+        "pufferlib.sweep": ["*.html"],
     },
     ext_modules=[
         *bindings(),

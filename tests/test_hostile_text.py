@@ -51,7 +51,7 @@ from pufferlib.reports.page import Content, Evaluation, page
 from pufferlib.reports.recorded_run import RecordedRun
 from pufferlib.reports.terminal_plot import print_panels
 from pufferlib.scaffold import check_name
-from pufferlib.sweep.attributes import COST, CURVE, DRIVER, ERROR, RUN_FOLDER, STOPPED
+from pufferlib.sweep.attributes import COST, CURVE, ERROR, HOST, RUN_FOLDER, STOPPED
 from pufferlib.sweep.showing import sweep_panel
 from pufferlib.sweep.showing.best_ini import best_ini
 from pufferlib.sweep.showing.ending import summary
@@ -300,7 +300,7 @@ def state_of(text, path=Path("unused")):
         trial(TrialState.FAIL, 0.2, **{ERROR: f"error {text}"}),
         trial(TrialState.PRUNED, 0.3, **{STOPPED: text}),
     ]
-    trials += [trial(TrialState.RUNNING, 0.4, **{DRIVER: {"host": f"host{text}"}})]
+    trials += [trial(TrialState.RUNNING, 0.4, **{HOST: f"host{text}"})]
     study = make_study(*trials, name=f"study {text}")
     runs = [Confirmation(2, 7, None, 1.0, "", f"why {text}"), Confirmation(2, 8, 0.5, 1.0, f"there {text}", "")]
     state = make_state(study, path, confirmations=runs)

@@ -143,7 +143,9 @@ def pickled_tasks(recipe: EnvRecipe, info: EnvInfo, num_workers: int, backend: s
     """The task of every worker; an APIUsageError if a creator or an argument cannot be pickled."""
     try:
         specs = _registered_elsewhere()
-        return [cloudpickle.dumps(WorkerTask(recipe, info, envs, specs)) for envs in split(recipe.num_envs, num_workers)]
+        return [
+            cloudpickle.dumps(WorkerTask(recipe, info, envs, specs)) for envs in split(recipe.num_envs, num_workers)
+        ]
     except Exception as error:
         raise APIUsageError(
             f"{backend} sends the environment creators and their arguments to its workers, but pickling them "

@@ -165,8 +165,8 @@ class SweepConfig(ConfigSection):
     workers: int = setting(1, "Trials side by side on this machine, each with its share of the cores.", "[1, 1024]")
     storage: str | None = setting(
         None,
-        "Where studies are kept: a file, or the URL of a database that Optuna takes; None is a journal file for the "
-        "environment in the folder sweeps of [train] data_dir.",
+        "Where studies are kept: a file, which is a database of SQLite, or the URL of a database that Optuna takes; "
+        "None is a file for the study in the folder sweeps of [train] data_dir.",
     )
     study: str | None = setting(None, "The study's name in the storage; None is the environment's.")
     trial_minutes: float | None = setting(

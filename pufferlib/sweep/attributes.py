@@ -1,7 +1,15 @@
 """What the trials and the study of a sweep remember besides Optuna's own: the keys of their user attributes.
 
-A trial that is told as complete has its score as its value; the other attributes hold of failed and stopped ones too.
+A trial that is complete has its score as its value; the other attributes hold for failed and stopped ones too.
 """
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from optuna.trial import FrozenTrial
 
 # Of a trial
 CURVE = "curve"  # [[progress in (0, 1], seconds of training until then, score], ...]; the last one is where it ended
@@ -12,16 +20,21 @@ CONFIG = "config"  # {section: {setting: value}}: what the trial ran with that t
 ERROR = "error"  # why it failed, one sentence
 STOPPED = "stopped"  # why it was stopped early, one sentence
 RUN_FOLDER = "run_folder"  # of the run, with its metrics and weights
-DRIVER = "driver"  # {"host", "process", "started", "key"}: who runs it
-HEARTBEAT = "heartbeat"  # seconds since the epoch, when its driver was last alive
-RETRY_OF = "retry_of"  # number of the trial whose driver died, which this one runs again
+HOST = "host"  # name of the machine that runs it
+RETRY_OF = "retry_of"  # number of the interrupted trial that this one runs again
 UNSCORED = "unscored"  # true of a failed trial that was too short to be scored: its settings may be good ones
 UNCOUNTED = "uncounted"  # true of a failed trial that is not one of num_trials: it never ran, or is run again
 
 # Of a study
 ENV_NAME = "env_name"
 METRIC = "metric"
-DRIVERS = "drivers/"  # before the key of a driver: who opened the study, as DRIVER of a trial
+DRIVERS = "drivers/"  # before the key of a driver that opened the study: the name of its machine
 SPACE = "space"  # a text that is the same for the same dimensions
 CONFIRMATION = "confirmation"  # "confirmation/TRIAL/SEED": {"score" or None, "cost", "run_folder", "error"} of its run
-CONFIRMING = "confirming"  # "confirming/TRIAL/SEED": the driver that runs it, as DRIVER of a trial, and its heartbeat
+CONFIRMING = "confirming"  # "confirming/TRIAL/SEED": [key of the driver that runs it, seconds since the epoch]
+
+
+def uncounted_numbers(trials: Sequence[FrozenTrial]) -> set[int]:
+    """Returns the numbers of failed trials that do not count: they never ran, or run again under another number."""
+    retried = {number for trial in trials for number in trial.system_attrs.get("retry_history", ())}  # by Optuna
+    return retried | {trial.number for trial in trials if trial.user_attrs.get(UNCOUNTED)}

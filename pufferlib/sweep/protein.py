@@ -156,7 +156,6 @@ class Protein:
             self.study.tell(trial, None if is_failed else score, TrialState.FAIL if is_failed else None)
 
     def _add(self, values: Mapping[str, Any], score: float | None, told: Mapping[str, Any]) -> None:
-        """Adds a trial that nobody suggested."""
         point = self.space.point({name: values[given] for given, name in self._names.items()})
         state = TrialState.FAIL if score is None else TrialState.COMPLETE
         params, distributions = self.space.values(point), optuna_distributions(self.space)
@@ -182,7 +181,6 @@ def _require_numbers(cost: float, curve: Sequence[Sequence[float]]) -> None:
 
 
 def _with_search(args: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings whose section `[sweep]` says what a caller does."""
     require_sections(args)
     SweepConfig.require_known(given)
     return {**args, "sweep": {**args.get("sweep", {}), **given}}
@@ -191,7 +189,6 @@ def _with_search(args: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str,
 def _named_space(
     env_name: str | None, args: Mapping[str, Any], search_space: Mapping[str, Any] | None
 ) -> tuple[SearchSpace, dict[str, str]]:
-    """What varies, and the names of its dimensions by those that the caller gave."""
     if env_name is None:
         space = SearchSpace(tuple(_free_dimension(name, given) for name, given in (search_space or {}).items()))
         return space, {name: name for name in space.names}
@@ -203,7 +200,6 @@ def _named_space(
 
 
 def _free_dimension(name: str, given: Any) -> Dimension | Choice:
-    """A dimension that is no setting of ours."""
     if isinstance(given, (list, tuple)):
         return Choice(name, tuple(given))
     known = {"distribution", "min", "max", "mean", "scale", "is_integer"}
@@ -216,7 +212,6 @@ def _free_dimension(name: str, given: Any) -> Dimension | Choice:
 
 
 def _merged(args: Mapping[str, Any], settings: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Settings with others put in; those of `base` stand at the top."""
     found = {name: dict(value) if isinstance(value, Mapping) else value for name, value in args.items()}
     for section, values in settings.items():
         (found if section == "base" else found[section]).update(values)

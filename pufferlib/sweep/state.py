@@ -1,4 +1,4 @@
-"""What a sweep knows of itself while it runs: the driver fills it in, what one sees reads it."""
+"""The state of a sweep: the driver updates it, the display and the report read it."""
 
 from __future__ import annotations
 
@@ -14,9 +14,12 @@ if TYPE_CHECKING:
     from pufferlib.sweep.study.confirmation import Confirmation
 
 
+SERVICES = ("tensorboard", "wandb", "neptune")
+
+
 @dataclass
 class RunningTrial:
-    """A run that a process of this driver is busy with.
+    """A run in a process of this driver.
 
     Attributes:
         number: of the trial; of a confirmation, that of the trial which it confirms.
@@ -44,17 +47,17 @@ class SweepState:
     Attributes:
         env_name: the environment.
         args: its settings, a nested dict as `load_config` returns it; those of the search are in its section `sweep`.
-        metric: the name in the logs of what is searched for, such as `environment/perf`.
-        study: of Optuna, with the attributes of `sweep/attributes.py`.
-        folder: where this sweep's files are: the best settings, the report, the trials' logs.
-        where: how one finds the study again, such as `--storage sqlite:///sweeps.db --study breakout`; empty where the
-            settings alone lead there.
+        metric: the name in the logs of the metric that trials are scored by, such as `environment/perf`.
+        study: Optuna's, with further attributes of its own and its trials.
+        folder: for the sweep's files: the best settings, the report, the trials' logs.
+        where: the flags that find the study again, such as `--storage sqlite:///sweeps.db --study breakout`; empty
+            where the settings alone do.
         started: `time.monotonic()` when this driver began.
         deadline: the `time.monotonic()` after which no trial begins; None for no limit.
         trials: all of the study as the driver last read them, those of other drivers among them.
-        running: what this driver's processes are busy with, by slot.
+        running: the runs of this driver, by slot.
         confirmations: runs of the best trials on fresh seeds that have ended.
-        to_confirm: how many confirmations are still to come, those that run among them; 0 while trials run.
+        to_confirm: the number of confirmations that have not ended; 0 while trials run.
     """
 
     env_name: str

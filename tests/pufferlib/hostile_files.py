@@ -206,7 +206,8 @@ def report(folder: Path) -> None:
 def storage(folder: Path) -> None:
     from pufferlib.sweep.study.study import StudyPlace, open_study
 
-    open_study(StudyPlace("strange", str(folder / "strange.journal"), folder, ""), "maximize")
+    for name in ("strange.db", "data.db"):  # a journal of an earlier version, and a database
+        open_study(StudyPlace("strange", str(folder / name), folder, ""), "maximize")
 
 
 def model(folder: Path) -> Path:
@@ -218,7 +219,7 @@ def cases() -> Iterator[tuple[str, Callable[[Path], None], Callable[[Path], Path
     """The name of each case, what is done to which file, and the door."""
     last, state = (lambda folder: folder / "last.pt"), (lambda folder: folder / "trainer_state.pt")
     config, metrics = (lambda folder: folder / "config.json"), (lambda folder: folder / "metrics.jsonl")
-    journal = lambda folder: folder / "strange.journal"  # noqa: E731
+    journal, database = (lambda folder: folder / "strange.journal"), (lambda folder: folder / "data.db")
     groups = (
         (MODELS, "last.pt", last, (agent,)),
         (MODELS, "model", model, (agent_of_file, resume, evaluate)),
@@ -228,6 +229,7 @@ def cases() -> Iterator[tuple[str, Callable[[Path], None], Callable[[Path], Path
         (DESCRIPTIONS, "config.json", config, (configure, list_runs, plot, report)),
         ((fifo, device, hole), "metrics.jsonl", metrics, (list_runs, plot, report)),
         ((fifo, device, hole, compressed, nested), "journal", journal, (storage,)),
+        ((fifo, device, hole, compressed, nested), "database", database, (storage,)),
     )
     for changes, what, find, doors in groups:
         for change in changes:
@@ -243,6 +245,7 @@ def make_run(folder: Path) -> Path:
     )
     (made,) = folder.iterdir()
     (made / "strange.journal").write_text("")
+    (made / "data.db").write_text("")
     os.unlink(made / "last.pt")  # a second name of the model, which is to stay whole
     shutil.copy(model(made), made / "last.pt")
     return made

@@ -7,10 +7,7 @@ import time
 from optuna.samplers import BaseSampler
 
 from pufferlib.config import load_config
-from pufferlib.sweep import driver
 from pufferlib.sweep.search.space import Dimension, SearchSpace
-from pufferlib.sweep.study import confirming
-from pufferlib.sweep.trials import slots
 from pufferlib.sweep.trials.curve import LearningCurve
 from pufferlib.sweep.trials.trial_process import Outcome
 
@@ -69,10 +66,10 @@ class ScriptedProcess:
 
 def use_scripted_trials(monkeypatch):
     """Has trials be scripted; gives the class, whose `script` a test replaces."""
-    monkeypatch.setattr(slots, "TrialProcess", ScriptedProcess)
-    monkeypatch.setattr(driver, "TICK_SECONDS", 0.0)
-    monkeypatch.setattr(confirming, "TICK_SECONDS", 0.0)
-    monkeypatch.setattr(driver, "READ_SECONDS", 0.01)
+    monkeypatch.setattr("pufferlib.sweep.trials.slots.TrialProcess", ScriptedProcess)
+    monkeypatch.setattr("pufferlib.sweep.driver.TICK_SECONDS", 0.0)
+    monkeypatch.setattr("pufferlib.sweep.study.confirming.CONFIRM_TICK_SECONDS", 0.0)
+    monkeypatch.setattr("pufferlib.sweep.driver.READ_SECONDS", 0.01)
     monkeypatch.setattr(ScriptedProcess, "script", staticmethod(lambda job, tenth: tenth / 10))
     monkeypatch.setattr(ScriptedProcess, "jobs", [])
     return ScriptedProcess

@@ -12,7 +12,6 @@ import optuna
 import psutil
 
 from pufferlib.config import load_config
-from pufferlib.sweep.study.journal import open_journal
 
 NAME = "trouble_envs:Trouble-v0"
 SMALL = [
@@ -47,8 +46,8 @@ def start_driver(folder, *flags, pause=0.0):
 
 def the_study(folder):
     """The only study of the folder, as it is now."""
-    (path,) = Path(folder, "experiments", "sweeps").glob("*.journal")
-    return optuna.load_study(study_name=None, storage=open_journal(path))
+    (path,) = Path(folder, "experiments", "sweeps").glob("*.db")
+    return optuna.load_study(study_name=None, storage=f"sqlite:///{path}")
 
 
 def trial_processes(process=None):
@@ -59,7 +58,7 @@ def trial_processes(process=None):
 def is_trial(process):
     """Whether it is that of a trial, and runs."""
     try:
-        return "pufferlib.sweep.trials.trial_main" in " ".join(process.cmdline())
+        return "trial_main import main" in " ".join(process.cmdline())
     except psutil.Error:
         return False
 

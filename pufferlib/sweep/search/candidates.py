@@ -58,11 +58,9 @@ def around(space: SearchSpace, generator: np.random.Generator) -> np.ndarray:
 
 
 def _drawn_choices(space: SearchSpace, generator: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
-    """Any of its values for every Choice; of the other columns nothing that counts."""
     return np.floor(generator.random(shape) * np.maximum(space.choices, 1))
 
 
 def _reflected(points: np.ndarray) -> np.ndarray:
-    """Coordinates in [0, 1]: those outside are mirrored at the edge, so that they do not gather on it."""
     folded = np.abs(points) % 2.0
     return np.where(folded > 1.0, 2.0 - folded, folded)

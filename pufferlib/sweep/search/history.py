@@ -10,7 +10,7 @@ import numpy as np
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
-from pufferlib.sweep import attributes
+from pufferlib.sweep.attributes import COST, CURVE, UNSCORED, uncounted_numbers
 from pufferlib.sweep.search.space import SearchSpace
 
 _LEAST_COST = 1e-3  # seconds; what was refused before it ran cost nothing
@@ -49,13 +49,14 @@ class History:
 def read_history(trials: Sequence[FrozenTrial], direction: StudyDirection, space: SearchSpace) -> History:
     """The trials that chose from all dimensions of a space, but those that failed for no reason of their own.
 
-    A trial's curve and cost are those of its attributes (`pufferlib.sweep.attributes`). Without these the value is all
+    A trial's curve and cost are those of its attributes . Without these the value is all
     that is known, and the cost is the time that it took.
     """
     sign = -1.0 if direction == StudyDirection.MINIMIZE else 1.0
     rows: list[tuple[np.ndarray, float, float, float]] = []
     pending, stopped = [], []
-    known = [trial for trial in trials if _is_known(trial, space)]
+    uncounted = uncounted_numbers(trials)
+    known = [trial for trial in trials if trial.number not in uncounted and set(space.names) <= set(trial.params)]
     for trial in known:
         point = space.point(trial.params)
         if trial.state in (TrialState.RUNNING, TrialState.WAITING):
@@ -73,14 +74,7 @@ def read_history(trials: Sequence[FrozenTrial], direction: StudyDirection, space
     return History(points, progress, costs, scores, *open_ends, len(known))
 
 
-def _is_known(trial: FrozenTrial, space: SearchSpace) -> bool:
-    """Whether a trial says something: not where it never ran, or is run again by another number."""
-    is_one = all(name in trial.params for name in space.names)
-    return is_one and not trial.user_attrs.get(attributes.UNCOUNTED, False)
-
-
 def _worth_keeping(progress: np.ndarray, scores: np.ndarray) -> np.ndarray:
-    """Which points are kept where there are too many: ends before middles, then the best and newest."""
     if len(scores) <= _MOST_POINTS:
         return np.arange(len(scores))
     ranks = np.argsort(np.argsort(-np.where(np.isnan(scores), -np.inf, scores)))
@@ -90,15 +84,11 @@ def _worth_keeping(progress: np.ndarray, scores: np.ndarray) -> np.ndarray:
 
 
 def _curve(trial: FrozenTrial) -> list[tuple[float, float, float]]:
-    """The points of one trial: progress, cost and score.
-
-    One that failed has one without a score, which is bad; one that was too short to be scored has none.
-    """
-    curve: list[Any] = trial.user_attrs.get(attributes.CURVE, [])
-    cost = trial.user_attrs.get(attributes.COST)
+    curve: list[Any] = trial.user_attrs.get(CURVE, [])
+    cost = trial.user_attrs.get(COST)
     if cost is None:
         cost = trial.duration.total_seconds() if trial.duration else 0.0
-    if trial.user_attrs.get(attributes.UNSCORED):
+    if trial.user_attrs.get(UNSCORED):
         return []
     is_complete = trial.state == TrialState.COMPLETE
     if trial.state == TrialState.FAIL or (is_complete and not np.isfinite(trial.value)):

@@ -61,14 +61,12 @@ class Proposal:
         self._aim()
 
     def _features(self, points: np.ndarray, progress: np.ndarray | None = None) -> np.ndarray:
-        """What the models see of points: at the end of a run, where no progress is given."""
         features = self._space.features(points)
         if not self._has_progress:
             return features
         return np.column_stack([features, np.ones(len(points)) if progress is None else progress])
 
     def _find_front(self, tried: np.ndarray) -> None:
-        """The front of what the models hold of all trials: what was seen is partly luck."""
         features = self._features(tried)
         scores, _ = self._scores.predict(features)
         costs, _ = self._costs.predict(features)
@@ -94,7 +92,6 @@ class Proposal:
 
     @property
     def _greed(self) -> float:
-        """How often the best rated candidate is taken."""
         quiet = np.log(_NOISE / self._scores.noise) / np.log(_NOISE / _NO_NOISE)
         return _GREEDY + (_GREEDIEST - _GREEDY) * float(np.clip(quiet, 0.0, 1.0))
 
@@ -109,7 +106,6 @@ class Proposal:
         return excess + np.where(costs > self._limit, _FORBIDDEN * (1.0 + costs - self._limit), 0.0)
 
     def _refined(self, points: np.ndarray, ratings: np.ndarray) -> np.ndarray:
-        """The best rated candidate, once those around the best ones are rated too."""
         for largest in _NEARER_STEPS:
             best = np.argsort(-ratings)[:_REFINED]
             near = perturbed(self._space, points[best], _NEAR, self._generator, largest)
@@ -120,6 +116,5 @@ class Proposal:
         return points[np.argmax(ratings)]
 
     def _drawn(self, points: np.ndarray) -> np.ndarray:
-        """The best of some candidates by one draw of what the scores could be."""
         features = self._features(points)
         return points[np.argmax(self._scores.draw(features, self._generator) - self._excess(features))]

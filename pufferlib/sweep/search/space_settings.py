@@ -113,7 +113,6 @@ def _range(args: Mapping[str, Any], name: str, given: Mapping[str, Any]) -> Dime
 
 
 def _bound(setting: Setting, key: str, bound: float | str, configured: Any, distribution: str) -> float:
-    """An end of a range; one that is a multiple of the configured value is rounded to what the distribution has."""
     if not isinstance(bound, str):
         return bound
     if not _is_number(configured):
@@ -128,11 +127,6 @@ def _bound(setting: Setting, key: str, bound: float | str, configured: Any, dist
 
 
 def _is_integer(setting: Setting, configured: Any) -> bool:
-    """Whether only whole numbers are values of a setting.
-
-    Raises:
-        ConfigError: if no number is.
-    """
     union = get_origin(setting.kind) in (Union, types.UnionType)
     kinds = get_args(setting.kind) if union else (setting.kind,)
     if float in kinds:
@@ -155,11 +149,6 @@ def _configured(args: Mapping[str, Any], setting: Setting) -> Any:
 
 
 def _setting(args: Mapping[str, Any], name: str) -> Setting:
-    """The setting of a dimension's name.
-
-    Raises:
-        ConfigError: if there is none.
-    """
     section, key = split_name(name)
     known = _settings(args, section)
     if key in known:

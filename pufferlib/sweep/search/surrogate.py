@@ -87,12 +87,6 @@ def _root(covariance: np.ndarray) -> np.ndarray:
 
 
 class _Warp:
-    """Makes values normal; equal ones become 0.
-
-    They are measured from their median in units of what half of them keep to before the exponent is found, so that a
-    few that are worse than all others by far (runs that diverged) do not make those others look the same.
-    """
-
     def __init__(self, values: np.ndarray):
         self._median = np.median(values)
         away = np.abs(values - self._median)
@@ -114,8 +108,6 @@ class _Warp:
 
 
 class _Process(GaussianProcessRegressor):
-    """Finds kernel parameters by their posterior, where scikit-learn's own takes the likelihood."""
-
     @override
     def log_marginal_likelihood(self, theta=None, eval_gradient=False, clone_kernel=True):
         found = super().log_marginal_likelihood(theta, eval_gradient, clone_kernel)
@@ -141,7 +133,6 @@ def _fit_kernel(features: np.ndarray, values: np.ndarray):
 
 
 def _subset(features: np.ndarray, values: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """The best half of what fits, and any others."""
     if len(values) <= _FIT_POINTS:
         return features, values
     order = np.argsort(-values)

@@ -59,7 +59,6 @@ def best_settings(state: SweepState, best: FoundTrial) -> dict[str, dict[str, An
 
 
 def _given(state: SweepState) -> dict[str, dict[str, Any]]:
-    """What an ini can hold of by which the sweep's settings, such as its flags, differ from the environment's."""
     own = load_config(state.env_name)
     found: dict[str, dict[str, Any]] = {}
     for section, values in {"base": state.args, **{name: state.args[name] for name in _SECTIONS}}.items():

@@ -1,4 +1,4 @@
-"""The settings that a sweep found, as a file for `puffer train ENV --config FILE`."""
+"""The ini file of the settings that a sweep found, for `puffer train ENV --config FILE`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NAME = re.compile(r"[A-Za-z_][\w.-]*")  # of a section or a key
 
 
 def best_ini(env_name: str, settings: Mapping[str, Mapping[str, Any]], comments: Iterable[str]) -> str:
-    """The text of an ini file.
+    """Returns the text of an ini file.
 
     Args:
         env_name: the environment.
@@ -29,11 +29,11 @@ def best_ini(env_name: str, settings: Mapping[str, Mapping[str, Any]], comments:
     header = [*comments, f"puffer train {shlex.quote(env_name)} --config THIS_FILE"]
     lines = [f"; {printable(' '.join(line.split()))}" for line in header]
     for section, values in settings.items():
-        lines += ["", f"[{section}]", *(f"{key} = {_text(section, key, value)}" for key, value in values.items())]
+        lines += ["", f"[{section}]", *(f"{key} = {_ini_value(section, key, value)}" for key, value in values.items())]
     return "\n".join(lines) + "\n"
 
 
-def _text(section: str, key: str, value: Any) -> str:
+def _ini_value(section: str, key: str, value: object) -> str:
     if not (_NAME.fullmatch(section) and _NAME.fullmatch(key)):
         raise ConfigError(f"a setting of an ini must have a name of letters, digits and _, got {f'{section}.{key}'!r}")
     for text in (format_value(value), repr(value)):

@@ -1,4 +1,4 @@
-"""What a sweep leaves when it ends: the best settings, the report, the table of trials, and a summary to read."""
+"""The end of a sweep: its files, and a summary of what it found."""
 
 from __future__ import annotations
 
@@ -11,30 +11,32 @@ from pufferlib.metrics.dashboard import duration_text, number_text
 from pufferlib.metrics.output import say
 from pufferlib.play.plain_table import plain_table
 from pufferlib.reports.texts import cost_text, short_names, value_text
-from pufferlib.sweep.showing import best_file, html_report, trial_table
+from pufferlib.sweep.showing.best_file import write_settings
+from pufferlib.sweep.showing.html_report import REPORT_FILE, write_report
 from pufferlib.sweep.showing.texts import winner_text
+from pufferlib.sweep.showing.trial_table import TRIALS_FILE, write_trials
 from pufferlib.sweep.state import SweepState
 from pufferlib.sweep.study.confirmation import cheapest_solver, confirmed_trials, winner
 from pufferlib.sweep.study.results import Results, results_of, solve_threshold
 
-_ROWS = 10  # of the best trials
+_SUMMARY_TRIALS = 10
 
 
 def finish(state: SweepState, stream: TextIO | None = None) -> None:
-    """Writes the files of a sweep and says what it found.
+    """Writes the files of a sweep and prints what it found.
 
     Args:
         state: of the sweep, with all its trials and confirmations; it may have been interrupted.
-        stream: where to say it; None for stdout.
+        stream: where to print it; None for stdout.
 
     Raises:
         StorageError: if a file cannot be written.
     """
     results = results_of(state.trials, state.args["sweep"]["goal"])
-    paths = {"trials": state.folder / trial_table.FILE_NAME, "report": state.folder / html_report.FILE_NAME}
-    trial_table.write_trials(state.trials, paths["trials"])
-    paths |= best_file.write_settings(state, results)
-    html_report.write_report(state, paths["report"])
+    paths = {"trials": state.folder / TRIALS_FILE, "report": state.folder / REPORT_FILE}
+    write_trials(state.trials, paths["trials"])
+    paths |= write_settings(state, results)
+    write_report(state, paths["report"])
     say(summary(state, results), stream)
     say("\n".join(f"{name:<10}{path}" for name, path in paths.items()), stream)
     if "best" in paths:
@@ -43,7 +45,7 @@ def finish(state: SweepState, stream: TextIO | None = None) -> None:
 
 
 def summary(state: SweepState, results: Results) -> str:
-    """What a sweep found, in some lines of plain text."""
+    """Returns what a sweep found, in some lines of plain text."""
     counts = {"complete": results.complete, "stopped": results.stopped, "failed": results.failed}
     parts = [f"{len(trials)} {name}" for name, trials in counts.items() if trials]
     spent = f"{duration_text(results.total_cost)} of training"
@@ -61,9 +63,8 @@ def summary(state: SweepState, results: Results) -> str:
 
 
 def _best_table(state: SweepState, results: Results) -> str:
-    """The best trials, with as many of their settings as a terminal has room for beside each other."""
     again = {each.trial.number: each.text for each in confirmed_trials(results, state.confirmations)}
-    trials = results.complete[:_ROWS]
+    trials = results.complete[:_SUMMARY_TRIALS]
     columns = [
         ["trial", *(str(trial.number) for trial in trials)],
         ["score", *(number_text(trial.score) for trial in trials)],

@@ -127,8 +127,14 @@ def _points(
     )
 
 
-def _line(points: Sequence[tuple[float, float]], name: str, color: str | None, **kwargs: Any) -> go.Scatter:
-    mode, shape = kwargs.get("mode", "lines"), kwargs.get("shape", "linear")
+def _line(
+    points: Sequence[tuple[float, float]],
+    name: str,
+    color: str | None,
+    *,
+    mode: str = "lines",
+    shape: str = "linear",
+) -> go.Scatter:
     xs, ys = [point[0] for point in points], [point[1] for point in points]
     return go.Scatter(x=xs, y=ys, mode=mode, name=name, line={"shape": shape, "color": color})
 
@@ -139,7 +145,6 @@ def _hover(trial: FoundTrial) -> str:
 
 
 def _axis(name: str, label: str, values: Sequence[Any], distribution: BaseDistribution) -> dict[str, Any]:
-    """An axis of parallel coordinates: of places for choices, of logarithms where the search is in them."""
     choices = getattr(distribution, "choices", None)
     label = _escaped(label)
     if choices is not None:
@@ -155,15 +160,14 @@ def _axis(name: str, label: str, values: Sequence[Any], distribution: BaseDistri
 
 
 def _ticks(logs: Sequence[float]) -> Iterable[float]:
-    """Logarithms of the ends and of the powers of ten in between."""
     if logs:
         low, high = min(logs), max(logs)
         inside = [float(power) for power in range(math.ceil(low), math.floor(high) + 1)]
         yield from sorted({low, high, *inside})
 
 
-def full_text(value: Any) -> str:
-    """The value of a setting with as many digits as one would copy."""
+def full_text(value: object) -> str:
+    """Returns the value of a setting with as many digits as one would copy."""
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 

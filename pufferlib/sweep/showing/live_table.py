@@ -6,12 +6,9 @@ import math
 import time
 from typing import TYPE_CHECKING, TextIO
 
-from optuna.trial import TrialState
-
 from pufferlib.metrics.dashboard import duration_text, number_text
 from pufferlib.metrics.panel import LivePanel
 from pufferlib.reports.texts import cost_text
-from pufferlib.sweep.attributes import ERROR, UNCOUNTED
 from pufferlib.sweep.showing.sweep_panel import render
 from pufferlib.sweep.showing.time_left import remaining_seconds
 from pufferlib.sweep.study.results import FoundTrial, Results, results_of
@@ -99,10 +96,11 @@ def _outcome(found: Results, trial: FrozenTrial, complete: FoundTrial | None) ->
         front = "  on the front" if complete in found.front else ""
         of = "" if complete.episodes is None else f" of {complete.episodes_text} episodes"
         return f"score {number_text(complete.score)}{of}  cost {cost_text(complete.cost)}{front}"
-    if trial.state is TrialState.FAIL and trial.user_attrs.get(UNCOUNTED):
-        return f"not counted: {trial.user_attrs.get(ERROR)}"
-    word, ended = ("stopped", found.stopped) if trial.state is TrialState.PRUNED else ("failed", found.failed)
-    return f"{word}: {next(each.reason for each in ended if each.number == trial.number)}"
+    for word, ended in (("stopped", found.stopped), ("failed", found.failed), ("not counted", found.uncounted)):
+        for each in ended:
+            if each.number == trial.number:
+                return f"{word}: {each.reason}"
+    raise AssertionError(f"trial {trial.number} has not ended")
 
 
 def _confirmation_line(env_name: str, run: Confirmation) -> str:

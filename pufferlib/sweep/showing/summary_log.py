@@ -2,36 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pufferlib.config import LogConfig
 from pufferlib.loggers import Loggers, make_run_id
 from pufferlib.loggers.logger import is_finite
 from pufferlib.runs.loggers import make_loggers
+from pufferlib.sweep.state import SERVICES
 from pufferlib.sweep.study.results import FoundTrial, Results
 
 if TYPE_CHECKING:
     from pufferlib.sweep.state import SweepState
 
-_SERVICES = ("tensorboard", "wandb", "neptune")
-
 
 class SummaryLog:
-    """Tells the services that `[log]` names how a sweep goes; without one it does nothing.
+    """Logs a sweep to the services that `[log]` names; without one it does nothing.
 
-    Every driver has a run of its own there, of the trials that ended while it ran, whoever ran them. What the services
-    keep on disk is in a folder of that run beside the sweep's other files.
+    Every driver has a run of its own there, with the trials of all drivers that ended while it ran. The files of the
+    services are in a folder of that run beside the sweep's other files.
     """
 
     def __init__(self) -> None:
-        """Begins nothing yet."""
         self._loggers: Loggers | None = None
         self._told: set[int] | None = None  # numbers of trials
         self._step = 0  # trials that have ended
 
     def update(self, state: SweepState, results: Results) -> None:
-        """Tells of the trials that ended since the last call, but not of those before the first."""
+        """Logs the trials that ended since the last call; the first call logs none."""
         ended = {trial.number for trial in state.trials if trial.state.is_finished()}
         if self._told is None:
             self._told, self._step = ended, len(ended)
@@ -45,14 +42,14 @@ class SummaryLog:
             self._loggers.log(_metrics(results, complete.get(number)), self._step)
 
     def close(self) -> None:
-        """Ends the run; calling it twice is harmless."""
+        """Ends the run. It may be called twice."""
         if self._loggers is not None:
             self._loggers.close()
             self._loggers = None
 
     def _open(self, state: SweepState) -> None:
         config = LogConfig.from_dict(state.args["log"])
-        if not any(getattr(config, service) for service in _SERVICES):
+        if not any(getattr(config, service) for service in SERVICES):
             return
         run_id = make_run_id()
         settings = {**state.args["log"], "name": config.name or f"sweep of {state.study.study_name}"}
@@ -60,13 +57,7 @@ class SummaryLog:
         self._loggers.describe({"env_name": state.env_name, "metric": state.metric, **state.args["sweep"]})
 
 
-def without_services(log_settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The `[log]` section of a trial: it has no run of its own at the services, where the sweep has one."""
-    return {**log_settings, **dict.fromkeys(_SERVICES, False)}
-
-
 def _metrics(results: Results, trial: FoundTrial | None) -> dict[str, float]:
-    """How the sweep stands, and what a trial that ran to its end reached with which numbers."""
     metrics: dict[str, float] = {
         "sweep/complete": len(results.complete),
         "sweep/stopped": len(results.stopped),

@@ -14,11 +14,12 @@ from rich.text import Text
 from pufferlib.metrics.dashboard import duration_text, number_text, percent_text
 from pufferlib.metrics.panel import CYAN, FRAME_COLUMNS, RED, TRACK, WHITE, fit, frame, pair, pairs, progress
 from pufferlib.reports.texts import cost_text, settings_texts, short_names, value_text
-from pufferlib.sweep.attributes import CURVE, DRIVER
+from pufferlib.sweep.attributes import HOST
 from pufferlib.sweep.showing.texts import sparkline
 from pufferlib.sweep.showing.time_left import remaining_seconds
 from pufferlib.sweep.study.confirmation import ConfirmedTrial, confirmed_trials
 from pufferlib.sweep.study.results import FoundTrial, Results, results_of, settings_of, solve_threshold
+from pufferlib.sweep.trials.curve import WINDOWS
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
@@ -96,7 +97,6 @@ def _score(trial: FoundTrial) -> Text:
 
 
 def _wrapped(values: Mapping[str, str], width: int) -> list[Text]:
-    """As many lines as names and values take."""
     lines: list[Text] = []
     for label, value in values.items():
         one = pair(label, value)
@@ -108,7 +108,6 @@ def _wrapped(values: Mapping[str, str], width: int) -> list[Text]:
 
 
 def _front(found: Results, width: int, rows: int) -> list[Text]:
-    """The heading and at most that many lines of the table of trials that no other beats at their cost."""
     if not found.front:
         return []
     shown = _spread(found.front, max(1, rows - 1))
@@ -130,7 +129,6 @@ def _front(found: Results, width: int, rows: int) -> list[Text]:
 
 
 def _sizes(columns: Sequence[tuple[str, Sequence[str]]], width: int) -> list[int]:
-    """Characters of the columns that fit side by side: names are cut as far as helps, then columns are left out."""
     for name_cells in _NAME_CELLS:
         sizes = [max([*map(len, cells), min(len(name), name_cells)]) for name, cells in columns]
         if sum(sizes) + 2 * (len(sizes) - 1) <= width:
@@ -140,7 +138,6 @@ def _sizes(columns: Sequence[tuple[str, Sequence[str]]], width: int) -> list[int
 
 
 def _spread(front: Sequence[FoundTrial], count: int) -> list[FoundTrial]:
-    """At most that many of them, the last and the first among them."""
     if count >= len(front):
         return list(front)
     step = (len(front) - 1) / max(1, count - 1)
@@ -158,8 +155,6 @@ def _confirmed(confirmed: Sequence[ConfirmedTrial], width: int) -> list[Text]:
 
 @dataclass(frozen=True)
 class _Run:
-    """What a line says of a run."""
-
     label: str
     curve: Sequence[Sequence[float]]
     progress: float
@@ -168,7 +163,6 @@ class _Run:
 
 
 def _running(state: SweepState, found: Results, width: int) -> list[Text]:
-    """A line for every run, with its curve, all of them on one scale."""
     here = {trial.number for trial in state.running}
     others = [trial for trial in state.trials if trial.state is TrialState.RUNNING and trial.number not in here]
     runs = [*map(_run_here, state.running), *map(_run_elsewhere, others)]
@@ -186,10 +180,10 @@ def _run_here(trial: RunningTrial) -> _Run:
 
 
 def _run_elsewhere(trial: FrozenTrial) -> _Run:
-    curve = trial.user_attrs.get(CURVE, ())
-    progress, cost = curve[-1][:2] if curve else (0.0, 0.0)
-    host = trial.user_attrs.get(DRIVER, {}).get("host", "").split()[:1]  # what follows tells machines of one name apart
-    return _Run(" ".join([f"#{trial.number}", *host]), curve, progress, cost, settings_of(trial))
+    tenths = sorted(trial.intermediate_values.items())
+    curve = [(tenth / WINDOWS, math.nan, score) for tenth, score in tenths]
+    label = f"#{trial.number} {trial.user_attrs.get(HOST, '')}".rstrip()
+    return _Run(label, curve, curve[-1][0] if curve else 0.0, math.nan, settings_of(trial))
 
 
 def _run_line(run: _Run, scale: tuple[float, float], label_cells: int, width: int) -> Text:

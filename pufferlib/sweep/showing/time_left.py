@@ -44,7 +44,6 @@ def remaining_seconds(state: SweepState, now: float | None = None) -> float:
 
 
 def _typical_duration(state: SweepState) -> float:
-    """Seconds that a trial takes from its start to its end; infinite as long as none has ended."""
     ended = [trial for trial in state.trials if trial.state in (TrialState.COMPLETE, TrialState.PRUNED)]
     seconds = [(trial.datetime_complete - trial.datetime_start).total_seconds() for trial in ended[-_RECENT:]]
     return max(0.0, mean(seconds)) if seconds else math.inf

@@ -1,4 +1,4 @@
-"""All trials of a study as a table that spreadsheets and pandas read."""
+"""A table of all trials of a study for spreadsheets and pandas."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ import csv
 import io
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from optuna.trial import TrialState
 
 from pufferlib.metrics.output import printable_lines
 from pufferlib.runs.whole_files import write_atomically
-from pufferlib.sweep.attributes import COST, EPISODES, ERROR, RUN_FOLDER, STOPPED, UNCOUNTED
+from pufferlib.sweep.attributes import COST, EPISODES, ERROR, RUN_FOLDER, STOPPED, uncounted_numbers
 from pufferlib.sweep.study.results import settings_of
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
-FILE_NAME = "trials.csv"
+TRIALS_FILE = "trials.csv"
 
 _STATES = {TrialState.COMPLETE: "complete", TrialState.PRUNED: "stopped", TrialState.FAIL: "failed"}
 
@@ -33,36 +33,30 @@ def write_trials(trials: Sequence[FrozenTrial], path: Path) -> None:
 
 
 def trials_csv(trials: Sequence[FrozenTrial]) -> str:
-    """The table as text; what is not known is empty."""
+    """Returns the table as text; unknown cells are empty."""
     ended = [(trial, settings_of(trial)) for trial in trials if trial.state in _STATES]
+    uncounted = uncounted_numbers(trials)
     names = list(dict.fromkeys(name for _, settings in ended for name in settings))
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
-    told = ["trial", "state", "score", "episodes", "cost"]
-    writer.writerow([*told, *map(_cell, names), "reason", "run_folder", "started", "ended"])
+    header = ["trial", "state", "score", "episodes", "cost"]
+    writer.writerow([*header, *map(_cell, names), "reason", "run_folder", "started", "ended"])
     for trial, settings in ended:
         known = trial.user_attrs
-        writer.writerow(
-            [
-                *(trial.number, _state(trial), trial.value, known.get(EPISODES), known.get(COST)),
-                *(_cell(settings.get(name)) for name in names),
-                *(_cell(known.get(ERROR) or known.get(STOPPED)), _cell(known.get(RUN_FOLDER))),
-                *(
-                    moment and moment.isoformat(timespec="seconds")
-                    for moment in (trial.datetime_start, trial.datetime_complete)
-                ),
-            ]
-        )
+        state = "uncounted" if trial.number in uncounted else _STATES[trial.state]
+        measured = [trial.number, state, trial.value, known.get(EPISODES), known.get(COST)]
+        chosen = [_cell(settings.get(name)) for name in names]
+        told = [_cell(known.get(ERROR) or known.get(STOPPED)), _cell(known.get(RUN_FOLDER))]
+        times = [
+            time and time.isoformat(timespec="seconds") for time in (trial.datetime_start, trial.datetime_complete)
+        ]
+        writer.writerow([*measured, *chosen, *told, *times])
     return stream.getvalue()
 
 
-def _cell(value: Any) -> Any:
-    """A text without control codes and, as spreadsheets have it, no formula; anything else as it is."""
+def _cell(value: object) -> object:
+    # A text without control codes that no spreadsheet takes for a formula; anything else as it is.
     if not isinstance(value, str):
         return value
     text = printable_lines(value)
     return f"'{text}" if text.startswith(("=", "+", "-", "@")) else text
-
-
-def _state(trial: FrozenTrial) -> str:
-    return "uncounted" if trial.user_attrs.get(UNCOUNTED) else _STATES[trial.state]

@@ -1,51 +1,80 @@
-"""A file that holds studies: Optuna's journal, which several drivers append to."""
+"""Studies in a file: a database of SQLite, and the journals that earlier versions wrote."""
 
 from __future__ import annotations
 
 import contextlib
-import errno
-import fcntl
 import os
 from functools import partial
 from pathlib import Path
 
-from optuna.storages import JournalStorage
-from optuna.storages.journal import JournalFileBackend, JournalFileSymlinkLock
+import optuna
+from optuna.storages import JournalStorage, RDBStorage
+from optuna.storages.journal import JournalFileBackend
+from optuna.trial import TrialState
 
 from pufferlib.errors import ConfigError
 from pufferlib.reading import MOST_LINE, open_regular, parse_json
+from pufferlib.sweep.attributes import CONFIRMING
 
-_NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL)
-_BLOCK = 65_536
-_BEGINNING = b'{"op_code":'
+_SQLITE = b"SQLite format 3\0"
 
 
-def open_journal(path: Path) -> JournalStorage:
-    """Opens the storage in a file, which is made with its folder where it is not there.
+def sqlite_url(path: Path) -> str:
+    """The URL of a database in a file, which is made with its folder where it does not exist.
+
+    Studies of a journal of the same name are copied into a new database; the journal stays as it is.
 
     Raises:
-        ConfigError: if the file is no journal, or damaged; it stays as it is.
+        ConfigError: if the file is no database, or the journal is damaged.
+        OSError: if the file or its folder cannot be used.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    with contextlib.suppress(FileNotFoundError):
-        _require_journal(path)
+    journal = path.with_suffix(".journal")
+    if not path.exists() and journal.exists():
+        _copy_journal(journal, path)
+    with contextlib.suppress(FileNotFoundError), open_regular(path) as file:
+        beginning = file.read(len(_SQLITE))
+        if beginning not in (b"", _SQLITE):
+            raise ConfigError(f"[sweep] storage {str(path)!r} must be a database of SQLite, found another file")
+    return f"sqlite:///{path}"
+
+
+def _copy_journal(journal: Path, path: Path) -> None:
+    _require_journal(journal)
+    made = path.with_suffix(f".{os.getpid()}.new")  # whole before it has its name
     try:
-        return JournalStorage(JournalFileBackend(str(path), lock_obj=JournalLock(path)))
+        _copy_studies(JournalStorage(JournalFileBackend(str(journal))), made)
+        with contextlib.suppress(FileExistsError):  # another driver was first
+            os.link(made, path)
     except OSError:
         raise
     except Exception as error:  # each kind of entry fails in a way of its own
-        raise _no_journal(path, f"entries that do not belong together ({type(error).__name__})") from error
+        raise _no_journal(journal, f"entries that do not belong together ({type(error).__name__})") from error
+    finally:
+        made.unlink(missing_ok=True)
+
+
+def _copy_studies(old: JournalStorage, path: Path) -> None:
+    new = RDBStorage(f"sqlite:///{path}")
+    for name in optuna.get_all_study_names(old):
+        study = optuna.load_study(study_name=name, storage=old)
+        copy = optuna.create_study(study_name=name, storage=new, directions=study.directions)
+        for key, value in study.user_attrs.items():
+            if not key.startswith(f"{CONFIRMING}/"):  # of drivers that are gone
+                copy.set_user_attr(key, value)
+        for trial in study.get_trials():
+            if trial.state is TrialState.RUNNING:  # an earlier version ran it: it runs again
+                trial.state, trial.datetime_start = TrialState.WAITING, None
+            copy.add_trial(trial)
+    new.engine.dispose()
 
 
 def _require_journal(path: Path) -> None:
-    """Looks at every line before Optuna does, which takes what it finds, and before anything is removed of the file."""
+    # Looks at every line before Optuna does, which takes what it finds.
     with open_regular(path) as file:
         for number, line in enumerate(iter(partial(file.readline, MOST_LINE), b""), 1):
-            if not line.endswith(b"\n"):  # what a killed process left, or another one is writing
-                is_strange = number == 1 and line[: len(_BEGINNING)] != _BEGINNING[: len(line)]
-                if is_strange or len(line) == MOST_LINE:
-                    raise _no_journal(path, f"something else in line {number}")
-                return
+            if not line.endswith(b"\n") and len(line) < MOST_LINE and number > 1:
+                return  # half a line of a process that was killed
             try:
                 entry = parse_json(line)
             except ValueError as error:
@@ -59,71 +88,3 @@ def _no_journal(path: Path, found: str) -> ConfigError:
         f"[sweep] storage {str(path)!r} cannot be opened: it must be a journal of sweeps, found {found}; mend it, or "
         "name another one by --storage"
     )
-
-
-class JournalLock(JournalFileSymlinkLock):
-    """Who may append to a journal: a lock that the kernel takes from a process which is killed.
-
-    Optuna's own lock outlives its holder for half a minute; it is what remains where the file system knows no locks.
-    Half a line, which a process that was killed or found the disk full left behind, is removed before another comes
-    after it and makes the whole file unreadable.
-    """
-
-    def __init__(self, path: Path):
-        """Opens a file beside the journal.
-
-        Args:
-            path: of the journal, which need not be there yet.
-        """
-        super().__init__(str(path))
-        self._path = path
-        self._descriptor: int | None = None
-        self._has_locks = True
-
-    def acquire(self) -> bool:
-        """Waits until nobody else appends."""
-        self._has_locks = self._has_locks and self._lock()
-        if not self._has_locks:
-            super().acquire()
-        _remove_half_line(self._path)
-        return True
-
-    def release(self) -> None:
-        """Lets others append."""
-        if not self._has_locks:
-            super().release()
-        elif self._descriptor is not None:
-            os.close(self._descriptor)
-            self._descriptor = None
-
-    def _lock(self) -> bool:
-        self._descriptor = os.open(f"{self._path}.flock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX)
-        except OSError as error:
-            os.close(self._descriptor)
-            self._descriptor = None
-            if error.errno not in _NO_LOCKS:
-                raise
-            return False
-        return True
-
-
-def _remove_half_line(path: Path) -> None:
-    """Cuts a file after its last whole line."""
-    with contextlib.suppress(FileNotFoundError), path.open("rb+") as file:
-        end = file.seek(0, os.SEEK_END)
-        if end == 0:
-            return
-        file.seek(end - 1)
-        if file.read(1) == b"\n":
-            return
-        position = end
-        while position > 0:
-            position = max(0, position - _BLOCK)
-            file.seek(position)
-            newline = file.read(min(_BLOCK, end - position)).rfind(b"\n")
-            if newline >= 0:
-                position += newline + 1
-                break
-        file.truncate(position)

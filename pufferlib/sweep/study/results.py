@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from optuna.trial import TrialState
 
-from pufferlib.sweep.attributes import CONFIG, COST, CURVE, EPISODES, ERROR, RUN_FOLDER, STOPPED, UNCOUNTED
+from pufferlib.sweep.attributes import CONFIG, COST, CURVE, EPISODES, ERROR, RUN_FOLDER, STOPPED, uncounted_numbers
 from pufferlib.sweep.search.front import pareto_front
 
 if TYPE_CHECKING:
@@ -67,7 +67,8 @@ class Results:
         complete: all that ran to their end with a finite score, the best first; of equal scores the cheaper.
         front: those of them that no other beats at their cost, the cheapest first.
         stopped: those that were stopped early.
-        failed: those that failed; not those that are run again, or never ran.
+        failed: those that failed.
+        uncounted: those that failed and do not count, as they never ran or run again under another number.
         running: how many are running.
         total_cost: seconds of training of all trials.
     """
@@ -77,6 +78,7 @@ class Results:
     front: Sequence[FoundTrial]
     stopped: Sequence[EndedEarly]
     failed: Sequence[EndedEarly]
+    uncounted: Sequence[EndedEarly]
     running: int
     total_cost: float
 
@@ -105,13 +107,17 @@ def results_of(trials: Sequence[FrozenTrial], goal: str) -> Results:
     """
     complete = sorted(filter(None, map(_found, trials)), key=lambda trial: _rank(trial, goal))
     priced = [trial for trial in complete if math.isfinite(trial.cost)]
+    uncounted = uncounted_numbers(trials)
+    failed = [trial for trial in trials if trial.state.is_finished() and trial.state is not TrialState.PRUNED]
+    failed = [_ended(trial, ERROR, "its driver was killed") for trial in failed if _found(trial) is None]
     costs, scores = np.array([(trial.cost, trial.score) for trial in priced]).reshape(-1, 2).T
     return Results(
         goal=goal,
         complete=complete,
         front=[priced[place] for place in pareto_front(costs, goal_sign(goal) * scores)],
         stopped=[_ended(trial, STOPPED, "stopped early") for trial in trials if trial.state is TrialState.PRUNED],
-        failed=[_ended(trial, ERROR, "no reason is known") for trial in trials if _is_failure(trial)],
+        failed=[each for each in failed if each.number not in uncounted],
+        uncounted=[each for each in failed if each.number in uncounted],
         running=sum(trial.state is TrialState.RUNNING for trial in trials),
         total_cost=sum(cost for cost in map(cost_of, trials) if math.isfinite(cost)),
     )
@@ -179,12 +185,6 @@ def _found(trial: FrozenTrial) -> FoundTrial | None:
 
 def _rank(trial: FoundTrial, goal: str) -> tuple[float, float, int]:
     return -goal_sign(goal) * trial.score, math.inf if math.isnan(trial.cost) else trial.cost, trial.number
-
-
-def _is_failure(trial: FrozenTrial) -> bool:
-    if trial.state is TrialState.COMPLETE:
-        return _found(trial) is None
-    return trial.state is TrialState.FAIL and not trial.user_attrs.get(UNCOUNTED)
 
 
 def _ended(trial: FrozenTrial, attribute: str, otherwise: str) -> EndedEarly:

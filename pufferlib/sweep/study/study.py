@@ -5,15 +5,20 @@ from __future__ import annotations
 import contextlib
 import json
 import shlex
+import socket
 import time
+import uuid
+import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import optuna
-from optuna.samplers import BaseSampler
-from optuna.storages import BaseStorage, RDBStorage
+from optuna.exceptions import ExperimentalWarning
+from optuna.storages import RDBStorage, RetryHeartbeatStaleTrialCallback
+from optuna.trial import FrozenTrial
+from sqlalchemy.exc import SQLAlchemyError
 
 from pufferlib.config import SweepConfig
 from pufferlib.errors import ConfigError
@@ -21,9 +26,11 @@ from pufferlib.families.catalog import slug
 from pufferlib.reading import UnreadableFile
 from pufferlib.sweep.attributes import DRIVERS, ENV_NAME, METRIC, SPACE
 from pufferlib.sweep.search.space import Choice, SearchSpace
-from pufferlib.sweep.study.journal import open_journal
+from pufferlib.sweep.study.journal import sqlite_url
 
-_DATABASE_ENDINGS = (".db", ".sqlite", ".sqlite3")
+HEARTBEAT_SECONDS = 10  # between two heartbeats of a trial that runs
+GRACE_SECONDS = 60  # without a heartbeat, after which the driver of a trial is gone and the trial is retried
+MAX_RETRIES = 2  # of a trial whose drivers are killed
 _ATTEMPTS = 5  # to make the tables of a database, which another driver may be making
 
 
@@ -45,25 +52,19 @@ class StudyPlace:
 
 
 def study_place(env_name: str, args: Mapping[str, Any]) -> StudyPlace:
-    """Where the settings of a sweep have its study.
-
-    Raises:
-        ConfigError: if a storage looks like a database but is no URL.
-    """
+    """Returns where a sweep keeps its study, by its settings."""
     config = SweepConfig.from_dict(args["sweep"])
     name = config.study or env_name
     folder = Path(args["train"]["data_dir"], "sweeps")
-    storage = config.storage or str(folder / f"{slug(name)}.journal")
-    if "://" not in storage and storage.endswith(_DATABASE_ENDINGS):
-        raise ConfigError(
-            f"[sweep] storage must be a journal file or a URL, got {storage!r}; a database of SQLite is sqlite:///{storage}"
-        )
+    storage = config.storage or str(folder / f"{slug(name)}.db")
+    if "://" not in storage and storage.endswith(".journal"):
+        storage = str(Path(storage).with_suffix(".db"))
     given = {"--storage": config.storage, "--study": config.study}
     flags = " ".join(f"{flag} {shlex.quote(value)}" for flag, value in given.items() if value is not None)
     return StudyPlace(name, storage, folder / slug(name), flags)
 
 
-def open_study(place: StudyPlace, goal: str, sampler: BaseSampler | None = None) -> optuna.Study:
+def open_study(place: StudyPlace, goal: str) -> optuna.Study:
     """Opens a study, or makes it where it is not there.
 
     Raises:
@@ -72,9 +73,7 @@ def open_study(place: StudyPlace, goal: str, sampler: BaseSampler | None = None)
     with quiet_optuna():
         storage = _open_storage(place.storage)
         try:
-            study = optuna.create_study(
-                study_name=place.name, storage=storage, direction=goal, sampler=sampler, load_if_exists=True
-            )
+            study = optuna.create_study(study_name=place.name, storage=storage, direction=goal, load_if_exists=True)
             found = study.direction.name.lower()
         except (AssertionError, AttributeError, LookupError, TypeError) as error:  # Optuna takes what a file holds
             raise _damaged(place.name) from error
@@ -83,14 +82,14 @@ def open_study(place: StudyPlace, goal: str, sampler: BaseSampler | None = None)
     return study
 
 
-def claim_study(study: optuna.Study, env_name: str, space: SearchSpace, driver: Mapping[str, Any]) -> int:
-    """Takes part in a study: of the same environment and space as all before.
+def claim_study(study: optuna.Study, env_name: str, space: SearchSpace) -> int:
+    """Joins a study, which must be of the same environment and space.
 
     Returns:
         A number that no other driver of the study has: 0 for the first.
 
     Raises:
-        ConfigError: naming what is not the same.
+        ConfigError: naming what differs.
     """
     _claim(study, ENV_NAME, "environment", env_name)
     found = study.user_attrs.get(SPACE)
@@ -106,9 +105,10 @@ def claim_study(study: optuna.Study, env_name: str, space: SearchSpace, driver: 
         if name is None:
             raise _damaged(study.study_name)
         raise _difference(study.study_name, f"[sweep.{name}]", before.get(name), now.get(name))
-    study.set_user_attr(f"{DRIVERS}{driver['key']}", dict(driver))
+    driver = uuid.uuid4()
+    study.set_user_attr(f"{DRIVERS}{driver.hex}", socket.gethostname())
     is_first = sum(name.startswith(DRIVERS) for name in study.user_attrs) == 1
-    return 0 if is_first else int(driver["key"], 16)
+    return 0 if is_first else driver.int
 
 
 def claim_metric(study: optuna.Study, metric: str) -> None:
@@ -133,25 +133,21 @@ def space_text(space: SearchSpace) -> str:
 
 @contextlib.contextmanager
 def quiet_optuna() -> Iterator[None]:
-    """Keeps Optuna from telling of every trial on stderr."""
+    """Silences Optuna's log of every trial, and its warnings of features that it calls experimental."""
     before = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ExperimentalWarning)  # such as heartbeats
+            warnings.filterwarnings("ignore", "Heartbeat of storage is supposed", UserWarning)  # `ask` has them too
+            yield
     finally:
         optuna.logging.set_verbosity(before)
 
 
-def _open_storage(storage: str) -> BaseStorage:
+def _open_storage(storage: str) -> RDBStorage:
     try:
-        if storage.startswith("redis"):
-            from optuna.storages import JournalStorage
-            from optuna.storages.journal import JournalRedisBackend
-
-            return JournalStorage(JournalRedisBackend(storage))
-        if "://" in storage:
-            return _open_database(storage)
-        return open_journal(Path(storage))
+        return _open_database(storage if "://" in storage else sqlite_url(Path(storage)))
     except ConfigError:
         raise
     except UnreadableFile as error:
@@ -162,18 +158,26 @@ def _open_storage(storage: str) -> BaseStorage:
 
 
 def _open_database(url: str) -> RDBStorage:
-    """Opens a database; several drivers that begin at the same time may all try to make its tables."""
-    from sqlalchemy.exc import SQLAlchemyError
-
     waiting = {"connect_args": {"timeout": 60}} if url.startswith("sqlite") else {}
     for attempt in range(_ATTEMPTS):
         try:
-            return RDBStorage(url, engine_kwargs=waiting)
+            return RDBStorage(
+                url,
+                engine_kwargs=waiting,
+                heartbeat_interval=HEARTBEAT_SECONDS,
+                grace_period=GRACE_SECONDS,
+                heartbeat_stale_trial_callback=_retry,
+            )
         except SQLAlchemyError:
             if attempt == _ATTEMPTS - 1:
                 raise
             time.sleep(0.1 * (attempt + 1))
     raise AssertionError("the last attempt returns or raises")
+
+
+def _retry(study: optuna.Study, trial: FrozenTrial) -> None:
+    trial.user_attrs = {}  # of the run that ended
+    RetryHeartbeatStaleTrialCallback(MAX_RETRIES)(study, trial)
 
 
 def _claim(study: optuna.Study, key: str, label: str, value: str) -> None:

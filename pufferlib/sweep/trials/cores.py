@@ -39,7 +39,6 @@ def core_shares(num_workers: int) -> list[list[int]]:
 
 
 def _place(core: int) -> tuple[int, int]:
-    """Sorts threads of one core next to each other."""
     with contextlib.suppress(OSError, ValueError):
         first = Path(_SIBLINGS.format(core)).read_text().replace("-", ",").split(",")[0]
         return int(first), core

@@ -31,7 +31,6 @@ class Slots:
     """
 
     def __init__(self, num_workers: int, limits: Limits):
-        """Starts nothing yet."""
         self.limits = limits
         self._cores = core_shares(num_workers)
         self.running: dict[int, TrialProcess] = {}
@@ -40,6 +39,11 @@ class Slots:
     def is_free(self) -> bool:
         """Whether one more may be started."""
         return len(self.running) < len(self._cores)
+
+    @property
+    def jobs(self) -> list[Job]:
+        """The jobs that run."""
+        return [process.job for process in self.running.values()]
 
     @property
     def next_slot(self) -> int:

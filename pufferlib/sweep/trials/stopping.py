@@ -56,13 +56,11 @@ def hopeless_reason(curve: Curve, finished: Sequence[Curve], goal: str) -> str |
 
 
 def _signed(curve: Curve, sign: float) -> np.ndarray:
-    """Float64 of shape `[rows, 3]`, in which more is better."""
     rows: Any = np.array(curve, dtype=np.float64)
     rows[:, 2] *= sign
     return rows
 
 
 def _best_until(curve: np.ndarray, cost: float) -> float:
-    """The best score until a cost was reached, that of the whole run where it cost less; before all rows, the first."""
     best = np.maximum.accumulate(curve[:, 2])
     return float(np.interp(cost, curve[:, 1], best))

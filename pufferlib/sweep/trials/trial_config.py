@@ -122,7 +122,6 @@ def trial_settings(args: Mapping[str, Any], trial: Mapping[str, Any], names: Ite
 
 
 def _make_effective(trial: dict[str, Any], values: Mapping[str, Any]) -> list[str]:
-    """Takes settings away that others, which the sweep varies, would have no effect beside."""
     train, notes = trial["train"], []
     if "train.total_timesteps" in values and train["num_iterations"] is not None:
         notes.append(_changed(trial, "train.num_iterations", None, "the sweep varies total_timesteps"))
@@ -133,7 +132,6 @@ def _make_effective(trial: dict[str, Any], values: Mapping[str, Any]) -> list[st
 
 
 def _follow_width(trial: dict[str, Any], values: Mapping[str, Any]) -> list[str]:
-    """Has the widths of policy and recurrent layer be the same where the sweep varies one of them."""
     varied = [name for name in _WIDTHS if name in values]
     if not varied or trial["rnn_name"] is None:
         return []
@@ -144,7 +142,6 @@ def _follow_width(trial: dict[str, Any], values: Mapping[str, Any]) -> list[str]
 
 
 def _fit_env_count(trial: dict[str, Any], device_type: str) -> list[str]:
-    """Has as many environments as a batch has room for, where their number is automatic and the batch's size is not."""
     batch, horizon = trial["train"]["batch_size"], trial["train"]["bptt_horizon"]
     agents = num_agents(trial, device_type)
     if batch == "auto" or trial["env"].get("num_envs") != "auto" or agents is None:
@@ -157,7 +154,6 @@ def _fit_env_count(trial: dict[str, Any], device_type: str) -> list[str]:
 
 
 def _fit_horizon(trial: dict[str, Any], values: Mapping[str, Any], agents: int) -> list[str]:
-    """Has segments as short as a small batch needs, unless the sweep varies their length."""
     batch, horizon = trial["train"]["batch_size"], trial["train"]["bptt_horizon"]
     if batch == "auto" or batch >= agents * horizon or "train.bptt_horizon" in values:
         return []
@@ -166,7 +162,6 @@ def _fit_horizon(trial: dict[str, Any], values: Mapping[str, Any], agents: int) 
 
 
 def _check(trial: Mapping[str, Any]) -> None:
-    """Checks each setting by itself, but for those of the policy's classes, which need torch."""
     BaseConfig.from_dict({name: value for name, value in trial.items() if not isinstance(value, Mapping)})
     TrainConfig.from_dict(trial["train"])
     VecConfig.from_dict(trial["vec"])
@@ -174,7 +169,6 @@ def _check(trial: Mapping[str, Any]) -> None:
 
 
 def _try_environment(trial: Mapping[str, Any], agents: int, limit: float) -> None:
-    """Checks the keywords of an environment in C by making one, and the memory of the rollout by its spaces."""
     entry = catalog.find(trial["env_name"])
     if not isinstance(entry, OceanEntry):
         return
@@ -195,7 +189,6 @@ def _require_memory(trial: Mapping[str, Any], env: Any, agents: int, limit: floa
 
 
 def _buffers(args: Mapping[str, Any], device_type: str) -> int:
-    """PufferEnvs in the vector."""
     are_single = "num_envs" not in catalog.find(args["env_name"]).settings
     return VecConfig.from_dict(args["vec"]).keywords(device_type, 0, are_single)["num_envs"]
 
@@ -218,7 +211,6 @@ def _section(args: Mapping[str, Any], section: str) -> Any:
 
 
 def _changed(trial: dict[str, Any], name: str, value: Any, reason: str) -> str:
-    """Changes a setting, and says so."""
     section, key = split_name(name)
     before = _section(trial, section).get(key)
     _put(trial, name, value)

@@ -55,7 +55,6 @@ def main(connection_fd: int, cores: Sequence[int]) -> None:
 
 
 def _end_with_driver(connection: Connection) -> None:
-    """Has this process and its group killed when the driver is gone, which closes its end of the connection."""
     from pufferlib.vector._native import end_with_parent
 
     def watch() -> None:
@@ -90,7 +89,6 @@ def _run(task: Task, tell: Tell) -> None:
 
 
 def _sentence(error: BaseException) -> str:
-    """An error in one line: what it says, with its class where that is not one of ours."""
     lines = str(error).strip().splitlines() or [""]
     if isinstance(error, PufferError):  # one that ends with a traceback ends with what it is about
         return lines[0] if len(lines) == 1 else f"{lines[0]} {lines[-1]}"

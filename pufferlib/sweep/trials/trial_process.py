@@ -1,4 +1,4 @@
-"""A trial's process, as its driver sees it: started, listened to, held to its limits, ended."""
+"""The process of a trial, as its driver sees it: started, listened to, held to its limits, ended."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -21,19 +22,19 @@ import psutil
 
 from pufferlib.metrics.metric_name import is_mean_over_episodes
 from pufferlib.sweep.trials.curve import LearningCurve
+from pufferlib.sweep.trials.trial_main import main
 from pufferlib.sweep.trials.trial_task import Task
 
 STOP_SECONDS = 10.0  # for a trial that is asked to stop to end its iteration and save
-START_SECONDS = 120.0  # at least, for one to import what it needs and make its environments, before it says anything
-EXIT_SECONDS = 10.0  # for a process that has told its end to be gone
+START_SECONDS = 120.0  # at least, for one to import what it needs and make its environments, before its first message
+EXIT_SECONDS = 10.0  # for a process to exit after its last message
 TRACE_SECONDS = 0.5  # for one that hangs to write where
 LOOK_SECONDS = 1.0  # between two looks at the memory
-FAMILY_SECONDS = 5.0  # between two looks for processes that it started
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What a trial may use.
+    """The most that a trial may use.
 
     Attributes:
         seconds: from the start of its process to its end.
@@ -48,13 +49,13 @@ class Limits:
 
 @dataclass(frozen=True)
 class Job:
-    """A training that is to be run in a process.
+    """A training to run in a process.
 
     Attributes:
-        task: what the process is told.
+        task: for the process.
         log_path: where its output goes.
         number: of the trial; of a confirmation, that of the trial which it confirms.
-        values: of what the sweep varies, by name.
+        values: of the settings that the sweep varies, by name.
         seed: of a confirmation; None for a trial.
     """
 
@@ -70,18 +71,18 @@ class Outcome:
     """How a training ended.
 
     Attributes:
-        score: of the final policy, or over the last tenth of what was done; None where nothing was scored.
-        episodes: how many the score is of; None where it is of none.
-        episode_steps: agent steps in which every agent plays one episode, the fewest seen; None where none was played.
+        score: of the final policy, or over the last tenth that was done; None where nothing was scored.
         cost: seconds of training.
         curve: rows as `LearningCurve` gives them.
-        metric: the whole name of what was scored; None where nothing was.
+        metric: the whole name of the metric; None where nothing was scored.
         run_folder: of the run; None where it did not get that far.
         fitted: the `[train]` settings that it had to fit to the number of agents.
         error: why it failed, one sentence; None where it did not.
         stopped: why it was stopped, one sentence; None where it came to its end.
-        ends_sweep: whether the error would be that of every trial.
+        ends_sweep: whether every trial would fail with that error.
         is_unscored: whether the error is that nothing was scored, as where no episode ended.
+        episodes: how many the score is of; None where it is of none.
+        episode_steps: agent steps in which every agent plays one episode, the fewest seen; None where none was played.
     """
 
     score: float | None
@@ -107,12 +108,12 @@ class TrialProcess:
     """A training in a process of its own, in a session and an interpreter of its own.
 
     Attributes:
-        job: what it was started for.
-        started: `time.monotonic()` then.
-        curve: what it scored so far.
+        job: the training.
+        started: `time.monotonic()` when it was started.
+        curve: its scores so far.
         progress: the part of the run that is done.
         cost: seconds of training so far.
-        metric: the whole name of what is scored; None before the first score.
+        metric: the whole name of the metric; None before the first score.
         episode_steps: as for `Outcome`, so far.
         outcome: None while it runs.
     """
@@ -121,8 +122,8 @@ class TrialProcess:
         """Starts it.
 
         Args:
-            job: what to train.
-            limits: what it may use.
+            job: the training.
+            limits: the most that it may use.
             cores: numbers of those that it may use; empty for all.
         """
         import cloudpickle  # a task may hold classes of the user's main program
@@ -135,13 +136,12 @@ class TrialProcess:
         self.outcome: Outcome | None = None
         self._run_folder: str | None = None
         self._fitted: dict[str, Any] = {}
-        self._end: dict[str, Any] | None = None  # the last message
-        self._verdict: str | None = None  # why it was killed
-        self._stopped: str | None = None  # why it was asked to stop
+        self._last_message: dict[str, Any] = {}
+        self._limit_text: str | None = None  # the limit that it was ended for
+        self._stop_text: str | None = None  # why it was asked to stop
         self._kill_time: float | None = None
         self._is_eof = False
-        self._known: list[psutil.Process] = []  # it and its descendants, as they were last seen
-        self._known_until = 0.0
+        self._family: list[psutil.Process] = []  # it and its descendants, when they were last seen
         self.connection, theirs = multiprocessing.Pipe()
         with theirs:
             self._process = _start(theirs.fileno(), cores, job.log_path)
@@ -150,72 +150,60 @@ class TrialProcess:
         self._sentinel: int | None = None
         with contextlib.suppress(AttributeError, OSError):  # not on macOS, not in every container
             self._sentinel = os.pidfd_open(self.pid)
-        with contextlib.suppress(OSError):  # it died already, which one sees by its exit code
+        with contextlib.suppress(OSError):  # it died already, which its exit code says
             self.connection.send_bytes(cloudpickle.dumps(job.task))
 
     @property
-    def waitables(self) -> list[Any]:
-        """For `multiprocessing.connection.wait`: what becomes ready when there is something to `look` at."""
-        found = [] if self._is_eof else [self.connection]
-        return [*found, *([] if self._sentinel is None else [self._sentinel])]
+    def waitables(self) -> list[Connection | int]:
+        """For `multiprocessing.connection.wait`: they become ready when there is something to `look` at."""
+        found: list[Connection | int] = [] if self._is_eof else [self.connection]
+        return found if self._sentinel is None else [*found, self._sentinel]
 
     def stop(self, reason: str) -> None:
-        """Asks it to end after its iteration; it is killed if it does not."""
+        """Asks it to end after its iteration, and kills it if it does not."""
         if self._kill_time is None and self.outcome is None:
-            self._stopped = reason
+            self._stop_text = reason
             self._process.terminate()
             self._kill_time = time.monotonic() + STOP_SECONDS
 
-    def kill(self, reason: str) -> None:
-        """Ends it and all that it started at once."""
-        if self._verdict is None and self._stopped is None:
-            self._verdict = reason
-        self._kill_all()
-        self._process.wait()
-
     def look(self) -> None:
-        """Reads what it told, holds it to its limits, and gives it its outcome when it has ended."""
+        """Reads its messages, holds it to its limits, and sets its outcome when it has ended."""
         if self.outcome is not None:
             return
         exit_code = self._process.poll()  # before the messages, so that none of them is missed
-        self._read()
-        if exit_code is not None:
-            self._finish(exit_code)
-            return
+        try:
+            while not self._is_eof and self.connection.poll():
+                self._take(json.loads(self.connection.recv_bytes()))
+        except (EOFError, OSError):
+            self._is_eof = True
         now = time.monotonic()
-        if self._kill_time is not None:
+        if exit_code is not None:
+            self._kill_all()  # its descendants
+            self.outcome = self._outcome(exit_code)
+        elif self._kill_time is not None:
             if now >= self._kill_time:
                 self._kill_all()
-        elif self._end is not None or self._is_eof:
+        elif self._is_eof or "end" in self._last_message:
             self._kill_time = now + EXIT_SECONDS
         else:
             self._hold_to_limits(now)
 
     def close(self) -> None:
-        """Ends it, if it runs, and lets go of everything; calling it twice is harmless."""
+        """Kills it, if it runs, and closes its connection. It may be called twice."""
         if self.outcome is None:
-            self.kill("the sweep was closed")
+            self._stop_text = self._stop_text or "the sweep was closed"
+            self._kill_all()
+            self._process.wait()
             self.look()
         self.connection.close()
         if self._sentinel is not None:
             os.close(self._sentinel)
             self._sentinel = None
 
-    # ---------------------------------------------------------------------------------------------------- what it tells
-
-    def _read(self) -> None:
-        try:
-            while not self._is_eof and self.connection.poll():
-                self._take(json.loads(self.connection.recv_bytes()))
-        except (EOFError, OSError):
-            self._is_eof = True
-
     def _take(self, message: dict[str, Any]) -> None:
-        self._heard = time.monotonic()
+        self._heard, self._last_message = time.monotonic(), message
         if "folder" in message:
             self._run_folder, self._fitted = message["folder"], message["fitted"]
-        if "end" in message:
-            self._end = message
         if "log" in message:
             log = message["log"]
             self.progress, self.cost = log["progress"], log["cost"]
@@ -225,110 +213,87 @@ class TrialProcess:
                 self.metric = log["metric"]
                 self.curve.add(self.progress, self.cost, log["score"], log["weight"])
 
-    # ------------------------------------------------------------------------------------------------------- its limits
-
-    @property
-    def _patience(self) -> float:
-        """Seconds without a message after which it counts as hung."""
-        has_begun = self._run_folder is not None
-        return self._limits.silent_seconds if has_begun else max(self._limits.silent_seconds, START_SECONDS)
-
     def _hold_to_limits(self, now: float) -> None:
-        limits = self._limits
+        limits, silent_seconds = self._limits, self._limits.silent_seconds
+        if self._run_folder is None:
+            silent_seconds = max(silent_seconds, START_SECONDS)
         if now - self.started > limits.seconds:
-            self._verdict = f"it took longer than its {_minutes(limits.seconds)} ([sweep] trial_minutes)"
-            self._process.terminate()  # what it has is saved
+            self._limit_text = f"it took longer than its {limits.seconds / 60:g} minutes ([sweep] trial_minutes)"
+            self._process.terminate()  # so that it saves
             self._kill_time = now + STOP_SECONDS
-        elif now - self._heard > self._patience:
-            self._verdict = f"it told nothing for {_minutes(self._patience)} ([sweep] silent_minutes): it hangs"
+        elif now - self._heard > silent_seconds:
+            self._limit_text = f"it told nothing for {silent_seconds / 60:g} minutes ([sweep] silent_minutes): it hangs"
             self._process.send_signal(signal.SIGUSR1)
             self._kill_time = now + TRACE_SECONDS
         elif now - self._looked >= LOOK_SECONDS:
             self._looked = now
             used = self._memory_bytes()
             if used > limits.memory_bytes:
-                allowed = limits.memory_bytes / 1e9
-                self._verdict = f"it used {used / 1e9:.1f} GB of its {allowed:.1f} GB ([sweep] trial_memory_gb)"
+                found, allowed = used / 1e9, limits.memory_bytes / 1e9
+                self._limit_text = f"it used {found:.1f} GB of its {allowed:.1f} GB ([sweep] trial_memory_gb)"
                 self._kill_all()
 
     def _memory_bytes(self) -> int:
-        """Resident memory; shared pages count in proportion where simple sums are above the limit."""
-        if self._looked >= self._known_until:  # finding them reads every process of the machine
-            self._known_until = self._looked + FAMILY_SECONDS
-            self._known = self._family()
-        used = sum(_each(self._known, lambda process: process.memory_info().rss))
-        if used <= self._limits.memory_bytes:
-            return used
-        return min(used, sum(_each(self._known, _proportional_bytes)))
+        # Resident memory; where the plain sum is above the limit, shared pages count in proportion.
+        self._find_family()
+        used = sum(_each(self._family, lambda process: process.memory_info().rss))
+        return used if used <= self._limits.memory_bytes else min(used, sum(_each(self._family, _proportional_bytes)))
 
-    def _family(self) -> list[psutil.Process]:
-        """The process and its descendants, while it runs."""
+    def _find_family(self) -> None:
         with contextlib.suppress(psutil.Error):
             process = psutil.Process(self.pid)
-            return [process, *process.children(recursive=True)]
-        return []
+            self._family = [process, *process.children(recursive=True)]
 
     def _kill_all(self) -> None:
-        """Kills the process with its group, and descendants that have groups of their own."""
+        # Kills the process with its group, and descendants that have groups of their own.
         if self._process.returncode is None:
-            self._known = [*self._known, *self._family()]
+            self._find_family()
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)
-        for process in self._known:
+        for process in self._family:
             with contextlib.suppress(psutil.Error):
-                process.kill()  # not a later process of the same number
+                process.kill()  # never a later process of the same number
 
-    # ---------------------------------------------------------------------------------------------------------- its end
-
-    def _finish(self, exit_code: int) -> None:
-        self._kill_all()  # what it left behind
-        rows = self.curve.rows()
+    def _outcome(self, exit_code: int) -> Outcome:
+        rows, is_of_episodes = self.curve.rows(), self.metric is not None and is_mean_over_episodes(self.metric)
         if rows:
             rows[-1][:2] = self.progress, self.cost  # no episode may have ended since the last score
-        found = {
-            "cost": self.cost,
-            "curve": rows,
-            "metric": self.metric,
-            "run_folder": self._run_folder,
-            "fitted": self._fitted,
-            "episodes": self._episodes,
-            "episode_steps": self.episode_steps,
-        }
-        self.outcome = Outcome(self.curve.final_score, **found, **self._ending(exit_code))
-
-    @property
-    def _episodes(self) -> int | None:
-        is_of_episodes = self.metric is not None and is_mean_over_episodes(self.metric)
-        return round(self.curve.final_weight) if is_of_episodes else None
-
-    def _ending(self, exit_code: int) -> dict[str, Any]:
-        kind = None if self._end is None else self._end["end"]
-        if self._verdict is not None and kind != "done":
-            return {"error": self._verdict}
-        if kind in ("failed", "metric", "unscored"):
-            return {
-                "error": self._end["error"],
-                "ends_sweep": kind == "metric",
-                "is_unscored": kind == "unscored",
-            }
-        if kind != "done" and self._stopped is not None:
-            return {"stopped": self._stopped}
-        if kind is None:
-            return {"error": f"its process {_death(exit_code)}; see {self.job.log_path}"}
-        if kind == "stopped":
-            return {"error": "something else than the sweep stopped it by a signal"}
-        if not self.curve:
-            return {"error": "it ended before anything was scored; train for more steps", "is_unscored": True}
-        if not self.curve.is_finite:
-            return {"error": f"its {self.metric} was infinite or NaN"}
-        return {}
+        kind, error, stopped = self._last_message.get("end"), None, None
+        if self._limit_text is not None and kind != "done":
+            kind, error = None, self._limit_text
+        elif kind in ("failed", "metric", "unscored"):
+            error = self._last_message["error"]
+        elif kind != "done" and self._stop_text is not None:
+            stopped = self._stop_text
+        elif kind is None:
+            error = f"its process {_death(exit_code)}; see {self.job.log_path}"
+        elif kind == "stopped":
+            error = "something else than the sweep stopped it by a signal"
+        elif not self.curve:
+            kind, error = "unscored", "it ended before anything was scored; train for more steps"
+        elif not self.curve.is_finite:
+            error = f"its {self.metric} was infinite or NaN"
+        return Outcome(
+            score=self.curve.final_score,
+            cost=self.cost,
+            curve=rows,
+            metric=self.metric,
+            run_folder=self._run_folder,
+            fitted=self._fitted,
+            error=error,
+            stopped=stopped,
+            ends_sweep=kind == "metric",
+            is_unscored=kind == "unscored",
+            episodes=round(self.curve.final_weight) if is_of_episodes else None,
+            episode_steps=self.episode_steps,
+        )
 
 
 def _start(connection_fd: int, cores: Sequence[int], log_path: Path) -> subprocess.Popen[bytes]:
-    """Starts a fresh interpreter, which inherits no locks and does not run the main program again."""
+    # A fresh interpreter inherits no locks and does not run the main program again.
     program = (
         f"import sys; sys.path[:] = {[str(entry) for entry in sys.path]!r}; "
-        f"from pufferlib.sweep.trials.trial_main import main; main({connection_fd}, {list(cores)!r})"
+        f"from {main.__module__} import main; main({connection_fd}, {list(cores)!r})"
     )
     log_path.parent.mkdir(parents=True, exist_ok=True)
     with log_path.open("ab") as log:
@@ -342,7 +307,7 @@ def _start(connection_fd: int, cores: Sequence[int], log_path: Path) -> subproce
         )
 
 
-def _each(processes: Sequence[psutil.Process], measure: Any) -> Iterator[int]:
+def _each(processes: Sequence[psutil.Process], measure: Callable[[psutil.Process], int]) -> Iterator[int]:
     for process in processes:
         with contextlib.suppress(psutil.Error):  # it ended just now
             yield measure(process)
@@ -358,7 +323,3 @@ def _death(exit_code: int) -> str:
         return f"exited with code {exit_code}"
     name = signal.Signals(-exit_code).name
     return f"was killed by {name}" + (", as where memory runs out" if name == "SIGKILL" else "")
-
-
-def _minutes(seconds: float) -> str:
-    return f"{seconds / 60:g} minutes"

@@ -104,7 +104,6 @@ class WatchedTrainer(PuffeRL):
 
     @property
     def _is_playing(self) -> bool:
-        """Whether the metric comes from play, as far as that is known."""
         name = self._search.name
         return self._final_episodes > 0 and (name is None or is_mean_over_episodes(name))
 
@@ -124,7 +123,6 @@ class WatchedTrainer(PuffeRL):
             self._send({}, cost)
 
     def _send(self, told: Mapping[str, float], cost: float | None = None) -> None:
-        """Tells how far the training is and what it cost, and more where there is more."""
         self._told_seconds = time.monotonic()
         cost = self.uptime if cost is None else cost
         if self.epoch >= self.total_epochs:
@@ -165,7 +163,6 @@ def train_watched(task: Task, tell: Tell) -> None:
 
 
 def _device_of(task: Task) -> str:
-    """The device of the settings; of several GPUs that which is this trial's turn."""
     device = task.args["train"]["device"]
     count = torch.cuda.device_count() if device in ("auto", "cuda") else 0
     return f"cuda:{task.slot % count}" if count > 1 else device

@@ -12,8 +12,7 @@ from command import start
 from optuna.trial import TrialState
 from trouble import start_driver, the_study, trial_processes, wait_until
 
-from pufferlib.sweep.study.custody import is_counted
-from pufferlib.sweep.study.journal import open_journal
+from pufferlib.sweep.attributes import HOST, uncounted_numbers
 
 SMALL = [
     *(
@@ -35,8 +34,7 @@ def test_a_sweep_says_where_it_is_and_what_it_found(tmp_path):
     told = Path(tmp_path, "stdout").read_text()
     assert "sweeping 8 settings of puffer_squared to maximize episode_return: 2 trials, 2 side by side" in told
     assert (
-        "the study 'puffer_squared' is in experiments/sweeps/puffer_squared.journal; `puffer sweep puffer_squared`"
-        in told
+        "the study 'puffer_squared' is in experiments/sweeps/puffer_squared.db; `puffer sweep puffer_squared`" in told
     )
     assert told.rstrip().endswith("puffer train puffer_squared --config experiments/sweeps/puffer_squared/best.ini")
     assert Path(tmp_path, "experiments", "sweeps", "puffer_squared", "best.ini").exists()
@@ -44,7 +42,7 @@ def test_a_sweep_says_where_it_is_and_what_it_found(tmp_path):
 
 def test_ctrl_c_ends_it_and_its_trial_is_kept_for_later(tmp_path):
     args = ["--sweep.num-trials", 3, *SMALL, "--sweep.train.total-timesteps.max", 10**12]
-    args += ["--sweep.train.total-timesteps.min", 10**11, "--storage", "mine.journal"]
+    args += ["--sweep.train.total-timesteps.min", 10**11, "--storage", "mine.db"]
     process = start(tmp_path, "sweep", "puffer_squared", *args)
     log = Path(tmp_path, "experiments", "sweeps", "puffer_squared", "trial_0000.log")
     wait_until(lambda: log.exists() and "epoch" in log.read_text())
@@ -54,9 +52,9 @@ def test_ctrl_c_ends_it_and_its_trial_is_kept_for_later(tmp_path):
     assert process.exitcode == 130
     assert not trial.is_running()
     told = Path(tmp_path, "stdout").read_text()
-    assert "interrupted; `puffer sweep puffer_squared --storage mine.journal` with the same settings goes on" in told
+    assert "interrupted; `puffer sweep puffer_squared --storage mine.db` with the same settings goes on" in told
     assert Path(tmp_path, "stderr").read_text() == ""
-    study = optuna.load_study(study_name="puffer_squared", storage=open_journal(tmp_path / "mine.journal"))
+    study = optuna.load_study(study_name="puffer_squared", storage=f"sqlite:///{tmp_path}/mine.db")
     assert [each.state for each in study.trials] == [TrialState.FAIL, TrialState.WAITING]
     assert "saved" in log.read_text()  # it was asked to end, and did
 
@@ -65,9 +63,11 @@ def test_ctrl_c_ends_it_and_its_trial_is_kept_for_later(tmp_path):
 def test_two_drivers_run_disjoint_trials(tmp_path):
     drivers = [start_driver(tmp_path, "--sweep.num-trials", 5) for _ in range(2)]
     assert [driver.wait(120) for driver in drivers] == [0, 0]
-    counted = [trial for trial in the_study(tmp_path).trials if is_counted(trial)]
+    trials = the_study(tmp_path).trials
+    counted = [trial for trial in trials if trial.number not in uncounted_numbers(trials)]
     assert [trial.state for trial in counted] == [TrialState.COMPLETE] * 5
-    assert len({trial.user_attrs["driver"]["key"] for trial in counted}) == 2
+    assert all(trial.user_attrs[HOST] for trial in counted)
+    assert sum(name.startswith("drivers/") for name in the_study(tmp_path).user_attrs) == 2
     assert len({trial.params["env.level"] for trial in counted}) == 5
     logs = sorted(path.name for path in tmp_path.glob("experiments/sweeps/*/trial_*.log"))
     assert logs == [f"trial_{trial.number:04}.log" for trial in counted]

@@ -6,11 +6,10 @@ import json
 import pytest
 from sweep_studies import failed, make_state, make_study, running, scored, stopped
 
-from pufferlib.config import LogConfig, load_config
+from pufferlib.config import load_config
 from pufferlib.errors import StorageError
 from pufferlib.sweep.attributes import CONFIG, RUN_FOLDER
 from pufferlib.sweep.showing.ending import finish, summary
-from pufferlib.sweep.showing.summary_log import without_services
 from pufferlib.sweep.showing.trial_table import trials_csv
 from pufferlib.sweep.showing.view import SweepView
 from pufferlib.sweep.study.confirmation import Confirmation
@@ -169,5 +168,3 @@ def test_services_get_a_step_for_every_trial(tmp_path):
     assert second["sweep/score"] == 0.3 and second["sweep/best"] == 0.4
     assert second["settings/train.learning_rate"] == 0.01 and "settings/train.optimizer" not in second
     assert list(folder.glob("tensorboard/events*"))
-    settings = LogConfig.from_dict(without_services(state.args["log"]))
-    assert not (settings.tensorboard or settings.wandb or settings.neptune)

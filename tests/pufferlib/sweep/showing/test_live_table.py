@@ -11,7 +11,7 @@ from sweep_studies import failed, make_state, make_study, running, scored, stopp
 from terminal import SHOW_CURSOR, run_on_terminal
 
 from pufferlib.reports.texts import cost_text, short_names, value_text
-from pufferlib.sweep.attributes import CURVE, DRIVER, RETRY_OF
+from pufferlib.sweep.attributes import HOST, RETRY_OF
 from pufferlib.sweep.showing.live_table import LiveTable
 from pufferlib.sweep.showing.sweep_panel import render
 from pufferlib.sweep.showing.texts import sparkline
@@ -77,10 +77,10 @@ def test_the_panel_is_drawn_before_there_is_anything_to_show():
 
 
 def test_trials_of_other_drivers_are_shown_with_their_machines():
-    elsewhere = running(DRIVER, {"host": "gpu-7 0123 pid:[4]"})
-    elsewhere.user_attrs[CURVE] = CURVE_ROWS
+    elsewhere = running(HOST, "gpu-7")
+    elsewhere.intermediate_values = {tenth: 0.1 + 0.1 * tenth for tenth in (1, 2, 3)}
     text = panel_text(make_state(make_study(scored(0.5, 10), elsewhere)), width=100)
-    assert re.search(r"#1 gpu-7 .+ 30% +0\.8 +3\.0s", text)
+    assert re.search(r"#1 gpu-7 .+ 30% +0\.4 +- ", text)
 
 
 def test_the_panel_follows_the_confirmations():

@@ -1,47 +1,62 @@
-"""The journal file: who may append, and what a kill leaves behind."""
+"""Files of studies: databases, and the journals of earlier versions."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
-import time
-
 import optuna
 import pytest
+from optuna.storages import JournalStorage
+from optuna.storages.journal import JournalFileBackend
+from optuna.trial import TrialState
+from scripted_trials import ENV, SPACE, sweep_args
 
 from pufferlib.errors import ConfigError
-from pufferlib.sweep.study.journal import JournalLock, open_journal
+from pufferlib.sweep.attributes import COST
+from pufferlib.sweep.study.journal import sqlite_url
+from pufferlib.sweep.study.study import claim_study, open_study, study_place
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:Heartbeat of storage is supposed"),  # a driver's own calls are silent
+    pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning"),
+]
 
 
-def new_study(path):
-    return optuna.create_study(storage=open_journal(path), study_name="s", load_if_exists=True)
+def old_study(path, name="s"):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    storage = JournalStorage(JournalFileBackend(str(path)))
+    return optuna.create_study(storage=storage, study_name=name, direction="maximize", load_if_exists=True)
 
 
-@pytest.mark.parametrize("torn", ['{"op_code":8,"worker', "x" * 200_000, ""])
-def test_half_a_line_is_removed_before_another_comes_after_it(tmp_path, torn):
-    path = tmp_path / "deep" / "s.journal"
-    study = new_study(path)
-    study.set_user_attr("before", 1)
-    with path.open("a") as file:
-        file.write(torn)
-    assert new_study(path).user_attrs == {"before": 1}
-    study.set_user_attr("after", 2)
-    assert new_study(path).user_attrs == {"before": 1, "after": 2}
-    assert path.read_text().endswith("}\n")
-
-
-def test_a_file_of_half_a_line_alone_becomes_empty(tmp_path):
-    path = tmp_path / "s.journal"
-    path.write_text('{"op_code"')
-    lock = JournalLock(path)
-    lock.acquire()
-    lock.release()
-    assert path.read_bytes() == b""
+@pytest.mark.parametrize("storage", [None, "{}/mine.journal", "{}/mine.db"])
+def test_a_study_in_a_journal_of_an_earlier_version_continues_in_a_database(tmp_path, storage):
+    args = sweep_args(tmp_path, storage=storage and storage.format(tmp_path))
+    place = study_place(ENV, args)
+    journal = tmp_path / (f"sweeps/{ENV}.journal" if storage is None else "mine.journal")
+    study = old_study(journal, ENV)
+    claim_study(study, ENV, SPACE)
+    for state in (TrialState.COMPLETE, TrialState.FAIL, None):
+        trial = study.ask()
+        trial.suggest_float("train.learning_rate", 1e-4, 0.1, log=True)
+        trial.set_user_attr(COST, 3.0)
+        if state is not None:
+            study.tell(trial, 0.5 if state is TrialState.COMPLETE else None, state)
+    study.set_user_attr("confirming/0/1", {"key": "a driver"})
+    before, half = journal.read_bytes(), b'{"op_code":8,"worker'
+    journal.write_bytes(before + half)
+    for _ in range(2):
+        found = open_study(place, "maximize")
+        assert claim_study(found, ENV, SPACE) != 0
+        assert [trial.state for trial in found.trials] == [TrialState.COMPLETE, TrialState.FAIL, TrialState.WAITING]
+        assert [trial.params for trial in found.trials] == [trial.params for trial in study.trials]
+        assert found.best_value == 0.5 and found.trials[0].user_attrs == {COST: 3.0}
+        assert "confirming/0/1" not in found.user_attrs
+    assert found.ask().params == study.trials[2].params
+    assert journal.read_bytes() == before + half
+    assert {path.suffix for path in journal.parent.iterdir() if path.is_file()} == {".journal", ".db"}
 
 
 def damaged(path, change):
     """A journal with a study, in which some bytes are changed."""
-    new_study(path).set_user_attr("before", 1)
+    old_study(path).set_user_attr("before", 1)
     path.write_bytes(change(path.read_bytes()))
     return path.read_bytes()
 
@@ -58,6 +73,10 @@ DAMAGES = {
     "an operation of another type": (lambda found: b'{"op_code":"0"}\n', "something else in line 1"),
     "an unknown operation": (lambda found: b'{"op_code":77}\n', r"do not belong together \(AssertionError\)"),
     "an entry that lacks all": (lambda found: STUDY + b'{"op_code":4}\n', r"do not belong together \(KeyError\)"),
+    "a study without directions": (
+        lambda found: b'{"op_code":0,"worker_id":"1","study_name":"s","directions":[]}\n',
+        r"do not belong together \(\w+\)",
+    ),
 }
 
 
@@ -69,36 +88,14 @@ def test_a_damaged_journal_is_told_in_a_sentence_and_stays(tmp_path, name):
     with pytest.raises(
         ConfigError, match=f"cannot be opened: it must be a journal of sweeps, found .*{words}; mend it"
     ) as raised:
-        open_journal(path)
+        sqlite_url(tmp_path / "s.db")
     assert "\n" not in str(raised.value) and path.read_bytes() == before
+    assert not (tmp_path / "s.db").exists()
 
 
-HOLDER = """
-import sys, time
-from pathlib import Path
-from pufferlib.errors import ConfigError
-from pufferlib.sweep.study.journal import JournalLock
-JournalLock(Path(sys.argv[1])).acquire()
-print("has it", flush=True)
-time.sleep(60)
-"""
-
-
-def test_a_holder_that_is_killed_keeps_nobody_waiting(tmp_path):
-    path = tmp_path / "s.journal"
-    study = new_study(path)
-    with subprocess.Popen([sys.executable, "-c", HOLDER, str(path)], stdout=subprocess.PIPE) as holder:
-        assert holder.stdout.readline() == b"has it\n"
-        holder.kill()
-    begun = time.monotonic()
-    study.set_user_attr("after", 1)
-    assert time.monotonic() - begun < 5  # Optuna's own lock would be waited for half a minute
-
-
-def test_a_file_system_without_locks_has_that_of_optuna(tmp_path, monkeypatch):
-    path = tmp_path / "s.journal"
-    monkeypatch.setattr(JournalLock, "_lock", lambda self: False)
-    study = new_study(path)
-    study.set_user_attr("a", 1)
-    assert new_study(path).user_attrs == {"a": 1}
-    assert [each.name for each in tmp_path.iterdir()] == ["s.journal"]
+def test_a_file_that_is_no_database_is_told_and_stays(tmp_path):
+    path = tmp_path / "s.db"
+    path.write_text("notes")
+    with pytest.raises(ConfigError, match="must be a database of SQLite"):
+        sqlite_url(path)
+    assert path.read_text() == "notes"
