@@ -20,6 +20,10 @@ IN_BRACKETS = re.compile(r"\[(.+)\]")
 POLICIES = {"None": "two MinGRU layers of 64, its own", "lstm": "an LSTM of 128", "feedforward": "one layer of 128"}
 BY = {"torch": "by torch", "kernel": "the kernel", "bfloat16": "the kernel, bfloat16"}
 
+SMALL_TASK = r"(?P<case>[^,]+), seed \d+, (?P<goal>.+): (?:not )?learnt, (?P<what>.+)"
+AS_FUNCTION = r"(?P<case>[^,]+), seed \d+, (?P<who>nothing set|Stable-Baselines3 by its defaults): (?P<what>.+)"
+TRAINERS = {"nothing set": "PufferLib", "Stable-Baselines3 by its defaults": "Stable-Baselines3"}
+
 
 def write(source: Path) -> None:
     """Fills the page in a copy of docs/.
@@ -122,7 +126,7 @@ def solving(folder: Path) -> str:
 
 def defaults(folder: Path) -> str:
     """Small tasks by default.ini alone."""
-    cases = by_case("defaults", r"(?P<case>[^,]+), seed \d+, (?P<goal>.+): (?:not )?learnt, (?P<what>.+)")
+    cases = by_case("defaults", SMALL_TASK, AS_FUNCTION)
     lines = []
     for task, own in cases.items():
         learnt = {row.seed for row in own if ": learnt, " in row.case}
@@ -140,6 +144,37 @@ def defaults(folder: Path) -> str:
         )
     every = [row for own in cases.values() for row in own]
     return f"{table(('task', 'goal', 'seeds', 'reached after, steps', 'last mean'), lines)}\n{measured(every)}"
+
+
+def nothing_set(folder: Path) -> str:
+    """Environments that are given as functions, trained with nothing set."""
+    found = [
+        (match, row)
+        for row in newest("defaults")
+        if (match := re.fullmatch(AS_FUNCTION, row.case)) and " -- " not in row.command
+    ]
+    lines: dict[tuple[str, str], dict[str, list[Row]]] = {}
+    for match, row in sorted(found, key=lambda pair: pair[1].seed):
+        lines.setdefault((match["case"], match["who"]), {}).setdefault(match["what"], []).append(row)
+    names = list(dict.fromkeys(name for name, _ in lines))
+    cells = [
+        (
+            name,
+            TRAINERS[who],
+            ", ".join(str(row.seed) for row in own["time"]),
+            span(row.value for row in own["steps"]),
+            *(", ".join(three_digits(row.value) for row in of(own, kind)) for kind in ("sampled", "greedy")),
+            span(row.value for row in own["time"]),
+        )
+        for (name, who), own in sorted(lines.items(), key=lambda item: names.index(item[0][0]))
+    ]
+    heads = ("environment", "trainer", "seeds", "steps", "return, drawn", "return, likeliest", "seconds")
+    return f"{table(heads, cells)}\n{measured(row for _, row in found)}"
+
+
+def of(own: Mapping[str, list[Row]], kind: str) -> list[Row]:
+    """The rows of the final policy's episodes of a kind, `sampled` or `greedy`."""
+    return next(found for what, found in own.items() if f" {kind} episodes" in what)
 
 
 def others(folder: Path) -> str:
@@ -303,6 +338,7 @@ PARTS: Mapping[str, Callable[[Path], str]] = {
         policies,
         solving,
         defaults,
+        nothing_set,
         others,
         stable_baselines,
         interop,
@@ -319,11 +355,19 @@ def newest(name: str) -> list[Row]:
     return rows.newest(rows.read(name))
 
 
-def by_case(name: str, pattern: str) -> dict[str, list[Row]]:
-    """The rows of a file by what a pattern finds as `case`, each by the newest commit that measured it."""
+def by_case(name: str, pattern: str, of_another_table: str = "(?!)") -> dict[str, list[Row]]:
+    """The rows of a file by what a pattern finds as `case`, each by the newest commit that measured it.
+
+    Args:
+        name: of the file.
+        pattern: of a case in full.
+        of_another_table: of the cases that are left out; any other one is an error.
+    """
     groups: dict[str, list[Row]] = {}
     for row in rows.read(name):
         match = re.fullmatch(pattern, row.case)
+        if match is None and re.fullmatch(of_another_table, row.case):
+            continue
         if match is None:
             raise ValueError(f"bench/results/{name}.csv: expected a case like {pattern}, found {row.case!r}")
         if " -- " not in row.command:  # by settings of its own
