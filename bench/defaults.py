@@ -1,15 +1,19 @@
 """Whether nothing set learns: environments given as functions that no ini knows, and small tasks by default.ini.
 
     python bench/defaults.py                            all of them from seeds 1, 2 and 3
+    python bench/defaults.py "200 actions" --no-times   the returns alone, where other programs share the cores
     python bench/defaults.py CartPole-v1 LunarLander-v3 --seeds 1 --beside
     python bench/defaults.py catch recall --seeds 1
     python bench/defaults.py catch -- --train.learning-rate 0.01
 
 An environment as a function is what a user brings: `PuffeRL(lambda: MyEnv()).learn(steps)`. The final policy then plays
-50 episodes by actions that are drawn and 50 by the likeliest ones, from seeds that the training did not see. With
-`--beside` Stable-Baselines3's PPO trains for as many steps in turn, by its own defaults, in 16 environments of the same
-function in this process, and plays the same. Both compute on the CPU, with as many threads of torch as OMP_NUM_THREADS
-says. The time is from before the environments are made to the end of the training, without what is imported.
+50 episodes by actions that are drawn and 50 by the likeliest ones, from seeds that the training did not see. Six of the
+environments are odd in one way each: those of odd_envs.py, whose `best_return` says what there is to reach.
+
+With `--beside` Stable-Baselines3's PPO trains for as many steps in turn, by its own defaults, in 16 environments of the
+same function in this process, and plays the same. Both compute on the CPU, with as many threads of torch as
+OMP_NUM_THREADS says. The time is from before the environments are made to the end of the training, without what is
+imported.
 
 A small task is a full vector, and has the settings of default.ini. It is learnt when the mean of its metric over the
 last episodes reaches its threshold, and so does that over as many whole ones that the policy then plays. A run goes on
@@ -28,6 +32,7 @@ from typing import Any
 
 import gymnasium
 import numpy as np
+from odd_envs import ODD_ENVS
 from recent_episodes import RecentEpisodes
 from seeds import Rows, measure, parse
 from small_tasks import Catch, Recall
@@ -114,6 +119,7 @@ GIVEN = {
     "MiniGrid-DoorKey-5x5": Given(_minigrid, 500_000, "MultiInputPolicy"),
     "Atari Pong": Given(_pong, 2_000_000, "CnnPolicy"),
     "pistonball": Given(_pistonball, 1_000_000, ""),
+    **{name: Given(make, steps) for name, (make, steps) in ODD_ENVS.items()},
 }
 
 
@@ -249,14 +255,17 @@ def main() -> None:
     parser.add_argument("tasks", nargs="*", help=f"of {', '.join([*GIVEN, *TASKS])}; all when none is named")
     parser.add_argument("--steps", type=int, help="of an environment that is given as a function, in place of its own")
     parser.add_argument("--beside", action="store_true", help="train Stable-Baselines3's PPO in turn")
+    parser.add_argument("--no-times", action="store_true", help="leave out times, which a busy machine spoils")
     parser.add_argument("--no-rows", action="store_true", help="only print, for a first look")
     options, given = parse(parser)
 
     def run(name: str, seed: int, folder: str) -> Rows:
         if name in GIVEN:
-            return given_rows(name, seed, folder, options.steps, options.beside)
-        outcome = learn(TASKS[name], seed, given, folder)
-        return rows(", ".join(filter(None, [name, f"seed {seed}", " ".join(given)])), TASKS[name], outcome)
+            found = given_rows(name, seed, folder, options.steps, options.beside)
+        else:
+            outcome = learn(TASKS[name], seed, given, folder)
+            found = rows(", ".join(filter(None, [name, f"seed {seed}", " ".join(given)])), TASKS[name], outcome)
+        return [row for row in found if row[2] != "s" or not options.no_times]
 
     measure("defaults", options.tasks or [*GIVEN, *TASKS], options.seeds, run, is_kept=not options.no_rows)
 

@@ -161,10 +161,10 @@ def nothing_set(folder: Path) -> str:
         (
             name,
             TRAINERS[who],
-            ", ".join(str(row.seed) for row in own["time"]),
+            ", ".join(str(row.seed) for row in own["steps"]),
             span(row.value for row in own["steps"]),
             *(", ".join(three_digits(row.value) for row in of(own, kind)) for kind in ("sampled", "greedy")),
-            span(row.value for row in own["time"]),
+            span(row.value for row in own["time"]) if "time" in own else "-",
         )
         for (name, who), own in sorted(lines.items(), key=lambda item: names.index(item[0][0]))
     ]

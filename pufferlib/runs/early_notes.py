@@ -20,6 +20,7 @@ FAR_SHARE = 0.5  # of the numbers in actions that lie outside of the action spac
 FEW_UPDATES = 100  # steps of the optimizer
 FEW_PRESENT = 0.1  # of the agent steps in a batch
 LONG_EPISODE = 30.0  # times 1 / (1 - gamma), the steps over which a reward counts
+SLOW_SECONDS = 1e-3  # in the environment for a step of one agent, as they pass on the clock
 
 
 @dataclass(frozen=True)
@@ -29,13 +30,10 @@ class Sample:
     Attributes:
         observations: `(steps, agents, *observation_shape)`.
         rewards: `(steps, agents)`, as the environment gave them.
-        episode_length: mean number of steps of the episodes that ended, or of those that run where none did; 0 where
-            it is not known.
     """
 
     observations: Tensor
     rewards: Tensor
-    episode_length: float
 
 
 def notes_on_length(config: ResolvedTrainConfig, epochs: int) -> Iterator[str]:
@@ -60,7 +58,7 @@ def notes_on_environment(sample: Sample, config: ResolvedTrainConfig | None = No
         sample: of its steps.
         config: of the training; None where there is none yet.
     """
-    largest = _largest(sample.rewards)
+    largest = _largest(sample.rewards[sample.rewards != 0])  # of those that come once in an episode, too
     is_scaled = config is not None and config.normalize_rewards
     if largest > LARGE and not is_scaled:
         is_clipped = config is not None and config.reward_clip > 0
@@ -73,29 +71,34 @@ def notes_on_environment(sample: Sample, config: ResolvedTrainConfig | None = No
             f"observations are as large as {largest:,.0f}, where 1 is what trains well; normalize_observations=True "
             "scales them"
         )
-    gamma = 0.99 if config is None else config.gamma
+
+
+def notes_on_episodes(length: float, gamma: float = 0.99) -> Iterator[str]:
+    """What is unusual about episodes of a mean number of steps."""
     horizon = 1.0 / max(1.0 - gamma, 1e-6)
-    if sample.episode_length > LONG_EPISODE * horizon:
+    if length > LONG_EPISODE * horizon:
         yield (
-            f"episodes last {sample.episode_length:,.0f} steps, and gamma {gamma:g} sees {horizon:,.0f} steps ahead; "
+            f"episodes last {length:,.0f} steps, and gamma {gamma:g} sees {horizon:,.0f} steps ahead; "
             "a larger gamma sees further"
         )
 
 
-def notes_on_rollout(trainer: Any, episodes: Mapping[str, float]) -> Iterator[str]:
-    """What is unusual about the first rollout of a PuffeRL.
+def notes_on_rollout(trainer: Any, episodes: Mapping[str, float], seconds: float = 0.0) -> Iterator[str]:
+    """What is unusual about the first rollout of a PuffeRL, but for the length of its episodes.
 
     Args:
         trainer: the PuffeRL.
         episodes: what its `evaluate` returned.
+        seconds: that this took.
     """
     config, rollout, vecenv = trainer.config, trainer.rollout, trainer.vecenv
     if not trainer.env_name.startswith(ocean.PREFIX):  # their settings were tuned
-        length = episodes.get("episode/length_mean", 0.0)
         rewards = rollout.rewards.T[1:]
         if config.reward_clip > 0:  # what the environment gave is known of episodes alone
-            rewards = torch.tensor(episodes.get("episode/return_mean", 0.0) / max(length, 1.0))
-        yield from notes_on_environment(Sample(rollout.by_column, rewards, length), config)
+            rewards = torch.tensor(
+                episodes.get("episode/return_mean", 0.0) / max(episodes.get("episode/length_mean", 0.0), 1.0)
+            )
+        yield from notes_on_environment(Sample(rollout.by_column, rewards), config)
     space = vecenv.single_action_space
     if isinstance(space, Box):
         low, high = (torch.from_numpy(bound).to(rollout.actions) for bound in (space.low, space.high))
@@ -110,6 +113,12 @@ def notes_on_rollout(trainer: Any, episodes: Mapping[str, float]) -> Iterator[st
         yield (
             f"agents are there in {present:.1%} of the {steps:,} steps of a rollout, and only these are learned from; "
             "a larger batch_size has more of them"
+        )
+    share = trainer.report.phases.shares().get("environment", 0.0)
+    if share * seconds > SLOW_SECONDS * steps and vecenv.num_workers < vecenv.num_envs:
+        yield (
+            f"a step of one agent takes {1e3 * seconds / steps:.1f} ms, {share:.0%} of it in the environment; where "
+            f"that waits rather than computes, num_workers={vecenv.num_envs} has all environments wait at once"
         )
 
 
@@ -169,7 +178,8 @@ def _findings(env: Any, steps: int, seed: int) -> Iterator[str]:
     elif len(np.unique(gained)) == 1 and len(np.unique(complete)) <= 1:
         yield "every reward and every episode's length is the same, whatever the actions are"
     length = float(np.mean(complete)) if complete else float(lengths.mean())
-    yield from notes_on_environment(Sample(torch.from_numpy(stacked), torch.from_numpy(gained), length))
+    yield from notes_on_environment(Sample(torch.from_numpy(stacked), torch.from_numpy(gained)))
+    yield from notes_on_episodes(length)
 
 
 def _largest(numbers: Tensor) -> float:

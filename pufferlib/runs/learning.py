@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import math
+import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 
+from pufferlib import ocean
 from pufferlib.errors import APIUsageError, CallbackError, PufferError, RankError
 from pufferlib.metrics.output import say
 from pufferlib.metrics.report import prefixed
-from pufferlib.runs.early_notes import notes_on_length, notes_on_rollout
+from pufferlib.runs.early_notes import notes_on_episodes, notes_on_length, notes_on_rollout
 from pufferlib.runs.stopping import StopRequest
 
 DEAF_SECONDS = 20.0
@@ -43,10 +45,15 @@ def iterate(
     has_notes = has_notes and trainer.epoch == 0 and ranks.is_first
     if has_notes:
         _say_notes(notes_on_length(trainer.config, trainer.total_epochs))
+    is_length_awaited = has_notes and not trainer.env_name.startswith(ocean.PREFIX)  # whose settings were tuned
     while trainer.epoch < trainer.total_epochs:
+        begin = time.perf_counter()
         episodes = trainer.evaluate()
         if has_notes and trainer.epoch == 0:
-            _say_notes(notes_on_rollout(trainer, episodes))
+            _say_notes(notes_on_rollout(trainer, episodes, time.perf_counter() - begin))
+        if is_length_awaited and "episode/length_mean" in episodes:
+            is_length_awaited = False
+            _say_notes(notes_on_episodes(episodes["episode/length_mean"], trainer.config.gamma))
         votes = ranks.start_total(stop.requested)  # counted meanwhile
         losses = trainer.train()
         is_enough = look(episodes, losses)
