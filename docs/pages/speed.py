@@ -21,7 +21,10 @@ POLICIES = {"None": "two MinGRU layers of 64, its own", "lstm": "an LSTM of 128"
 BY = {"torch": "by torch", "kernel": "the kernel", "bfloat16": "the kernel, bfloat16"}
 
 SMALL_TASK = r"(?P<case>[^,]+), seed \d+, (?P<goal>.+): (?:not )?learnt, (?P<what>.+)"
-AS_FUNCTION = r"(?P<case>[^,]+), seed \d+, (?P<who>nothing set|Stable-Baselines3 by its defaults): (?P<what>.+)"
+WITHHELD = "ini withheld"
+AS_FUNCTION = (
+    rf"(?P<case>[^,]+), seed \d+, (?P<who>nothing set|{WITHHELD}|Stable-Baselines3 by its defaults): (?P<what>.+)"
+)
 TRAINERS = {"nothing set": "PufferLib", "Stable-Baselines3 by its defaults": "Stable-Baselines3"}
 
 
@@ -148,14 +151,7 @@ def defaults(folder: Path) -> str:
 
 def nothing_set(folder: Path) -> str:
     """Environments that are given as functions, trained with nothing set."""
-    found = [
-        (match, row)
-        for row in newest("defaults")
-        if (match := re.fullmatch(AS_FUNCTION, row.case)) and " -- " not in row.command
-    ]
-    lines: dict[tuple[str, str], dict[str, list[Row]]] = {}
-    for match, row in sorted(found, key=lambda pair: pair[1].seed):
-        lines.setdefault((match["case"], match["who"]), {}).setdefault(match["what"], []).append(row)
+    lines, every = by_trainer(TRAINERS)
     names = list(dict.fromkeys(name for name, _ in lines))
     cells = [
         (
@@ -169,7 +165,38 @@ def nothing_set(folder: Path) -> str:
         for (name, who), own in sorted(lines.items(), key=lambda item: names.index(item[0][0]))
     ]
     heads = ("environment", "trainer", "seeds", "steps", "return, drawn", "return, likeliest", "seconds")
-    return f"{table(heads, cells)}\n{measured(row for _, row in found)}"
+    return f"{table(heads, cells)}\n{measured(every)}"
+
+
+def ini_withheld(folder: Path) -> str:
+    """Games of Ocean by their class, beside what their ini reaches."""
+    lines, every = by_trainer([WITHHELD])
+    cells = []
+    for (name, _), own in sorted(lines.items()):
+        sampled, threshold = of(own, "sampled"), own["threshold of its ini"][0]
+        cells.append(
+            (
+                short(name),
+                f"{sampled[0].unit} {threshold.value:g}",
+                ", ".join(str(row.seed) for row in sampled),
+                span(row.value for row in own["steps"]),
+                *(", ".join(three_digits(row.value) for row in of(own, kind)) for kind in ("sampled", "greedy")),
+            )
+        )
+    heads = ("environment", "its ini", "seeds", "steps", "nothing set, drawn", "nothing set, likeliest")
+    return f"{table(heads, cells)}\n{measured(every)}"
+
+
+def by_trainer(trainers: Iterable[str]) -> tuple[dict[tuple[str, str], dict[str, list[Row]]], list[Row]]:
+    """The newest rows of some trainers: by environment and trainer, then by what is said, by seed; and all of them."""
+    groups: dict[tuple[str, str], dict[str, list[Row]]] = {}
+    every = []
+    for row in sorted(newest("defaults"), key=lambda row: row.seed):
+        match = re.fullmatch(AS_FUNCTION, row.case)
+        if match and match["who"] in trainers and " -- " not in row.command:
+            groups.setdefault((match["case"], match["who"]), {}).setdefault(match["what"], []).append(row)
+            every.append(row)
+    return groups, every
 
 
 def of(own: Mapping[str, list[Row]], kind: str) -> list[Row]:
@@ -339,6 +366,7 @@ PARTS: Mapping[str, Callable[[Path], str]] = {
         solving,
         defaults,
         nothing_set,
+        ini_withheld,
         others,
         stable_baselines,
         interop,
