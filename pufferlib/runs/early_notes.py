@@ -25,6 +25,7 @@ FAR_SHARE = 0.5  # of the numbers in actions that lie outside of the action spac
 FEW_UPDATES = 100  # steps of the optimizer
 FEW_PRESENT = 0.1  # of the agent steps in a batch
 LONG_EPISODE = 30.0  # times 1 / (1 - gamma), the steps over which a reward counts
+SLOW_SECONDS = 1e-3  # in the environment for a step of one agent, as they pass on the clock
 
 
 @dataclass(frozen=True)
@@ -34,13 +35,10 @@ class Sample:
     Attributes:
         observations: `(steps, agents, *observation_shape)`.
         rewards: `(steps, agents)`, as the environment gave them.
-        episode_length: mean number of steps of the episodes that ended, or of those that run where none did; 0 where
-            it is not known.
     """
 
     observations: Tensor
     rewards: Tensor
-    episode_length: float
 
 
 def notes_on_length(config: ResolvedTrainConfig, epochs: int) -> Iterator[str]:
@@ -55,7 +53,7 @@ def notes_on_length(config: ResolvedTrainConfig, epochs: int) -> Iterator[str]:
 
 def notes_on_environment(sample: Sample, config: ResolvedTrainConfig | None = None) -> Iterator[str]:
     """Says what is unusual about an environment's numbers, with the setting that helps, if there is a training."""
-    largest = _largest(sample.rewards)
+    largest = _largest(sample.rewards[sample.rewards != 0])  # of those that come once in an episode, too
     is_scaled = config is not None and config.normalize_rewards
     if largest > LARGE and not is_scaled:
         is_clipped = config is not None and config.reward_clip > 0
@@ -68,25 +66,45 @@ def notes_on_environment(sample: Sample, config: ResolvedTrainConfig | None = No
             f"observations are as large as {largest:,.0f}, where 1 is what trains well; normalize_observations=True "
             "scales them"
         )
-    gamma = 0.99 if config is None else config.gamma
+
+
+def notes_on_episodes(length: float, gamma: float = 0.99) -> Iterator[str]:
+    """What is unusual about episodes of a mean number of steps."""
     horizon = 1.0 / max(1.0 - gamma, 1e-6)
-    if sample.episode_length > LONG_EPISODE * horizon:
+    if length > LONG_EPISODE * horizon:
         yield (
-            f"episodes last {sample.episode_length:,.0f} steps, and gamma {gamma:g} sees {horizon:,.0f} steps ahead; "
+            f"episodes last {length:,.0f} steps, and gamma {gamma:g} sees {horizon:,.0f} steps ahead; "
             "a larger gamma sees further"
         )
 
 
 def notes_on_rollout(
-    config: ResolvedTrainConfig, rollout: Rollout, vecenv: Vector, env_name: str, episodes: Mapping[str, float]
+    config: ResolvedTrainConfig,
+    rollout: Rollout,
+    vecenv: Vector,
+    env_name: str,
+    episodes: Mapping[str, float],
+    seconds: float = 0.0,
+    environment_share: float = 0.0,
 ) -> Iterator[str]:
-    """Says what is unusual about the first rollout of a trainer; `episodes` is what `evaluate` returned."""
+    """Says what is unusual about the first rollout of a trainer, but for the length of its episodes.
+
+    Args:
+        config: of the training.
+        rollout: the first one.
+        vecenv: that it comes from.
+        env_name: of the environment.
+        episodes: what the trainer's `evaluate` returned.
+        seconds: that the rollout took.
+        environment_share: of these seconds, spent in environments, 0 to 1.
+    """
     if not env_name.startswith(ocean.PREFIX):  # their settings were tuned
-        length = episodes.get("episode/length_mean", 0.0)
         rewards = rollout.rewards.T[1:]
         if config.reward_clip > 0:  # what the environment gave is known of episodes alone
-            rewards = torch.tensor(episodes.get("episode/return_mean", 0.0) / max(length, 1.0))
-        yield from notes_on_environment(Sample(rollout.by_column, rewards, length), config)
+            rewards = torch.tensor(
+                episodes.get("episode/return_mean", 0.0) / max(episodes.get("episode/length_mean", 0.0), 1.0)
+            )
+        yield from notes_on_environment(Sample(rollout.by_column, rewards), config)
     space = vecenv.single_action_space
     if isinstance(space, Box):
         low, high = (torch.from_numpy(bound).to(rollout.actions) for bound in (space.low, space.high))
@@ -101,6 +119,12 @@ def notes_on_rollout(
         yield (
             f"agents are there in {present:.1%} of the {steps:,} steps of a rollout, and only these are learned from; "
             "a larger batch_size has more of them"
+        )
+    if environment_share * seconds > SLOW_SECONDS * steps and vecenv.num_workers < vecenv.num_envs:
+        yield (
+            f"a step of one agent takes {1e3 * seconds / steps:.1f} ms, {environment_share:.0%} of it in the "
+            f"environment; where that waits rather than computes, num_workers={vecenv.num_envs} has all environments "
+            "wait at once"
         )
 
 
@@ -203,7 +227,8 @@ def _findings(env: PufferEnv | Vector, steps: int, seed: int) -> Iterator[str]:
     elif len(np.unique(gained)) == 1 and len(np.unique(complete)) <= 1:
         yield "every reward and every episode's length is the same, whatever the actions are"
     length = float(np.mean(complete)) if complete else float(lengths.mean())
-    yield from notes_on_environment(Sample(torch.from_numpy(stacked), torch.from_numpy(gained), length))
+    yield from notes_on_environment(Sample(torch.from_numpy(stacked), torch.from_numpy(gained)))
+    yield from notes_on_episodes(length)
 
 
 def _largest(numbers: Tensor) -> float:
