@@ -112,8 +112,9 @@ def make(env_name: str, seed: int | None) -> None:
     args["train"].update(recipe.train, seed=recipe.seed if seed is None else seed)
     policy, steps = train(env_name, args)
     entry = catalog.find(env_name)
-    alike = 1 if counts_by_agent(entry.creator) else entry.agents_per_env  # agents that play an episode together
-    episodes = math.ceil(EPISODES / alike)
+    agents = entry.agents_per_env
+    # Of each agent; evaluate() asks for those of all where they begin and end apart.
+    episodes = math.ceil(EPISODES / agents) * (agents if counts_by_agent(entry.creator) else 1)
     score = {
         name: {key: asdict(one) for key, one in evaluate(policy, env_name, episodes, sample, _OTHER_SEED).items()}
         for name, sample in (("greedy", False), ("sampled", True))

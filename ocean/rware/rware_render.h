@@ -7,10 +7,7 @@
 
 typedef Rware Env;
 
-enum { RWARE_CELL_PIXELS = 56, RWARE_MARGIN = 30, RWARE_HEADER = 84, RWARE_BAR_HEIGHT = 10 };
-enum { RWARE_BOARD_WIDTH = RWARE_WIDTH * RWARE_CELL_PIXELS, RWARE_BOARD_HEIGHT = RWARE_HEIGHT * RWARE_CELL_PIXELS };
-
-#define RWARE_CELL ((float)RWARE_CELL_PIXELS)
+enum { RWARE_MARGIN = 30, RWARE_HEADER = 84, RWARE_BAR_HEIGHT = 10 };
 
 static const Color RWARE_SHELF_COLOR = {44, 92, 92, 255};
 
@@ -19,34 +16,40 @@ typedef struct {
     float delivered_at[RWARE_NUM_STATIONS];  // the last time there
 } Client;
 
+// Pixels of a cell, so that each warehouse fills the picture and fits on a screen.
+static int rware_cell(const Rware* env) { return env->size == RWARE_TINY ? 64 : env->size == RWARE_SMALL ? 56 : 46; }
+
+static float rware_board_width(const Rware* env) { return (float)(env->width * rware_cell(env)); }
+static float rware_board_height(const Rware* env) { return (float)(env->height * rware_cell(env)); }
+
 static PufferPicture c_open_client(Client* client, const Rware* env) {
-    (void)env;
     client->time = INFINITY;  // nothing was drawn yet
-    PufferPicture picture = {RWARE_BOARD_WIDTH + 2 * RWARE_MARGIN,
-                             RWARE_HEADER + RWARE_BOARD_HEIGHT + 2 * RWARE_MARGIN + RWARE_BAR_HEIGHT, 6.0f,
+    PufferPicture picture = {(int)rware_board_width(env) + 2 * RWARE_MARGIN,
+                             RWARE_HEADER + (int)rware_board_height(env) + 2 * RWARE_MARGIN + RWARE_BAR_HEIGHT, 6.0f,
                              "PufferLib robotic warehouse"};
     return picture;
 }
 
-static Vector2 rware_middle(int cell) {
-    return (Vector2){RWARE_MARGIN + RWARE_CELL * ((float)rware_column(cell) + 0.5f),
-                     RWARE_HEADER + RWARE_CELL * ((float)rware_row(cell) + 0.5f)};
+static Vector2 rware_middle(const Rware* env, int cell) {
+    float pixels = (float)rware_cell(env);
+    return (Vector2){RWARE_MARGIN + pixels * ((float)rware_column(cell) + 0.5f),
+                     RWARE_HEADER + pixels * ((float)rware_row(cell) + 0.5f)};
 }
 
 // The last step of an episode played again, because `now` is already the next one; elsewhere `now` itself.
 static Rware rware_after(const Rware* before, const Rware* now) {
     if (before == now || !now->truncations[0]) return *now;
     Rware after = *before;
-    for (int i = 0; i < RWARE_NUM_ROBOTS; i++) rware_act(&after, (after.steps + i) % RWARE_NUM_ROBOTS);
+    for (int i = 0; i < after.num_robots; i++) rware_act(&after, (after.steps + i) % after.num_robots);
     return after;
 }
 
 static void rware_remember(Client* client, const Rware* before, const Rware* after, float time) {
     for (int station = 0; station < RWARE_NUM_STATIONS; station++) {
         if (time < client->time) client->delivered_at[station] = -INFINITY;
-        for (int row = 0; row < RWARE_NUM_ROBOTS; row++) {
+        for (int row = 0; row < after->num_robots; row++) {
             bool is_delivered = after->robots[row].num_deliveries > before->robots[row].num_deliveries;
-            bool is_here = after->robots[row].cell == rware_station(station);
+            bool is_here = after->robots[row].cell == rware_station(after, station);
             if (is_delivered && is_here) client->delivered_at[station] = (float)before->steps + 0.6f;
         }
     }
@@ -55,28 +58,28 @@ static void rware_remember(Client* client, const Rware* before, const Rware* aft
 
 // --------------------------------------------------------------------------------------------------------- drawing
 
-static void rware_draw_floor(void) {
+static void rware_draw_floor(const Rware* env) {
     const Color place = puffer_mix(PUFFER_BACKGROUND, PUFFER_PANEL, 0.95f);
-    Grid grid = rware_grid();
-    puffer_rounded(RWARE_MARGIN - 8.0f, RWARE_HEADER - 8.0f, RWARE_BOARD_WIDTH + 16.0f, RWARE_BOARD_HEIGHT + 16.0f,
-                   14.0f, PUFFER_EDGE);
-    puffer_rounded(RWARE_MARGIN - 4.0f, RWARE_HEADER - 4.0f, RWARE_BOARD_WIDTH + 8.0f, RWARE_BOARD_HEIGHT + 8.0f, 10.0f,
+    const float width = rware_board_width(env), height = rware_board_height(env), pixels = (float)rware_cell(env);
+    Grid grid = rware_grid(env);
+    puffer_rounded(RWARE_MARGIN - 8.0f, RWARE_HEADER - 8.0f, width + 16.0f, height + 16.0f, 14.0f, PUFFER_EDGE);
+    puffer_rounded(RWARE_MARGIN - 4.0f, RWARE_HEADER - 4.0f, width + 8.0f, height + 8.0f, 10.0f,
                    puffer_mix(PUFFER_BACKGROUND, PUFFER_PANEL, 0.45f));
-    for (int row = 0; row < RWARE_HEIGHT; row++) {
-        for (int column = 0; column < RWARE_WIDTH; column++) {
-            if (!rware_is_place(column, row)) continue;
-            Vector2 middle = rware_middle(grid_cell(&grid, column, row));
-            puffer_rectangle(middle.x - 0.5f * RWARE_CELL + 1.0f, middle.y - 0.5f * RWARE_CELL + 1.0f,
-                             RWARE_CELL - 2.0f, RWARE_CELL - 2.0f, place);
+    for (int row = 0; row < env->height; row++) {
+        for (int column = 0; column < env->width; column++) {
+            if (!rware_is_place(env, column, row)) continue;
+            Vector2 middle = rware_middle(env, grid_cell(&grid, column, row));
+            puffer_rectangle(middle.x - 0.5f * pixels + 1.0f, middle.y - 0.5f * pixels + 1.0f, pixels - 2.0f,
+                             pixels - 2.0f, place);
         }
     }
 }
 
-static void rware_draw_station(int station, float flash) {
-    const float half = 0.5f * RWARE_CELL - 3.0f;
+static void rware_draw_station(const Rware* env, int station, float flash) {
+    const float half = 0.5f * (float)rware_cell(env) - 3.0f;
     const Color floor = puffer_mix(PUFFER_PANEL, PUFFER_WHITE, 0.12f + 0.6f * flash);
-    Vector2 middle = rware_middle(rware_station(station));
-    if (flash > 0.0f) puffer_glow(middle.x, middle.y, 1.6f * RWARE_CELL, puffer_fade(PUFFER_WHITE, 0.5f * flash));
+    Vector2 middle = rware_middle(env, rware_station(env, station));
+    if (flash > 0.0f) puffer_glow(middle.x, middle.y, 3.2f * half, puffer_fade(PUFFER_WHITE, 0.5f * flash));
     puffer_rounded(middle.x - half, middle.y - half, 2.0f * half, 2.0f * half, 10.0f, PUFFER_WHITE);
     puffer_rounded(middle.x - half + 4.0f, middle.y - half + 4.0f, 2.0f * half - 8.0f, 2.0f * half - 8.0f, 7.0f, floor);
     for (int arm = -1; arm <= 1; arm += 2) {
@@ -85,8 +88,8 @@ static void rware_draw_station(int station, float flash) {
 }
 
 // A shelf from above: a box with boards; carried it is smaller, so that the robot shows around it.
-static void rware_draw_shelf(Vector2 middle, float size, bool is_requested) {
-    const float half = 0.43f * RWARE_CELL * size;
+static void rware_draw_shelf(Vector2 middle, float pixels, bool is_requested) {
+    const float half = 0.43f * pixels;
     const Color color = is_requested ? PUFFER_RED : RWARE_SHELF_COLOR;
     const Color inner = puffer_mix(color, is_requested ? PUFFER_WHITE : PUFFER_BACKGROUND, is_requested ? 0.22f : 0.4f);
     if (is_requested) puffer_glow(middle.x, middle.y, 1.8f * half, puffer_fade(PUFFER_RED, 0.6f));
@@ -97,8 +100,8 @@ static void rware_draw_shelf(Vector2 middle, float size, bool is_requested) {
     }
 }
 
-static void rware_draw_robot(Vector2 middle, float angle) {
-    const float radius = 0.4f * RWARE_CELL, ahead_x = cosf(angle), ahead_y = sinf(angle);
+static void rware_draw_robot(Vector2 middle, float pixels, float angle) {
+    const float radius = 0.4f * pixels, ahead_x = cosf(angle), ahead_y = sinf(angle);
     puffer_disc(middle.x, middle.y, radius, PUFFER_CYAN);
     puffer_disc(middle.x, middle.y, 0.74f * radius, puffer_mix(PUFFER_CYAN, PUFFER_BACKGROUND, 0.6f));
     puffer_line(middle.x + 0.35f * radius * ahead_x, middle.y + 0.35f * radius * ahead_y,
@@ -115,36 +118,38 @@ static int rware_shelf_of(const Rware* before, const Rware* after, int row) {
 // A robot on its way, in a turn, or lifting; what it carries covers it but for its rim.
 static void rware_draw_moving(const Rware* before, const Rware* after, int row, float progress) {
     const RwareRobot *one = &before->robots[row], *other = &after->robots[row];
-    const float share = puffer_ease(progress), quarter = 0.5f * PUFFER_PI;
-    Vector2 from = rware_middle(one->cell), to = rware_middle(other->cell);
+    const float share = puffer_ease(progress), quarter = 0.5f * PUFFER_PI, pixels = (float)rware_cell(before);
+    Vector2 from = rware_middle(before, one->cell), to = rware_middle(before, other->cell);
     Vector2 middle = {puffer_lerp(from.x, to.x, share), puffer_lerp(from.y, to.y, share)};
     int turned = (other->heading - one->heading + RWARE_NUM_HEADINGS + 1) % RWARE_NUM_HEADINGS - 1;
-    rware_draw_robot(middle, quarter * ((float)one->heading + share * (float)turned));
+    rware_draw_robot(middle, pixels, quarter * ((float)one->heading + share * (float)turned));
     int shelf = rware_shelf_of(before, after, row);
     if (shelf == RWARE_NOTHING) return;
     float lifted =
         puffer_lerp(one->carried != RWARE_NOTHING ? 1.0f : 0.0f, other->carried != RWARE_NOTHING ? 1.0f : 0.0f, share);
     bool is_delivered = other->num_deliveries > one->num_deliveries && progress > 0.6f;
-    rware_draw_shelf(middle, puffer_lerp(1.0f, 0.62f, lifted), shelf == RWARE_REQUESTED && !is_delivered);
+    rware_draw_shelf(middle, pixels * puffer_lerp(1.0f, 0.62f, lifted), shelf == RWARE_REQUESTED && !is_delivered);
 }
 
 // The shelves that nobody lifts. Robots are drawn over them, so that those below a shelf are seen, too.
 static void rware_draw_standing(const Rware* before, const Rware* after) {
     for (int cell = 0; cell < RWARE_CELLS; cell++) {
         bool is_standing = before->shelves_at[cell] != RWARE_NOTHING && after->shelves_at[cell] != RWARE_NOTHING;
-        if (is_standing) rware_draw_shelf(rware_middle(cell), 1.0f, before->shelves_at[cell] == RWARE_REQUESTED);
+        if (!is_standing) continue;
+        rware_draw_shelf(rware_middle(before, cell), (float)rware_cell(before),
+                         before->shelves_at[cell] == RWARE_REQUESTED);
     }
 }
 
 static void rware_draw_header(const Rware* shown, float time) {
     const float y = 0.5f * RWARE_HEADER, left = 1.0f - time / (float)RWARE_MAX_STEPS;
     int num_deliveries = 0;
-    for (int row = 0; row < RWARE_NUM_ROBOTS; row++) num_deliveries += shown->robots[row].num_deliveries;
+    for (int row = 0; row < shown->num_robots; row++) num_deliveries += shown->robots[row].num_deliveries;
     puffer_counter("DELIVERED", TextFormat("%d", num_deliveries), RWARE_MARGIN, y, PUFFER_LEFT);
-    puffer_counter("STEPS LEFT", TextFormat("%d", RWARE_MAX_STEPS - (int)time), RWARE_MARGIN + RWARE_BOARD_WIDTH, y,
-                   PUFFER_RIGHT);
-    puffer_bar(RWARE_MARGIN, RWARE_HEADER + RWARE_BOARD_HEIGHT + RWARE_MARGIN, RWARE_BOARD_WIDTH, RWARE_BAR_HEIGHT,
-               left, left < 0.25f ? PUFFER_RED : PUFFER_CYAN);
+    puffer_counter("STEPS LEFT", TextFormat("%d", RWARE_MAX_STEPS - (int)time), RWARE_MARGIN + rware_board_width(shown),
+                   y, PUFFER_RIGHT);
+    puffer_bar(RWARE_MARGIN, RWARE_HEADER + rware_board_height(shown) + RWARE_MARGIN, rware_board_width(shown),
+               RWARE_BAR_HEIGHT, left, left < 0.25f ? PUFFER_RED : PUFFER_CYAN);
 }
 
 static void c_render(Client* client, const Rware* before, const Rware* now, float progress) {
@@ -154,12 +159,12 @@ static void c_render(Client* client, const Rware* before, const Rware* now, floa
     float part = is_between ? progress : 0.0f, time = (float)from->steps + part;
     rware_remember(client, from, &after, time);
     rware_draw_header(from, time);
-    rware_draw_floor();
+    rware_draw_floor(from);
     for (int i = 0; i < RWARE_NUM_STATIONS; i++) {
-        rware_draw_station(i, puffer_flash(time - client->delivered_at[i], 3.0f));
+        rware_draw_station(from, i, puffer_flash(time - client->delivered_at[i], 3.0f));
     }
     rware_draw_standing(from, &after);
-    for (int row = 0; row < RWARE_NUM_ROBOTS; row++) rware_draw_moving(from, &after, row, part);
+    for (int row = 0; row < from->num_robots; row++) rware_draw_moving(from, &after, row, part);
 }
 
 static void c_close_client(Client* client) { (void)client; }
