@@ -307,6 +307,7 @@ class Ranks:
             )
 
     def _are_close_to_first(self, tensors: Sequence[Tensor], tolerance: float) -> bool:
+        # False where a number is NaN.
         firsts = [tensor.detach().clone(memory_format=torch.contiguous_format) for tensor in tensors]
         self.broadcast(firsts)
         pairs = [(own.detach().float(), first.float()) for own, first in zip(tensors, firsts, strict=True)]

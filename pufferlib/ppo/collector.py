@@ -48,6 +48,9 @@ class Collector:
         host_buffers: `(T + 1, S)` tensors by the names in BOUNDARY_COLUMNS, which NumPy writes to; on a CPU they are
             the rollout's own memory.
         skipped_steps: steps of the last rollout in segments that had a number that was not finite.
+
+    Raises:
+        APIUsageError: if the vector mixes environments of different progress in one batch.
     """
 
     def __init__(
@@ -55,24 +58,10 @@ class Collector:
         vecenv: Vector,
         actor: Actor,
         phases: Phases,
-        reward_clip: float = 0.0,
+        reward_clip: float = 0.0,  # the limit of rewards, 0 for none
         reward_normalizer: RewardNormalizer | None = None,
-        skips_nonfinite: bool = False,
+        skips_nonfinite: bool = False,  # `[train] skip_nonfinite`: see NonFiniteFilter; otherwise such a number raises
     ):
-        """Allocates; call `reset` next.
-
-        Args:
-            vecenv: see the class.
-            actor: see the class.
-            phases: adds up the times.
-            reward_clip: the limit of rewards, 0 for none.
-            reward_normalizer: see the class.
-            skips_nonfinite: whether the agent of a segment with an infinite or NaN reward or observation counts as
-                absent there, and the policy sees 0 in its place; otherwise such a number is an error.
-
-        Raises:
-            APIUsageError: if the vector mixes environments of different progress in one batch.
-        """
         self.vecenv = vecenv
         self.actor = actor
         self.rollout = actor.rollout
@@ -143,7 +132,9 @@ class Collector:
         self.actor.finish()
         require_finite(self.rollout.values, self.rollout.logprobs)
         if self._nonfinite_filter is not None:
-            self._skip(self._nonfinite_filter.pop_bad_segments())
+            bad_segments = self._nonfinite_filter.pop_bad_segments()
+            self._arrays["masks"][:-1, bad_segments] = False  # their agents count as absent
+            self.skipped_steps = self.rollout.horizon * len(bad_segments)
         self.statistics.take_over(self.tracker, self._reports)
         self._finish_rollout()
         self._warn_if_endless()
@@ -207,12 +198,6 @@ class Collector:
                 PufferWarning,
                 stacklevel=4,
             )
-
-    def _skip(self, segments: np.ndarray) -> None:
-        # The agents of these segments count as absent.
-        masks = self._arrays["masks"][:-1]
-        masks[:, segments] = False
-        self.skipped_steps = len(masks) * len(segments)
 
     def require_steps(self) -> None:
         """Checks that a segment is left to learn from.

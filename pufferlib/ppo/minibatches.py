@@ -116,7 +116,7 @@ class SegmentMinibatches:
         """Begins with a rollout that was just filled; arguments as for `Learner.learn`."""
         config = self._config
         # The schedule of PufferLib 3.0, which ends at beta_0 + (1 - beta_0) alpha; that of Schaul et al. ends at 1.
-        # docs/performance.md has a measurement of both.
+        # docs/trainer/update.md has a measurement of both.
         # LaTeX: \beta = \beta_0 + (1 - \beta_0) \alpha p ; \beta = self._beta, \alpha = config.prio_alpha, p = progress
         self._beta.fill_(config.prio_beta0 + (1.0 - config.prio_beta0) * config.prio_alpha * progress)
         self._is_full = is_full
@@ -144,11 +144,11 @@ class SegmentMinibatches:
 class StepMinibatches:
     """Goes through all steps in random order, pass after pass; advantages and returns stay as they were at first.
 
-    It is called like SegmentMinibatches. Steps of absent agents are included with weight 0.
+    It is called like SegmentMinibatches. `steps` are the `single_steps` of the rollout, which are trained on; those of
+    absent agents have weight 0.
     """
 
     def __init__(self, rollout: Rollout, steps: Rollout, advantages: Advantages, generator: torch.Generator):
-        """`steps` are the `single_steps` of `rollout`, which are trained on."""
         self._rollout = rollout
         self._steps = steps
         self._advantages = advantages
