@@ -107,7 +107,6 @@ def read_policy_weights(
     Raises:
         CheckpointError: as for `load_policy_weights`.
     """
-    check_policy_weights(policy, select(read_outline(path)), path)  # before memory is allocated for them
     found = select(load(path))
     check_policy_weights(policy, found, path)
     return found
