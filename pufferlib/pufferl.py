@@ -20,7 +20,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import nn
 from typing_extensions import overload
@@ -50,7 +49,7 @@ from pufferlib.ppo.gradients import Loss
 from pufferlib.runs.agreement import Agreement
 from pufferlib.runs.calls import AnyLogger, resolve_call
 from pufferlib.runs.checkpoint_file import save_checkpoint_file
-from pufferlib.runs.learning import call_callback, iterate, list_callbacks, logs_of_iteration
+from pufferlib.runs.learning import call_callback, iterate, list_callbacks, logs_of_iteration, whole_steps
 from pufferlib.runs.loaders import load_env, load_policy
 from pufferlib.runs.metadata import plain_metadata
 from pufferlib.runs.policy_check import check_policy, check_state, move_policy
@@ -282,7 +281,7 @@ class PuffeRL:
         callbacks, ranks, first_epoch = list_callbacks(callbacks), self.ranks, self.epoch
         has_callbacks = any(ranks.gather(bool(callbacks)))
         if total_timesteps is not None:
-            self.total_epochs = self.epoch + math.ceil(_whole_steps(total_timesteps) / self.config.batch_size)
+            self.total_epochs = self.epoch + math.ceil(whole_steps(total_timesteps) / self.config.batch_size)
 
         def after_iteration(episodes: dict[str, float], losses: dict[str, float]) -> bool:
             logs = logs_of_iteration(self, episodes, losses)
@@ -800,16 +799,6 @@ class PuffeRL:
     def _require_open(self) -> None:
         if self._is_closed:
             raise APIUsageError("the trainer is closed; make a new PuffeRL")
-
-
-def _whole_steps(total_timesteps: float) -> int:
-    is_number = isinstance(total_timesteps, (int, float, np.number)) and not isinstance(total_timesteps, bool)
-    if not is_number or not 1 <= total_timesteps < math.inf or int(total_timesteps) != total_timesteps:
-        raise APIUsageError(
-            f"total_timesteps must be a whole number of agent steps, 1 or more, got {total_timesteps!r}; "
-            "None goes on to the end that the settings name"
-        )
-    return int(total_timesteps)
 
 
 _MOVED = {
