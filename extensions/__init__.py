@@ -3,7 +3,7 @@
 from pufferlib.extensions.adam import AdamBatch, AdamSettings, can_step, clip_gradients
 from pufferlib.extensions.advantage import compute_puff_advantage, reference_advantage
 from pufferlib.extensions.mingru import mingru_scan, mingru_step, reference_mingru
-from pufferlib.extensions.network import Minibatch, Network
+from pufferlib.extensions.network import Network, NetworkBatch
 from pufferlib.extensions.network_layers import Categories, ConvolutionLayer, Layers, LSTMLayer, Normalizer
 from pufferlib.extensions.orthogonalize import orthogonalize, reference_orthogonalize
 
@@ -14,8 +14,8 @@ __all__ = [
     "ConvolutionLayer",
     "LSTMLayer",
     "Layers",
-    "Minibatch",
     "Network",
+    "NetworkBatch",
     "Normalizer",
     "can_step",
     "clip_gradients",

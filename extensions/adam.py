@@ -38,19 +38,18 @@ def can_step(tensors: Sequence[Tensor]) -> bool:
 
 
 class AdamBatch:
-    """Parameters that are stepped together as long as they and their gradients lie where they lay."""
+    """Parameters that are stepped together, as long as they and their gradients stay where they are in memory."""
 
     def __init__(self, parameters: Sequence[Tensor], states: Sequence[dict[str, Tensor]]):
-        """Takes over where everything lies.
+        """Collects the addresses.
 
         Args:
-            parameters: with gradients; `can_step` must hold for both and for all in their states.
-            states: of each parameter what torch's AdamW keeps, updated in place: of the parameter's shape the running
-                means `exp_avg` of the gradients and `exp_avg_sq` of their squares, and `step`, the steps so far.
+            parameters: with gradients; `can_step` must hold for both and for all tensors of their states.
+            states: of each parameter the state of torch's AdamW, updated in place: `exp_avg` and `exp_avg_sq` of the
+                parameter's shape, and `step`.
 
         Raises:
-            APIUsageError: if what is kept of a parameter has another shape than the parameter, or is nothing that the
-                kernel takes: it goes by the parameter's.
+            APIUsageError: if a state has another shape than its parameter, or the kernel does not take it.
         """
         averages, squares, steps = ([state[name] for state in states] for name in ("exp_avg", "exp_avg_sq", "step"))
         _check_kept(parameters, averages, squares, steps)
@@ -72,7 +71,7 @@ class AdamBatch:
         self._library = cpu_library.library()
 
     def holds(self, parameters: Sequence[Tensor], states: Sequence[dict[str, Tensor]]) -> bool:
-        """Whether these are the parameters and the states, parameters and gradients where they lay."""
+        """Whether these are the same parameters and states, with parameters and gradients where they were."""
         are_same = len(states) == len(self._states) and all(map(operator.is_, states, self._states))
         return are_same and _addresses(parameters) == self._addresses
 

@@ -61,7 +61,7 @@ def reference_advantage(
     vtrace_rho_clip: float,
     vtrace_c_clip: float,
 ) -> torch.Tensor:
-    """What `compute_puff_advantage` computes, column by column in the inputs' own precision; in float64 the truth."""
+    """Computes the same column by column, in the inputs' own precision; tests compare with it in float64."""
     # LaTeX: \rho_t = \min(\bar\rho, w_t), \quad c_t = \min(\bar c, w_t)
     # LaTeX:   ; w = ratio, \bar\rho = vtrace_rho_clip, \bar c = vtrace_c_clip
     rho, c = ratio.clamp(max=vtrace_rho_clip), ratio.clamp(max=vtrace_c_clip)

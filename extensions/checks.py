@@ -1,4 +1,4 @@
-"""What a kernel's arguments must be: they are checked at every call, because a kernel cannot."""
+"""Checks of a kernel's arguments, at every call, because a kernel cannot check them."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ def check_tensor(
     device: torch.device,
     dtype: torch.dtype = torch.float32,
 ) -> None:
-    """Lets a tensor pass that is exactly of this shape, device and dtype, and contiguous.
+    """Checks that a tensor is exactly of this shape, device and dtype, and contiguous.
 
     Raises:
-        APIUsageError: if it is anything else.
+        APIUsageError: if it is not.
     """
     if tensor.dtype == dtype and tensor.shape == shape and tensor.device == device and tensor.is_contiguous():
         return

@@ -1,4 +1,4 @@
-"""What the CUDA kernels are compiled from. setup.py runs this file by itself, so it needs Python's library alone."""
+"""The sources of the CUDA kernels. setup.py runs this file by itself, so it needs Python's library alone."""
 
 from __future__ import annotations
 

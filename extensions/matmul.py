@@ -1,4 +1,4 @@
-"""What matmul.h asks of those who call a kernel that multiplies matrices."""
+"""The padding that matmul.h needs of matrices."""
 
 from __future__ import annotations
 

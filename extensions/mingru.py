@@ -74,7 +74,7 @@ def mingru_step(
 def reference_mingru(
     gates: torch.Tensor, x: torch.Tensor, state: torch.Tensor, reset: torch.Tensor | None = None
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """What `mingru_scan` computes, step by step in plain torch in the inputs' own precision; in float64 the truth."""
+    """Computes `mingru_scan` step by step in plain torch, in the inputs' own precision."""
     candidate, gate, highway = gates.chunk(3, dim=-1)
     candidate = torch.where(candidate >= 0, candidate + 0.5, candidate.sigmoid())
     z, s = gate.sigmoid(), highway.sigmoid()

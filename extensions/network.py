@@ -40,7 +40,7 @@ CATEGORY_DTYPES = (torch.uint8, torch.int8)  # those that may stand for categori
 
 
 def observation_dtypes(layers: Layers) -> tuple[torch.dtype, ...]:
-    """What a network of these layers takes for observations."""
+    """The dtypes of observations that a network of these layers takes."""
     return tuple(OBSERVATION_DTYPES) if layers.categories is None else CATEGORY_DTYPES
 
 
@@ -53,7 +53,7 @@ def has_bfloat16() -> bool:
 
 
 @dataclass(frozen=True)
-class Minibatch:
+class NetworkBatch:
     """Segments to learn from, one row each, T steps.
 
     Attributes:
@@ -81,7 +81,7 @@ class Minibatch:
 
 @dataclass(frozen=True)
 class Learned:
-    """What a minibatch gives.
+    """The results of `Network.learn`.
 
     Attributes:
         gradients: of `Network.parameters`, views of `Network.gradient`, which the next minibatch overwrites.
@@ -102,13 +102,13 @@ class Network:
     Results do not depend on the number of threads.
 
     Attributes:
-        layers: what it was made from.
+        layers: of the policy.
         parameters: the weights of all layers, then the biases; after them the critic's; then `log_std`.
         gradient: of all parameters one after the other, as the last `learn` left them.
         num_parts: of a decision.
         action_dtype: int32 for choices, float32 for numbers.
-        products: `float32`, or `bfloat16`: what factors of products are rounded to, but for those of the first layer
-            and of the head; all else is float32.
+        products: `float32` or `bfloat16`, which factors of products are rounded to, but for those of the first layer
+            and of the head; everything else is float32.
 
     Raises:
         APIUsageError: if the layers do not fit the kernel; see `Layers.fit`.
@@ -116,11 +116,11 @@ class Network:
     """
 
     def __init__(self, layers: Layers, num_threads: int = 1, products: str = "float32"):
-        """Makes the kernel's view of the parameters, and threads of its own, the caller included.
+        """Makes the kernel's view of the parameters, and a thread pool.
 
         Args:
-            layers: of the policy, whose parameters they stay.
-            num_threads: at most.
+            layers: of the policy.
+            num_threads: at most, the caller included.
             products: `bfloat16` where the processor multiplies these (AVX512-BF16), as `has_bfloat16` tells.
         """
         check_layers(layers)
@@ -164,7 +164,7 @@ class Network:
         self._part_sizes = (ctypes.c_int64 * self.num_parts)(*layers.parts)
         self._normal = torch.zeros(2, self.num_parts)  # memory for the kernel, as is the next one
         self._seen = torch.zeros(2, self._numbers)
-        self._categories = None  # nobody else's, as they lead into memory: the lowest, the first column, the last one
+        self._categories = None  # copies, as they index memory: the lowest, the first column, the last one
         if categories is not None:
             of_each = self._numbers // len(categories.counts)  # of a cell one, of a channel all its pixels
             self._categories = torch.stack([categories.lowest, *categories.columns()]).repeat_interleave(of_each, 1)
@@ -189,7 +189,7 @@ class Network:
         return [None] * 3 if self._categories is None else [_address(row) for row in self._categories]
 
     def refresh(self) -> None:
-        """Takes over the parameters as they are now; `act` works with those until the next call.
+        """Copies the parameters as they are now; `act` works with the copy until the next call.
 
         Raises:
             APIUsageError: if they do not fit the kernel any more.
@@ -301,7 +301,7 @@ class Network:
     def learn(
         self,
         observations: Tensor,
-        minibatch: Minibatch,
+        minibatch: NetworkBatch,
         *,
         clip_coef: float,
         vf_clip_coef: float,
@@ -319,7 +319,7 @@ class Network:
             ent_coef: weight of the entropy bonus.
 
         Raises:
-            APIUsageError: if a tensor differs from what Minibatch says.
+            APIUsageError: if a tensor differs from what NetworkBatch says.
         """
         count, steps = minibatch.old_logprobs.shape
         self._check_minibatch(minibatch, count, steps)
@@ -435,7 +435,7 @@ class Network:
         for state in states:
             check_tensor("state", state, (rows, self.width), state.device)
 
-    def _check_minibatch(self, minibatch: Minibatch, count: int, steps: int) -> None:
+    def _check_minibatch(self, minibatch: NetworkBatch, count: int, steps: int) -> None:
         if 0 in (count, steps):
             raise APIUsageError(f"a minibatch must have at least one segment and one step, got {count} and {steps}")
         self._check_states(minibatch.states, count)

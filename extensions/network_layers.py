@@ -1,4 +1,4 @@
-"""What a policy is made of, and how a kernel sees its layers."""
+"""The layers of a policy, and the kernel's view of them."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ ACTIVATIONS = {name: CONSTANTS[f"ACTIVATION_{name.upper()}"] for name in ("linea
 
 @dataclass(frozen=True)
 class Normalizer:
-    """What observations go through before the first layer: (x - mean) / sqrt(variance + epsilon), clipped.
+    """Normalises observations before the first layer: (x - mean) / sqrt(variance + epsilon), clipped.
 
     Attributes:
         mean: one for each number of an observation, float64.
         variance: likewise.
         epsilon: added to the variance.
-        clip: the limit of what the layers see.
+        clip: the largest absolute value.
     """
 
     mean: Tensor
@@ -38,7 +38,7 @@ class Normalizer:
     clip: float
 
     def fit(self, inputs: int) -> bool:
-        """Whether the kernel can apply it to observations of so many numbers."""
+        """Whether the kernel can apply it to observations of `inputs` numbers."""
         return all(
             tensor.dtype == torch.float64
             and tensor.device.type == "cpu"
@@ -50,9 +50,9 @@ class Normalizer:
 
 @dataclass(frozen=True)
 class Categories:
-    """What integers of an observation stand for, where the first layer has a column of weights for each.
+    """Categories of the integers of an observation: the first layer has a column of weights for each.
 
-    Where the first layer is a convolution, it has a plane for each, and what is said of cells is said of channels.
+    A convolution has a plane for each instead, and channels take the place of cells.
 
     Attributes:
         lowest: `(cells,)` int32, the value of each cell that its first column is for.
@@ -63,7 +63,7 @@ class Categories:
     counts: Tensor
 
     def fit(self, inputs: int) -> bool:
-        """Whether the kernel can find them in a first layer of so many columns."""
+        """Whether the kernel can find them in a first layer of `inputs` columns."""
         return (
             all(tensor.dtype == torch.int32 and tensor.device.type == "cpu" for tensor in (self.lowest, self.counts))
             and self.lowest.shape == self.counts.shape == (len(self.counts),)
@@ -111,7 +111,7 @@ class ConvolutionLayer(NamedTuple):
 
 @dataclass(frozen=True)
 class Layers:
-    """What a policy is made of, its parameters as torch has them; those that `fit` may be handed to the kernel.
+    """The layers of a policy with torch's parameters; `fit` says whether the kernel takes them.
 
     Attributes:
         encoder: weight `(width, inputs)` and bias `(width,)` of every linear layer, at least one.
@@ -320,7 +320,7 @@ class Chain:
         return [tensor.data_ptr() for tensor in self._parameters] != self._addresses
 
     def find_parameters(self) -> None:
-        """Takes over where the parameters lie now."""
+        """Points the kernel to the parameters where they lie now."""
         self._addresses = [tensor.data_ptr() for tensor in self._parameters]
         for pointers, tensors in zip(self._pointers[:2], (self._weights, self._biases), strict=True):
             for index, tensor in enumerate(tensors):

@@ -1,8 +1,8 @@
 """Threads for kernels that must not wait for a core that others use: the pool that environments are stepped on.
 
-Torch's own parallel loop gives every thread its share beforehand and waits for the last of them. Where a core is shared
-with others, its thread may not even have begun when the rest is done. This pool's threads take work when they have
-time, and who has not begun by the end is not waited for.
+Torch's own parallel loop gives every thread its part beforehand and waits for the last of them. Where other programs
+use a core, its thread may not have begun when the rest is done. This pool's threads take work when they run, and a
+thread that has not begun by the end is not waited for.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class ThreadPool:
 
     @property
     def address(self) -> int:
-        """What kernels take. In a child made by fork, where threads do not survive, they are started anew."""
+        """The KernelThreads of kernels. Threads do not survive a fork: in a child they are started again."""
         if self._owner != os.getpid():
             self._finalizer()  # frees the memory of the pool that was left behind
             self._start()

@@ -1,8 +1,8 @@
-"""Training on several processes, as torchrun starts them: who they are, and all that they tell each other.
+"""Training on several processes, as torchrun starts them: their ranks, and the messages between them.
 
 Every process collects its own rollout and differentiates its own part of each minibatch; the gradients are averaged
-before the optimizer steps, so that all of them hold the same weights. What must not differ between processes is decided
-by the first and handed to the others. Whoever calls a method here waits until all processes have called it.
+before the optimizer steps, so that all of them hold the same weights. The first process decides what must not differ.
+Every method that sends something waits until all processes have called it, unless it says otherwise.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ TIMEOUT = timedelta(minutes=10)
 """How long to wait for a process that neither answers nor ends; torch.compile may take some minutes of it."""
 
 BEAT_SECONDS = 5.0
-"""How often the first process says that it is still at work while the others wait for it: sooner than any timeout."""
+"""How often the first process sends a heartbeat while the others wait for it: sooner than any timeout."""
 
 ROLL_CALL_SECONDS = 10.0
-"""How long those that noticed a loss wait for the others to notice it too, before they name who is missing."""
+"""How long a process that noticed a loss waits for the others to notice it too, before it names the lost one."""
 
 ROUNDING = 1e-3
-"""How far apart, as a part of the largest number in a tensor, what processors of other kinds round may come to be."""
+"""How far weights may drift apart on processors that round differently, as a part of a tensor's largest number."""
 
-_VARIABLES = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")  # what torchrun sets, or whoever starts the processes
+_VARIABLES = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")  # set by torchrun
 
 
 class Total:
-    """A sum over all processes that is on its way; whoever asks for the result waits for it."""
+    """A sum over all processes that is being computed; `result` waits for it."""
 
     def __init__(self, ranks: Ranks, number: float):
         self._ranks = ranks
@@ -71,7 +71,7 @@ class Total:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What a process must have alike with all others, while the digests are on their way."""
+    """A comparison of facts that is being made."""
 
     facts: Mapping[str, str]
     digests: Tensor  # (world_size,) int64, by rank once it is done
@@ -79,12 +79,12 @@ class Comparison:
 
 
 class Ranks:
-    """This process among all those that train together. One alone waits for nobody and sends nothing.
+    """This process among all that train together. A single process sends nothing and does not wait.
 
     Attributes:
-        rank: this process, 0 for the first, which writes logs and checkpoints.
-        world_size: processes in all.
-        messages: what goes to the other processes and is no tensor of the policy's device.
+        rank: of this process, 0 for the first, which writes logs and checkpoints.
+        world_size: the number of processes.
+        messages: to the other processes, for everything but tensors of the policy's device.
     """
 
     def __init__(
@@ -94,26 +94,26 @@ class Ranks:
         store: dist.Store | None = None,
         group: dist.ProcessGroup | None = None,
     ):
-        """Tells the others where this process runs.
+        """Records where this process runs.
 
         Args:
             rank: below `world_size`.
-            world_size: of the process group, which exists already where it is above 1.
-            store: shared by all processes, for what is said when the group is broken.
-            group: for `messages`; None is torch's default one, which tensors of the policy's device go through.
+            world_size: of the process group, which must exist if this is above 1.
+            store: shared by all processes, used when the group is broken.
+            group: for `messages`; None is torch's default one, which sends tensors of the policy's device.
         """
         self.rank = rank
         self.world_size = world_size
-        self.messages = Messages(self._is_anybody_lost, group)
-        self._tensors = Messages(self._is_anybody_lost)
+        self.messages = Messages(self._is_any_lost, group)
+        self._tensors = Messages(self._is_any_lost)
         self._store = store
-        self._comparison: Comparison | None = None  # that was started and not ended
+        self._comparison: Comparison | None = None  # the one that has not ended
         if store is not None:
             store.set(f"process/{rank}", f"{os.getpid()} {socket.gethostname()}")
 
     @property
     def is_first(self) -> bool:
-        """Whether this process writes for all."""
+        """Whether this process is the first, which writes for all."""
         return self.rank == 0
 
     def seed(self, seed: int) -> int:
@@ -127,7 +127,7 @@ class Ranks:
 
         Args:
             parameters: on one device and of one dtype.
-            numbers: `(count,)` float32 on that device, to go with the message: each one waits for the slowest process.
+            numbers: `(count,)` float32 on that device, sent in the same message: each waits for the slowest process.
 
         Returns:
             `(world_size, count)`, the numbers of all processes by rank.
@@ -150,7 +150,7 @@ class Ranks:
         return places.view(self.world_size, -1).to(numbers.dtype)
 
     def gather_numbers(self, numbers: Tensor) -> Tensor:
-        """`(world_size, count)`, the numbers of all processes by rank, of which each has `(count,)` on its device."""
+        """Gathers `(count,)` numbers of each process: `(world_size, count)`, by rank."""
         if self.world_size == 1 or not len(numbers):
             return numbers.expand(self.world_size, -1)
         self._end_comparison()
@@ -166,12 +166,12 @@ class Ranks:
                     self._tensors.broadcast(tensor)
 
     def start_total(self, number: float) -> Total:
-        """Starts to sum a number over all processes: it waits for nobody but where a comparison has to end."""
+        """Starts to sum a number over all processes; waits only for a comparison that has not ended."""
         self._end_comparison()
         return Total(self, number)
 
     def gather(self, value: T) -> list[T]:
-        """The values of all processes by rank; anything that pickle takes."""
+        """Returns the values of all processes by rank; anything that pickle takes."""
         if self.world_size == 1:
             return [value]
         self._end_comparison()
@@ -179,10 +179,10 @@ class Ranks:
             return self.messages.gather_objects(value)
 
     def wait_for_first(self, work: Callable[[], object]) -> None:
-        """Has the first process alone do something, and the others wait for it however long that takes.
+        """Calls `work` in the first process, while the others wait, however long it takes.
 
-        They wait while it says that it is still at work, and no longer than TIMEOUT after it last did. An error leaves
-        the first process, and the others wait on until it has ended.
+        They wait as long as its heartbeats come, and at most TIMEOUT after the last one. An error is raised in the
+        first process; the others wait until that has ended.
         """
         self._end_comparison()
         if self.world_size == 1:
@@ -200,7 +200,7 @@ class Ranks:
         is_over = threading.Event()
 
         def beat() -> None:
-            with contextlib.suppress(RankError):  # which the next message of the process itself runs into as well
+            with contextlib.suppress(RankError):  # the next message of this process raises it as well
                 while not is_over.wait(BEAT_SECONDS):
                     self._send_beat(True)
 
@@ -223,9 +223,9 @@ class Ranks:
         return bool(is_at_work)
 
     def from_first(self, decide: Callable[[], T]) -> T:
-        """What `decide` returns in the first process, which alone calls it; its error is raised in all of them.
+        """Calls `decide` in the first process and returns its result in all; its error is raised in all of them.
 
-        It may take its time, see `wait_for_first`.
+        It may take long, see `wait_for_first`.
         """
         if self.world_size == 1:
             return decide()
@@ -248,18 +248,15 @@ class Ranks:
     # -------------------------------------------------------------------------------------------- what must be the same
 
     def require_same(self, facts: Mapping[str, str]) -> None:
-        """Compares what all processes must have alike.
-
-        Args:
-            facts: by the name that the error has for them.
+        """Compares facts, by name, with those of all other processes.
 
         Raises:
-            RankError: if they differ, naming a fact and what each process has.
+            RankError: if they differ; it names a fact and its value in each process.
         """
         _require_same(self.gather(dict(facts)))
 
     def start_comparing(self, facts: Mapping[str, str]) -> None:
-        """Starts to compare facts, see `require_same`; waits for nobody.
+        """Starts to compare facts, see `require_same`, without waiting.
 
         The next call that sends anything ends it, and raises the error in all processes, whichever calls these are.
         """
@@ -282,15 +279,15 @@ class Ranks:
             self.require_same(comparison.facts)
 
     def check_same(self, tensors: Sequence[Tensor], name: str, tolerance: float = 0.0) -> None:
-        """Compares what all processes hold, by a hash.
+        """Compares tensors with those of all other processes, by a hash.
 
         Args:
-            tensors: in the same order everywhere.
-            name: of all of them together.
+            tensors: in the same order in all processes.
+            name: of all of them, for the error.
             tolerance: how far numbers may be from those of the first process, as a part of the largest in a tensor.
 
         Raises:
-            RankError: if they differ, naming the processes that differ from the first.
+            RankError: if they differ; it names the processes that differ from the first.
         """
         if self.world_size == 1:
             return
@@ -310,6 +307,7 @@ class Ranks:
             )
 
     def _are_close_to_first(self, tensors: Sequence[Tensor], tolerance: float) -> bool:
+        # False where a number is NaN.
         firsts = [tensor.detach().clone(memory_format=torch.contiguous_format) for tensor in tensors]
         self.broadcast(firsts)
         pairs = [(own.detach().float(), first.float()) for own, first in zip(tensors, firsts, strict=True)]
@@ -318,16 +316,16 @@ class Ranks:
         )
 
     def announce(self, error: BaseException) -> None:
-        """Leaves word of an error that ends this process, for the others to report."""
+        """Records the error that ends this process, for the others to report."""
         if self._store is not None and not isinstance(error, RankError):
-            with contextlib.suppress(RuntimeError):  # who keeps the store may be gone
+            with contextlib.suppress(RuntimeError):  # the process that keeps the store may be gone
                 self._store.set(f"failed/{self.rank}", f"{type(error).__name__}: {error}")
 
     # --------------------------------------------------------------------------------------------- when one is missing
 
     @contextlib.contextmanager
     def noticing_losses(self) -> Iterator[None]:
-        """Turns the error of a message that did not get through into one that says who is missing."""
+        """Turns the error of a message that failed into a RankError that names the lost process."""
         try:
             yield
         except RuntimeError as error:
@@ -339,45 +337,47 @@ class Ranks:
             ) from error
 
     def _describe_loss(self) -> str:
+        # Every process that notices the loss sets its answer; one that failed has set its error; one that is silent at
+        # the deadline is gone.
         if self._store is None:
             return f"one of the other {self.world_size - 1} processes is gone"
+        others = [rank for rank in range(self.world_size) if rank != self.rank]
+        deadline = time.monotonic() + ROLL_CALL_SECONDS
         try:
-            deadline = time.monotonic() + ROLL_CALL_SECONDS
-            lost, words = self._roll_call(deadline)
+            self._store.set(f"answer/{self.rank}", "")
+            silent = self._await("answer", others, deadline)
+            errors = {rank: self._store.get(f"failed/{rank}").decode() for rank in others if self._has_failed(rank)}
+            gone = [] if errors else [rank for rank in silent if self._is_dead(rank)] or silent
+            places = [f"rank {rank} ({self._place(rank)})" for rank in gone]
             self._store.set(f"heard/{self.rank}", "")
-            if self.is_first:  # whose process may be the one that keeps the store: the others have to ask it first
-                self._await("heard", [rank for rank in range(self.world_size) if rank not in lost], deadline)
-            return words
+            if self.is_first:  # this process may keep the store, which the others have yet to ask
+                self._await("heard", [rank for rank in others if rank not in errors and rank not in gone], deadline)
         except RuntimeError:
             return "the process that keeps the others together (rank 0, or torchrun's) is gone"
-
-    def _roll_call(self, deadline: float) -> tuple[list[int], str]:
-        self._store.set(f"answer/{self.rank}", "")
-        others = [rank for rank in range(self.world_size) if rank != self.rank]
-        silent = self._await("answer", others, deadline)
-        failed = [rank for rank in others if self._store.check([f"failed/{rank}"])]
-        if failed:
-            reasons = [f"rank {rank} failed with {self._store.get(f'failed/{rank}').decode()}" for rank in failed]
-            return failed, ", ".join(reasons)
-        missing = [rank for rank in silent if self._is_dead(rank)] or silent
-        if not missing:
-            return [], "the connection between the processes broke"
-        names = " and ".join(f"rank {rank} ({self._place(rank)})" for rank in missing)
-        return missing, f"{names} {'is' if len(missing) == 1 else 'are'} gone"
+        if errors:
+            return ", ".join(f"rank {rank} failed with {error}" for rank, error in errors.items())
+        if not gone:
+            return "the connection between the processes broke"
+        return f"{' and '.join(places)} {'is' if len(places) == 1 else 'are'} gone"
 
     def _await(self, what: str, ranks: Sequence[int], deadline: float) -> list[int]:
+        # Waits until the ranks have set something in the store; returns those that have not. It stops once one of them
+        # is known to have failed or ended: the others may be in the middle of work.
         while True:
             silent = [rank for rank in ranks if not self._store.check([f"{what}/{rank}"])]
-            is_known = any(self._store.check([f"failed/{rank}"]) or self._is_dead(rank) for rank in silent)
+            is_known = any(self._has_failed(rank) or self._is_dead(rank) for rank in silent)
             if not silent or is_known or time.monotonic() >= deadline:
                 return silent
             time.sleep(0.1)
 
-    def _is_anybody_lost(self) -> bool:
-        others = [rank for rank in range(self.world_size) if rank != self.rank]
+    def _is_any_lost(self) -> bool:
         if self._store is None:
             return False
-        return any(self._store.check([f"failed/{rank}"]) or self._is_dead(rank) for rank in others)
+        others = [rank for rank in range(self.world_size) if rank != self.rank]
+        return any(self._has_failed(rank) or self._is_dead(rank) for rank in others)
+
+    def _has_failed(self, rank: int) -> bool:
+        return self._store.check([f"failed/{rank}"])
 
     def _process(self, rank: int) -> tuple[int, str] | None:
         if not self._store.check([f"process/{rank}"]):
@@ -414,26 +414,24 @@ def _require_same(found: Sequence[Mapping[str, str]]) -> None:
 
 
 def connect() -> Ranks:
-    """This process among those that torchrun, or a program like it, started; alone where there was none.
+    """Returns this process among those that torchrun, or a program like it, started; a single one without it.
 
-    The first call connects all of them. Where the program that imports this library has a torch process group already,
-    that one is used. On a machine that several processes share, torch gets this one's share of the cores, in place of
-    the single thread that torchrun sets.
+    The first call connects all of them. A torch process group that exists already is used. On a machine that several
+    processes share, torch gets this process's share of the cores, in place of the single thread that torchrun sets.
 
     Raises:
-        RankError: if the processes cannot be connected, or how many there are is no number.
+        RankError: if the processes cannot be connected, or WORLD_SIZE is no number.
     """
     return _connected() if dist.is_initialized() or _is_started_with_others() else Ranks()
 
 
 def take_gpu() -> int:
-    """The number of this process's GPU, which torch takes from then on where none is named.
+    """Makes this process's GPU torch's default and returns its number.
 
-    That is its number among the processes of this machine; where it sees a single GPU, as a scheduler may have each of
-    them see another one, it is that.
+    It is the number of the process on this machine, or 0 where a scheduler shows each process a single GPU.
     """
     index = int(os.environ.get("LOCAL_RANK", "0")) if torch.cuda.device_count() > 1 else 0
-    if index < torch.cuda.device_count():  # who names it is told otherwise
+    if index < torch.cuda.device_count():  # naming a GPU that is missing raises elsewhere
         torch.cuda.set_device(index)
     return index
 
@@ -454,7 +452,7 @@ def _connected() -> Ranks:
     has_nccl = torch.cuda.is_available() and dist.is_nccl_available()
     try:
         store, rank, world_size = next(rendezvous("env://", timeout=TIMEOUT))
-        # torchrun keeps the store when it starts the processes anew; what the failed ones left in it must not count.
+        # torchrun keeps the store when it restarts the processes; entries of the failed ones must not count.
         store = dist.PrefixStore(f"attempt_{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
         dist.init_process_group(
             "cpu:gloo,cuda:nccl" if has_nccl else "gloo",

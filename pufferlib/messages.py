@@ -1,8 +1,8 @@
 """Messages between processes that train together: torch's collective operations, waited for in turns.
 
 On CPUs such an operation may wait for a process that is gone until its timeout, minutes later: Gloo does not notice it
-where the rest of a message cannot be sent, nor where a child of that process holds its connections open. So whoever
-waits looks around after each turn.
+where the rest of a message cannot be sent, nor where a child of that process holds its connections open. So the wait is
+divided into turns, and lost processes are looked for after each.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 TURN = timedelta(seconds=1)
-"""How long to wait before looking around: far longer than a message takes."""
+"""The time between two looks for lost processes: far longer than a message takes."""
 
 
 class Messages:
@@ -27,13 +27,13 @@ class Messages:
     Every method is called by all of them. It raises RuntimeError where a message does not get through.
 
     Args:
-        is_anybody_lost: whether a process of the group is known to have ended; it may raise RuntimeError.
+        is_any_lost: whether a process of the group is known to have ended; it may raise RuntimeError.
         group: of torch; None is its default one.
     """
 
-    def __init__(self, is_anybody_lost: Callable[[], bool], group: dist.ProcessGroup | None = None):
+    def __init__(self, is_any_lost: Callable[[], bool], group: dist.ProcessGroup | None = None):
         self.group = group
-        self._is_anybody_lost = is_anybody_lost
+        self._is_any_lost = is_any_lost
 
     def start_sum(self, tensor: Tensor) -> dist.Work:
         """Starts to replace a tensor by its sum over all processes; `wait` ends it."""
@@ -48,13 +48,13 @@ class Messages:
         self.wait(dist.broadcast(tensor, 0, group=self.group, async_op=True), tensor)
 
     def gather(self, tensor: Tensor) -> list[Tensor]:
-        """The tensors of all processes by rank, which are of one shape and dtype."""
+        """Returns the tensors of all processes by rank; they have one shape and dtype."""
         tensors = [torch.empty_like(tensor) for _ in range(dist.get_world_size(self.group))]
         self.wait(dist.all_gather(tensors, tensor, group=self.group, async_op=True), tensor)
         return tensors
 
     def gather_objects(self, value: Any) -> list[Any]:
-        """The values of all processes by rank; anything that pickle takes."""
+        """Returns the values of all processes by rank; anything that pickle takes."""
         content = _pickled(value)
         sizes = [int(size) for size in self.gather(torch.tensor([len(content)]))]
         padded = torch.zeros(max(sizes), dtype=torch.uint8)
@@ -62,7 +62,7 @@ class Messages:
         return [_unpickled(other[:size]) for other, size in zip(self.gather(padded), sizes, strict=True)]
 
     def broadcast_object(self, value: Any) -> Any:
-        """The first process's value; anything that pickle takes."""
+        """Returns the first process's value; anything that pickle takes."""
         content = _pickled(value)
         size = torch.tensor([len(content)])
         self.broadcast(size)
@@ -72,11 +72,11 @@ class Messages:
         return _unpickled(content)
 
     def wait(self, work: dist.Work, tensor: Tensor) -> None:
-        """Waits until an operation has ended, or for two turns after somebody was lost.
+        """Waits until an operation has ended, or for two turns after a process was lost.
 
         Args:
             work: of the operation.
-            tensor: that it is about; NCCL watches over those of a GPU by itself.
+            tensor: of the operation; NCCL watches over those of a GPU by itself.
         """
         if not tensor.is_cpu:
             work.wait()
@@ -90,16 +90,16 @@ class Messages:
                 if work.is_completed():
                     work.wait()  # it ended just now, well or not
                     return
-                is_lost = self._is_anybody_lost()
-                if was_lost and is_lost:  # what was on its way has come by now
+                is_lost = self._is_any_lost()
+                if was_lost and is_lost:  # a message that was being sent has arrived by now
                     raise
                 was_lost = is_lost
 
 
 def abandon_groups() -> None:
-    """Has the process end without tidying up torch's process groups, whose threads may still wait for who is gone.
+    """Keeps torch's process groups from being destroyed when the process ends.
 
-    Their destructors would wait for these threads, at the end of Python at the latest.
+    Their threads may still wait for a lost process, and the destructors would wait for these threads.
     """
     for group in list(dist.distributed_c10d._world.pg_map):
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(group))

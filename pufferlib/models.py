@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TypeVar
 
 import torch
 from gymnasium.spaces import Box, Discrete
@@ -32,9 +32,10 @@ from pufferlib import spaces
 from pufferlib.emulation.tensors import features, num_features
 from pufferlib.errors import APIUsageError
 from pufferlib.extensions import mingru_scan, mingru_step
-from pufferlib.policy import Logits, OneHot, OneHotPlanes, Remembering
+from pufferlib.policy import EnvSpaces, Logits, OneHot, OneHotPlanes, RecordsInitArgs
 
 State = dict[str, Tensor]
+_Layer = TypeVar("_Layer", nn.Linear, nn.Conv2d)
 
 ACTIVATIONS = {"gelu": nn.GELU, "relu": nn.ReLU, "tanh": nn.Tanh, "linear": nn.Identity}
 
@@ -49,7 +50,7 @@ def orthogonal_convolution(inputs: int, outputs: int, size: int, stride: int, ga
     return _orthogonal(nn.Conv2d(inputs, outputs, size, stride), gain)
 
 
-def _orthogonal(layer: Any, gain: float) -> Any:
+def _orthogonal(layer: _Layer, gain: float) -> _Layer:
     nn.init.orthogonal_(layer.weight, gain)
     if layer.bias is not None:
         nn.init.zeros_(layer.bias)
@@ -104,7 +105,7 @@ def _check_head_space(space) -> None:
         )
 
 
-class Default(Remembering):
+class Default(RecordsInitArgs):
     """Linear layers over the flattened observation, one head for actions and value.
 
     Observations that were packed from a structure are taken apart first: see `pufferlib.emulation.tensors.features` for
@@ -123,12 +124,12 @@ class Default(Remembering):
         one_hot: whether the first layer sees every integer as one of the categories between its bounds; see OneHot.
 
     Attributes:
-        one_hot: what does so, or None.
+        one_hot: the module that does so, or None.
     """
 
     def __init__(
         self,
-        env: Any,
+        env: EnvSpaces,
         hidden_size: int = 128,
         num_layers: int = 1,
         activation: str = "gelu",
@@ -174,7 +175,7 @@ class Default(Remembering):
         return self.head(hidden)
 
 
-def _one_hot(env: Any) -> OneHot:
+def _one_hot(env: EnvSpaces) -> OneHot:
     emulated = getattr(env, "emulated", None)
     if emulated:
         raise APIUsageError(
@@ -184,7 +185,7 @@ def _one_hot(env: Any) -> OneHot:
     return OneHot(env.single_observation_space)
 
 
-class Continuous(Remembering):
+class Continuous(RecordsInitArgs):
     """Two networks of linear layers over the flattened observation: the actor's apart from the critic's.
 
     The policy of the published PPO results in continuous control (Andrychowicz et al. 2021, "What Matters for On-Policy
@@ -201,7 +202,7 @@ class Continuous(Remembering):
 
     def __init__(
         self,
-        env: Any,
+        env: EnvSpaces,
         actor_sizes: list[int] = (64, 64),  # noqa: B006 - a tuple cannot be changed
         critic_sizes: list[int] = (64, 64),
         activation: str = "tanh",
@@ -242,7 +243,7 @@ def _layers(sizes: Sequence[int], activation: str) -> nn.Sequential:
     return nn.Sequential(*layers)
 
 
-class Convolutional(Remembering):
+class Convolutional(RecordsInitArgs):
     """Convolutions of square filters, each with a ReLU, and a linear layer: over images, boards and windows on a grid.
 
     The defaults are the network of Mnih et al. 2015 ("Nature CNN") for frames of games. A board wants small filters:
@@ -263,12 +264,12 @@ class Convolutional(Remembering):
 
     Attributes:
         image_shape: channels, height and width.
-        one_hot: what makes the planes, or None.
+        one_hot: the module that makes the planes, or None.
     """
 
     def __init__(
         self,
-        env: Any,
+        env: EnvSpaces,
         hidden_size: int = 512,
         filters: list[int] = (32, 64, 64),  # noqa: B006 - a tuple cannot be changed
         sizes: list[int] = (8, 4, 3),
@@ -320,7 +321,7 @@ def _check_convolutions(**lists: Sequence[int]) -> None:
 
 
 def _image_shape(
-    env: Any, image_shape: Sequence[int], sizes: Sequence[int], strides: Sequence[int]
+    env: EnvSpaces, image_shape: Sequence[int], sizes: Sequence[int], strides: Sequence[int]
 ) -> tuple[int, int, int]:
     space, edge = env.single_observation_space, 1
     for size, stride in zip(reversed(sizes), reversed(strides), strict=True):
@@ -337,7 +338,7 @@ def _image_shape(
     return int(channels), int(height), int(width)
 
 
-class LSTMWrapper(Remembering):
+class LSTMWrapper(RecordsInitArgs):
     """Layers of an LSTM between a policy's encoder and its head.
 
     Args:
@@ -348,7 +349,9 @@ class LSTMWrapper(Remembering):
         num_layers: cells stacked, at least 1.
     """
 
-    def __init__(self, env: Any, policy: nn.Module, input_size: int = 128, hidden_size: int = 128, num_layers: int = 1):
+    def __init__(
+        self, env: EnvSpaces, policy: nn.Module, input_size: int = 128, hidden_size: int = 128, num_layers: int = 1
+    ):
         super().__init__()
         _check_sizes(policy, input_size, hidden_size, num_layers)
         self.policy = policy
@@ -391,7 +394,7 @@ def _scan_cell(cell: nn.LSTMCell, inputs: Tensor, hidden: Tensor, memory: Tensor
     return torch.stack(outputs, 1)
 
 
-class MinGRUWrapper(Remembering):
+class MinGRUWrapper(RecordsInitArgs):
     """Layers of a minimal gated recurrent unit with a highway output, between a policy's encoder and its head.
 
     Each layer is one product x -> (candidate c, gate g, highway p), then with z = sigmoid(g)
@@ -410,7 +413,9 @@ class MinGRUWrapper(Remembering):
         num_layers: units stacked, at least 1.
     """
 
-    def __init__(self, env: Any, policy: nn.Module, input_size: int = 128, hidden_size: int = 128, num_layers: int = 1):
+    def __init__(
+        self, env: EnvSpaces, policy: nn.Module, input_size: int = 128, hidden_size: int = 128, num_layers: int = 1
+    ):
         super().__init__()
         _check_sizes(policy, input_size, hidden_size, num_layers)
         if input_size != hidden_size:

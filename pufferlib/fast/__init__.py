@@ -1,1 +1,1 @@
-"""What computes the results of ppo/ faster, where it can: choose.py decides which, and says why."""
+"""Computes the results of ppo/ faster, where it can: choose.py decides how, and says why."""

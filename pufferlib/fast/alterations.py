@@ -1,4 +1,4 @@
-"""What was added to modules beside what their classes do as they are written: hooks, methods, modes of torch."""
+"""Finds hooks, replaced methods and modes of torch, by which modules compute something else than their classes say."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ METHODS = (
     *("_with_deviations", "_conv_forward", "_slow_forward", "_call_impl", "_wrapped_call_impl"),
     *("__call__", "__getattr__", "__getattribute__"),
 )
-"""What a call of a module consists of: a module or a class that has another one computes something else."""
+"""The methods that a call of a module runs."""
 
 HOOKS = (
     *("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks"),
     "_post_accumulate_grad_hooks",
 )
-"""Where a module or a parameter has its hooks."""
+"""The attributes in which a module or a parameter keeps its hooks."""
 
 _ALIASES = {"__call__": "Module._wrapped_call_impl", "forward": "_forward_unimplemented"}
 _HOOKS_OF_ALL = tuple(
@@ -34,7 +34,7 @@ _HOOKS_OF_ALL = tuple(
 
 
 def is_altered(part: nn.Module | nn.Parameter) -> bool:
-    """Whether more happens in a module's call than its class says, or to a parameter and its gradient."""
+    """Whether a module has hooks or methods of its own, or a parameter has hooks or is of another class."""
     if any(getattr(part, name, None) for name in HOOKS) or not vars(part).keys().isdisjoint(METHODS):
         return True
     return isinstance(part, torch.Tensor) and type(part) is not nn.Parameter
@@ -59,9 +59,9 @@ def _is_as_written(kind: type, name: str) -> bool:
 
 
 def surroundings() -> list[Hashable]:
-    """What acts on every module: hooks for all of them, and the modes that see torch's operations; empty if nothing.
+    """Returns torch's hooks for all modules, and the modes that see its operations; empty if there are none.
 
-    The device that torch makes tensors on by default is such a mode, too, but changes nothing that is computed.
+    The mode of a default device is left out: it changes nothing that is computed.
     """
     found: list[Hashable] = [key for hooks in _HOOKS_OF_ALL for key in hooks]
     if torch._C._len_torch_function_stack() or torch._C._len_torch_dispatch_stack():

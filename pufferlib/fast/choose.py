@@ -208,7 +208,8 @@ def choose_backend(
     reason = _why_torch(config, device, loss)
     layers = find_layers(policy) if reason is None else None
     reason = reason or _why_not_these(layers, policy, rollout)
-    network = None if reason else Network(layers, torch.get_num_threads(), _products(config))
+    is_rounded = config.precision in ("bfloat16", "auto") and has_bfloat16()
+    network = None if reason else Network(layers, torch.get_num_threads(), "bfloat16" if is_rounded else "float32")
     is_torch_on_cpu = network is None and device.type == "cpu" and not config.compile
     return Backend(
         config=config,
@@ -236,10 +237,6 @@ def _why_torch(config: ResolvedTrainConfig, device: torch.device, loss: Loss) ->
     if stale_files():
         return f"{' and '.join(stale_files())} changed, and the kernel did not follow"
     return None
-
-
-def _products(config: ResolvedTrainConfig) -> str:
-    return "bfloat16" if config.precision in ("bfloat16", "auto") and has_bfloat16() else "float32"
 
 
 def _why_not_these(layers: Layers | None, policy: nn.Module, rollout: Rollout) -> str | None:

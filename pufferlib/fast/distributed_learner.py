@@ -1,4 +1,4 @@
-"""The update phase of several processes: each differentiates its share of a minibatch, and all step alike."""
+"""The update phase of several processes: each differentiates its part of a minibatch, and all step alike."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from pufferlib.ppo.rollout import Rollout
 
 
 class DistributedLearner(Learner):
-    """Learns together with the other processes, whose gradients are averaged; one message for each minibatch.
+    """Learns together with the other processes: gradients are averaged, in one message for each minibatch.
 
-    Every message waits for the slowest process. So what the next minibatch needs of all shares, and at the end what is
-    to be reported, goes along with the gradients.
+    Every message waits for the slowest process. So the moments of the next minibatch, or the metrics at the end, go
+    along with the gradients.
     """
 
     def __init__(
@@ -109,15 +109,15 @@ class DistributedLearner(Learner):
 
 
 def normalize_across_ranks(share: Minibatch, all_moments: Tensor, rank: int, is_normalized: bool) -> Minibatch:
-    """A share of a minibatch, ready for gradients that are averaged over all processes.
+    """Makes a process's part of a minibatch ready for gradients that are averaged over all processes.
 
-    Each present step then counts the same, whichever process it belongs to, however few there are.
+    Each step of a present agent then counts the same in all processes.
 
     Args:
         share: of this process.
-        all_moments: `(processes, 3)` or `(processes, 0)`, the moments of all shares.
+        all_moments: `(processes, 3)` or `(processes, 0)`, of all parts.
         rank: of this process.
-        is_normalized: whether advantages are to have mean 0 and deviation 1 over all shares.
+        is_normalized: whether advantages get mean 0 and deviation 1 over all parts.
     """
     if not all_moments.numel():
         return share.ready_for_loss(is_normalized)
@@ -128,13 +128,13 @@ def normalize_across_ranks(share: Minibatch, all_moments: Tensor, rank: int, is_
 
 
 def moments(x: Tensor, weights: Tensor | None) -> Tensor:
-    """`(3,)` count, mean and variance of what counts; arguments as in `losses.normalize`. All 0 where nothing does."""
+    """`(3,)` count, weighted mean and variance; arguments as for `losses.normalize`. All 0 where every weight is."""
     count = torch.full((), x.numel(), device=x.device) if weights is None else weights.count_nonzero()
     return torch.stack([count.float(), losses.mean(x, weights), losses.variance(x, weights)])
 
 
 def merge_moments(parts: Tensor) -> Tensor:
-    """`(3,)`, the `moments` of several sets of numbers taken together, from `(sets, 3)`, those of each."""
+    """`(3,)`, the `moments` of several sets of numbers together, from those of each, `(sets, 3)`."""
     counts, means, variances = parts.unbind(1)
     count = counts.sum()
     shares = counts / count.clamp(min=1.0)

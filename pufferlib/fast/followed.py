@@ -1,8 +1,8 @@
-"""Whether the kernel for whole policies still computes what ppo/ says: `python -m pufferlib.fast.followed` signs it.
+"""Tells whether the kernel for whole policies still computes what ppo/ says.
 
-extensions/ppo_row.h and decision_row.h are losses.py and sampling.py once more, in C++ and with derivatives by hand.
-Who edits one of the two files gets what the edit says, by torch, from the next run on. A test fails until the kernel
-follows and the files are signed anew.
+extensions/ppo_row.h and decision_row.h are losses.py and sampling.py once more, in C++ and with derivatives by hand. An
+edit of one of the two files takes effect at once, by torch. A test fails until the kernel follows it, which
+`python -m pufferlib.fast.followed` records: it updates the hashes of both files.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _UNSEEN = (tokenize.COMMENT, tokenize.NL, tokenize.INDENT, tokenize.DEDENT)
 
 @functools.cache
 def stale_files() -> tuple[str, ...]:
-    """The files that are not what they were when the kernel was made to follow them, such as `ppo/losses.py`."""
-    signed = dict(line.split() for line in HASHES.read_text().splitlines())
-    return tuple(name for name, found in hashes().items() if signed.get(name) != found)
+    """The files that changed since the kernel followed them, such as `ppo/losses.py`."""
+    known = dict(line.split() for line in HASHES.read_text().splitlines())
+    return tuple(name for name, found in hashes().items() if known.get(name) != found)
 
 
 def hashes() -> dict[str, str]:
@@ -54,7 +54,7 @@ def _logical_lines(path: Path) -> Iterator[list[str]]:
 
 
 def update_hashes() -> None:
-    """Says that the kernel computes what the files say now."""
+    """Records that the kernel computes what the files say now."""
     HASHES.write_text("".join(f"{name} {found}\n" for name, found in hashes().items()))
 
 

@@ -1,4 +1,4 @@
-"""The gradients of a minibatch whose observations lie in the CPU's memory: there they are gathered first."""
+"""The gradients of a minibatch whose observations lie in the CPU's memory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pufferlib.ppo.rollout import Rollout
 
 
 class GatheringGradients(Gradients):
-    """Gathers observations into memory that is reused, and that a GPU can read by itself; each thread has its own.
+    """Gathers observations into memory that is reused, and pinned where a GPU reads it; each thread has its own.
 
     A fresh tensor of many megabytes costs a page fault for every 4 KB of it.
     """

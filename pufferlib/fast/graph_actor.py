@@ -218,14 +218,14 @@ class ActorStream:
 class BatchStep:
     """One step of one batch on tensors that stay where they are.
 
-    Where in the rollout the step belongs is a tensor too, counted on by every run, so that one recording serves all
+    The place of the step in the rollout is a tensor too, advanced by every run, so that one recording serves all
     columns and all groups of agents.
 
     Attributes:
-        observations: what the agents see, to be filled.
-        episode_starts: `(rows,)` bool, whose recurrent state begins anew, to be filled.
-        actions: what they do, in the rollout's dtype.
-        place: where the step's column lies in the rollout's flattened columns, `(rows,)` int64.
+        observations: to be filled.
+        episode_starts: `(rows,)` bool, whose recurrent state is zeroed, to be filled.
+        actions: of the step, in the rollout's dtype.
+        column_index: of each agent in the step's column of the rollout's flattened columns, `(rows,)` int64.
         states: the recurrent state of the agents, by name.
     """
 

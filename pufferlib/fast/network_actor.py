@@ -1,4 +1,4 @@
-"""Acting on a CPU with one kernel per step: from the observations to what training needs of the decision."""
+"""Acting on a CPU with one kernel per step."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from pufferlib.ppo.rollout import Rollout
 
 
 class NetworkActor(Actor):
-    """An actor whose policy is a Network; the random numbers are used as `sample_logits` does.
+    """An actor whose policy is a Network; it uses random numbers as `sample_logits` does.
 
-    The kernel reads the observations where the environments wrote them and leaves the rollout's copy on the way.
+    The kernel reads the observations where the environments wrote them, and writes the rollout's copy. The states are
+    those of the network's layers, in their order.
     """
 
     def __init__(
@@ -23,7 +24,7 @@ class NetworkActor(Actor):
     ):
         super().__init__(policy, rollout, num_agents, generator)
         self._network = network
-        self._seen: dict[int, Tensor] = {}  # what a batch saw and did not act on yet, by its first agent
+        self._seen: dict[int, Tensor] = {}  # a batch's observations until it acts, by its first agent
 
     @override
     def start_rollout(self, offset: int) -> None:

@@ -9,7 +9,7 @@ from typing_extensions import override
 
 from pufferlib.config import ResolvedTrainConfig
 from pufferlib.extensions import Network, clip_gradients
-from pufferlib.extensions.network import Minibatch as NetworkMinibatch
+from pufferlib.extensions.network import NetworkBatch
 from pufferlib.fast.shards import one_thread
 from pufferlib.ppo.gradients import Gradients
 from pufferlib.ppo.minibatches import Minibatch
@@ -22,14 +22,14 @@ class NetworkGradients(Gradients):
     def __init__(self, network: Network, policy: nn.Module, rollout: Rollout, config: ResolvedTrainConfig):
         super().__init__(policy, rollout, config)
         self.network = network
-        # Single steps are trained on with the values they had at first: nobody asks for those of this minibatch.
+        # Single steps are trained on with the values they had at first, so new ones are not needed.
         self._refreshes = config.shuffle == "segments"
 
     @override
     def differentiate(self, minibatch: Minibatch) -> Tensor:
-        """All of it at once, as the kernel works in small blocks anyway; nobody reads ratios and values of steps."""
+        # All of it at once, as the kernel works in small blocks anyway.
         rollout, rows = self.rollout, minibatch.rows
-        inputs = NetworkMinibatch(
+        inputs = NetworkBatch(
             segments=rows,
             actions=rollout.actions.index_select(0, rows),
             resets=minibatch.resets,
@@ -57,5 +57,4 @@ class NetworkGradients(Gradients):
 
     @override
     def limit_caller(self) -> AbstractContextManager:
-        """Keeps torch operations of the calling thread off the cores of the kernel's threads."""
         return one_thread()

@@ -17,7 +17,7 @@ from pufferlib.extensions.optimizers import Adam
 class KernelAdam(Adam):
     """AdamW with torch's settings and torch's state; on a CPU one kernel steps all parameters at once.
 
-    Where the kernel does not fit (other devices and types, a learning rate that is a tensor) torch steps.
+    Torch steps where the kernel does not fit: other devices and types, or a learning rate that is a tensor.
     """
 
     def __init__(
@@ -29,7 +29,7 @@ class KernelAdam(Adam):
         weight_decay: float = 1e-2,
     ):
         super().__init__(params, lr=lr, betas=betas, eps=eps, weight_decay=weight_decay)
-        self._batches: dict[int, AdamBatch] = {}  # by group, what the kernel stepped last
+        self._batches: dict[int, AdamBatch] = {}  # by group
 
     @override
     @torch.no_grad()
@@ -64,12 +64,12 @@ class KernelAdam(Adam):
 def fit_to_graphs(optimizer: Optimizer, device: torch.device | None) -> None:
     """Lets the steps of `muon` or `adam` be captured as a CUDA graph, or undoes it.
 
-    What differs between steps moves to the device: the learning rate becomes a tensor, and Adam counts its steps there.
-    Loading a state replaces both, so this comes after it.
+    The learning rate becomes a tensor on the device, and Adam counts its steps there. Loading a state replaces both, so
+    call this after it.
 
     Args:
         optimizer: from `make_optimizer`.
-        device: of the parameters, None to have plain numbers again.
+        device: of the parameters; None makes plain numbers again.
     """
     for group in optimizer.param_groups:
         rate = float(group["lr"])
@@ -83,7 +83,7 @@ def fit_to_graphs(optimizer: Optimizer, device: torch.device | None) -> None:
 
 
 def take_over(optimizer: Optimizer, earlier: Optimizer) -> None:
-    """Gives a new optimizer what an earlier one of its kind knows of parameters that both have and that kept shape."""
+    """Copies the state of an earlier optimizer of the same kind, for parameters that both have and that kept shape."""
     own = {parameter for group in optimizer.param_groups for parameter in group["params"]}
     for parameter, state in earlier.state.items():
         kept = [each for name, each in state.items() if name != "step" and each is not None]

@@ -16,35 +16,25 @@ from pufferlib.policy.one_hot import OneHot, OneHotPlanes
 
 
 def find_layers(policy: nn.Module) -> Layers | None:
-    """The layers of a Default or Convolutional policy, in a recurrent wrapper or not, or of a Continuous one.
+    """Returns the layers of a Default or Convolutional policy, in a recurrent wrapper or not, or of a Continuous one.
 
-    Each of them may see normalised observations.
-
-    Returns:
-        None for every other policy: subclasses, modules with hooks, methods or other parts of their own, classes with
-        a method replaced, hooks and modes for everything, frozen, shared and further parameters are left to torch, for
-        they may compute something else.
+    Each of them may see normalised observations. The result is None for every other policy, which may compute something
+    else: subclasses, hooks, replaced methods, modes of torch, and frozen, shared or further parameters.
     """
-    parts = (*policy.modules(), *policy.parameters())
-    if any(map(is_altered, parts)) or _is_frozen(policy) or surroundings():
+    modules, parameters = list(policy.modules()), list(policy.parameters())
+    if any(map(is_altered, (*modules, *parameters))) or surroundings():
         return None
-    if not are_as_written({type(module) for module in policy.modules()}):
+    if not all(parameter.requires_grad for parameter in parameters) or not are_as_written(set(map(type, modules))):
         return None
-    layers = _find_normalized_layers(policy)
-    return layers if layers is not None and _are_all(layers, policy) else None
-
-
-def _find_normalized_layers(policy: nn.Module) -> Layers | None:
     if type(policy) is NormalizedObservations:
+        normalizer = Normalizer(policy.mean, policy.variance, EPSILON, policy.clip)
         layers = _find_layers(policy.policy)
-        return layers and replace(layers, normalizer=Normalizer(policy.mean, policy.variance, EPSILON, policy.clip))
-    return _find_layers(policy)
-
-
-def _are_all(layers: Layers, policy: nn.Module) -> bool:
-    # Whether the layers have every parameter of the policy once, and nothing else.
-    found = [id(parameter) for parameter in layers.all_parameters()]
-    return len(found) == len(set(found)) and set(found) == {id(parameter) for parameter in policy.parameters()}
+        layers = layers and replace(layers, normalizer=normalizer)
+    else:
+        layers = _find_layers(policy)
+    found = [id(parameter) for parameter in layers.all_parameters()] if layers else []
+    are_all = len(found) == len(set(found)) and set(found) == {id(parameter) for parameter in parameters}
+    return layers if are_all else None
 
 
 def _find_layers(policy: nn.Module) -> Layers | None:
@@ -63,7 +53,7 @@ def _find_layers(policy: nn.Module) -> Layers | None:
         convolutions = _convolutions(modules.pop(0))
     if convolutions is None:
         return None
-    head = policy.head
+    head, one_hot = policy.head, policy.one_hot
     log_std = head.log_std if head.is_continuous else None
     if log_std is not None and len(log_std) != sum(head.sizes):  # numbers beside choices
         return None
@@ -79,7 +69,7 @@ def _find_layers(policy: nn.Module) -> Layers | None:
         recurrent=[layer.weight for layer in recurrent],
         lstm=[LSTMLayer(cell.weight_ih, cell.weight_hh, cell.bias_ih, cell.bias_hh) for cell in lstm],
         log_std=log_std,
-        categories=_categories(policy.one_hot),
+        categories=None if one_hot is None else Categories(one_hot.lowest, one_hot.highest - one_hot.lowest + 1),
         convolutions=convolutions,
         image_shape=policy.image_shape if convolutions else (0, 0, 0),
     )
@@ -113,10 +103,6 @@ def _is_plain_convolution(module: nn.Module) -> bool:
     )
 
 
-def _categories(one_hot: OneHot | OneHotPlanes | None) -> Categories | None:
-    return None if one_hot is None else Categories(one_hot.lowest, one_hot.highest - one_hot.lowest + 1)
-
-
 def _continuous_layers(policy: Continuous) -> Layers | None:
     critic = _as_layers(policy.critic, policy.activation, policy.value, parts=())
     parts = [1] * len(policy.log_std)
@@ -145,7 +131,3 @@ def _as_layers(
         parts=parts,
         **others,
     )
-
-
-def _is_frozen(policy: nn.Module) -> bool:
-    return not all(parameter.requires_grad for parameter in policy.parameters())

@@ -1,4 +1,4 @@
-"""Notices that a policy is not what it was when a kernel, a recording or an optimizer was made for it."""
+"""Notices changes of a policy since a kernel, a recording or an optimizer was made for it."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ _SETTINGS = (
     *("sizes", "is_joint", "is_continuous", "_are_numbers", "_num_numbers", "_names", "_observation_dims"),
     *("stride", "padding", "dilation", "groups", "padding_mode", "start_dim", "end_dim"),
 )
-"""What modules that kernels know keep beside tensors, and compute by."""
+"""Attributes beside tensors that the modules which kernels know compute by."""
 
 _HAVE_BUFFERS = NormalizedObservations, OneHot, OneHotPlanes
 
 
 class PolicyWatch:
-    """Remembers what a policy is made of: modules, their classes, methods, settings, hooks and modes, and parameters.
+    """Remembers the modules of a policy with their classes, methods, settings, hooks and parameters.
 
-    What acts on all modules is remembered as well. Values of parameters are not looked at, nor are those of buffers. A
-    look costs some microseconds for each module.
+    It remembers torch's hooks and modes for all modules as well, but no values of parameters or buffers. A look costs
+    some microseconds for each module.
 
     Attributes:
-        policy: what is watched.
+        policy: is watched.
     """
 
     def __init__(self, policy: nn.Module):
@@ -37,9 +37,9 @@ class PolicyWatch:
         self._parts, self._facts = _look(policy)
 
     def has_changed(self) -> bool:
-        """Whether since then a module or parameter was replaced, added or removed, frozen, moved, or given a hook.
+        """Whether a module, a parameter or a method was replaced, added, removed, frozen, moved, or given a hook.
 
-        So is a method that was replaced, of a module or of its class, and a hook or a mode of torch for all modules.
+        A hook or a mode of torch for all modules counts too.
         """
         parts, facts = _look(self.policy)
         are_same = len(parts) == len(self._parts) and all(map(operator.is_, parts, self._parts))

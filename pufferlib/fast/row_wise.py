@@ -1,8 +1,8 @@
-"""Whether threads may compute the rows of a minibatch apart from each other, by one policy at the same time.
+"""Finds out whether threads may compute the rows of a minibatch apart, by one policy at the same time.
 
-They may where a call keeps nothing, draws nothing, and makes of each row what it makes of it alone. The modules listed
-here do so, of these very classes. So does a method of a user's own that only assigns to local variables, calls such
-modules and methods, and uses the functions and operators listed here. Everything else is computed in one call.
+They may where a call stores nothing, draws nothing, and computes each row by itself. The modules listed here do so, of
+exactly these classes. So does a user's method that only assigns to local variables, calls such modules and methods, and
+uses the functions and operators listed here. Everything else is computed in one call.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _KNOWN = frozenset((*_POLICIES, *_LAYERS))
 _FORWARDS = ("forward", "encode_observations", "decode_actions")  # what training calls of a policy
 _NEVER_CALLED = ("__init__", "__new__", "__repr__", "extra_repr", "forward_eval", "initial_state")  # by training
 
-# Of each number by itself: functions of torch, and methods of tensors; none works in place.
+# Functions of torch, and methods of tensors, that compute each number by itself; none works in place.
 _ELEMENTWISE = {
     *("abs", "clamp", "cos", "exp", "expm1", "log", "log1p", "maximum", "minimum", "neg", "ones_like", "reciprocal"),
     *("rsqrt", "sigmoid", "sin", "sqrt", "square", "tanh", "zeros_like"),
@@ -52,7 +52,7 @@ _OPERATORS = ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Pow
 
 
 class RowWise:
-    """What was found of a policy.
+    """The result for one policy.
 
     Attributes:
         reason: why all rows are computed in one call; None where threads may compute them apart.
@@ -69,12 +69,12 @@ class RowWise:
         self._facts = [] if self.reason else reader.facts
 
     def has_changed(self) -> bool:
-        """Whether code of the policy now uses something else by the same name."""
+        """Whether a name in the policy's code now stands for something else."""
         return any(look() is not found for look, found in self._facts)
 
 
 class _UnclearError(Exception):
-    """Its text says what may keep something, draw something or mix rows."""
+    """Its text says what may store something, draw something or mix rows."""
 
 
 class _Reader:
@@ -112,7 +112,7 @@ class _Reader:
                 self.read_method(module, name)
 
     def read_method(self, module: nn.Module, name: str) -> None:
-        """Reads a method once, and what it calls."""
+        # Reads a method once, and the methods that it calls.
         if (id(module), name) in self._read:
             return
         self._read.add((id(module), name))
@@ -128,7 +128,7 @@ class _Reader:
         _Method(self, module, function, node).read()
 
     def rely(self, look: Callable[[], Any]) -> None:
-        """Notes something that is to stay what it is."""
+        # The result of `look` must stay the same object.
         self.facts.append((look, look()))
 
 

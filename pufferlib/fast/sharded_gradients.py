@@ -1,4 +1,4 @@
-"""The gradients of a minibatch in a few large shares, one thread each, on a CPU."""
+"""The gradients of a minibatch in a few large chunks, one thread each, on a CPU."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from pufferlib.ppo.losses import ppo_loss
 from pufferlib.ppo.minibatches import Minibatch
 from pufferlib.ppo.rollout import Rollout
 
-_LEAST_SHARE = 128  # rows of a minibatch that are worth a thread of their own
+_MIN_CHUNK_STEPS = 128  # steps of a minibatch that are worth a thread of their own
 
 
 class ThreadedGradients(GatheringGradients):
-    """Gives each thread some of the segments; the shares are added in their order, so the sum is always the same.
+    """Gives each thread a chunk of the segments; the results are added in order, so the sum is always the same.
 
-    Where rows cannot be computed apart, all of them are in one call, whose operations torch gives to its own threads.
+    Where rows cannot be computed apart, one call computes all of them, with torch's own threads.
     """
 
     def __init__(
@@ -48,8 +48,8 @@ class ThreadedGradients(GatheringGradients):
         """
         super().__init__(policy, rollout, config, autocast, loss)
         self._num_threads = torch.get_num_threads()
-        most = max(1, self.config.minibatch_steps // _LEAST_SHARE) if are_rows_apart else 1
-        self._shards = ThreadedChunks(min(self._num_threads, most))
+        most = max(1, self.config.minibatch_steps // _MIN_CHUNK_STEPS) if are_rows_apart else 1
+        self._chunks = ThreadedChunks(min(self._num_threads, most))
         self._are_rows_apart = are_rows_apart
 
     @override
@@ -62,25 +62,24 @@ class ThreadedGradients(GatheringGradients):
         return sum(self._differentiate_part(part, len(minibatch)) for part in parts)
 
     def _differentiate_part(self, part: Minibatch, num_rows: int) -> Tensor:
-        def differentiate_share(rows: slice) -> tuple[Tensor, tuple[Tensor | None, ...]]:
-            share = part[rows]
-            loss = self.loss(*self.evaluate(share), **self.coefficients)
-            fraction = len(share) / num_rows
-            metrics = self.keep(loss, share.rows) * fraction
+        def differentiate_chunk(rows: slice) -> tuple[Tensor, tuple[Tensor | None, ...]]:
+            chunk = part[rows]
+            loss = self.loss(*self.evaluate(chunk), **self.coefficients)
+            fraction = len(chunk) / num_rows
+            metrics = self.keep(loss, chunk.rows) * fraction
             return metrics, torch.autograd.grad(loss.total * fraction, self.parameters, allow_unused=True)
 
-        metrics, gradients = zip(*self._shards.run(differentiate_share, len(part)), strict=True)
-        for parameter, *shares in zip(self.parameters, *gradients, strict=True):
-            for gradient in shares:
+        metrics, gradients = zip(*self._chunks.run(differentiate_chunk, len(part)), strict=True)
+        for parameter, *parts in zip(self.parameters, *gradients, strict=True):
+            for gradient in parts:
                 if gradient is not None:
                     parameter.grad = gradient if parameter.grad is None else parameter.grad + gradient
         return sum(metrics)
 
     @override
     def limit_caller(self) -> AbstractContextManager:
-        """Keeps torch operations of the calling thread off the cores of the threads here."""
         return one_thread()
 
     @override
     def close(self) -> None:
-        self._shards.close()
+        self._chunks.close()

@@ -1,8 +1,8 @@
-"""Work on a CPU in a few large shares, one thread each.
+"""Work on a CPU in a few large chunks, one thread each.
 
 Small networks are made of small operations. Giving each of them to all cores costs a barrier per operation, which is
-slow, and far slower where the cores are shared with others. A share of the rows for each core costs one barrier per
-pass and keeps a core's data in its cache.
+slow, and far slower where other programs use the cores. A chunk of the rows for each core costs one barrier per pass
+and keeps a core's data in its cache.
 """
 
 from __future__ import annotations
@@ -17,33 +17,27 @@ import torch
 
 
 class ThreadedChunks:
-    """Runs one function over shares of some rows at the same time, each on one torch thread.
+    """Runs one function over chunks of some rows at the same time, each on one torch thread.
 
     Args:
-        count: shares, at least 1; one share runs in the calling thread with all of torch's threads.
+        count: chunks, at least 1; a single one runs in the calling thread with all of torch's threads.
     """
 
     def __init__(self, count: int):
         self.count = count
-        self._pool = None if count == 1 else ThreadPoolExecutor(count, "shard", initializer=_use_one_thread)
+        self._pool = None if count == 1 else ThreadPoolExecutor(count, "chunk", initializer=_use_one_thread)
 
     def run(self, function: Callable[[slice], Any], rows: int) -> list[Any]:
-        """Calls `function(share)` for consecutive slices that cover `range(rows)`; waits for all.
-
-        Fewer rows than shares leave some shares out.
-
-        Returns:
-            The results in the order of the rows.
-        """
+        """Calls `function(chunk)` for consecutive slices of `range(rows)`; returns the results in order."""
         if self._pool is None:
             return [function(slice(0, rows))]
         bounds = np.linspace(0, rows, min(self.count, rows) + 1).astype(int).tolist()
-        shares = [slice(begin, end) for begin, end in zip(bounds, bounds[1:], strict=False)]
-        futures = [self._pool.submit(function, share) for share in shares]
+        chunks = [slice(begin, end) for begin, end in zip(bounds, bounds[1:], strict=False)]
+        futures = [self._pool.submit(function, chunk) for chunk in chunks]
         return [future.result() for future in futures]
 
     def close(self) -> None:
-        """Ends the threads; calling it twice is harmless."""
+        """Ends the threads; it may be called again."""
         if self._pool is not None:
             self._pool.shutdown()
 
@@ -54,7 +48,7 @@ def _use_one_thread() -> None:
 
 @contextmanager
 def torch_threads(count: int) -> Iterator[None]:
-    """Gives the calling thread's torch operations so many threads while it is entered."""
+    """Lets the calling thread's torch operations use `count` threads."""
     before = torch.get_num_threads()
     torch.set_num_threads(count)
     try:
@@ -64,5 +58,5 @@ def torch_threads(count: int) -> Iterator[None]:
 
 
 def one_thread() -> AbstractContextManager[None]:
-    """Keeps the calling thread's own torch operations off the cores of other threads while it is entered."""
+    """Keeps the calling thread's torch operations off the cores of other threads."""
     return torch_threads(1)

@@ -1,24 +1,26 @@
-"""What all policies have in common, whoever wrote them; those of the library are in pufferlib.models."""
+"""What all policies have in common; those of the library are in pufferlib.models."""
 
 from pufferlib.policy.forms import (
+    EnvSpaces,
     Forward,
     Logits,
-    Remembering,
+    RecordsInitArgs,
     acting_forward,
+    init_args,
     make_module,
-    settings_noted,
     training_forward,
 )
 from pufferlib.policy.one_hot import OneHot, OneHotPlanes
 
 __all__ = [
+    "EnvSpaces",
     "Forward",
     "Logits",
     "OneHot",
     "OneHotPlanes",
-    "Remembering",
+    "RecordsInitArgs",
     "acting_forward",
     "make_module",
-    "settings_noted",
+    "init_args",
     "training_forward",
 ]

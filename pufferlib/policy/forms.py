@@ -1,11 +1,12 @@
-"""What all policies have in common: what they return, how they are called, and what they were made with."""
+"""What all policies have in common: their results, their calls, and the settings they were made with."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Protocol
 
+import gymnasium
 from torch import Tensor, nn
 from torch.distributions import Normal
 from typing_extensions import Self
@@ -14,6 +15,14 @@ Logits = Tensor | Normal | tuple[Tensor | Normal, ...]
 """What a policy returns: a tensor `(..., n)` for Discrete, a Normal `(..., k)` for Box, and a tuple of tensors for
 MultiDiscrete or of both for a Tuple."""
 
+
+class EnvSpaces(Protocol):
+    """An environment, a vector, or anything else with spaces; `emulated` is read as well where it exists."""
+
+    single_observation_space: gymnasium.Space
+    single_action_space: gymnasium.Space
+
+
 Forward = Callable[[Tensor, dict[str, Tensor]], tuple[Logits, Tensor]]
 """Observations and recurrent state -> logits and values."""
 
@@ -21,18 +30,18 @@ _GIVEN = ("self", "env", "policy")  # arguments of a policy's class that are no 
 
 
 def acting_forward(policy: nn.Module) -> Forward:
-    """How a policy is called for one step: its `forward_eval`, or else its `forward`."""
+    """Returns the call of a policy for one step: its `forward_eval`, or else its `forward`."""
     if hasattr(policy, "forward_eval"):
         return _with_state(policy.forward_eval, policy.forward_eval)
     return training_forward(policy, policy)
 
 
 def training_forward(policy: nn.Module, called: Callable) -> Forward:
-    """How a policy is called for training.
+    """Returns the call of a policy for training.
 
     Args:
-        policy: has the `forward` that decides whether a state is passed.
-        called: what to call: the policy, or what torch.compile made of it.
+        policy: its `forward` decides whether a state is passed.
+        called: the policy, or the result of torch.compile.
     """
     return _with_state(called, getattr(policy, "_orig_mod", policy).forward)  # torch.compile hides the signature
 
@@ -45,7 +54,7 @@ def _takes_state(function: Callable) -> bool:
     # Whether the second argument is a state, and not an option of the user's own.
     try:
         parameters = list(inspect.signature(function).parameters.values())
-    except (TypeError, ValueError):  # a builtin that does not tell
+    except (TypeError, ValueError):  # a builtin without a signature
         return True
     if any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters[:2]):
         return True
@@ -53,11 +62,11 @@ def _takes_state(function: Callable) -> bool:
     return len(places) > 1 and (places[1].name == "state" or places[1].default is inspect.Parameter.empty)
 
 
-class Remembering(nn.Module):
-    """The base of the policies of pufferlib.models: it notes the settings that its class is called with."""
+class RecordsInitArgs(nn.Module):
+    """The base of the policies of pufferlib.models: it records the settings that its class is called with."""
 
     def __new__(cls, *arguments: Any, **keywords: Any) -> Self:
-        """Notes the arguments, the defaults of those that were left out among them."""
+        """Records the arguments, with defaults for those that were left out."""
         module = super().__new__(cls)
         try:
             bound = inspect.signature(cls.__init__).bind_partial(None, *arguments, **keywords)
@@ -69,15 +78,15 @@ class Remembering(nn.Module):
 
 
 def make_module(kind: type[nn.Module], *given: Any, **settings: Any) -> nn.Module:
-    """Makes a policy or a recurrent layer of any class, and notes the settings."""
+    """Makes a policy or a recurrent layer of any class, and records the settings."""
     module = kind(*given, **settings)
-    if not isinstance(module, Remembering):
+    if not isinstance(module, RecordsInitArgs):
         _note(module, settings)
     return module
 
 
-def settings_noted(module: nn.Module) -> dict[str, Any] | None:
-    """What a policy or a recurrent layer was made with; None where nobody noted it."""
+def init_args(module: nn.Module) -> dict[str, Any] | None:
+    """The settings that a policy or a recurrent layer was made with; None where they were not recorded."""
     return getattr(module, "_made_with", None)
 
 

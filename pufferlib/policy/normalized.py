@@ -1,9 +1,8 @@
-"""A policy that sees observations less their running mean, over their running deviation."""
+"""Normalises the observations of a policy by a running mean and variance."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from gymnasium.spaces import Box
@@ -13,18 +12,18 @@ from pufferlib.distributed import Ranks
 from pufferlib.errors import APIUsageError, DivergedError
 from pufferlib.metrics.finite import is_finite
 from pufferlib.metrics.moments import EPSILON, Moments
-from pufferlib.policy.forms import Logits, acting_forward, training_forward
+from pufferlib.policy.forms import EnvSpaces, Logits, acting_forward, training_forward
 from pufferlib.policy.one_hot import OneHot, OneHotPlanes
 
 
 class NormalizedObservations(nn.Module):
-    """A policy, with a state or without, that sees observations less their mean, over their deviation, clipped.
+    """A policy, with a state or without, whose observations are normalised by a running mean and variance, and clipped.
 
-    The statistics are buffers, so they are saved and loaded with the weights, and stay as they are until `update` is
-    called: the trainer does after each update of the policy, so that a rollout is learned from as it was seen.
+    The statistics are buffers, so they are saved and loaded with the weights. They change only by `update`, which the
+    trainer calls after each update of the policy: so a rollout is learned from with the statistics it was collected by.
 
     Attributes:
-        policy: sees the normalised observations.
+        policy: gets the normalised observations.
         clip: their largest absolute value.
         count: observations so far.
         mean: of the observations' shape, float64, 0 at first.
@@ -34,7 +33,7 @@ class NormalizedObservations(nn.Module):
         APIUsageError: if the observations are no numbers, or the policy takes them for categories, which have no mean.
     """
 
-    def __init__(self, env: Any, policy: nn.Module, clip: float = 10.0):
+    def __init__(self, env: EnvSpaces, policy: nn.Module, clip: float = 10.0):
         super().__init__()
         space = env.single_observation_space
         if not isinstance(space, Box) or getattr(env, "emulated", None) is not None:
@@ -54,8 +53,8 @@ class NormalizedObservations(nn.Module):
         self.find_forms()
 
     def find_forms(self) -> None:
-        """Looks how `policy` is to be called; after it was replaced by another, look again."""
-        # A tuple, as a module that is an attribute by itself would be saved a second time.
+        """Finds out how to call `policy`; call it again after `policy` was replaced."""
+        # A tuple, because a module that is an attribute would be saved a second time.
         self._forms = training_forward(self.policy, self.policy), acting_forward(self.policy)
 
     @property
@@ -64,15 +63,15 @@ class NormalizedObservations(nn.Module):
         return self.policy.initial_state
 
     def forward(self, observations: Tensor, state: dict[str, Tensor] | None = None) -> tuple[Logits, Tensor]:
-        """Normalises, and has the policy return its logits and values as in training."""
+        """Normalises, and calls the policy as in training."""
         return self._forms[0](self.normalize(observations), {} if state is None else state)
 
     def forward_eval(self, observations: Tensor, state: dict[str, Tensor] | None = None) -> tuple[Logits, Tensor]:
-        """Normalises, and has the policy act: one step."""
+        """Normalises, and calls the policy for one step."""
         return self._forms[1](self.normalize(observations), {} if state is None else state)
 
     def normalize(self, observations: Tensor) -> Tensor:
-        """Observations `(..., *observation_shape)` of any dtype -> what the policy sees, float32."""
+        """Observations `(..., *observation_shape)` of any dtype -> normalised float32."""
         # LaTeX: s = \frac{1}{\sqrt{\sigma^2 + \epsilon}} ; s = scale, \sigma^2 = self.variance, \epsilon = EPSILON
         scale = (self.variance + EPSILON).rsqrt().float()
         # LaTeX: \max(-c, \min(c,\ s\,(o - \mu))) ; o = observations, \mu = self.mean, c = self.clip
@@ -94,6 +93,6 @@ class NormalizedObservations(nn.Module):
         self.variance.copy_(whole.variance)
 
 
-def normalized(env: Any, policy: nn.Module, clip: float) -> NormalizedObservations:
-    """The policy behind running statistics, or itself where it has them already."""
+def normalized(env: EnvSpaces, policy: nn.Module, clip: float) -> NormalizedObservations:
+    """Wraps a policy in NormalizedObservations, unless it is one."""
     return policy if isinstance(policy, NormalizedObservations) else NormalizedObservations(env, policy, clip)

@@ -143,7 +143,9 @@ class Collector:
         self.actor.finish()
         require_finite(self.rollout.values, self.rollout.logprobs)
         if self._nonfinite_filter is not None:
-            self._skip(self._nonfinite_filter.pop_bad_segments())
+            bad_segments = self._nonfinite_filter.pop_bad_segments()
+            self._arrays["masks"][:-1, bad_segments] = False  # their agents count as absent
+            self.skipped_steps = self.rollout.horizon * len(bad_segments)
         self.statistics.take_over(self.tracker, self._reports)
         self._finish_rollout()
         self._warn_if_endless()
@@ -207,12 +209,6 @@ class Collector:
                 PufferWarning,
                 stacklevel=4,
             )
-
-    def _skip(self, segments: np.ndarray) -> None:
-        # The agents of these segments count as absent.
-        masks = self._arrays["masks"][:-1]
-        masks[:, segments] = False
-        self.skipped_steps = len(masks) * len(segments)
 
     def require_steps(self) -> None:
         """Checks that a segment is left to learn from.

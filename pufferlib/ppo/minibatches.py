@@ -116,7 +116,7 @@ class SegmentMinibatches:
         """Begins with a rollout that was just filled; arguments as for `Learner.learn`."""
         config = self._config
         # The schedule of PufferLib 3.0, which ends at beta_0 + (1 - beta_0) alpha; that of Schaul et al. ends at 1.
-        # docs/performance.md has a measurement of both.
+        # docs/trainer/update.md has a measurement of both.
         # LaTeX: \beta = \beta_0 + (1 - \beta_0) \alpha p ; \beta = self._beta, \alpha = config.prio_alpha, p = progress
         self._beta.fill_(config.prio_beta0 + (1.0 - config.prio_beta0) * config.prio_alpha * progress)
         self._is_full = is_full

@@ -34,7 +34,7 @@ from pufferlib.families import catalog
 from pufferlib.fast.device_collector import suits
 from pufferlib.loggers import Logger
 from pufferlib.models import Default
-from pufferlib.policy import make_module, settings_noted
+from pufferlib.policy import init_args, make_module
 from pufferlib.policy.normalized import normalized
 from pufferlib.ppo.gradients import Loss
 from pufferlib.ppo.losses import ppo_loss
@@ -364,7 +364,7 @@ def _default_policy(env: object, vecenv: vector.Vector, seed: int, choice: Choic
 def _chosen_texts(
     choice: Choice, config: Mapping[str, Any], given: Mapping[str, Any], policy: nn.Module
 ) -> Sequence[str]:
-    made_with = settings_noted(policy) or {}
+    made_with = init_args(policy) or {}
     values = {
         **{f"train.{name}": value for name, value in config.items() if name not in given},
         **({} if choice.facts.is_own_policy else {f"policy.{name}": value for name, value in made_with.items()}),

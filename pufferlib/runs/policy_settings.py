@@ -8,7 +8,7 @@ from typing import Any
 from torch import nn
 
 from pufferlib.config.policies import policy_class_name, recurrent_name
-from pufferlib.policy import settings_noted
+from pufferlib.policy import init_args
 from pufferlib.policy.normalized import NormalizedObservations
 
 
@@ -39,4 +39,4 @@ def _without_statistics(policy: nn.Module) -> nn.Module:  # that the trainer put
 
 
 def _made_with(module: nn.Module) -> dict[str, Any] | None:
-    return json.loads(json.dumps(settings_noted(module), default=str))
+    return json.loads(json.dumps(init_args(module), default=str))

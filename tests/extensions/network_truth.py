@@ -14,8 +14,8 @@ from pufferlib.extensions import (
     ConvolutionLayer,
     Layers,
     LSTMLayer,
-    Minibatch,
     Network,
+    NetworkBatch,
     Normalizer,
     reference_mingru,
 )
@@ -177,7 +177,7 @@ def random_minibatch(layers, segments, count, steps, has_weights=True):
         actions = torch.stack(choices, -1).int() if len(choices) > 1 else choices[0].int()
     else:
         actions = torch.randn(count, steps, len(layers.parts))
-    return Minibatch(
+    return NetworkBatch(
         segments=torch.randperm(segments)[:count],
         actions=actions,
         resets=torch.rand(count, steps) < 0.2,

@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from pufferlib.extensions import cuda_library
-from pufferlib.fast import device_programs, rollout_kernel
+from pufferlib.fast.device_programs import device_code
 
 TESTS = Path(__file__).parents[1]
 KERNELS = ("puffer_env_attach", "puffer_env_step", "puffer_env_take_logs")
@@ -49,7 +49,7 @@ def compile_emulated(folder: Path, target: Path, code: str | None = None) -> cty
     """The device code of the environment in a folder, with warnings as errors."""
     launches = "".join(LAUNCH.format(kernel, "nullptr") for kernel in KERNELS)
     if code is None:
-        code = device_programs.device_code(folder)
+        code = device_code(folder)
     else:
         launches += SHARED + LAUNCH.format(PLAY, "block_memory")
     source = target.with_suffix(".cpp")
@@ -93,8 +93,8 @@ def device_emulator(tmp_path, monkeypatch):
         kernel(grid_x, block_x, block_y, arguments)
 
     monkeypatch.setattr(cuda_library, "_driver", driver)
-    for module in (cuda_library, rollout_kernel):
-        monkeypatch.setattr(module, "shared_memory", lambda device: SHARED_BYTES)
+    for place in ("pufferlib.extensions.cuda_library.shared_memory", "pufferlib.fast.rollout_kernel.shared_memory"):
+        monkeypatch.setattr(place, lambda device: SHARED_BYTES)
     monkeypatch.setattr(cuda_library, "_kernel", kernel)
     monkeypatch.setattr(cuda_library, "_module", lambda program, device_index: library(program))
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)

@@ -14,7 +14,6 @@ from torch.distributions import Normal
 from trained import iterate, weights
 
 from pufferlib import pufferl, vector
-from pufferlib.fast import sharded_gradients
 from pufferlib.fast.row_wise import RowWise
 from pufferlib.models import Continuous, Default, LSTMWrapper, MinGRUWrapper
 from pufferlib.ppo.losses import PPOLoss, ppo_loss
@@ -181,7 +180,7 @@ STATELESS = {
 @pytest.fixture
 def threads(monkeypatch):
     """Sets the number of threads, of which each takes a few rows."""
-    monkeypatch.setattr(sharded_gradients, "_LEAST_SHARE", 16)
+    monkeypatch.setattr("pufferlib.fast.sharded_gradients._MIN_CHUNK_STEPS", 16)
     before = torch.get_num_threads()
     yield torch.set_num_threads
     torch.set_num_threads(before)
@@ -192,7 +191,7 @@ def train(make_policy, **keywords):
     trainer = make_trainer(make_policy, fused=False, **SETTINGS, **keywords)
     before = weights(trainer.policy)
     iterate(trainer)
-    is_shared = trainer._learner.gradients._shards.count > 1
+    is_shared = trainer._learner.gradients._chunks.count > 1
     trainer.release()
     return weights(trainer.policy) - before, is_shared
 

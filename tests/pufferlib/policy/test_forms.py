@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import nn
 
-from pufferlib.policy import Remembering, acting_forward, make_module, settings_noted, training_forward
+from pufferlib.policy import RecordsInitArgs, acting_forward, init_args, make_module, training_forward
 
 
 class Policy(nn.Module):
@@ -70,19 +70,19 @@ def test_hooks_and_compiled_modules_are_called():
 # --- what a policy was made with
 
 
-class Sized(Remembering):
+class Sized(RecordsInitArgs):
     def __init__(self, env, size=3, *, name="small"):
         super().__init__()
 
 
 @pytest.mark.parametrize("make", [Sized, lambda *given, **settings: make_module(Sized, *given, **settings)])
 def test_a_policy_remembers_its_settings_and_the_defaults_of_others(make):
-    assert settings_noted(make(None, name="large")) == {"size": 3, "name": "large"}
+    assert init_args(make(None, name="large")) == {"size": 3, "name": "large"}
 
 
 def test_of_other_modules_the_settings_given_are_noted():
-    assert settings_noted(make_module(nn.Linear, 2, out_features=3)) == {"out_features": 3}
-    assert settings_noted(nn.Linear(2, 3)) is None
+    assert init_args(make_module(nn.Linear, 2, out_features=3)) == {"out_features": 3}
+    assert init_args(nn.Linear(2, 3)) is None
 
 
 def test_a_wrong_call_is_refused_by_the_class_itself():
