@@ -1,9 +1,8 @@
 """PuffeRL: the PPO trainer. `python -m pufferlib.pufferl train puffer_breakout` runs it from the command line.
 
 One iteration is `evaluate()`, which collects a rollout, and `train()`, which learns from it. The algorithm is in ppo/:
-collector.py steps the environments, learner.py the optimizer, losses.py has the formulas; fast/choose.py says what
-computes it. This file puts them in order; runs/ has how a trainer is called and what it leaves on disk, metrics/ what
-it tells.
+collector.py steps the environments, learner.py the optimizer, losses.py has the formulas; fast/choose.py chooses the
+kernels. runs/ resolves the arguments and writes checkpoints, metrics/ measures.
 """
 
 from __future__ import annotations
@@ -21,7 +20,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import nn
 from typing_extensions import overload
@@ -39,7 +37,7 @@ from pufferlib.errors import (
 from pufferlib.extensions import compute_puff_advantage
 from pufferlib.fast.choose import choose_backend
 from pufferlib.fast.device_collector import DeviceCollector
-from pufferlib.loggers import NeptuneLogger, WandbLogger
+from pufferlib.loggers import Logger, NeptuneLogger, WandbLogger
 from pufferlib.metrics.finite import describe_update, explaining
 from pufferlib.metrics.output import say
 from pufferlib.metrics.report import Counts, Report
@@ -53,7 +51,7 @@ from pufferlib.runs.agreement import Agreement
 from pufferlib.runs.calls import AnyLogger, resolve_call
 from pufferlib.runs.checkpoint_file import save_checkpoint_file
 from pufferlib.runs.early_notes import observation_far_outside
-from pufferlib.runs.learning import call_callback, iterate, list_callbacks, logs_of_iteration
+from pufferlib.runs.learning import call_callback, iterate, list_callbacks, logs_of_iteration, whole_steps
 from pufferlib.runs.loaders import load_env, load_policy
 from pufferlib.runs.metadata import plain_metadata
 from pufferlib.runs.policy_check import check_policy, check_state, move_policy
@@ -63,6 +61,7 @@ from pufferlib.runs.stopping import SIGNAL_DEBOUNCE_SECONDS, StopRequest
 from pufferlib.runs.trainer_state import Progress, TrainerParts
 from pufferlib.runs.training import train_run
 from pufferlib.seeding import mix_seed
+from pufferlib.vector import Vector
 
 __all__ = [
     "NeptuneLogger",
@@ -89,8 +88,8 @@ _SCORE_SEED = 0x73636F7265  # no rank of a run has this number, so no training e
 class PuffeRL:
     """Trains a policy in a vector of environments.
 
-    Of several processes that torchrun started each makes a trainer, with environments of its own; all of them call the
-    same methods in the same order.
+    With torchrun each process makes a trainer with environments of its own, and all call the same methods in the same
+    order.
 
     Attributes:
         config: the settings, resolved for these environments and this device.
@@ -98,31 +97,30 @@ class PuffeRL:
         policy: the module that is trained, on `device`.
         device: of the policy.
         ranks: this process among those that train together.
-        rollout: what was collected last.
+        rollout: the last one that was collected.
         epoch: iterations of `evaluate` and `train` done so far.
         run: its name and folder, loggers and checkpoints.
-        report: what is measured and shown of it.
-        final_scores: of the policy after the last epoch, where `score_finally` asked for them; as `score` gives them.
-        chosen: a sentence for each thing that was seen of the environment, with the settings that follow from it; see
-            pufferlib/config/automatic.py. Empty where the settings are a configuration's.
+        report: measures the training and shows it.
+        final_scores: of the policy after the last epoch, where `score_finally` asked for them.
+        chosen: a sentence for each fact of the environment that settings follow from; empty for a configuration's.
     """
 
     @overload
     def __init__(
         self,
         config: Mapping[str, Any],
-        vecenv: Any,
+        vecenv: object,
         policy: nn.Module,
         logger: AnyLogger = None,
         *,
-        eval_env: Any = None,
+        eval_env: object = None,
         loss: Loss | None = None,
     ): ...
 
     @overload
     def __init__(
         self,
-        env: Any,
+        env: object,
         policy: nn.Module | None = None,
         logger: AnyLogger = None,
         *,
@@ -140,7 +138,7 @@ class PuffeRL:
         max_grad_norm: float = 0.5,
         compile: bool = False,
         num_workers: int | str = "auto",
-        eval_env: Any | None = None,
+        eval_env: object = None,
         loss: Loss | None = None,
         **settings: Any,
     ): ...
@@ -151,34 +149,28 @@ class PuffeRL:
         By configuration, `PuffeRL(config, vecenv, policy, logger=None)`:
 
         Args:
-            config: the `[train]` settings, as in `load_config(name)['train']`; an `env` key names the run, which
-                otherwise has the environment's name.
+            config: the `[train]` settings, as in `load_config(name)['train']`; an `env` key names the run.
             vecenv: a vector from `load_env` or `pufferlib.vector.make`, or one environment, or its class or a function
-                that makes it, called without arguments.
+                that makes it.
             policy: any module that pufferlib.models describes.
-            logger: where `mean_and_log` sends metrics beside `metrics.jsonl` in the run's folder: one, several, or
-                None; a NoLogger alone for nowhere at all. One that fails is warned about once, and the training goes
-                on.
-            eval_env: what the `evaluations` of the settings play in; see below.
-            loss: what is minimised; see below.
+            logger: one, several or None, beside `metrics.jsonl` in the run's folder; a NoLogger alone for no log at
+                all. A logger that fails is warned about once.
+            eval_env: the environments of the `evaluations` of the settings; see below.
+            loss: the loss to minimise; see below.
 
         By keyword, `PuffeRL(env, policy=None, logger=None, **settings)`; the first argument tells the two apart:
 
         Args:
-            env: a PufferEnv (or a wrapper that has its methods), an environment of Gymnasium or PettingZoo, a
-                `gymnasium.vector.VectorEnv`, a vector, a name for `pufferlib.make`, or a class or function that makes
-                one of these. Closing the trainer closes it. A PufferEnv has one trainer at a time: a second one takes
-                it over, and the first can then only be saved and closed.
-            policy: as above; None makes one for the environment's spaces, with the same weights for the same `seed`:
-                the class that a name's configuration has, such as `Convolutional` for Atari, or what is chosen, see
-                below.
+            env: a PufferEnv, an environment of Gymnasium or PettingZoo, a `gymnasium.vector.VectorEnv`, a vector, a
+                name for `pufferlib.make`, or a class or function that makes one of these. Closing the trainer closes
+                it. A PufferEnv has one trainer at a time: a second one takes it over.
+            policy: as above; None makes the one that the configuration of a name has, or that is chosen, see below.
             device: `auto` (CUDA, then MPS, then the CPU), `cpu`, `cuda`, `cuda:N` or `mps`.
             learning_rate: 3e-4.
             batch_size: agent steps in one rollout, 32768; by default rounded up to whole segments of all agents.
             n_epochs: passes over each rollout, 4; `[train] update_epochs` by another name.
             num_envs: 256, or 16 of those that are one environment each; environments to make where `env` is a name, a
-                class or a function. One that has `num_envs` itself is called once with it, any other once for each
-                environment; a `functools.partial` that fixes `num_envs` keeps it.
+                class or a function. A function without the parameter `num_envs` is called once for each.
             num_steps: steps in one segment, 128; `[train] bptt_horizon` by another name. With `batch_size` alone it is
                 the largest number up to 128 that divides it for all agents.
             gamma: discount, 0.99.
@@ -187,27 +179,23 @@ class PuffeRL:
             ent_coef: 0.01.
             vf_coef: 0.5.
             max_grad_norm: 0.5.
-            compile: False, because the first call then compiles for long, and small policies, which kernels and CUDA
-                graphs run with few launches already, gain nothing.
-            num_workers: threads that step C environments, or processes where `env` is a class or function for Python
-                ones; `auto` follows the cores, and steps an environment in this process where a step takes less than
-                handing it over.
-            eval_env: what the `evaluations` of the settings play in, in any form that `env` may have; closed with the
-                trainer. None makes `evaluation_envs` environments as those of the training were made, of other seeds,
-                which needs an `env` that is a name, a class, a function, or a vector from `pufferlib.vector.make`.
-            loss: a function of the signature of `pufferlib.ppo.losses.ppo_loss`, which it is where none is given. It is
-                called with the `[train]` settings that its keywords name, runs through torch, and its metrics are
-                logged as `losses/...`.
-            settings: every other `[train]` setting. Where nobody sets them, the optimizer is adam (beta 0.9, eps 1e-5),
-                the learning rate stays as it is unless `total_timesteps` or `num_iterations` gives it an end to anneal
-                to, rewards are not clipped, segments are drawn evenly, a minibatch is a quarter of the batch, but
-                of more than 1,024 steps at most a 32nd, and every epoch is logged.
+            compile: False, because the first call then compiles for long, and small policies gain nothing: kernels and
+                CUDA graphs run them with few launches already.
+            num_workers: threads that step C environments, or processes that step Python ones; `auto` follows the cores,
+                and uses no other process where a step takes less than passing it on.
+            eval_env: the environments of the `evaluations` of the settings, in any form of `env`; closed with the
+                trainer. None makes them as those of the training were made, with other seeds.
+            loss: a function with the signature of `pufferlib.ppo.losses.ppo_loss`, the default. It gets the `[train]`
+                settings that its keywords name, runs through torch, and its metrics are logged as `losses/...`.
+            settings: every other `[train]` setting. By default the optimizer is adam (beta 0.9, eps 1e-5), the learning
+                rate is annealed only if `total_timesteps` or `num_iterations` is given, rewards are not clipped,
+                segments are drawn evenly, a minibatch is a quarter of the batch, but of more than 1,024 steps at most a
+                32nd, and every epoch is logged.
 
-        These numbers are for a full vector: a PufferEnv of 64 agents or more, as C environments make. With fewer they
-        would be few steps of the optimizer, so what is not given then follows from what is seen: the spaces, the
-        number of agents, and whether the policy remembers. A batch has 2,048 steps or more, minibatches of single
-        steps, more passes and normalised rewards. `chosen` and the first lines of `learn` tell the values;
-        pufferlib/config/automatic.py is the table. What is given is never changed.
+        These numbers are for a full vector: a PufferEnv of 64 agents or more. With fewer agents, what is not given
+        follows from the spaces, the number of agents, and whether the policy is recurrent: batches of 2,048 steps or
+        more, minibatches of single steps, more epochs and normalised rewards. `chosen` and the first lines of `learn`
+        list the values; pufferlib/config/automatic.py is the table.
 
         Raises:
             APIUsageError: if the arguments fit neither form, or an output of the policy does not fit the environment.
@@ -266,23 +254,21 @@ class PuffeRL:
     def learn(
         self,
         total_timesteps: float | None = None,
-        callbacks: Iterable[Any] | Callable[..., Any] = (),
+        callbacks: Iterable[object] | Callable[..., bool | None] = (),
         *,
         dashboard: bool = True,
     ) -> PuffeRL:
         """Trains for a number of agent steps, iteration after iteration, and saves a checkpoint at the end.
 
         Ctrl-C, or SIGTERM, lets the running iteration end, saves a checkpoint and raises KeyboardInterrupt; `learn` may
-        be called again then, as after any other end but an error.
+        then be called again.
 
         Args:
             total_timesteps: of all agents and processes, in addition to those before, rounded up to whole iterations.
-                A learning rate that is annealed reaches 0 after them. None goes on to the end that the settings name.
-            callbacks: what is asked after each iteration, in this order, whether to stop: objects with
-                `on_iteration(trainer, logs)`, or functions of these two, which return True to stop, False or None to go
-                on; or a single one. `pufferlib.callbacks` has some, and tells of `logs`. Of several processes each asks
-                its own, and the answer of the first counts.
-            dashboard: whether to show how it goes, as `print_dashboard` does.
+                A learning rate that is annealed reaches 0 after them. None trains to the end that the settings name.
+            callbacks: one or several objects with `on_iteration(trainer, logs)`, or functions of these two, called
+                after each iteration; True stops. See `pufferlib.callbacks`. Of several processes the first decides.
+            dashboard: whether to show the progress, as `print_dashboard` does.
 
         Returns:
             The trainer.
@@ -290,14 +276,14 @@ class PuffeRL:
         Raises:
             APIUsageError: if an argument is wrong, or the trainer is closed.
             CallbackError: if a callback raised: a checkpoint was saved, and the trainer is closed.
-            DivergedError: if there is nothing finite to go on from.
+            DivergedError: if a loss or a weight is not finite.
         """
         self._require_open()
         self._agree("learn")
         callbacks, ranks, first_epoch = list_callbacks(callbacks), self.ranks, self.epoch
         has_callbacks = any(ranks.gather(bool(callbacks)))
         if total_timesteps is not None:
-            self.total_epochs = self.epoch + math.ceil(_whole_steps(total_timesteps) / self.config.batch_size)
+            self.total_epochs = self.epoch + math.ceil(whole_steps(total_timesteps) / self.config.batch_size)
 
         def after_iteration(episodes: dict[str, float], losses: dict[str, float]) -> bool:
             logs = logs_of_iteration(self, episodes, losses)
@@ -341,13 +327,12 @@ class PuffeRL:
     def evaluate(self) -> dict[str, float]:
         """Collects one rollout with the current policy.
 
-        Between iterations the policy may be changed: parameters frozen (`requires_grad_(False)`) and freed, layers
-        replaced. Where `load_checkpoint` has just brought a rollout that `train` had not learned from, this is taken.
+        Between iterations parameters of the policy may be frozen (`requires_grad_(False)`) and freed, and layers
+        replaced. After `load_checkpoint` of a rollout that was not learned from, this returns its result.
 
         Returns:
             Means of what the environments report of the episodes that ended, and their number `n`; and the trainer's
-            own `episode/...` of `mean_and_log`. Empty when none ended. Environments may report later than the
-            episodes end, or never.
+            own `episode/...` of `mean_and_log`. Empty when none ended. Environments may report later, or never.
 
         Raises:
             DivergedError: if a reward is infinite or NaN, or an observation is and the policy cannot act on it; it
@@ -383,7 +368,7 @@ class PuffeRL:
         Returns:
             `policy_loss, value_loss, entropy, old_approx_kl, approx_kl, clipfrac, importance`, means over the
             minibatches of this call, and `explained_variance`. With `skip_nonfinite` also `skipped_steps` and
-            `skipped_minibatches`: how many this process has left out since it began.
+            `skipped_minibatches` of this process since it started.
 
         Raises:
             APIUsageError: if `evaluate` was not called since the last `train`.
@@ -479,7 +464,7 @@ class PuffeRL:
         self._backend = choose_backend(self.policy, self.rollout, self.config, self.device, self._backend.loss)
         self._backend.take_over(self._collector, self._learner, self._generator)
 
-    # ---------------------------------------------------------------------------------------------- how far it has come
+    # ------------------------------------------------------------------------------------------------------ progress
 
     @property
     def global_step(self) -> int:
@@ -536,10 +521,10 @@ class PuffeRL:
 
     @property
     def sps(self) -> float:
-        """Agent steps per second since the last log, or of that log until a step is collected."""
+        """Agent steps per second since the last log, or of that log if no step was collected since."""
         return self.report.sps(self.global_step)
 
-    # -------------------------------------------------------------------------------- what PufferLib 3.0 shows as well
+    # ----------------------------------------------------------------------------------- attributes of PufferLib 3.0
 
     observations = _of_rollout("observations", ", *shape)`, what the agents saw; a view of it, as all here.")
     actions = _of_rollout("actions", ", *shape)`, what they did then.")
@@ -557,12 +542,12 @@ class PuffeRL:
 
     @property
     def stats(self) -> dict[str, float]:
-        """What the last `evaluate` returned; empty before it."""
+        """The result of the last `evaluate`; empty before it."""
         return dict(self._stats)
 
     @property
     def losses(self) -> dict[str, float]:
-        """What the last `train` returned; empty before it."""
+        """The result of the last `train`; empty before it."""
         return dict(self.report.losses)
 
     @property
@@ -580,14 +565,11 @@ class PuffeRL:
         remedy = f"; PufferLib 3.0 had it, here it is {moved}" if moved else ""
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{remedy}")
 
-    # ------------------------------------------------------------------------------------------------ what it tells
+    # --------------------------------------------------------------------------------------------- metrics, dashboard
 
     @property
     def computed_by(self) -> str:
-        """What computes the policy, in brackets why it is nothing faster, and whether environments are on the GPU, too.
-
-        See fast/choose.py.
-        """
+        """Says what computes the policy, why it is nothing faster, and whether environments are on a GPU."""
         place = f", {self._collector.place}" if isinstance(self._collector, DeviceCollector) else ""
         return f"{self._backend}{place}"
 
@@ -599,8 +581,8 @@ class PuffeRL:
     def mean_and_log(self) -> dict[str, float]:
         """Sends the metrics of the epochs since the last call to the logger.
 
-        Called twice within one epoch it returns the same metrics and logs nothing. Unless said otherwise they speak of
-        the time since the last log. Means weigh every episode the same; what there is no number for is left out. Steps,
+        Called twice within one epoch it returns the same metrics and logs nothing. Unless said otherwise they are of
+        the time since the last log. Means weigh every episode the same; a metric without a number is left out. Steps,
         episodes and losses are those of all processes, times and hardware this one's.
 
         Returns:
@@ -640,19 +622,18 @@ class PuffeRL:
     def score(self, episodes: int | None = None, is_wanted: Callable[[], bool] = lambda: True) -> dict[str, Score]:
         """Plays whole episodes with the policy as it is, in environments of their own, by actions drawn as in training.
 
-        What `mean_and_log` says of episodes is of those that ended since the last log, of which long ones lack early in
-        a run. Here every environment plays as many episodes as any other, to the end. The same weights have the same
-        score. The training does not notice, and the time does not count as its own. Of several processes only the one
-        that calls it plays.
+        Unlike the episodes of `mean_and_log`, of which long ones are missing early in a run, every environment plays
+        the same number to the end. The same weights have the same score. The training is not affected, and the
+        time does not count. Of several processes only the one that calls it plays.
 
         Args:
-            episodes: how many; None is what `[train] final_episodes` says, which may be 0.
-            is_wanted: asked after every step of the play, which ends once it says False: then there are no scores.
+            episodes: how many; None is `[train] final_episodes`, which may be 0.
+            is_wanted: called after every step; once it returns False the play ends, without scores.
 
         Returns:
             A `mean` with its `standard_error` and the number of `episodes`, by the names of `mean_and_log`, such as
-            `environment/score` and `episode/return_mean`. Empty where none ended, or where no environments can be made
-            as those of the training, as from a ready one that was not made by its name or by `pufferlib.vector.make`.
+            `environment/score` and `episode/return_mean`. Empty if no episode ended, or if environments like those of
+            the training cannot be made: these must have been made by name or by `pufferlib.vector.make`.
 
         Raises:
             APIUsageError: if `episodes` is no number above 0.
@@ -674,19 +655,11 @@ class PuffeRL:
             )
 
     def score_finally(self, is_wanted: Callable[[], bool]) -> None:
-        """Has the policy play after the last epoch, as `score` does; the last log then has `final/...`.
-
-        Args:
-            is_wanted: as for `score`.
-        """
+        """Lets the policy play after the last epoch, as `score` does; the last log then has `final/...`."""
         self._is_final_wanted = is_wanted
 
     def print_dashboard(self) -> None:
-        """Shows how it goes: a panel on a terminal or in a notebook, every `dashboard_interval_seconds`.
-
-        Elsewhere it is a line per log. Call it as often as you like. Of several processes the first shows it, with the
-        speed of all.
-        """
+        """Shows the progress: a panel, every `dashboard_interval_seconds`, or without a terminal a line per log."""
         if self.ranks.is_first:
             self.report.show(self.env_name, self._facts, self._counts())
 
@@ -702,15 +675,15 @@ class PuffeRL:
             "run": str(self.run.folder),
         }
 
-    # ------------------------------------------------------------------------------------------------ what outlives it
+    # ---------------------------------------------------------------------------------------------------- checkpoints
 
     @property
-    def logger(self) -> Any:
+    def logger(self) -> Logger:
         """Where metrics go; may be replaced before the first log."""
         return self.run.logger
 
     @logger.setter
-    def logger(self, logger: Any) -> None:
+    def logger(self, logger: Logger) -> None:
         self.run.logger = logger
 
     @property
@@ -721,9 +694,8 @@ class PuffeRL:
     def save_checkpoint(self, path: str | Path | None = None, metadata: Mapping[str, Any] | None = None) -> str:
         """Writes the weights, then everything else that a resume needs; a kill leaves the checkpoint before it whole.
 
-        Between `evaluate` and `train` the rollout is saved as well, so that nothing of it is lost: see
-        `load_checkpoint`. A single file, and environments that have no snapshots, go on without it, and its steps do
-        not count then. After a rollout that failed, the run begins other episodes when it is resumed.
+        Between `evaluate` and `train` the rollout is saved as well, but not into a single file, or if environments have
+        no snapshots. After a rollout that failed, a resumed run begins other episodes.
 
         Args:
             path: one file for all but the environments, as for a next stage in other ones; None is the run folder.
@@ -762,16 +734,16 @@ class PuffeRL:
         )
 
     def load_checkpoint(self, path: str | Path) -> dict[str, Any]:
-        """Goes on where a checkpoint was saved; one that is refused leaves the trainer as it was.
+        """Restores a checkpoint; one that is refused leaves the trainer as it was.
 
-        By another number of processes than then, and where environments have no snapshots, as those in Python, other
-        episodes are begun.
+        Other episodes begin if the number of processes differs, or if environments have no snapshots, as those in
+        Python.
 
         Args:
-            path: a run folder: training goes on as if it had not stopped, on a CPU bit for bit, and in that folder.
-                After one that was saved between `evaluate` and `train` either may be called: `evaluate` then returns
-                what it had returned, and collects nothing. Or a file of `save_checkpoint(path)`: the environments stay
-                as they are, and `evaluate` comes next.
+            path: a run folder: training continues as if it had not stopped, on a CPU bit for bit, and in that folder.
+                If it was saved between `evaluate` and `train` either may be called: `evaluate` then returns what it had
+                returned, and collects nothing. Or a file of `save_checkpoint(path)`: the environments stay as they are,
+                and `evaluate` comes next.
 
         Returns:
             The metadata that was saved with it.
@@ -792,15 +764,14 @@ class PuffeRL:
         return metadata
 
     def close(self) -> str:
-        """Saves the last checkpoint and lets go of environments, dashboard and logger; twice is harmless.
+        """Saves the last checkpoint and closes environments, dashboard and logger; may be called twice.
 
         Returns:
-            The path of the final weights; called again after it failed, of the last ones that were saved.
+            The path of the final weights, or after an error of the last ones that were saved.
 
         Raises:
-            DivergedError: if there are no finite weights to save; it names the last checkpoint, which is kept, and
-                everything was let go.
-            StorageError: if they cannot be written; nothing was let go, and with room made it may be called again.
+            DivergedError: if the weights are not finite; it names the last checkpoint, and everything is closed.
+            StorageError: if they cannot be written; nothing is closed, so that it can be called again.
         """
         if not self._is_closed:
             try:
@@ -825,7 +796,7 @@ class PuffeRL:
             self._require_same_weights()
 
     def release(self) -> None:
-        """Lets go of the environments and the dashboard without saving; for a trainer that failed."""
+        """Closes the environments and the dashboard without saving; for a trainer that failed."""
         self._is_closed = True
         for part in (self.report, self._learner.gradients, self._collector.actor, self._evaluation, self.vecenv):
             part.close()
@@ -834,16 +805,6 @@ class PuffeRL:
     def _require_open(self) -> None:
         if self._is_closed:
             raise APIUsageError("the trainer is closed; make a new PuffeRL")
-
-
-def _whole_steps(total_timesteps: float) -> int:
-    is_number = isinstance(total_timesteps, (int, float, np.number)) and not isinstance(total_timesteps, bool)
-    if not is_number or not 1 <= total_timesteps < math.inf or int(total_timesteps) != total_timesteps:
-        raise APIUsageError(
-            f"total_timesteps must be a whole number of agent steps, 1 or more, got {total_timesteps!r}; "
-            "None goes on to the end that the settings name"
-        )
-    return int(total_timesteps)
 
 
 _MOVED = {
@@ -868,20 +829,20 @@ _MOVED = {
 def train(
     env_name: str,
     args: dict[str, Any] | None = None,
-    vecenv: Any = None,
+    vecenv: Vector | None = None,
     policy: nn.Module | None = None,
     logger: AnyLogger = None,
 ) -> list[dict[str, float]]:
-    """Trains from the first step to the last: what `puffer train` does.
+    """Trains from the first step to the last, as `puffer train` does.
 
     Ctrl-C, or SIGTERM, lets the running iteration end, saves a checkpoint and raises KeyboardInterrupt.
 
     Args:
         env_name: such as `puffer_breakout`.
-        args: settings from `load_config`, which is also the default. `args['resume']` goes on with an earlier run.
+        args: settings from `load_config`, which is also the default. `args['resume']` continues an earlier run.
         vecenv: default `load_env(env_name, args)`.
         policy: default `load_policy(args, vecenv, env_name)`.
-        logger: beside `metrics.jsonl` in the run's folder; default what the `[log]` settings ask for.
+        logger: beside `metrics.jsonl` in the run's folder; default those of the `[log]` settings.
 
     Returns:
         The metrics of every log in the last 80% of the steps.

@@ -131,6 +131,30 @@ def test_no_files_import_each_other_in_a_circle():
         raise AssertionError(f"these files import each other; move what both need below them:{shown(pairs)}") from None
 
 
+def hidden_circles(files: dict[str, Path]) -> list[str]:
+    """The parameters that hide by `Any` what calls back: a trainer or a vector has a class or a Protocol."""
+    found = []
+    for name, path in files.items():
+        for node in ast.walk(ast.parse(path.read_text())) if path.suffix == ".py" else ():
+            if isinstance(node, ast.arg) and node.arg in ("trainer", "vecenv", "make_trainer") and node.annotation:
+                words = ast.unparse(node.annotation)
+                if words == "Any" or words.endswith(", Any]"):
+                    found.append(f"{name}:{node.lineno} {node.arg}: {words}")
+    return found
+
+
+def test_no_circle_is_hidden_by_any():
+    rooms = ("ppo", "fast", "runs", "pufferl")
+    files = {name: path for name, path in sources(ROOT).items() if name.split(".")[0] in rooms}
+    assert not hidden_circles(files), "give it the class, or a Protocol of what is used"
+
+
+def test_a_circle_that_any_hides_is_seen(tmp_path):
+    path = tmp_path / "loop.py"
+    path.write_text("from typing import Any\ndef run(trainer: Any, count: Any): trainer.train()")
+    assert hidden_circles({"runs.loop": path}) == ["runs.loop:2 trainer: Any"]
+
+
 def test_imports_that_hide_are_seen(tmp_path):
     hidden = {
         "pufferlib/errors.py": "def late():\n    from pufferlib.vector.base import Vector",

@@ -12,11 +12,12 @@ from torch import nn
 
 from pufferlib import models, ocean
 from pufferlib.config import automatic, dimensions, env_settings
+from pufferlib.config.automatic import BATCH_SIZE, NUM_STEPS
 from pufferlib.config.flags import FIXED
 from pufferlib.config.schema import BaseConfig, SolveConfig, TrainConfig
 from pufferlib.config.sections import SECTIONS
 from pufferlib.families import atari_game, gymnasium_entry, minigrid
-from pufferlib.runs import keyword_settings
+from pufferlib.runs.keyword_settings import ALIASES, DEFAULTS
 from pufferlib.runs.resuming import CHANGEABLE
 from pufferlib.settings.setting import Setting, class_settings, signature_settings
 from pufferlib.settings.values import format_value
@@ -91,9 +92,9 @@ def _keyword_text(setting: Setting) -> str:
     """What `PuffeRL(env, policy, ...)` does otherwise."""
     if setting.section != TrainConfig.section:
         return ""
-    aliases = [alias for alias, name in keyword_settings.ALIASES.items() if name == setting.name]
-    sizes = {"batch_size": keyword_settings.BATCH_SIZE, "bptt_horizon": keyword_settings.NUM_STEPS}
-    default = {**keyword_settings.DEFAULTS, **sizes}.get(setting.name, setting.default)
+    aliases = [alias for alias, name in ALIASES.items() if name == setting.name]
+    sizes = {"batch_size": BATCH_SIZE, "bptt_horizon": NUM_STEPS}
+    default = {**DEFAULTS, **sizes}.get(setting.name, setting.default)
     called = f"Keyword of `PuffeRL`: also {code(aliases[0])}. " if aliases else ""
     return called + ("" if default == setting.default else f"By keyword the default is {code(format_value(default))}.")
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from pufferlib.errors import CheckpointError, nearest
 from pufferlib.loggers import METRICS_FILE
 from pufferlib.reports.recorded_run import RecordedRun, read_run
-from pufferlib.runs.files import CONFIG_FILE
+from pufferlib.runs.files import CONFIG_FILE, find_by_ending
 
 LATEST = "latest"
 
@@ -47,12 +47,9 @@ def find_run(word: str, data_dir: str | Path) -> RecordedRun:
     folders = run_folders(data_dir)
     if not folders:
         raise CheckpointError(f"there is no run {word!r}, and {data_dir} holds none; train something first")
-    ending = [folder for folder in folders if folder.name.endswith(f"_{word}")]
-    if len(ending) > 1:
-        names = " and ".join(folder.name for folder in ending[:3])
-        raise CheckpointError(f"{len(ending)} runs in {data_dir} end with {word!r}, such as {names}; write more of it")
-    if ending:
-        return read_run(ending[0])
+    ending = find_by_ending(word, folders, f"runs in {data_dir}")
+    if ending is not None:
+        return read_run(ending)
     known = list(_readable(folders))
     meant = known if word == LATEST else [run for run in known if run.env_name == word]
     if meant:

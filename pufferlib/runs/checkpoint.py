@@ -81,13 +81,14 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
         raise
     except FileNotFoundError as error:
         raise CheckpointError(f"there is no checkpoint {path}; check the path or pass 'latest'") from error
+    except UnreadableFile as error:
+        raise CheckpointError(f"{path} is damaged or no checkpoint ({error.strerror}); use an earlier one") from error
+    except Refused as error:
+        raise CheckpointError(f"{path} is damaged or no checkpoint ({error}); use an earlier one") from error
     except Exception as error:  # a hostile file can fail in any way
-        reason = " or no checkpoint"
-        if isinstance(error, (UnreadableFile, Refused)):
-            reason += f" ({error.strerror if isinstance(error, UnreadableFile) else error})"
-        elif "fails the checksum" in str(error):
-            reason = f" ({error})"
-        raise CheckpointError(f"{path} is damaged{reason}; use an earlier one") from error
+        if isinstance(error, zipfile.BadZipFile) and "fails the checksum" in str(error):
+            raise CheckpointError(f"{path} is damaged ({error}); use an earlier one") from error
+        raise CheckpointError(f"{path} is damaged or no checkpoint; use an earlier one") from error
 
 
 def load_policy_weights(policy: nn.Module, path: Path) -> None:
@@ -107,7 +108,6 @@ def read_policy_weights(
     Raises:
         CheckpointError: as for `load_policy_weights`.
     """
-    check_policy_weights(policy, select(read_outline(path)), path)  # before memory is allocated for them
     found = select(load(path))
     check_policy_weights(policy, found, path)
     return found

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from pufferlib.distributed import Ranks
 from pufferlib.errors import CheckpointError
-from pufferlib.runs.checkpoint import FORMAT, check_policy_weights, load, read_outline, require_format, save
+from pufferlib.runs.checkpoint import FORMAT, check_policy_weights, load, require_format, save
 from pufferlib.runs.checkpoint_pattern import Mismatch, compare, describe, finite
 from pufferlib.runs.files import TRAINER_STATE
 from pufferlib.runs.metadata import check_metadata
@@ -79,7 +79,6 @@ def load_checkpoint_file(path: Path, parts: TrainerParts, ranks: Ranks) -> tuple
             raise CheckpointError(
                 f"there is no checkpoint {path}; pass a file of save_checkpoint(path), or a run folder"
             )
-        _check_content(path, read_outline(path), parts)
         return load(path)
 
     found = ranks.from_first(read)

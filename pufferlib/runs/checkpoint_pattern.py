@@ -3,7 +3,7 @@
 A file may be damaged, edited, or of a trainer with other settings, and kernels and environments trust what they are
 given. `compare` takes an expected value of the same structure, whose leaves are:
 
-- a tensor, for one of its dtype and shape, in memory or, on torch's `meta` device, yet to be read;
+- a tensor, for one of its dtype and shape in memory;
 - `int` for a count, `float` for a finite number, another type for itself;
 - a function of what was found and its place that raises Mismatch;
 - any other plain value, for an equal one.
@@ -119,7 +119,7 @@ def _is_like(found: Any, expected: Tensor) -> bool:
     return (
         isinstance(found, Tensor)
         and found.layout is torch.strided
-        and found.device.type in ("cpu", "meta")
+        and found.device.type == "cpu"
         and not found.requires_grad
         and (found.dtype, found.shape) == (expected.dtype, expected.shape)
         and not found.is_conj()

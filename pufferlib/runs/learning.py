@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -113,6 +114,17 @@ def iterate(
 def _say_notes(notes: Iterable[str]) -> None:
     for note in notes:
         say(f"note: {note}")
+
+
+def whole_steps(total_timesteps: float) -> int:
+    """Returns the number of steps, or raises APIUsageError if it is no whole number above 0."""
+    is_number = isinstance(total_timesteps, (int, float, np.number)) and not isinstance(total_timesteps, bool)
+    if not is_number or not 1 <= total_timesteps < math.inf or int(total_timesteps) != total_timesteps:
+        raise APIUsageError(
+            f"total_timesteps must be a whole number of agent steps, 1 or more, got {total_timesteps!r}; "
+            "None goes on to the end that the settings name"
+        )
+    return int(total_timesteps)
 
 
 def list_callbacks(callbacks: object) -> list[object]:

@@ -80,16 +80,9 @@ def read_checkpoint_folder(
     """
     path, model = folder / TRAINER_STATE, ranks.from_first(lambda: find_weights(folder, env_name))
 
-    def check(weights: Any, state: Any) -> None:
-        check_policy_weights(parts.policy, weights, model)
-        check_trainer_state(path, state, parts, ranks.world_size)
-
-    def read_checked() -> tuple[Any, Any]:
-        check(_read(model, env_name, read_outline), _read(path, env_name, read_outline))
-        return _read(model, env_name, load), _read(path, env_name, load)
-
-    weights, state = ranks.from_first(read_checked)
-    check(weights, state)
+    weights, state = ranks.from_first(lambda: (_read(model, env_name, load), _read(path, env_name, load)))
+    check_policy_weights(parts.policy, weights, model)
+    check_trainer_state(path, state, parts, ranks.world_size)
     return weights, state
 
 

@@ -113,7 +113,7 @@ def _expected_optimizer(learner: Learner) -> dict[str, Any]:
 
 def _check_step(found: Any, place: str) -> None:
     compare(found, torch.zeros(()), place)
-    require(found.is_meta or bool(found >= 0.0), place, "a count", found)
+    require(bool(found >= 0.0), place, "a count", found)
 
 
 def _expected_rank(parts: TrainerParts) -> dict[str, Any]:
@@ -149,7 +149,7 @@ def _expected_rollout(collector: Collector) -> dict[str, Any]:
         flat = found.reshape(rollout.segments * rollout.horizon, -1)
         for part in spaces.action_parts(space):
             chosen = flat[:, part.columns]
-            is_possible = part.choices is None or _is_all((chosen >= 0) & (chosen < part.choices))
+            is_possible = part.choices is None or bool(((chosen >= 0) & (chosen < part.choices)).all())
             require(is_possible, place, f"of {space}", found)
 
     def check_finals(found: Any, place: str) -> None:  # and these
@@ -158,25 +158,20 @@ def _expected_rollout(collector: Collector) -> dict[str, Any]:
         size = segments.numel()
         index = torch.empty(size, dtype=torch.int64, device="meta")
         compare(list(found.values()), [index, index, index.float()], place)
-        is_inside = _is_all((segments >= 0) & (segments < rollout.segments) & (columns >= 1))
-        require(is_inside and _is_all(columns <= rollout.horizon), place, "places in the rollout", found)
+        is_inside = (segments >= 0) & (segments < rollout.segments) & (columns >= 1) & (columns <= rollout.horizon)
+        require(bool(is_inside.all()), place, "places in the rollout", found)
 
     return {**rollout_state(rollout), "actions": check_actions, "finals": optional(check_finals)}
-
-
-def _is_all(condition: Tensor) -> bool:
-    return condition.is_meta or bool(condition.all())
 
 
 def _generator(device: torch.device) -> Check:
     def check(found: Any, place: str) -> None:
         generator = torch.Generator(device)
         compare(found, generator.get_state(), place)
-        if not found.is_meta:
-            try:
-                generator.set_state(found)
-            except RuntimeError as error:
-                raise Mismatch(f"{place} must be the state of a random generator, got other numbers") from error
+        try:
+            generator.set_state(found)
+        except RuntimeError as error:
+            raise Mismatch(f"{place} must be the state of a random generator, got other numbers") from error
 
     return check
 

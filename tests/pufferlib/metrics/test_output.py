@@ -16,8 +16,8 @@ from pufferlib import JsonLogger, PuffeRL, cli
 from pufferlib.errors import StorageError
 from pufferlib.metrics.dashboard import Dashboard
 from pufferlib.metrics.output import Output, say
-from pufferlib.runs import checkpoint, whole_files
-from pufferlib.runs.whole_files import write_atomically
+from pufferlib.runs import checkpoint
+from pufferlib.runs.whole_files import _write_atomically, write_atomically
 
 TRAIN = (
     "train puffer_squared --env.num-envs 16 --train.bptt-horizon 16 --train.minibatch-size 64 --train.device cpu "
@@ -178,7 +178,7 @@ def disk(monkeypatch):
 
     class Disk:
         is_full = False
-        write = staticmethod(whole_files._write_atomically)
+        write = staticmethod(_write_atomically)
 
         def write_if_there_is_room(self, path, content):
             if self.is_full and path.suffix == ".pt":
@@ -186,7 +186,7 @@ def disk(monkeypatch):
             self.write(path, content)
 
     disk = Disk()
-    monkeypatch.setattr(whole_files, "_write_atomically", disk.write_if_there_is_room)
+    monkeypatch.setattr("pufferlib.runs.whole_files._write_atomically", disk.write_if_there_is_room)
     return disk
 
 
