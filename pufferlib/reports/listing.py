@@ -40,17 +40,7 @@ class Unreadable:
 def runs_command(
     data_dir: str = "experiments", env: str | None = None, sort: str = "date", limit: int | None = None
 ) -> None:
-    """Prints the table: coloured on a terminal, plain where it is piped.
-
-    Args:
-        data_dir: the folder of the runs.
-        env: list those of this environment alone; None lists all.
-        sort: `date`, `score`, `steps` or `time`.
-        limit: how many to list at most.
-
-    Raises:
-        ConfigError: if there is no such folder, or no run of the environment in it.
-    """
+    """Prints the table: coloured on a terminal, plain where it is piped."""
     runs, unreadable = listed_runs(Path(data_dir), env)
     shown = sorted(runs, key=_SORT_KEYS[sort])[:limit]
     rows = [tuple(map(printable, _row(run, told, name))) for run, told, name in _with_names(shown)]
@@ -125,16 +115,7 @@ def print_table(rows: list[tuple[str, ...]]) -> None:
 def fitting(
     header: tuple[str, ...], rows: list[tuple[str, ...]], width: int
 ) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """The columns of a table for which there is room: the last one folds, but not to less than a few words.
-
-    Args:
-        header: names of the columns.
-        rows: of cells.
-        width: characters of a line.
-
-    Returns:
-        The header and the rows without the columns that had to go.
-    """
+    """The columns of a table for which there is room: the last one folds, but not to less than a few words."""
     for dropped in (None, *_DISPENSABLE):
         kept = [index for index, name in enumerate(header) if name != dropped]
         header, rows = tuple(header[index] for index in kept), [tuple(row[index] for index in kept) for row in rows]

@@ -31,13 +31,7 @@ _BEGUN = re.compile(r"(\d{8}_\d{6})_\d{6}_[0-9a-f]{8}$")  # of a run id that `ma
 
 @dataclass(frozen=True)
 class RecordedRun:
-    """A run on disk; properties read its files when they are first needed.
-
-    Attributes:
-        folder: of the run.
-        config: the content of its `config.json`; empty while it has none, as before the first checkpoint of a run that
-            was begun in Python.
-    """
+    """A run on disk; properties read its files when they are first needed."""
 
     folder: Path
     config: Mapping[str, Any]

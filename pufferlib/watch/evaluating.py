@@ -45,16 +45,6 @@ def evaluate_command(env_name: str, args: dict[str, Any], options: EvalOptions) 
     """Plays and prints the scores.
 
     The episodes are the same with a window, with a video and without; without, many run side by side.
-
-    Args:
-        env_name: any name that `pufferlib.families.catalog.find` knows.
-        args: settings, with the model's path.
-        options: of the command.
-
-    Raises:
-        APIUsageError: if the options do not fit each other or the environment.
-        DisplayError: if a window is to be shown and there is no display to open it on.
-        PufferError: whatever else keeps the policy from being played, or the video from being written.
     """
     entry = find(env_name)
     display = _display(entry, options)
