@@ -20,7 +20,7 @@ from pufferlib.play.scores import ScoreSheet, counts_by_agent, deal_games
 from pufferlib.runs.stopping import StopRequest
 from pufferlib.vector import Vector
 from pufferlib.watch.array_scene import array_settings
-from pufferlib.watch.recording_line import recording_line
+from pufferlib.watch.recording_line import RecordingLine
 from pufferlib.watch.scene import Scene
 from pufferlib.watch.scenes import make_scene
 from pufferlib.watch.show import RenderOptions, Show
@@ -146,7 +146,7 @@ def _show(make_player: Callable[[], Player], options: EvalOptions, display: _Dis
         options.panel,
         options.speed,
     )
-    with recording_line() as line:
+    with RecordingLine() as line:
         show = Show(play, rendering, lambda video: line.update(video, play.player))
         try:
             show.run()
