@@ -168,7 +168,7 @@ def read_run(folder: Path) -> RecordedRun:
         config = {}
     except (OSError, ValueError) as error:
         reason = f" ({error.strerror})" if isinstance(error, UnreadableFile) else ""
-        raise CheckpointError(f"{path} is damaged{reason}; its run cannot be told from it") from error
+        raise CheckpointError(f"{path} is damaged{reason}; its run cannot be read") from error
     _open_metrics(folder / METRICS_FILE).close()
     if not isinstance(config, dict) or (config and not isinstance(config.get("settings"), dict)):
         raise CheckpointError(f"{path} must hold the settings of a run, found none")

@@ -101,7 +101,7 @@ def _args(run: RecordedRun, weights: str) -> dict[str, Any]:
     from pufferlib.runs.recorded_settings import model_settings
 
     if run.env_name is None:
-        raise CheckpointError(f"{run.folder} does not tell which environment it is of")
+        raise CheckpointError(f"{run.folder} does not name its environment")
     find_recorded(run.env_name)
     args = load_config(run.env_name)
     args["load_model_path"] = str(run.folder / f"{weights}.pt")
