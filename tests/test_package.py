@@ -148,7 +148,22 @@ def built(tree, tmp_path_factory):
 @pytest.mark.slow
 def test_a_wheel_holds_all_that_is_read_at_run_time(built, tree):
     names = set(zipfile.ZipFile(built.wheel).namelist())
-    kept = {".py", ".ini", ".h", ".cu", ".md", ".txt", ".ttf", ".typed", ".pt", ".json", ".bash", ".zsh", ".fish"}
+    kept = {
+        ".py",
+        ".ini",
+        ".h",
+        ".cu",
+        ".md",
+        ".txt",
+        ".ttf",
+        ".typed",
+        ".pt",
+        ".json",
+        ".bash",
+        ".zsh",
+        ".fish",
+        ".html",
+    }
     for folder in ("pufferlib", *MAPPED):
         for path in (tree / folder).rglob("*"):
             is_package = (path.parent / "__init__.py").exists() or path.parent.name in ("include", "assets")

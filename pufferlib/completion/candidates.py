@@ -18,15 +18,14 @@ from pufferlib.config.flags import CONFIG_FILE, FIXED
 from pufferlib.config.schema import BaseConfig, LogConfig, SweepConfig, TrainConfig, VecConfig
 from pufferlib.config.sections import ARGUMENTS
 from pufferlib.errors import PufferError
-from pufferlib.families import catalog
+from pufferlib.families.catalog import families
 from pufferlib.families.entry import Family
 from pufferlib.families.names import slug
 from pufferlib.reports.finding import LATEST, is_run, run_folders
 from pufferlib.settings.setting import Section, Setting
 from pufferlib.settings.values import choices, fits
 
-Word = tuple[str, str]
-"""A word, and in a few others what it means."""
+Word = tuple[str, str]  # and its meaning
 
 
 class VerbInfo(Protocol):
@@ -47,15 +46,15 @@ _TEXTS = {
 
 
 def candidates(line: str, verbs: Mapping[str, VerbInfo], options: Mapping[str, type[Section]]) -> list[Word]:
-    """The words that may stand at the end of a line, as far as they begin with what is there already.
+    """Returns the words that complete the end of a line.
 
     Args:
-        line: of a command line, up to the cursor: the program's name first.
+        line: up to the cursor, with the program's name.
         verbs: the commands by name.
-        options: the class of the options that a command has besides the settings, of those that have one.
+        options: classes of the options besides the settings, by command.
 
     Returns:
-        None where the shell should offer files.
+        Words and their meanings; none where the shell should offer files.
     """
     words = _split(line)
     typed = words[-1]
@@ -114,15 +113,18 @@ class _Flags:
     def words(self, typed: str) -> Iterator[Word]:
         """The flags without a section, and the sections, or the flags of the one whose name is typed."""
         section, has_section, _ = typed.removeprefix("--").partition(".")
-        if has_section:
-            yield from self._in_section(section)
-            return
-        yield from ((flag, _beginning(setting.meaning)) for flag, setting in self._plain.items())
-        yield from ((f"--{name}.", f"settings of [{name}]") for name in self._sections)
-        yield "--help", "every flag"
+        if section in _SECTIONS and has_section:
+            yield from ((each.flag, _beginning(each.meaning)) for each in _SECTIONS[section].settings().values())
+        elif has_section:
+            known = self._remembered() if section in ARGUMENTS else {}
+            yield from ((flag, meaning) for flag, (meaning, _) in known.items() if flag.startswith(f"--{section}."))
+        else:
+            yield from ((flag, _beginning(setting.meaning)) for flag, setting in self._plain.items())
+            yield from ((f"--{name}.", f"settings of [{name}]") for name in self._sections)
+            yield "--help", "every flag"
 
     def values(self, flag: str) -> list[str]:
-        """What may be given to a flag; empty where that is a number or any text."""
+        """The values of a flag; empty where that is a number or any text."""
         setting = self._plain.get(_dashed(flag))
         section, _, name = flag.removeprefix("--").replace("-", "_").partition(".")
         if setting is None and section in _SECTIONS:
@@ -131,40 +133,29 @@ class _Flags:
             return [] if section not in ARGUMENTS else self._remembered().get(_dashed(flag), ("", []))[1]
         return _values(setting, self._env_name)
 
-    def _in_section(self, section: str) -> Iterator[Word]:
-        if section in _SECTIONS:
-            settings = _SECTIONS[section].settings().values()
-            yield from ((setting.flag, _beginning(setting.meaning)) for setting in settings)
-        elif section in ARGUMENTS:
-            known = self._remembered()
-            yield from ((flag, meaning) for flag, (meaning, _) in known.items() if flag.startswith(f"--{section}."))
-
     def _remembered(self) -> dict[str, tuple[str, list[str]]]:
         # By flag: its meaning and its values. A user's own module has none here: pressing TAB must not run it.
         name = self._env_name
         if name is None or (":" in name and not name.startswith("pettingzoo:")):
             return {}
-        lines = remembered(f"flags {name}", lambda: list(_argument_lines(name)))
+        lines = remembered(f"flags {name}", lambda: _argument_lines(name))
         return {flag: (meaning, values.split()) for flag, meaning, values in (line.split("\t") for line in lines)}
 
 
-def _argument_lines(env_name: str) -> Iterator[str]:
+def _argument_lines(env_name: str) -> list[str]:
     from pufferlib.config import env_settings, load_config
 
-    args, known = load_config(env_name), env_settings(env_name)
-    for section in ARGUMENTS:
-        for name, value in args[section].items():
-            yield _argument_line(known[name] if section == "env" and name in known else _guessed(section, name, value))
-    yield from (_argument_line(setting) for name, setting in known.items() if name not in args["env"])
-
-
-def _argument_line(setting: Setting) -> str:
-    meaning = _beginning(setting.meaning).replace("\t", " ")
-    return f"{setting.flag}\t{meaning}\t{' '.join(_values(setting, None))}"
-
-
-def _guessed(section: str, name: str, value: object) -> Setting:
-    return Setting(section, name, bool if isinstance(value, bool) else Any, value)
+    args = load_config(env_name)
+    settings = {  # of which only the value is known
+        f"{section}.{name}": Setting(section, name, bool if isinstance(value, bool) else Any, value)
+        for section in ARGUMENTS
+        for name, value in args[section].items()
+    }
+    settings |= {f"env.{name}": setting for name, setting in env_settings(env_name).items()}
+    return [
+        "\t".join((each.flag, _beginning(each.meaning).replace("\t", " "), " ".join(_values(each, None))))
+        for each in settings.values()
+    ]
 
 
 def _values(setting: Setting, env_name: str | None) -> list[str]:
@@ -180,33 +171,32 @@ def _values(setting: Setting, env_name: str | None) -> list[str]:
 
 
 def _environments(typed: str) -> list[str]:
+    # Ocean's, and once something is typed those of other families. A family that has to be imported to be listed shows
+    # an example until the beginning of that is typed.
+    def names(family_name: str) -> list[str]:
+        return next(family.names() for family in families() if family.name == family_name)
+
+    def installed(is_listed_freely: bool) -> list[Family]:
+        return [one for one in families() if one.is_installed and one.is_listed_freely == is_listed_freely]
+
     if not typed:
-        return remembered("ocean", partial(_names_in, "ocean"))
-    found = remembered("environments", lambda: [name for family in _installed(True) for name in family.names()])
-    for line in remembered("closed families", lambda: [f"{one.name} {one.example}" for one in _installed(False)]):
+        return remembered("ocean", lambda: names("ocean"))
+    found = remembered("environments", lambda: [name for family in installed(True) for name in family.names()])
+    for line in remembered("closed families", lambda: [f"{one.name} {one.example}" for one in installed(False)]):
         family, example = line.split(" ")
         is_asked = len(typed) > 2 and example.startswith(typed[:3])
-        found += remembered(f"family {family}", partial(_names_in, family)) if is_asked else [example]
+        found += remembered(f"family {family}", partial(names, family)) if is_asked else [example]
     return found
 
 
-def _installed(is_listed_freely: bool) -> list[Family]:
-    return [one for one in catalog.families() if one.is_installed and one.is_listed_freely == is_listed_freely]
-
-
-def _names_in(family_name: str) -> list[str]:
-    return next(family.names() for family in catalog.families() if family.name == family_name)
-
-
 def _arguments(argument: str, given: Sequence[str]) -> list[str]:
-    words = {"RUN": _runs, "FAMILY": _families, "SHELL": lambda: [*SHELLS]}
     name = argument.strip("[].")
     is_taken = "..." not in argument and any(not word.startswith("-") for word in given)
-    return [] if name not in words or is_taken else words[name]()
-
-
-def _families() -> list[str]:
-    return remembered("families", lambda: [family.name for family in catalog.families()])
+    if is_taken or name not in ("RUN", "FAMILY", "SHELL"):
+        return []
+    if name == "FAMILY":
+        return remembered("families", lambda: [family.name for family in families()])
+    return _runs() if name == "RUN" else [*SHELLS]
 
 
 def _runs() -> list[str]:

@@ -16,12 +16,7 @@ _PACKAGE = Path(__file__).parents[1]
 
 
 def remembered(what: str, find: Callable[[], list[str]]) -> list[str]:
-    """Returns the cached result of `find`, which is called again after a package or an environment changed.
-
-    Args:
-        what: a name for it.
-        find: finds the words; they are not kept where it raises.
-    """
+    """Returns the cached result of `find`, which is called again after a package or an environment changed."""
     path, stamp = _folder() / f"{slug(what)}.json", _stamp()
     with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
         kept = json.loads(path.read_text(encoding="utf-8"))

@@ -43,12 +43,7 @@ class JsonLogger(LazyLogger):
         self._resume_step = resume_step
 
     def go_on(self, path: str | os.PathLike, resume_step: int) -> None:
-        """Writes to another file from now on, that of a run which is resumed.
-
-        Args:
-            path: of the file.
-            resume_step: as for a new one.
-        """
+        """Writes to another file from now on, that of a run which is resumed."""
         self.close()
         self.path, self._resume_step = Path(path), resume_step
         self._state = LoggerState.NEW

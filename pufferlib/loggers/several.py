@@ -26,12 +26,6 @@ class Loggers(Logger):
     """
 
     def __init__(self, loggers: Logger | Sequence[Logger] | None = None, settings: Mapping[str, Any] | None = None):
-        """Passes nothing on.
-
-        Args:
-            loggers: one, several, or none.
-            settings: passed to `describe` before the first log unless that was called.
-        """
         self.loggers = _flatten(loggers)
         names = [logger.run_id for logger in self.loggers]
         self.run_id = next(filter(None, names), None) or make_run_id()

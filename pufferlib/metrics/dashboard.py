@@ -24,20 +24,9 @@ class Dashboard:
     On a terminal, or in a notebook, it draws one panel and redraws it in place; otherwise, and where TERM is `dumb`,
     every `show` writes one line without control codes. The terminal is put back by `close`, and at the latest when
     Python ends. A stream that cannot be written is warned about once and left; a closed one is left without a word.
-
-    Attributes:
-        is_panel: whether `show` redraws a panel rather than adding a line.
     """
 
     def __init__(self, title: str, facts: Mapping[str, str], total_steps: int, stream: TextIO | None = None):
-        """Prepares the dashboard; nothing is written before the first `show`.
-
-        Args:
-            title: such as the environment's name.
-            facts: constant during the run, such as the device and the number of parameters.
-            total_steps: agent steps of the whole run.
-            stream: where to write; None for stdout.
-        """
         self.title, self.facts, self.total_steps = title, facts, total_steps
         self._screen = LivePanel(stream)
         self.is_panel = self._screen.is_panel

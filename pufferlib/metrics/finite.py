@@ -140,12 +140,7 @@ def explaining(
 
 
 def find_layer(policy: nn.Module, run: Callable[[], object]) -> str | None:
-    """Names the first layer whose output is not finite while a policy runs: `'head' (Linear)`; None if none is.
-
-    Args:
-        policy: whose parts are looked at, the innermost first.
-        run: calls it, and may fail.
-    """
+    """Names the first layer whose output is not finite while a policy runs: `'head' (Linear)`; None if none is."""
     found: list[str] = []
 
     def look(name: str) -> Callable[[nn.Module, Any, Any], None]:

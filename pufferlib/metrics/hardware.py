@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import warnings
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -13,26 +14,15 @@ from pufferlib.metrics.usage import UsageMeter
 
 
 class HardwareMeter:
-    """Samples the use of this process, of its workers, and of its GPU."""
+    """Samples the use of this process, of its workers, and of its GPU where that answers."""
 
     def __init__(self, device: torch.device):
         self._usage = UsageMeter()
         self._gpu = GpuMeter(gpu_uuid(device))
 
     def sample(self) -> dict[str, float]:
-        """Returns the use since the last sample, or since this meter was made.
-
-        Returns:
-            `cpu`, 0 to 1 of the cores that this process may use, its workers included; `memory_bytes`, resident, and
-            `memory`, their fraction of what it may use; for a GPU also what GpuMeter gives.
-        """
-        usage = self._usage.sample()
-        return {
-            "cpu": usage.cpu_fraction,
-            "memory": usage.memory_fraction,
-            "memory_bytes": usage.memory_bytes,
-            **self._gpu.sample(),
-        }
+        """Returns the samples of UsageMeter and GpuMeter."""
+        return {**self._usage.sample(), **self._gpu.sample()}
 
     def close(self) -> None:
         """Releases the driver; calling it twice is harmless."""
@@ -46,14 +36,14 @@ class GpuMeter:
     does not have are left out silently.
     """
 
-    def __init__(self, uuid: str | None, driver: Any = None):
+    def __init__(self, uuid: str | None, driver: ModuleType | None = None):
         """Finds the GPU.
 
         Args:
-            uuid: as `gpu_uuid` gives it; None for nothing to ask about.
-            driver: what to ask in place of the module `pynvml`.
+            uuid: as `gpu_uuid` returns it; None for no GPU.
+            driver: in place of the module `pynvml`.
         """
-        self._driver: Any = None
+        self._driver: ModuleType | None = None
         self._handle: Any = None
         driver = driver or (import_driver() if uuid else None)
         if uuid is None or driver is None:
@@ -64,22 +54,23 @@ class GpuMeter:
             return
         self._driver = driver
         for kind in ("GPU", "MIG"):  # the second for a slice of a GPU, which tells its memory and not its use
-            self._handle = self._handle or self._ask(driver.nvmlDeviceGetHandleByUUID, f"{kind}-{uuid}")
+            name = f"{kind}-{uuid}"
+            self._handle = self._handle or self._ask(lambda name=name: driver.nvmlDeviceGetHandleByUUID(name))
 
     def sample(self) -> dict[str, float]:
-        """The GPU as it is now.
+        """Samples the GPU.
 
         Returns:
             `gpu`, 0 to 1: the part of the driver's last sampling period, of up to a second, in which a kernel ran;
-            `gpu_memory_bytes`, in use, and `gpu_memory`, their fraction of all there is. What is not known is left out.
+            `gpu_memory_bytes`, in use, and `gpu_memory`, their fraction of all there is.
         """
         if self._handle is None:
             return {}
         found = {}
-        rates = self._ask(self._driver.nvmlDeviceGetUtilizationRates, self._handle)
+        rates = self._ask(lambda: self._driver.nvmlDeviceGetUtilizationRates(self._handle))
         if rates is not None:
             found["gpu"] = rates.gpu / 100
-        memory = self._ask(self._driver.nvmlDeviceGetMemoryInfo, self._handle)
+        memory = self._ask(lambda: self._driver.nvmlDeviceGetMemoryInfo(self._handle))
         if memory is not None:
             found |= {"gpu_memory": memory.used / memory.total, "gpu_memory_bytes": memory.used}
         return found
@@ -91,9 +82,9 @@ class GpuMeter:
             self._ask(self._driver.nvmlShutdown)
             self._driver = None
 
-    def _ask(self, function: Callable[..., Any], *arguments: Any) -> Any:
+    def _ask(self, call: Callable[[], Any]) -> Any:
         try:
-            return function(*arguments)
+            return call()
         except self._driver.NVMLError:
             return None
 
@@ -105,8 +96,8 @@ def gpu_uuid(device: torch.device) -> str | None:
     return str(torch.cuda.get_device_properties(device).uuid)
 
 
-def import_driver() -> Any:
-    """The module `pynvml`, None where it is not installed."""
+def import_driver() -> ModuleType | None:
+    """Returns the module `pynvml`, None where it is not installed."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # another package of the same module warns of being out of date

@@ -32,14 +32,7 @@ class MetricSums:
         return self._sums / count
 
     def approx_kl(self, names: Sequence[str]) -> Tensor:
-        """Returns the sum of the metric `approx_kl`; reading it waits for a GPU.
-
-        Args:
-            names: of the metrics.
-
-        Raises:
-            ConfigError: if the loss does not report it.
-        """
+        """Returns the sum of the metric `approx_kl`; reading it waits for a GPU."""
         if "approx_kl" not in names:
             raise ConfigError(
                 f"[train] target_kl needs a loss that reports approx_kl, got one of {', '.join(names)}; "

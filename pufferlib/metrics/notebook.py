@@ -23,11 +23,6 @@ class NotebookPanel:
     """A panel in a cell of its own; where a frontend shows no HTML, it shows the panel as text."""
 
     def __init__(self, background: str):
-        """Shows nothing yet.
-
-        Args:
-            background: a colour such as `#061818`, to be seen between the lines.
-        """
         self._format = (
             f'<div style="overflow-x:auto"><pre style="display:inline-block; background-color:{background}; {_STYLE}">'
             "{code}</pre></div>"
@@ -35,11 +30,7 @@ class NotebookPanel:
         self._handle: Any = None
 
     def draw(self, render: Callable[[Console], Panel]) -> None:
-        """Shows the panel, in place of that of before.
-
-        Args:
-            render: gives the panel for a console.
-        """
+        """Shows the panel, in place of that of before."""
         content = _drawn(render, self._format)
         if self._handle is None:
             from IPython.display import display

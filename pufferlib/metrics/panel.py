@@ -32,11 +32,6 @@ class LivePanel:
     """
 
     def __init__(self, stream: TextIO | None = None):
-        """Writes nothing yet.
-
-        Args:
-            stream: where to write; None for stdout.
-        """
         stream = sys.stdout if stream is None else stream
         self._output = Output(stream)
         self._notebook = NotebookPanel(BACKGROUND) if is_notebook(stream) else None
@@ -46,11 +41,7 @@ class LivePanel:
         self._stop = None  # stops the live display, once; also called when this object or the interpreter goes
 
     def draw(self, render: Callable[[Console], Panel]) -> None:
-        """Redraws the panel in place.
-
-        Args:
-            render: gives the panel for a console; not called once the stream was left.
-        """
+        """Redraws the panel in place."""
         if self._notebook is not None:
             self._notebook.draw(render)
         elif self._output.error is None:

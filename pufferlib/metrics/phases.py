@@ -41,12 +41,6 @@ class DeviceClock:
     """
 
     def __init__(self, make_event: Callable[[], Any], current_stream: Callable[[], Any]):
-        """Starts at nothing.
-
-        Args:
-            make_event: gives an event as `torch.cuda.Event(enable_timing=True)` does.
-            current_stream: the stream that work is being queued on.
-        """
         self.seconds: dict[str, float] = {}
         self._make_event = make_event
         self._current_stream = current_stream

@@ -19,13 +19,7 @@ from pufferlib.metrics.phases import DeviceClock, Phase, Phases
 
 @dataclass(frozen=True)
 class Counts:
-    """The progress of a training.
-
-    Attributes:
-        epoch: iterations of `evaluate` and `train` so far.
-        agent_steps: collected so far, by all processes.
-        learning_rate: the last one used.
-    """
+    """The progress of a training."""
 
     epoch: int
     agent_steps: int
@@ -47,13 +41,6 @@ class Report:
     """
 
     def __init__(self, device: torch.device, total_steps: int, dashboard_seconds: float):
-        """Begins the first interval of a run.
-
-        Args:
-            device: that is trained on.
-            total_steps: agent steps of the whole run.
-            dashboard_seconds: between two refreshes of a panel.
-        """
         self.episodes = FinishedEpisodes()
         self.phases = Phases(DeviceClock.of(device))
         self.iteration = Phase()
@@ -152,13 +139,7 @@ class Report:
     # ----------------------------------------------------------------------------------------------- what a person sees
 
     def show(self, title: str, facts: Callable[[], Mapping[str, str]], counts: Counts) -> None:
-        """Shows the metrics: a panel on a terminal or in a notebook, refreshed now and then; else a line per log.
-
-        Args:
-            title: such as the environment's name.
-            facts: returns what stays the same during the run; called once.
-            counts: as they are now.
-        """
+        """Shows the metrics: a panel on a terminal or in a notebook, refreshed now and then; else a line per log."""
         if self._dashboard is None:
             self._dashboard = Dashboard(title, facts(), self.total_steps)
         now = time.perf_counter()

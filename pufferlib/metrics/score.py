@@ -45,12 +45,7 @@ def final_metrics(scores: Mapping[str, Score]) -> dict[str, float]:
 
 
 def final_text(scores: Mapping[str, Score], metric: str | None) -> str:
-    """One line on the final policy: what its environment is solved by, return and length, and of how many episodes.
-
-    Args:
-        scores: as for `final_metrics`, at least one.
-        metric: of `[solve]`, None where there is none.
-    """
+    """One line on the final policy: what its environment is solved by, return and length, and of how many episodes."""
     solved_by = None if metric is None else find_metric(metric, scores)
     names = dict.fromkeys([solved_by, "environment/score", "episode/return_mean", "episode/length_mean"])
     shown = {name: scores[name] for name in names if name in scores} or dict(scores)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from dataclasses import dataclass
 
 import psutil
 
@@ -15,15 +14,6 @@ _LOOK_AGAIN_SECONDS = 5.0  # for processes that began since
 _UNREADABLE = (psutil.Error, OSError)  # a process ended just now, or there is no file handle left: no reason to stop
 
 
-@dataclass(frozen=True)
-class Usage:
-    """One sample."""
-
-    cpu_fraction: float  # 0 to 1: 1 when every core that may be used was busy since the last sample
-    memory_bytes: int  # resident; memory that worker processes share counts once for each
-    memory_fraction: float  # 0 to 1, of the memory that may be used
-
-
 class UsageMeter:
     """Samples the use of this process and its children; CPU use is since the sample before."""
 
@@ -31,47 +21,37 @@ class UsageMeter:
         self._process = psutil.Process()
         self._cores = core_share()
         self._memory = usable_memory_bytes()
-        self._wall_seconds, self._processes_until = time.monotonic(), -math.inf
-        self._cpu_seconds = self._cpu_seconds_by_process()
+        self._seconds, self._processes_until = time.monotonic(), -math.inf
+        self._cpu_seconds, _ = self._read()  # by process
 
-    def sample(self) -> Usage:
-        """The use since the last sample, or since this meter was made."""
-        now, by_process = time.monotonic(), self._cpu_seconds_by_process()
+    def sample(self) -> dict[str, float]:
+        """Returns `cpu` and `memory`, 0 to 1 of what may be used, and `memory_bytes`, resident.
+
+        Memory that worker processes share counts once for each.
+        """
+        now, (cpu_seconds, memory) = time.monotonic(), self._read()
         # A child that began since the last sample counts whole, one that ended no longer counts.
-        busy = sum(seconds - self._cpu_seconds.get(pid, 0.0) for pid, seconds in by_process.items())
-        elapsed = max(now - self._wall_seconds, 1e-6)
-        self._wall_seconds, self._cpu_seconds = now, by_process
-        memory = self._memory_bytes()
-        return Usage(_fraction(busy / (elapsed * self._cores)), memory, _fraction(memory / self._memory))
+        busy = sum(seconds - self._cpu_seconds.get(pid, 0.0) for pid, seconds in cpu_seconds.items())
+        share = busy / (max(now - self._seconds, 1e-6) * self._cores)
+        self._seconds, self._cpu_seconds = now, cpu_seconds
+        return {"cpu": _fraction(share), "memory": _fraction(memory / self._memory), "memory_bytes": memory}
 
-    def _processes(self) -> list[psutil.Process]:
+    def _read(self) -> tuple[dict[int, float], int]:
         # Finding the children reads every process of the machine, so the list is kept for a while.
         now = time.monotonic()
         if now >= self._processes_until:
-            self._found = [self._process]
+            self._processes = [self._process]
             with contextlib.suppress(*_UNREADABLE):
-                self._found += self._process.children(recursive=True)
+                self._processes += self._process.children(recursive=True)
             self._processes_until = now + _LOOK_AGAIN_SECONDS
-        return self._found
-
-    def _cpu_seconds_by_process(self) -> dict[int, float]:
-        found = {}
-        for process in self._processes():
-            try:
+        cpu_seconds, memory = {}, 0
+        for process in self._processes:
+            with contextlib.suppress(*_UNREADABLE):
                 times = process.cpu_times()
-            except _UNREADABLE:
-                continue
-            found[process.pid] = times.user + times.system
-        return found
-
-    def _memory_bytes(self) -> int:
-        total = 0
-        for process in self._processes():
-            try:
-                total += process.memory_info().rss
-            except _UNREADABLE:
-                continue
-        return total
+                cpu_seconds[process.pid] = times.user + times.system
+            with contextlib.suppress(*_UNREADABLE):
+                memory += process.memory_info().rss
+        return cpu_seconds, memory
 
 
 def _fraction(value: float) -> float:

@@ -24,13 +24,7 @@ _NO_CURVES = frozenset({"step", "agent_steps", "epoch", "uptime"})  # what other
 
 @dataclass(frozen=True)
 class Curve:
-    """A metric of one run.
-
-    Attributes:
-        label: of the run among all that are plotted.
-        xs: places on the axis, rising.
-        ys: as many finite values.
-    """
+    """A metric of one run."""
 
     label: str
     xs: list[float]
@@ -56,12 +50,7 @@ class Panel:
 
 @dataclass(frozen=True)
 class Split:
-    """The split of the time of several runs, a bar for each.
-
-    Attributes:
-        title: of the plot.
-        shares: by phase, the mean over all logs of a run; by the run's label.
-    """
+    """The split of the time of several runs, a bar for each."""
 
     title: str
     shares: dict[str, dict[str, float]]

@@ -45,18 +45,7 @@ _MOST_MARKED = 25  # logs of a curve that are marked one by one
 
 
 def write_figure(panels: Sequence[Panel | Split], title: str, path: Path) -> None:
-    """Draws plots beside each other into one file.
-
-    Args:
-        panels: to draw, row by row.
-        title: above them.
-        path: ends in one of FORMATS.
-
-    Raises:
-        MissingExtraError: if matplotlib is not installed.
-        ConfigError: if the file's name ends in something else.
-        StorageError: if it cannot be written.
-    """
+    """Draws plots beside each other into one file."""
     require_extra("matplotlib", "plot")
     if path.suffix.lower() not in FORMATS:
         raise ConfigError(f"the output must end in {', '.join(FORMATS)}, got {str(path)!r}")

@@ -78,7 +78,7 @@ def _matching(pattern: str, data_dir: Path) -> list[RecordedRun]:
     folders = folders or [Path(path) for path in sorted(glob.glob(pattern)) if os.path.isdir(path)]
     found = list(_readable(folders))
     if not found:
-        raise CheckpointError(f"no run in {data_dir} is called like {pattern!r}; `puffer runs` lists them")
+        raise CheckpointError(f"no run in {data_dir} matches {pattern!r}; `puffer runs` lists them")
     return found
 
 

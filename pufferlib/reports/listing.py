@@ -6,9 +6,9 @@ import math
 import shlex
 import sys
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 from pufferlib.errors import CheckpointError, ConfigError, nearest
 from pufferlib.metrics.dashboard import count_text, number_text
@@ -29,36 +29,22 @@ _GAP = 2  # characters between columns, one of them the padding
 _STATE_COLOURS = {"running": CYAN, "failed": RED}
 
 
-@dataclass(frozen=True)
-class Unreadable:
-    """A folder among the runs that holds none, one that is damaged, or runs of its own, as that of sweeps does."""
-
-    folder: Path
-    reason: str
+Unreadable = tuple[Path, str]  # a folder among the runs that holds none, a damaged one, or several; and the reason
 
 
 def runs_command(
     data_dir: str = "experiments", env: str | None = None, sort: str = "date", limit: int | None = None
 ) -> None:
-    """Prints the table: coloured on a terminal, plain where it is piped.
-
-    Args:
-        data_dir: the folder of the runs.
-        env: list those of this environment alone; None lists all.
-        sort: `date`, `score`, `steps` or `time`.
-        limit: how many to list at most.
-
-    Raises:
-        ConfigError: if there is no such folder, or no run of the environment in it.
-    """
+    """Prints the table: coloured on a terminal, plain where it is piped."""
     runs, unreadable = listed_runs(Path(data_dir), env)
     shown = sorted(runs, key=_SORT_KEYS[sort])[:limit]
-    rows = [tuple(map(printable, _row(run, told, name))) for run, told, name in _with_names(shown)]
+    changed, names = differences(shown), short_ids(shown)
+    rows = [tuple(map(printable, _row(run, names[run.folder], changed[run.folder]))) for run in shown]
     is_terminal = Output(sys.stdout).isatty()
     if rows:
         print_table(rows) if is_terminal else print(plain_table(HEADER, rows))
-    for each in unreadable:
-        print(printable(f"{each.folder.relative_to(data_dir)}: {each.reason}"))
+    for folder, reason in unreadable:
+        print(printable(f"{folder.relative_to(data_dir)}: {reason}"))
     hidden = len(runs) - len(shown)
     if hidden and is_terminal:
         print(f"and {hidden} more")
@@ -78,7 +64,7 @@ def listed_runs(data_dir: Path, env: str | None = None) -> tuple[list[RecordedRu
         try:
             runs.append(read_run(folder))
         except CheckpointError as error:
-            unreadable += _runs_inside(folder) or [Unreadable(folder, str(error))]
+            unreadable += _runs_inside(folder) or [(folder, str(error))]
     if env is None:
         if not runs and not unreadable:
             raise ConfigError(f"there are no runs in {data_dir}; `puffer train puffer_cartpole` makes one")
@@ -96,9 +82,7 @@ def _runs_inside(folder: Path) -> list[Unreadable]:
         return []
     inside = Counter(path.parents[1] for depth in ("*", "*/*") for path in folder.glob(f"{depth}/{CONFIG_FILE}"))
     return [
-        Unreadable(
-            place, f"{count} run{'s' * (count != 1)}, listed by `puffer runs --data-dir {shlex.quote(str(place))}`"
-        )
+        (place, f"{count} run{'s' * (count != 1)}, listed by `puffer runs --data-dir {shlex.quote(str(place))}`")
         for place, count in sorted(inside.items())
     ]
 
@@ -125,16 +109,7 @@ def print_table(rows: list[tuple[str, ...]]) -> None:
 def fitting(
     header: tuple[str, ...], rows: list[tuple[str, ...]], width: int
 ) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """The columns of a table for which there is room: the last one folds, but not to less than a few words.
-
-    Args:
-        header: names of the columns.
-        rows: of cells.
-        width: characters of a line.
-
-    Returns:
-        The header and the rows without the columns that had to go.
-    """
+    """The columns of a table for which there is room: the last one folds, but not to less than a few words."""
     for dropped in (None, *_DISPENSABLE):
         kept = [index for index, name in enumerate(header) if name != dropped]
         header, rows = tuple(header[index] for index in kept), [tuple(row[index] for index in kept) for row in rows]
@@ -145,12 +120,7 @@ def fitting(
     return header, rows
 
 
-def _with_names(runs: list[RecordedRun]) -> list[tuple[RecordedRun, str, str]]:
-    told, names = differences(runs), short_ids(runs)
-    return [(run, difference_text(told[run.folder]), names[run.folder]) for run in runs]
-
-
-def _row(run: RecordedRun, told: str, name: str) -> tuple[str, ...]:
+def _row(run: RecordedRun, name: str, changed: Mapping[str, Any]) -> tuple[str, ...]:
     return (
         name,
         run.env_name or "-",
@@ -159,7 +129,7 @@ def _row(run: RecordedRun, told: str, name: str) -> tuple[str, ...]:
         "-" if run.score is None else f"{number_text(run.score)} {run.score_name}",
         run.state,
         cost_text(run.seconds),
-        told,
+        difference_text(changed),
     )
 
 

@@ -19,21 +19,7 @@ def plot_command(
     terminal: bool = False,
     data_dir: str = "experiments",
 ) -> None:
-    """Plots the runs that `find_runs` finds by words.
-
-    Args:
-        words: one at least.
-        metric: names or patterns with commas between; None for the usual ones, see `panels`.
-        x: `agent_steps` or `uptime`.
-        output: the picture's file; None for one in the current folder, named for the runs.
-        terminal: draw on the terminal rather than into a file.
-        data_dir: the folder of the runs.
-
-    Raises:
-        CheckpointError: if a word means no run.
-        ConfigError: if no run has such a metric, or the file's name ends in no known format.
-        MissingExtraError: if matplotlib is not installed, without which there are no pictures.
-    """
+    """Plots the runs that `find_runs` finds by words."""
     runs = find_runs(words, data_dir)
     patterns = None if metric is None else [name.strip() for name in metric.split(",") if name.strip()]
     drawn = panels(runs, patterns, x)

@@ -72,17 +72,7 @@ class Profile:
 
 
 def profile_command(env_name: str, args: dict[str, Any], seconds: float = 10.0, output: str | None = None) -> None:
-    """Trains for a while, keeps nothing of it but a trace, and prints where the time went.
-
-    Args:
-        env_name: the environment.
-        args: settings that `check_config` has seen, with weights to begin from or without.
-        seconds: how long to measure, after a warm-up.
-        output: the trace's file; None for one in the current folder, named for the environment.
-
-    Raises:
-        PufferError: if the settings are wrong, or the file cannot be written.
-    """
+    """Trains for a while, keeps nothing of it but a trace, and prints where the time went."""
     path = Path(output or f"profile_{slug(env_name)}.json")
     if not path.absolute().parent.is_dir():
         raise StorageError(f"{path} cannot be written, there is no folder {path.parent}; make it first")
@@ -92,14 +82,7 @@ def profile_command(env_name: str, args: dict[str, Any], seconds: float = 10.0, 
 
 
 def measure(env_name: str, args: dict[str, Any], seconds: float, path: Path) -> Profile:
-    """Measures a training by itself first, then follows a few more iterations with torch's profiler.
-
-    Args:
-        env_name: the environment.
-        args: settings from `load_config`; what they say of length, logs and checkpoints does not count.
-        seconds: to measure, at least one iteration.
-        path: of the trace.
-    """
+    """Measures a training by itself first, then follows a few more iterations with torch's profiler."""
     with _training(env_name, args) as trainer:
         for _ in range(WARM_UP):
             _iterate(trainer)

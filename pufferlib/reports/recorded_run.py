@@ -31,13 +31,7 @@ _BEGUN = re.compile(r"(\d{8}_\d{6})_\d{6}_[0-9a-f]{8}$")  # of a run id that `ma
 
 @dataclass(frozen=True)
 class RecordedRun:
-    """A run on disk; properties read its files when they are first needed.
-
-    Attributes:
-        folder: of the run.
-        config: the content of its `config.json`; empty while it has none, as before the first checkpoint of a run that
-            was begun in Python.
-    """
+    """A run on disk; properties read its files when they are first needed."""
 
     folder: Path
     config: Mapping[str, Any]
@@ -174,7 +168,7 @@ def read_run(folder: Path) -> RecordedRun:
         config = {}
     except (OSError, ValueError) as error:
         reason = f" ({error.strerror})" if isinstance(error, UnreadableFile) else ""
-        raise CheckpointError(f"{path} is damaged{reason}; its run cannot be told from it") from error
+        raise CheckpointError(f"{path} is damaged{reason}; its run cannot be read") from error
     _open_metrics(folder / METRICS_FILE).close()
     if not isinstance(config, dict) or (config and not isinstance(config.get("settings"), dict)):
         raise CheckpointError(f"{path} must hold the settings of a run, found none")

@@ -37,19 +37,7 @@ def report_command(
     video: bool = True,
     data_dir: str = "experiments",
 ) -> None:
-    """Writes the page of the run that a word means, see `find_run`; it may still be running.
-
-    Args:
-        word: which run.
-        output: the page's file; None for `report.html` in the run's folder.
-        episodes: to play with each of its weights; 0 for no evaluation.
-        video: whether to show an episode.
-        data_dir: the folder of the runs.
-
-    Raises:
-        CheckpointError: if there is no such run.
-        StorageError: if the page cannot be written.
-    """
+    """Writes the page of the run that a word means, see `find_run`; it may still be running."""
     run = find_run(word, data_dir)
     path = Path(output) if output is not None else run.folder / FILE_NAME
     text = page(gather(run, episodes, video))
@@ -113,7 +101,7 @@ def _args(run: RecordedRun, weights: str) -> dict[str, Any]:
     from pufferlib.runs.recorded_settings import model_settings
 
     if run.env_name is None:
-        raise CheckpointError(f"{run.folder} does not tell which environment it is of")
+        raise CheckpointError(f"{run.folder} does not name its environment")
     find_recorded(run.env_name)
     args = load_config(run.env_name)
     args["load_model_path"] = str(run.folder / f"{weights}.pt")

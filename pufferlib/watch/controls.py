@@ -45,13 +45,7 @@ CHARACTERS = {"+": ViewerCommand.FASTER, "=": ViewerCommand.FASTER, "-": ViewerC
 
 
 def commands(keys: Iterable[str], characters: Iterable[str], is_shift_held: bool) -> list[ViewerCommand]:
-    """Returns the commands of keys and characters.
-
-    Args:
-        keys: raylib's names of those that went down, in their order.
-        characters: that were typed.
-        is_shift_held: then the keys belong to the game, and only characters count.
-    """
+    """Returns the commands of keys and characters."""
     from_keys = [] if is_shift_held else [KEYS[key] for key in keys if key in KEYS]
     return [*from_keys, *(CHARACTERS[each] for each in characters if each in CHARACTERS)]
 

@@ -20,7 +20,7 @@ from pufferlib.play.scores import ScoreSheet, counts_by_agent, episodes_per_agen
 from pufferlib.runs.stopping import StopRequest
 from pufferlib.vector import Vector
 from pufferlib.watch.array_scene import array_settings
-from pufferlib.watch.recording_line import recording_line
+from pufferlib.watch.recording_line import RecordingLine
 from pufferlib.watch.scene import Scene
 from pufferlib.watch.scenes import make_scene
 from pufferlib.watch.show import RenderOptions, Show
@@ -45,16 +45,6 @@ def evaluate_command(env_name: str, args: dict[str, Any], options: EvalOptions) 
     """Plays and prints the scores.
 
     The episodes are the same with a window, with a video and without; without, many run side by side.
-
-    Args:
-        env_name: any name that `pufferlib.families.catalog.find` knows.
-        args: settings, with the model's path.
-        options: of the command.
-
-    Raises:
-        APIUsageError: if the options do not fit each other or the environment.
-        DisplayError: if a window is to be shown and there is no display to open it on.
-        PufferError: whatever else keeps the policy from being played, or the video from being written.
     """
     entry = find(env_name)
     display = _display(entry, options)
@@ -156,7 +146,7 @@ def _show(make_player: Callable[[], Player], options: EvalOptions, display: _Dis
         options.panel,
         options.speed,
     )
-    with recording_line() as line:
+    with RecordingLine() as line:
         show = Show(play, rendering, lambda video: line.update(video, play.player))
         try:
             show.run()

@@ -11,23 +11,9 @@ from pufferlib.watch.keyboard import Keyboard
 
 
 class HumanEpisodes:
-    """Plays one episode after another in an environment of one agent.
-
-    Attributes:
-        keyboard: the meaning of the keys.
-        score: the sum of the rewards of the episode.
-        steps: of the episode so far.
-        is_over: whether it has ended.
-    """
+    """Plays one episode after another in an environment of one agent."""
 
     def __init__(self, env: PufferEnv, keyboard: Keyboard, seed: int):
-        """Begins the first episode.
-
-        Args:
-            env: one environment, with a single row; its owner closes it.
-            keyboard: the meaning of the keys in it.
-            seed: of the first episode; an episode that is abandoned is followed by one with the next seed.
-        """
         self.keyboard = keyboard
         self._env = env
         self._seed = seed

@@ -52,11 +52,11 @@ def gymnasium_keys(env: gymnasium.Env, space: gymnasium.Space) -> Keys | None:
     if name.startswith(("MiniGrid-", "BabyAI-")):
         candidates.append(Keys(GRID, waits=True))
     if hasattr(env.unwrapped, "get_keys_to_action"):
-        candidates.append(_told(env.unwrapped.get_keys_to_action()))
+        candidates.append(_declared_keys(env.unwrapped.get_keys_to_action()))
     return next((keys for keys in candidates if keys is not None and _fits(keys, space)), None)
 
 
-def _told(actions: Mapping[Any, Any]) -> Keys | None:
+def _declared_keys(actions: Mapping[Any, Any]) -> Keys | None:
     # Gymnasium names keys by letters: W, A, S and D are the arrows, and E does nothing.
     names = {"w": "up", "a": "left", "s": "down", "d": "right", " ": "space"}
     chords = {tuple(keys): action for keys, action in actions.items() if isinstance(keys, (tuple, str))}

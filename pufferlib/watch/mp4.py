@@ -29,22 +29,11 @@ class Mp4Encoder:
     """
 
     def __init__(self, path: Path, size: tuple[int, int], fps: Fraction):
-        """Starts the encoder.
-
-        Args:
-            path: the file to write, whatever its name ends with.
-            size: width and height of the frames, in pixels; an odd one repeats its last row or column, which the
-                format needs.
-            fps: frames a second.
-
-        Raises:
-            MissingExtraError: if imageio-ffmpeg is not installed.
-        """
         require_extra("imageio_ffmpeg", "video")
         from imageio_ffmpeg import get_ffmpeg_exe  # looks for the program, which takes a while
 
         width, height = size
-        self._padding = ((0, height % 2), (0, width % 2), (0, 0))
+        self._padding = ((0, height % 2), (0, width % 2), (0, 0))  # the format needs even sizes: the edge comes twice
         self._is_even = not any(sum(self._padding, ()))
         frames = ("-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{width + width % 2}x{height + height % 2}")
         command = (get_ffmpeg_exe(), "-loglevel", "error", "-y", *frames, "-r", str(fps), "-i", "pipe:0", "-an")

@@ -14,12 +14,7 @@ _KEYS = 150  # pixels from the keys to what they do
 
 
 class Overlay:
-    """The texts over a picture.
-
-    Attributes:
-        is_helping: whether the list of keys is shown.
-        notice: the newest text; empty after NOTICE_SECONDS.
-    """
+    """The texts over a picture."""
 
     def __init__(self) -> None:
         self.is_helping = False
@@ -38,13 +33,7 @@ class Overlay:
             self.notice = ""
 
     def draw(self, brush: Brush, width: int, badge: str) -> None:
-        """Draws it over the picture.
-
-        Args:
-            brush: for the screen.
-            width: of the picture, which is at the left of the screen.
-            badge: a lasting text, such as `paused`; empty for none.
-        """
+        """Draws it over the picture."""
         _, height = brush.screen.size
         y = height - _LINE - 12
         if badge:

@@ -80,14 +80,7 @@ class Playback:
         return self._frames_per_second is not None
 
     def advance(self, seconds: float) -> bool:
-        """Advances the time.
-
-        Args:
-            seconds: since the last call; where a video is recorded, a frame passes in their place.
-
-        Returns:
-            Whether game time advanced.
-        """
+        """Advances the time."""
         if self.mode is Mode.PAUSED:
             return False
         if self._frames_per_second is None:

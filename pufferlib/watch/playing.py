@@ -63,14 +63,6 @@ class Game:
     def __init__(
         self, episodes: HumanEpisodes, make_scene: Callable[[], Scene], high_scores: HighScores, speed: float = 1.0
     ):
-        """Draws nothing before `draw`.
-
-        Args:
-            episodes: to play.
-            make_scene: makes a scene of the environment, a new one for every episode: it may remember the last one.
-            high_scores: of earlier games; those of this one are added.
-            speed: seconds of the game in one second.
-        """
         self.phase = GamePhase.READY
         self.finished: list[float] = []
         self.trouble = ""
@@ -220,18 +212,7 @@ class Game:
 
 
 def play_command(env_name: str, args: Mapping[str, Any], speed: float = 1.0, seed: int | None = None) -> None:
-    """`puffer play`: opens a window for a person to play in; prints the score of every game that was finished.
-
-    Args:
-        env_name: any name that `pufferlib.families.catalog.find` knows.
-        args: settings from `load_config`.
-        speed: seconds of the game in one second.
-        seed: of the first game; None draws one.
-
-    Raises:
-        DisplayError: if there is no display to open a window on.
-        APIUsageError: if no keys are known for the environment, or it cannot be drawn.
-    """
+    """`puffer play`: opens a window for a person to play in; prints the score of every game that was finished."""
     if not has_display():
         raise _no_display(env_name)
     entry = find(env_name)

@@ -9,13 +9,5 @@ from pufferlib.watch.scene import OceanScene, Scene
 
 
 def make_scene(env: PufferEnv) -> Scene:
-    """Returns the scene of an environment.
-
-    Args:
-        env: one that was reset; where it is not in C it was made with `array_scene.array_settings`.
-
-    Raises:
-        APIUsageError: if it cannot be drawn.
-        MissingExtraError: if it is in C, and raylib is not installed.
-    """
+    """Returns the scene of an environment."""
     return OceanScene(env) if isinstance(env, OceanEnv) else ArrayScene(env)

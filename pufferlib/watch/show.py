@@ -65,13 +65,6 @@ class Show:
     def __init__(
         self, play: WatchedPlay, options: RenderOptions, on_frame: Callable[[VideoWriter], None] = lambda video: None
     ):
-        """Draws nothing before `run`.
-
-        Args:
-            play: a new one.
-            options: how to draw it.
-            on_frame: called after every frame of the video.
-        """
         self.video: VideoWriter | None = None
         self.is_left = False
         self._play = play

@@ -38,15 +38,7 @@ class SidePanel:
         self._texture = Texture()
 
     def draw(self, brush: Brush, left: float, height: float, traces: Sequence[PolicyTrace], progress: float) -> None:
-        """Draws it, from the top of the screen.
-
-        Args:
-            brush: for the screen.
-            left: where it begins.
-            height: of the screen.
-            traces: the newest last; at least one.
-            progress: of the newest one's step that is over, 0 to 1.
-        """
+        """Draws it, from the top of the screen."""
         brush.box(left, 0, PANEL_WIDTH, height, PANEL)
         brush.box(left, 0, 1, height, EDGE)
         x, y, newest = left + _MARGIN, _MARGIN, traces[-1]

@@ -25,14 +25,6 @@ class Stage:
     """
 
     def __init__(self, picture: tuple[int, int], count: int, panel: SidePanel | None, limit: tuple[int, int]):
-        """Lays out pictures; one that is alone has no line below it.
-
-        Args:
-            picture: width and height of each at scale 1.
-            count: of them.
-            panel: None where it is hidden.
-            limit: width and height that everything may have, in pixels.
-        """
         beside = 0 if panel is None else PANEL_WIDTH
         self._tiling = tiled(count, picture, (limit[0] - beside, limit[1]), _CAPTION_HEIGHT if count > 1 else 0)
         self.panel = panel
@@ -49,14 +41,7 @@ class Stage:
         return (width, height) if self.panel is None else (width + PANEL_WIDTH, max(height, PANEL_MIN_HEIGHT))
 
     def draw(self, brush: Brush, places: Sequence[Place], traces: Sequence[PolicyTrace], progress: float) -> None:
-        """Draws everything, between `begin` and `end`.
-
-        Args:
-            brush: for a screen of this size.
-            places: who is to be seen where.
-            traces: of the agent of the panel, the newest last.
-            progress: of the last step that is over, 0 to 1.
-        """
+        """Draws everything, between `begin` and `end`."""
         _, height = self.size
         upper = (height - self._tiling.size[1]) // 2
         for index, place in enumerate(places):

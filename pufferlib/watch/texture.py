@@ -17,16 +17,7 @@ class Texture:
         self._size = (0, 0)
 
     def draw(self, screen: Screen, picture: np.ndarray, x: float, y: float, width: float, height: float) -> None:
-        """Draws a picture, pixel by pixel where it is enlarged; between `begin` and `end`.
-
-        Args:
-            screen: the open one.
-            picture: `(rows, columns, 3)` uint8 RGB.
-            x: pixels from the left.
-            y: pixels from the top.
-            width: that it gets, in pixels.
-            height: likewise.
-        """
+        """Draws a picture, pixel by pixel where it is enlarged; between `begin` and `end`."""
         library = raylib()
         screen.welcome(self)
         picture = np.ascontiguousarray(picture)

@@ -50,14 +50,7 @@ class PolicyTrace:
 
 
 def trace_of(decision: Decision, row: int, space: gymnasium.Space, is_first: bool) -> PolicyTrace:
-    """Returns one agent's part of a decision, copied.
-
-    Args:
-        decision: of all agents.
-        row: of the agent.
-        space: the single action space.
-        is_first: see `PolicyTrace`.
-    """
+    """Returns one agent's part of a decision, copied."""
     logits = decision.logits
     parts = (logits,) if isinstance(logits, torch.Tensor | Normal) else logits
     taken = np.atleast_1d(decision.actions[row])

@@ -28,12 +28,6 @@ class VideoWriter:
     Frames go to a hidden file beside the one that is asked for, which takes its name in `close`: that one, or an older
     of its name, is whole at any time. Used in a `with`, leaving it closes the video, and where that is by an exception,
     such as Ctrl-C, it holds what was recorded until then.
-
-    Attributes:
-        path: the file.
-        size: width and height of the frames, in pixels.
-        fps: frames a second.
-        frames: how many were added.
     """
 
     def __init__(self, path: str | os.PathLike[str], size: tuple[int, int], fps: float):

@@ -64,17 +64,6 @@ class WatchedPlay:
         seed: int,
         side_by_side: int,
     ):
-        """Makes no step.
-
-        Args:
-            make_player: makes one in whose vector every batch is one environment of this process; called at every
-                restart, with random numbers from their beginning.
-            make_scene: makes the scene of an environment, which was reset.
-            quotas: `(num_agents,)`, episodes to play.
-            max_steps: of each environment.
-            seed: of the environments.
-            side_by_side: places.
-        """
         self._make_player = make_player
         self._make_scene = make_scene
         self._quotas = quotas

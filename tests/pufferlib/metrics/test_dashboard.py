@@ -217,15 +217,15 @@ def test_use_of_the_cpu_is_relative_to_the_cores_that_may_be_used():
     for spinner in spinners:
         spinner.join()
     sample = meter.sample()
-    assert 0 < sample.cpu_fraction <= 1
-    assert 2**20 < sample.memory_bytes < machine.usable_memory_bytes()
-    assert 0 < sample.memory_fraction < 1
+    assert 0 < sample["cpu"] <= 1
+    assert 2**20 < sample["memory_bytes"] < machine.usable_memory_bytes()
+    assert 0 < sample["memory"] < 1
     time.sleep(0.2)
-    assert meter.sample().cpu_fraction < sample.cpu_fraction
+    assert meter.sample()["cpu"] < sample["cpu"]
 
 
 def test_a_worker_that_ended_does_not_make_the_use_negative():
     child = subprocess.Popen([sys.executable, "-c", "sum(range(10**7)); input()"], stdin=subprocess.PIPE)
     meter = usage.UsageMeter()
     child.communicate(b"\n")
-    assert 0 <= meter.sample().cpu_fraction <= 1
+    assert 0 <= meter.sample()["cpu"] <= 1

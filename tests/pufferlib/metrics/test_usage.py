@@ -15,4 +15,4 @@ def test_what_cannot_be_read_is_left_out(monkeypatch, method, error):
     monkeypatch.setattr(psutil.Process, method, fail)
     meter._processes_until = 0.0
     usage = meter.sample()
-    assert 0 <= usage.cpu_fraction <= 1 and 0 <= usage.memory_fraction <= 1
+    assert 0 <= usage["cpu"] <= 1 and 0 <= usage["memory"] <= 1

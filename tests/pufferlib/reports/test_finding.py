@@ -46,7 +46,7 @@ def test_several_words_and_patterns_mean_each_run_once(runs):
     [
         ("puffer_cartpol", "there is no run 'puffer_cartpol' in experiments; did you mean 'puffer_cartpole'"),
         ("xyz", "there is no run 'xyz' in experiments; `puffer runs` lists them"),
-        ("puffer_x*", "no run in experiments is called like 'puffer_x*'"),
+        ("puffer_x*", "no run in experiments matches 'puffer_x*'"),
     ],
 )
 def test_a_word_that_means_no_run_is_told(runs, word, message):
