@@ -49,7 +49,7 @@ class Bound(Setting):
         return "a number, or a multiple of the configured value such as 0.1x"
 
     @override
-    def check(self, value: Any) -> Any:
+    def check(self, value: object) -> Any:
         if isinstance(value, str) and multiple(value) is None:
             raise ConfigError(f"{self.label} must be {self.allowed}, got {shown(value)}")
         return super().check(value)

@@ -15,7 +15,7 @@ from pufferlib.environment import Buffers, PufferEnv
 from pufferlib.errors import PufferWarning
 
 
-def warn_of_left_out(env: Any, names: Iterable[str]) -> None:
+def warn_of_left_out(env: object, names: Iterable[str]) -> None:
     """Warns of the parts of observations that are no numbers, once: Python shows the same warning once by default."""
     parts = ", ".join(names)
     if parts:
@@ -40,7 +40,7 @@ class EmulatedEnv(PufferEnv):
 
     def __init__(
         self,
-        env: Any = None,
+        env: object = None,
         env_creator: Callable[..., Any] | None = None,
         env_args: Sequence[Any] = (),
         env_kwargs: Mapping[str, Any] | None = None,
@@ -73,7 +73,7 @@ class EmulatedEnv(PufferEnv):
         self._connect()
 
     @abc.abstractmethod
-    def _describe(self, env: Any) -> None:
+    def _describe(self, env: object) -> None:
         """Sets `env` to the environment, once it was checked, and the spaces and agents that it has as a PufferEnv."""
 
     @abc.abstractmethod

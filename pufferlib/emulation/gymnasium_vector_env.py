@@ -238,7 +238,7 @@ def _halves(env: VectorEnv) -> tuple[Callable | None, Callable | None]:
     return None, None
 
 
-def _check(env: Any) -> None:
+def _check(env: object) -> None:
     if not isinstance(env, VectorEnv):
         raise APIUsageError(
             f"the environment must be a gymnasium.vector.VectorEnv, got {type(env).__name__}; "

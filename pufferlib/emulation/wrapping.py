@@ -22,7 +22,7 @@ from pufferlib.errors import APIUsageError
 _wrapped: weakref.WeakValueDictionary[int, PufferEnv] = weakref.WeakValueDictionary()
 
 
-def wrapper_of(env: Any) -> type[PufferEnv] | None:
+def wrapper_of(env: object) -> type[PufferEnv] | None:
     """The class that makes a PufferEnv of an environment that is none yet; None for everything else."""
     if isinstance(env, VectorEnv):
         return GymnasiumVectorPufferEnv
@@ -33,7 +33,7 @@ def wrapper_of(env: Any) -> type[PufferEnv] | None:
     return PettingZooPufferEnv if isinstance(env, _pettingzoo_kinds()) else None
 
 
-def as_puffer_env(env: Any) -> Any:
+def as_puffer_env(env: object) -> Any:
     """A Gymnasium or PettingZoo environment as a PufferEnv, the same one every time; everything else as it is.
 
     Args:

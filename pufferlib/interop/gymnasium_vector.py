@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
+from numpy.typing import ArrayLike
 from typing_extensions import override
 
 from pufferlib.environment import fitting_actions
@@ -137,7 +138,7 @@ class OceanVectorEnv(VectorEnv):
         self.ocean.terminals[where] = self.ocean.truncations[where] = False
 
     @override
-    def step(self, actions: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict]:
+    def step(self, actions: ArrayLike) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict]:
         """Steps every environment.
 
         Args:
@@ -167,7 +168,7 @@ class OceanVectorEnv(VectorEnv):
         results = (observations, ocean.rewards, ocean.terminals, ocean.truncations)
         return (*map(self._given, results), infos)
 
-    def _step_others(self, actions: Any) -> None:
+    def _step_others(self, actions: ArrayLike) -> None:
         ocean = self.ocean
         ocean.actions[...] = fitting_actions(actions, ocean.actions)
         ocean.binding.vec_step_where(ocean.handle, ~self._ended)
@@ -205,7 +206,7 @@ class OceanVectorEnv(VectorEnv):
             raise APIUsageError(f"one seed for each of {self.num_envs} environments is expected, got {len(seed)}")
         return seed
 
-    def _mask(self, mask: Any) -> np.ndarray:
+    def _mask(self, mask: ArrayLike | None) -> np.ndarray:
         if mask is None:
             return np.ones(self.num_envs, bool)
         mask = np.asarray(mask)
