@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 from typing_extensions import Self
 
 from pufferlib.errors import ConfigError, nearest
-from pufferlib.settings import values
+from pufferlib.settings.values import choices, convert, describe, fits, parse_as, parse_value, shown
 
 _NOT_SETTINGS = {"self", "buf", "seed", "env", "policy"}  # arguments that the vectorization and the trainer fill in
 
@@ -60,7 +60,7 @@ class Setting:
     @property
     def allowed(self) -> str:
         """The values it takes, in words."""
-        return values.describe(self.kind, f" in {self.within.text}" if self._has_bounds else "")
+        return describe(self.kind, f" in {self.within.text}" if self._has_bounds else "")
 
     @property
     def _has_bounds(self) -> bool:
@@ -72,7 +72,7 @@ class Setting:
         Raises:
             ConfigError: if the text is not a value of this setting.
         """
-        return self.check(values.parse_as(text, self.kind))
+        return self.check(parse_as(text, self.kind))
 
     def check(self, value: object) -> Any:
         """The value, converted to the setting's type.
@@ -81,23 +81,23 @@ class Setting:
             ConfigError: if the type is wrong or the number out of bounds.
         """
         try:
-            converted = values.convert(value, self.kind)
+            converted = convert(value, self.kind)
         except ValueError as error:
-            found = f"got {values.shown(value)}{self._remedy(value)}"
+            found = f"got {shown(value)}{self._remedy(value)}"
             raise ConfigError(f"{self.label} must be {self.allowed}, {found}") from error
         is_number = isinstance(converted, numbers.Real) and not isinstance(converted, bool)
         if is_number and converted not in self.within:
             expected = self.allowed if self._has_bounds else "finite"  # the only numbers that lie in no bounds are not
-            raise ConfigError(f"{self.label} must be {expected}, got {values.shown(value)}")
+            raise ConfigError(f"{self.label} must be {expected}, got {shown(value)}")
         if isinstance(converted, int) and converted.bit_length() > 63:  # what C and torch take
-            raise ConfigError(f"{self.label} must be {self.allowed}, and of at most 63 bits, got {values.shown(value)}")
+            raise ConfigError(f"{self.label} must be {self.allowed}, and of at most 63 bits, got {shown(value)}")
         return converted
 
     def _remedy(self, value: object) -> str:
-        text = value if isinstance(value, str) else values.shown(value)
-        if values.fits(values.parse_value(f"[{text}]"), self.kind):
+        text = value if isinstance(value, str) else shown(value)
+        if fits(parse_value(f"[{text}]"), self.kind):
             return f"; write {f'[{text}]'!r}"
-        return self.nearest(value, values.choices(self.kind)) if isinstance(value, str) else ""
+        return self.nearest(value, choices(self.kind)) if isinstance(value, str) else ""
 
     def nearest(self, value: str, known: Iterable[str]) -> str:
         """Ends an error message about a text that is no value: with what it is called now, the nearest, or nothing."""

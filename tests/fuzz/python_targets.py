@@ -39,7 +39,7 @@ with atheris.instrument_imports(include=READERS, enable_loader_override=False):
     from pufferlib.config.sections import ARGUMENTS, SECTIONS, section_settings
     from pufferlib.families import catalog
     from pufferlib.runs import checkpoint, checkpoint_file, description, files, run_checkpoint
-    from pufferlib.settings import values
+    from pufferlib.settings import setting, values
 
 PACKAGE = Path(ocean.__file__).parents[1]
 ENVIRONMENTS = ("puffer_squared", "puffer_breakout", "puffer_go")
@@ -302,7 +302,7 @@ def evaluate_settings() -> None:
         except Exception:
             return text
 
-    values.parse_value = loading.parse_value = parse_value
+    values.parse_value = setting.parse_value = parse_value
 
 
 def load_anything() -> None:
