@@ -69,7 +69,7 @@ DEFAULT_DIMENSIONS = MappingProxyType(
         "train.update_epochs": _dimension("log_normal", "0.25x", "2x"),
     }
 )
-"""What a sweep of any environment varies; its inis change and add to it."""
+"""The dimensions of a sweep of any environment; its inis change them and add others."""
 
 
 def split_name(name: str) -> tuple[str, str]:

@@ -1,4 +1,4 @@
-"""What the emulations of Gymnasium and PettingZoo share: how they are made, reset and closed."""
+"""The base of the emulations of Gymnasium and PettingZoo: they are made, reset and closed alike."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class EmulatedEnv(PufferEnv):
         """Begins an episode.
 
         Args:
-            seed: for the environment. None goes on with its random streams; at the first reset it stands for the seed
+            seed: for the environment. None continues its random streams; at the first reset it stands for the seed
                 given to the constructor.
             options: for the environment, at this reset alone; None stands for those of the constructor.
 
@@ -111,7 +111,7 @@ class EmulatedEnv(PufferEnv):
 
     @override
     def render(self) -> Any:
-        """What the environment renders in the mode that it was made with."""
+        """Renders the environment in the mode that it was made with."""
         return self.env.render()
 
     @override

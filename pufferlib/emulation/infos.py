@@ -1,4 +1,4 @@
-"""What emulated environments report beside their arrays."""
+"""The infos of emulated environments."""
 
 from __future__ import annotations
 

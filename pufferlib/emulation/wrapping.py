@@ -55,7 +55,7 @@ def as_puffer_env(env: object) -> Any:
 
 
 def make_puffer_env(creator: Callable, args: Sequence, kwargs: Mapping[str, Any], given: Mapping[str, Any]) -> Any:
-    """What a creator makes; environments of Gymnasium and PettingZoo come wrapped.
+    """Calls a creator, and wraps environments of Gymnasium and PettingZoo.
 
     Args:
         creator: a class or a function.
@@ -121,7 +121,7 @@ def makes_others(creator: Callable) -> bool:
 
 
 def _pettingzoo_kinds() -> tuple[type, ...]:
-    pettingzoo = sys.modules.get("pettingzoo")  # imported by whoever made one of its environments
+    pettingzoo = sys.modules.get("pettingzoo")  # imported where one of its environments was made
     return () if pettingzoo is None else (pettingzoo.ParallelEnv, pettingzoo.AECEnv)
 
 

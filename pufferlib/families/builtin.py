@@ -25,7 +25,7 @@ from pufferlib.families.names import nearest_names
 
 
 class AnyGymnasium(GymnasiumFamily):
-    """Every other id, of whoever registered it."""
+    """Every other registered id, and classes and functions in modules."""
 
     is_listed_freely = True
 

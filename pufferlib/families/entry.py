@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Entry:
-    """One environment that a name leads to. Making an entry imports and makes as little as tells that it exists.
+    """One environment that a name leads to. An entry is made without making the environment.
 
     Attributes:
         name: the one name of this environment: what the configuration, runs and their files call it.

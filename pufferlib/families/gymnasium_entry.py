@@ -34,7 +34,7 @@ def build(
     """Makes a Gymnasium environment as the trainer wants it.
 
     Args:
-        target: the id, or the registration itself, which a process needs where nobody registered the id.
+        target: the id, or the registration itself for a process that does not know the id.
         render_mode: What render() gives: human for a window, rgb_array for frames, None for nothing.
         max_episode_steps: Steps after which an episode is truncated; None is the environment's own limit.
         keywords: of the environment's class.

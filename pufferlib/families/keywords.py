@@ -33,7 +33,7 @@ def keyword_settings(creator: Callable, presets: Mapping[str, Any] | None = None
     for function in functions:
         own = signature_settings("env", function, presets)
         if is_open and not own and not _passes_on(function):
-            break  # the keywords cannot go there, so they go where nobody can tell
+            break  # the keywords cannot go there, so it is not known where they go
         for name, one in own.items():
             found.setdefault(name, dataclasses.replace(one, kind=one.kind if _is_plain(one.kind) else Any))
         is_open = _passes_on(function)

@@ -15,7 +15,7 @@ from pufferlib.families.gymnasium_entry import build
 
 
 class OneHotView(gymnasium.ObservationWrapper):
-    """What the agent sees and where it looks, as zeros and ones; the mission's text is left out.
+    """Shows the agent's view and direction as zeros and ones, and leaves out the text of the mission.
 
     A cell has three numbers, its object, colour and state, which name things and measure nothing: each becomes one-hot.
     """

@@ -18,8 +18,8 @@ from pufferlib.ocean.environment import OceanEnv
 class OceanGymnasiumEnv(ShownEnv, gymnasium.Env):
     """A C environment of one agent, step by step as Gymnasium's users know it.
 
-    Observations are copies, and the last one of an episode is what the episode came to. After it nothing may be stepped
-    before `reset`, which goes on with the environment's random stream unless it is given a seed. Rewards are floats,
+    Observations are copies, and the last one of an episode is its final one. After it nothing may be stepped
+    before `reset`, which continues the environment's random stream unless it is given a seed. Rewards are floats,
     infos empty, `options` have no meaning.
 
     For speed there is `pufferlib.make_gymnasium_vec`: a thousand environments step there while a few do here.

@@ -27,15 +27,15 @@ class OceanVectorEnv(VectorEnv):
     copies always.
 
     An environment whose episode ends is reset in the same step, as `AutoresetMode.SAME_STEP` says: its observation is
-    the first of the next episode, and what the last one came to is in `infos["final_obs"]`, an object array with a row
-    for every environment, None where `infos["_final_obs"]` is False. `infos` are empty in all other steps.
+    the first of the next episode, and the final one is in `infos["final_obs"]`, an object array with a row for every
+    environment, None where `infos["_final_obs"]` is False. `infos` are empty in all other steps.
 
     Gymnasium's own vector environments, and those of its wrappers that change observations, know
-    `AutoresetMode.NEXT_STEP`: the observation is what the episode came to, and the next step begins an episode in that
+    `AutoresetMode.NEXT_STEP`: the observation is the final one, and the next step begins an episode in that
     environment, whatever its action, with a reward of 0. Observations are then copies in any case.
 
     Attributes:
-        ocean: the environments themselves; `ocean.episode_statistics()` tells how those did that have ended.
+        ocean: the environments themselves; `ocean.episode_statistics()` has the statistics of episodes that ended.
     """
 
     metadata: ClassVar[dict[str, Any]] = {
@@ -103,7 +103,7 @@ class OceanVectorEnv(VectorEnv):
         """Begins episodes.
 
         Args:
-            seed: environment `i` begins its random stream anew with `seed + i`, or with `seed[i]`; None goes on.
+            seed: environment `i` begins its random stream anew with `seed + i`, or with `seed[i]`; None continues it.
             options: `{"reset_mask": mask}`, bools of shape `(num_envs,)`, leaves the episodes alone where it is False.
 
         Returns:

@@ -15,12 +15,12 @@ from pufferlib.errors import APIUsageError
 from pufferlib.families import catalog
 from pufferlib.ocean.environment import OceanEnv
 
-_NEVER = 2**62  # steps; statistics are read when somebody asks for them
+_NEVER = 2**62  # steps; statistics are read on demand
 _OURS = ("num_envs", "buf", "report_interval")  # keywords of OceanEnv that the interfaces decide
 
 
 def ocean_name(name: object) -> str | type[OceanEnv] | None:
-    """What `make_ocean` takes for a name that the catalog knows, or for a class; None where it is nothing in C.
+    """The name or class to call `make_ocean` with, for a name of the catalog or a class; None where it is not in C.
 
     Raises:
         UnknownEnvironmentError: if there is no environment of that name.

@@ -1,4 +1,4 @@
-"""What one setting is: its name, type, default, bounds and meaning, and the check that follows from them."""
+"""A setting: its name, type, default, bounds and meaning, and the check that follows from them."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ class Setting:
 
     @property
     def label(self) -> str:
-        """How error messages call it: `[train] gamma`."""
+        """Its name in error messages: `[train] gamma`."""
         return f"[{self.section}] {self.name}" if self.section else self.name
 
     @property
     def flag(self) -> str:
-        """How the command line calls it: `--train.learning-rate`, or `--rnn-name` for a key of `[base]`."""
+        """Its flag on the command line: `--train.learning-rate`, or `--rnn-name` for a key of `[base]`."""
         prefix = f"{self.section}." if self.section not in ("", "base") else ""
         return f"--{prefix}{self.name}".replace("_", "-")
 
@@ -167,7 +167,7 @@ class Section:
 
     @classmethod
     def hint(cls, name: str) -> str:
-        """What a name that is none of the settings probably means, for an error message; empty where nobody knows."""
+        """The probable meaning of an unknown setting, for an error message; empty where there is none."""
         return ""
 
 
