@@ -210,19 +210,20 @@ def _verb_help(name: str, rest: list[str]) -> str:
         usage = " ".join(filter(None, ["usage: puffer", name, verb.argument, verb.options and "[--option value ...]"]))
         if verb.options is None:
             return f"{usage}\n\n{verb.summary}"
-        from pufferlib.config import help_text
+        from pufferlib.config.help_text import options_text
 
         options = _options_class(name)
         about = f"{verb.summary}\n\n{inspect.cleandoc(options.__doc__)}"
-        return f"{usage}\n\n{about}\n\n{help_text.options_text(options.settings().values()).rstrip()}"
-    from pufferlib.config import help_text, load_config
+        return f"{usage}\n\n{about}\n\n{options_text(options.settings().values()).rstrip()}"
+    from pufferlib.config import load_config
     from pufferlib.config.flags import CONFIG_FILE
+    from pufferlib.config.help_text import options_text, settings_text
 
     env_name = rest[0] if rest and not rest[0].startswith("-") else None
     args = load_config(env_name) if env_name else {}
-    options = help_text.options_text([CONFIG_FILE, *_options_class(name).settings().values()])
+    options = options_text([CONFIG_FILE, *_options_class(name).settings().values()])
     usage = f"usage: puffer {name} {env_name or 'ENV'} [--section.key value ...]\n\n{verb.summary}\n\n"
-    return f"{usage}{options}\n" + help_text.settings_text(env_name, args).rstrip()
+    return f"{usage}{options}\n" + settings_text(env_name, args).rstrip()
 
 
 @contextlib.contextmanager

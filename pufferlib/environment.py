@@ -9,6 +9,7 @@ from typing import Any
 
 import gymnasium
 import numpy as np
+from numpy.typing import ArrayLike
 
 from pufferlib import spaces
 from pufferlib.errors import APIUsageError
@@ -18,7 +19,7 @@ from pufferlib.spaces.layout import Layout
 StepResult = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, list[dict]]
 
 PUFFER_ENV_PARTS = ("single_observation_space", "single_action_space", "num_agents", "reset", "step", "close")
-"""What the trainer uses of a PufferEnv; whatever has all of it is one."""
+"""The parts of a PufferEnv that the trainer uses; every object that has them all is one."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,7 @@ class Buffers:
     rewards: np.ndarray  # (rows,) float32
     terminals: np.ndarray  # (rows,) bool
     truncations: np.ndarray  # (rows,) bool
-    masks: np.ndarray  # (rows,) bool, False for an agent that is absent: nobody acts on its observation
+    masks: np.ndarray  # (rows,) bool, False for an agent that is absent: no action belongs to its observation
 
     @classmethod
     def empty(cls, observation_space: gymnasium.Space, action_space: gymnasium.Space, rows: int) -> Buffers:
@@ -65,7 +66,7 @@ class Buffers:
 
 @dataclass(frozen=True)
 class Origin:
-    """How an environment, or a vector of them, was made by its name, so that a run's folder can tell it."""
+    """The name and settings that an environment or a vector was made with; a run's folder records them."""
 
     env_name: str
     env: dict[str, Any]  # the settings of [env]
@@ -75,7 +76,7 @@ class Origin:
 
 @dataclass(frozen=True)
 class Keys:
-    """What the keys of a keyboard mean to a person who plays an environment, for `puffer play`.
+    """The keys of a keyboard with which a person plays an environment, for `puffer play`.
 
     A key is called as raylib does, in small letters: `left`, `space`, `enter`, `w`, `one`. Where W, A, S and D are not
     named they are arrows too. Left and right, or up and down, held together are as none of both.
@@ -85,7 +86,7 @@ class Keys:
             space, or a row of another one, where a number stands for a row of one. Rows of several keys are combined:
             each changes what differs from `idle`, and numbers of a Box add up within its bounds.
         idle: the action while no key is held. A list of actions of a Discrete space has them take turns: to push left
-            and right by turns is nearly not to push. None goes on with the last action of a Discrete space, and is
+            and right by turns is nearly not to push. None repeats the last action of a Discrete space, and is
             zeros of another.
         waits: whether nothing moves before a key is pressed, as in a game of turns; each press is one step, of that key
             alone or, where it means nothing alone, together with those that are held.
@@ -96,8 +97,8 @@ class Keys:
     waits: bool = False
 
 
-def fitting_actions(actions: Any, like: np.ndarray) -> np.ndarray:
-    """What a caller gave as actions, as an array of the shape and kind of an environment's own.
+def fitting_actions(actions: ArrayLike, like: np.ndarray) -> np.ndarray:
+    """Converts a caller's actions to an array of the shape and kind of an environment's own.
 
     Raises:
         APIUsageError: if it has another shape or kind.
@@ -129,7 +130,7 @@ class PufferEnv:
         observation_space: the joint space of all agents.
         action_space: the joint space of all agents.
         made_from: how it was made, where that was by its name.
-        keys: how a person plays it; None where nobody said.
+        keys: how a person plays it; None where that is not known.
     """
 
     made_from: Origin | None = None
@@ -174,14 +175,14 @@ class PufferEnv:
 
     @property
     def emulated(self) -> Layout | None:
-        """How structured observations were packed, for `pufferlib.emulation.nativize`; None if they were not."""
+        """The layout of packed observations, for `pufferlib.emulation.nativize`; None if they are not packed."""
         return None
 
     def reset(self, seed: int | None = None) -> tuple[np.ndarray, list[dict]]:
         """Begins an episode for every agent.
 
         Args:
-            seed: begins the random streams anew; None goes on with them.
+            seed: restarts the random streams; None continues them.
 
         Returns:
             Observations and infos.
@@ -215,10 +216,10 @@ class PufferEnv:
         raise APIUsageError(f"{type(self).__name__} cannot restore a snapshot; reset it instead")
 
     def close(self) -> None:
-        """Lets go of everything; calling it twice is harmless."""
+        """Frees what it holds; may be called twice."""
 
 
-def check_env(env: Any) -> None:
+def check_env(env: object) -> None:
     """Checks that something can be stepped as a PufferEnv.
 
     Raises:

@@ -143,7 +143,7 @@ class ObservationWrapper(PufferWrapper):
         super().__init__(env, observation_space)
 
     def transform(self, observations: np.ndarray) -> np.ndarray:
-        """What is shown of some rows: `(rows, *shape inside)` -> `(rows, *observation_space.shape)`."""
+        """Changes some rows of observations: `(rows, *shape inside)` -> `(rows, *observation_space.shape)`."""
         raise NotImplementedError
 
     @override

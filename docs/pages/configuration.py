@@ -11,12 +11,15 @@ from typing import Any
 from torch import nn
 
 from pufferlib import models, ocean
-from pufferlib.config import automatic, dimensions, env_settings
+from pufferlib.config import automatic, env_settings
 from pufferlib.config.automatic import BATCH_SIZE, NUM_STEPS
+from pufferlib.config.dimensions import DEFAULT_DIMENSIONS, dimension_keys
 from pufferlib.config.flags import FIXED
 from pufferlib.config.schema import BaseConfig, SolveConfig, TrainConfig
 from pufferlib.config.sections import SECTIONS
-from pufferlib.families import atari_game, gymnasium_entry, minigrid
+from pufferlib.families.atari_game import build_atari
+from pufferlib.families.gymnasium_entry import build
+from pufferlib.families.minigrid import build_minigrid
 from pufferlib.runs.keyword_settings import ALIASES, DEFAULTS
 from pufferlib.runs.resuming import CHANGEABLE
 from pufferlib.settings.setting import Setting, class_settings, signature_settings
@@ -27,9 +30,9 @@ from .filling import code, fill
 PAGE = Path("reference/configuration.md")
 _MEANT = re.compile(r"\[(?P<section>\w+)\] (?P<name>\w+)|(?<![\w./-])(?P<alone>[a-z]+(?:_[a-z0-9]+)+)(?![\w./])")
 _FAMILIES = {  # what makes their environments, beside the keywords of each environment's own class
-    "Any other environment of Gymnasium": gymnasium_entry.build,
-    "Atari games": atari_game.build_atari,
-    "MiniGrid and BabyAI": minigrid.build_minigrid,
+    "Any other environment of Gymnasium": build,
+    "Atari games": build_atari,
+    "MiniGrid and BabyAI": build_minigrid,
 }
 
 
@@ -139,9 +142,9 @@ def dimensions_text() -> str:
     rows = "".join(
         f"| [`{name}`](#{name.replace('.', '-').replace('_', '-')}) | {code(given['distribution'])} | {given['min']} "
         f"to {given['max']} |\n"
-        for name, given in dimensions.DEFAULT_DIMENSIONS.items()
+        for name, given in DEFAULT_DIMENSIONS.items()
     )
-    keys = settings_text(dimensions.dimension_keys("SECTION.SETTING").values())
+    keys = settings_text(dimension_keys("SECTION.SETTING").values())
     return f"| setting | distribution | range |\n|---|---|---|\n{rows}\n{keys}"
 
 

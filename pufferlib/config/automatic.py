@@ -17,6 +17,7 @@ from typing_extensions import Self
 
 from pufferlib.emulation.emulated_env import EmulatedEnv
 from pufferlib.emulation.gymnasium_vector_env import GymnasiumVectorPufferEnv
+from pufferlib.environment import PufferEnv
 
 FULL_VECTOR = 64
 """Agents in one PufferEnv from which on it is a full vector, unless it emulates an environment of another library."""
@@ -39,7 +40,7 @@ PPO_DEFAULTS = {
     "normalize_rewards": False,
     "vf_clip_coef": 0.2,
 }
-"""Where keywords differ from the defaults of `[train]`, or where that is promised: what every line of LINES adds to."""
+"""Defaults of keywords that differ from those of `[train]`, or are promised; the lines of LINES add to them."""
 
 BATCH_SIZE = 32_768  # of a full vector, rounded up to whole segments of all agents
 NUM_STEPS = 128
@@ -52,7 +53,7 @@ _MOST_CATEGORIES = 16  # of an integer that is a name, such as the cell of a boa
 
 @dataclass(frozen=True)
 class Facts:
-    """What is seen of a training before it begins.
+    """Facts of a training, before it begins.
 
     Attributes:
         observation_space: of one agent, in a row of the vector's.
@@ -75,7 +76,7 @@ class Facts:
     world_size: int = 1
 
     @classmethod
-    def of(cls, env: Any, num_agents: int, policy: Any = None, world_size: int = 1) -> Self:
+    def of(cls, env: PufferEnv, num_agents: int, policy: object = None, world_size: int = 1) -> Self:
         """The facts of an environment.
 
         Args:
@@ -270,7 +271,7 @@ LINES = (
 
 @dataclass(frozen=True)
 class Choice:
-    """What follows from the facts of a training.
+    """The settings that follow from the facts of a training.
 
     Attributes:
         facts: of the training.

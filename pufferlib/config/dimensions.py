@@ -49,7 +49,7 @@ class Bound(Setting):
         return "a number, or a multiple of the configured value such as 0.1x"
 
     @override
-    def check(self, value: Any) -> Any:
+    def check(self, value: object) -> Any:
         if isinstance(value, str) and multiple(value) is None:
             raise ConfigError(f"{self.label} must be {self.allowed}, got {shown(value)}")
         return super().check(value)
@@ -69,7 +69,7 @@ DEFAULT_DIMENSIONS = MappingProxyType(
         "train.update_epochs": _dimension("log_normal", "0.25x", "2x"),
     }
 )
-"""What a sweep of any environment varies; its inis change and add to it."""
+"""The dimensions of a sweep of any environment; its inis change them and add others."""
 
 
 def split_name(name: str) -> tuple[str, str]:

@@ -56,7 +56,7 @@ def _dimensions_text(sweep: Mapping[str, Any]) -> str:
     return f"\n[sweep.SECTION.SETTING] what a sweep varies\n{lines}{flags}"
 
 
-def _setting_text(setting: Setting, value: Any) -> str:
+def _setting_text(setting: Setting, value: object) -> str:
     meaning = setting.meaning if setting.kind is Any else f"{setting.meaning} Takes {setting.allowed}.".strip()
     width = min(shutil.get_terminal_size((100, 24)).columns, 120)
     wrapped = textwrap.fill(meaning, width, initial_indent=_INDENT, subsequent_indent=_INDENT, break_on_hyphens=False)

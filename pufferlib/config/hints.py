@@ -1,4 +1,4 @@
-"""What an unknown setting probably means: names of PufferLib 3.0 and other trainers, and what they are called here.
+"""Hints for unknown settings: names of PufferLib 3.0 and of other trainers, and the settings that replace them.
 
 They answer for the sections of `schema`; a key of `[env]`, `[policy]` or `[rnn]` means what the class behind it says.
 """
@@ -58,7 +58,7 @@ NAMES = {  # every setting with its section, for `with_flags`
 
 
 def hint_for(name: str) -> str:
-    """What has come in the place of a setting, empty where nobody knows."""
+    """The hint for a setting that is unknown here, empty where there is none."""
     return NAMES.get(name, "")
 
 

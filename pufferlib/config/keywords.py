@@ -1,4 +1,4 @@
-"""Which settings a function takes, by the names of its keywords."""
+"""The settings that a function takes, by the names of its keywords."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ SUPPORTED = "Discrete, MultiDiscrete, MultiBinary, Box, or Dict and Tuple of the
 
 
 class ActionLayout:
-    """Where the parts of an environment's action lie in a row; small, compiled once, and it pickles.
+    """The places of the parts of an environment's action in a row; small, compiled once, and it pickles.
 
     Attributes:
         space: the environment's own action space.

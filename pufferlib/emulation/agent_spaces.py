@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import gymnasium
@@ -62,7 +62,7 @@ def _flat_writer(space: gymnasium.Space, row: np.ndarray) -> Callable[[Any], Non
     return write
 
 
-def _widest_box(boxes: Any) -> Box:
+def _widest_box(boxes: Iterable[Box]) -> Box:
     boxes = list(boxes)
     length = max(box.shape[0] for box in boxes)
     low, high = np.full(length, np.inf, np.float32), np.full(length, -np.inf, np.float32)

@@ -10,7 +10,7 @@ from pufferlib.errors import APIUsageError
 _SEEDS = 2**32  # the seeds that every library takes: NumPy's RandomState has no more
 
 
-def make_env(env: Any, creator: Callable | None, args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> Any:
+def make_env(env: object, creator: Callable | None, args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> Any:
     """The environment that was given or that the creator makes.
 
     A class or a function given as the environment is its creator.
@@ -33,12 +33,12 @@ def make_env(env: Any, creator: Callable | None, args: Sequence[Any], kwargs: Ma
 
 
 class SeedOnce:
-    """Which seed a reset gets: its own, at first the one that the environment was made with, later none."""
+    """Gives the first reset the seed that the environment was made with, where it has none of its own."""
 
     def __init__(self, seed: int | None):
         self._first = seed
 
     def next(self, seed: int | None) -> int | None:
-        """The seed for this reset: an integer in [0, 2**32), or None to go on with the random streams."""
+        """The seed for this reset: an integer in [0, 2**32), or None to continue the random streams."""
         seed, self._first = self._first if seed is None else seed, None
         return None if seed is None else int(seed) % _SEEDS

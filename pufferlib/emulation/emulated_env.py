@@ -1,4 +1,4 @@
-"""What the emulations of Gymnasium and PettingZoo share: how they are made, reset and closed."""
+"""The base of the emulations of Gymnasium and PettingZoo: they are made, reset and closed alike."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pufferlib.environment import Buffers, PufferEnv
 from pufferlib.errors import PufferWarning
 
 
-def warn_of_left_out(env: Any, names: Iterable[str]) -> None:
+def warn_of_left_out(env: object, names: Iterable[str]) -> None:
     """Warns of the parts of observations that are no numbers, once: Python shows the same warning once by default."""
     parts = ", ".join(names)
     if parts:
@@ -40,7 +40,7 @@ class EmulatedEnv(PufferEnv):
 
     def __init__(
         self,
-        env: Any = None,
+        env: object = None,
         env_creator: Callable[..., Any] | None = None,
         env_args: Sequence[Any] = (),
         env_kwargs: Mapping[str, Any] | None = None,
@@ -73,7 +73,7 @@ class EmulatedEnv(PufferEnv):
         self._connect()
 
     @abc.abstractmethod
-    def _describe(self, env: Any) -> None:
+    def _describe(self, env: object) -> None:
         """Sets `env` to the environment, once it was checked, and the spaces and agents that it has as a PufferEnv."""
 
     @abc.abstractmethod
@@ -98,7 +98,7 @@ class EmulatedEnv(PufferEnv):
         """Begins an episode.
 
         Args:
-            seed: for the environment. None goes on with its random streams; at the first reset it stands for the seed
+            seed: for the environment. None continues its random streams; at the first reset it stands for the seed
                 given to the constructor.
             options: for the environment, at this reset alone; None stands for those of the constructor.
 
@@ -111,7 +111,7 @@ class EmulatedEnv(PufferEnv):
 
     @override
     def render(self) -> Any:
-        """What the environment renders in the mode that it was made with."""
+        """Renders the environment in the mode that it was made with."""
         return self.env.render()
 
     @override

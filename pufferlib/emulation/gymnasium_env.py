@@ -39,7 +39,7 @@ class GymnasiumPufferEnv(EmulatedEnv):
     env: gymnasium.Env
 
     @override
-    def _describe(self, env: Any) -> None:
+    def _describe(self, env: object) -> None:
         self.env = _checked(env)
         self._layout = Layout.of(self.env.observation_space)
         warn_of_left_out(self.env, self._layout.left_out)
@@ -121,7 +121,7 @@ def _converter(layout: ActionLayout) -> Callable[[np.ndarray], Any]:
     return convert
 
 
-def _checked(env: Any) -> gymnasium.Env:
+def _checked(env: object) -> gymnasium.Env:
     if not isinstance(env, gymnasium.Env):
         found = f"the class {env.__name__}" if isinstance(env, type) else type(env).__name__
         raise APIUsageError(

@@ -21,7 +21,7 @@ from pufferlib.emulation.packing import row_writer
 from pufferlib.environment import Buffers, PufferEnv, StepResult
 from pufferlib.errors import APIUsageError
 from pufferlib.seeding import mix_seed
-from pufferlib.spaces.layout import Layout, unpack
+from pufferlib.spaces.layout import Layout
 
 _SEEDS = 2**31  # what every generator that an environment may use takes as a seed
 _HALVES = (("step_async", "step_wait"), ("send", "recv"))  # of a step, by Gymnasium's own and by ale-py's
@@ -33,7 +33,7 @@ class GymnasiumVectorPufferEnv(PufferEnv):
     It must reset in the same step (`AutoresetMode.SAME_STEP`), so that no action is swallowed. Observations are copied
     once, into the arrays of the PufferEnv; rows, actions and infos are those of GymnasiumPufferEnv, with an `agent_id`
     for every environment. Where a step comes in two halves, as of AsyncVectorEnv and ale-py's AtariVectorEnv, `start`
-    begins one that goes on while the caller does something else.
+    begins one that runs while the caller does something else.
 
     Attributes:
         env: the vector environment.
@@ -73,8 +73,7 @@ class GymnasiumVectorPufferEnv(PufferEnv):
         self.single_action_space = self._actions.canonical
         self.num_agents = self.num_envs = self.env.num_envs
         super().__init__(buf)
-        views = _as_leaves(self._layout, unpack(self.observations, self._layout))
-        self._leaves = [(leaf.path, view) for leaf, view in zip(self._layout.leaves, views, strict=True)]
+        self._write = row_writer(self._layout, self.observations)
         self._final_row = np.zeros(self._layout.row_space.shape, self._layout.row_space.dtype)
         self._write_final = row_writer(self._layout, self._final_row)
         self._start, self._finish = _halves(self.env)
@@ -127,13 +126,6 @@ class GymnasiumVectorPufferEnv(PufferEnv):
     def _follow(self, infos: Mapping[str, Any]) -> None:
         """For subclasses: called in every step, when the arrays are filled."""
 
-    def _write(self, observations: Any) -> None:
-        for path, view in self._leaves:
-            part = observations
-            for key in path:
-                part = part[key]
-            view[...] = part
-
     def _ends(self, infos: Mapping[str, Any]) -> list[dict]:
         reports: list[dict] = []
         for agent in np.flatnonzero(self.terminals | self.truncations).tolist():
@@ -180,7 +172,7 @@ class GymnasiumVectorPufferEnv(PufferEnv):
         if self._is_closed:
             return
         self._is_closed = True
-        with contextlib.suppress(Exception):  # nobody will see what the step had to say
+        with contextlib.suppress(Exception):  # the results of the step are not wanted
             self._drop_running()
         self.env.close()
 
@@ -220,16 +212,6 @@ def _bounds(space: gymnasium.Space) -> tuple[Any, Any, Any] | None:
     return None
 
 
-def _as_leaves(layout: Layout, unpacked: Any) -> list[np.ndarray]:
-    leaves = []
-    for leaf in layout.leaves:
-        part = unpacked
-        for key in leaf.path:
-            part = part[key]
-        leaves.append(part)
-    return leaves
-
-
 def _halves(env: VectorEnv) -> tuple[Callable | None, Callable | None]:
     # A wrapper has a step of its own, which has no halves.
     for start, finish in _HALVES:
@@ -238,7 +220,7 @@ def _halves(env: VectorEnv) -> tuple[Callable | None, Callable | None]:
     return None, None
 
 
-def _check(env: Any) -> None:
+def _check(env: object) -> None:
     if not isinstance(env, VectorEnv):
         raise APIUsageError(
             f"the environment must be a gymnasium.vector.VectorEnv, got {type(env).__name__}; "

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from pufferlib.errors import APIUsageError
 from pufferlib.spaces.layout import Layout, Leaf, path_name
@@ -49,7 +50,7 @@ def row_writer(layout: Layout, row: np.ndarray) -> Callable[[Any], None]:
         except (LookupError, TypeError) as error:
             raise _explained(layout, observation, error) from error
 
-    def write_array(observation: Any) -> None:
+    def write_array(observation: ArrayLike) -> None:
         if type(observation) is ndarray and observation.dtype is dtype and observation.shape == shape:
             view[...] = observation
         else:
@@ -66,7 +67,7 @@ def _view(row: np.ndarray, leaf: Leaf, leading: int) -> np.ndarray:
     return np.ndarray(leaf.shape, leaf.dtype, row, leaf.offset, row.strides[:leading] + inside)
 
 
-def _store(leaf: Leaf, view: np.ndarray, value: Any) -> None:
+def _store(leaf: Leaf, view: np.ndarray, value: ArrayLike) -> None:
     if type(value) in _INTEGERS and leaf.dtype is _INT64 and leaf.shape == ():  # a Discrete one
         view[()] = value
         return
@@ -112,7 +113,7 @@ def _explained(layout: Layout, observation: Any, error: Exception) -> Exception:
     return error
 
 
-def _described(value: Any) -> str:
+def _described(value: object) -> str:
     if isinstance(value, dict):
         return f"a dict with {', '.join(map(repr, value))}" if value else "an empty dict"
     return f"a {type(value).__name__}" + (f" of {len(value)}" if isinstance(value, (tuple, list)) else "")

@@ -47,7 +47,7 @@ class PettingZooPufferEnv(EmulatedEnv):
     """
 
     @override
-    def _describe(self, env: Any) -> None:
+    def _describe(self, env: object) -> None:
         self.env = _parallel(env)
         agents = _possible_agents(self.env)
         self._observations = AgentObservations([self.env.observation_space(agent) for agent in agents])
@@ -135,7 +135,7 @@ class PettingZooPufferEnv(EmulatedEnv):
             self._writers[row](observations[agent])
 
 
-def _parallel(env: Any) -> Any:
+def _parallel(env: object) -> Any:
     try:
         import pettingzoo
         from pettingzoo.utils.conversions import aec_to_parallel

@@ -22,7 +22,7 @@ from pufferlib.errors import APIUsageError
 _wrapped: weakref.WeakValueDictionary[int, PufferEnv] = weakref.WeakValueDictionary()
 
 
-def wrapper_of(env: Any) -> type[PufferEnv] | None:
+def wrapper_of(env: object) -> type[PufferEnv] | None:
     """The class that makes a PufferEnv of an environment that is none yet; None for everything else."""
     if isinstance(env, VectorEnv):
         return GymnasiumVectorPufferEnv
@@ -33,7 +33,7 @@ def wrapper_of(env: Any) -> type[PufferEnv] | None:
     return PettingZooPufferEnv if isinstance(env, _pettingzoo_kinds()) else None
 
 
-def as_puffer_env(env: Any) -> Any:
+def as_puffer_env(env: object) -> Any:
     """A Gymnasium or PettingZoo environment as a PufferEnv, the same one every time; everything else as it is.
 
     Args:
@@ -55,7 +55,7 @@ def as_puffer_env(env: Any) -> Any:
 
 
 def make_puffer_env(creator: Callable, args: Sequence, kwargs: Mapping[str, Any], given: Mapping[str, Any]) -> Any:
-    """What a creator makes; environments of Gymnasium and PettingZoo come wrapped.
+    """Calls a creator, and wraps environments of Gymnasium and PettingZoo.
 
     Args:
         creator: a class or a function.
@@ -121,7 +121,7 @@ def makes_others(creator: Callable) -> bool:
 
 
 def _pettingzoo_kinds() -> tuple[type, ...]:
-    pettingzoo = sys.modules.get("pettingzoo")  # imported by whoever made one of its environments
+    pettingzoo = sys.modules.get("pettingzoo")  # imported where one of its environments was made
     return () if pettingzoo is None else (pettingzoo.ParallelEnv, pettingzoo.AECEnv)
 
 

@@ -18,7 +18,7 @@ from pufferlib.families.gymnasium_entry import build
 class AtariGame(gymnasium.Wrapper):
     """Ends an episode with each life and clips rewards, as training wants it, and reports the score of whole games.
 
-    After a lost life the game goes on where it was: the next episode begins with its next life.
+    After a lost life the game continues: the next episode begins with its next life.
     """
 
     def __init__(self, env: gymnasium.Env, episodic_life: bool, clip_rewards: bool):
@@ -101,7 +101,7 @@ PREPROCESSING: Mapping[str, Any] = {
     for name, parameter in inspect.signature(build_atari).parameters.items()
     if parameter.default is not parameter.empty and name != "render_mode"
 }
-"""What is seen and told of a game, however it is made: settings of `build_atari` and their defaults."""
+"""Settings of `build_atari` and their defaults, for every way to make a game."""
 
 
 def register_games() -> ModuleType:

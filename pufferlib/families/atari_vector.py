@@ -20,7 +20,7 @@ from pufferlib.vector import AUTO, Options, Vector, make
 from pufferlib.vector.sizes import count_batch, count_threads, is_count
 
 SETTINGS = frozenset({*PREPROCESSING, "full_action_space"})
-"""Those of a game that its vector environment can be told."""
+"""Settings of a game that its vector environment has as well."""
 
 _MAX_FRAMES = 108_000  # of a game, half an hour: as the ids of Gymnasium have it
 
@@ -30,7 +30,7 @@ class AtariVectorPufferEnv(GymnasiumVectorPufferEnv):
 
     The pictures are those of Gymnasium's AtariPreprocessing. Three things differ from it and its FrameStackObservation:
     the frames before the first of a game are black instead of copies of it, the number of frames without action at its
-    beginning, up to `noop_max`, is drawn by another generator, and after a lost life the game goes on at once.
+    beginning, up to `noop_max`, is drawn by another generator, and after a lost life the game continues at once.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class AtariVectorPufferEnv(GymnasiumVectorPufferEnv):
     @override
     def _follow(self, infos: Mapping[str, Any]) -> None:
         frames = infos["episode_frame_number"]
-        self._is_over = frames < self._frames  # where only a life was lost it goes on counting
+        self._is_over = frames < self._frames  # where only a life was lost the count continues
         self._frames[:] = frames
         self._scores += self.rewards
         if self._clips_rewards:

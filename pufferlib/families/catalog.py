@@ -27,15 +27,11 @@ __all__ = ["Entry", "Family", "families", "find", "find_recorded", "lookup", "ne
 def families() -> tuple[Family, ...]:
     """All families, installed or not; the first that owns a name answers for it."""
     # Not before a name is looked up: they import Gymnasium, which takes longer than all else on the way to --help.
-    from pufferlib.families.atari import Atari
-    from pufferlib.families.builtin import AnyGymnasium, Box2D, ClassicControl, Mujoco, ToyText
-    from pufferlib.families.dm_control import DmControl
-    from pufferlib.families.minigrid import Minigrid
+    from pufferlib.families.builtin import ANY_OTHER, FAMILIES
     from pufferlib.families.ocean_family import OceanFamily
     from pufferlib.families.pettingzoo import PettingZoo
 
-    kinds = (OceanFamily, ClassicControl, ToyText, Box2D, Mujoco, Atari, DmControl, Minigrid, PettingZoo, AnyGymnasium)
-    return tuple(kind() for kind in kinds)
+    return (OceanFamily(), *FAMILIES, PettingZoo(), ANY_OTHER)
 
 
 def find(name: str | Callable[..., PufferEnv] | Entry) -> Entry:

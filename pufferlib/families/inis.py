@@ -1,4 +1,4 @@
-"""Which files the configuration of an emulated environment comes from.
+"""The ini files of an emulated environment.
 
 From the general to the particular: a recipe for its kind of actions, `discrete.ini` or `continuous.ini`, what its
 family differs in, and what it differs in itself, in `tuned/`. Each file holds only what it changes.

@@ -33,7 +33,7 @@ def keyword_settings(creator: Callable, presets: Mapping[str, Any] | None = None
     for function in functions:
         own = signature_settings("env", function, presets)
         if is_open and not own and not _passes_on(function):
-            break  # the keywords cannot go there, so they go where nobody can tell
+            break  # the keywords cannot go there, so it is not known where they go
         for name, one in own.items():
             found.setdefault(name, dataclasses.replace(one, kind=one.kind if _is_plain(one.kind) else Any))
         is_open = _passes_on(function)
@@ -58,7 +58,7 @@ def _parameters(function: Callable) -> list[inspect.Parameter] | None:
         return None
 
 
-def _is_plain(kind: Any) -> bool:
+def _is_plain(kind: object) -> bool:
     if get_origin(kind) in (Union, types.UnionType, list, tuple):
         return bool(get_args(kind)) and all(_is_plain(part) for part in get_args(kind) if part is not Ellipsis)
     return kind in _PLAIN or get_origin(kind) is Literal

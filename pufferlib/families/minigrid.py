@@ -11,11 +11,11 @@ from gymnasium.spaces import Box
 from typing_extensions import override
 
 from pufferlib.extras import import_quietly
-from pufferlib.families.gymnasium_entry import GymnasiumFamily, build
+from pufferlib.families.gymnasium_entry import build
 
 
 class OneHotView(gymnasium.ObservationWrapper):
-    """What the agent sees and where it looks, as zeros and ones; the mission's text is left out.
+    """Shows the agent's view and direction as zeros and ones, and leaves out the text of the mission.
 
     A cell has three numbers, its object, colour and state, which name things and measure nothing: each becomes one-hot.
     """
@@ -55,28 +55,10 @@ def build_minigrid(
         max_episode_steps: Steps after which an episode is truncated; None leaves that to the task's own max_steps.
         keywords: of the environment's class.
     """
-    _register()
+    register_grids()
     return OneHotView(build(target, render_mode, max_episode_steps, **keywords))
 
 
-class Minigrid(GymnasiumFamily):
-    """Grid worlds with doors, keys and lava."""
-
-    name = "minigrid"
-    example = "MiniGrid-DoorKey-5x5-v0"
-    packages = ("minigrid",)
-    extra = "minigrid"
-    recipe = "discrete"
-    builder = staticmethod(build_minigrid)
-
-    @override
-    def owns(self, name: str) -> bool:
-        return name.startswith(("MiniGrid-", "BabyAI-"))
-
-    @override
-    def register(self) -> None:
-        _register()
-
-
-def _register() -> None:
+def register_grids() -> None:
+    """Has MiniGrid register its environments with Gymnasium."""
     import_quietly("minigrid")

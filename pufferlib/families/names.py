@@ -36,11 +36,11 @@ _OTHER_WORDS = {
     "classic_control": "classic",
     "toy_text": "toytext",
 }
-"""What people call families besides their names."""
+"""Other words for families."""
 
 
 def family_meant(name: str, families: Iterable[str]) -> str | None:
-    """The family whose name, or another word for it, somebody gave for an environment; None where it is none."""
+    """The family that is named in the place of an environment, by its name or another word; None for none."""
     word = _first_word(name)
     for family in families:
         if word in (family, *_OTHER_WORDS.get(family, "").split()):
@@ -64,14 +64,14 @@ def slug(name: str) -> str:
 
 
 def nearest_names(name: str, known: Iterable[str], prefix: str = "") -> str:
-    """Ends an error message about a name that nobody has: which known ones are near, empty where none is.
+    """Ends an error message about an unknown name with the nearest known ones; empty where none is near.
 
     Beside what `pufferlib.errors.nearest` finds, `pong` finds `ALE/Pong-v5`, by the word without the rest.
 
     Args:
-        name: nobody has it.
-        known: those that there are.
-        prefix: what to write before those that are told.
+        name: the unknown one.
+        known: all names.
+        prefix: written before each of the nearest.
     """
     known = list(known)
     close = difflib.get_close_matches(name, known, n=3) or _of_near_words(name, known)

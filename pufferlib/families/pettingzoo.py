@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -19,14 +19,13 @@ from pufferlib.extras import import_quietly, is_installed
 from pufferlib.families.entry import Entry, Family
 from pufferlib.families.inis import ini_files
 from pufferlib.families.keywords import keyword_settings
-from pufferlib.settings.setting import Setting
 
 _PREFIX = "pettingzoo:"
 _NAME = re.compile(r"pettingzoo:(?P<folder>\w+)/(?P<env>\w+_v\d+)")
 _SISTERS = ("mpe2", "magent2.environments")  # families that became packages of their own
 
 
-def make_puffer_env(module: str, buf: Buffers | None = None, seed: int = 0, **settings: Any) -> PufferEnv:
+def make_pettingzoo_env(module: str, buf: Buffers | None = None, seed: int = 0, **settings: Any) -> PufferEnv:
     """Makes one environment of a module and emulates it.
 
     Args:
@@ -45,19 +44,9 @@ class PettingZooEntry(Entry):
 
     def __init__(self, name: str, module: str):
         self.name = name
-        self._module = module
+        self.creator = partial(make_pettingzoo_env, module)
         found = _import(module)
-        self._settings, self.takes_any_setting = keyword_settings(getattr(found, "raw_env", _creator(found)))
-
-    @property
-    @override
-    def creator(self) -> Callable[..., PufferEnv]:
-        return partial(make_puffer_env, self._module)
-
-    @property
-    @override
-    def settings(self) -> Mapping[str, Setting]:
-        return self._settings
+        self.settings, self.takes_any_setting = keyword_settings(getattr(found, "raw_env", _creator(found)))
 
     @property
     @override

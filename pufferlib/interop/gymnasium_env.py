@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 import gymnasium
 import numpy as np
+from numpy.typing import ArrayLike
 from typing_extensions import override
 
 from pufferlib.errors import APIUsageError
@@ -17,8 +18,8 @@ from pufferlib.ocean.environment import OceanEnv
 class OceanGymnasiumEnv(ShownEnv, gymnasium.Env):
     """A C environment of one agent, step by step as Gymnasium's users know it.
 
-    Observations are copies, and the last one of an episode is what the episode came to. After it nothing may be stepped
-    before `reset`, which goes on with the environment's random stream unless it is given a seed. Rewards are floats,
+    Observations are copies, and the last one of an episode is its final one. After it nothing may be stepped
+    before `reset`, which continues the environment's random stream unless it is given a seed. Rewards are floats,
     infos empty, `options` have no meaning.
 
     For speed there is `pufferlib.make_gymnasium_vec`: a thousand environments step there while a few do here.
@@ -75,7 +76,7 @@ class OceanGymnasiumEnv(ShownEnv, gymnasium.Env):
         return self.ocean.observations[0].copy(), {}
 
     @override
-    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict]:
+    def step(self, action: ArrayLike) -> tuple[np.ndarray, float, bool, bool, dict]:
         if self._is_over:
             raise APIUsageError("step() is for an episode under way, and none is; call reset() first")
         write_actions(self.ocean, 0, action)

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
+from numpy.typing import ArrayLike
 from typing_extensions import override
 
 from pufferlib.environment import fitting_actions
@@ -26,15 +27,15 @@ class OceanVectorEnv(VectorEnv):
     copies always.
 
     An environment whose episode ends is reset in the same step, as `AutoresetMode.SAME_STEP` says: its observation is
-    the first of the next episode, and what the last one came to is in `infos["final_obs"]`, an object array with a row
-    for every environment, None where `infos["_final_obs"]` is False. `infos` are empty in all other steps.
+    the first of the next episode, and the final one is in `infos["final_obs"]`, an object array with a row for every
+    environment, None where `infos["_final_obs"]` is False. `infos` are empty in all other steps.
 
     Gymnasium's own vector environments, and those of its wrappers that change observations, know
-    `AutoresetMode.NEXT_STEP`: the observation is what the episode came to, and the next step begins an episode in that
+    `AutoresetMode.NEXT_STEP`: the observation is the final one, and the next step begins an episode in that
     environment, whatever its action, with a reward of 0. Observations are then copies in any case.
 
     Attributes:
-        ocean: the environments themselves; `ocean.episode_statistics()` tells how those did that have ended.
+        ocean: the environments themselves; `ocean.episode_statistics()` has the statistics of episodes that ended.
     """
 
     metadata: ClassVar[dict[str, Any]] = {
@@ -102,7 +103,7 @@ class OceanVectorEnv(VectorEnv):
         """Begins episodes.
 
         Args:
-            seed: environment `i` begins its random stream anew with `seed + i`, or with `seed[i]`; None goes on.
+            seed: environment `i` begins its random stream anew with `seed + i`, or with `seed[i]`; None continues it.
             options: `{"reset_mask": mask}`, bools of shape `(num_envs,)`, leaves the episodes alone where it is False.
 
         Returns:
@@ -137,7 +138,7 @@ class OceanVectorEnv(VectorEnv):
         self.ocean.terminals[where] = self.ocean.truncations[where] = False
 
     @override
-    def step(self, actions: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict]:
+    def step(self, actions: ArrayLike) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict]:
         """Steps every environment.
 
         Args:
@@ -167,7 +168,7 @@ class OceanVectorEnv(VectorEnv):
         results = (observations, ocean.rewards, ocean.terminals, ocean.truncations)
         return (*map(self._given, results), infos)
 
-    def _step_others(self, actions: Any) -> None:
+    def _step_others(self, actions: ArrayLike) -> None:
         ocean = self.ocean
         ocean.actions[...] = fitting_actions(actions, ocean.actions)
         ocean.binding.vec_step_where(ocean.handle, ~self._ended)
@@ -205,7 +206,7 @@ class OceanVectorEnv(VectorEnv):
             raise APIUsageError(f"one seed for each of {self.num_envs} environments is expected, got {len(seed)}")
         return seed
 
-    def _mask(self, mask: Any) -> np.ndarray:
+    def _mask(self, mask: ArrayLike | None) -> np.ndarray:
         if mask is None:
             return np.ones(self.num_envs, bool)
         mask = np.asarray(mask)

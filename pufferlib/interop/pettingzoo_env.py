@@ -22,7 +22,7 @@ from pettingzoo import ParallelEnv  # noqa: E402  # after the sentence that says
 class OceanParallelEnv(ShownEnv, ParallelEnv):
     """A C environment whose agents act at the same time: `agent_0`, `agent_1` and so on, all of the same spaces.
 
-    Observations are copies, and the last one of an agent is what its episode came to. An agent whose episode has ended
+    Observations are copies, and the last one of an agent is its final one. An agent whose episode has ended
     is gone until `reset`. In C its place is taken again at once, so where agents end at different times the newcomer
     stands by, with actions of zeros, until all have ended. Infos are empty, `options` have no meaning.
 

@@ -29,7 +29,7 @@ class Pictures:
 
         Raises:
             MissingExtraError: if raylib or the environment's render module is not installed.
-            APIUsageError: if a screen is open that somebody else opened.
+            APIUsageError: if another screen is open.
         """
         if index not in self._drawings:
             self._drawings[index] = self._env.drawing(index)
@@ -43,7 +43,7 @@ class Pictures:
             screen.end()
 
     def close(self) -> None:
-        """Lets go of everything, the screen too, which another picture opens again; twice is harmless."""
+        """Closes the drawings and the screen, which another picture opens again; may be called twice."""
         for drawing in self._drawings.values():
             drawing.close()
         if self._drawings:
@@ -52,7 +52,7 @@ class Pictures:
 
 
 class ShownEnv:
-    """What one environment of another library does by its `render_mode`; that library's class comes after this one."""
+    """Draws one environment by its `render_mode`; a base class before that of the other library."""
 
     ocean: OceanEnv
     render_mode: str | None
@@ -63,7 +63,7 @@ class ShownEnv:
         return self._pictures.picture() if self.render_mode == "rgb_array" else None
 
     def close(self) -> None:
-        """Lets go of the environment and of its pictures; twice is harmless."""
+        """Closes the environment and its pictures; may be called twice."""
         self._pictures.close()
         self.ocean.close()
 

@@ -100,7 +100,7 @@ class SameStepVecEnv(VecEnv):
         return [getattr(self.envs, attr_name)] * len(list(self._get_indices(indices)))
 
     @override
-    def set_attr(self, attr_name: str, value: Any, indices: Indices = None) -> None:
+    def set_attr(self, attr_name: str, value: object, indices: Indices = None) -> None:
         setattr(self.envs, attr_name, value)
 
     @override

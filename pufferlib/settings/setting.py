@@ -1,4 +1,4 @@
-"""What one setting is: its name, type, default, bounds and meaning, and the check that follows from them."""
+"""A setting: its name, type, default, bounds and meaning, and the check that follows from them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 from typing_extensions import Self
 
 from pufferlib.errors import ConfigError, nearest
-from pufferlib.settings import values
+from pufferlib.settings.values import choices, convert, describe, fits, parse_as, parse_value, shown
 
 _NOT_SETTINGS = {"self", "buf", "seed", "env", "policy"}  # arguments that the vectorization and the trainer fill in
 
@@ -48,19 +48,19 @@ class Setting:
 
     @property
     def label(self) -> str:
-        """How error messages call it: `[train] gamma`."""
+        """Its name in error messages: `[train] gamma`."""
         return f"[{self.section}] {self.name}" if self.section else self.name
 
     @property
     def flag(self) -> str:
-        """How the command line calls it: `--train.learning-rate`, or `--rnn-name` for a key of `[base]`."""
+        """Its flag on the command line: `--train.learning-rate`, or `--rnn-name` for a key of `[base]`."""
         prefix = f"{self.section}." if self.section not in ("", "base") else ""
         return f"--{prefix}{self.name}".replace("_", "-")
 
     @property
     def allowed(self) -> str:
         """The values it takes, in words."""
-        return values.describe(self.kind, f" in {self.within.text}" if self._has_bounds else "")
+        return describe(self.kind, f" in {self.within.text}" if self._has_bounds else "")
 
     @property
     def _has_bounds(self) -> bool:
@@ -72,32 +72,32 @@ class Setting:
         Raises:
             ConfigError: if the text is not a value of this setting.
         """
-        return self.check(values.parse_as(text, self.kind))
+        return self.check(parse_as(text, self.kind))
 
-    def check(self, value: Any) -> Any:
+    def check(self, value: object) -> Any:
         """The value, converted to the setting's type.
 
         Raises:
             ConfigError: if the type is wrong or the number out of bounds.
         """
         try:
-            converted = values.convert(value, self.kind)
+            converted = convert(value, self.kind)
         except ValueError as error:
-            found = f"got {values.shown(value)}{self._remedy(value)}"
+            found = f"got {shown(value)}{self._remedy(value)}"
             raise ConfigError(f"{self.label} must be {self.allowed}, {found}") from error
         is_number = isinstance(converted, numbers.Real) and not isinstance(converted, bool)
         if is_number and converted not in self.within:
             expected = self.allowed if self._has_bounds else "finite"  # the only numbers that lie in no bounds are not
-            raise ConfigError(f"{self.label} must be {expected}, got {values.shown(value)}")
+            raise ConfigError(f"{self.label} must be {expected}, got {shown(value)}")
         if isinstance(converted, int) and converted.bit_length() > 63:  # what C and torch take
-            raise ConfigError(f"{self.label} must be {self.allowed}, and of at most 63 bits, got {values.shown(value)}")
+            raise ConfigError(f"{self.label} must be {self.allowed}, and of at most 63 bits, got {shown(value)}")
         return converted
 
-    def _remedy(self, value: Any) -> str:
-        text = value if isinstance(value, str) else values.shown(value)
-        if values.fits(values.parse_value(f"[{text}]"), self.kind):
+    def _remedy(self, value: object) -> str:
+        text = value if isinstance(value, str) else shown(value)
+        if fits(parse_value(f"[{text}]"), self.kind):
             return f"; write {f'[{text}]'!r}"
-        return self.nearest(value, values.choices(self.kind)) if isinstance(value, str) else ""
+        return self.nearest(value, choices(self.kind)) if isinstance(value, str) else ""
 
     def nearest(self, value: str, known: Iterable[str]) -> str:
         """Ends an error message about a text that is no value: with what it is called now, the nearest, or nothing."""
@@ -106,7 +106,7 @@ class Setting:
 
 
 def setting(
-    default: Any, meaning: str, within: str = "(-inf, inf)", renamed: Mapping[str, str] = MappingProxyType({})
+    default: object, meaning: str, within: str = "(-inf, inf)", renamed: Mapping[str, str] = MappingProxyType({})
 ) -> Any:
     """A dataclass field that is a setting; its annotation is the setting's type.
 
@@ -167,7 +167,7 @@ class Section:
 
     @classmethod
     def hint(cls, name: str) -> str:
-        """What a name that is none of the settings probably means, for an error message; empty where nobody knows."""
+        """The probable meaning of an unknown setting, for an error message; empty where there is none."""
         return ""
 
 
@@ -218,7 +218,7 @@ def class_settings(section: str, cls: type) -> dict[str, Setting]:
 
 
 def signature_settings(
-    section: str, function: Any, presets: Mapping[str, Any] | None = None, documented: Any = None
+    section: str, function: Callable, presets: Mapping[str, Any] | None = None, documented: object = None
 ) -> dict[str, Setting]:
     """The keyword arguments of one function that a section of the configuration sets; see `class_settings`.
 
@@ -253,14 +253,14 @@ def check_arguments(section: str, arguments: Mapping[str, Any], cls: type) -> di
     return {name: known[name].check(value) for name, value in arguments.items()}
 
 
-def _kinds(function: Any) -> dict[str, Any]:
+def _kinds(function: Callable) -> dict[str, Any]:
     try:
         return typing.get_type_hints(function)
     except (NameError, AttributeError, TypeError):  # a name that only type checkers import, or no type at all
         return {}  # no type checks, but the names are known
 
 
-def _argument_meanings(documented: Any) -> dict[str, str]:
+def _argument_meanings(documented: object) -> dict[str, str]:
     lines = ("" if documented is None else inspect.getdoc(documented) or "").partition("\nArgs:\n")[2].splitlines()
     found: dict[str, str] = {}
     name = ""

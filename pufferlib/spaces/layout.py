@@ -1,4 +1,4 @@
-"""How observations of any structure lie in rows of an array.
+"""The layout of observations of any structure in rows of an array.
 
 A space that is one Box is a row by itself. Any other one is cut into leaves, in the order of the space, and a row is
 flat:
@@ -64,7 +64,7 @@ class Leaf:
 
     @property
     def name(self) -> str:
-        """How a user would write it: `observation['camera'][0]`."""
+        """Its name in messages: `observation['camera'][0]`."""
         return path_name(self.path)
 
     def bounds(self) -> tuple[np.ndarray, np.ndarray]:
@@ -87,7 +87,7 @@ Structure = Leaf | dict[str, Any] | tuple[Any, ...]
 
 @dataclass(frozen=True)
 class Layout:
-    """Where the leaves of an observation space lie in a row.
+    """The places of the leaves of an observation space in a row.
 
     Attributes:
         structure: the leaves, nested like the space.
@@ -139,7 +139,7 @@ class Layout:
         return ", ".join(f"{leaf.name} of {leaf.dtype}" for leaf in self.leaves)
 
     def elements(self, leaf: Leaf) -> slice:
-        """Where a leaf lies in a row, in elements of the row's dtype."""
+        """The place of a leaf in a row, in elements of the row's dtype."""
         itemsize = self.row_space.dtype.itemsize
         return slice(leaf.offset // itemsize, leaf.stop // itemsize)
 
@@ -163,7 +163,7 @@ def only_numbers(space: gymnasium.Space, path: LeafPath = ()) -> tuple[gymnasium
 
 
 def path_name(path: LeafPath) -> str:
-    """How a user would write it: `observation['camera'][0]`."""
+    """The name of a part in messages: `observation['camera'][0]`."""
     return "observation" + "".join(f"[{key!r}]" for key in path)
 
 

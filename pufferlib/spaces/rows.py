@@ -35,7 +35,7 @@ class ActionPart:
 
     @property
     def outputs(self) -> int:
-        """What a policy gives for it: a logit for every choice, or a mean for every number."""
+        """The policy's outputs for it: a logit for every choice, or a mean for every number."""
         return self.width if self.choices is None else self.choices
 
 
@@ -89,7 +89,7 @@ def action_dtype(space: gymnasium.Space) -> np.dtype:
 
 
 def action_parts(space: gymnasium.Space) -> tuple[ActionPart, ...]:
-    """What a policy decides independently of each other, in the order of the columns of a flattened row.
+    """The parts of an action that a policy decides independently, in the order of the columns of a flattened row.
 
     Raises:
         APIUsageError: if the space has no rows, see `check_action_space`.

@@ -43,7 +43,7 @@ with atheris.instrument_imports(include=READERS, enable_loader_override=False):
     from pufferlib.runs.checkpoint_file import load_checkpoint_file
     from pufferlib.runs.files import read_note
     from pufferlib.runs.run_checkpoint import read_checkpoint_folder
-    from pufferlib.settings import values
+    from pufferlib.settings import setting, values
 
 PACKAGE = Path(ocean.__file__).parents[1]
 ENVIRONMENTS = ("puffer_squared", "puffer_breakout", "puffer_go")
@@ -306,7 +306,7 @@ def evaluate_settings() -> None:
         except Exception:
             return text
 
-    values.parse_value = loading.parse_value = parse_value
+    values.parse_value = setting.parse_value = parse_value
 
 
 def load_anything() -> None:
