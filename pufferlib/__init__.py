@@ -11,7 +11,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pufferlib.agent import Agent, load_agent
+    from pufferlib.agent.agent import Agent
+    from pufferlib.agent.loading import load_agent
     from pufferlib.environment import Buffers, Keys, PufferEnv
     from pufferlib.errors import APIUsageError, PufferError
     from pufferlib.interop.making import make_gymnasium, make_gymnasium_vec, make_pettingzoo
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "APIUsageError": "pufferlib.errors",
-    "Agent": "pufferlib.agent",
+    "Agent": "pufferlib.agent.agent",
     "Buffers": "pufferlib.environment",
     "JsonLogger": "pufferlib.loggers",
     "Keys": "pufferlib.environment",
@@ -44,7 +45,7 @@ _HOMES = {
     "WandbLogger": "pufferlib.loggers",
     "check_env": "pufferlib.runs.early_notes",
     "evaluate": "pufferlib.play.scores",
-    "load_agent": "pufferlib.agent",
+    "load_agent": "pufferlib.agent.loading",
     "make": "pufferlib.runs.making",
     "make_gymnasium": "pufferlib.interop.making",
     "make_gymnasium_vec": "pufferlib.interop.making",

@@ -20,7 +20,7 @@ from pufferlib.metrics.finite import require_finite_weights
 from pufferlib.metrics.score import Score
 from pufferlib.play.player import Episodes, Player
 from pufferlib.play.undisturbed import eval_mode
-from pufferlib.runs import making
+from pufferlib.runs.making import env_arguments
 from pufferlib.runs.policy_check import check_acting
 from pufferlib.vector.native import is_stepped_in_c
 
@@ -280,7 +280,7 @@ def configured_env(env: Any) -> ConfiguredEnv | None:
         UnknownEnvironmentError: if it is a name that no environment has.
     """
     if isinstance(env, str):
-        return ConfiguredEnv(catalog.find(env), making.env_arguments(env, {}))
+        return ConfiguredEnv(catalog.find(env), env_arguments(env, {}))
     if isinstance(env, type) or (callable(env) and not hasattr(env, "step")):
         return ConfiguredEnv(catalog.find(env), {})
     origin = getattr(env, "made_from", None)  # not of what is inside: that would leave its wrappers out
