@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from pufferlib import vector
-from pufferlib.errors import APIUsageError
+from pufferlib.errors import APIUsageError, kind_of
 from pufferlib.families import catalog
 from pufferlib.families.catalog import Entry
 from pufferlib.metrics.finished_episodes import is_number
@@ -235,8 +235,9 @@ def _module(policy: object) -> nn.Module:
     module = policy if isinstance(policy, nn.Module) else getattr(policy, "policy", None)
     if isinstance(module, nn.Module):
         return module
-    found = f"the class {policy.__name__}" if isinstance(policy, type) else type(policy).__name__
-    raise APIUsageError(f"policy must be a torch module or an Agent, got {found}; the order is evaluate(policy, env)")
+    raise APIUsageError(
+        f"policy must be a torch module or an Agent, got {kind_of(policy)}; the order is evaluate(policy, env)"
+    )
 
 
 def _own_env(policy: object) -> Any:
