@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import gymnasium
 import numpy as np
@@ -36,12 +36,15 @@ class Linear:
         weights: `(inputs, outputs)` float32, outputs padded with zeros.
         bias: `(outputs,)` float32.
         activation: the end of a function's name in puffernet.h, or empty.
+        cells: where the observation is of categories, the value of each cell's first input, `(cells,)` int32, and the
+            first input of each cell with the number of all, `(cells + 1,)` int32.
     """
 
     name: str
     weights: np.ndarray
     bias: np.ndarray
     activation: str = ""
+    cells: tuple[np.ndarray, np.ndarray] | None = None
 
     @property
     def inputs(self) -> int:
@@ -52,19 +55,6 @@ class Linear:
     def outputs(self) -> int:
         """The length of an output row."""
         return self.weights.shape[1]
-
-
-@dataclass(frozen=True)
-class OneHotLinear(Linear):
-    """A linear layer on the categories of an observation.
-
-    Attributes:
-        lowest: `(cells,)` int32, the value of each cell's first input.
-        first_inputs: `(cells + 1,)` int32, the first input of each cell, and the number of all.
-    """
-
-    lowest: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int32))
-    first_inputs: np.ndarray = field(default_factory=lambda: np.zeros(1, np.int32))
 
 
 @dataclass(frozen=True)
@@ -205,7 +195,7 @@ def _network(
     else:
         encoder = _convolutional(inner) if is_image else _linears(inner.encoder, "encoder")
         if type(inner) is Default and inner.one_hot is not None:
-            encoder = (_of_categories(encoder[0], inner.one_hot), *encoder[1:])
+            encoder = (replace(encoder[0], cells=_ranges(inner.one_hot)), *encoder[1:])
         layers = (*encoder, *_recurrent(wrapper), _linear("head", inner.head.linear))
         deviations = _floats(inner.head.log_std.exp()) if inner.head.is_continuous else np.zeros(0, np.float32)
         network = CNetwork(observation, normalization, layers, (), parts, deviations, scale, shape, planes)
@@ -245,10 +235,6 @@ def _linear(name: str, layer: nn.Linear, activation: str = "", blocks: int = 1) 
 
 def _bias(layer: nn.Module, outputs: int) -> np.ndarray:
     return np.zeros(outputs, np.float32) if layer.bias is None else _floats(layer.bias)
-
-
-def _of_categories(layer: Linear, one_hot: OneHot) -> OneHotLinear:
-    return OneHotLinear(layer.name, layer.weights, layer.bias, layer.activation, *_ranges(one_hot))
 
 
 def _ranges(one_hot: OneHot | OneHotPlanes) -> tuple[np.ndarray, np.ndarray]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from pufferlib.errors import ExportError
-from pufferlib.export.c_layers import LSTM, CNetwork, Convolution, Layer, Linear, MinGRU, OneHotLinear
+from pufferlib.export.c_layers import LSTM, CNetwork, Convolution, Layer, Linear, MinGRU
 
 TEMPLATE = Path(__file__).with_name("policy.h")
 WIDTH = 120  # of a line
@@ -51,7 +51,7 @@ class HeaderWriter:
         self.action_type = "float" if any(part.choices is None for part in network.parts) else "int32_t"
         self.states = dict(_states(network.layers))
         self._is_image = isinstance(network.layers[0], Convolution)
-        self._is_one_hot = isinstance(network.layers[0], OneHotLinear)
+        self._is_one_hot = isinstance(network.layers[0], Linear) and network.layers[0].cells is not None
         is_float = self.observation_type == "float"
         are_categories = self._is_one_hot or network.planes is not None
         self._is_converted = not are_categories and not (is_float and network.normalization is None)
@@ -126,10 +126,11 @@ class HeaderWriter:
         name, activation = f"{self.name}_{layer.name}", f"PUFFERNET_{(layer.activation or 'identity').upper()}"
         yield from _table(f"{name}_weights", layer.weights)
         yield from _table(f"{name}_bias", layer.bias)
-        if isinstance(layer, OneHotLinear):
-            yield from _table(f"{name}_lowest", layer.lowest)
-            yield from _table(f"{name}_first_inputs", layer.first_inputs)
-            values = [len(layer.lowest), layer.outputs, activation, f"{name}_weights", f"{name}_bias"]
+        if isinstance(layer, Linear) and layer.cells is not None:
+            lowest, first_inputs = layer.cells
+            yield from _table(f"{name}_lowest", lowest)
+            yield from _table(f"{name}_first_inputs", first_inputs)
+            values = [len(lowest), layer.outputs, activation, f"{name}_weights", f"{name}_bias"]
             yield f"static const PuffernetOneHot {name} = {{"
             yield from (f"    {', '.join(map(str, values))},", f"    {name}_lowest, {name}_first_inputs,", "};", "")
             return
@@ -244,7 +245,7 @@ class HeaderWriter:
         for index, layer in enumerate(layers):
             if isinstance(layer, Linear):
                 target = result if index == len(layers) - 1 else f"policy->hidden[{free}]"
-                if isinstance(layer, OneHotLinear):
+                if layer.cells is not None:
                     yield from _call("    puffernet_one_hot", [f"&{self.name}_{layer.name}", current, target, "rows"])
                 else:
                     arguments = [f"&{self.name}_{layer.name}", current, width, target, "rows"]
