@@ -12,40 +12,12 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # the same names as in the table, for type checkers and editors
-    from pufferlib.agent import Agent as Agent
-    from pufferlib.agent import load_agent as load_agent
-    from pufferlib.environment import Buffers as Buffers
-    from pufferlib.environment import Keys as Keys
-    from pufferlib.environment import PufferEnv as PufferEnv
-    from pufferlib.errors import APIUsageError as APIUsageError
-    from pufferlib.errors import PufferError as PufferError
-    from pufferlib.interop.making import (
-        make_gymnasium as make_gymnasium,
-    )
-    from pufferlib.interop.making import (
-        make_gymnasium_vec as make_gymnasium_vec,
-    )
-    from pufferlib.interop.making import (
-        make_pettingzoo as make_pettingzoo,
-    )
-    from pufferlib.loggers import (
-        JsonLogger as JsonLogger,
-    )
-    from pufferlib.loggers import (
-        Loggers as Loggers,
-    )
-    from pufferlib.loggers import (
-        NeptuneLogger as NeptuneLogger,
-    )
-    from pufferlib.loggers import (
-        NoLogger as NoLogger,
-    )
-    from pufferlib.loggers import (
-        TensorBoardLogger as TensorBoardLogger,
-    )
-    from pufferlib.loggers import (
-        WandbLogger as WandbLogger,
-    )
+    from pufferlib.agent.agent import Agent as Agent
+    from pufferlib.agent.loading import load_agent as load_agent
+    from pufferlib.environment import Buffers as Buffers, Keys as Keys, PufferEnv as PufferEnv
+    from pufferlib.errors import APIUsageError as APIUsageError, PufferError as PufferError
+    from pufferlib.interop.making import make_gymnasium as make_gymnasium, make_gymnasium_vec as make_gymnasium_vec, make_pettingzoo as make_pettingzoo
+    from pufferlib.loggers import JsonLogger as JsonLogger, Loggers as Loggers, NeptuneLogger as NeptuneLogger, NoLogger as NoLogger, TensorBoardLogger as TensorBoardLogger, WandbLogger as WandbLogger
     from pufferlib.metrics.score import Score as Score
     from pufferlib.play.scores import evaluate as evaluate
     from pufferlib.pufferl import PuffeRL as PuffeRL
@@ -57,7 +29,8 @@ if TYPE_CHECKING:  # the same names as in the table, for type checkers and edito
     __version__: str
 
 _NAMES = {  # by the module that they come from
-    "pufferlib.agent": "Agent load_agent",
+    "pufferlib.agent.agent": "Agent",
+    "pufferlib.agent.loading": "load_agent",
     "pufferlib.environment": "Buffers Keys PufferEnv",
     "pufferlib.errors": "APIUsageError PufferError",
     "pufferlib.interop.making": "make_gymnasium make_gymnasium_vec make_pettingzoo",

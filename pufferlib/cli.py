@@ -13,7 +13,7 @@ import sys
 import traceback
 import warnings
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pufferlib.errors import (
     APIUsageError,
@@ -221,19 +221,21 @@ def _verb_help(name: str, rest: list[str]) -> str:
 
     env_name = rest[0] if rest and not rest[0].startswith("-") else None
     args = load_config(env_name) if env_name else {}
-    options = options_text([CONFIG_FILE, *_options_class(name).settings().values()])
+    own_options = options_text([CONFIG_FILE, *_options_class(name).settings().values()])
     usage = f"usage: puffer {name} {env_name or 'ENV'} [--section.key value ...]\n\n{verb.summary}\n\n"
-    return f"{usage}{options}\n" + settings_text(env_name, args).rstrip()
+    return f"{usage}{own_options}\n" + settings_text(env_name, args).rstrip()
 
 
 @contextlib.contextmanager
 def _short_warnings() -> Iterator[None]:
     formatted = warnings.formatwarning
 
-    def one_line(message: Warning | str, category: type[Warning], *place: Any) -> str:
+    def one_line(
+        message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
+    ) -> str:
         if issubclass(category, PufferWarning):
             return f"puffer{_rank_text()}: warning: {printable_lines(str(message))}\n"
-        return formatted(message, category, *place)
+        return formatted(message, category, filename, lineno, line)
 
     warnings.formatwarning = one_line
     try:

@@ -77,6 +77,11 @@ def nearest(name: str, candidates: Iterable[str], count: int = 3) -> str:
     return f"; did you mean {' or '.join(repr(match) for match in close)}?" if close else ""
 
 
+def kind_of(value: object) -> str:
+    """`the class X` for a class, else the name of a value's type, for messages."""
+    return f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
+
+
 _FEWER = "have fewer or smaller environments, batches or layers"
 
 _LACKS = (

@@ -18,6 +18,8 @@ from pufferlib.metrics.output import printable_lines, say
 if TYPE_CHECKING:
     from pufferlib.config.flags import Found
 
+Option = str | int | float | bool | None  # the value of a command's own option
+
 
 @dataclass(frozen=True)
 class Verb:
@@ -57,7 +59,7 @@ class VerbCall:
 
     env_name: str
     args: dict[str, Any]
-    options: dict[str, Any]
+    options: dict[str, Option]
     flags: Found
 
     def flags_over(self, args: dict[str, Any], but: str) -> dict[str, Any]:
@@ -123,13 +125,13 @@ def _envs(family: str | None = None) -> None:
     print(printable_lines(overview() if family is None else "\n".join(names_of(family))))
 
 
-def _new(name: str, **options: Any) -> None:
+def _new(name: str, **options: Option) -> None:
     from pufferlib.scaffold import new_command
 
     new_command(name, **options)
 
 
-def _runs(**options: Any) -> None:
+def _runs(**options: Option) -> None:
     from pufferlib.reports.listing import runs_command
 
     runs_command(**options)
@@ -141,13 +143,13 @@ def _profile(call: VerbCall) -> None:
     profile_command(call.env_name, _settings_of_model(call), **call.options)
 
 
-def _plot(*runs: str, **options: Any) -> None:
+def _plot(*runs: str, **options: Option) -> None:
     from pufferlib.reports.plotting import plot_command
 
     plot_command(*runs, **options)
 
 
-def _report(run: str, **options: Any) -> None:
+def _report(run: str, **options: Option) -> None:
     from pufferlib.reports.reporting import report_command
 
     report_command(run, **options)

@@ -66,13 +66,13 @@ class OrderedVector:
             self.vecenv.send(actions[self._order], self._order)
 
     def snapshot(self) -> dict[str, Any] | None:
-        """What the vector's `snapshot` returns; None also where steps were never received."""
+        """The vector's snapshot; None also where steps were not received."""
         return self.vecenv.snapshot() if self.vecenv.state in (State.READY, State.HANDED_OVER) else None
 
     def restore(self, snapshot: dict[str, Any]) -> None:
-        """Puts back a snapshot that was taken while all batches were held, and holds them.
+        """Restores a snapshot of a time when all batches were held, and holds them.
 
-        What the environments refuse leaves all as it was, unless they were in the middle of a step.
+        If the environments refuse it, their state before is restored, unless they were in the middle of a step.
         """
         before = self.vecenv.snapshot() if self.vecenv.state is State.READY else None
         try:

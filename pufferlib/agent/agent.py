@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor, nn
 from torch.distributions import Normal
 
@@ -149,7 +150,7 @@ class Agent:
         return found[0] if isinstance(logits, Tensor) else tuple(found)
 
     @torch.inference_mode()
-    def reset(self, rows: Any = None) -> None:
+    def reset(self, rows: ArrayLike | Tensor | None = None) -> None:
         """Resets the recurrent state where an episode begins; without recurrent layers it does nothing.
 
         Args:

@@ -8,6 +8,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 from gymnasium.spaces import Dict, Discrete, Tuple
+from numpy.typing import ArrayLike
 from torch import Tensor
 
 from pufferlib.emulation.actions import ActionLayout
@@ -123,7 +124,7 @@ class ActionForms:
         return rows if self._are_kept else self._rows.for_env(rows)
 
 
-def mask_of(rows: Any, num_rows: int) -> np.ndarray:
+def mask_of(rows: ArrayLike | Tensor, num_rows: int) -> np.ndarray:
     """Rows as a mask `(num_rows,)` of bools; an APIUsageError if there are no such rows.
 
     Args:

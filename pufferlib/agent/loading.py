@@ -17,8 +17,10 @@ from pufferlib.errors import CheckpointError, PufferError, UnknownEnvironmentErr
 from pufferlib.families import catalog
 from pufferlib.families.callable_entry import importable_name
 from pufferlib.policy.normalized import normalized
-from pufferlib.runs import checkpoint, description, making
+from pufferlib.runs import checkpoint
+from pufferlib.runs.description import find_description, own_policy_class, read_settings, require_settings
 from pufferlib.runs.loaders import check_weights, load_policy, resolve_device
+from pufferlib.runs.making import make
 from pufferlib.runs.pretrained import pretrained_names, pretrained_path
 
 _BY_HAND = "make such a module and pass it, as load_agent(path, policy=module)"
@@ -94,14 +96,14 @@ def _description(path: Path) -> Mapping[str, Any]:
     found = checkpoint.read_outline(path)
     described = found.get("description") if checkpoint.weights_in(found) is not found else None
     if isinstance(described, dict):
-        description.require_settings(described.get("settings"), path)
+        require_settings(described.get("settings"), path)
         return described
-    file = description.find_description(path)
+    file = find_description(path)
     if file is None:
         raise CheckpointError(
             f"{path} does not say what it was trained with; load it from its run's folder, or {_BY_HAND}"
         )
-    return {"settings": description.read_settings(file), "policy_class": description.own_policy_class(file)}
+    return {"settings": read_settings(file), "policy_class": own_policy_class(file)}
 
 
 @contextmanager
@@ -109,7 +111,7 @@ def _environment(settings: Mapping[str, Any], env: Any, path: Path) -> Iterator[
     if env is not None:
         env = _as_recorded(env, settings)
         is_made = isinstance(env, (str, type)) or (callable(env) and not hasattr(env, "step"))
-        shown = making.make(env) if is_made else vector.as_puffer_env(env)
+        shown = make(env) if is_made else vector.as_puffer_env(env)
     else:
         shown, is_made = _make_named(settings, path), True
     try:

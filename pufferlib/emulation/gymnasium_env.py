@@ -15,7 +15,7 @@ from pufferlib.emulation.emulated_env import EmulatedEnv, warn_of_left_out
 from pufferlib.emulation.infos import final_observation, plain_numbers
 from pufferlib.emulation.packing import row_writer
 from pufferlib.environment import StepResult, fitting_actions
-from pufferlib.errors import APIUsageError
+from pufferlib.errors import APIUsageError, kind_of
 from pufferlib.spaces.layout import Layout
 
 
@@ -123,9 +123,8 @@ def _converter(layout: ActionLayout) -> Callable[[np.ndarray], Any]:
 
 def _checked(env: object) -> gymnasium.Env:
     if not isinstance(env, gymnasium.Env):
-        found = f"the class {env.__name__}" if isinstance(env, type) else type(env).__name__
         raise APIUsageError(
-            f"GymnasiumPufferEnv takes a gymnasium.Env, got {found}; "
+            f"GymnasiumPufferEnv takes a gymnasium.Env, got {kind_of(env)}; "
             "a PettingZoo environment goes to PettingZooPufferEnv"
         )
     for name in ("observation_space", "action_space"):

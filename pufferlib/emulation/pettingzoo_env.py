@@ -13,7 +13,7 @@ from pufferlib.emulation.agent_spaces import AgentActions, AgentObservations
 from pufferlib.emulation.emulated_env import EmulatedEnv, warn_of_left_out
 from pufferlib.emulation.infos import final_observation, plain_numbers
 from pufferlib.environment import StepResult, fitting_actions
-from pufferlib.errors import APIUsageError, MissingExtraError
+from pufferlib.errors import APIUsageError, MissingExtraError, kind_of
 from pufferlib.spaces.layout import Layout
 
 
@@ -146,9 +146,8 @@ def _parallel(env: object) -> Any:
     if isinstance(env, pettingzoo.ParallelEnv):
         return env
     if not isinstance(env, pettingzoo.AECEnv):
-        found = f"the class {env.__name__}" if isinstance(env, type) else type(env).__name__
         raise APIUsageError(
-            f"PettingZooPufferEnv takes a pettingzoo.ParallelEnv or AECEnv, got {found}; "
+            f"PettingZooPufferEnv takes a pettingzoo.ParallelEnv or AECEnv, got {kind_of(env)}; "
             "a Gymnasium environment goes to GymnasiumPufferEnv"
         )
     if not env.metadata.get("is_parallelizable", False):

@@ -49,18 +49,18 @@ void probe_act(const {type}Observation* observations, int agents, int is_sampled
 def c_files(
     step: OneStep, policy: nn.Module, env: object, name: str, notes: Mapping[str, str], observations: np.ndarray | None
 ) -> dict[str, str]:
-    """The content of the folder, by file name, which this machine's compiler has run, where it has one.
+    """The content of the folder by file name, compiled and compared where this machine has a compiler.
 
     Args:
         step: of the policy, to compare with.
         policy: one of pufferlib.models.
-        env: the environment; where it is one of Ocean's, a program that plays it comes with the weights.
+        env: the environment; for one of Ocean's there is a program that plays it.
         name: of the environment in C.
         notes: for the comment on top.
         observations: of real play, to compare on besides random ones; `(steps, rows, *observation_shape)`.
 
     Raises:
-        ExportError: if C cannot express the policy, or computes something else.
+        ExportError: if C cannot express the policy, or its results differ.
     """
     writer = HeaderWriter(name, network_of(policy, env))
     files = {f"{writer.name}.h": writer.text(notes), "puffernet.h": PUFFERNET.read_text()}
@@ -75,16 +75,13 @@ def c_files(
 
 
 def compiler() -> str | None:
-    """The C compiler of this machine, None where it has none that is known."""
+    """The C compiler of this machine, or None."""
     return next((name for name in ("cc", "gcc", "clang") if shutil.which(name)), None)
 
 
 def compile_command(name: str) -> str:
-    """What makes the program that plays out of its folder."""
+    """The command that compiles the program in its folder."""
     return f"cc -O3 -march=native {' '.join(WARNINGS)} {name}_play.c -o {name}_play -lm"
-
-
-# ------------------------------------------------------------------------------------------------------ the comparison
 
 
 class Probe:
@@ -117,21 +114,17 @@ class Probe:
         return [*results, values, *after]
 
     def act(self, observations: np.ndarray, is_sampled: bool, seed: int = 0) -> np.ndarray:
-        """Actions of agents that begin an episode, `(rows, numbers)`."""
+        """The first actions of an episode, `(rows, numbers)`."""
         dtype = np.float32 if self._writer.action_type == "float" else np.int32
         actions = np.empty((len(observations), self._writer.constants["ACTION"]), dtype)
-        arguments = _address(observations), len(observations), int(is_sampled), ctypes.c_uint64(seed)
-        self.library.probe_act(*arguments, _address(actions))
+        rows, seed = len(observations), ctypes.c_uint64(seed)
+        self.library.probe_act(_address(observations), rows, int(is_sampled), seed, _address(actions))
         return actions
 
 
 @contextlib.contextmanager
 def running(files: Mapping[str, str], writer: HeaderWriter, agents: int, *flags: str) -> Iterator[Probe]:
-    """Compiles the policy of these files for so many agents, in a folder that is then removed.
-
-    Raises:
-        ExportError: if the compiler refuses it.
-    """
+    """Compiles the policy of some files for `agents` agents, in a temporary folder; an ExportError if that fails."""
     with tempfile.TemporaryDirectory(prefix="pufferlib_export_") as folder:
         for file, text in files.items():
             Path(folder, file).write_text(text)
@@ -152,10 +145,12 @@ def _probe_source(writer: HeaderWriter) -> str:
         load.append(loop.format(inside, outside, size))
         store.append(loop.format(outside, inside, size))
     return _PROBE.format(
-        **dict(name=writer.name, type=writer.type_name, action=writer.action_type),
-        **dict(
-            load="\n    ".join(load) or "(void)states;", store="\n    ".join(store), count=writer.constants["LOGITS"]
-        ),
+        name=writer.name,
+        type=writer.type_name,
+        action=writer.action_type,
+        load="\n    ".join(load) or "(void)states;",
+        store="\n    ".join(store),
+        count=writer.constants["LOGITS"],
     )
 
 
@@ -164,13 +159,10 @@ def _address(array: np.ndarray) -> ctypes.c_void_p:
     return ctypes.c_void_p(array.ctypes.data)
 
 
-# --------------------------------------------------------------------------------------------------------- the program
-
-
 def play_files(
     folder: Path, arguments: Mapping[str, float], agents_per_env: int, name: str, writer: HeaderWriter
 ) -> dict[str, str]:
-    """The content of the program, of the environment and of what it includes, by file name.
+    """The content of the program, the environment and its includes, by file name.
 
     Args:
         folder: of the environment, with its headers and `binding.c`.
@@ -195,11 +187,8 @@ def play_files(
     return {f"{name}_play.c": text, **files}
 
 
-# ---------------------------------------------------------------------------------------------------------- the folder
-
-
 def write_folder(folder: Path, files: Mapping[str, str]) -> None:
-    """Writes a folder so that it has all of the files or stays as it was; an earlier export in it is replaced.
+    """Writes a folder with all of the files, or leaves it as it was; an earlier export in it is replaced.
 
     Raises:
         APIUsageError: if the folder has anything else in it.

@@ -1,16 +1,17 @@
-"""A policy as the layers of puffernet.h: what is computed in which order, with the weights as that header has them."""
+"""A policy as the layers of puffernet.h, in their order, with the weights in that header's layout."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
 
+import gymnasium
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from pufferlib import spaces
+from pufferlib.environment import PufferEnv
 from pufferlib.errors import ExportError
 from pufferlib.export.one_step import first_sentence
 from pufferlib.metrics.moments import EPSILON
@@ -18,8 +19,7 @@ from pufferlib.models import Continuous, Convolutional, Default, LSTMWrapper, Mi
 from pufferlib.policy import OneHot, OneHotPlanes
 from pufferlib.policy.normalized import NormalizedObservations
 
-LANES = 16
-"""PUFFERNET_LANES: outputs of a layer are padded to a multiple."""
+LANES = 16  # PUFFERNET_LANES: outputs of a layer are padded to a multiple
 
 ACTIVATIONS = {nn.GELU: "gelu", nn.ReLU: "relu", nn.Tanh: "tanh"}
 _NOTHING = (nn.Identity, nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.AlphaDropout, nn.FeatureAlphaDropout)  # in acting
@@ -29,47 +29,37 @@ _REMEDY = "use --format onnx or torchscript"
 
 @dataclass(frozen=True)
 class Linear:
-    """A linear layer and what follows it.
+    """A linear layer and its activation.
 
     Attributes:
         name: in C.
         weights: `(inputs, outputs)` float32, outputs padded with zeros.
         bias: `(outputs,)` float32.
         activation: the end of a function's name in puffernet.h, or empty.
+        cells: where the observation is of categories, the value of each cell's first input, `(cells,)` int32, and the
+            first input of each cell with the number of all, `(cells + 1,)` int32.
     """
 
     name: str
     weights: np.ndarray
     bias: np.ndarray
     activation: str = ""
+    cells: tuple[np.ndarray, np.ndarray] | None = None
 
     @property
     def inputs(self) -> int:
-        """Numbers of a row that it reads."""
+        """The length of an input row."""
         return len(self.weights)
 
     @property
     def outputs(self) -> int:
-        """Numbers of a row that it writes."""
+        """The length of an output row."""
         return self.weights.shape[1]
 
 
 @dataclass(frozen=True)
-class OneHotLinear(Linear):
-    """A linear layer on the categories of an observation.
-
-    Attributes:
-        lowest: `(cells,)` int32, the value of each cell that its first input is for.
-        first_inputs: `(cells + 1,)` int32, where those of each cell begin, and where those of the last end.
-    """
-
-    lowest: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int32))
-    first_inputs: np.ndarray = field(default_factory=lambda: np.zeros(1, np.int32))
-
-
-@dataclass(frozen=True)
 class Convolution:
-    """A convolution of images `(height, width, channels)` and what follows it.
+    """A convolution of images `(height, width, channels)` and its activation.
 
     Attributes:
         name: in C.
@@ -77,7 +67,7 @@ class Convolution:
         bias: `(filters,)` float32.
         height, width: of the input.
         stride: in both directions.
-        activation: as that of `Linear`.
+        activation: as of `Linear`.
     """
 
     name: str
@@ -117,7 +107,7 @@ Layer = Linear | Convolution | MinGRU | LSTM
 
 
 @dataclass(frozen=True)
-class Network:
+class CNetwork:
     """A whole policy.
 
     Attributes:
@@ -127,13 +117,13 @@ class Network:
         critic: layers of its own from the observation to the value.
         parts: of the action.
         deviations: `(numbers,)` float32, one for each that is no choice.
-        image_scale: what images are divided by.
+        image_scale: the divisor of images.
         image_shape: channels, height and width of the image that an observation is.
-        planes: of its categories: the lowest of each channel `(channels,)` int32, and the plane that is for,
-            `(channels + 1,)` int32 with where those of the last end; None where the image is one of numbers.
+        planes: of categories: the lowest of each channel `(channels,)` int32, and its plane, `(channels + 1,)` int32
+            with the number of all; None for an image of numbers.
     """
 
-    observation: Any
+    observation: gymnasium.spaces.Box
     normalization: tuple[np.ndarray, np.ndarray, float] | None
     layers: tuple[Layer, ...]
     critic: tuple[Linear, ...]
@@ -150,15 +140,15 @@ class Network:
 
 
 @torch.no_grad()
-def network_of(policy: nn.Module, env: Any) -> Network:
-    """Takes a policy apart.
+def network_of(policy: nn.Module, env: PufferEnv) -> CNetwork:
+    """The layers of a policy.
 
     Args:
         policy: one of pufferlib.models, or one of them behind NormalizedObservations.
         env: anything with `single_observation_space` and `single_action_space`.
 
     Raises:
-        ExportError: if puffernet.h has no layers for it; the message says what for.
+        ExportError: if puffernet.h has no layers for it; the message names the layer.
     """
     normalization = None
     if isinstance(policy, NormalizedObservations):
@@ -189,8 +179,8 @@ def _network(
     inner: nn.Module,
     wrapper: nn.Module | None,
     normalization: tuple[np.ndarray, np.ndarray, float] | None,
-    env: Any,
-) -> Network:
+    env: PufferEnv,
+) -> CNetwork:
     parts, observation = spaces.action_parts(env.single_action_space), env.single_observation_space
     is_image = type(inner) is Convolutional
     shape, planes, scale = (0, 0, 0), None, 1.0
@@ -201,14 +191,14 @@ def _network(
         actor = (*_linears(inner.actor, "actor"), _linear("mean", inner.mean))
         critic = (*_linears(inner.critic, "critic"), _linear("value", inner.value))
         deviations = _floats(inner.log_std.exp())
-        network = Network(observation, normalization, actor, critic, parts, deviations)
+        network = CNetwork(observation, normalization, actor, critic, parts, deviations)
     else:
         encoder = _convolutional(inner) if is_image else _linears(inner.encoder, "encoder")
         if type(inner) is Default and inner.one_hot is not None:
-            encoder = (_of_categories(encoder[0], inner.one_hot), *encoder[1:])
+            encoder = (replace(encoder[0], cells=_ranges(inner.one_hot)), *encoder[1:])
         layers = (*encoder, *_recurrent(wrapper), _linear("head", inner.head.linear))
         deviations = _floats(inner.head.log_std.exp()) if inner.head.is_continuous else np.zeros(0, np.float32)
-        network = Network(observation, normalization, layers, (), parts, deviations, scale, shape, planes)
+        network = CNetwork(observation, normalization, layers, (), parts, deviations, scale, shape, planes)
     return network
 
 
@@ -245,10 +235,6 @@ def _linear(name: str, layer: nn.Linear, activation: str = "", blocks: int = 1) 
 
 def _bias(layer: nn.Module, outputs: int) -> np.ndarray:
     return np.zeros(outputs, np.float32) if layer.bias is None else _floats(layer.bias)
-
-
-def _of_categories(layer: Linear, one_hot: OneHot) -> OneHotLinear:
-    return OneHotLinear(layer.name, layer.weights, layer.bias, layer.activation, *_ranges(one_hot))
 
 
 def _ranges(one_hot: OneHot | OneHotPlanes) -> tuple[np.ndarray, np.ndarray]:

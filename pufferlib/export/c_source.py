@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 
 import numpy as np
 
 from pufferlib.errors import ExportError
-from pufferlib.export.c_layers import LSTM, Convolution, Layer, Linear, MinGRU, Network, OneHotLinear
+from pufferlib.export.c_layers import LSTM, CNetwork, Convolution, Layer, Linear, MinGRU
 
-AGENTS = 192
-"""Agents that a policy has memory for where nobody says another number: four blocks of PUFFERNET_BLOCK."""
-
-WIDTH = 120
-"""Of a line."""
+TEMPLATE = Path(__file__).with_name("policy.h")
+WIDTH = 120  # of a line
 
 C_TYPES = {
     **{"float32": "float", "float64": "double", "bool": "bool"},
@@ -25,19 +24,19 @@ class HeaderWriter:
     """Writes the header of one network.
 
     Attributes:
-        name: what all functions and tables begin with, such as `breakout_policy`.
+        name: the prefix of all functions and tables, such as `breakout_policy`.
         type_name: of the struct, such as `BreakoutPolicy`.
-        observation_type: in C, of what an agent sees.
-        action_type: in C, of an action.
+        observation_type: in C.
+        action_type: in C.
         states: the recurrent state by name: floats of one agent in memory, and those of them that torch has.
     """
 
-    def __init__(self, name: str, network: Network):
-        """Looks what the network needs.
+    def __init__(self, name: str, network: CNetwork):
+        """Prepares a header.
 
         Args:
             name: an environment's in C, such as `breakout`.
-            network: what is to be written.
+            network: to write.
 
         Raises:
             ExportError: if C has no type for the observations.
@@ -52,14 +51,14 @@ class HeaderWriter:
         self.action_type = "float" if any(part.choices is None for part in network.parts) else "int32_t"
         self.states = dict(_states(network.layers))
         self._is_image = isinstance(network.layers[0], Convolution)
-        self._is_one_hot = isinstance(network.layers[0], OneHotLinear)
+        self._is_one_hot = isinstance(network.layers[0], Linear) and network.layers[0].cells is not None
         is_float = self.observation_type == "float"
         are_categories = self._is_one_hot or network.planes is not None
         self._is_converted = not are_categories and not (is_float and network.normalization is None)
 
     @property
     def constants(self) -> dict[str, int]:
-        """The numbers that stand in the header as `<NAME>_<key>`, and what they count."""
+        """The header's numbers `<NAME>_<key>`."""
         network = self.network
         return {
             "OBSERVATION": int(np.prod(network.observation.shape)),
@@ -68,36 +67,39 @@ class HeaderWriter:
         }
 
     def text(self, notes: Mapping[str, str]) -> str:
-        """The whole file."""
-        lines = [
-            f"// {self.name}.h - a policy of PufferLib, made by `puffer export`; how to use it stands in puffernet.h.",
-            "//",
-            *(f"// {_comment(key)}: {_comment(text)}" for key, text in notes.items()),
-            *("#pragma once", "", '#include "puffernet.h"', ""),
-            *self._constants(),
-            *self._tables(),
-            *self._struct(),
-            *self._begin(),
-            *self._block(),
-            *self._act(),
-        ]
-        return "\n".join(lines) + "\n"
+        """The whole file: policy.h with its names and slots filled."""
+        template = TEMPLATE.read_text()
+        names = {"GamePolicy": self.type_name, "GAME_POLICY": self.name.upper(), "game_policy": self.name}
+        for old, new in names.items():
+            template = template.replace(old, new)
+        signature = re.compile(r"^(static inline void \w+)\(([^)]*)\) \{$", re.MULTILINE)
+        template = signature.sub(lambda found: "\n".join(_call(found[1], re.split(r",\s+", found[2]), ") {")), template)
+        slots = {
+            "NOTES": [f"// {_comment(key)}: {_comment(text)}" for key, text in notes.items()],
+            "TYPES": [
+                f"typedef {self.observation_type} {self.type_name}Observation;",
+                f"typedef {self.action_type} {self.type_name}Action;",
+            ],
+            "CONSTANTS": self._constants(),
+            "TABLES": self._tables(),
+            "MEMBERS": self._members(),
+            "FORGET": self._forget(),
+            "BLOCK": self._block(),
+            "DECISIONS": self._decisions(),
+        }
+        slot = re.compile(r"^ *// @([A-Z]+)\n", re.MULTILINE)
+        return slot.sub(lambda found: "".join(f"{line}\n" for line in slots[found[1]]), template)
 
     # ------------------------------------------------------------------------------------------------- declarations
 
     def _constants(self) -> Iterator[str]:
-        prefix, numbers = self.name.upper(), self.constants
         comments = {
             "OBSERVATION": f"numbers that an agent sees, of shape {list(self.network.observation.shape)}",
             "ACTION": f"numbers of what it does: {self._parts_text()}",
             "LOGITS": "of choices, or means of numbers",
         }
-        yield f"typedef {self.observation_type} {self.type_name}Observation;"
-        yield from (f"typedef {self.action_type} {self.type_name}Action;", "", "enum {")
-        yield from (f"    {prefix}_{key} = {number},  // {comments[key]}" for key, number in numbers.items())
-        yield from ("};", "", f"#ifndef {prefix}_AGENTS")
-        yield f"#define {prefix}_AGENTS {AGENTS}  // that may act together; multiples of PUFFERNET_BLOCK are quick"
-        yield from ("#endif", "")
+        for key, number in self.constants.items():
+            yield f"    {self.name.upper()}_{key} = {number},  // {comments[key]}"
 
     def _parts_text(self) -> str:
         words = [
@@ -124,10 +126,11 @@ class HeaderWriter:
         name, activation = f"{self.name}_{layer.name}", f"PUFFERNET_{(layer.activation or 'identity').upper()}"
         yield from _table(f"{name}_weights", layer.weights)
         yield from _table(f"{name}_bias", layer.bias)
-        if isinstance(layer, OneHotLinear):
-            yield from _table(f"{name}_lowest", layer.lowest)
-            yield from _table(f"{name}_first_inputs", layer.first_inputs)
-            values = [len(layer.lowest), layer.outputs, activation, f"{name}_weights", f"{name}_bias"]
+        if isinstance(layer, Linear) and layer.cells is not None:
+            lowest, first_inputs = layer.cells
+            yield from _table(f"{name}_lowest", lowest)
+            yield from _table(f"{name}_first_inputs", first_inputs)
+            values = [len(lowest), layer.outputs, activation, f"{name}_weights", f"{name}_bias"]
             yield f"static const PuffernetOneHot {name} = {{"
             yield from (f"    {', '.join(map(str, values))},", f"    {name}_lowest, {name}_first_inputs,", "};", "")
             return
@@ -139,10 +142,8 @@ class HeaderWriter:
         values = ", ".join([*map(str, sizes), activation, f"{name}_weights"])
         yield from (f"static const {kind} {name} = {{", f"    {values}, {name}_bias,", "};", "")
 
-    def _struct(self) -> Iterator[str]:
+    def _members(self) -> Iterator[str]:
         agents, logits = f"{self.name.upper()}_AGENTS", self.network.layers[-1].outputs
-        yield "// All that changes; owned by the caller, for one thread."
-        yield "typedef struct {"
         yield f"    float logits[{agents}][{logits}];  // the first {self.constants['LOGITS']} of each agent's"
         yield f"    float values[{agents}];"
         for state, (width, _) in self.states.items():
@@ -151,7 +152,6 @@ class HeaderWriter:
         for buffer, comment in self._buffers().items():
             kind = "int32_t" if buffer.startswith("inputs[") else "float"
             yield f"    {kind} {buffer};{comment}"
-        yield from (f"}} {self.type_name};", "")
 
     def _buffers(self) -> dict[str, str]:
         linear = [layer for layer in (*self.network.layers, *self.network.critic) if isinstance(layer, Linear)]
@@ -176,31 +176,14 @@ class HeaderWriter:
 
     # ---------------------------------------------------------------------------------------------------- functions
 
-    @property
-    def _seen(self) -> str:
-        return f"const {self.type_name}Observation* observations"
-
-    def _function(self, verb: str, *parameters: str) -> Iterator[str]:
-        yield from _call(f"static inline void {self.name}_{verb}", [f"{self.type_name}* policy", *parameters], ") {")
-
-    def _begin(self) -> Iterator[str]:
-        yield "// Begins anew with every agent; the seed is that of what is sampled."
-        yield from self._function("begin", "uint64_t seed")
-        yield "    memset(policy, 0, sizeof(*policy));"
-        yield "    policy->random = puffernet_random(seed);"
-        yield from ("}", "")
-        yield "// To be called when an agent's episode has ended: the next begins without memory."
-        yield from self._function("forget", "int agent")
+    def _forget(self) -> Iterator[str]:
         for state in self.states:
             yield f"    memset(policy->{state}[agent], 0, sizeof(policy->{state}[agent]));"
         if not self.states:
             yield "    (void)policy, (void)agent;  // it has none"
-        yield from ("}", "")
 
     def _block(self) -> Iterator[str]:
         size = f"{self.name.upper()}_OBSERVATION"
-        yield "// Computes logits and values of a block of agents, and moves their recurrent state on."
-        yield from self._function("block", self._seen, "int first", "int rows")
         current, width = "observations", size
         if self._is_one_hot:
             yield "    for (int row = 0; row < rows; row++) {"
@@ -227,7 +210,6 @@ class HeaderWriter:
         else:
             value = f"policy->logits[first + row][{self.constants['LOGITS']}]"
         yield f"    for (int row = 0; row < rows; row++) policy->values[first + row] = {value};"
-        yield from ("}", "")
 
     def _images(self, source: str) -> Iterator[str]:
         layers = [layer for layer in self.network.layers if isinstance(layer, Convolution)]
@@ -263,7 +245,7 @@ class HeaderWriter:
         for index, layer in enumerate(layers):
             if isinstance(layer, Linear):
                 target = result if index == len(layers) - 1 else f"policy->hidden[{free}]"
-                if isinstance(layer, OneHotLinear):
+                if layer.cells is not None:
                     yield from _call("    puffernet_one_hot", [f"&{self.name}_{layer.name}", current, target, "rows"])
                 else:
                     arguments = [f"&{self.name}_{layer.name}", current, width, target, "rows"]
@@ -279,26 +261,6 @@ class HeaderWriter:
                 arguments = [*products, current, width, hidden, memory, "policy->gates", "rows"]
                 yield from _call("    puffernet_lstm", arguments)
                 current, width = hidden, str(self.states[layer.hidden_name][0])
-
-    def _act(self) -> Iterator[str]:
-        name, size = self.name, self.name.upper()
-        yield f"// Computes policy->logits and policy->values of agents [0, agents), at most {size}_AGENTS."
-        yield from self._function("forward", self._seen, "int agents")
-        yield "    for (int first = 0; first < agents; first += PUFFERNET_BLOCK) {"
-        yield "        int rows = agents - first < PUFFERNET_BLOCK ? agents - first : PUFFERNET_BLOCK;"
-        yield f"        {name}_block(policy, observations + first * {size}_OBSERVATION, first, rows);"
-        yield from ("    }", "}", "")
-        yield "// Writes the actions of agents [0, agents): drawn as the policy was trained to, or the likeliest."
-        yield from self._function(
-            "act", self._seen, "int agents", f"{self.type_name}Action* actions", "bool is_sampled"
-        )
-        yield "    PuffernetRandom* random = is_sampled ? &policy->random : NULL;"
-        yield f"    {name}_forward(policy, observations, agents);"
-        yield "    for (int agent = 0; agent < agents; agent++) {"
-        yield "        const float* logits = policy->logits[agent];"
-        yield f"        {self.action_type}* action = actions + agent * {size}_ACTION;"
-        yield from self._decisions()
-        yield from ("    }", "}")
 
     def _decisions(self) -> Iterator[str]:
         place = deviation = 0
@@ -349,7 +311,7 @@ def _states(layers: Iterable[Layer]) -> Iterator[tuple[str, tuple[int, int]]]:
             yield from ((layer.hidden_name, sizes), (layer.memory_name, sizes))
 
 
-def _num_images(network: Network) -> int:
+def _num_images(network: CNetwork) -> int:
     return sum(isinstance(layer, Convolution) for layer in network.layers)
 
 

@@ -1,4 +1,4 @@
-"""`puffer export`: the policy that a run or the package holds, written for others."""
+"""`puffer export`: writes the policy of a run or of the package for other programs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import nn
 
 from pufferlib import vector
 from pufferlib.errors import APIUsageError
-from pufferlib.export import c_format
+from pufferlib.export.c_format import compile_command, compiler
 from pufferlib.export.exporting import export_policy, file_name
 from pufferlib.export.one_step import OneStep
 from pufferlib.families import catalog
@@ -25,11 +25,11 @@ STEPS, ENVIRONMENTS = 1_000, 4  # of real play, on whose observations the result
 
 
 def export_command(env_name: str, args: dict[str, Any], format: str = "onnx", output: str | None = None) -> None:
-    """Loads the policy that `args['load_model_path']` names, writes it, and prints where and what to do with it.
+    """Loads the policy that `args['load_model_path']` names, writes it, and prints its path and use.
 
     Args:
         env_name: any name that `pufferlib.families.catalog.find` knows.
-        args: settings from `load_config`, those that the policy was trained with.
+        args: settings from `load_config`, as the policy was trained with them.
         format: as for `export_policy`.
         output: the file or folder; None is one in the working directory that is named for the environment.
 
@@ -57,16 +57,16 @@ def _use(path: Path, format: str, step: OneStep) -> str:
     if format != "c":
         takes, returns = ", ".join(("observations", *step.state_names)), ", ".join(step.output_names)
         return f"which takes {takes} and returns {returns}"
-    unseen = "" if c_format.compiler() else "which no compiler has seen, as this machine has none; "
+    unseen = "" if compiler() else "which no compiler has seen, as this machine has none; "
     programs = list(path.glob("*_play.c"))
     if not programs:
         return f"{unseen}a header to include: puffernet.h beside it tells how"
     name = programs[0].stem.removesuffix("_play")
-    return f"{unseen}a program that plays; there:\n\n    {c_format.compile_command(name)} && ./{name}_play\n"
+    return f"{unseen}a program that plays; there:\n\n    {compile_command(name)} && ./{name}_play\n"
 
 
 def output_path(env_name: str, format: str, output: str | None) -> Path:
-    """Where to write: what was asked for, in it where that is a folder and the format a file."""
+    """The path to write: `output`, or a file in it where that is a folder and the format a file."""
     name = file_name(env_name, format)
     if output is None:
         return Path(name)
@@ -76,7 +76,7 @@ def output_path(env_name: str, format: str, output: str | None) -> Path:
 
 @torch.no_grad()
 def observations_of_play(vecenv: vector.Vector, policy: nn.Module) -> np.ndarray:
-    """What the policy sees as it plays, `(steps, rows, *observation_shape)`."""
+    """The observations of the policy's play, `(steps, rows, *observation_shape)`."""
     forward, generator = acting_forward(policy), torch.Generator().manual_seed(0)
     rows = vecenv.num_agents
     state = dict(policy.initial_state(rows, torch.device("cpu"))) if hasattr(policy, "initial_state") else {}

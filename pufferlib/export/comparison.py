@@ -1,4 +1,4 @@
-"""Whether what was written computes what the policy does."""
+"""Compares an export with its policy."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ Run = Callable[..., Sequence[np.ndarray]]
 
 @torch.no_grad()
 def check_agreement(step: OneStep, run: Run, what: str, observations: np.ndarray | None = None) -> float:
-    """Compares results over several steps from the beginning of an episode, the state going on from each to the next.
+    """Compares results over several steps from the start of an episode, with the recurrent state of each.
 
     Args:
-        step: what was exported.
-        run: computes the same elsewhere.
+        step: of the policy.
+        run: a step of the export.
         what: the other program, for the message.
-        observations: of real play, `(steps, rows, *observation_shape)`; random ones are tried in any case.
+        observations: of real play, `(steps, rows, *observation_shape)`, besides random ones.
 
     Returns:
-        The greatest difference that was found, relative to 1 or to the value where that is greater.
+        The greatest difference, relative to 1 or to the value where that is greater.
 
     Raises:
         ExportError: if a result differs by more than `TOLERANCE`.

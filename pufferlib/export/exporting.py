@@ -1,4 +1,4 @@
-"""Where the formats come together: `export_policy`."""
+"""`export_policy`, for all formats."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import re
 from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
 
+from pufferlib.environment import PufferEnv
 from pufferlib.errors import APIUsageError, ExportError, nearest
 from pufferlib.export.c_format import c_files, write_folder
 from pufferlib.export.one_step import OneStep, space_text
@@ -19,6 +19,7 @@ from pufferlib.export.onnx_format import onnx_bytes
 from pufferlib.export.torchscript_format import torchscript_bytes
 from pufferlib.runs.making import environment_name
 from pufferlib.runs.whole_files import write_atomically
+from pufferlib.vector import Vector
 
 ENDINGS = {"onnx": ".onnx", "torchscript": ".pt", "c": "_c"}
 FORMATS = tuple(ENDINGS)
@@ -26,24 +27,24 @@ FORMATS = tuple(ENDINGS)
 
 def export_policy(
     policy: nn.Module,
-    env: Any,
+    env: PufferEnv | Vector,
     path: str | Path,
     format: str = "onnx",
     notes: Mapping[str, str] | None = None,
     observations: np.ndarray | None = None,
 ) -> Path:
-    """Writes a policy for programs that do not have this package; what was written was run and compared with it first.
+    """Writes a policy for programs without this package, after running the export and comparing its results.
 
     Args:
-        policy: as pufferlib.models describes, of any device; it stays as it is.
+        policy: as pufferlib.models describes, of any device; it stays unchanged.
         env: the environment or vector that it plays, for the spaces; it is not stepped.
         path: of the file, or of the folder for C; an earlier export is replaced.
         format: `onnx`, `torchscript` or `c`.
-        notes: what else the file should tell, such as the run that the weights are of.
+        notes: further notes for the file, such as the run of the weights.
         observations: of real play, to compare on besides random ones; `(steps, rows, *observation_shape)`.
 
     Returns:
-        What was written.
+        The path.
 
     Raises:
         APIUsageError: if there is no such format, or the folder has other things in it.
@@ -66,7 +67,7 @@ def export_policy(
     return path
 
 
-def _check_observations(env: Any) -> None:
+def _check_observations(env: PufferEnv) -> None:
     layout = getattr(env, "emulated", None)
     if layout is not None and layout.is_bytes:
         raise ExportError(
@@ -82,11 +83,11 @@ def c_name(env_name: str) -> str:
 
 
 def file_name(env_name: str, format: str) -> str:
-    """What an export is called where nobody says."""
+    """The default name of an export."""
     return f"{c_name(env_name)}{ENDINGS[format]}"
 
 
-def _notes(env_name: str, driver: Any, more: Mapping[str, str]) -> dict[str, str]:
+def _notes(env_name: str, driver: PufferEnv, more: Mapping[str, str]) -> dict[str, str]:
     return {
         "environment": env_name,
         "observation_space": space_text(driver.single_observation_space),

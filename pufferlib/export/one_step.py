@@ -1,4 +1,4 @@
-"""One step of a policy as a function of tensors alone, which is what other programs can take over."""
+"""One step of a policy as a function of tensors alone, which other programs can run."""
 
 from __future__ import annotations
 
@@ -7,27 +7,25 @@ import math
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import torch
 from gymnasium import Space
 from torch import Tensor, nn
 from torch.distributions import Distribution, Normal
 
+from pufferlib.environment import PufferEnv
 from pufferlib.errors import ExportError
 from pufferlib.metrics.finite import find_weight, is_finite
-from pufferlib.models import MinGRUWrapper
-from pufferlib.policy import acting_forward
+from pufferlib.models import MinGRUWrapper, State
+from pufferlib.policy import Logits, acting_forward
 from pufferlib.policy.normalized import NormalizedObservations
-
-State = dict[str, Tensor]
 
 
 class OneStep(nn.Module):
-    """Observations and recurrent state in; logits, value and the next state out: all of them plain tensors.
+    """Maps observations and recurrent state to logits, value and the next state, all of them plain tensors.
 
-    It has weights of its own on the CPU and computes with torch's own operations. Where the policy's weights are of
-    another type that does not go with its observations, such as float64, they become float32.
+    It has weights of its own on the CPU and computes with torch's operations alone. Weights of another type that does
+    not fit the observations, such as float64, become float32.
 
     Attributes:
         state_names: of the recurrent state, in the order of the arguments; empty for a policy without one.
@@ -35,12 +33,12 @@ class OneStep(nn.Module):
             `log_deviation`, numbered from 0 where there are several, then `value`, then `next_<state>` for each state.
     """
 
-    def __init__(self, policy: nn.Module, env: Any):
-        """Copies the policy, and calls it once to see what it returns.
+    def __init__(self, policy: nn.Module, env: PufferEnv):
+        """Copies the policy, and calls it once for the form of its results.
 
         Args:
-            policy: as pufferlib.models describes, on any device; it stays as it is.
-            env: anything with `single_observation_space`.
+            policy: as pufferlib.models describes, on any device; it stays unchanged.
+            env: for its `single_observation_space`.
 
         Raises:
             ExportError: if the policy cannot be copied or called, or a weight is infinite or NaN.
@@ -48,7 +46,7 @@ class OneStep(nn.Module):
         super().__init__()
         try:
             policy = copy.deepcopy(policy).cpu().eval()
-        except Exception as error:  # whatever a class of the user's own does when it is copied
+        except Exception as error:  # of any class: the policy's own code runs
             raise ExportError(f"the policy {_class_text(policy)} cannot be copied ({error})") from error
         self.policy = _in_plain_torch(policy)
         self._forward = acting_forward(self.policy)
@@ -74,7 +72,7 @@ class OneStep(nn.Module):
         return *_tensors(logits), values.reshape(-1), *(state[name] for name in self.state_names)
 
     def initial_states(self, rows: int) -> tuple[Tensor, ...]:
-        """The state in which an episode begins, for so many agents, in the order of `state_names`."""
+        """The state at the start of an episode for `rows` agents, in the order of `state_names`."""
         return tuple(self._initial_state(rows).values())
 
     def random_observations(self, rows: int, seed: int) -> Tensor:
@@ -83,7 +81,7 @@ class OneStep(nn.Module):
         return torch.stack([torch.as_tensor(self.space.sample()) for _ in range(rows)])
 
     @torch.no_grad()
-    def _first_logits(self) -> Any:
+    def _first_logits(self) -> Logits:
         logits, _ = self._forward(self.random_observations(2, 0), self._initial_state(2))
         return logits
 
@@ -100,7 +98,7 @@ class _PlainMinGRU(nn.Module):
         self.layers = wrapper.layers
         self.initial_state = wrapper.initial_state
 
-    def forward_eval(self, observations: Tensor, state: State) -> tuple[Any, Tensor]:
+    def forward_eval(self, observations: Tensor, state: State) -> tuple[Logits, Tensor]:
         output = self.policy.encode_observations(observations).float()
         for name, layer in zip(state, self.layers, strict=True):
             candidate, gate, highway = layer(output).chunk(3, -1)
@@ -119,7 +117,7 @@ def _in_plain_torch(policy: nn.Module) -> nn.Module:
     return policy
 
 
-def _names(logits: Any) -> list[str]:
+def _names(logits: Logits) -> list[str]:
     parts = logits if isinstance(logits, tuple) else (logits,)
     names = []
     for index, part in enumerate(parts):
@@ -128,7 +126,7 @@ def _names(logits: Any) -> list[str]:
     return names
 
 
-def _tensors(logits: Any) -> list[Tensor]:
+def _tensors(logits: Logits) -> list[Tensor]:
     tensors = []
     for part in logits if isinstance(logits, tuple) else (logits,):
         tensors += [part.mean, part.stddev.log()] if isinstance(part, Normal) else [part]
@@ -163,7 +161,7 @@ def space_text(space: Space) -> str:
 
 
 def first_sentence(error: BaseException) -> str:
-    """What went wrong, without the advice that torch wraps it in."""
+    """The reason of an error, without torch's advice around it."""
     while error.__cause__ is not None:
         error = error.__cause__
     lines = str(error).strip().splitlines()
@@ -172,7 +170,7 @@ def first_sentence(error: BaseException) -> str:
 
 @contextmanager
 def unchecked_distributions() -> Iterator[None]:
-    """Without the checks of torch's distributions, which decide by values and so are in no graph."""
+    """Turns off the checks of torch's distributions, which depend on values and so fit in no graph."""
     is_checked = Distribution._validate_args
     Distribution.set_default_validate_args(False)
     try:

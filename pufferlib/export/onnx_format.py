@@ -1,4 +1,4 @@
-"""A policy as an ONNX file: for onnxruntime in any language, and for whatever else reads ONNX."""
+"""A policy as an ONNX file, for onnxruntime in any language and everything else that reads ONNX."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ PACKAGES = ("onnx", "onnxruntime", "onnxscript")
 def onnx_bytes(step: OneStep, notes: Mapping[str, str], observations: np.ndarray | None = None) -> bytes:
     """The file's content, which onnxruntime has run: its results are those of the policy to 1e-4.
 
-    Its inputs are `observations` and the states by their names, its outputs `OneStep.output_names`; the first dimension
-    of all is `rows`, any number of agents.
+    Its inputs are `observations` and the states by name, its outputs `OneStep.output_names`; the first dimension of all
+    is `rows`, any number of agents.
 
     Args:
         step: of the policy.
@@ -32,7 +32,7 @@ def onnx_bytes(step: OneStep, notes: Mapping[str, str], observations: np.ndarray
 
     Raises:
         MissingExtraError: if a package of the extra `export` is missing.
-        ExportError: if ONNX cannot express the policy, or onnxruntime computes something else.
+        ExportError: if ONNX cannot express the policy, or the results differ.
     """
     for package in PACKAGES:
         require_extra(package, "export")

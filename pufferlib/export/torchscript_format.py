@@ -1,7 +1,7 @@
-"""A policy as TorchScript: for programs with libtorch, in C++ and elsewhere, and for Python without this package.
+"""A policy as TorchScript, for programs with libtorch, in C++ and elsewhere, and for Python without this package.
 
-torch calls TorchScript deprecated in favour of torch.export, whose files C++ programs cannot load without compiling
-them first; so TorchScript is still what libtorch runs, and torch's warning is not passed on.
+torch deprecates TorchScript in favour of torch.export, whose files C++ programs must compile before they can load them.
+So TorchScript is still the format of libtorch, and torch's warning is not shown.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def torchscript_bytes(step: OneStep, notes: Mapping[str, str], observations: np.
         observations: of real play, to compare on besides random ones; `(steps, rows, *observation_shape)`.
 
     Raises:
-        ExportError: if the policy cannot be traced, or the trace computes something else.
+        ExportError: if the policy cannot be traced, or the results differ.
     """
     named = {**notes, "arguments": ["observations", *step.state_names], "results": list(step.output_names)}
     traced = _traced(step)
@@ -54,14 +54,14 @@ def torchscript_bytes(step: OneStep, notes: Mapping[str, str], observations: np.
 
 def _traced(step: OneStep) -> torch.jit.ScriptModule:
     inputs = (step.random_observations(3, 0), *step.initial_states(3))
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
             with unchecked_distributions():
                 traced = torch.jit.trace(step, inputs, check_trace=False)
         except Exception as error:  # of any class: the policy's own code runs
             raise ExportError(f"TorchScript cannot express this policy ({error})") from error
-    doubts = [first_sentence(warning.message) for warning in told if warning.category is torch.jit.TracerWarning]
+    doubts = [first_sentence(warning.message) for warning in caught if warning.category is torch.jit.TracerWarning]
     if doubts:
         raise ExportError(
             f"TorchScript cannot express this policy ({doubts[0]}); decide by torch.where, and take sizes from .shape"

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from pufferlib import vector
-from pufferlib.errors import APIUsageError
+from pufferlib.errors import APIUsageError, kind_of
 from pufferlib.families import catalog
 from pufferlib.families.catalog import Entry
 from pufferlib.metrics.finished_episodes import is_number
@@ -20,7 +20,7 @@ from pufferlib.metrics.finite import require_finite_weights
 from pufferlib.metrics.score import Score
 from pufferlib.play.player import Episodes, Player
 from pufferlib.play.undisturbed import eval_mode
-from pufferlib.runs import making
+from pufferlib.runs.making import env_arguments
 from pufferlib.runs.policy_check import check_acting
 from pufferlib.vector.native import is_stepped_in_c
 
@@ -235,8 +235,9 @@ def _module(policy: object) -> nn.Module:
     module = policy if isinstance(policy, nn.Module) else getattr(policy, "policy", None)
     if isinstance(module, nn.Module):
         return module
-    found = f"the class {policy.__name__}" if isinstance(policy, type) else type(policy).__name__
-    raise APIUsageError(f"policy must be a torch module or an Agent, got {found}; the order is evaluate(policy, env)")
+    raise APIUsageError(
+        f"policy must be a torch module or an Agent, got {kind_of(policy)}; the order is evaluate(policy, env)"
+    )
 
 
 def _own_env(policy: object) -> Any:
@@ -280,7 +281,7 @@ def configured_env(env: Any) -> ConfiguredEnv | None:
         UnknownEnvironmentError: if it is a name that no environment has.
     """
     if isinstance(env, str):
-        return ConfiguredEnv(catalog.find(env), making.env_arguments(env, {}))
+        return ConfiguredEnv(catalog.find(env), env_arguments(env, {}))
     if isinstance(env, type) or (callable(env) and not hasattr(env, "step")):
         return ConfiguredEnv(catalog.find(env), {})
     origin = getattr(env, "made_from", None)  # not of what is inside: that would leave its wrappers out
