@@ -1,4 +1,4 @@
-"""What `puffer sweep` does: searches, shows how it goes, and leaves the best settings and a report."""
+"""The verb `puffer sweep`."""
 
 from __future__ import annotations
 
@@ -14,11 +14,7 @@ from pufferlib.sweep.showing.view import SweepView
 
 
 def sweep_command(env_name: str, args: Mapping[str, Any]) -> None:
-    """Sweeps until the trials or the minutes are used up, or somebody interrupts it.
-
-    Args:
-        env_name: the environment.
-        args: its settings with those of the search.
+    """Sweeps until the trials or the minutes are used up, or it is interrupted.
 
     Raises:
         PufferError: if it cannot be done.
@@ -29,11 +25,11 @@ def sweep_command(env_name: str, args: Mapping[str, Any]) -> None:
 
 
 def show_sweep(sweep: Sweep, again: str, quiet: bool = False) -> None:
-    """Runs a sweep, shows how it goes and what it found, and leaves its files.
+    """Runs a sweep, shows it and what it found, and writes its files.
 
     Args:
         sweep: that has not run yet.
-        again: what would go on with it.
+        again: the call or command that continues it.
         quiet: whether nothing is shown.
 
     Raises:

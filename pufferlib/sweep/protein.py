@@ -1,4 +1,4 @@
-"""Sweeps from Python: a whole one, or a loop of one's own around what is proposed."""
+"""Sweeps from Python: a whole one, or proposals for a loop of your own."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pufferlib.sweep.command import show_sweep
 from pufferlib.sweep.driver import Sweep
 from pufferlib.sweep.search.distributions import optuna_distributions, settled
 from pufferlib.sweep.search.samplers import make_sampler
-from pufferlib.sweep.search.space import Choice, Dimension, SearchSpace
+from pufferlib.sweep.search.space import Categorical, Dimension, SearchSpace
 from pufferlib.sweep.search.space_settings import choices_of, resolved_name, space_of
 from pufferlib.sweep.showing.best_file import best_settings
 from pufferlib.sweep.study.confirmation import winner
@@ -116,9 +116,9 @@ class Protein:
         return {given: best.trial.settings[name] for given, name in self._names.items()}
 
     def suggest(self) -> dict[str, Any]:
-        """The values to try next, by the names of the search space; `observe` is to tell how they did.
+        """Returns the values to try next, by the names of the search space; report their score with `observe`.
 
-        Several may be asked for before the first is told: they are different.
+        It may be called several times before the first `observe`: the values differ.
         """
         with quiet_optuna():
             trial = self.study.ask(optuna_distributions(self.space))
@@ -128,16 +128,16 @@ class Protein:
     def observe(
         self, values: Mapping[str, Any], score: float | None, cost: float, curve: Sequence[Sequence[float]] = ()
     ) -> None:
-        """Tells how values did.
+        """Reports the score of values.
 
         Args:
-            values: what `suggest` returned; or others, of which one knows how they did.
-            score: what they reached; None or NaN where they failed.
-            cost: what that took, in seconds or any other unit that `max_suggestion_cost` has too.
+            values: the result of `suggest`, or others whose score you know.
+            score: the score; None or NaN where they failed.
+            cost: their cost, in seconds or any other unit that `max_suggestion_cost` has too.
             curve: rows of the part of the run that was done, in (0, 1], the cost until then, and the score.
 
         Raises:
-            APIUsageError: if a value is missing, or a number is not what it should be.
+            APIUsageError: if a value is missing, or a number is invalid.
         """
         missing = [name for name in self._names if name not in values]
         if missing:
@@ -199,9 +199,9 @@ def _named_space(
     return space, {given: resolved_name(args, given) for given in search_space}
 
 
-def _free_dimension(name: str, given: Any) -> Dimension | Choice:
+def _free_dimension(name: str, given: object) -> Dimension | Categorical:
     if isinstance(given, (list, tuple)):
-        return Choice(name, tuple(given))
+        return Categorical(name, tuple(given))
     known = {"distribution", "min", "max", "mean", "scale", "is_integer"}
     if not isinstance(given, Mapping) or not {"distribution", "min", "max"} <= given.keys() <= known:
         raise ConfigError(

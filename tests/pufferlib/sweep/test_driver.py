@@ -21,7 +21,7 @@ from pufferlib.sweep import attributes
 from pufferlib.sweep.attributes import uncounted_numbers
 from pufferlib.sweep.driver import Sweep, run_sweep
 from pufferlib.sweep.search.history import read_history
-from pufferlib.sweep.search.space import Choice, Dimension, SearchSpace
+from pufferlib.sweep.search.space import Categorical, Dimension, SearchSpace
 from pufferlib.sweep.study.results import results_of
 from pufferlib.sweep.study.study import quiet_optuna
 
@@ -115,7 +115,7 @@ def test_failures_are_told_with_their_reasons_and_the_sweep_goes_on(tmp_path, sc
 
 
 def test_settings_that_cannot_run_are_a_failed_trial_that_costs_nothing(tmp_path, scripted):
-    space = SearchSpace((Choice("train.device", ("cuda:99", "cpu")),))
+    space = SearchSpace((Categorical("train.device", ("cuda:99", "cpu")),))
     sampler = Proposed("train.device", ["cuda:99", "cpu"])
     state = run_sweep(ENV, sweep_args(tmp_path, num_trials=2), space, sampler)
     assert states(state.study) == [TrialState.FAIL, TrialState.COMPLETE]
@@ -360,7 +360,7 @@ def test_short_trials_do_not_win_by_the_episodes_that_end_early(tmp_path):
     steps, lengths = "train.total_timesteps", [150_000, 400_000, 1_000_000, 2_500_000]
     args = load_config("puffer_maze", ["--train.data-dir", str(tmp_path), "--train.device", "cpu"])
     args["sweep"].update(num_trials=4, metric="score", confirm_best=0, early_stopping=False)
-    state = run_sweep("puffer_maze", args, SearchSpace((Choice(steps, tuple(lengths)),)), Proposed(steps, lengths))
+    state = run_sweep("puffer_maze", args, SearchSpace((Categorical(steps, tuple(lengths)),)), Proposed(steps, lengths))
     trials = sorted(results_of(state.trials, "maximize").complete, key=lambda trial: trial.number)
     scores = [trial.score for trial in trials]
     assert scores == sorted(scores) and scores[0] < 0.2 and scores[-1] > 0.8

@@ -13,9 +13,9 @@ from optuna.trial import TrialState
 from pufferlib.sweep.attributes import COST, CURVE, UNCOUNTED
 from pufferlib.sweep.search import history as history_module
 from pufferlib.sweep.search.history import read_history
-from pufferlib.sweep.search.space import Choice, Dimension, SearchSpace
+from pufferlib.sweep.search.space import Categorical, Dimension, SearchSpace
 
-SPACE = SearchSpace((Dimension("x", "uniform", 0.0, 2.0), Choice("kind", ("a", "b"))))
+SPACE = SearchSpace((Dimension("x", "uniform", 0.0, 2.0), Categorical("kind", ("a", "b"))))
 DISTRIBUTIONS = {"x": FloatDistribution(0.0, 2.0), "kind": CategoricalDistribution(("a", "b"))}
 
 
