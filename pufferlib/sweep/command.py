@@ -47,7 +47,7 @@ def show_sweep(sweep: Sweep, again: str, quiet: bool = False) -> None:
     except KeyboardInterrupt:
         view.close()
         finish(sweep.state)
-        say(f"\ninterrupted; {again} goes on")
+        say(f"\ninterrupted; {again} continues it")
         raise
     finally:
         view.close()
@@ -62,8 +62,7 @@ def _beginning(sweep: Sweep, again: str) -> str:
     return (
         f"sweeping {number} settings of {state.env_name} to {config.goal} {state.metric}: "
         f"{config.num_trials} trials{known}{side}\n"
-        f"the study {sweep.place.name!r} is in {sweep.place.storage}; {again} there, or on another machine that "
-        "sees it, takes part or goes on"
+        f"the study {sweep.place.name!r} is in {sweep.place.storage}; {again} continues it or takes part"
     )
 
 

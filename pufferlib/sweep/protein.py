@@ -11,7 +11,7 @@ from optuna.trial import TrialState, create_trial
 
 from pufferlib.config import SweepConfig, load_config, require_sections
 from pufferlib.errors import APIUsageError, ConfigError
-from pufferlib.sweep import attributes
+from pufferlib.sweep.attributes import COST, CURVE
 from pufferlib.sweep.command import show_sweep
 from pufferlib.sweep.driver import Sweep
 from pufferlib.sweep.search.distributions import optuna_distributions, settled
@@ -89,7 +89,7 @@ class Protein:
     def optimize(self, quiet: bool = False) -> dict[str, Any]:
         """Makes the trials and returns the best values, by the names of the search space.
 
-        A study that was begun before goes on: see `[sweep] storage` and `study`. The files of `puffer sweep` are left
+        A study that exists continues: see `[sweep] storage` and `study`. The files of `puffer sweep` are left
         in the folder of the study: the best settings as an ini, the report, the table of trials.
 
         Args:
@@ -99,7 +99,7 @@ class Protein:
             APIUsageError: if there is no environment.
             ConfigError: if the metric does not exist, the first trials all fail for the same reason, or none came to
                 its end.
-            KeyboardInterrupt: if it was interrupted; the same call goes on.
+            KeyboardInterrupt: if it was interrupted; the same call continues.
         """
         if self._env_name is None:
             raise APIUsageError("optimize() trains in an environment, and there is none; give Protein an env_name")
@@ -144,7 +144,7 @@ class Protein:
             raise APIUsageError(f"observe() needs a value of {', '.join(missing)}, got {dict(values)}")
         _require_numbers(cost, curve)
         is_failed = score is None or not math.isfinite(score)
-        told = {attributes.COST: float(cost), attributes.CURVE: [[float(part) for part in row] for row in curve]}
+        told = {COST: float(cost), CURVE: [[float(part) for part in row] for row in curve]}
         trial = next((each for each in self._pending if self._is_of(each, values)), None)
         if trial is None:
             self._add(values, None if is_failed else score, told)

@@ -61,7 +61,7 @@ class LiveTable:
         ended = {trial.number: trial for trial in state.trials if trial.state.is_finished()}
         if self._told is None:
             self._told, self._confirmed = set(ended), {(run.trial, run.seed) for run in state.confirmations}
-            return [f"{state.env_name}  going on after {_count(found.num_ended, 'trial')}"] if ended else []
+            return [f"{state.env_name}  continues after {_count(found.num_ended, 'trial')}"] if ended else []
         new = sorted(ended.keys() - self._told)
         self._told |= ended.keys()
         lines = [plain_line(state, found, ended[number]) for number in new]

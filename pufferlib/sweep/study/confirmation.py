@@ -106,7 +106,7 @@ def confirmed_trials(results: Results, known: Sequence[Confirmation]) -> list[Co
     for run in sorted(known, key=lambda run: (run.trial, run.seed)):
         runs.setdefault(run.trial, []).append(run)
     found = [ConfirmedTrial(trial, runs[trial.number]) for trial in results.complete if trial.number in runs]
-    return sorted(found, key=lambda each: (each.num_failed, *_rank(each, results.goal)))
+    return sorted(found, key=lambda each: (each.num_failed, *_confirmed_rank(each, results.goal)))
 
 
 def winner(results: Results, known: Sequence[Confirmation]) -> ConfirmedTrial | None:
@@ -142,6 +142,6 @@ def remember(study: Study, run: Confirmation) -> None:
     study.set_user_attr(f"{CONFIRMATION}/{run.trial}/{run.seed}", value)
 
 
-def _rank(each: ConfirmedTrial, goal: str) -> tuple[float, float]:
+def _confirmed_rank(each: ConfirmedTrial, goal: str) -> tuple[float, float]:
     score = -goal_sign(goal) * each.mean if each.scores else math.inf
     return score, math.inf if math.isnan(each.trial.cost) else each.trial.cost

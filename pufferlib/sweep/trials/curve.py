@@ -28,7 +28,7 @@ class LearningCurve:
 
     def add(self, progress: float, cost: float, score: float, weight: float = 1.0) -> None:
         """Adds a score after a part of the run and seconds of training; `weight` is its number of episodes."""
-        window = self._windows.setdefault(_place(progress), _Window())
+        window = self._windows.setdefault(_window_index(progress), _Window())
         window.progress, window.cost = progress, cost
         window.weight += weight
         window.weighted_sum += score * weight
@@ -36,12 +36,12 @@ class LearningCurve:
 
     def rows(self) -> list[list[float]]:
         """Returns progress, cost and mean score for each tenth with a score; the last tenth may be partial."""
-        return [[each.progress, each.cost, _mean(each)] for each in self._windows.values()]
+        return [[each.progress, each.cost, _window_mean(each)] for each in self._windows.values()]
 
     def full_windows(self, progress: float) -> dict[int, float]:
         """Returns the mean scores of the tenths that are complete at `progress`, by their number from 1 to 10."""
         done = math.floor(progress * WINDOWS + 1e-9)
-        return {place: _mean(window) for place, window in self._windows.items() if place <= done}
+        return {place: _window_mean(window) for place, window in self._windows.items() if place <= done}
 
     @property
     def final_weight(self) -> float:
@@ -55,9 +55,9 @@ class LearningCurve:
         return rows[-1][2] if rows else None
 
 
-def _place(progress: float) -> int:
+def _window_index(progress: float) -> int:
     return min(max(math.ceil(progress * WINDOWS - 1e-9), 1), WINDOWS)
 
 
-def _mean(window: _Window) -> float:
+def _window_mean(window: _Window) -> float:
     return window.weighted_sum / window.weight
