@@ -25,7 +25,7 @@ from record import tell
 from threadpoolctl import threadpool_limits
 
 from pufferlib.machine import usable_cores
-from pufferlib.sweep import attributes
+from pufferlib.sweep.attributes import COST
 from pufferlib.sweep.search.distributions import optuna_distributions
 from pufferlib.sweep.search.front import best_within, pareto_front
 from pufferlib.sweep.search.samplers import make_sampler
@@ -65,7 +65,7 @@ def search(objective: Objective, method: str, seed: int, trials: int, budget: fl
             break
         regret = objective.regret(point)
         rows.append((regret + noise[len(rows)], regret, cost))
-        trial.set_user_attr(attributes.COST, cost)
+        trial.set_user_attr(COST, cost)
         study.tell(trial, rows[-1][0])
     return Search(*np.array(rows).T)
 

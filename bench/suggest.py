@@ -18,7 +18,7 @@ import optuna
 from calibrate import calibration
 from record import keep
 
-from pufferlib.sweep import attributes
+from pufferlib.sweep.attributes import COST, CURVE
 from pufferlib.sweep.search.distributions import optuna_distributions
 from pufferlib.sweep.search.samplers import make_sampler
 from pufferlib.sweep.search.space import Dimension, SearchSpace
@@ -41,7 +41,7 @@ def make_study(trials: int, curve_points: int) -> optuna.Study:
             optuna.trial.create_trial(
                 params=dict(zip(SPACE.names, point.tolist(), strict=True)),
                 distributions=optuna_distributions(SPACE),
-                user_attrs={attributes.COST: cost, attributes.CURVE: curve},
+                user_attrs={COST: cost, CURVE: curve},
                 value=scores[-1],
             )
         )

@@ -16,8 +16,19 @@ if TYPE_CHECKING:  # the same names as in the table, for type checkers and edito
     from pufferlib.agent.loading import load_agent as load_agent
     from pufferlib.environment import Buffers as Buffers, Keys as Keys, PufferEnv as PufferEnv
     from pufferlib.errors import APIUsageError as APIUsageError, PufferError as PufferError
-    from pufferlib.interop.making import make_gymnasium as make_gymnasium, make_gymnasium_vec as make_gymnasium_vec, make_pettingzoo as make_pettingzoo
-    from pufferlib.loggers import JsonLogger as JsonLogger, Loggers as Loggers, NeptuneLogger as NeptuneLogger, NoLogger as NoLogger, TensorBoardLogger as TensorBoardLogger, WandbLogger as WandbLogger
+    from pufferlib.interop.making import (
+        make_gymnasium as make_gymnasium,
+        make_gymnasium_vec as make_gymnasium_vec,
+        make_pettingzoo as make_pettingzoo,
+    )
+    from pufferlib.loggers import (
+        JsonLogger as JsonLogger,
+        Loggers as Loggers,
+        NeptuneLogger as NeptuneLogger,
+        NoLogger as NoLogger,
+        TensorBoardLogger as TensorBoardLogger,
+        WandbLogger as WandbLogger,
+    )
     from pufferlib.metrics.score import Score as Score
     from pufferlib.play.scores import evaluate as evaluate
     from pufferlib.pufferl import PuffeRL as PuffeRL

@@ -52,11 +52,11 @@ from pufferlib.reports.recorded_run import RecordedRun
 from pufferlib.reports.terminal_plot import print_panels
 from pufferlib.scaffold import check_name
 from pufferlib.sweep.attributes import COST, CURVE, ERROR, HOST, RUN_FOLDER, STOPPED
-from pufferlib.sweep.showing import sweep_panel
 from pufferlib.sweep.showing.best_ini import best_ini
 from pufferlib.sweep.showing.ending import summary
 from pufferlib.sweep.showing.html_report import report_html
 from pufferlib.sweep.showing.live_table import LiveTable
+from pufferlib.sweep.showing.sweep_panel import render as render_sweep
 from pufferlib.sweep.showing.trial_table import trials_csv
 from pufferlib.sweep.study.confirmation import Confirmation
 from pufferlib.sweep.study.results import results_of
@@ -464,7 +464,7 @@ def test_a_cell_of_a_notebook_has_the_elements_that_it_would_have(text, monkeypa
 @each
 def test_the_panel_the_lines_and_the_summary_of_a_sweep_obey_nothing(text):
     state = state_of(text)
-    panel = on_console(sweep_panel.render(state, 4000, 60))
+    panel = on_console(render_sweep(state, 4000, 60))
     assert_inert(panel)
     assert shows(panel, f"sweep env {text}")
     output = io.StringIO()

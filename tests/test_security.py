@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 from command import context, only_run
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from pufferlib.families.names import slug
 

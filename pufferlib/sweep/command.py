@@ -1,4 +1,4 @@
-"""What `puffer sweep` does: searches, shows how it goes, and leaves the best settings and a report."""
+"""The verb `puffer sweep`."""
 
 from __future__ import annotations
 
@@ -14,11 +14,7 @@ from pufferlib.sweep.showing.view import SweepView
 
 
 def sweep_command(env_name: str, args: Mapping[str, Any]) -> None:
-    """Sweeps until the trials or the minutes are used up, or somebody interrupts it.
-
-    Args:
-        env_name: the environment.
-        args: its settings with those of the search.
+    """Sweeps until the trials or the minutes are used up, or it is interrupted.
 
     Raises:
         PufferError: if it cannot be done.
@@ -29,11 +25,11 @@ def sweep_command(env_name: str, args: Mapping[str, Any]) -> None:
 
 
 def show_sweep(sweep: Sweep, again: str, quiet: bool = False) -> None:
-    """Runs a sweep, shows how it goes and what it found, and leaves its files.
+    """Runs a sweep, shows it and what it found, and writes its files.
 
     Args:
         sweep: that has not run yet.
-        again: what would go on with it.
+        again: the call or command that continues it.
         quiet: whether nothing is shown.
 
     Raises:
@@ -51,7 +47,7 @@ def show_sweep(sweep: Sweep, again: str, quiet: bool = False) -> None:
     except KeyboardInterrupt:
         view.close()
         finish(sweep.state)
-        say(f"\ninterrupted; {again} goes on")
+        say(f"\ninterrupted; {again} continues it")
         raise
     finally:
         view.close()
@@ -66,8 +62,7 @@ def _beginning(sweep: Sweep, again: str) -> str:
     return (
         f"sweeping {number} settings of {state.env_name} to {config.goal} {state.metric}: "
         f"{config.num_trials} trials{known}{side}\n"
-        f"the study {sweep.place.name!r} is in {sweep.place.storage}; {again} there, or on another machine that "
-        "sees it, takes part or goes on"
+        f"the study {sweep.place.name!r} is in {sweep.place.storage}; {again} continues it or takes part"
     )
 
 

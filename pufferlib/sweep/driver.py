@@ -58,7 +58,7 @@ from pufferlib.sweep.trials.slots import Slots, trial_limits
 from pufferlib.sweep.trials.stopping import hopeless_reason
 from pufferlib.sweep.trials.trial_config import trial_args, trial_settings
 from pufferlib.sweep.trials.trial_process import Job, TrialProcess
-from pufferlib.sweep.trials.trial_task import Task
+from pufferlib.sweep.trials.trial_task import TrialTask
 
 TICK_SECONDS = 0.25  # between two looks at what runs
 READ_SECONDS = 1.0  # between two looks at what other drivers did
@@ -249,7 +249,9 @@ class Sweep:
         log_path.parent.mkdir(parents=True, exist_ok=True)
         log_path.write_text("".join(f"{note}\n" for note in [*notes, *more]))
         is_known = METRIC in self._study.user_attrs
-        task = Task(self.state.env_name, args, self._wanted_metric, self._slots.limits.memory_bytes, is_known, slot)
+        task = TrialTask(
+            self.state.env_name, args, self._wanted_metric, self._slots.limits.memory_bytes, is_known, slot
+        )
         self._slots.start(Job(task, log_path, trial.number, values))
 
     def _long_enough(self, values: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:

@@ -1,4 +1,4 @@
-"""Sweeps from Python: a whole one, or a loop of one's own around what is proposed."""
+"""Sweeps from Python: a whole one, or proposals for a loop of your own."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from optuna.trial import TrialState, create_trial
 
 from pufferlib.config import SweepConfig, load_config, require_sections
 from pufferlib.errors import APIUsageError, ConfigError
-from pufferlib.sweep import attributes
+from pufferlib.sweep.attributes import COST, CURVE
 from pufferlib.sweep.command import show_sweep
 from pufferlib.sweep.driver import Sweep
 from pufferlib.sweep.search.distributions import optuna_distributions, settled
 from pufferlib.sweep.search.samplers import make_sampler
-from pufferlib.sweep.search.space import Choice, Dimension, SearchSpace
+from pufferlib.sweep.search.space import Categorical, Dimension, SearchSpace
 from pufferlib.sweep.search.space_settings import choices_of, resolved_name, space_of
 from pufferlib.sweep.showing.best_file import best_settings
 from pufferlib.sweep.study.confirmation import winner
@@ -89,7 +89,7 @@ class Protein:
     def optimize(self, quiet: bool = False) -> dict[str, Any]:
         """Makes the trials and returns the best values, by the names of the search space.
 
-        A study that was begun before goes on: see `[sweep] storage` and `study`. The files of `puffer sweep` are left
+        A study that exists continues: see `[sweep] storage` and `study`. The files of `puffer sweep` are left
         in the folder of the study: the best settings as an ini, the report, the table of trials.
 
         Args:
@@ -99,7 +99,7 @@ class Protein:
             APIUsageError: if there is no environment.
             ConfigError: if the metric does not exist, the first trials all fail for the same reason, or none came to
                 its end.
-            KeyboardInterrupt: if it was interrupted; the same call goes on.
+            KeyboardInterrupt: if it was interrupted; the same call continues.
         """
         if self._env_name is None:
             raise APIUsageError("optimize() trains in an environment, and there is none; give Protein an env_name")
@@ -116,9 +116,9 @@ class Protein:
         return {given: best.trial.settings[name] for given, name in self._names.items()}
 
     def suggest(self) -> dict[str, Any]:
-        """The values to try next, by the names of the search space; `observe` is to tell how they did.
+        """Returns the values to try next, by the names of the search space; report their score with `observe`.
 
-        Several may be asked for before the first is told: they are different.
+        It may be called several times before the first `observe`: the values differ.
         """
         with quiet_optuna():
             trial = self.study.ask(optuna_distributions(self.space))
@@ -128,23 +128,23 @@ class Protein:
     def observe(
         self, values: Mapping[str, Any], score: float | None, cost: float, curve: Sequence[Sequence[float]] = ()
     ) -> None:
-        """Tells how values did.
+        """Reports the score of values.
 
         Args:
-            values: what `suggest` returned; or others, of which one knows how they did.
-            score: what they reached; None or NaN where they failed.
-            cost: what that took, in seconds or any other unit that `max_suggestion_cost` has too.
+            values: the result of `suggest`, or others whose score you know.
+            score: the score; None or NaN where they failed.
+            cost: their cost, in seconds or any other unit that `max_suggestion_cost` has too.
             curve: rows of the part of the run that was done, in (0, 1], the cost until then, and the score.
 
         Raises:
-            APIUsageError: if a value is missing, or a number is not what it should be.
+            APIUsageError: if a value is missing, or a number is invalid.
         """
         missing = [name for name in self._names if name not in values]
         if missing:
             raise APIUsageError(f"observe() needs a value of {', '.join(missing)}, got {dict(values)}")
         _require_numbers(cost, curve)
         is_failed = score is None or not math.isfinite(score)
-        told = {attributes.COST: float(cost), attributes.CURVE: [[float(part) for part in row] for row in curve]}
+        told = {COST: float(cost), CURVE: [[float(part) for part in row] for row in curve]}
         trial = next((each for each in self._pending if self._is_of(each, values)), None)
         if trial is None:
             self._add(values, None if is_failed else score, told)
@@ -199,9 +199,9 @@ def _named_space(
     return space, {given: resolved_name(args, given) for given in search_space}
 
 
-def _free_dimension(name: str, given: Any) -> Dimension | Choice:
+def _free_dimension(name: str, given: object) -> Dimension | Categorical:
     if isinstance(given, (list, tuple)):
-        return Choice(name, tuple(given))
+        return Categorical(name, tuple(given))
     known = {"distribution", "min", "max", "mean", "scale", "is_integer"}
     if not isinstance(given, Mapping) or not {"distribution", "min", "max"} <= given.keys() <= known:
         raise ConfigError(

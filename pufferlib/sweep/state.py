@@ -19,56 +19,35 @@ SERVICES = ("tensorboard", "wandb", "neptune")
 
 @dataclass
 class RunningTrial:
-    """A run in a process of this driver.
+    """A run in a process of this driver."""
 
-    Attributes:
-        number: of the trial; of a confirmation, that of the trial which it confirms.
-        values: of the settings that the sweep varies, by name, such as `train.learning_rate`.
-        started: `time.monotonic()` when its process began.
-        progress: the part of its steps that is done, in [0, 1].
-        cost: seconds of training so far.
-        curve: rows of progress, seconds of training until then, and score, the newest last.
-        seed: that of a confirmation; None for a trial.
-    """
-
-    number: int
-    values: Mapping[str, Any]
-    started: float
-    progress: float = 0.0
-    cost: float = 0.0
+    number: int  # of the trial; of a confirmation, that of the trial which it confirms
+    values: Mapping[str, Any]  # of the settings that the sweep varies, by name, such as `train.learning_rate`
+    started: float  # `time.monotonic()` when its process began
+    progress: float = 0.0  # the part of its steps that is done, in [0, 1]
+    cost: float = 0.0  # seconds of training so far
+    # rows of progress, seconds of training until then, and score, the newest last
     curve: Sequence[Sequence[float]] = ()
-    seed: int | None = None
+    seed: int | None = None  # that of a confirmation; None for a trial
 
 
 @dataclass
 class SweepState:
-    """A sweep, as one driver of its study sees it.
+    """A sweep, as one driver of its study sees it."""
 
-    Attributes:
-        env_name: the environment.
-        args: its settings, a nested dict as `load_config` returns it; those of the search are in its section `sweep`.
-        metric: the name in the logs of the metric that trials are scored by, such as `environment/perf`.
-        study: Optuna's, with further attributes of its own and its trials.
-        folder: for the sweep's files: the best settings, the report, the trials' logs.
-        where: the flags that find the study again, such as `--storage sqlite:///sweeps.db --study breakout`; empty
-            where the settings alone do.
-        started: `time.monotonic()` when this driver began.
-        deadline: the `time.monotonic()` after which no trial begins; None for no limit.
-        trials: all of the study as the driver last read them, those of other drivers among them.
-        running: the runs of this driver, by slot.
-        confirmations: runs of the best trials on fresh seeds that have ended.
-        to_confirm: the number of confirmations that have not ended; 0 while trials run.
-    """
-
-    env_name: str
+    env_name: str  # the environment
+    # its settings, a nested dict as `load_config` returns it; those of the search are in its section `sweep`
     args: Mapping[str, Any]
-    metric: str
-    study: Study
-    folder: Path
+    metric: str  # the name in the logs of the metric that trials are scored by, such as `environment/perf`
+    study: Study  # Optuna's, with further attributes of its own and its trials
+    folder: Path  # for the sweep's files: the best settings, the report, the trials' logs
+    # the flags that find the study again, such as `--storage sqlite:///sweeps.db --study breakout`; empty where the
+    # settings alone do
     where: str = ""
-    started: float = 0.0
-    deadline: float | None = None
+    started: float = 0.0  # `time.monotonic()` when this driver began
+    deadline: float | None = None  # the `time.monotonic()` after which no trial begins; None for no limit
+    # all of the study as the driver last read them, those of other drivers among them
     trials: Sequence[FrozenTrial] = ()
-    running: list[RunningTrial] = field(default_factory=list)
-    confirmations: Sequence[Confirmation] = ()
-    to_confirm: int = 0
+    running: list[RunningTrial] = field(default_factory=list)  # the runs of this driver, by slot
+    confirmations: Sequence[Confirmation] = ()  # runs of the best trials on fresh seeds that have ended
+    to_confirm: int = 0  # the number of confirmations that have not ended; 0 while trials run

@@ -1,8 +1,7 @@
 import pytest
 import torch
 from advantage_inputs import PLAIN, random_segments, truth
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from pufferlib.errors import APIUsageError
 from pufferlib.extensions import compute_puff_advantage, reference_advantage

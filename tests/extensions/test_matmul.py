@@ -4,8 +4,7 @@ import ctypes
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from pufferlib.extensions import cpu_library, network
 from pufferlib.extensions.matmul import padded

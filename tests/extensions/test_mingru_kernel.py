@@ -3,8 +3,7 @@ import math
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from mingru_inputs import random_inputs, run_with_gradients
 
 from pufferlib.errors import APIUsageError

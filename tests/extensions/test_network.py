@@ -3,8 +3,7 @@ import math
 
 import pytest
 import torch
-from hypothesis import assume, given, settings
-from hypothesis import strategies as st
+from hypothesis import assume, given, settings, strategies as st
 from network_truth import (
     CASES,
     COEFFICIENTS,

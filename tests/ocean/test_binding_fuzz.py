@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 from contract import COMPILED
 from game import Game
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 FUNCTIONS = ("env_init", "env_reset", "env_step", "env_get", "env_put", "env_close", "vectorize", "vec_init") + (
     *("vec_reset", "vec_step", "vec_log", "vec_snapshot", "vec_restore", "vec_env", "vec_close", "shared"),

@@ -4,8 +4,7 @@ import hashlib
 import numpy as np
 import pytest
 from breakout_reference import POINTS, State, play_frame
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from pufferlib.ocean.breakout.breakout import Breakout
 

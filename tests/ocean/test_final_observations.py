@@ -11,8 +11,7 @@ import pytest
 from breakout_reference import play_frame
 from contract import COMPILED, assert_same_rollout, cases, random_actions, random_actions_until, rollout
 from game import Game
-from test_breakout import SCALE as BREAKOUT_SCALE
-from test_breakout import state_of
+from test_breakout import SCALE as BREAKOUT_SCALE, state_of
 from test_cartpole import peer_step
 from test_pong import whole
 

@@ -7,8 +7,7 @@ import ctypes
 import numpy as np
 import pytest
 from contract import checksum
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from pufferlib.ocean.g2048 import binding
 from pufferlib.ocean.g2048.g2048 import G2048

@@ -13,8 +13,7 @@ import numpy as np
 import pytest
 from contract import checksum
 from go_reference import BLACK, WHITE, Board, Reference
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from pufferlib.errors import PufferError
 from pufferlib.ocean.go.go import Go

@@ -8,8 +8,7 @@ from collections import deque
 import numpy as np
 import pytest
 from game import SNAPSHOT_HEADER_BYTES
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from pufferlib.ocean.tower_climb.tower_climb import CLIMB, EAST, NORTH, SOUTH, STAY, WEST, TowerClimb
 

@@ -1,4 +1,4 @@
-"""How good a point promises to be."""
+"""The acquisition function."""
 
 from __future__ import annotations
 
@@ -9,15 +9,10 @@ _LOG_DENSITY = -0.5 * np.log(2 * np.pi)  # of the normal distribution at 0
 
 
 def log_expected_improvement(mean: np.ndarray, deviation: np.ndarray, best: float) -> np.ndarray:
-    """The logarithm of the expected improvement of a normal value over the best one, finite everywhere.
+    """Returns the logarithm of the expected improvement of a normal value over the best one, finite everywhere.
 
     With z = (mean - best) / deviation it is log(deviation) + log(phi(z) + z Phi(z)), in the stable form of Ament et al.
-    (Unexpected Improvements to Expected Improvement, NeurIPS 2023).
-
-    Args:
-        mean: of the value, of any shape.
-        deviation: its standard deviation, above 0, of that shape.
-        best: what is to be improved on.
+    (Unexpected Improvements to Expected Improvement, NeurIPS 2023). Means and standard deviations have the same shape.
     """
     z = (mean - best) / deviation
     low = np.minimum(z, -1.0)

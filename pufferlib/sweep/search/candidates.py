@@ -1,4 +1,4 @@
-"""Points worth rating: good ones perturbed, and some from anywhere."""
+"""Candidates: points near good ones, and some from the whole space."""
 
 from __future__ import annotations
 
@@ -7,26 +7,16 @@ import numpy as np
 from pufferlib.sweep.search.space import SearchSpace
 
 _SMALLEST_STEP, _LARGEST_STEP = 0.003, 0.5  # of the range
-_OTHER_CHOICE = 0.1  # how often a Choice takes another value at the least; as often as a step is long at the most
+_OTHER_CHOICE = 0.1  # how often a choice takes another value at the least; as often as a step is long at the most
 
 
 def perturbed(
     space: SearchSpace, parents: np.ndarray, count: int, generator: np.random.Generator, largest: float = _LARGEST_STEP
 ) -> np.ndarray:
-    """Random points around others.
+    """Returns random points near others, of shape `[count, dimensions]`, within the space.
 
     Each changes some coordinates of one parent, all by steps of one size, which is drawn from small to large on a
-    logarithmic scale.
-
-    Args:
-        space: what the points are of.
-        parents: of shape `[n, dimensions]`, `n` at least 1.
-        count: how many.
-        generator: draws them.
-        largest: the largest standard deviation of a step, in coordinates.
-
-    Returns:
-        Points of shape `[count, dimensions]`, within the space.
+    logarithmic scale. `parents` are `[n, dimensions]`; `largest` is the largest standard deviation of a step.
     """
     shape = (count, len(space.dimensions))
     points = parents[generator.integers(len(parents), size=count)]
@@ -40,17 +30,17 @@ def perturbed(
     return space.snapped(np.where(is_changed, moved, points))
 
 
-def anywhere(space: SearchSpace, count: int, generator: np.random.Generator) -> np.ndarray:
-    """Points drawn uniformly from a space, of shape `[count, dimensions]`."""
+def sample_uniform(space: SearchSpace, count: int, generator: np.random.Generator) -> np.ndarray:
+    """Returns points drawn uniformly from a space, of shape `[count, dimensions]`."""
     shape = (count, len(space.dimensions))
     drawn = np.where(space.choices > 0, _drawn_choices(space, generator, shape), generator.random(shape))
     return space.snapped(drawn)
 
 
-def around(space: SearchSpace, generator: np.random.Generator) -> np.ndarray:
-    """A point drawn around the centre of a space by its scales, of shape `[dimensions]`.
+def sample_normal(space: SearchSpace, generator: np.random.Generator) -> np.ndarray:
+    """Returns a point drawn near the centre of a space by its scales, of shape `[dimensions]`.
 
-    A coordinate that falls outside of its range is drawn from all of it instead.
+    A coordinate that falls outside of its range is drawn uniformly instead.
     """
     drawn = space.centre + space.scales * generator.standard_normal(len(space.centre))
     drawn = np.where((drawn < 0) | (drawn > 1), generator.random(len(drawn)), drawn)
@@ -62,5 +52,6 @@ def _drawn_choices(space: SearchSpace, generator: np.random.Generator, shape: tu
 
 
 def _reflected(points: np.ndarray) -> np.ndarray:
+    # Coordinates outside of [0, 1] are mirrored at the edge, so that they do not gather on it.
     folded = np.abs(points) % 2.0
     return np.where(folded > 1.0, 2.0 - folded, folded)

@@ -1,4 +1,4 @@
-"""The Pareto front: what no other trial beats at its cost."""
+"""The Pareto front of scores against costs."""
 
 from __future__ import annotations
 
@@ -6,14 +6,10 @@ import numpy as np
 
 
 def pareto_front(costs: np.ndarray, scores: np.ndarray) -> np.ndarray:
-    """The trials of which no other one scores as much for less, or more for as much.
+    """Returns the places of the trials that no other beats at their cost, by rising costs and scores, int64.
 
-    Args:
-        costs: of shape `[trials]`, all finite.
-        scores: of shape `[trials]`, higher is better; NaN is never on the front.
-
-    Returns:
-        Their places, in the order of rising costs and scores, int64; of equal trials the first.
+    Costs and scores have the shape `[trials]`; costs are finite, higher scores are better and NaN is never on the
+    front. Of equal trials the first is.
     """
     order = np.lexsort((-scores, costs))
     best_so_far = np.fmax.accumulate(scores[order]) if len(order) else scores
@@ -22,6 +18,6 @@ def pareto_front(costs: np.ndarray, scores: np.ndarray) -> np.ndarray:
 
 
 def best_within(costs: np.ndarray, scores: np.ndarray, limit: float) -> float:
-    """The highest score for at most that cost; the lowest of all scores where everything costs more."""
+    """Returns the highest score for at most that cost; the lowest of all scores where everything costs more."""
     affordable = scores[costs <= limit]
     return float(np.max(affordable)) if len(affordable) else float(np.min(scores))

@@ -1,4 +1,4 @@
-"""What a sampler knows of the trials before: a study's trials as arrays."""
+"""The trials of a study as arrays for the models."""
 
 from __future__ import annotations
 
@@ -19,26 +19,16 @@ _MOST_POINTS = 1_500  # that models are made of: they take the square of that
 
 @dataclass(frozen=True)
 class History:
-    """Every point of the learning curves, higher scores being better whatever the goal is.
+    """Every point of the learning curves; higher scores are better whatever the goal is."""
 
-    Attributes:
-        points: coordinates of the trial, float64 of shape `[n, dimensions]`.
-        progress: how much of its run the trial had done, in (0, 1], float64 of shape `[n]`.
-        costs: what it had cost until then, above 0, float64 of shape `[n]`.
-        scores: what it had reached, float64 of shape `[n]`; NaN where it failed.
-        pending: coordinates of the trials that run, float64 of shape `[m, dimensions]`.
-        stopped: coordinates of those that were stopped early, or were too short to be scored, float64 of shape
-            `[k, dimensions]`.
-        begun: how many trials there are in all.
-    """
-
-    points: np.ndarray
-    progress: np.ndarray
-    costs: np.ndarray
-    scores: np.ndarray
-    pending: np.ndarray
+    points: np.ndarray  # coordinates of the trial, float64 of shape `[n, dimensions]`
+    progress: np.ndarray  # how much of its run the trial had done, in (0, 1], float64 of shape `[n]`
+    costs: np.ndarray  # what it had cost until then, above 0, float64 of shape `[n]`
+    scores: np.ndarray  # what it had reached, float64 of shape `[n]`; NaN where it failed
+    pending: np.ndarray  # coordinates of the trials that run, float64 of shape `[m, dimensions]`
+    # coordinates of those that were stopped early, or were too short to be scored, float64 of shape `[k, dimensions]`
     stopped: np.ndarray
-    begun: int
+    begun: int  # how many trials there are in all
 
     @property
     def is_final(self) -> np.ndarray:
@@ -47,10 +37,9 @@ class History:
 
 
 def read_history(trials: Sequence[FrozenTrial], direction: StudyDirection, space: SearchSpace) -> History:
-    """The trials that chose from all dimensions of a space, but those that failed for no reason of their own.
+    """Reads the trials that chose from all dimensions of a space and count.
 
-    A trial's curve and cost are those of its attributes . Without these the value is all
-    that is known, and the cost is the time that it took.
+    A trial's curve and cost are those of its attributes. Without these it has its value and the time that it took.
     """
     sign = -1.0 if direction == StudyDirection.MINIMIZE else 1.0
     rows: list[tuple[np.ndarray, float, float, float]] = []
@@ -75,6 +64,7 @@ def read_history(trials: Sequence[FrozenTrial], direction: StudyDirection, space
 
 
 def _worth_keeping(progress: np.ndarray, scores: np.ndarray) -> np.ndarray:
+    # Ends of runs before middles, then the best and newest.
     if len(scores) <= _MOST_POINTS:
         return np.arange(len(scores))
     ranks = np.argsort(np.argsort(-np.where(np.isnan(scores), -np.inf, scores)))
@@ -84,6 +74,7 @@ def _worth_keeping(progress: np.ndarray, scores: np.ndarray) -> np.ndarray:
 
 
 def _curve(trial: FrozenTrial) -> list[tuple[float, float, float]]:
+    # A failed trial has one point without a score, which is bad; one that was too short to be scored has none.
     curve: list[Any] = trial.user_attrs.get(CURVE, [])
     cost = trial.user_attrs.get(COST)
     if cost is None:

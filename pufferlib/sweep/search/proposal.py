@@ -1,18 +1,18 @@
-"""One proposal: what the models say of the candidates, and which of them is taken."""
+"""One proposal: the models rate candidates, and one of them is taken."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from pufferlib.sweep.search.acquisition import log_expected_improvement
-from pufferlib.sweep.search.candidates import anywhere, perturbed
+from pufferlib.sweep.search.candidates import perturbed, sample_uniform
 from pufferlib.sweep.search.front import best_within, pareto_front
 from pufferlib.sweep.search.history import History
 from pufferlib.sweep.search.space import SearchSpace
 from pufferlib.sweep.search.surrogate import Surrogate
 
 _CANDIDATES = 1300  # around the front
-_ANYWHERE = 200
+_UNIFORM_CANDIDATES = 200
 _COMPETITORS = 400  # the best rated candidates, of which one draw of the model takes one
 _REFINED = 10  # the best rated ones that are perturbed again, by smaller and smaller steps
 _NEARER_STEPS, _NEAR = (0.1, 0.02, 0.004, 0.001), 250  # and how many candidates each time
@@ -38,14 +38,7 @@ class Proposal:
     """
 
     def __init__(self, space: SearchSpace, history: History, max_cost: float, generator: np.random.Generator):
-        """Fits the models.
-
-        Args:
-            space: what varies.
-            history: of trials, at least two of which came to an end.
-            max_cost: no candidate is taken that is expected to cost more, if there is another.
-            generator: of all draws.
-        """
+        """Fits the models; no candidate is taken that is expected to cost more than `max_cost`, if there is another."""
         self._space, self._generator = space, generator
         self._has_progress = bool((history.progress < 1.0).any())
         features = self._features(history.points, history.progress)
@@ -67,6 +60,7 @@ class Proposal:
         return np.column_stack([features, np.ones(len(points)) if progress is None else progress])
 
     def _find_front(self, tried: np.ndarray) -> None:
+        # By the models, because what was seen is partly luck.
         features = self._features(tried)
         scores, _ = self._scores.predict(features)
         costs, _ = self._costs.predict(features)
@@ -82,9 +76,9 @@ class Proposal:
         self._best = best_within(self._front_costs, self._front_scores, self._target)
 
     def point(self) -> np.ndarray:
-        """The point to try, float64 of shape `[dimensions]`."""
+        """Returns the point to try, float64 of shape `[dimensions]`."""
         near = perturbed(self._space, self._parents, _CANDIDATES, self._generator)
-        points = np.concatenate([near, anywhere(self._space, _ANYWHERE, self._generator)])
+        points = np.concatenate([near, sample_uniform(self._space, _UNIFORM_CANDIDATES, self._generator)])
         ratings = self._ratings(points)
         if self._generator.random() < self._greed:
             return self._refined(points, ratings)

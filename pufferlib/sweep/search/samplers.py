@@ -1,4 +1,4 @@
-"""What proposes trials, by its name."""
+"""Samplers by their names."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from pufferlib.sweep.search.space import SearchSpace
 
 
 def make_sampler(method: str, space: SearchSpace, seed: int | None, max_cost: float) -> BaseSampler:
-    """The sampler of a method of `[sweep] method`.
+    """Returns the sampler of `[sweep] method`.
 
     Args:
-        method: `Protein`, or of Optuna's `Random`, `TPE` or `GP`, which know neither costs nor where to start.
+        method: `Protein`, or Optuna's `Random`, `TPE` or `GP`, which know neither costs nor where to start.
         space: what varies.
         seed: of its draws; None is another one each time.
         max_cost: for Protein, in seconds: see `ProteinSampler`.

@@ -1,4 +1,4 @@
-"""What a sweep may vary: dimensions, each with its range, and the unit cube that stands for all of them."""
+"""The search space: dimensions, each with its range, and the unit cube of their coordinates."""
 
 from __future__ import annotations
 
@@ -23,31 +23,18 @@ class Dimension:
 
     A coordinate in [0, 1] stands for the value: linearly, or of its logarithm (`log_normal`, `uniform_pow2`), or of its
     log-odds (`logit_normal`, for values such as a discount close to 1).
-
-    Attributes:
-        name: of the setting, such as `train.learning_rate`.
-        distribution: one of DISTRIBUTIONS.
-        min: the least value.
-        max: the largest one.
-        mean: where the search starts; None is the middle of the coordinate.
-        scale: standard deviation of the first trials around it, in coordinates.
-        is_integer: whether only whole numbers are values; those of `int_uniform` and `uniform_pow2` always are.
     """
 
-    name: str
-    distribution: str
-    min: float
-    max: float
-    mean: float | None = None
-    scale: float = AUTO_SCALE
+    name: str  # of the setting, such as `train.learning_rate`
+    distribution: str  # one of DISTRIBUTIONS
+    min: float  # the least value
+    max: float  # the largest one
+    mean: float | None = None  # where the search starts; None is the middle of the coordinate
+    scale: float = AUTO_SCALE  # standard deviation of the first trials around it, in coordinates
+    # whether only whole numbers are values; those of `int_uniform` and `uniform_pow2` always are
     is_integer: bool = False
 
     def __post_init__(self):
-        """Checks the range.
-
-        Raises:
-            ConfigError: if the distribution is unknown, or the numbers do not fit it.
-        """
         if self.distribution not in DISTRIBUTIONS:
             remedy = nearest(str(self.distribution), DISTRIBUTIONS) or f"; there are {', '.join(DISTRIBUTIONS)}"
             raise ConfigError(f"{self._label} has the distribution {self.distribution!r}, which does not exist{remedy}")
@@ -81,7 +68,7 @@ class Dimension:
 
     @property
     def width(self) -> int:
-        """Columns of the features that stand for it."""
+        """Columns of its features."""
         return 1
 
     @property
@@ -90,12 +77,12 @@ class Dimension:
         return 0.5 if self.mean is None else self.coordinate(self.mean)
 
     def coordinate(self, value: float) -> float:
-        """The coordinate of a value; one outside of the range is taken to its nearer end."""
+        """Returns the coordinate of a value, which is first clipped to the range."""
         low, high = self._curve(self.min), self._curve(self.max)
         return (self._curve(min(max(value, self.min), self.max)) - low) / (high - low)
 
     def value(self, coordinate: float) -> float | int:
-        """The value that a coordinate stands for: always one within the range."""
+        """Returns the value of a coordinate, within the range."""
         low, high = self._curve(self.min), self._curve(self.max)
         curved = low + min(max(coordinate, 0.0), 1.0) * (high - low)
         if self.distribution == "uniform_pow2":
@@ -118,29 +105,19 @@ class Dimension:
 
 
 @dataclass(frozen=True)
-class Choice:
-    """One of several values, in no order: its coordinate is the value's place among them.
+class Categorical:
+    """One of several values, in no order: its coordinate is the value's place among them."""
 
-    Attributes:
-        name: of the setting, such as `train.optimizer`.
-        choices: the values, texts and numbers; the search starts at the middle one.
-    """
-
-    name: str
-    choices: tuple[Any, ...]
+    name: str  # of the setting, such as `train.optimizer`
+    choices: tuple[Any, ...]  # the values, texts and numbers; the search starts at the middle one
 
     def __post_init__(self):
-        """Checks the choices.
-
-        Raises:
-            ConfigError: if there are none, or one comes twice.
-        """
         if not self.choices or len({(type(choice), choice) for choice in self.choices}) < len(self.choices):
             raise ConfigError(f"{self.name} needs a list of different values to choose from, got {list(self.choices)}")
 
     @property
     def width(self) -> int:
-        """Columns of the features that stand for it: one for each choice."""
+        """Columns of its features: one for each choice."""
         return len(self.choices)
 
     @property
@@ -148,12 +125,12 @@ class Choice:
         """The coordinate where the search starts."""
         return float(len(self.choices) // 2)
 
-    def coordinate(self, value: Any) -> float:
-        """The place of a value among the choices."""
+    def coordinate(self, value: object) -> float:
+        """Returns the place of a value among the choices."""
         return float(self.choices.index(value))
 
     def value(self, coordinate: float) -> Any:
-        """The choice at a place."""
+        """Returns the choice at a place."""
         return self.choices[int(coordinate)]
 
 
@@ -161,11 +138,11 @@ class Choice:
 class SearchSpace:
     """All that a sweep may vary.
 
-    Points are rows of coordinates, one for each dimension; features are what a model sees of them: the coordinates, but
-    a column for each value of a Choice.
+    Points are rows of coordinates, one for each dimension. Features, for the models, are the coordinates, but with a
+    column for each value of a categorical dimension.
     """
 
-    dimensions: tuple[Dimension | Choice, ...]
+    dimensions: tuple[Dimension | Categorical, ...]
 
     @cached_property
     def centre(self) -> np.ndarray:
@@ -174,32 +151,32 @@ class SearchSpace:
 
     @cached_property
     def choices(self) -> np.ndarray:
-        """How many values every dimension chooses from, int64 of shape `[dimensions]`; 0 for a number."""
+        """The number of values of each categorical dimension, int64 of shape `[dimensions]`; 0 for a number."""
         return np.array([len(getattr(dimension, "choices", ())) for dimension in self.dimensions], dtype=np.int64)
 
     @cached_property
     def scales(self) -> np.ndarray:
-        """Standard deviations of first trials around the centre, float64 of shape `[dimensions]`; 1 for a Choice."""
+        """Standard deviations of first trials, float64 of shape `[dimensions]`; 1 for categorical dimensions."""
         return np.array([getattr(dimension, "scale", 1.0) for dimension in self.dimensions])
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of the settings."""
+        """The names of the settings."""
         return tuple(dimension.name for dimension in self.dimensions)
 
     def point(self, values: Mapping[str, Any]) -> np.ndarray:
-        """The coordinates of a value of every dimension, float64 of shape `[dimensions]`."""
+        """Returns the coordinates of a value of every dimension, float64 of shape `[dimensions]`."""
         return np.array([dimension.coordinate(values[dimension.name]) for dimension in self.dimensions])
 
     def values(self, point: Sequence[float] | np.ndarray) -> dict[str, Any]:
-        """The values, by name, that a point stands for."""
+        """Returns the values of a point, by name."""
         return {
             dimension.name: dimension.value(float(coordinate))
             for dimension, coordinate in zip(self.dimensions, point, strict=True)
         }
 
     def snapped(self, points: np.ndarray) -> np.ndarray:
-        """The nearest points whose coordinates stand for a value exactly, as `points` of shape `[n, dimensions]`."""
+        """Returns the nearest points whose coordinates are exactly those of a value, of shape `[n, dimensions]`."""
         rounded = points.copy()
         for column, dimension in enumerate(self.dimensions):
             if getattr(dimension, "is_integer", False):
@@ -207,11 +184,11 @@ class SearchSpace:
         return rounded
 
     def features(self, points: np.ndarray) -> np.ndarray:
-        """What a model sees of points, float64 of shape `[n, sum of widths]`; points are `[n, dimensions]`."""
+        """Returns the features of points `[n, dimensions]`, float64 of shape `[n, sum of widths]`."""
         columns = []
         for column, dimension in enumerate(self.dimensions):
             coordinates = points[:, column]
-            if isinstance(dimension, Choice):
+            if isinstance(dimension, Categorical):
                 columns += [(coordinates == place).astype(float) for place in range(dimension.width)]
             else:
                 columns.append(coordinates)

@@ -1,4 +1,4 @@
-"""From the configuration to what a sweep varies."""
+"""The search space of a configuration."""
 
 from __future__ import annotations
 
@@ -13,17 +13,13 @@ from pufferlib.config.sections import section_settings
 from pufferlib.errors import ConfigError, nearest
 from pufferlib.families.catalog import find
 from pufferlib.settings.setting import Setting, class_settings
-from pufferlib.sweep.search.space import AUTO_SCALE, Choice, Dimension, SearchSpace
+from pufferlib.sweep.search.space import AUTO_SCALE, Categorical, Dimension, SearchSpace
 
 _SEARCH_ORDER = ("train", "env", "policy", "rnn", "vec", "base")  # where a name without a section is looked for
 
 
 def space_of(args: Mapping[str, Any]) -> SearchSpace:
-    """What the `[sweep.SECTION.SETTING]` sections of a configuration vary, in their order.
-
-    Args:
-        args: the nested dict of `load_config`, which also holds the values that the search starts at. A range is a
-            dict, values to choose from are a list.
+    """Returns the space of the `[sweep.SECTION.SETTING]` sections of a configuration.
 
     Raises:
         ConfigError: if there is no such setting, its range does not fit it, or nothing is varied.
@@ -40,13 +36,12 @@ def space_of(args: Mapping[str, Any]) -> SearchSpace:
 
 
 def choices_of(env_name: str, args: Mapping[str, Any], search_space: Mapping[str, Any]) -> SearchSpace:
-    """What a search space of Python varies.
+    """Returns the space of a search space in Python.
 
     Args:
         env_name: the environment.
         args: its configuration, which holds the values that the search starts at.
-        search_space: by the name of a setting, such as `train.learning_rate` or `learning_rate` (of `train` where it
-            has one, else of `env`, `policy`, `rnn`, `vec`): a list of values, or a dict with the keys of
+        search_space: by the name of a setting, as for `resolved_name`: a list of values, or a dict with the keys of
             `[sweep.SECTION.SETTING]` for a range.
 
     Raises:
@@ -65,11 +60,10 @@ def choices_of(env_name: str, args: Mapping[str, Any], search_space: Mapping[str
 
 
 def resolved_name(args: Mapping[str, Any], name: str) -> str:
-    """The full name, such as `train.learning_rate`, of a setting that is called by it or by its last part.
+    """Returns the full name of a setting, such as `train.learning_rate` for `learning_rate`.
 
-    Args:
-        args: the nested dict of `load_config`.
-        name: what is called; `n_epochs` and `num_steps` are names too, as keywords of PuffeRL.
+    Without its section it is looked for in `train`, `env`, `policy`, `rnn`, `vec`; `n_epochs` and `num_steps`, as
+    keywords of PuffeRL, are known too.
 
     Raises:
         ConfigError: if there is no such setting; the message names the nearest.
@@ -88,9 +82,9 @@ def resolved_name(args: Mapping[str, Any], name: str) -> str:
     raise ConfigError(f"there is no setting {name!r} that a sweep could vary{remedy}")
 
 
-def _choice(args: Mapping[str, Any], name: str, values: list | tuple) -> Choice:
+def _choice(args: Mapping[str, Any], name: str, values: list | tuple) -> Categorical:
     setting = _setting(args, name)
-    return Choice(name, tuple(setting.check(value) for value in values))
+    return Categorical(name, tuple(setting.check(value) for value in values))
 
 
 def _range(args: Mapping[str, Any], name: str, given: Mapping[str, Any]) -> Dimension:
@@ -112,7 +106,7 @@ def _range(args: Mapping[str, Any], name: str, given: Mapping[str, Any]) -> Dime
     return Dimension(name, distribution, setting.check(low), setting.check(high), mean, scale, is_integer)
 
 
-def _bound(setting: Setting, key: str, bound: float | str, configured: Any, distribution: str) -> float:
+def _bound(setting: Setting, key: str, bound: float | str, configured: object, distribution: str) -> float:
     if not isinstance(bound, str):
         return bound
     if not _is_number(configured):
@@ -126,7 +120,7 @@ def _bound(setting: Setting, key: str, bound: float | str, configured: Any, dist
     return float(f"{value:.12g}")
 
 
-def _is_integer(setting: Setting, configured: Any) -> bool:
+def _is_integer(setting: Setting, configured: object) -> bool:
     union = get_origin(setting.kind) in (Union, types.UnionType)
     kinds = get_args(setting.kind) if union else (setting.kind,)
     if float in kinds:
@@ -139,7 +133,7 @@ def _is_integer(setting: Setting, configured: Any) -> bool:
     raise ConfigError(f"[sweep.{name}] must be a number to have a range, and takes {setting.allowed}; sweep another")
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
 
 

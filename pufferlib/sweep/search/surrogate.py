@@ -38,11 +38,11 @@ class Surrogate:
     """
 
     def __init__(self, features: np.ndarray, values: np.ndarray, seed: int):
-        """Fits it.
+        """Fits it to finite values, two or more.
 
         Args:
             features: float64 of shape `[n, columns]`.
-            values: float64 of shape `[n]`, finite; `n` is at least 2.
+            values: float64 of shape `[n]`.
             seed: of the draw of observations for the kernel's parameters, where there are many.
         """
         self.warp = _Warp(values)
@@ -60,12 +60,12 @@ class Surrogate:
         raise AssertionError(f"a kernel {self._kernel} with noise {self.noise} is not positive definite")
 
     def predict(self, features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Means and standard deviations of the value without its noise, warped, each float64 of shape `[n]`."""
+        """Returns means and standard deviations of the warped value without noise, each float64 of shape `[n]`."""
         mean, deviation = self._process.predict(features, return_std=True)
         return mean, np.maximum(deviation, 1e-9)
 
     def believing(self, features: np.ndarray) -> Surrogate:
-        """The same, but sure of its own predictions at some points, as if they had been observed."""
+        """Returns a model that has observed its own predictions at some points."""
         if not len(features):
             return self
         believer = copy.copy(self)
@@ -74,7 +74,7 @@ class Surrogate:
         return believer
 
     def draw(self, features: np.ndarray, generator: np.random.Generator) -> np.ndarray:
-        """One function that could be the true one, at some points: float64 of shape `[n]`, warped."""
+        """Returns one draw of the function at some points: float64 of shape `[n]`, warped."""
         mean, covariance = self._process.predict(features, return_cov=True)
         return mean + _root(covariance) @ generator.standard_normal(len(mean))
 
@@ -87,6 +87,9 @@ def _root(covariance: np.ndarray) -> np.ndarray:
 
 
 class _Warp:
+    # Makes values normal; equal ones become 0. They are measured from their median in units of what half of them keep
+    # to, before the exponent is found. A few very bad ones (runs that diverged) do not make all others look the same.
+
     def __init__(self, values: np.ndarray):
         self._median = np.median(values)
         away = np.abs(values - self._median)
@@ -108,6 +111,8 @@ class _Warp:
 
 
 class _Process(GaussianProcessRegressor):
+    # Finds kernel parameters by their posterior, where scikit-learn's own takes the likelihood.
+
     @override
     def log_marginal_likelihood(self, theta=None, eval_gradient=False, clone_kernel=True):
         found = super().log_marginal_likelihood(theta, eval_gradient, clone_kernel)
@@ -133,6 +138,7 @@ def _fit_kernel(features: np.ndarray, values: np.ndarray):
 
 
 def _subset(features: np.ndarray, values: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    # The best half of the points that a fit takes, and random others.
     if len(values) <= _FIT_POINTS:
         return features, values
     order = np.argsort(-values)

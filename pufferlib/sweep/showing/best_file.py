@@ -1,4 +1,4 @@
-"""The files of the best settings and of the cheapest ones that solve, which `puffer train ENV --config FILE` takes."""
+"""The files of the best settings and of the cheapest that solve, for `puffer train ENV --config FILE`."""
 
 from __future__ import annotations
 
@@ -26,8 +26,7 @@ _PLACES = ("data_dir",)  # settings of where, not of how
 def write_settings(state: SweepState, results: Results) -> dict[str, Path]:
     """Writes the settings of the winner, and of the cheapest trial past the threshold where that is another one.
 
-    Returns:
-        The files by what they are: `best`, and `cheapest` where there is one.
+    Returns the files by their kind: `best`, and `cheapest` where there is one.
 
     Raises:
         StorageError: if a file cannot be written.
@@ -50,7 +49,7 @@ def write_settings(state: SweepState, results: Results) -> dict[str, Path]:
 
 
 def best_settings(state: SweepState, best: FoundTrial) -> dict[str, dict[str, Any]]:
-    """All by which a trial's settings differ from the environment's own, by section: the sweep's may, too."""
+    """Returns the settings, by section, in which a trial or the sweep differs from the environment's own."""
     found = _given(state)
     for name, value in best.settings.items():
         section, key = split_name(name)

@@ -16,12 +16,7 @@ _NAME = re.compile(r"[A-Za-z_][\w.-]*")  # of a section or a key
 
 
 def best_ini(env_name: str, settings: Mapping[str, Mapping[str, Any]], comments: Iterable[str]) -> str:
-    """Returns the text of an ini file.
-
-    Args:
-        env_name: the environment.
-        settings: by section and key, those at the top in `base`; all that the sweep changed.
-        comments: lines to begin with, such as the score.
+    """Returns the text of an ini file that begins with comments; settings at the top are in `base`.
 
     Raises:
         ConfigError: if an ini cannot hold a name or a value.

@@ -23,11 +23,7 @@ _SUMMARY_TRIALS = 10
 
 
 def finish(state: SweepState, stream: TextIO | None = None) -> None:
-    """Writes the files of a sweep and prints what it found.
-
-    Args:
-        state: of the sweep, with all its trials and confirmations; it may have been interrupted.
-        stream: where to print it; None for stdout.
+    """Writes the files of a sweep and prints what it found, to stdout where `stream` is None.
 
     Raises:
         StorageError: if a file cannot be written.

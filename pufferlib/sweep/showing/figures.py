@@ -1,4 +1,4 @@
-"""The plots of a sweep, as figures of plotly."""
+"""The plots of a sweep, by plotly."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SCALE = [[0.0, "#D7E3E3"], [0.5, "#4FB3B3"], [1.0, "#0B3B3B"]]
 
 
 def front_figure(results: Results, metric: str, winner: FoundTrial | None) -> go.Figure:
-    """Scores against costs, with the front as a line of steps and the settings where one points at."""
+    """Returns scores against costs, with the front as a line of steps and the settings as hover text."""
     figure = _figure("seconds of training", metric)
     figure.update_xaxes(type="log")
     priced = [trial for trial in results.complete if math.isfinite(trial.cost)]
@@ -41,7 +41,7 @@ def front_figure(results: Results, metric: str, winner: FoundTrial | None) -> go
 
 
 def history_figure(results: Results, trials: Sequence[FrozenTrial], metric: str) -> go.Figure:
-    """Scores, and the best so far, against the training that all trials until then took, stopped ones among them."""
+    """Returns scores, and the best so far, against the training of all trials until then."""
     ended = sorted((trial for trial in trials if trial.datetime_complete), key=lambda trial: trial.datetime_complete)
     spent = dict(zip([trial.number for trial in ended], np.nancumsum([cost_of(trial) for trial in ended]), strict=True))
     complete = sorted(
@@ -57,7 +57,7 @@ def history_figure(results: Results, trials: Sequence[FrozenTrial], metric: str)
 
 
 def importance_figure(shares: Mapping[str, float]) -> go.Figure:
-    """How much of the scores' variance every setting explains, as bars, the most important one on top."""
+    """Returns the share of the scores' variance that each setting explains, as bars."""
     names = short_names(list(shares))
     figure = _figure("share of the scores' variance", "")
     labels = [_escaped(names[name]) for name in shares]
@@ -68,7 +68,7 @@ def importance_figure(shares: Mapping[str, float]) -> go.Figure:
 
 
 def parallel_figure(results: Results, metric: str, distributions: Mapping[str, BaseDistribution]) -> go.Figure:
-    """A line for every trial through its settings and its score; dragging along an axis keeps the lines there."""
+    """Returns parallel coordinates: a line for every trial through its settings and its score."""
     trials = results.complete
     scores = [trial.score for trial in trials]
     names = short_names(list(distributions))
@@ -81,7 +81,7 @@ def parallel_figure(results: Results, metric: str, distributions: Mapping[str, B
 
 
 def slice_figure(study: Study, metric: str) -> go.Figure:
-    """Scores against every setting, the later trials darker: Optuna's plot."""
+    """Returns Optuna's plot of scores against every setting, the later trials darker."""
     from optuna.visualization import plot_slice
 
     figure = plot_slice(study, target_name=_escaped(metric))
@@ -96,7 +96,7 @@ def slice_figure(study: Study, metric: str) -> go.Figure:
 
 
 def curves_figure(trials: Sequence[FoundTrial], metric: str) -> go.Figure:
-    """The learning curves of trials."""
+    """Returns the learning curves of trials."""
     figure = _figure("seconds of training", metric)
     for trial in trials:
         points = [(row[1], row[2]) for row in trial.curve]

@@ -1,4 +1,4 @@
-"""What a person sees while a sweep runs: a panel on a terminal, a line for every trial that ends everywhere else."""
+"""The display of a sweep that runs: a panel on a terminal, else a line for every trial that ends."""
 
 from __future__ import annotations
 
@@ -26,16 +26,10 @@ class LiveTable:
     """Shows a sweep.
 
     On a terminal it draws one panel and redraws it in place; otherwise it writes one line without control codes for
-    every trial and every confirmation that ended since the last `show`, by whichever driver. The terminal is put back
-    by `close`, and at the latest when Python ends.
+    every trial and confirmation that ended since the last `show`, of all drivers.
     """
 
     def __init__(self, stream: TextIO | None = None):
-        """Writes nothing yet.
-
-        Args:
-            stream: where to write; None for stdout.
-        """
         self._screen = LivePanel(stream)
         self._drawn = -math.inf  # when
         self._state: SweepState | None = None
@@ -43,7 +37,7 @@ class LiveTable:
         self._confirmed: set[tuple[int, int]] = set()  # trials and seeds of the confirmations of which there was one
 
     def show(self, state: SweepState) -> None:
-        """Shows a sweep as it is now; may be called as often as one likes."""
+        """Shows a sweep as it is now."""
         self._state = state
         if not self._screen.is_panel:
             for line in self._new_lines(state):
@@ -52,7 +46,7 @@ class LiveTable:
             self._draw(state)
 
     def close(self) -> None:
-        """Leaves the last panel on the screen and gives the terminal back; calling it twice is harmless."""
+        """Leaves the last panel on the screen and restores the terminal. It may be called twice."""
         if self._state is not None and self._screen.is_panel:
             self._draw(self._state)
         self._state = None
@@ -67,7 +61,7 @@ class LiveTable:
         ended = {trial.number: trial for trial in state.trials if trial.state.is_finished()}
         if self._told is None:
             self._told, self._confirmed = set(ended), {(run.trial, run.seed) for run in state.confirmations}
-            return [f"{state.env_name}  going on after {_count(found.num_ended, 'trial')}"] if ended else []
+            return [f"{state.env_name}  continues after {_count(found.num_ended, 'trial')}"] if ended else []
         new = sorted(ended.keys() - self._told)
         self._told |= ended.keys()
         lines = [plain_line(state, found, ended[number]) for number in new]
@@ -77,7 +71,7 @@ class LiveTable:
 
 
 def plain_line(state: SweepState, found: Results, trial: FrozenTrial) -> str:
-    """A trial that ended, in one line of plain text."""
+    """Returns a trial that ended, in one line of plain text."""
     complete = next((each for each in found.complete if each.number == trial.number), None)
     number = state.args["sweep"]["num_trials"]
     parts = [

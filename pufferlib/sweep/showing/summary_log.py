@@ -1,4 +1,4 @@
-"""A sweep as one run of TensorBoard, Weights & Biases or Neptune: a step for every trial that ends."""
+"""The log of a sweep for TensorBoard, Weights & Biases or Neptune: a step for every trial that ends."""
 
 from __future__ import annotations
 

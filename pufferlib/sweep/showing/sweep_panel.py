@@ -1,4 +1,4 @@
-"""The panel of a sweep: what is known, what runs, what failed, in as many lines as a terminal has."""
+"""The panel of a sweep, in as many lines as a terminal has."""
 
 from __future__ import annotations
 
@@ -36,13 +36,7 @@ _NAME_CELLS = (16, 12, 10, 8, 6)  # of a setting above its values, where these a
 
 
 def render(state: SweepState, width: int, height: int) -> Panel:
-    """The panel as a rich renderable.
-
-    Args:
-        state: of the sweep.
-        width: characters of the terminal.
-        height: its lines; the panel leaves one of them to the cursor.
-    """
+    """Returns the panel for a terminal of `width` characters and `height` lines, one of them for the cursor."""
     found = results_of(state.trials, state.args["sweep"]["goal"])
     width = width - FRAME_COLUMNS
     confirmed = confirmed_trials(found, state.confirmations)

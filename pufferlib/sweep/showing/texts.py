@@ -13,17 +13,14 @@ BARS = "▁▂▃▄▅▆▇█"
 
 
 def sparkline(curve: Sequence[Sequence[float]], progress: float, low: float, high: float, cells: int) -> str:
-    """A curve as bars from the start of a run to where it is.
+    """Returns a curve as bars from the start of a run to where it is.
 
     Args:
         curve: rows of progress, seconds and score.
-        progress: where the run is, in [0, 1].
+        progress: where the run is, in [0, 1]; the text ends there, with blanks where no score is known yet.
         low: the score of the lowest bar.
         high: that of the highest.
-        cells: how many characters a whole run has.
-
-    Returns:
-        As many characters as the part that is done has, blanks as long as no score is known.
+        cells: the number of characters of a whole run.
     """
     points = [(row[0], row[2]) for row in curve if math.isfinite(row[2])]
     done = min(cells, math.ceil(min(max(progress, 0.0), 1.0) * cells - 1e-9))
@@ -32,13 +29,13 @@ def sparkline(curve: Sequence[Sequence[float]], progress: float, low: float, hig
 
 
 def bar(score: float, low: float, high: float) -> str:
-    """The bar of a score between two others."""
+    """Returns the bar of a score between two others."""
     share = (score - low) / (high - low) if high > low else 0.5
     return BARS[min(max(int(share * len(BARS)), 0), len(BARS) - 1)]
 
 
 def winner_text(best: ConfirmedTrial) -> str:
-    """How good the winner is, such as `trial 7: 0.98 in 12s of training, confirmed 0.95 ± 0.02 on 3 fresh seeds`."""
+    """Returns a text such as `trial 7: 0.98 in 12s of training, confirmed 0.95 ± 0.02 on 3 fresh seeds`."""
     again = f", confirmed {best.text}" if best.runs else ""
     trial = best.trial
     of = "" if trial.episodes is None else f" over {trial.episodes_text} episodes"

@@ -1,4 +1,4 @@
-"""How long a sweep still takes."""
+"""The time that a sweep still takes."""
 
 from __future__ import annotations
 
@@ -16,17 +16,11 @@ _EARLY = 0.05  # of a run: before that its own speed says little
 
 
 def remaining_seconds(state: SweepState, now: float | None = None) -> float:
-    """Seconds until the trials of a sweep are over, or the confirmations while those run.
+    """Returns the seconds until the trials of a sweep are over, or the confirmations while those run.
 
-    Until then trials take as long as the last ones did, as many at a time as run now, those of other drivers among
-    them; but no longer than to the deadline.
-
-    Args:
-        state: of the sweep.
-        now: a `time.monotonic()`; None for this moment.
-
-    Returns:
-        Never less than 0; infinite as long as no trial has ended and nothing says when it will.
+    It assumes that trials take as long as the last ones did, side by side as many as run now on all drivers; never
+    longer than to the deadline. It is infinite as long as no trial has ended. `now` is a `time.monotonic()`, None for
+    this moment.
     """
     now = time.monotonic() if now is None else now
     typical = _typical_duration(state)

@@ -1,7 +1,7 @@
-"""The best trials run again on fresh seeds: the winner of a sweep is often luck.
+"""Confirmations: runs of the best trials on fresh seeds, because the winner of a sweep is often luck.
 
-What every such run led to is kept in the study, each under a key of its own, so that a sweep that goes on runs none of
-them twice and drivers that share a study lose none of each other's.
+The study keeps every result under a key of its own, so that a sweep that continues repeats none, and drivers that share
+a study lose none.
 """
 
 from __future__ import annotations
@@ -24,60 +24,46 @@ FIRST_SEED = 1_000_000  # above that of the run: those of trials are below
 
 @dataclass(frozen=True)
 class Confirmation:
-    """What one more run of a trial's settings led to.
+    """One more run of a trial's settings."""
 
-    Attributes:
-        trial: the number of the trial.
-        seed: of the run.
-        score: None where the run failed.
-        cost: seconds of training, until it failed where it did.
-        run_folder: of the run; empty where it is not known.
-        error: why it failed, one sentence; empty where it did not.
-    """
-
-    trial: int
-    seed: int
-    score: float | None
-    cost: float = 0.0
-    run_folder: str = ""
-    error: str = ""
+    trial: int  # the number of the trial
+    seed: int  # of the run
+    score: float | None  # None where the run failed
+    cost: float = 0.0  # seconds of training, until it failed where it did
+    run_folder: str = ""  # of the run; empty where it is not known
+    error: str = ""  # why it failed, one sentence; empty where it did not
 
 
 @dataclass(frozen=True)
 class ConfirmedTrial:
-    """A trial with all that its settings led to on fresh seeds.
+    """A trial with all its confirmations."""
 
-    Attributes:
-        trial: as the search saw it.
-        runs: with its settings; none where it was not confirmed.
-    """
-
-    trial: FoundTrial
-    runs: Sequence[Confirmation] = ()
+    trial: FoundTrial  # as the search saw it
+    runs: Sequence[Confirmation] = ()  # with its settings; none where it was not confirmed
 
     @property
     def scores(self) -> list[float]:
-        """Of the runs that came to their end."""
+        """The scores of the runs that did not fail."""
         return [run.score for run in self.runs if run.score is not None]
 
     @property
     def mean(self) -> float:
-        """Of the scores; NaN where there are none."""
+        """The mean of the scores; NaN where there are none."""
         return mean(self.scores) if self.scores else math.nan
 
     @property
     def spread(self) -> float:
-        """Standard deviation of the scores."""
+        """The standard deviation of the scores."""
         return pstdev(self.scores) if self.scores else math.nan
 
     @property
     def num_failed(self) -> int:
-        """Runs that failed."""
+        """The number of runs that failed."""
         return len(self.runs) - len(self.scores)
 
     @property
     def text(self) -> str:
-        """Such as `0.95 ± 0.02 on 3 fresh seeds`; empty where it was not confirmed."""
+        """A text such as `0.95 ± 0.02 on 3 fresh seeds`; empty where it was not confirmed."""
         if not self.runs:
             return ""
         mean = f"{number_text(self.mean)} ± {self.spread:.2g}" if self.scores else "-"
@@ -86,7 +72,7 @@ class ConfirmedTrial:
 
 
 def candidates(results: Results, count: int, threshold: float | None = None) -> list[FoundTrial]:
-    """The best trials that differ in their settings, and the cheapest of those that reached a threshold."""
+    """Returns the best trials that differ in their settings, and the cheapest of those that reached a threshold."""
     chosen: list[FoundTrial] = []
     for trial in results.complete:
         if len(chosen) == count:
@@ -100,7 +86,7 @@ def candidates(results: Results, count: int, threshold: float | None = None) -> 
 
 
 def fresh_seeds(args: Mapping[str, Any]) -> list[int]:
-    """Seeds that no trial of the sweep ran with, the same ones for all that is confirmed."""
+    """Returns the seeds of confirmations, with which no trial of the sweep ran."""
     first = args["train"]["seed"] + FIRST_SEED
     return list(range(first, first + args["sweep"]["confirm_seeds"]))
 
@@ -108,30 +94,23 @@ def fresh_seeds(args: Mapping[str, Any]) -> list[int]:
 def outstanding(
     results: Results, known: Sequence[Confirmation], args: Mapping[str, Any], metric: str
 ) -> list[tuple[FoundTrial, int]]:
-    """The trials and seeds that are still to be run, the best trial first.
-
-    Args:
-        results: of the search.
-        known: what was run already.
-        args: the settings, with those of the sweep.
-        metric: what it is after.
-    """
+    """Returns the trials and seeds that have not run yet, the best trial first."""
     done = {(run.trial, run.seed) for run in known}
     chosen = candidates(results, args["sweep"]["confirm_best"], solve_threshold(args, metric))
     return [(trial, seed) for trial in chosen for seed in fresh_seeds(args) if (trial.number, seed) not in done]
 
 
 def confirmed_trials(results: Results, known: Sequence[Confirmation]) -> list[ConfirmedTrial]:
-    """The trials that were run again, the best first: fewest failures, then the best mean, then the cheapest."""
+    """Returns the confirmed trials, the best first: fewest failures, then the best mean, then the cheapest."""
     runs: dict[int, list[Confirmation]] = {}
     for run in sorted(known, key=lambda run: (run.trial, run.seed)):
         runs.setdefault(run.trial, []).append(run)
     found = [ConfirmedTrial(trial, runs[trial.number]) for trial in results.complete if trial.number in runs]
-    return sorted(found, key=lambda each: (each.num_failed, *_rank(each, results.goal)))
+    return sorted(found, key=lambda each: (each.num_failed, *_confirmed_rank(each, results.goal)))
 
 
 def winner(results: Results, known: Sequence[Confirmation]) -> ConfirmedTrial | None:
-    """The trial that was confirmed best, else that with the best score; None where no trial ran to its end."""
+    """Returns the trial that was confirmed best, else that with the best score; None where no trial is complete."""
     found = confirmed_trials(results, known)
     if found and found[0].scores:
         return found[0]
@@ -139,7 +118,7 @@ def winner(results: Results, known: Sequence[Confirmation]) -> ConfirmedTrial | 
 
 
 def cheapest_solver(results: Results, known: Sequence[Confirmation], threshold: float | None) -> ConfirmedTrial | None:
-    """The cheapest trial that reached a threshold, with what it was confirmed by; None where there is none."""
+    """Returns the cheapest trial that reached a threshold with its confirmations; None where there is none."""
     found = None if threshold is None else results.cheapest_past(threshold)
     if found is None:
         return None
@@ -147,7 +126,7 @@ def cheapest_solver(results: Results, known: Sequence[Confirmation], threshold: 
 
 
 def known_confirmations(study: Study) -> list[Confirmation]:
-    """What the study remembers."""
+    """Returns the confirmations in a study."""
     found = []
     for key, value in study.user_attrs.items():
         kind, _, place = key.partition("/")
@@ -158,11 +137,11 @@ def known_confirmations(study: Study) -> list[Confirmation]:
 
 
 def remember(study: Study, run: Confirmation) -> None:
-    """Has the study remember what a run led to."""
+    """Stores a confirmation in a study."""
     value = {"score": run.score, "cost": run.cost, "run_folder": run.run_folder, "error": run.error}
     study.set_user_attr(f"{CONFIRMATION}/{run.trial}/{run.seed}", value)
 
 
-def _rank(each: ConfirmedTrial, goal: str) -> tuple[float, float]:
+def _confirmed_rank(each: ConfirmedTrial, goal: str) -> tuple[float, float]:
     score = -goal_sign(goal) * each.mean if each.scores else math.inf
     return score, math.inf if math.isnan(each.trial.cost) else each.trial.cost

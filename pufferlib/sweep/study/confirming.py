@@ -1,4 +1,4 @@
-"""Runs the best trials again on fresh seeds, in the slots of a driver whose search is over."""
+"""Runs the confirmations, in the slots of a driver whose search is over."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from pufferlib.sweep.study.study import GRACE_SECONDS, HEARTBEAT_SECONDS
 from pufferlib.sweep.trials.slots import Slots
 from pufferlib.sweep.trials.trial_config import trial_args
 from pufferlib.sweep.trials.trial_process import Job
-from pufferlib.sweep.trials.trial_task import Task
+from pufferlib.sweep.trials.trial_task import TrialTask
 
 STEPS = "train.total_timesteps"
 CONFIRM_TICK_SECONDS = 0.25
 
 
 class Confirmations:
-    """The confirmations of a study, of which each driver runs those that no other does.
+    """Runs the confirmations of a study that no other driver runs.
 
     A driver claims a confirmation in the study and renews the claim while it runs. Where two drivers claim the same in
     the same moment, both run it, and one result is kept.
@@ -44,12 +44,7 @@ class Confirmations:
         self._slots, self._driver = slots, driver
 
     def run(self, show: Callable[[], None], is_asked_to_stop: Callable[[], bool]) -> None:
-        """Runs what is outstanding, and waits for what other drivers run of it.
-
-        Args:
-            show: called some times a second.
-            is_asked_to_stop: asked as often.
-        """
+        """Runs the outstanding ones, and waits for other drivers; calls its arguments some times a second."""
         todo = self._outstanding()
         while (todo or self._slots.running) and not is_asked_to_stop():
             for trial, seed in todo:
@@ -97,6 +92,6 @@ class Confirmations:
         except ConfigError as error:  # such as of a machine with less memory than that of the trial
             remember(self._state.study, Confirmation(trial.number, seed, None, error=str(error)))
             return
-        task = Task(self._state.env_name, args, self._state.metric, self._slots.limits.memory_bytes, True, slot)
+        task = TrialTask(self._state.env_name, args, self._state.metric, self._slots.limits.memory_bytes, True, slot)
         log_path = self._state.folder / f"trial_{trial.number:04}_seed_{seed}.log"
         self._slots.start(Job(task, log_path, trial.number, values, seed))

@@ -20,7 +20,7 @@ _SQLITE = b"SQLite format 3\0"
 
 
 def sqlite_url(path: Path) -> str:
-    """The URL of a database in a file, which is made with its folder where it does not exist.
+    """Returns the URL of a database in a file; makes its folder where that does not exist.
 
     Studies of a journal of the same name are copied into a new database; the journal stays as it is.
 

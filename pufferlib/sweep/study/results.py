@@ -1,4 +1,4 @@
-"""What a sweep has found: its best trials, the Pareto front, what failed and why, and which settings matter."""
+"""The results of a sweep: its best trials, the Pareto front, failures, and which settings matter."""
 
 from __future__ import annotations
 
@@ -24,35 +24,25 @@ _TREE_DEPTH = 6  # of the forest behind importance: as right as deeper ones, and
 
 @dataclass(frozen=True)
 class FoundTrial:
-    """A trial that ran to its end.
+    """A trial that ran to its end."""
 
-    Attributes:
-        number: of the trial.
-        score: what it reached.
-        cost: seconds of training; NaN where it is not known.
-        settings: what it ran with of what the sweep varies, by name, such as `train.learning_rate`.
-        curve: rows of progress, seconds of training until then, and score.
-        run_folder: of the run, with its weights; empty where it is not known.
-        episodes: how many the score is of; None where that is not known, or it is of none.
-    """
-
-    number: int
-    score: float
-    cost: float
-    settings: Mapping[str, Any]
-    curve: Sequence[Sequence[float]] = ()
-    run_folder: str = ""
-    episodes: int | None = None
+    number: int  # of the trial
+    score: float  # what it reached
+    cost: float  # seconds of training; NaN where it is not known
+    settings: Mapping[str, Any]  # what it ran with of what the sweep varies, by name, such as `train.learning_rate`
+    curve: Sequence[Sequence[float]] = ()  # rows of progress, seconds of training until then, and score
+    run_folder: str = ""  # of the run, with its weights; empty where it is not known
+    episodes: int | None = None  # how many the score is of; None where that is not known, or it is of none
 
     @property
     def episodes_text(self) -> str:
-        """Such as `1,000`; `-` where it is None."""
+        """A text such as `1,000`; `-` where it is None."""
         return "-" if self.episodes is None else f"{self.episodes:,}"
 
 
 @dataclass(frozen=True)
 class EndedEarly:
-    """A trial that failed or was stopped, and the sentence that says why."""
+    """A trial that failed or was stopped, with one sentence why."""
 
     number: int
     reason: str
@@ -60,51 +50,37 @@ class EndedEarly:
 
 @dataclass(frozen=True)
 class Results:
-    """What the trials of a study say.
+    """The results of the trials of a study."""
 
-    Attributes:
-        goal: `maximize` or `minimize`.
-        complete: all that ran to their end with a finite score, the best first; of equal scores the cheaper.
-        front: those of them that no other beats at their cost, the cheapest first.
-        stopped: those that were stopped early.
-        failed: those that failed.
-        uncounted: those that failed and do not count, as they never ran or run again under another number.
-        running: how many are running.
-        total_cost: seconds of training of all trials.
-    """
-
-    goal: str
+    goal: str  # `maximize` or `minimize`
+    # all that ran to their end with a finite score, the best first; of equal scores the cheaper
     complete: Sequence[FoundTrial]
-    front: Sequence[FoundTrial]
-    stopped: Sequence[EndedEarly]
-    failed: Sequence[EndedEarly]
+    front: Sequence[FoundTrial]  # those of them that no other beats at their cost, the cheapest first
+    stopped: Sequence[EndedEarly]  # those that were stopped early
+    failed: Sequence[EndedEarly]  # those that failed
+    # those that failed and do not count, as they never ran or run again under another number
     uncounted: Sequence[EndedEarly]
-    running: int
-    total_cost: float
+    running: int  # how many are running
+    total_cost: float  # seconds of training of all trials
 
     @property
     def best(self) -> FoundTrial | None:
-        """The trial with the best score; None as long as there is none."""
+        """The trial with the best score; None where there is none."""
         return self.complete[0] if self.complete else None
 
     @property
     def num_ended(self) -> int:
-        """Trials that are over, which is what counts against a sweep's number of trials."""
+        """The number of trials that have ended and count."""
         return len(self.complete) + len(self.stopped) + len(self.failed)
 
     def cheapest_past(self, threshold: float) -> FoundTrial | None:
-        """The cheapest trial whose score is the threshold's or better; None where no one's is."""
+        """Returns the cheapest trial that reached a score; None where none did."""
         sign = goal_sign(self.goal)
         return next((trial for trial in self.front if sign * trial.score >= sign * threshold), None)
 
 
 def results_of(trials: Sequence[FrozenTrial], goal: str) -> Results:
-    """What trials say.
-
-    Args:
-        trials: all of a study.
-        goal: `maximize` or `minimize`.
-    """
+    """Returns the results of all trials of a study; the goal is `maximize` or `minimize`."""
     complete = sorted(filter(None, map(_found, trials)), key=lambda trial: _rank(trial, goal))
     priced = [trial for trial in complete if math.isfinite(trial.cost)]
     uncounted = uncounted_numbers(trials)
@@ -124,37 +100,32 @@ def results_of(trials: Sequence[FrozenTrial], goal: str) -> Results:
 
 
 def settings_of(trial: FrozenTrial) -> dict[str, Any]:
-    """What a trial varies, by name: what it ran with where that is known, else what was proposed."""
+    """Returns the settings of a trial by name: those that it ran with where they are known, else the proposed ones."""
     ran = trial.user_attrs.get(CONFIG, {})
     found = {f"{section}.{key}": value for section, keys in ran.items() for key, value in keys.items()}
     return {**{name: found.get(name, value) for name, value in trial.params.items()}, **found}
 
 
 def cost_of(trial: FrozenTrial) -> float:
-    """Seconds of training of a trial; NaN where they are not known."""
+    """Returns the seconds of training of a trial; NaN where they are not known."""
     return float(trial.user_attrs.get(COST, math.nan))
 
 
 def goal_sign(goal: str) -> int:
-    """What a score is multiplied by so that a higher one is better."""
+    """Returns the factor of a score that makes a higher one better."""
     return -1 if goal == "minimize" else 1
 
 
 def solve_threshold(args: Mapping[str, Any], metric: str) -> float | None:
-    """The score at which the environment is solved; None where it has none, or the sweep is after something else.
-
-    Args:
-        args: the settings, a nested dict as `load_config` returns it.
-        metric: what the sweep is after, as `environment/perf` or `perf`.
-    """
+    """Returns the score at which the environment is solved; None where it has none, or the sweep has another metric."""
     solve = args.get("solve")
     return solve["threshold"] if solve and metric.rpartition("/")[2] == solve["metric"] else None
 
 
 def importance(study: Study) -> dict[str, float]:
-    """How much of the scores' variance every setting explains, the most important first; they sum to 1.
+    """Returns how much of the scores' variance each setting explains, the most important first; they sum to 1.
 
-    By functional ANOVA: where the truth was known it was nearer to it than PED-ANOVA, from 30 trials on. Nothing where
+    By functional ANOVA: where the truth was known it was nearer to it than PED-ANOVA, from 30 trials on. Empty where
     there are too few complete trials, or all of them score the same.
     """
     from optuna.importance import FanovaImportanceEvaluator, get_param_importances

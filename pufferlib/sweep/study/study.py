@@ -1,4 +1,4 @@
-"""The study of a sweep: where it lies, and whether it is the one that was meant."""
+"""The study of a sweep: where it is stored, and whether it belongs to this sweep."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from pufferlib.errors import ConfigError
 from pufferlib.families.catalog import slug
 from pufferlib.reading import UnreadableFile
 from pufferlib.sweep.attributes import DRIVERS, ENV_NAME, METRIC, SPACE
-from pufferlib.sweep.search.space import Choice, SearchSpace
+from pufferlib.sweep.search.space import Categorical, SearchSpace
 from pufferlib.sweep.study.journal import sqlite_url
 
 HEARTBEAT_SECONDS = 10  # between two heartbeats of a trial that runs
@@ -36,19 +36,12 @@ _ATTEMPTS = 5  # to make the tables of a database, which another driver may be m
 
 @dataclass(frozen=True)
 class StudyPlace:
-    """Where a study and the files of its sweep are.
+    """Where a study and the files of its sweep are."""
 
-    Attributes:
-        name: of the study.
-        storage: a file, or the URL of a database.
-        folder: for the trials' runs and their output, and what a sweep leaves.
-        flags: those that lead there; empty where none are needed.
-    """
-
-    name: str
-    storage: str
-    folder: Path
-    flags: str
+    name: str  # of the study
+    storage: str  # a file, or the URL of a database
+    folder: Path  # for the trials' runs and their output, and what a sweep leaves
+    flags: str  # those that lead there; empty where none are needed
 
 
 def study_place(env_name: str, args: Mapping[str, Any]) -> StudyPlace:
@@ -65,10 +58,10 @@ def study_place(env_name: str, args: Mapping[str, Any]) -> StudyPlace:
 
 
 def open_study(place: StudyPlace, goal: str) -> optuna.Study:
-    """Opens a study, or makes it where it is not there.
+    """Opens a study, or makes it where it does not exist.
 
     Raises:
-        ConfigError: if the storage cannot be used, or the study goes for the other end.
+        ConfigError: if the storage cannot be used, or the study has the other goal.
     """
     with quiet_optuna():
         storage = _open_storage(place.storage)
@@ -83,10 +76,7 @@ def open_study(place: StudyPlace, goal: str) -> optuna.Study:
 
 
 def claim_study(study: optuna.Study, env_name: str, space: SearchSpace) -> int:
-    """Joins a study, which must be of the same environment and space.
-
-    Returns:
-        A number that no other driver of the study has: 0 for the first.
+    """Joins a study, which must be of the same environment and space; returns a number of this driver, 0 for the first.
 
     Raises:
         ConfigError: naming what differs.
@@ -112,19 +102,19 @@ def claim_study(study: optuna.Study, env_name: str, space: SearchSpace) -> int:
 
 
 def claim_metric(study: optuna.Study, metric: str) -> None:
-    """Has a study be about a metric, of which it is known that it exists.
+    """Sets the metric of a study, which is known to exist.
 
     Raises:
-        ConfigError: if it is about another one.
+        ConfigError: if the study has another one.
     """
     _claim(study, METRIC, "metric", metric)
 
 
 def space_text(space: SearchSpace) -> str:
-    """A text that is the same for the same dimensions, wherever their search starts."""
+    """Returns a text that is the same for the same dimensions, wherever their search starts."""
     found: dict[str, Any] = {}
     for each in space.dimensions:
-        if isinstance(each, Choice):
+        if isinstance(each, Categorical):
             found[each.name] = list(each.choices)
         else:
             found[each.name] = [each.distribution, each.min, each.max, each.is_integer]
@@ -192,7 +182,7 @@ def _damaged(name: str) -> ConfigError:
     return ConfigError(f"the study {name!r} is damaged; mend its storage, or begin another study by --study NAME")
 
 
-def _difference(name: str, what: str, before: Any, now: Any) -> ConfigError:
+def _difference(name: str, what: str, before: object, now: object) -> ConfigError:
     return ConfigError(
         f"the study {name!r} has {what} {before if before is not None else 'not varied'}, this sweep "
         f"{now if now is not None else 'does not vary it'}; --study NAME begins another study"

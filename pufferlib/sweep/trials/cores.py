@@ -1,4 +1,4 @@
-"""The cores that each of several processes side by side may use."""
+"""The cores of processes that run side by side."""
 
 from __future__ import annotations
 
@@ -13,16 +13,14 @@ _SIBLINGS = "/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list"
 
 
 def core_shares(num_workers: int) -> list[list[int]]:
-    """Shares out the cores that this process may use.
+    """Divides the cores that this process may use among processes that run side by side.
 
-    Threads of one core stay together. Where a control group grants less time than there are cores, as many as it grants
-    are chosen by chance: others on the machine choose too.
-
-    Args:
-        num_workers: processes side by side; where they are more than the cores, several share one.
+    Threads of one core stay together. Where a control group grants less time than there are cores, that many are chosen
+    at random, because other programs on the machine choose too. Where there are more processes than cores, several
+    share one.
 
     Returns:
-        Numbers of cores for each worker, for `os.sched_setaffinity`; empty lists where the system has no such thing.
+        Numbers of cores for each worker, for `os.sched_setaffinity`; empty lists where the system has no such call.
     """
     if not hasattr(os, "sched_getaffinity"):  # macOS
         return [[] for _ in range(num_workers)]

@@ -1,4 +1,4 @@
-"""The learning curve of a run: what it scored, in a few windows of equal progress."""
+"""The learning curve of a run: its mean score in each tenth."""
 
 from __future__ import annotations
 
@@ -27,47 +27,37 @@ class LearningCurve:
         return bool(self._windows)
 
     def add(self, progress: float, cost: float, score: float, weight: float = 1.0) -> None:
-        """Takes a score; they come in the order in which they were made.
-
-        Args:
-            progress: the part of the run that is done, in (0, 1].
-            cost: seconds of training until then.
-            score: of the policy at this moment, or of what was logged since the one before.
-            weight: how many episodes these are.
-        """
-        window = self._windows.setdefault(_place(progress), _Window())
+        """Adds a score after a part of the run and seconds of training; `weight` is its number of episodes."""
+        window = self._windows.setdefault(_window_index(progress), _Window())
         window.progress, window.cost = progress, cost
         window.weight += weight
         window.weighted_sum += score * weight
         self.is_finite = self.is_finite and math.isfinite(score)
 
     def rows(self) -> list[list[float]]:
-        """A row for each tenth in which anything was logged: progress and cost at its last log, and the mean score.
-
-        The last row of a run that is not at the end of a tenth is of a part of it.
-        """
-        return [[each.progress, each.cost, _mean(each)] for each in self._windows.values()]
+        """Returns progress, cost and mean score for each tenth with a score; the last tenth may be partial."""
+        return [[each.progress, each.cost, _window_mean(each)] for each in self._windows.values()]
 
     def full_windows(self, progress: float) -> dict[int, float]:
-        """The mean scores of the tenths that are behind a run, by their number from 1 to 10."""
+        """Returns the mean scores of the tenths that are complete at `progress`, by their number from 1 to 10."""
         done = math.floor(progress * WINDOWS + 1e-9)
-        return {place: _mean(window) for place, window in self._windows.items() if place <= done}
+        return {place: _window_mean(window) for place, window in self._windows.items() if place <= done}
 
     @property
     def final_weight(self) -> float:
-        """How many episodes the final score is of; 0 where there is none."""
+        """The number of episodes of the final score; 0 where there is none."""
         return next((window.weight for window in reversed(self._windows.values())), 0.0)
 
     @property
     def final_score(self) -> float | None:
-        """The mean over the episodes of the last tenth in which anything was logged; None where nothing was."""
+        """The mean score of the last tenth that has one; None where none has."""
         rows = self.rows()
         return rows[-1][2] if rows else None
 
 
-def _place(progress: float) -> int:
+def _window_index(progress: float) -> int:
     return min(max(math.ceil(progress * WINDOWS - 1e-9), 1), WINDOWS)
 
 
-def _mean(window: _Window) -> float:
+def _window_mean(window: _Window) -> float:
     return window.weighted_sum / window.weight

@@ -1,4 +1,4 @@
-"""Sizes of a trial that a sweep proposed one by one, made to fit each other; and memory that they need."""
+"""Sizes of a trial that fit each other, and the memory that they need."""
 
 from __future__ import annotations
 
@@ -18,15 +18,7 @@ _FLOATS, _FLAGS = 4, 4  # of every agent step in a rollout, besides observations
 
 
 def fit_sizes(train: Mapping[str, Any], num_agents: int, device_type: str) -> tuple[dict[str, Any], list[str]]:
-    """The `[train]` settings with sizes that are possible: each the nearest to what was asked for.
-
-    Args:
-        train: settings of which one is right by itself.
-        num_agents: of the vector.
-        device_type: `cpu`, `cuda` or `mps`.
-
-    Returns:
-        Settings of their own, and a sentence for each that was repaired.
+    """Returns the `[train]` settings with the nearest sizes that are possible, and a sentence for each repaired one.
 
     Raises:
         ConfigError: if the sizes still do not fit each other.
@@ -54,24 +46,14 @@ def fit_sizes(train: Mapping[str, Any], num_agents: int, device_type: str) -> tu
 
 
 def rollout_bytes(observation_space: gymnasium.Space, action_space: gymnasium.Space, steps: int) -> int:
-    """The memory of a rollout.
-
-    Args:
-        observation_space: of one agent, with a shape.
-        action_space: of one agent.
-        steps: agent steps in a batch.
-    """
+    """Returns the memory of a rollout of `steps` agent steps; the spaces are of one agent."""
     observation = math.prod(observation_space.shape or ()) * np.dtype(observation_space.dtype).itemsize
     action = math.prod(action_shape(action_space)) * np.dtype(action_dtype(action_space)).itemsize
     return steps * (observation + action + 4 * _FLOATS + _FLAGS)
 
 
 def require_memory(needed: int, limit: float) -> None:
-    """Checks that a rollout is smaller than the memory of a trial.
-
-    Raises:
-        ConfigError: if it is not.
-    """
+    """Raises ConfigError if a rollout needs more bytes than a trial may use."""
     if needed > limit:
         raise ConfigError(
             f"the rollout of a trial must be smaller than its memory of {limit / 1e9:.3g} GB, and takes "

@@ -1,4 +1,4 @@
-"""The search for the metric that a sweep goes by, in log after log: is it there, and will it ever come?"""
+"""The search for a sweep's metric in the logs of a trial."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ class MetricSearch:
     """
 
     def __init__(self, wanted: str, env_name: str, has_evaluations: bool, is_known: bool = False):
-        """Has seen no log yet.
+        """Prepares the search.
 
         Args:
-            wanted: as for `find_metric`.
+            wanted: the metric, as for `find_metric`.
             env_name: for messages.
             has_evaluations: whether some logs will be of evaluations.
-            is_known: whether another run of the same kind has had the metric, so that it may still come.
+            is_known: whether another trial has had the metric, so that it may still come.
         """
         self.name: str | None = None
         self._wanted, self._env_name = wanted, env_name
@@ -34,12 +34,7 @@ class MetricSearch:
         self._silent_steps = 0.0
 
     def score(self, metrics: Mapping[str, float], steps: float) -> float | None:
-        """The metric in a log; None where the log lacks it, as where no episode ended since the one before.
-
-        Args:
-            metrics: of the log.
-            steps: of each environment since the log before.
-        """
+        """Returns the metric in a log, or None; `steps` are those of each environment since the log before."""
         self._seen.update(dict.fromkeys(metrics))
         if self.name is None:
             self.name = find_metric(self._wanted, metrics)
@@ -54,7 +49,7 @@ class MetricSearch:
     def is_hopeless(self) -> bool:
         """Whether enough was logged to tell that the metric does not exist.
 
-        Two logs in which the environment tells of its episodes are enough; where it tells nothing, many steps are.
+        Two logs in which the environment reports its episodes are enough, or many steps where it reports nothing.
         """
         if self.name is not None or self._is_known:
             return False
@@ -64,7 +59,7 @@ class MetricSearch:
         return self._reports >= 2 or is_silent
 
     def missing_text(self) -> str:
-        """Says that the metric is not there, and which are."""
+        """Returns a sentence that the metric is missing, with the metrics that exist."""
         remedy = self._remedy()
         if not self.is_hopeless:
             return f"[sweep] metric {self._wanted!r} was not logged before the training ended; train for more steps"

@@ -1,4 +1,4 @@
-"""Places for trainings side by side, each with its share of the cores; of studies they know nothing."""
+"""Slots for trainings that run side by side, each with its share of the cores."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pufferlib.sweep.trials.trial_process import Job, Limits, TrialProcess
 
 
 def trial_limits(sweep: Mapping[str, Any]) -> Limits:
-    """What the settings of `[sweep]` let a trial use."""
+    """Returns the limits that the settings of `[sweep]` give a trial."""
     config = SweepConfig.from_dict(sweep)
     minutes = config.trial_minutes
     seconds = 3 * config.max_suggestion_cost if minutes is None else 60 * minutes
@@ -23,11 +23,11 @@ def trial_limits(sweep: Mapping[str, Any]) -> Limits:
 
 
 class Slots:
-    """Runs as many trainings side by side as there are places.
+    """Runs trainings side by side, one in each slot.
 
     Attributes:
         limits: of each training.
-        running: those that have not been collected, by place.
+        running: those that have not been collected, by slot.
     """
 
     def __init__(self, num_workers: int, limits: Limits):
@@ -37,7 +37,7 @@ class Slots:
 
     @property
     def is_free(self) -> bool:
-        """Whether one more may be started."""
+        """Whether a slot is free."""
         return len(self.running) < len(self._cores)
 
     @property
@@ -47,21 +47,21 @@ class Slots:
 
     @property
     def next_slot(self) -> int:
-        """The place of the next training."""
+        """The slot of the next training."""
         return next(slot for slot in range(len(self._cores)) if slot not in self.running)
 
     def num_cores(self, slot: int) -> int:
-        """How many cores a place has; 1 where the system does not tell."""
+        """Returns the number of cores of a slot; 1 where the system does not say."""
         return max(1, len(self._cores[slot]))
 
     def start(self, job: Job) -> TrialProcess:
-        """Starts a training in the next place."""
+        """Starts a training in the next slot."""
         slot = self.next_slot
         self.running[slot] = TrialProcess(job, self.limits, self._cores[slot])
         return self.running[slot]
 
     def wait(self, seconds: float) -> list[TrialProcess]:
-        """Waits until something happens, at most some seconds; returns those that have ended, whose places are free."""
+        """Waits for messages, at most some seconds; returns the trainings that have ended, whose slots are free."""
         waitables = [each for process in self.running.values() for each in process.waitables]
         if waitables:
             wait(waitables, seconds)
@@ -81,12 +81,12 @@ class Slots:
             process.stop(reason)
 
     def close(self) -> None:
-        """Ends what runs at once; calling it twice is harmless."""
+        """Kills what runs. It may be called twice."""
         while self.running:
             self.running.popitem()[1].close()
 
     def described(self) -> list[RunningTrial]:
-        """What runs, for a person to see."""
+        """Returns the trainings that run, for the display."""
         return [
             RunningTrial(
                 number=process.job.number,

@@ -1,4 +1,4 @@
-"""Ending runs early whose learning curve promises nothing, by what the complete ones did."""
+"""Early stopping of trials whose learning curve promises nothing."""
 
 from __future__ import annotations
 
@@ -18,20 +18,17 @@ Curve = Sequence[Sequence[float]]
 
 
 def hopeless_reason(curve: Curve, finished: Sequence[Curve], goal: str) -> str | None:
-    """Why a run may be ended: of the runs that were where it is, none came to anything.
+    """Returns one sentence why a run can end now, or None.
 
-    To come to something is to end above the median of what the complete runs had reached for the cost that this one
-    will have in the end: a short run is not held against long ones. Those that were where it is are the complete runs,
-    three at least, that at the same progress were no nearer to such a score than it is, or not much. Where learning
-    begins late, some of these did come to something, and nobody is ended.
+    A run is useful if it ends above the median of what the complete runs had reached for the cost that this one will
+    have in the end: a short run is not compared with long ones. Its peers are the complete runs, three at least, that
+    at the same progress were no nearer to a useful score than it is, or not much. It can end if no peer was useful.
+    Where learning begins late, some peers were, and no run ends early.
 
     Args:
         curve: of the run.
         finished: curves of complete runs.
         goal: `maximize` or `minimize`.
-
-    Returns:
-        One sentence; None where the run goes on.
     """
     finished = [each for each in finished if each]
     if len(finished) < MIN_COMPLETE or len(curve) < 2 or not MIN_PROGRESS <= curve[-1][0] <= MAX_PROGRESS:

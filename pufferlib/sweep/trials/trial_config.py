@@ -1,10 +1,10 @@
-"""The configuration of one trial: what a sweep proposes, put into the settings and made possible."""
+"""The configuration of one trial: the proposed values in the settings, and sizes that fit."""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pufferlib.config import BaseConfig, TrainConfig, VecConfig, check_env, resolve_env_count
 from pufferlib.config.dimensions import split_name
@@ -15,23 +15,24 @@ from pufferlib.families.ocean_family import OceanEntry
 from pufferlib.machine import usable_memory_bytes
 from pufferlib.sweep.trials.fitting import fit_sizes, require_memory, rollout_bytes
 
+if TYPE_CHECKING:
+    from pufferlib.environment import PufferEnv
+    from pufferlib.vector import Vector
+
 _EVALUATIONS = 10  # of a trial that is scored by them and configured to have none
 _WIDTHS = ("policy.hidden_size", "rnn.hidden_size", "rnn.input_size")  # which a recurrent layer needs to be the same
 
 
 def trial_args(args: Mapping[str, Any], values: Mapping[str, Any], cores: int) -> tuple[dict[str, Any], list[str]]:
-    """The configuration that a trial runs by.
+    """Returns the configuration of a trial without `[sweep]`, and a sentence for each setting that was repaired.
 
     Sizes that do not fit each other are repaired where the number of agents is known before the environments are made:
     for those in C and those of Gymnasium. For others the trial calls `fit_to_environments` once it has made them.
 
     Args:
         args: the nested dict of `load_config` of the sweep; it stays as it is.
-        values: what the sweep proposes, by names such as `train.learning_rate`.
+        values: the proposal, by names such as `train.learning_rate`.
         cores: that the trial may use.
-
-    Returns:
-        A dict of its own without the section `sweep`, and a sentence for each setting that was repaired.
 
     Raises:
         ConfigError: if it cannot run.
@@ -58,12 +59,12 @@ def trial_args(args: Mapping[str, Any], values: Mapping[str, Any], cores: int) -
     return trial, notes
 
 
-def fit_to_environments(trial: dict[str, Any], vecenv: Any, device_type: str, limit: float) -> list[str]:
-    """Repairs the sizes of a trial's configuration, in place, once its environments are there; twice does nothing more.
+def fit_to_environments(trial: dict[str, Any], vecenv: Vector, device_type: str, limit: float) -> list[str]:
+    """Repairs the sizes of a trial's configuration in place, once its environments exist.
 
     Args:
-        trial: what `trial_args` returned.
-        vecenv: what it made.
+        trial: the result of `trial_args`.
+        vecenv: its environments.
         device_type: `cpu`, `cuda` or `mps`.
         limit: bytes of memory, as `memory_limit` says.
 
@@ -79,7 +80,7 @@ def fit_to_environments(trial: dict[str, Any], vecenv: Any, device_type: str, li
 
 
 def num_agents(args: Mapping[str, Any], device_type: str) -> int | None:
-    """The agents of the vector that a configuration makes; None where only the environments can tell."""
+    """Returns the agents of the vector that a configuration makes; None where only the environments can tell."""
     entry = catalog.find(args["env_name"])
     if not isinstance(entry, (OceanEntry, GymnasiumEntry)):
         return None
@@ -89,7 +90,7 @@ def num_agents(args: Mapping[str, Any], device_type: str) -> int | None:
 
 
 def memory_limit(sweep: Mapping[str, Any], device_type: str) -> float:
-    """The bytes that a trial's rollout may take of a device's memory, by the settings of `[sweep]`."""
+    """Returns the bytes of a device's memory that a trial's rollout may take, by the settings of `[sweep]`."""
     if device_type == "cuda":  # trial_memory_gb is of the machine's
         import torch
 
@@ -100,15 +101,10 @@ def memory_limit(sweep: Mapping[str, Any], device_type: str) -> float:
 
 
 def trial_settings(args: Mapping[str, Any], trial: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
-    """What of a trial's configuration the sweep chose: of every dimension, and what else had to follow.
+    """Returns the settings of a trial that the sweep chose, and those that were repaired.
 
-    Args:
-        args: of the sweep.
-        trial: what `trial_args` made of them, and `fit_to_environments`.
-        names: of the dimensions.
-
-    Returns:
-        `{section: {setting: value}}`, where the keys at the top are in a section `base`.
+    They are `{section: {setting: value}}`; settings without a section are in `base`. `args` are the sweep's, `trial` is
+    the result of `trial_args`, `names` are those of the dimensions.
     """
     chosen: dict[str, dict[str, Any]] = {}
     for name in names:
@@ -142,6 +138,7 @@ def _follow_width(trial: dict[str, Any], values: Mapping[str, Any]) -> list[str]
 
 
 def _fit_env_count(trial: dict[str, Any], device_type: str) -> list[str]:
+    # As many environments as a batch has room for, where their number is automatic and the batch's size is not.
     batch, horizon = trial["train"]["batch_size"], trial["train"]["bptt_horizon"]
     agents = num_agents(trial, device_type)
     if batch == "auto" or trial["env"].get("num_envs") != "auto" or agents is None:
@@ -182,7 +179,7 @@ def _try_environment(trial: Mapping[str, Any], agents: int, limit: float) -> Non
         env.close()
 
 
-def _require_memory(trial: Mapping[str, Any], env: Any, agents: int, limit: float) -> None:
+def _require_memory(trial: Mapping[str, Any], env: PufferEnv | Vector, agents: int, limit: float) -> None:
     batch = trial["train"]["batch_size"]
     steps = agents * trial["train"]["bptt_horizon"] if batch == "auto" else batch
     require_memory(rollout_bytes(env.single_observation_space, env.single_action_space, steps), limit)
@@ -201,7 +198,7 @@ def _device_type(args: Mapping[str, Any]) -> str:
     return resolve_device(args["train"]["device"]).type
 
 
-def _put(trial: dict[str, Any], name: str, value: Any) -> None:
+def _put(trial: dict[str, Any], name: str, value: object) -> None:
     section, key = split_name(name)
     _section(trial, section)[key] = value
 
@@ -210,7 +207,7 @@ def _section(args: Mapping[str, Any], section: str) -> Any:
     return args if section == "base" else args[section]
 
 
-def _changed(trial: dict[str, Any], name: str, value: Any, reason: str) -> str:
+def _changed(trial: dict[str, Any], name: str, value: object, reason: str) -> str:
     section, key = split_name(name)
     before = _section(trial, section).get(key)
     _put(trial, name, value)

@@ -1,4 +1,4 @@
-"""What runs inside the process of a trial: one training, watched by the driver that started it.
+"""The process of a trial: one training, watched by the driver that started it.
 
 Nothing that takes long is imported before the process has its cores: torch counts them when it is imported.
 """
@@ -17,24 +17,23 @@ from collections.abc import Sequence
 from multiprocessing.connection import Connection
 
 from pufferlib.errors import PufferError
-from pufferlib.sweep.trials.trial_task import MissingMetricError, Task, Tell, UnscoredError
+from pufferlib.sweep.trials.trial_task import MissingMetricError, Tell, TrialTask, UnscoredError
 
 ORPHAN_SECONDS = 3  # for a process whose driver is gone to see it, before it is killed
 
 
 def main(connection_fd: int, cores: Sequence[int]) -> None:
-    """Trains as the driver at the other end of the connection asks, and tells it how it goes.
+    """Trains as the driver at the other end of the connection asks, and sends it messages, which are JSON objects.
 
-    The driver gets JSON objects. `{"log": ...}`, with progress, cost, score, weight, which is the number of its
-    episodes, and the name of the metric; the score is left out where there is no new one. `episode_steps` may come
-    with it: the agent steps in which every agent plays one episode. `{"folder": ...}`, that of the run, with the
-    `[train]` settings that it had to fit to the number of agents in `fitted`. At last `{"end": ...}`: `done`, `stopped`
-    after SIGTERM, or with a sentence in `error`: `failed`, `metric` where the metric does not exist, `unscored` where
-    it might but nothing had it.
+    `{"log": ...}` has progress, cost, and where there is a new score: score, weight, which is its number of episodes,
+    and the name of the metric. `episode_steps` may be there too: the agent steps in which every agent plays one
+    episode. `{"folder": ..., "fitted": ...}` has the folder of the run, and the `[train]` settings that it had to fit
+    to the number of agents. The last is `{"end": ...}`: `done`, `stopped` after SIGTERM, or with a sentence in `error`:
+    `failed`, `metric` where the metric does not exist, `unscored` where it may exist but no log had it.
 
     Args:
         connection_fd: the descriptor of the connection, which this process inherited.
-        cores: what it may use; empty for all.
+        cores: that it may use; empty for all.
     """
     with contextlib.suppress(OSError):  # a core that was taken away meanwhile
         if cores:
@@ -57,6 +56,7 @@ def main(connection_fd: int, cores: Sequence[int]) -> None:
 def _end_with_driver(connection: Connection) -> None:
     from pufferlib.vector._native import end_with_parent
 
+    # The driver is gone when its end of the connection is closed.
     def watch() -> None:
         poll = select.poll()
         poll.register(connection.fileno(), select.POLLIN)  # nothing more is sent: what comes is the end
@@ -67,7 +67,7 @@ def _end_with_driver(connection: Connection) -> None:
     end_with_parent(ORPHAN_SECONDS)  # where a thread of Python cannot, as a call in C holds the interpreter lock
 
 
-def _run(task: Task, tell: Tell) -> None:
+def _run(task: TrialTask, tell: Tell) -> None:
     try:
         from pufferlib.sweep.trials.watched_training import train_watched
 

@@ -23,7 +23,7 @@ import psutil
 from pufferlib.metrics.metric_name import is_mean_over_episodes
 from pufferlib.sweep.trials.curve import LearningCurve
 from pufferlib.sweep.trials.trial_main import main
-from pufferlib.sweep.trials.trial_task import Task
+from pufferlib.sweep.trials.trial_task import TrialTask
 
 STOP_SECONDS = 10.0  # for a trial that is asked to stop to end its iteration and save
 START_SECONDS = 120.0  # at least, for one to import what it needs and make its environments, before its first message
@@ -34,68 +34,40 @@ LOOK_SECONDS = 1.0  # between two looks at the memory
 
 @dataclass(frozen=True)
 class Limits:
-    """The most that a trial may use.
+    """The most that a trial may use."""
 
-    Attributes:
-        seconds: from the start of its process to its end.
-        silent_seconds: without any message, once it has begun.
-        memory_bytes: resident, of the process and all that it started.
-    """
-
-    seconds: float
-    silent_seconds: float
-    memory_bytes: float
+    seconds: float  # from the start of its process to its end
+    silent_seconds: float  # without any message, once it has begun
+    memory_bytes: float  # resident, of the process and all that it started
 
 
 @dataclass(frozen=True)
 class Job:
-    """A training to run in a process.
+    """A training to run in a process."""
 
-    Attributes:
-        task: for the process.
-        log_path: where its output goes.
-        number: of the trial; of a confirmation, that of the trial which it confirms.
-        values: of the settings that the sweep varies, by name.
-        seed: of a confirmation; None for a trial.
-    """
-
-    task: Task
-    log_path: Path
-    number: int
-    values: Mapping[str, Any] = field(default_factory=dict)
-    seed: int | None = None
+    task: TrialTask  # for the process
+    log_path: Path  # where its output goes
+    number: int  # of the trial; of a confirmation, that of the trial which it confirms
+    values: Mapping[str, Any] = field(default_factory=dict)  # of the settings that the sweep varies, by name
+    seed: int | None = None  # of a confirmation; None for a trial
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a training ended.
+    """How a training ended."""
 
-    Attributes:
-        score: of the final policy, or over the last tenth that was done; None where nothing was scored.
-        cost: seconds of training.
-        curve: rows as `LearningCurve` gives them.
-        metric: the whole name of the metric; None where nothing was scored.
-        run_folder: of the run; None where it did not get that far.
-        fitted: the `[train]` settings that it had to fit to the number of agents.
-        error: why it failed, one sentence; None where it did not.
-        stopped: why it was stopped, one sentence; None where it came to its end.
-        ends_sweep: whether every trial would fail with that error.
-        is_unscored: whether the error is that nothing was scored, as where no episode ended.
-        episodes: how many the score is of; None where it is of none.
-        episode_steps: agent steps in which every agent plays one episode, the fewest seen; None where none was played.
-    """
-
-    score: float | None
-    cost: float
-    curve: list[list[float]]
-    metric: str | None
-    run_folder: str | None
-    fitted: Mapping[str, Any]
-    error: str | None = None
-    stopped: str | None = None
-    ends_sweep: bool = False
-    is_unscored: bool = False
-    episodes: int | None = None
+    score: float | None  # of the final policy, or over the last tenth that was done; None where nothing was scored
+    cost: float  # seconds of training
+    curve: list[list[float]]  # rows as `LearningCurve` gives them
+    metric: str | None  # the whole name of the metric; None where nothing was scored
+    run_folder: str | None  # of the run; None where it did not get that far
+    fitted: Mapping[str, Any]  # the `[train]` settings that it had to fit to the number of agents
+    error: str | None = None  # why it failed, one sentence; None where it did not
+    stopped: str | None = None  # why it was stopped, one sentence; None where it came to its end
+    ends_sweep: bool = False  # whether every trial would fail with that error
+    is_unscored: bool = False  # whether the error is that nothing was scored, as where no episode ended
+    episodes: int | None = None  # how many the score is of; None where it is of none
+    # agent steps in which every agent plays one episode, the fewest seen; None where none was played
     episode_steps: float | None = None
 
     @property
@@ -119,13 +91,7 @@ class TrialProcess:
     """
 
     def __init__(self, job: Job, limits: Limits, cores: Sequence[int]):
-        """Starts it.
-
-        Args:
-            job: the training.
-            limits: the most that it may use.
-            cores: numbers of those that it may use; empty for all.
-        """
+        """Starts it on these cores, by their numbers; empty for all."""
         import cloudpickle  # a task may hold classes of the user's main program
 
         self.job, self._limits = job, limits

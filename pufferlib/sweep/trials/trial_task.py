@@ -1,4 +1,4 @@
-"""What a driver asks of the process of a trial, in words that both of them import without waiting for torch."""
+"""Requests of a driver to the process of a trial, importable without torch."""
 
 from __future__ import annotations
 
@@ -13,24 +13,15 @@ Tell = Callable[[dict[str, Any]], None]
 
 
 @dataclass(frozen=True)
-class Task:
-    """What a trial is asked to do.
+class TrialTask:
+    """A request to train."""
 
-    Attributes:
-        env_name: the environment.
-        args: its settings, with those of the trial.
-        metric: what is searched by, as the user calls it.
-        memory_bytes: that it may use.
-        is_metric_known: whether another trial has had the metric, so that logs without it prove nothing.
-        slot: number of this trial's place among those side by side.
-    """
-
-    env_name: str
-    args: dict[str, Any]
-    metric: str
-    memory_bytes: float
-    is_metric_known: bool = False
-    slot: int = 0
+    env_name: str  # the environment
+    args: dict[str, Any]  # its settings, with those of the trial
+    metric: str  # what is searched by, as the user calls it
+    memory_bytes: float  # that it may use
+    is_metric_known: bool = False  # whether another trial has had the metric, so that logs without it prove nothing
+    slot: int = 0  # number of this trial's place among those side by side
 
 
 class MissingMetricError(ConfigError):
@@ -38,4 +29,4 @@ class MissingMetricError(ConfigError):
 
 
 class UnscoredError(ConfigError):
-    """A trial ended before anything was scored, which says nothing of its settings but that it was too short."""
+    """A trial was too short: it ended before anything was scored."""

@@ -1,4 +1,4 @@
-"""A training that tells a sweep's driver of itself."""
+"""The training of a trial, which reports to the sweep's driver."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import torch
+from torch import nn
 from typing_extensions import override
 
 from pufferlib.metrics.metric_name import episode_count, is_mean_over_episodes
@@ -16,11 +17,13 @@ from pufferlib.metrics.output import say
 from pufferlib.metrics.score import Score
 from pufferlib.play.whole_episodes import final_episodes
 from pufferlib.pufferl import PuffeRL
+from pufferlib.runs.calls import AnyLogger
 from pufferlib.runs.loaders import resolve_device
 from pufferlib.runs.training import train_run
 from pufferlib.sweep.trials.metric_search import MetricSearch
 from pufferlib.sweep.trials.trial_config import fit_to_environments, memory_limit
-from pufferlib.sweep.trials.trial_task import MissingMetricError, Task, Tell, UnscoredError
+from pufferlib.sweep.trials.trial_task import MissingMetricError, Tell, TrialTask, UnscoredError
+from pufferlib.vector import Vector
 
 LOGS = 50  # of a run at least: enough for a curve whose points are means over several
 TENTHS = 10  # of a run; each but the last plays a tenth of the episodes that the final policy plays
@@ -28,21 +31,16 @@ TELL_SECONDS = 1.0  # between two messages that are no logs
 
 
 class WatchedTrainer(PuffeRL):
-    """A trainer that tells of its scores, and between them that it lives.
+    """A trainer that reports its scores, and messages between them while it works.
 
-    The policy plays at the end of each tenth of the run, and at last, by `PuffeRL.score`: this is the trial's curve and
-    score, because the episodes that end in a tenth of a short run are not a fair sample, see `play/whole_episodes.py`.
-    They count only where nothing can be played: for a metric that is no mean over episodes, where `[train]
-    final_episodes` is 0, and where no played episode ends or reports the metric.
+    The policy plays at the end of each tenth of the run, and at the end, by `PuffeRL.score`: this is the trial's curve
+    and score, because the episodes that end in a tenth of a short run are not a fair sample, see
+    `play/whole_episodes.py`. Those count only where nothing can be played: for a metric that is no mean over episodes,
+    where `[train] final_episodes` is 0, and where no played episode ends or reports the metric.
     """
 
     def watch(self, search: MetricSearch, tell: Tell) -> None:
-        """Begins to tell.
-
-        Args:
-            search: finds the metric.
-            tell: takes the messages that `trial_main` describes.
-        """
+        """Begins to report: `search` finds the metric, `tell` takes the messages that `trial_main` describes."""
         self._search, self._tell = search, tell
         self._told_epoch, self._told_seconds = self.epoch, 0.0
         self._whole_cost = math.inf  # of all iterations, once they are over
@@ -55,7 +53,7 @@ class WatchedTrainer(PuffeRL):
 
     @override
     def print_dashboard(self) -> None:
-        """Tells the driver as well; what the trainer calls after every iteration.
+        """Reports to the driver as well; the trainer calls this after every iteration.
 
         Raises:
             MissingMetricError: if enough was logged to tell that the metric does not exist.
@@ -74,7 +72,7 @@ class WatchedTrainer(PuffeRL):
 
     @override
     def score(self, episodes: int | None = None, is_wanted: Callable[[], bool] = lambda: True) -> dict[str, Score]:
-        """Plays as PuffeRL does; the driver hears meanwhile that the process lives."""
+        """Plays as PuffeRL does, and sends messages meanwhile."""
 
         def tell_and_ask() -> bool:
             self._tell_that_it_lives(cost)
@@ -85,7 +83,7 @@ class WatchedTrainer(PuffeRL):
         return self._played
 
     def tell_score(self) -> None:
-        """Tells what the last play scored, or else the episodes that ended since the score before."""
+        """Sends the score of the last play, or of the episodes that ended since the score before."""
         played = {name: score.mean for name, score in self._played.items()}
         reported = "environment/n" if any(name.startswith("environment/") for name in played) else "episode/count"
         if played:
@@ -131,12 +129,12 @@ class WatchedTrainer(PuffeRL):
         self._tell({"log": {"progress": min(self.epoch / self.total_epochs, 1.0), "cost": cost, **told, **metric}})
 
 
-def train_watched(task: Task, tell: Tell) -> None:
+def train_watched(task: TrialTask, tell: Tell) -> None:
     """Trains from the first step to the last.
 
     Raises:
         MissingMetricError: if the metric does not exist.
-        UnscoredError: if it only was in no log.
+        UnscoredError: if no log had the metric, which may exist.
         KeyboardInterrupt: if it was asked to stop, after it saved.
     """
     args = {**task.args, "train": {**task.args["train"], "device": _device_of(task)}}
@@ -146,11 +144,11 @@ def train_watched(task: Task, tell: Tell) -> None:
     search = MetricSearch(task.metric, task.env_name, has_evaluations, task.is_metric_known)
     trainers: list[WatchedTrainer] = []
 
-    def make_trainer(config: dict[str, Any], vecenv: Any, *others: Any) -> WatchedTrainer:
+    def make_trainer(config: dict[str, Any], vecenv: Vector, policy: nn.Module, logger: AnyLogger) -> WatchedTrainer:
         for note in fit_to_environments(args, vecenv, device_type, limit):  # where nobody knew them before
             say(note)
         changed = {name: value for name, value in args["train"].items() if config[name] != value}
-        trainer = WatchedTrainer({**config, **changed}, vecenv, *others)
+        trainer = WatchedTrainer({**config, **changed}, vecenv, policy, logger)
         tell({"folder": str(trainer.run_folder), "fitted": changed})
         trainer.watch(search, tell)
         trainers.append(trainer)
@@ -162,7 +160,7 @@ def train_watched(task: Task, tell: Tell) -> None:
         raise (MissingMetricError if search.is_hopeless else UnscoredError)(search.missing_text())
 
 
-def _device_of(task: Task) -> str:
+def _device_of(task: TrialTask) -> str:
     device = task.args["train"]["device"]
     count = torch.cuda.device_count() if device in ("auto", "cuda") else 0
     return f"cuda:{task.slot % count}" if count > 1 else device

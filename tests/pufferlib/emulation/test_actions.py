@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Text, Tuple
 from gymnasium.vector.utils import concatenate, create_empty_array
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
+from hypothesis import example, given, settings, strategies as st
 from hypothesis.extra import numpy as numbers
 
 from pufferlib import spaces

@@ -1,8 +1,7 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from pufferlib.fast.distributed_learner import merge_moments, moments, normalize_across_ranks
 from pufferlib.ppo.minibatches import Minibatch, mask_weights

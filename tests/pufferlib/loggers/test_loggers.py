@@ -6,8 +6,7 @@ import sys
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from pufferlib.errors import APIUsageError
 from pufferlib.loggers import JsonLogger, NoLogger, json_logger, make_run_id, run_id

@@ -3,8 +3,7 @@ import json
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from pufferlib.metrics.finished_episodes import FinishedEpisodes
 

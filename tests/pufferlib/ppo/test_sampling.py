@@ -3,8 +3,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from torch.distributions import Categorical, Independent, Normal
 
 from pufferlib.ppo import sampling

@@ -3,8 +3,7 @@ from typing import Literal
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from pufferlib.settings.values import convert, describe, fits, format_value, parse_as, parse_value
 

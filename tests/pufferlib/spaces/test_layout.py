@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 import torch
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tuple
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from pufferlib.emulation import Layout, nativize, unpack
 from pufferlib.emulation.packing import row_writer

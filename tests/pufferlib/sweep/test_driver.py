@@ -17,11 +17,23 @@ from scripted_trials import ENV, SPACE, Proposed, sweep_args, use_scripted_trial
 from pufferlib import evaluate, load_agent
 from pufferlib.config import load_config
 from pufferlib.errors import ConfigError
-from pufferlib.sweep import attributes
-from pufferlib.sweep.attributes import uncounted_numbers
+from pufferlib.sweep.attributes import (
+    CONFIG,
+    CONFIRMING,
+    COST,
+    CURVE,
+    EPISODES,
+    ERROR,
+    HOST,
+    METRIC,
+    RETRY_OF,
+    RUN_FOLDER,
+    STOPPED,
+    uncounted_numbers,
+)
 from pufferlib.sweep.driver import Sweep, run_sweep
 from pufferlib.sweep.search.history import read_history
-from pufferlib.sweep.search.space import Choice, Dimension, SearchSpace
+from pufferlib.sweep.search.space import Categorical, Dimension, SearchSpace
 from pufferlib.sweep.study.results import results_of
 from pufferlib.sweep.study.study import quiet_optuna
 
@@ -49,13 +61,13 @@ def test_a_study_learns_all_of_a_trial(tmp_path, scripted):
     trial = state.study.trials[1]
     assert states(state.study) == [TrialState.COMPLETE] * 2
     assert trial.value == 1.0
-    assert trial.user_attrs[attributes.COST] == 10.0
-    assert trial.user_attrs[attributes.CURVE][4] == [0.5, 5.0, 0.5]
-    assert trial.user_attrs[attributes.CONFIG] == {"train": {"learning_rate": pytest.approx(0.01)}}
-    assert trial.user_attrs[attributes.RUN_FOLDER] == "f"
+    assert trial.user_attrs[COST] == 10.0
+    assert trial.user_attrs[CURVE][4] == [0.5, 5.0, 0.5]
+    assert trial.user_attrs[CONFIG] == {"train": {"learning_rate": pytest.approx(0.01)}}
+    assert trial.user_attrs[RUN_FOLDER] == "f"
     assert trial.intermediate_values == {tenth: pytest.approx(tenth / 10) for tenth in range(1, 11)}
     assert state.metric == "environment/perf"
-    assert state.study.user_attrs[attributes.METRIC] == "perf"
+    assert state.study.user_attrs[METRIC] == "perf"
     assert state.folder == tmp_path / "sweeps" / ENV
     job = scripted.jobs[1]
     assert job.task.args["train"]["learning_rate"] == pytest.approx(0.01)
@@ -110,18 +122,18 @@ def test_failures_are_told_with_their_reasons_and_the_sweep_goes_on(tmp_path, sc
     scripted.script = staticmethod(lambda job, tenth: {"error": "the ball is lost"} if job.number % 2 == 0 else 1.0)
     state = run_sweep(ENV, sweep_args(tmp_path, num_trials=4), SPACE)
     assert states(state.study) == [TrialState.FAIL, TrialState.COMPLETE] * 2
-    assert state.trials[0].user_attrs[attributes.ERROR] == "the ball is lost"
+    assert state.trials[0].user_attrs[ERROR] == "the ball is lost"
     assert uncounted_numbers(state.trials) == set()
 
 
 def test_settings_that_cannot_run_are_a_failed_trial_that_costs_nothing(tmp_path, scripted):
-    space = SearchSpace((Choice("train.device", ("cuda:99", "cpu")),))
+    space = SearchSpace((Categorical("train.device", ("cuda:99", "cpu")),))
     sampler = Proposed("train.device", ["cuda:99", "cpu"])
     state = run_sweep(ENV, sweep_args(tmp_path, num_trials=2), space, sampler)
     assert states(state.study) == [TrialState.FAIL, TrialState.COMPLETE]
     refused = state.trials[0].user_attrs
-    assert refused[attributes.COST] == 0.0
-    assert "cuda:99" in refused[attributes.ERROR]
+    assert refused[COST] == 0.0
+    assert "cuda:99" in refused[ERROR]
 
 
 def lasting(job, tenth):
@@ -138,11 +150,11 @@ def test_no_trial_is_too_short_for_an_episode_once_its_length_is_known(tmp_path,
     for section, settings in flags.items():
         args[section].update(settings)
     state = run_sweep(ENV, args, space, Proposed(steps, proposed))
-    assert [trial.user_attrs[attributes.EPISODES] for trial in state.trials] == [100] * 4
+    assert [trial.user_attrs[EPISODES] for trial in state.trials] == [100] * 4
     ran = [job.task.args["train"]["total_timesteps"] for job in scripted.jobs]
     assert ran[:4] == [50_000, 5_001, 70_000, 5_001]
     assert sorted(set(ran[4:])) == [5_001, 50_000, 70_000]  # the confirmations run what the trials ran
-    assert state.trials[1].user_attrs[attributes.CONFIG]["train"]["total_timesteps"] == 5_001
+    assert state.trials[1].user_attrs[CONFIG]["train"]["total_timesteps"] == 5_001
     assert "total_timesteps is 5001 instead of 3000" in (state.folder / "trial_0001.log").read_text()
 
 
@@ -196,9 +208,9 @@ def test_a_run_that_promises_nothing_is_stopped_and_keeps_what_it_had(tmp_path, 
     state = run_sweep(ENV, sweep_args(tmp_path, num_trials=10), SPACE)
     stopped = state.trials[8]
     assert states(state.study) == [*[TrialState.COMPLETE] * 8, TrialState.PRUNED, TrialState.COMPLETE]
-    assert "of 3 trials that were there, none came to more than 0.1" in stopped.user_attrs[attributes.STOPPED]
+    assert "of 3 trials that were there, none came to more than 0.1" in stopped.user_attrs[STOPPED]
     assert stopped.value == 0.1
-    assert 3 <= len(stopped.user_attrs[attributes.CURVE]) < 10
+    assert 3 <= len(stopped.user_attrs[CURVE]) < 10
     state = run_sweep(ENV, sweep_args(tmp_path, num_trials=11, early_stopping=False), SPACE)
     assert states(state.study)[10] is TrialState.COMPLETE
 
@@ -209,14 +221,14 @@ def test_the_end_of_the_time_stops_what_runs(tmp_path, scripted):
     state = run_sweep(ENV, args, SPACE)
     assert states(state.study) == [TrialState.PRUNED, TrialState.FAIL]
     assert state.trials[0].value == 1.0
-    assert state.trials[0].user_attrs[attributes.STOPPED] == "the 0.01 minutes of the sweep were over"
+    assert state.trials[0].user_attrs[STOPPED] == "the 0.01 minutes of the sweep were over"
     assert uncounted_numbers(state.trials) == {1}  # it had not scored anything
 
 
 def test_sizes_that_a_trial_had_to_fit_are_what_it_ran_with(tmp_path, scripted):
     scripted.script = staticmethod(lambda job, tenth: {"fitted": {"minibatch_size": 64}} if tenth == 2 else 1.0)
     state = run_sweep(ENV, sweep_args(tmp_path, num_trials=1), SPACE, Proposed("train.learning_rate", RATES))
-    assert state.trials[0].user_attrs[attributes.CONFIG] == {
+    assert state.trials[0].user_attrs[CONFIG] == {
         "train": {"learning_rate": pytest.approx(0.001), "minibatch_size": 64}
     }
 
@@ -239,7 +251,7 @@ def test_what_is_interrupted_is_run_again_by_the_sweep_that_goes_on(tmp_path, sc
     state = run_sweep(ENV, args, SPACE, Proposed("train.learning_rate", RATES[::-1]))
     assert states(state.study) == [TrialState.COMPLETE, TrialState.FAIL, TrialState.COMPLETE, TrialState.COMPLETE]
     again = state.trials[2]
-    assert again.user_attrs[attributes.RETRY_OF] == 1
+    assert again.user_attrs[RETRY_OF] == 1
     assert again.params == state.trials[1].params
     rates = [job.task.args["train"]["learning_rate"] for job in scripted.jobs]
     assert rates == pytest.approx([RATES[0], RATES[1], RATES[1], RATES[2]])
@@ -278,7 +290,7 @@ def test_a_driver_that_waits_for_another_takes_over_what_that_leaves(tmp_path, s
     with quiet_optuna():
         other = study.ask()
     other.suggest_float("train.learning_rate", 1e-4, 0.1, log=True)
-    other.set_user_attr(attributes.HOST, "another machine")
+    other.set_user_attr(HOST, "another machine")
     study._storage.record_heartbeat(other._trial_id)
     state = run_sweep(ENV, args, SPACE)
     assert states(state.study) == [TrialState.FAIL, TrialState.COMPLETE, TrialState.COMPLETE]
@@ -347,7 +359,7 @@ def test_what_another_driver_confirms_is_waited_for_until_that_is_gone(tmp_path,
     args = sweep_args(tmp_path, num_trials=1, confirm_best=1, confirm_seeds=1)
     seed = args["train"]["seed"] + 1_000_000
     claim = ["another driver", time.time()]
-    Sweep(ENV, args, SPACE).state.study.set_user_attr(f"{attributes.CONFIRMING}/0/{seed}", claim)
+    Sweep(ENV, args, SPACE).state.study.set_user_attr(f"{CONFIRMING}/0/{seed}", claim)
     state = run_sweep(ENV, args, SPACE)
     assert [run.seed for run in state.confirmations] == [seed]
 
@@ -360,7 +372,7 @@ def test_short_trials_do_not_win_by_the_episodes_that_end_early(tmp_path):
     steps, lengths = "train.total_timesteps", [150_000, 400_000, 1_000_000, 2_500_000]
     args = load_config("puffer_maze", ["--train.data-dir", str(tmp_path), "--train.device", "cpu"])
     args["sweep"].update(num_trials=4, metric="score", confirm_best=0, early_stopping=False)
-    state = run_sweep("puffer_maze", args, SearchSpace((Choice(steps, tuple(lengths)),)), Proposed(steps, lengths))
+    state = run_sweep("puffer_maze", args, SearchSpace((Categorical(steps, tuple(lengths)),)), Proposed(steps, lengths))
     trials = sorted(results_of(state.trials, "maximize").complete, key=lambda trial: trial.number)
     scores = [trial.score for trial in trials]
     assert scores == sorted(scores) and scores[0] < 0.2 and scores[-1] > 0.8

@@ -13,7 +13,7 @@ from pufferlib.sweep.driver import run_sweep
 
 def has_scored(folder, count):
     """Whether the study knows a part of the curves of so many trials."""
-    if not list(folder.glob("experiments/sweeps/*.db")):
+    if len(list(folder.glob("experiments/sweeps/*/trial_*.log"))) < count:
         return False
     return sum(bool(trial.intermediate_values) for trial in the_study(folder).trials) == count
 

@@ -52,7 +52,7 @@ def test_ctrl_c_ends_it_and_its_trial_is_kept_for_later(tmp_path):
     assert process.exitcode == 130
     assert not trial.is_running()
     told = Path(tmp_path, "stdout").read_text()
-    assert "interrupted; `puffer sweep puffer_squared --storage mine.db` with the same settings goes on" in told
+    assert "interrupted; `puffer sweep puffer_squared --storage mine.db` with the same settings continues it" in told
     assert Path(tmp_path, "stderr").read_text() == ""
     study = optuna.load_study(study_name="puffer_squared", storage=f"sqlite:///{tmp_path}/mine.db")
     assert [each.state for each in study.trials] == [TrialState.FAIL, TrialState.WAITING]

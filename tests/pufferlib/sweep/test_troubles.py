@@ -10,10 +10,10 @@ from trouble import NAME, trial_processes, trouble_args
 from pufferlib.errors import ConfigError
 from pufferlib.sweep.attributes import ERROR, RUN_FOLDER
 from pufferlib.sweep.driver import run_sweep
-from pufferlib.sweep.search.space import Choice, SearchSpace
+from pufferlib.sweep.search.space import Categorical, SearchSpace
 
 TROUBLES = ("raise", "hang", "eat", "die", "nan", "none")
-SPACE = SearchSpace((Choice("env.trouble", TROUBLES),))
+SPACE = SearchSpace((Categorical("env.trouble", TROUBLES),))
 
 
 @pytest.mark.slow

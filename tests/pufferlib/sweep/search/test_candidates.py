@@ -2,18 +2,17 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
-from pufferlib.sweep.search.candidates import anywhere, around, perturbed
-from pufferlib.sweep.search.space import Choice, Dimension, SearchSpace
+from pufferlib.sweep.search.candidates import perturbed, sample_normal, sample_uniform
+from pufferlib.sweep.search.space import Categorical, Dimension, SearchSpace
 
 RATE = Dimension("train.learning_rate", "log_normal", 1e-4, 0.3)
 SIZE = Dimension("env.size", "int_uniform", 3, 12)
 POWER = Dimension("train.minibatch_size", "uniform_pow2", 256, 65536)
 GAMMA = Dimension("train.gamma", "logit_normal", 0.5, 0.9999, mean=0.99, scale=0.1)
-OPTIMIZER = Choice("train.optimizer", ("adam", "muon", "sgd"))
-ONLY = Choice("train.only", (None,))
+OPTIMIZER = Categorical("train.optimizer", ("adam", "muon", "sgd"))
+ONLY = Categorical("train.only", (None,))
 SPACE = SearchSpace((RATE, SIZE, POWER, GAMMA, OPTIMIZER))
 PLANE = SearchSpace((Dimension("x", "uniform", 0.0, 1.0), Dimension("y", "uniform", 0.0, 1.0)))
 
@@ -38,14 +37,14 @@ def assert_within(space, points):
 @settings(deadline=None, max_examples=60)
 @given(SPACES, SEEDS, st.integers(1, 5), st.integers(1, 40), st.floats(0.003, 0.5))
 def test_all_points_are_values_of_the_space(space, generator, num_parents, count, largest):
-    parents = anywhere(space, num_parents, generator)
+    parents = sample_uniform(space, num_parents, generator)
     assert parents.shape == (num_parents, len(space.dimensions))
     before, points = parents.copy(), perturbed(space, parents, count, generator, largest)
     assert points.shape == (count, len(space.dimensions))
     np.testing.assert_array_equal(parents, before)
     assert_within(space, parents)
     assert_within(space, points)
-    assert_within(space, around(space, generator)[None])
+    assert_within(space, sample_normal(space, generator)[None])
 
 
 def test_the_neighbourhood_of_every_parent_is_reached():
@@ -90,7 +89,7 @@ def test_integers_and_choices_change_too():
 
 
 def test_anywhere_is_everywhere():
-    points = anywhere(SPACE, 4_000, np.random.default_rng(0))
+    points = sample_uniform(SPACE, 4_000, np.random.default_rng(0))
     np.testing.assert_allclose(points[:, :4].mean(axis=0), 0.5, atol=0.02)
     np.testing.assert_allclose(np.quantile(points[:, 0], [0.1, 0.9]), [0.1, 0.9], atol=0.03)
     np.testing.assert_allclose(np.bincount(points[:, 4].astype(int)) / 4_000, 1 / 3, atol=0.03)
@@ -98,7 +97,7 @@ def test_anywhere_is_everywhere():
 
 def test_the_first_points_lie_around_the_centre_by_the_scale():
     generator = np.random.default_rng(0)
-    points = np.array([around(SPACE, generator) for _ in range(1_000)])
+    points = np.array([sample_normal(SPACE, generator) for _ in range(1_000)])
     assert 0.6 < np.mean(np.abs(points[:, 3] - GAMMA.centre) < GAMMA.scale) < 0.76
     assert 0.55 < np.mean(np.abs(points[:, 0] - 0.5) < RATE.scale) < 0.76
     assert np.mean(points[:, 0] == 0) + np.mean(points[:, 0] == 1) < 0.01

@@ -5,7 +5,7 @@ import pytest
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
 from pufferlib.sweep.search.distributions import on_step, optuna_distributions, settled, space_of_distributions
-from pufferlib.sweep.search.space import Choice, Dimension, SearchSpace
+from pufferlib.sweep.search.space import Categorical, Dimension, SearchSpace
 
 SPACE = SearchSpace(
     (
@@ -14,7 +14,7 @@ SPACE = SearchSpace(
         Dimension("train.minibatch_size", "uniform_pow2", 256, 65536),
         Dimension("train.gamma", "logit_normal", 0.5, 0.9999),
         Dimension("env.size", "int_uniform", 3, 12),
-        Choice("train.optimizer", ("adam", "muon")),
+        Categorical("train.optimizer", ("adam", "muon")),
     )
 )
 

@@ -1,8 +1,7 @@
 """The Pareto front of costs and scores."""
 
 import numpy as np
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from pufferlib.sweep.search.front import best_within, pareto_front
 

@@ -5,7 +5,7 @@ import pytest
 
 from pufferlib.sweep.search.history import History
 from pufferlib.sweep.search.proposal import Proposal
-from pufferlib.sweep.search.space import Choice, Dimension, SearchSpace
+from pufferlib.sweep.search.space import Categorical, Dimension, SearchSpace
 from pufferlib.sweep.search.surrogate import Surrogate
 
 PLANE = SearchSpace((Dimension("x", "uniform", 0.0, 1.0), Dimension("y", "uniform", 0.0, 1.0)))
@@ -139,7 +139,7 @@ def test_what_counts_is_the_end_of_a_curve():
 
 
 def test_choices_are_learnt():
-    space = SearchSpace((Dimension("x", "uniform", 0.0, 1.0), Choice("kind", ("a", "b", "c"))))
+    space = SearchSpace((Dimension("x", "uniform", 0.0, 1.0), Categorical("kind", ("a", "b", "c"))))
     points = np.column_stack([np.random.default_rng(0).random(24), np.arange(24) % 3])
     scores = -((points[:, 0] - 0.3) ** 2) - (points[:, 1] != 1)
     found = proposals(history(points, scores, np.ones(24)), space=space)

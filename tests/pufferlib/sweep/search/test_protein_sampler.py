@@ -11,7 +11,7 @@ from pufferlib.sweep.attributes import COST, CURVE
 from pufferlib.sweep.search.distributions import optuna_distributions, settled
 from pufferlib.sweep.search.protein_sampler import ProteinSampler
 from pufferlib.sweep.search.samplers import make_sampler
-from pufferlib.sweep.search.space import Choice, Dimension, SearchSpace
+from pufferlib.sweep.search.space import Categorical, Dimension, SearchSpace
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)
 
@@ -23,7 +23,7 @@ MIXED = SearchSpace(
         Dimension("env.size", "int_uniform", 3, 12),
         Dimension("train.minibatch_size", "uniform_pow2", 256, 65536),
         Dimension("train.gamma", "logit_normal", 0.5, 0.9999),
-        Choice("train.optimizer", ("adam", "muon", None)),
+        Categorical("train.optimizer", ("adam", "muon", None)),
     )
 )
 

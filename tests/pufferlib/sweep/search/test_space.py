@@ -2,11 +2,10 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from pufferlib.errors import ConfigError
-from pufferlib.sweep.search.space import Choice, Dimension, SearchSpace
+from pufferlib.sweep.search.space import Categorical, Dimension, SearchSpace
 
 DIMENSIONS = {
     "uniform": Dimension("env.speed", "uniform", -2.0, 3.0),
@@ -49,11 +48,13 @@ def test_the_search_starts_at_the_mean_or_in_the_middle():
     assert Dimension("a", "log_normal", 1e-4, 1e-2, mean=1e-3).centre == pytest.approx(0.5)
     assert Dimension("a", "uniform", 0, 10, mean=2).centre == pytest.approx(0.2)
     assert DIMENSIONS["int_uniform"].centre == 0.5
-    assert Choice("train.optimizer", ("adam", "muon", "sgd")).value(1) == "muon"
+    assert Categorical("train.optimizer", ("adam", "muon", "sgd")).value(1) == "muon"
 
 
 def test_a_point_stands_for_values_of_every_dimension():
-    space = SearchSpace((DIMENSIONS["int_uniform"], Choice("train.optimizer", ("adam", "muon")), DIMENSIONS["uniform"]))
+    space = SearchSpace(
+        (DIMENSIONS["int_uniform"], Categorical("train.optimizer", ("adam", "muon")), DIMENSIONS["uniform"])
+    )
     values = {"env.size": 7, "train.optimizer": "muon", "env.speed": 0.5}
     point = space.point(values)
     assert space.values(point) == values
@@ -85,5 +86,5 @@ def test_a_range_that_cannot_be_is_refused(arguments, said):
 @pytest.mark.parametrize("choices", [(), (1, 1)])
 def test_choices_are_different(choices):
     with pytest.raises(ConfigError, match="a list of different values"):
-        Choice("train.optimizer", choices)
-    Choice("train.clip_vloss", (True, 1))  # these differ
+        Categorical("train.optimizer", choices)
+    Categorical("train.clip_vloss", (True, 1))  # these differ

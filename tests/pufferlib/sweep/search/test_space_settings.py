@@ -6,7 +6,7 @@ from pufferlib import ocean
 from pufferlib.config import load_config
 from pufferlib.config.dimensions import DimensionConfig
 from pufferlib.errors import ConfigError
-from pufferlib.sweep.search.space import DISTRIBUTIONS, Choice, Dimension
+from pufferlib.sweep.search.space import DISTRIBUTIONS, Categorical, Dimension
 from pufferlib.sweep.search.space_settings import choices_of, resolved_name, space_of
 
 SQUARED = "puffer_squared"
@@ -86,7 +86,7 @@ def test_lists_of_python_are_choices_and_names_need_no_section():
     space |= {"batch_size": [1024], "vec.batch_size": [1], "rnn_name": [None, "LSTM"], "policy.num_layers": [1, 2]}
     space["gamma"] = {"distribution": "logit_normal", "min": 0.9, "max": 0.999}
     found = choices_of(SQUARED, load_config(SQUARED), space).dimensions
-    assert {one.name: one.choices for one in found if isinstance(one, Choice)} == {
+    assert {one.name: one.choices for one in found if isinstance(one, Categorical)} == {
         "train.learning_rate": (0.001, 0.01),
         "train.update_epochs": (1.0, 2.0),
         "train.bptt_horizon": (16, 32),

@@ -155,7 +155,7 @@ def test_a_sweep_that_goes_on_does_not_tell_of_its_trials_again():
     state = full_state(confirmations=[Confirmation(1, 7, 0.7)])
     table = LiveTable(stream)
     table.show(state)
-    assert stream.getvalue() == "puffer_squared  going on after 4 trials\n"
+    assert stream.getvalue() == "puffer_squared  continues after 4 trials\n"
     new = [Confirmation(1, 8, 0.8, 12.0), Confirmation(0, 8, None, error="no")]
     state.confirmations = [*new, *state.confirmations]  # a storage gives them in any order
     table.show(state)

@@ -4,15 +4,15 @@ import os
 
 import pytest
 
-from pufferlib.sweep.trials import cores
+from pufferlib.sweep.trials.cores import core_shares
 
 
 def shares(monkeypatch, num_workers, available, usable=None, siblings=None):
     siblings = siblings or {}
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(available), raising=False)
-    monkeypatch.setattr(cores, "usable_cores", lambda: usable or len(available))
-    monkeypatch.setattr(cores, "_place", lambda core: (siblings.get(core, core), core))
-    return cores.core_shares(num_workers)
+    monkeypatch.setattr("pufferlib.sweep.trials.cores.usable_cores", lambda: usable or len(available))
+    monkeypatch.setattr("pufferlib.sweep.trials.cores._place", lambda core: (siblings.get(core, core), core))
+    return core_shares(num_workers)
 
 
 def test_one_worker_has_all(monkeypatch):
@@ -40,9 +40,9 @@ def test_a_quota_is_kept(monkeypatch):
 
 @pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="a system without affinity masks")
 def test_the_cores_of_this_machine_are_all_given_away():
-    assert sorted(cores.core_shares(1)[0]) == sorted(os.sched_getaffinity(0))
+    assert sorted(core_shares(1)[0]) == sorted(os.sched_getaffinity(0))
 
 
 def test_a_system_without_masks_has_no_shares(monkeypatch):
     monkeypatch.delattr(os, "sched_getaffinity", raising=False)
-    assert cores.core_shares(2) == [[], []]
+    assert core_shares(2) == [[], []]

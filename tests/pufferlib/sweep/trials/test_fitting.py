@@ -3,8 +3,7 @@ import dataclasses
 import gymnasium
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from pufferlib.config import TrainConfig, resolve_sizes
 from pufferlib.errors import ConfigError

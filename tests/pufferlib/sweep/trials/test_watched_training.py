@@ -5,7 +5,7 @@ import pytest
 from pufferlib.config import load_config
 from pufferlib.sweep.trials.curve import LearningCurve
 from pufferlib.sweep.trials.trial_config import trial_args
-from pufferlib.sweep.trials.trial_task import MissingMetricError, Task, UnscoredError
+from pufferlib.sweep.trials.trial_task import MissingMetricError, TrialTask, UnscoredError
 from pufferlib.sweep.trials.watched_training import train_watched
 
 pytestmark = pytest.mark.usefixtures("in_tmp_path")
@@ -17,7 +17,7 @@ def told(metric, env="puffer_squared", **train):
     args["train"].update({"batch_size": 256, "minibatch_size": 256, "bptt_horizon": 8, "total_timesteps": 20 * 256})
     args["train"].update(train)
     messages = []
-    train_watched(Task(env, trial_args(args, {}, 1)[0], metric, 1e9), messages.append)
+    train_watched(TrialTask(env, trial_args(args, {}, 1)[0], metric, 1e9), messages.append)
     return [message["log"] for message in messages if "log" in message]
 
 
