@@ -35,6 +35,7 @@ from pufferlib.loggers import NeptuneLogger, WandbLogger
 from pufferlib.metrics.finite import describe_update, explaining
 from pufferlib.metrics.report import Counts, Report
 from pufferlib.metrics.score import Score, final_metrics
+from pufferlib.ocean import PREFIX
 from pufferlib.play.periodic_evaluation import PeriodicEvaluation
 from pufferlib.play.whole_episodes import final_episodes, play_whole_episodes
 from pufferlib.policy.normalized import NormalizedObservations
@@ -42,6 +43,7 @@ from pufferlib.ppo.gradients import Loss
 from pufferlib.runs import checkpoint_file, learning, run_checkpoint, training
 from pufferlib.runs.agreement import Agreement
 from pufferlib.runs.calls import AnyLogger, resolve_call
+from pufferlib.runs.early_notes import observation_far_outside
 from pufferlib.runs.loaders import load_env, load_policy
 from pufferlib.runs.metadata import plain_metadata
 from pufferlib.runs.policy_check import check_policy, check_state, move_policy
@@ -305,6 +307,10 @@ class PuffeRL:
                     steps = self._collector.collect(self.global_step)
                 self._learner.prepare()
             self._collector.require_steps()
+        if self.epoch == 0 and self.ranks.is_first and not self.env_name.startswith(PREFIX):
+            found = observation_far_outside(self.rollout, self.vecenv)
+            if found is not None:
+                warnings.warn(found, PufferWarning, stacklevel=2)
         self._steps, self._steps_underway = self.global_step, self.ranks.start_total(steps)
         self.report.episodes.merge(self._collector.statistics)
         self._collected = Collected(self._steps_underway, self._collector.statistics.take())

@@ -17,6 +17,7 @@ from typing_extensions import Self
 
 from pufferlib.emulation.emulated_env import EmulatedEnv
 from pufferlib.emulation.gymnasium_vector_env import GymnasiumVectorPufferEnv
+from pufferlib.environment import PufferEnv
 
 FULL_VECTOR = 64
 """Agents in one PufferEnv from which on it is a full vector, unless it emulates an environment of another library."""
@@ -75,7 +76,7 @@ class Facts:
     world_size: int = 1
 
     @classmethod
-    def of(cls, env: Any, num_agents: int, policy: Any = None, world_size: int = 1) -> Self:
+    def of(cls, env: PufferEnv, num_agents: int, policy: object = None, world_size: int = 1) -> Self:
         """The facts of an environment.
 
         Args:
@@ -162,7 +163,7 @@ class Line:
 
 
 def _may_normalize(facts: Facts) -> bool:
-    """Whether observations may be normalised: the statistics are lost to a policy that its user takes elsewhere."""
+    # The statistics would be lost to a policy that its user takes into another program.
     return not facts.is_full_vector and not facts.is_own_policy
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,10 @@ from torch import Tensor
 
 from pufferlib import ocean, vector
 from pufferlib.config import ResolvedTrainConfig
+from pufferlib.emulation.tensors import leaf_view
+from pufferlib.ppo.rollout import Rollout
 from pufferlib.runs import making
+from pufferlib.settings.values import shown
 
 LARGE = 100.0  # of a reward or an observation, where a network expects about 1
 FAR_SHARE = 0.5  # of the numbers in actions that lie outside of the action space
@@ -122,6 +126,49 @@ def notes_on_rollout(trainer: Any, episodes: Mapping[str, float], seconds: float
         )
 
 
+def observation_far_outside(rollout: Rollout, vecenv: Any) -> str | None:
+    """Names a number of a rollout's observations that lies farther outside its Box than that is wide.
+
+    Args:
+        rollout: of all agents of this process.
+        vecenv: the vector, or single PufferEnv, that it comes from.
+
+    Returns:
+        A sentence, None where there is no such number.
+    """
+    layout, rows, masks = vecenv.emulated, rollout.by_column, rollout.masks.T
+    parts = [("observation", vecenv.single_observation_space, rows)]
+    if layout is not None:
+        parts = [(leaf.name, leaf.space, leaf_view(rows, leaf, layout)) for leaf in layout.leaves]
+    for name, space, values in parts:
+        if not isinstance(space, Box) or (space.dtype == np.uint8 and (space.high - space.low >= 128).all()):
+            continue  # no uint8 is far from such a Box
+        dtype = torch.float64 if values.dtype == torch.float64 else torch.float32
+        low, high = (torch.from_numpy(bound).to(values.device, dtype) for bound in _far_bounds(space))
+        # Segments of all agents follow those of all agents at earlier steps; one step at a time, as images are large.
+        for first, column in product(range(0, rollout.segments, vecenv.num_agents), range(rollout.horizon)):
+            segments = slice(first, first + vecenv.num_agents)
+            seen = values[column, segments]
+            is_far = ((seen < low) | (seen > high)).flatten(1)
+            is_far &= masks[column, segments, None].to(is_far.device)  # zeros stand for what an absent agent sees
+            if is_far.any():
+                agent, place = is_far.nonzero()[0].tolist()
+                value = seen[agent].flatten()[place].item()
+                step = first // vecenv.num_agents * rollout.horizon + column + 1
+                return (
+                    f"{name} of agent {agent} is {value:g} at step {step} of the first rollout, far outside its space "
+                    f"{shown(space)}; declare the bounds that it keeps, or scale it into these"
+                )
+    return None
+
+
+def _far_bounds(space: Box) -> tuple[np.ndarray, np.ndarray]:
+    # A whole width of the Box away, or as far as the bound is from 0 where it has no width; at least 1 then.
+    low, high = space.low.astype(np.float64), space.high.astype(np.float64)
+    margins = (np.where(np.isfinite(high - low), high - low, np.maximum(1.0, np.abs(bound))) for bound in (low, high))
+    return low - next(margins), high + next(margins)
+
+
 def check_env(env: Any, steps: int = 1_000, seed: int = 0) -> list[str]:
     """Plays an environment by random actions, and says what would keep a policy from learning in it.
 
@@ -183,7 +230,7 @@ def _findings(env: Any, steps: int, seed: int) -> Iterator[str]:
 
 
 def _largest(numbers: Tensor) -> float:
-    """The absolute value that one number in a hundred exceeds, so that a rare one does not count."""
+    # The absolute value that one number in a hundred exceeds, so that a rare one does not count.
     flat = numbers.flatten()[:: max(1, numbers.numel() // 100_000)].abs().float()
     flat = flat[flat.isfinite()]
     return float(flat.quantile(0.99)) if len(flat) else 0.0
