@@ -41,7 +41,7 @@ class Sample:
 
 
 def notes_on_length(config: ResolvedTrainConfig, epochs: int) -> Iterator[str]:
-    """Says what is wrong with the length of a training of so many epochs."""
+    """Says what is wrong with the length of a training, in epochs."""
     updates = round(epochs * config.minibatches_per_epoch)
     if updates < FEW_UPDATES:
         yield (

@@ -13,7 +13,7 @@ from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend, JournalFileSymlinkLock
 
 from pufferlib.errors import ConfigError
-from pufferlib.reading import MOST_LINE, open_regular, parse_json
+from pufferlib.reading import MAX_LINE_BYTES, open_regular, parse_json
 
 _NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL)
 _BLOCK = 65_536
@@ -40,10 +40,10 @@ def open_journal(path: Path) -> JournalStorage:
 def _require_journal(path: Path) -> None:
     """Looks at every line before Optuna does, which takes what it finds, and before anything is removed of the file."""
     with open_regular(path) as file:
-        for number, line in enumerate(iter(partial(file.readline, MOST_LINE), b""), 1):
+        for number, line in enumerate(iter(partial(file.readline, MAX_LINE_BYTES), b""), 1):
             if not line.endswith(b"\n"):  # what a killed process left, or another one is writing
                 is_strange = number == 1 and line[: len(_BEGINNING)] != _BEGINNING[: len(line)]
-                if is_strange or len(line) == MOST_LINE:
+                if is_strange or len(line) == MAX_LINE_BYTES:
                     raise _no_journal(path, f"something else in line {number}")
                 return
             try:
