@@ -116,11 +116,6 @@ class _Form:  # what the arguments of one of the two forms give
 def resolve_call(arguments: Sequence[Any], keywords: Mapping[str, Any], undo: ExitStack) -> Call:
     """Resolves the arguments of `PuffeRL`.
 
-    Args:
-        arguments: those given by position.
-        keywords: the others.
-        undo: gets callbacks that close what is made.
-
     Raises:
         APIUsageError: if the arguments fit neither form, or an output of the policy does not fit the environment.
         ConfigError: if a setting is wrong, or does not fit the number of agents.

@@ -187,11 +187,7 @@ def models(data_dir: str | Path, env_name: str) -> list[Path]:
 def save_named(folder: Path, name: str, weights: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
     """Writes weights into a run's folder under one of the names of NAMED, with a note of facts beside them.
 
-    Args:
-        folder: of the run.
-        name: `best`, those of the evaluation with the highest mean return, or `last`, the newest.
-        weights: of the policy.
-        facts: numbers and text for the note; `env` is the environment's name.
+    The facts are numbers and text; `env` is the environment's name.
     """
     save(folder / f"{name}.pt", dict(weights))
     _write_note(folder, name, facts)
