@@ -12,7 +12,7 @@ from typing import Any
 from pufferlib.errors import DivergedError, PufferWarning, StorageError
 from pufferlib.families.catalog import slug
 from pufferlib.loggers import METRICS_FILE, JsonLogger, Loggers, NoLogger
-from pufferlib.runs.calls import Call
+from pufferlib.runs.calls import ResolvedCall
 from pufferlib.runs.checkpoint import remove_unfinished
 from pufferlib.runs.checkpoint_file import load_checkpoint_file
 from pufferlib.runs.description import describe_run
@@ -34,7 +34,7 @@ class Run:
         settings: that `config.json` holds; None for those that follow from the trainer's parts.
     """
 
-    def __init__(self, call: Call, describe_computation: Callable[[], dict[str, str | None]]):
+    def __init__(self, call: ResolvedCall, describe_computation: Callable[[], dict[str, str | None]]):
         self._ranks, self._call = call.ranks, call
         given = Loggers(call.logger if self._ranks.is_first else None)
         run_id = self._ranks.from_first(lambda: given.run_id)
