@@ -188,39 +188,30 @@ class Ranks:
         if self.world_size == 1:
             work()
         elif self.is_first:
-            with self._beating():
+            is_over = threading.Event()
+            thread = threading.Thread(target=self._beat_until, args=(is_over,), name="puffer-beat", daemon=True)
+            thread.start()
+            try:
                 work()
-            self._send_beat(False)
+            finally:
+                is_over.set()
+                thread.join()
+            self._beat(is_at_work=False)
         else:
-            while self._receive_beat():
+            while self._beat():
                 pass
 
-    @contextlib.contextmanager
-    def _beating(self) -> Iterator[None]:
-        is_over = threading.Event()
+    def _beat_until(self, is_over: threading.Event) -> None:
+        with contextlib.suppress(RankError):  # the next message of this process raises it as well
+            while not is_over.wait(BEAT_SECONDS):
+                self._beat()
 
-        def beat() -> None:
-            with contextlib.suppress(RankError):  # the next message of this process raises it as well
-                while not is_over.wait(BEAT_SECONDS):
-                    self._send_beat(True)
-
-        thread = threading.Thread(target=beat, name="puffer-beat", daemon=True)
-        thread.start()
-        try:
-            yield
-        finally:
-            is_over.set()
-            thread.join()
-
-    def _send_beat(self, is_at_work: bool) -> None:
+    def _beat(self, is_at_work: bool = True) -> bool:
+        # Returns the value that the first process sends.
+        beat = torch.tensor([is_at_work])
         with self.noticing_losses():
-            self.messages.broadcast(torch.tensor([is_at_work]))
-
-    def _receive_beat(self) -> bool:
-        is_at_work = torch.zeros(1, dtype=torch.bool)
-        with self.noticing_losses():
-            self.messages.broadcast(is_at_work)
-        return bool(is_at_work)
+            self.messages.broadcast(beat)
+        return bool(beat)
 
     def from_first(self, decide: Callable[[], T]) -> T:
         """Calls `decide` in the first process and returns its result in all; its error is raised in all of them.

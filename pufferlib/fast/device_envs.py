@@ -21,8 +21,8 @@ ENVS_PER_BLOCK = 64
 class DeviceEnvs:
     """The environments of some PufferEnvs as structs on a GPU, which read and write the rows of a BatchStep.
 
-    The memory stays where it is, so that CUDA graphs may record it. `upload` and `download` may follow each other any
-    number of times.
+    The memory stays where it is, so that CUDA graphs may record it. `upload` comes first; it and `download` may follow
+    each other any number of times.
 
     Attributes:
         steps: since the last `upload`.
@@ -31,14 +31,7 @@ class DeviceEnvs:
     """
 
     def __init__(self, envs: Sequence[OceanEnv], step: BatchStep, rollout: Rollout, finals: Tensor | None = None):
-        """Allocates; call `upload` next.
-
-        Args:
-            envs: in the order of their agents.
-            step: the rows of all agents.
-            rollout: its columns take rewards, terminals and truncations.
-            finals: see the class; None where they are not needed.
-        """
+        # envs are in the order of their agents; the rollout's columns take rewards, terminals and truncations
         num_rows, device = len(step.episode_starts), step.actions.device
         self.steps = 0
         self.finals = finals
@@ -95,14 +88,7 @@ class DevicePart:
     """
 
     def __init__(self, env: OceanEnv, rows: slice, arrays: list[Tensor], finals: Tensor | None):
-        """Allocates; call `upload` next.
-
-        Args:
-            env: the PufferEnv.
-            rows: see the class.
-            arrays: these rows of observations, actions, rewards, terminals and truncations, on the GPU.
-            finals: see the class.
-        """
+        # arrays: these rows of observations, actions, rewards, terminals and truncations, on the GPU
         self.rows = rows
         self.binding = env.binding
         self.agents_per_env = env.agents_per_env

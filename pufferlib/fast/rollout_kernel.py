@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -60,45 +62,34 @@ class RolloutKernel:
         self._generator = generator
         device = rollout.values.device
         self._noise = torch.zeros(rollout.horizon, len(step.episode_starts), network.num_parts, device=device)
-        self._plays = [_Play(part, network, step, rollout, self._noise, final_values) for part in envs.parts]
+        self._launches = [self._prepare(part, step, rollout, final_values) for part in envs.parts]
 
     def __call__(self) -> None:
         """Fills a rollout; it may be captured."""
         self._network.pack()
         for column in self._noise:  # each by itself: a GPU's generator draws others for all at once
             self._network.draw(column, self._generator)
-        for play in self._plays:
-            play.run()
+        for launch_part in self._launches:
+            launch_part()
 
-
-class _Play:
-    # One launch: the environments of one PufferEnv.
-
-    def __init__(
-        self,
-        part: DevicePart,
-        network: DeviceNetwork,
-        step: BatchStep,
-        rollout: Rollout,
-        noise: Tensor,
-        final_values: Tensor | None,
-    ):
-        device, rows = rollout.values.device, part.rows
-        self._blocks = Blocks.deal(part.agents_per_env, step.observations, network, shared_memory(device))
-        self._program = play_program(part.binding, network.macros() | self._blocks.macros(part.finals is not None))
-        reserve_shared(self._program, KERNEL, device, self._blocks.shared_bytes, BLOCKS_PER_SM)
-        self._grid = -(-len(part.structs) // self._blocks.envs)
+    def _prepare(
+        self, part: DevicePart, step: BatchStep, rollout: Rollout, final_values: Tensor | None
+    ) -> Callable[[], None]:
+        # The launch for the environments of one PufferEnv.
+        device, rows, noise = rollout.values.device, part.rows, self._noise
+        blocks = Blocks.deal(part.agents_per_env, step.observations, self._network, shared_memory(device))
+        program = play_program(part.binding, self._network.macros() | blocks.macros(part.finals is not None))
+        reserve_shared(program, KERNEL, device, blocks.shared_bytes, BLOCKS_PER_SM)
         states = [state[rows].data_ptr() for state in step.states.values()]
-        self._arguments = (
-            *(part.structs, len(part.structs), rollout.horizon, rollout.segments, network.weights),
+        arguments = (
+            *(part.structs, len(part.structs), rollout.horizon, rollout.segments, self._network.weights),
             *(noise[0, rows], noise[0].numel(), step.column_index[rows], step.observations[rows], step.actions[rows]),
             *(step.episode_starts[rows], torch.tensor(states, device=device), rollout.by_column, rollout.actions),
             *(rollout.logprobs, rollout.values, rollout.rewards.T, rollout.terminals.T, rollout.truncations.T),
             *(part.finals, final_values),
         )
-
-    def run(self) -> None:
-        launch(self._program, KERNEL, self._grid, (THREADS_PER_BLOCK, 1), self._arguments, self._blocks.shared_bytes)
+        grid, block = -(-len(part.structs) // blocks.envs), (THREADS_PER_BLOCK, 1)
+        return functools.partial(launch, program, KERNEL, grid, block, arguments, blocks.shared_bytes)
 
 
 @dataclass(frozen=True)

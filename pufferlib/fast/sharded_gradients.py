@@ -34,18 +34,8 @@ class ThreadedGradients(GatheringGradients):
         autocast: Callable[[], AbstractContextManager] = nullcontext,
         loss: Loss = ppo_loss,
         *,
-        are_rows_apart: bool,
+        are_rows_apart: bool,  # whether threads may call the policy and the loss at the same time, see RowWise
     ):
-        """Starts the threads.
-
-        Args:
-            policy: as for Gradients, as are the next four.
-            rollout: that is trained on.
-            config: the settings.
-            autocast: the precision that the policy computes in.
-            loss: the loss that is minimised.
-            are_rows_apart: whether threads may call the policy and the loss at the same time, see RowWise.
-        """
         super().__init__(policy, rollout, config, autocast, loss)
         self._num_threads = torch.get_num_threads()
         most = max(1, self.config.minibatch_steps // _MIN_CHUNK_STEPS) if are_rows_apart else 1

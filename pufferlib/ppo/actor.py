@@ -31,18 +31,9 @@ class Actor:
         policy: nn.Module,
         rollout: Rollout,
         num_agents: int,
-        generator: torch.Generator,
-        autocast: Callable[[], AbstractContextManager] = nullcontext,
+        generator: torch.Generator,  # seeds the streams that draw the actions
+        autocast: Callable[[], AbstractContextManager] = nullcontext,  # the precision that the policy computes in
     ):
-        """Allocates zeros.
-
-        Args:
-            policy: see the class.
-            rollout: see the class.
-            num_agents: of the vector; the rollout has one or more groups of as many segments.
-            generator: seeds the streams that draw the actions.
-            autocast: the precision that the policy computes in.
-        """
         self.policy = policy
         self.rollout = rollout
         self.states = {name: torch.zeros_like(state[:num_agents]) for name, state in rollout.states.items()}

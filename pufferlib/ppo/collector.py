@@ -48,6 +48,9 @@ class Collector:
         host_buffers: `(T + 1, S)` tensors by the names in BOUNDARY_COLUMNS, which NumPy writes to; on a CPU they are
             the rollout's own memory.
         skipped_steps: steps of the last rollout in segments that had a number that was not finite.
+
+    Raises:
+        APIUsageError: if the vector mixes environments of different progress in one batch.
     """
 
     def __init__(
@@ -55,24 +58,10 @@ class Collector:
         vecenv: Vector,
         actor: Actor,
         phases: Phases,
-        reward_clip: float = 0.0,
+        reward_clip: float = 0.0,  # the limit of rewards, 0 for none
         reward_normalizer: RewardNormalizer | None = None,
-        skips_nonfinite: bool = False,
+        skips_nonfinite: bool = False,  # `[train] skip_nonfinite`: see NonFiniteFilter; otherwise such a number raises
     ):
-        """Allocates; call `reset` next.
-
-        Args:
-            vecenv: see the class.
-            actor: see the class.
-            phases: adds up the times.
-            reward_clip: the limit of rewards, 0 for none.
-            reward_normalizer: see the class.
-            skips_nonfinite: whether the agent of a segment with an infinite or NaN reward or observation counts as
-                absent there, and the policy sees 0 in its place; otherwise such a number is an error.
-
-        Raises:
-            APIUsageError: if the vector mixes environments of different progress in one batch.
-        """
         self.vecenv = vecenv
         self.actor = actor
         self.rollout = actor.rollout

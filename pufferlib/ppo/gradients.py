@@ -34,6 +34,9 @@ class Gradients:
         loss: is minimised.
         coefficients: the settings that the loss takes, by its keywords.
         metric_names: of the metrics that `differentiate` returns.
+
+    Raises:
+        APIUsageError: if the loss takes a keyword that is no setting and has no default.
     """
 
     def __init__(
@@ -41,21 +44,9 @@ class Gradients:
         policy: nn.Module,
         rollout: Rollout,
         config: ResolvedTrainConfig,
-        autocast: Callable[[], AbstractContextManager] = nullcontext,
+        autocast: Callable[[], AbstractContextManager] = nullcontext,  # the precision that the policy computes in
         loss: Loss = ppo_loss,
     ):
-        """Finds the parameters, and the settings that the loss takes.
-
-        Args:
-            policy: see the class.
-            rollout: see the class.
-            config: see the class.
-            autocast: the precision that the policy computes in.
-            loss: see the class.
-
-        Raises:
-            APIUsageError: if the loss takes a keyword that is no setting and has no default.
-        """
         self.policy = policy
         self.rollout = rollout
         self.config = config

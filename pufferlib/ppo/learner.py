@@ -25,8 +25,8 @@ class Learner:
     Attributes:
         rollout: is trained on.
         config: the settings.
-        gradients: differentiates the policy.
-        optimizer: steps the policy's parameters.
+        gradients: differentiates the policy, over `rollout` or over its `single_steps`.
+        optimizer: steps `gradients.all_parameters`.
         learning_rate: of the last step.
         minibatches_due: the fraction of a minibatch that is carried over to the next rollout.
         metrics: of the last `learn`.
@@ -37,15 +37,6 @@ class Learner:
     def __init__(
         self, rollout: Rollout, gradients: Gradients, optimizer: Optimizer, generator: torch.Generator, phases: Phases
     ):
-        """Allocates.
-
-        Args:
-            rollout: is filled by the collector.
-            gradients: of `rollout`, or of its `single_steps` where these are trained on; it has the settings.
-            optimizer: of `gradients.all_parameters`.
-            generator: draws the minibatches.
-            phases: adds up the times.
-        """
         self.rollout = rollout
         self.config = config = gradients.config
         self.gradients = gradients

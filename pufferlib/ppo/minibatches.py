@@ -144,11 +144,11 @@ class SegmentMinibatches:
 class StepMinibatches:
     """Goes through all steps in random order, pass after pass; advantages and returns stay as they were at first.
 
-    It is called like SegmentMinibatches. Steps of absent agents are included with weight 0.
+    It is called like SegmentMinibatches. `steps` are the `single_steps` of the rollout, which are trained on; those of
+    absent agents have weight 0.
     """
 
     def __init__(self, rollout: Rollout, steps: Rollout, advantages: Advantages, generator: torch.Generator):
-        """`steps` are the `single_steps` of `rollout`, which are trained on."""
         self._rollout = rollout
         self._steps = steps
         self._advantages = advantages
