@@ -1,15 +1,24 @@
 """Whether nothing set learns: environments given as functions that no ini knows, and small tasks by default.ini.
 
     python bench/defaults.py                            all of them from seeds 1, 2 and 3
+    python bench/defaults.py "200 actions" --no-times   the returns alone, where other programs share the cores
     python bench/defaults.py CartPole-v1 LunarLander-v3 --seeds 1 --beside
+    python bench/defaults.py --withheld puffer_pong puffer_squared --seeds 1
     python bench/defaults.py catch recall --seeds 1
     python bench/defaults.py catch -- --train.learning-rate 0.01
 
 An environment as a function is what a user brings: `PuffeRL(lambda: MyEnv()).learn(steps)`. The final policy then plays
-50 episodes by actions that are drawn and 50 by the likeliest ones, from seeds that the training did not see. With
-`--beside` Stable-Baselines3's PPO trains for as many steps in turn, by its own defaults, in 16 environments of the same
-function in this process, and plays the same. Both compute on the CPU, with as many threads of torch as OMP_NUM_THREADS
-says. The time is from before the environments are made to the end of the training, without what is imported.
+50 episodes by actions that are drawn and 50 by the likeliest ones, from seeds that the training did not see. Six of the
+environments are odd in one way each: those of odd_envs.py, whose `best_return` says what there is to reach.
+
+With `--beside` Stable-Baselines3's PPO trains for as many steps in turn, by its own defaults, in 16 environments of the
+same function in this process, and plays the same. Both compute on the CPU, with as many threads of torch as
+OMP_NUM_THREADS says. The time is from before the environments are made to the end of the training, without what is
+imported.
+
+With `--withheld` games of Ocean are trained by their class, as if they had no ini, for as many steps as their ini says;
+the final policy plays 1,000 episodes in each way, and the mean of the metric in `[solve]` counts, whose threshold is
+what the ini reaches.
 
 A small task is a full vector, and has the settings of default.ini. It is learnt when the mean of its metric over the
 last episodes reaches its threshold, and so does that over as many whole ones that the policy then plays. A run goes on
@@ -28,6 +37,7 @@ from typing import Any
 
 import gymnasium
 import numpy as np
+from odd_envs import ODD_ENVS
 from recent_episodes import RecentEpisodes
 from seeds import Rows, measure, parse
 from small_tasks import Catch, Recall
@@ -114,6 +124,7 @@ GIVEN = {
     "MiniGrid-DoorKey-5x5": Given(_minigrid, 500_000, "MultiInputPolicy"),
     "Atari Pong": Given(_pong, 2_000_000, "CnnPolicy"),
     "pistonball": Given(_pistonball, 1_000_000, ""),
+    **{name: Given(make, steps) for name, (make, steps) in ODD_ENVS.items()},
 }
 
 
@@ -194,6 +205,35 @@ def given_rows(name: str, seed: int, folder: str, steps: int | None, is_beside: 
     return rows
 
 
+# ------------------------------------------------------------------------------------ games of Ocean without their ini
+
+_GAMES = 1_000  # that a final policy plays in each way
+
+
+def withheld_rows(name: str, seed: int, folder: str, steps: int | None) -> Rows:
+    """Trains a game of Ocean by its class with nothing set, and says what its ini reaches."""
+    args, env_class = load_config(name), ocean.env_class(name)
+    metric, threshold = args["solve"]["metric"], args["solve"]["threshold"]
+    case = f"{name}, seed {seed}, ini withheld"
+    begin = time.perf_counter()
+    trainer = PuffeRL(env_class, logger=NoLogger(), seed=seed, device="cpu", data_dir=folder)
+    try:
+        trainer.learn(steps or args["train"]["total_timesteps"], dashboard=False)
+        seconds = time.perf_counter() - begin
+        found = [
+            (
+                f"{case}: {_GAMES} {kind} episodes, mean",
+                pufferlib.evaluate(trainer.policy, env_class, _GAMES, kind == "sampled", _SEED)[metric].mean,
+                metric,
+            )
+            for kind in ("sampled", "greedy")
+        ]
+        found.append((f"{case}: threshold of its ini", threshold, metric))
+        return [*found, (f"{case}: steps", trainer.global_step, "steps"), (f"{case}: time", seconds, "s")]
+    finally:
+        trainer.release()
+
+
 # -------------------------------------------------------------------------------------------- small tasks, many at once
 
 
@@ -247,18 +287,27 @@ def rows(case: str, task: Task, outcome: Outcome) -> Rows:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("tasks", nargs="*", help=f"of {', '.join([*GIVEN, *TASKS])}; all when none is named")
-    parser.add_argument("--steps", type=int, help="of an environment that is given as a function, in place of its own")
+    parser.add_argument(
+        "--withheld", action="store_true", help="train games of Ocean by their class, without their ini"
+    )
+    parser.add_argument("--steps", type=int, help="in place of those of the environment; not of a small task")
     parser.add_argument("--beside", action="store_true", help="train Stable-Baselines3's PPO in turn")
+    parser.add_argument("--no-times", action="store_true", help="leave out times, which a busy machine spoils")
     parser.add_argument("--no-rows", action="store_true", help="only print, for a first look")
     options, given = parse(parser)
 
     def run(name: str, seed: int, folder: str) -> Rows:
-        if name in GIVEN:
-            return given_rows(name, seed, folder, options.steps, options.beside)
-        outcome = learn(TASKS[name], seed, given, folder)
-        return rows(", ".join(filter(None, [name, f"seed {seed}", " ".join(given)])), TASKS[name], outcome)
+        if options.withheld:
+            found = withheld_rows(name, seed, folder, options.steps)
+        elif name in GIVEN:
+            found = given_rows(name, seed, folder, options.steps, options.beside)
+        else:
+            outcome = learn(TASKS[name], seed, given, folder)
+            found = rows(", ".join(filter(None, [name, f"seed {seed}", " ".join(given)])), TASKS[name], outcome)
+        return [row for row in found if row[2] != "s" or not options.no_times]
 
-    measure("defaults", options.tasks or [*GIVEN, *TASKS], options.seeds, run, is_kept=not options.no_rows)
+    every = ocean.names() if options.withheld else [*GIVEN, *TASKS]
+    measure("defaults", options.tasks or every, options.seeds, run, is_kept=not options.no_rows)
 
 
 if __name__ == "__main__":

@@ -1,83 +1,78 @@
 """PufferLib: reinforcement learning at millions of steps per second, on one machine.
 
 The names below are imported when they are first used, so that `import pufferlib` does nothing: it takes no time, loads
-no torch, and changes nothing in the program that imports it. Only Gymnasium comes to know ids such as
-`pufferlib/breakout`, now or when the program imports it.
+no torch, and changes nothing in the program that imports it. Only where Gymnasium was imported before, it registers ids
+such as `pufferlib/breakout` with it; `import pufferlib.interop` does so in any case.
 """
 
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from pufferlib.agent import Agent, load_agent
-    from pufferlib.environment import Buffers, Keys, PufferEnv
-    from pufferlib.errors import APIUsageError, PufferError
-    from pufferlib.interop.making import make_gymnasium, make_gymnasium_vec, make_pettingzoo
-    from pufferlib.loggers import JsonLogger, Loggers, NeptuneLogger, NoLogger, TensorBoardLogger, WandbLogger
-    from pufferlib.metrics.score import Score
-    from pufferlib.play.scores import evaluate
-    from pufferlib.pufferl import PuffeRL
-    from pufferlib.runs.early_notes import check_env
-    from pufferlib.runs.making import make
-    from pufferlib.sweep.protein import Protein
-    from pufferlib.watch.recording import record
+if TYPE_CHECKING:  # the same names as in the table, for type checkers and editors
+    from pufferlib.agent import Agent as Agent
+    from pufferlib.agent import load_agent as load_agent
+    from pufferlib.environment import Buffers as Buffers
+    from pufferlib.environment import Keys as Keys
+    from pufferlib.environment import PufferEnv as PufferEnv
+    from pufferlib.errors import APIUsageError as APIUsageError
+    from pufferlib.errors import PufferError as PufferError
+    from pufferlib.interop.making import (
+        make_gymnasium as make_gymnasium,
+    )
+    from pufferlib.interop.making import (
+        make_gymnasium_vec as make_gymnasium_vec,
+    )
+    from pufferlib.interop.making import (
+        make_pettingzoo as make_pettingzoo,
+    )
+    from pufferlib.loggers import (
+        JsonLogger as JsonLogger,
+    )
+    from pufferlib.loggers import (
+        Loggers as Loggers,
+    )
+    from pufferlib.loggers import (
+        NeptuneLogger as NeptuneLogger,
+    )
+    from pufferlib.loggers import (
+        NoLogger as NoLogger,
+    )
+    from pufferlib.loggers import (
+        TensorBoardLogger as TensorBoardLogger,
+    )
+    from pufferlib.loggers import (
+        WandbLogger as WandbLogger,
+    )
+    from pufferlib.metrics.score import Score as Score
+    from pufferlib.play.scores import evaluate as evaluate
+    from pufferlib.pufferl import PuffeRL as PuffeRL
+    from pufferlib.runs.early_notes import check_env as check_env
+    from pufferlib.runs.making import make as make
+    from pufferlib.sweep.protein import Protein as Protein
+    from pufferlib.watch.recording import record as record
 
     __version__: str
 
-_HOMES = {
-    "APIUsageError": "pufferlib.errors",
-    "Agent": "pufferlib.agent",
-    "Buffers": "pufferlib.environment",
-    "JsonLogger": "pufferlib.loggers",
-    "Keys": "pufferlib.environment",
-    "Loggers": "pufferlib.loggers",
-    "NeptuneLogger": "pufferlib.loggers",
-    "NoLogger": "pufferlib.loggers",
-    "Protein": "pufferlib.sweep.protein",
-    "PuffeRL": "pufferlib.pufferl",
-    "PufferEnv": "pufferlib.environment",
-    "PufferError": "pufferlib.errors",
-    "Score": "pufferlib.metrics.score",
-    "TensorBoardLogger": "pufferlib.loggers",
-    "WandbLogger": "pufferlib.loggers",
-    "check_env": "pufferlib.runs.early_notes",
-    "evaluate": "pufferlib.play.scores",
-    "load_agent": "pufferlib.agent",
-    "make": "pufferlib.runs.making",
-    "make_gymnasium": "pufferlib.interop.making",
-    "make_gymnasium_vec": "pufferlib.interop.making",
-    "make_pettingzoo": "pufferlib.interop.making",
-    "record": "pufferlib.watch.recording",
+_NAMES = {  # by the module that they come from
+    "pufferlib.agent": "Agent load_agent",
+    "pufferlib.environment": "Buffers Keys PufferEnv",
+    "pufferlib.errors": "APIUsageError PufferError",
+    "pufferlib.interop.making": "make_gymnasium make_gymnasium_vec make_pettingzoo",
+    "pufferlib.loggers": "JsonLogger Loggers NeptuneLogger NoLogger TensorBoardLogger WandbLogger",
+    "pufferlib.metrics.score": "Score",
+    "pufferlib.play.scores": "evaluate",
+    "pufferlib.pufferl": "PuffeRL",
+    "pufferlib.runs.early_notes": "check_env",
+    "pufferlib.runs.making": "make",
+    "pufferlib.sweep.protein": "Protein",
+    "pufferlib.watch.recording": "record",
 }
+_HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
 
-__all__ = [
-    "APIUsageError",
-    "Agent",
-    "Buffers",
-    "JsonLogger",
-    "Keys",
-    "Loggers",
-    "NeptuneLogger",
-    "NoLogger",
-    "Protein",
-    "PuffeRL",
-    "PufferEnv",
-    "PufferError",
-    "Score",
-    "TensorBoardLogger",
-    "WandbLogger",
-    "__version__",
-    "check_env",
-    "evaluate",
-    "load_agent",
-    "make",
-    "make_gymnasium",
-    "make_gymnasium_vec",
-    "make_pettingzoo",
-    "record",
-]
+__all__ = [*_HOMES, "__version__"]
 
 
 def __getattr__(name: str) -> Any:
@@ -95,4 +90,5 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
 
 
-importlib.import_module("pufferlib.interop.registration").register_when_gymnasium_is_there()
+if "gymnasium" in sys.modules:
+    importlib.import_module("pufferlib.interop")

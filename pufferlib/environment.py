@@ -9,6 +9,7 @@ from typing import Any
 
 import gymnasium
 import numpy as np
+from numpy.typing import ArrayLike
 
 from pufferlib import spaces
 from pufferlib.errors import APIUsageError
@@ -96,7 +97,7 @@ class Keys:
     waits: bool = False
 
 
-def fitting_actions(actions: Any, like: np.ndarray) -> np.ndarray:
+def fitting_actions(actions: ArrayLike, like: np.ndarray) -> np.ndarray:
     """What a caller gave as actions, as an array of the shape and kind of an environment's own.
 
     Raises:
@@ -139,7 +140,10 @@ class PufferEnv:
     num_agents: int
 
     def __init__(self, buf: Buffers | None = None):
-        """Takes the arrays to fill, or allocates them when `buf` is None.
+        """Checks the spaces, and takes the arrays.
+
+        Args:
+            buf: the arrays to fill; None allocates them.
 
         Raises:
             APIUsageError: if the subclass did not set its spaces and agents, or the arrays do not fit them.
@@ -215,7 +219,7 @@ class PufferEnv:
         """Lets go of everything; calling it twice is harmless."""
 
 
-def check_env(env: Any) -> None:
+def check_env(env: object) -> None:
     """Checks that something can be stepped as a PufferEnv.
 
     Raises:

@@ -42,6 +42,7 @@ from pufferlib.metrics.finite import describe_update, explaining
 from pufferlib.metrics.output import say
 from pufferlib.metrics.report import Counts, Report
 from pufferlib.metrics.score import Score, final_metrics
+from pufferlib.ocean import PREFIX
 from pufferlib.play.periodic_evaluation import PeriodicEvaluation
 from pufferlib.play.whole_episodes import final_episodes, play_whole_episodes
 from pufferlib.policy.normalized import NormalizedObservations
@@ -49,6 +50,7 @@ from pufferlib.ppo.gradients import Loss
 from pufferlib.runs.agreement import Agreement
 from pufferlib.runs.calls import AnyLogger, resolve_call
 from pufferlib.runs.checkpoint_file import save_checkpoint_file
+from pufferlib.runs.early_notes import observation_far_outside
 from pufferlib.runs.learning import call_callback, iterate, list_callbacks, logs_of_iteration, whole_steps
 from pufferlib.runs.loaders import load_env, load_policy
 from pufferlib.runs.metadata import plain_metadata
@@ -351,6 +353,10 @@ class PuffeRL:
                     steps = self._collector.collect(self.global_step)
                 self._learner.prepare()
             self._collector.require_steps()
+        if self.epoch == 0 and self.ranks.is_first and not self.env_name.startswith(PREFIX):
+            found = observation_far_outside(self.rollout, self.vecenv)
+            if found is not None:
+                warnings.warn(found, PufferWarning, stacklevel=2)
         self._steps, self._steps_underway = self.global_step, self.ranks.start_total(steps)
         self.report.episodes.merge(self._collector.statistics)
         self._untrained_steps, self._stats = self._steps_underway, self._collector.statistics.take()

@@ -140,7 +140,6 @@ class ObservationWrapper(PufferWrapper):
     changes_final_observations = True
 
     def __init__(self, env: PufferEnv, observation_space: gymnasium.Space):
-        """Takes the environment to wrap, and what `transform` makes of an observation."""
         super().__init__(env, observation_space)
 
     def transform(self, observations: np.ndarray) -> np.ndarray:
@@ -224,7 +223,6 @@ class FrameStack(PufferWrapper):
         return self.observations, rewards, terminals, truncations, infos
 
     def _move_on(self) -> None:
-        """Puts every frame into the place of the one before it; the newest one's place is to be written."""
         if self._axis:
             for index in range(self._frames.shape[1] - 1):
                 self._frames[:, index] = self._frames[:, index + 1]
@@ -233,12 +231,10 @@ class FrameStack(PufferWrapper):
             numbers[:-size] = numbers[size:]
 
     def _with_final(self, info: dict) -> dict:
-        """The info with the last frames of the episode that ended; they are still there."""
         frames = [*self._frames[info["agent_id"], 1:], info["final_observation"]]
         return {**info, "final_observation": self._joined(np.stack(frames))}
 
     def _joined(self, frames: np.ndarray) -> np.ndarray:
-        """Frames `(num_frames, *shape)` as an observation."""
         if self._axis is None:
             return frames
         shape = list(frames.shape[1:])
@@ -287,7 +283,7 @@ class ResizeObservation(ObservationWrapper):
 
 
 def _area_weights(size: int, new_size: int) -> np.ndarray:
-    """What share of each new pixel every old one covers: `(new_size, size)` float32, rows that sum to 1."""
+    # `(new_size, size)` float32: the share of each new pixel that every old one covers; rows sum to 1.
     edges = np.arange(new_size + 1) * (size / new_size)
     pixels = np.arange(size)
     covered = np.minimum(edges[1:, None], pixels + 1) - np.maximum(edges[:-1, None], pixels)
@@ -301,11 +297,6 @@ class ClipReward(PufferWrapper):
     """
 
     def __init__(self, env: PufferEnv, low: float = -1.0, high: float = 1.0):
-        """Takes the environment to wrap.
-
-        Raises:
-            APIUsageError: if `low` is above `high`.
-        """
         if not low <= high:
             raise APIUsageError(f"low must be at most high, got {low} and {high}")
         super().__init__(env)
@@ -327,7 +318,6 @@ class EpisodeStatistics(PufferWrapper):
     """
 
     def __init__(self, env: PufferEnv):
-        """Takes the environment to wrap."""
         super().__init__(env)
         self._tracker = EpisodeTracker(self.num_agents)
         self.memory = (self._tracker.returns, self._tracker.lengths, self._tracker.has_acted)
@@ -351,7 +341,6 @@ class EpisodeStatistics(PufferWrapper):
 
 
 def _box_of(env: PufferEnv, wrapper: str) -> Box:
-    """The observation space of an environment that shows an array which a wrapper can compute with."""
     check_env(env)
     space = env.single_observation_space
     if isinstance(space, Box) and getattr(env, "emulated", None) is None:

@@ -1,5 +1,6 @@
 """The package as others get it: what importing does, what a wheel holds, what a build rebuilds."""
 
+import ast
 import importlib
 import importlib.util
 import os
@@ -42,6 +43,13 @@ def test_import_is_free(tmp_path):
 def test_a_public_name_is_found_when_it_is_used(name):
     assert getattr(pufferlib, name) is getattr(pufferlib, name)
     assert name in dir(pufferlib)
+
+
+def test_type_checkers_see_the_public_names():
+    tree = ast.parse(Path(pufferlib.__file__).read_text())
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module.startswith("puff")]
+    seen = {alias.asname: node.module for node in imports for alias in node.names}
+    assert seen == {name: pufferlib._HOMES[name] for name in pufferlib.__all__ if name != "__version__"}
 
 
 def test_environments_need_no_torch(tmp_path):

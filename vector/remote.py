@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import abc
 import contextlib
+import pickle
 from collections.abc import Iterator
 from typing import Any, NoReturn, Protocol
 
 import cloudpickle
+import gymnasium
 from typing_extensions import override
 
 from pufferlib.environment import PufferEnv
@@ -146,9 +148,21 @@ def pickled_tasks(recipe: Recipe, facts: EnvFacts, num_workers: int, backend: st
         APIUsageError: if a creator or an argument cannot be pickled.
     """
     try:
-        return [cloudpickle.dumps(Task(recipe, facts, envs)) for envs in split(recipe.num_envs, num_workers)]
+        specs = _registered_elsewhere()
+        return [cloudpickle.dumps(Task(recipe, facts, envs, specs)) for envs in split(recipe.num_envs, num_workers)]
     except Exception as error:
         raise APIUsageError(
             f"{backend} sends the environment creators and their arguments to its workers, but pickling them "
             f"failed ({error}); make them picklable, or use the Serial backend"
         ) from error
+
+
+def _registered_elsewhere() -> list[bytes]:
+    # An id that an imported package registered is unknown to a fresh interpreter; its entry point is text, so that
+    # the worker imports the package only where a creator makes the id.
+    specs = []
+    for spec in gymnasium.registry.values():
+        if isinstance(spec.entry_point, str) and not spec.entry_point.startswith("gymnasium."):
+            with contextlib.suppress(Exception):  # its keywords may be anything
+                specs.append(pickle.dumps(spec))
+    return specs

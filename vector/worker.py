@@ -7,11 +7,15 @@ import pickle
 import select
 import signal
 import traceback
+import warnings
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from typing import Any
 
+import gymnasium
+
+from pufferlib.errors import PufferWarning
 from pufferlib.vector._native import WorkerBells, bells_bytes, end_with_parent
 from pufferlib.vector.arrays import SharedMemory, buffers_in
 from pufferlib.vector.group import EnvFacts, Group
@@ -46,6 +50,7 @@ class Task:
     recipe: Recipe
     facts: EnvFacts
     envs: range
+    specs: list[bytes] = field(default_factory=list)  # pickled EnvSpecs, of ids that the parent knows in Gymnasium
 
     def make(self, shared: SharedMemory) -> Group:
         """Makes the environments on their rows of the memory."""
@@ -57,7 +62,16 @@ class Task:
             self.recipe.num_envs * agents,
         )
         rows = buffers.rows(self.envs.start * agents, self.envs.stop * agents)
-        return Group(self.recipe, self.envs, rows, self.facts)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", PufferWarning)  # the parent made an environment, and has shown them
+            try:
+                return Group(self.recipe, self.envs, rows, self.facts)
+            except gymnasium.error.UnregisteredEnv:  # by the package that the parent imported
+                for spec in map(pickle.loads, self.specs):
+                    gymnasium.registry.setdefault(spec.id, spec)
+            # The package is imported now, and registers its ids as well.
+            warnings.filterwarnings("ignore", ".*Overriding environment", UserWarning)
+            return Group(self.recipe, self.envs, rows, self.facts)
 
     def bells(self, shared: SharedMemory) -> WorkerBells:
         """The worker's side of the bells, which are the end of the memory."""

@@ -20,6 +20,13 @@ IN_BRACKETS = re.compile(r"\[(.+)\]")
 POLICIES = {"None": "two MinGRU layers of 64, its own", "lstm": "an LSTM of 128", "feedforward": "one layer of 128"}
 BY = {"torch": "by torch", "kernel": "the kernel", "bfloat16": "the kernel, bfloat16"}
 
+SMALL_TASK = r"(?P<case>[^,]+), seed \d+, (?P<goal>.+): (?:not )?learnt, (?P<what>.+)"
+WITHHELD = "ini withheld"
+AS_FUNCTION = (
+    rf"(?P<case>[^,]+), seed \d+, (?P<who>nothing set|{WITHHELD}|Stable-Baselines3 by its defaults): (?P<what>.+)"
+)
+TRAINERS = {"nothing set": "PufferLib", "Stable-Baselines3 by its defaults": "Stable-Baselines3"}
+
 
 def write(source: Path) -> None:
     """Fills the page in a copy of docs/.
@@ -122,7 +129,7 @@ def solving(folder: Path) -> str:
 
 def defaults(folder: Path) -> str:
     """Small tasks by default.ini alone."""
-    cases = by_case("defaults", r"(?P<case>[^,]+), seed \d+, (?P<goal>.+): (?:not )?learnt, (?P<what>.+)")
+    cases = by_case("defaults", SMALL_TASK, AS_FUNCTION)
     lines = []
     for task, own in cases.items():
         learnt = {row.seed for row in own if ": learnt, " in row.case}
@@ -140,6 +147,61 @@ def defaults(folder: Path) -> str:
         )
     every = [row for own in cases.values() for row in own]
     return f"{table(('task', 'goal', 'seeds', 'reached after, steps', 'last mean'), lines)}\n{measured(every)}"
+
+
+def nothing_set(folder: Path) -> str:
+    """Environments that are given as functions, trained with nothing set."""
+    lines, every = by_trainer(TRAINERS)
+    names = list(dict.fromkeys(name for name, _ in lines))
+    cells = [
+        (
+            name,
+            TRAINERS[who],
+            ", ".join(str(row.seed) for row in own["steps"]),
+            span(row.value for row in own["steps"]),
+            *(", ".join(three_digits(row.value) for row in of(own, kind)) for kind in ("sampled", "greedy")),
+            span(row.value for row in own["time"]) if "time" in own else "-",
+        )
+        for (name, who), own in sorted(lines.items(), key=lambda item: names.index(item[0][0]))
+    ]
+    heads = ("environment", "trainer", "seeds", "steps", "return, drawn", "return, likeliest", "seconds")
+    return f"{table(heads, cells)}\n{measured(every)}"
+
+
+def ini_withheld(folder: Path) -> str:
+    """Games of Ocean by their class, beside what their ini reaches."""
+    lines, every = by_trainer([WITHHELD])
+    cells = []
+    for (name, _), own in sorted(lines.items()):
+        sampled, threshold = of(own, "sampled"), own["threshold of its ini"][0]
+        cells.append(
+            (
+                short(name),
+                f"{sampled[0].unit} {threshold.value:g}",
+                ", ".join(str(row.seed) for row in sampled),
+                span(row.value for row in own["steps"]),
+                *(", ".join(three_digits(row.value) for row in of(own, kind)) for kind in ("sampled", "greedy")),
+            )
+        )
+    heads = ("environment", "its ini", "seeds", "steps", "nothing set, drawn", "nothing set, likeliest")
+    return f"{table(heads, cells)}\n{measured(every)}"
+
+
+def by_trainer(trainers: Iterable[str]) -> tuple[dict[tuple[str, str], dict[str, list[Row]]], list[Row]]:
+    """The newest rows of some trainers: by environment and trainer, then by what is said, by seed; and all of them."""
+    groups: dict[tuple[str, str], dict[str, list[Row]]] = {}
+    every = []
+    for row in sorted(newest("defaults"), key=lambda row: row.seed):
+        match = re.fullmatch(AS_FUNCTION, row.case)
+        if match and match["who"] in trainers and " -- " not in row.command:
+            groups.setdefault((match["case"], match["who"]), {}).setdefault(match["what"], []).append(row)
+            every.append(row)
+    return groups, every
+
+
+def of(own: Mapping[str, list[Row]], kind: str) -> list[Row]:
+    """The rows of the final policy's episodes of a kind, `sampled` or `greedy`."""
+    return next(found for what, found in own.items() if f" {kind} episodes" in what)
 
 
 def others(folder: Path) -> str:
@@ -303,6 +365,8 @@ PARTS: Mapping[str, Callable[[Path], str]] = {
         policies,
         solving,
         defaults,
+        nothing_set,
+        ini_withheld,
         others,
         stable_baselines,
         interop,
@@ -319,11 +383,19 @@ def newest(name: str) -> list[Row]:
     return rows.newest(rows.read(name))
 
 
-def by_case(name: str, pattern: str) -> dict[str, list[Row]]:
-    """The rows of a file by what a pattern finds as `case`, each by the newest commit that measured it."""
+def by_case(name: str, pattern: str, of_another_table: str = "(?!)") -> dict[str, list[Row]]:
+    """The rows of a file by what a pattern finds as `case`, each by the newest commit that measured it.
+
+    Args:
+        name: of the file.
+        pattern: of a case in full.
+        of_another_table: of the cases that are left out; any other one is an error.
+    """
     groups: dict[str, list[Row]] = {}
     for row in rows.read(name):
         match = re.fullmatch(pattern, row.case)
+        if match is None and re.fullmatch(of_another_table, row.case):
+            continue
         if match is None:
             raise ValueError(f"bench/results/{name}.csv: expected a case like {pattern}, found {row.case!r}")
         if " -- " not in row.command:  # by settings of its own

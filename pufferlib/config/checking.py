@@ -10,6 +10,7 @@ from pufferlib.config.environments import check_env
 from pufferlib.config.policies import policy_arguments, policy_classes
 from pufferlib.config.schema import BaseConfig, LogConfig, SweepConfig, TrainConfig, VecConfig
 from pufferlib.config.sections import require_sections
+from pufferlib.families.catalog import find
 
 
 def check_config(args: Mapping[str, Any]) -> None:
@@ -26,11 +27,12 @@ def check_config(args: Mapping[str, Any]) -> None:
     BaseConfig.from_dict(base)
     VecConfig.from_dict(args["vec"])
     TrainConfig.from_dict(args["train"])
-    LogConfig.from_dict(args.get("log", {}))  # runs of earlier versions have none
-    sweep = args.get("sweep", {})  # runs of earlier versions have none
+    LogConfig.from_dict(args.get("log", {}))
+    sweep = args.get("sweep", {})
     SweepConfig.from_dict(sweep)
-    check_dimensions(sweep, args["env_name"])
-    check_env(args["env_name"], args["env"])
+    entry = find(args["env_name"])
+    check_dimensions(sweep, entry)
+    check_env(entry, args["env"])
     policy_class, rnn_class = policy_classes(args)
     policy_arguments(args, "policy", policy_class)
     if rnn_class is not None:

@@ -1,8 +1,7 @@
-"""What a sweep varies, as the configuration tells it: sections `[sweep.SECTION.SETTING]`, one for each dimension."""
+"""The dimensions that a sweep varies: a section `[sweep.SECTION.SETTING]` for each."""
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,9 +10,9 @@ from typing import Any, ClassVar, Literal
 
 from typing_extensions import override
 
-from pufferlib.config.environments import takes_any_setting
 from pufferlib.config.sections import section_settings
 from pufferlib.errors import ConfigError, nearest
+from pufferlib.families.catalog import Entry, find
 from pufferlib.settings.setting import Section, Setting, require_known, setting
 from pufferlib.settings.values import shown
 
@@ -24,7 +23,7 @@ _MULTIPLE = re.compile(r"(\d+\.?\d*|\.\d+)x")
 
 @dataclass(frozen=True)
 class DimensionConfig(Section):
-    """What the configuration says of one dimension."""
+    """One dimension."""
 
     section: ClassVar[str] = "sweep.SECTION.SETTING"
 
@@ -50,7 +49,7 @@ class Bound(Setting):
         return "a number, or a multiple of the configured value such as 0.1x"
 
     @override
-    def check(self, value: Any) -> Any:
+    def check(self, value: object) -> Any:
         if isinstance(value, str) and multiple(value) is None:
             raise ConfigError(f"{self.label} must be {self.allowed}, got {shown(value)}")
         return super().check(value)
@@ -87,53 +86,45 @@ def split_name(name: str) -> tuple[str, str]:
     raise ConfigError(f"there is no section [{PREFIX}{name}]{remedy}")
 
 
-def dimension_settings(name: str, env_name: str | None) -> Mapping[str, Setting]:
+def dimension_settings(name: str, entry: Entry) -> Mapping[str, Setting]:
     """The keys of `[sweep.NAME]`.
 
     Args:
         name: of the setting that is varied, such as `train.learning_rate`.
-        env_name: the environment, or None where any keyword of one is taken.
+        entry: the environment.
 
     Raises:
         ConfigError: if there is no such setting; those of `[policy]` and `[rnn]` are known only to their classes.
     """
     section, key = split_name(name)
-    known = section_settings(section, env_name)
-    is_open = known is None or (section == "env" and takes_any_setting(env_name))
-    if not is_open:
+    known = section_settings(section, entry)
+    if known is not None and not (section == "env" and entry.takes_any_setting):
         require_known(section, [key], known)
     return dimension_keys(name)
 
 
 def dimension_keys(name: str) -> Mapping[str, Setting]:
     """The keys of `[sweep.NAME]`, whether there is such a setting or not."""
-    return {each: _setting(name, each, one) for each, one in DimensionConfig.settings().items()}
+    found = {}
+    for key, declared in DimensionConfig.settings().items():
+        kind = Bound if key in ("min", "max") else Setting
+        found[key] = kind(**{**vars(declared), "section": f"{PREFIX}{name}"})
+    return found
 
 
-def _setting(name: str, key: str, declared: Setting) -> Setting:
-    values = {field.name: getattr(declared, field.name) for field in dataclasses.fields(declared)}
-    kind = Bound if key in ("min", "max") else Setting
-    return kind(**{**values, "section": f"{PREFIX}{name}"})
-
-
-def parse_dimension(name: str, texts: Mapping[str, str], env_name: str | None) -> dict[str, Any]:
-    """What the texts of a file's `[sweep.NAME]` say, checked; see `check_dimension`."""
-    settings = dimension_settings(name, env_name)
-    require_known(f"{PREFIX}{name}", texts, settings)
-    return check_dimension(name, {key: settings[key].parse(text) for key, text in texts.items()}, env_name)
-
-
-def check_dimension(name: str, given: Mapping[str, Any], env_name: str | None) -> dict[str, Any]:
-    """What the configuration says of a dimension, with values of the right type.
+def check_dimension(name: str, given: Mapping[str, Any], entry: Entry, are_texts: bool = False) -> dict[str, Any]:
+    """The values of `[sweep.NAME]`, of the right types; `are_texts` where a file has them.
 
     Raises:
         ConfigError: naming the first key that is unknown or whose value does not fit.
     """
-    settings = dimension_settings(name, env_name)
+    settings = dimension_settings(name, entry)
     if not isinstance(given, Mapping):
         raise ConfigError(f"[{PREFIX}{name}] must be a section of its own, got {shown(given)}")
     require_known(f"{PREFIX}{name}", given, settings)
-    return {key: settings[key].check(value) for key, value in given.items()}
+    return {
+        key: settings[key].parse(value) if are_texts else settings[key].check(value) for key, value in given.items()
+    }
 
 
 def multiple(text: str) -> float | None:
@@ -142,7 +133,7 @@ def multiple(text: str) -> float | None:
 
 
 def dimensions_of(sweep: Mapping[str, Any]) -> dict[str, Any]:
-    """What the section `sweep` of a configuration says of dimensions, by their names, those taken out included."""
+    """The dimensions in the section `sweep` of a configuration by name, those taken out included."""
     return {
         f"{section}.{key}": given
         for section, settings in sweep.items()
@@ -151,16 +142,17 @@ def dimensions_of(sweep: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def check_dimensions(sweep: Mapping[str, Any], env_name: str) -> None:
-    """Checks what the section `sweep` of a configuration says of dimensions.
+def check_dimensions(sweep: Mapping[str, Any], env: str | Entry) -> None:
+    """Checks the dimensions in the section `sweep` of a configuration.
 
     Raises:
         ConfigError: naming the first that there is no setting for, or whose keys or values do not fit.
     """
+    entry = find(env)
     for name, given in dimensions_of(sweep).items():
         if isinstance(given, Mapping):
-            check_dimension(name, given, env_name)
+            check_dimension(name, given, entry)
         elif isinstance(given, (list, tuple)):
-            dimension_settings(name, env_name)
+            dimension_settings(name, entry)
         else:
             raise ConfigError(f"[{PREFIX}{name}] must be a dict of a range or a list of values, got {given!r}")

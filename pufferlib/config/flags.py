@@ -1,4 +1,4 @@
-"""Command-line flags: `--section.key value`, read against the settings they name."""
+"""Command-line flags `--section.key value`, read as the settings that they name."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pufferlib.config.dimensions import PREFIX, dimension_settings
-from pufferlib.config.environments import takes_any_setting
 from pufferlib.config.hints import hint_for, with_flags
 from pufferlib.config.schema import BaseConfig, LogConfig, SweepConfig, TrainConfig, VecConfig
 from pufferlib.config.sections import ARGUMENTS, section_settings
 from pufferlib.errors import ConfigError, nearest
+from pufferlib.families.catalog import Entry, find
 from pufferlib.settings.setting import Section, Setting
 from pufferlib.settings.values import fits, parse_value
 
@@ -27,7 +27,7 @@ CONFIG_FILE = Setting(
 )
 
 Found = list[tuple[Setting, Any]]
-"""What a command line holds: settings and their checked values, in its order."""
+"""Settings and their checked values, in the order of the command line."""
 
 
 class FlagTable:
@@ -37,24 +37,24 @@ class FlagTable:
     go without a section: `--rnn-name LSTM`.
     """
 
-    def __init__(self, env_name: str, options: type[Section] = Section):
+    def __init__(self, env: str | Entry, options: type[Section] = Section):
         """Collects the flags.
 
         Args:
-            env_name: the environment that `[env]` belongs to.
+            env: the environment that `[env]` belongs to, by name or by its entry in the catalog.
             options: the command's own options, whose flags have no section.
 
         Raises:
             UnknownEnvironmentError: if there is no such environment.
         """
-        self._open_sections = set(ARGUMENTS) if takes_any_setting(env_name) else set(ARGUMENTS) - {"env"}
+        self._entry = find(env)
+        self._open_sections = set(ARGUMENTS) if self._entry.takes_any_setting else set(ARGUMENTS) - {"env"}
         base = [setting for name, setting in BaseConfig.settings().items() if name not in FIXED]
         sectioned = [
             setting
             for section in (VecConfig.section, TrainConfig.section, LogConfig.section, "env", SweepConfig.section)
-            for setting in (section_settings(section, env_name) or {}).values()
+            for setting in (section_settings(section, self._entry) or {}).values()
         ]
-        self._env_name = env_name
         own = [CONFIG_FILE, *options.settings().values()]
         self._known = [*own, *base, *sectioned]
         self._settings = {_key(setting.flag): setting for setting in [*own, *sectioned]}
@@ -91,14 +91,13 @@ class FlagTable:
         raise ConfigError(f"there is no flag {flag}{self._remedy(key)}")
 
     def _dimension_setting(self, flag: str, key: str) -> Setting:
-        """What a flag such as `--sweep.train.learning-rate.max` names."""
         name, _, which = key.removeprefix(PREFIX).rpartition(".")
         if "." not in name:
             raise ConfigError(
                 f"there is no flag {flag}; a range is told by --sweep.train.learning-rate.max and the like"
             )
         try:
-            settings = dimension_settings(name, self._env_name)
+            settings = dimension_settings(name, self._entry)
         except ConfigError as error:
             raise ConfigError(f"there is no flag {flag}: {error}") from error
         if which not in settings:
@@ -106,7 +105,6 @@ class FlagTable:
         return settings[which]
 
     def _remedy(self, key: str) -> str:
-        """Ends the message about an unknown flag: its hint, else the same name, else the nearest, of any section."""
         section, _, name = key.rpartition(".")
         found = "" if section in ARGUMENTS else hint_for(name)
         if found:
@@ -119,12 +117,12 @@ class FlagTable:
             near = near or [group[names.index(close)] for close in difflib.get_close_matches(name, names, n=1)]
         flags = sorted({one.flag for one in near}, key=lambda flag: not flag.startswith("--train."))
         if not flags:
-            return f"; `puffer train {self._env_name} --help` lists them all"
+            return f"; `puffer train {self._entry.name} --help` lists them all"
         return f"; did you mean {' or '.join(map(repr, flags))}?"
 
 
 def parse_options(tokens: Iterable[str], options: type[Section]) -> tuple[list[str], dict[str, Any]]:
-    """What follows a command that takes no environment: words, and its own options anywhere among them.
+    """Reads what follows a command that takes no environment: words, and its own options anywhere among them.
 
     A yes-or-no option takes no word that is neither: `--terminal latest` is an option and a word; `--no-video` is
     `--video False`.
@@ -193,7 +191,7 @@ def _key(flag: str) -> str:
 
 
 def _take_value(setting: Setting, flag: str, waiting: list[str]) -> str:
-    """Takes the value from the tokens that follow; a bare flag of a yes-or-no setting means yes."""
+    # A bare flag of a yes-or-no setting means yes.
     if waiting and not waiting[0].startswith("--"):
         return waiting.pop(0)
     if _is_switch(setting) or setting.kind is Any:

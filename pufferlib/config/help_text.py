@@ -11,6 +11,7 @@ from pufferlib.config.dimensions import DEFAULT_DIMENSIONS, dimension_keys, dime
 from pufferlib.config.flags import FIXED
 from pufferlib.config.schema import BaseConfig, SweepConfig
 from pufferlib.config.sections import ARGUMENTS, section_settings
+from pufferlib.families.catalog import Entry, find
 from pufferlib.settings.setting import Setting
 from pufferlib.settings.values import format_value
 
@@ -26,9 +27,9 @@ def settings_text(env_name: str | None, args: Mapping[str, Any]) -> str:
         env_name: the environment, or None for the settings that all of them share.
         args: the values to show: what `load_config` returned, or an empty dict for the defaults.
     """
-    return "\n".join(
-        _section_text(section, env_name, args) for section in ("base", "vec", *ARGUMENTS, "train", "log", "sweep")
-    )
+    entry = None if env_name is None else find(env_name)
+    sections = ("base", "vec", *ARGUMENTS, "train", "log", "sweep")
+    return "\n".join(_section_text(section, entry, args) for section in sections)
 
 
 def options_text(settings: Iterable[Setting]) -> str:
@@ -36,11 +37,11 @@ def options_text(settings: Iterable[Setting]) -> str:
     return "".join(_setting_text(one, one.default) for one in settings)
 
 
-def _section_text(section: str, env_name: str | None, args: Mapping[str, Any]) -> str:
+def _section_text(section: str, entry: Entry | None, args: Mapping[str, Any]) -> str:
     values = args if section == BaseConfig.section else args.get(section, {})
-    known = section_settings(section, env_name)
+    known = section_settings(section, entry)
     if known is None:
-        note = _NO_ENVIRONMENT if env_name is None else _NO_CLASS
+        note = _NO_ENVIRONMENT if entry is None else _NO_CLASS
         lines = "".join(_setting_text(Setting(section, name, Any, value), value) for name, value in values.items())
         return f"[{section}] {note}\n{lines}"
     shown = [one for one in known.values() if one.name not in FIXED]
@@ -49,14 +50,13 @@ def _section_text(section: str, env_name: str | None, args: Mapping[str, Any]) -
 
 
 def _dimensions_text(sweep: Mapping[str, Any]) -> str:
-    """What a sweep varies: the ranges, and the flags that change one."""
     ranges = (dimensions_of(sweep) or DEFAULT_DIMENSIONS).items()
     lines = "".join(f"  {name} {' '.join(str(value) for value in given.values())}\n" for name, given in ranges)
     flags = "".join(_setting_text(one, one.default) for one in dimension_keys("SECTION.SETTING").values())
     return f"\n[sweep.SECTION.SETTING] what a sweep varies\n{lines}{flags}"
 
 
-def _setting_text(setting: Setting, value: Any) -> str:
+def _setting_text(setting: Setting, value: object) -> str:
     meaning = setting.meaning if setting.kind is Any else f"{setting.meaning} Takes {setting.allowed}.".strip()
     width = min(shutil.get_terminal_size((100, 24)).columns, 120)
     wrapped = textwrap.fill(meaning, width, initial_indent=_INDENT, subsequent_indent=_INDENT, break_on_hyphens=False)

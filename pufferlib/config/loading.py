@@ -10,17 +10,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pufferlib.config.dimensions import PREFIX, check_dimension, dimensions_of, parse_dimension
-from pufferlib.config.environments import takes_any_setting
+from pufferlib.config.dimensions import PREFIX, check_dimension, dimensions_of
 from pufferlib.config.flags import CONFIG_FILE, FIXED, FlagTable, Found, apply_flags, merge
 from pufferlib.config.schema import AUTO_SINGLE_ENVS
 from pufferlib.config.sections import ARGUMENTS, SECTIONS, section_settings
 from pufferlib.errors import APIUsageError, ConfigError, nearest
-from pufferlib.families import catalog
-from pufferlib.families.catalog import Entry
+from pufferlib.families.catalog import Entry, find
 from pufferlib.reading import read_bytes, read_json
 from pufferlib.settings.setting import Setting, require_known
-from pufferlib.settings.values import parse_value
 
 DEFAULTS = Path(__file__).with_name("default.ini")
 
@@ -49,27 +46,26 @@ def load_config(env_name: str, argv: Sequence[str] | None = None, config: str | 
         ConfigError: if an ini or a flag holds an unknown section or key, or a value of the wrong type.
         APIUsageError: if `argv` is no list of texts.
     """
-    entry = catalog.find(env_name)
+    entry = find(env_name)
     args: dict[str, Any] = {name: {} for name in ("vec", *ARGUMENTS, "train", "log", "sweep")}
     for source in (DEFAULTS, *entry.ini_files):
         for section, texts in read_ini(source).items():
-            merge(args, section, _parse_section(source, section, texts, env_name))
+            merge(args, section, _read_section(source, section, texts, entry))
     if not entry.ini_files:
         _merge_chosen(args, entry)
     args |= {"package": entry.family, "env_name": entry.name}
     if config is not None:
-        apply_flags(_settings_in(Path(config), args["env_name"], env_name), args, {})
+        apply_flags(_settings_in(Path(config), entry), args, {})
     if argv is not None:
-        _require_texts(argv)
-        apply_flags(with_files(env_name, FlagTable(env_name).parse(argv)), args, {})
+        if isinstance(argv, str) or not all(isinstance(token, str) for token in argv):
+            raise APIUsageError(f"argv must be a list of texts, such as sys.argv[1:], got {argv!r}")
+        apply_flags(with_files(entry, FlagTable(entry).parse(argv)), args, {})
     return args
 
 
 def _merge_chosen(args: dict[str, Any], entry: Entry) -> None:
-    """Has the settings of an environment without an ini follow from its spaces, which it is made once to show.
-
-    Of one that takes `num_envs`, and so is a full vector, default.ini has them, as of one that takes other arguments.
-    """
+    # The settings of an environment without an ini follow from its spaces, so it is made once. An environment that
+    # takes `num_envs` is a full vector, and keeps those of default.ini; so does one that takes other arguments.
     # Not before: they import Gymnasium, which takes longer than all else on the way to --help.
     from pufferlib.config.automatic import PPO_DEFAULTS, Facts, choose
     from pufferlib.vector.recipe import Recipe
@@ -88,20 +84,17 @@ def _merge_chosen(args: dict[str, Any], entry: Entry) -> None:
         merge(args, "policy", choice.settings("policy"))
 
 
-def with_files(env_name: str, found: Found) -> Found:
-    """What a command line holds, with the settings in the files that `--config` names in the place of those flags.
-
-    They come first: any flag counts over them.
+def with_files(env: str | Entry, found: Found) -> Found:
+    """Puts the settings in the files that `--config` names in the place of that flag, before all others.
 
     Args:
-        env_name: the environment.
-        found: by `FlagTable.parse`.
+        env: the environment, by name or by its entry in the catalog.
+        found: what `FlagTable.parse` found.
 
     Raises:
         ConfigError: if there is no such file, or it holds an unknown section or key, or a wrong value.
     """
-    name = catalog.find(env_name).name
-    inside = [_settings_in(Path(value), name, env_name) for setting, value in found if setting is CONFIG_FILE]
+    inside = [_settings_in(Path(value), find(env)) for setting, value in found if setting is CONFIG_FILE]
     return [*itertools.chain(*inside), *(pair for pair in found if pair[0] is not CONFIG_FILE)]
 
 
@@ -139,29 +132,23 @@ def read_ini(path: Path) -> dict[str, dict[str, str]]:
     return {section: dict(parser[section]) for section in parser.sections()}
 
 
-def _settings_in(path: Path, name: str, env_name: str) -> Found:
-    """The settings in a file of the user's: an ini, which may say for which environment it is, or a run's description.
-
-    Where a run lay, and what it went on with, is not taken.
-    """
+def _settings_in(path: Path, entry: Entry) -> Found:
     sections, is_description = _read(path)
-    made_for = sections.get("base", {}).get("env_name", name)
-    if made_for != name:
+    made_for = sections.get("base", {}).get("env_name", entry.name)
+    if made_for != entry.name:
         command = f"puffer train {shlex.quote(made_for)}"
         remedy = f"`{command}` takes it" if is_description else "leave out its env_name to try it"
-        raise ConfigError(f"{path} must be for {name}, found one for {made_for}; {remedy}")
-    read = _check_section if is_description else _parse_section
-    parsed = {section: read(path, section, given, env_name) for section, given in sections.items()}
+        raise ConfigError(f"{path} must be for {entry.name}, found one for {made_for}; {remedy}")
     return [
         (Setting(section, key, Any, None), value)
-        for section, values in parsed.items()
-        for key, value in values.items()
+        for section, given in sections.items()
+        for key, value in _read_section(path, section, given, entry, are_texts=not is_description).items()
         if section != "base" or key not in FIXED
     ]
 
 
 def _read(path: Path) -> tuple[dict[str, dict[str, Any]], bool]:
-    """The settings in a file of the user's by section, and whether it describes a run: then they have their types."""
+    # The settings in a user's file by section, and whether it describes a run: its values then have their types.
     try:
         is_description = read_bytes(path).lstrip().startswith(b"{")
         return _described(path) if is_description else read_ini(path), is_description
@@ -170,7 +157,7 @@ def _read(path: Path) -> tuple[dict[str, dict[str, Any]], bool]:
 
 
 def _described(path: Path) -> dict[str, dict[str, Any]]:
-    """The settings in a run's `config.json` by section, as an ini would have them."""
+    # The settings in a run's `config.json`, as an ini would have them, without its folder and the run that it resumed.
     try:
         settings = read_json(path)["settings"]
         base = {name: value for name, value in settings.items() if not isinstance(value, Mapping) and name != "resume"}
@@ -184,45 +171,25 @@ def _described(path: Path) -> dict[str, dict[str, Any]]:
     return sections
 
 
-def _require_texts(argv: Sequence[str]) -> None:
-    if isinstance(argv, str) or not all(isinstance(token, str) for token in argv):
-        raise APIUsageError(f"argv must be a list of texts, such as sys.argv[1:], got {argv!r}")
-
-
-def _parse_section(path: Path, section: str, texts: Mapping[str, str], env_name: str) -> dict[str, Any]:
+def _read_section(
+    path: Path, section: str, given: Mapping[str, Any], entry: Entry, are_texts: bool = True
+) -> dict[str, Any]:
     try:
         if section.startswith(PREFIX):
-            return parse_dimension(section.removeprefix(PREFIX), texts, env_name)
-        _require_section(section)
-        settings = section_settings(section, env_name)
-        if settings is None:
-            return {name: parse_value(text) for name, text in texts.items()}
+            return check_dimension(section.removeprefix(PREFIX), given, entry, are_texts)
+        known = [*SECTIONS, *ARGUMENTS]
+        if section not in known:
+            remedy = nearest(section, known) or f"; there are {', '.join(known)}"
+            raise ConfigError(f"there is no section [{section}]{remedy}")
+        settings = section_settings(section, entry) or {}
         if section in SECTIONS:
-            SECTIONS[section].require_known(texts)
-        else:
-            require_known(section, texts, settings)
-        return {name: settings[name].parse(text) for name, text in texts.items()}
+            SECTIONS[section].require_known(given)
+        elif section == "env" and not entry.takes_any_setting:
+            require_known(section, given, settings)
+        found = {}
+        for name, value in given.items():
+            one = settings.get(name) or Setting(section, name, Any, None)  # checked when its class is loaded
+            found[name] = one.parse(value) if are_texts else one.check(value)
+        return found
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from error
-
-
-def _check_section(path: Path, section: str, values: Mapping[str, Any], env_name: str) -> dict[str, Any]:
-    """The same for values that have their types already."""
-    try:
-        if section.startswith(PREFIX):
-            return check_dimension(section.removeprefix(PREFIX), values, env_name)
-        _require_section(section)
-        settings = section_settings(section, env_name)
-        if settings is None or (section == "env" and takes_any_setting(env_name)):
-            return dict(values)
-        require_known(section, values, settings)
-        return {name: settings[name].check(value) for name, value in values.items()}
-    except ConfigError as error:
-        raise ConfigError(f"{path}: {error}") from error
-
-
-def _require_section(section: str) -> None:
-    known = [*SECTIONS, *ARGUMENTS]
-    if section not in known:
-        remedy = nearest(section, known) or f"; there are {', '.join(known)}"
-        raise ConfigError(f"there is no section [{section}]{remedy}")

@@ -89,7 +89,7 @@ class RunsOptions(Section):
 
     A score is the mean over the episodes of the last log, and its name says of what: the statistic by which the
     environment counts as solved, such as perf, or else the return. Runs that differ in settings from others of their
-    environment say in which. RUN, in `puffer plot RUN...` and `puffer report RUN`, may be what the first column has.
+    environment say in which. The first column is a run's name for `puffer plot RUN...` and `puffer report RUN`.
 
     A run is running while a process writes to its folder, finished when it took all its steps, stopped when it ended
     early and what it learned was saved, and failed when it ended without saving that.

@@ -93,7 +93,7 @@ def _find(modules: list[ModuleType], setting: str, name: str, suffix: str) -> ty
 
 
 def _class_names(module: ModuleType, suffix: str) -> list[str]:
-    """The classes that a module defines itself; recurrent layers, which a suffix marks, are apart from policies."""
+    # Those that the module defines itself; a suffix marks recurrent layers, which are no policies.
     own = [name for name, value in vars(module).items() if getattr(value, "__module__", None) == module.__name__]
     classes = [name for name in own if isinstance(vars(module)[name], type) and not name.startswith("_")]
     if suffix:

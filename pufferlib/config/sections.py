@@ -9,6 +9,7 @@ from pufferlib.config.environments import env_settings
 from pufferlib.config.hints import remedy
 from pufferlib.config.schema import BaseConfig, LogConfig, SolveConfig, SweepConfig, TrainConfig, VecConfig
 from pufferlib.errors import ConfigError
+from pufferlib.families.catalog import Entry
 from pufferlib.settings.setting import Setting
 
 SECTIONS = {
@@ -17,16 +18,16 @@ SECTIONS = {
 ARGUMENTS = ("env", "policy", "rnn")  # sections whose keys are the keyword arguments of a class
 
 
-def section_settings(section: str, env_name: str | None) -> Mapping[str, Setting] | None:
+def section_settings(section: str, entry: Entry | None) -> Mapping[str, Setting] | None:
     """The settings of a section by name; None where they are known only once the policy's class is loaded.
 
     Args:
         section: a name in SECTIONS or ARGUMENTS.
-        env_name: the environment whose `[env]` is meant; without one, that section is not known either.
+        entry: the environment whose `[env]` is meant; without one, that section is not known either.
     """
     if section in SECTIONS:
         return SECTIONS[section].settings()
-    return env_settings(env_name) if section == "env" and env_name else None
+    return env_settings(entry) if section == "env" and entry else None
 
 
 def require_sections(args: Mapping[str, Any]) -> None:

@@ -136,13 +136,11 @@ def nearest_divisor(number: int, wanted: float) -> int:
 
 
 def _even_share(segments: int, limit: int) -> int:
-    """The size of equal minibatches of at most `limit` segments, as few of them as possible."""
     count = -(-segments // limit)
     return -(-segments // count)
 
 
 def _processes_text(world_size: int) -> str:
-    """Begins the reason of an error message where there are several."""
     return f"{world_size} processes * " if world_size > 1 else ""
 
 
@@ -180,7 +178,6 @@ def _require_fitting_sizes(config: ResolvedTrainConfig) -> None:
 
 
 def _smaller_batch(config: ResolvedTrainConfig) -> str:
-    """What makes a batch of at most total_timesteps."""
     row = config.bptt_horizon * config.world_size
     if config.total_timesteps < row:
         return f"have a bptt_horizon of at most {max(1, config.total_timesteps // config.world_size)} and fewer agents"
@@ -190,7 +187,6 @@ def _smaller_batch(config: ResolvedTrainConfig) -> str:
 
 
 def _require_whole_passes(config: ResolvedTrainConfig) -> None:
-    """Checks that minibatches of single steps use every step of the batch once."""
     if config.prio_alpha:
         raise ConfigError(
             f"[train] prio_alpha must be 0 where shuffle is 'steps', got {config.prio_alpha}; only segments are drawn "

@@ -49,11 +49,6 @@ class ActionLayout:
     split_rows: Split
 
     def __init__(self, space: gymnasium.Space):
-        """Lays out the actions of a space.
-
-        Raises:
-            APIUsageError: if a leaf of the space is of an unsupported kind, or there is nothing to choose.
-        """
         self.space = space
         leaves = list(_leaves(space))
         self.canonical = _canonical(space, leaves)
@@ -82,7 +77,6 @@ class ActionLayout:
 
 
 def _leaves(space: gymnasium.Space, path: str = "action_space") -> Iterator[gymnasium.Space]:
-    """The leaves of a space from left to right."""
     if isinstance(space, (Dict, Tuple)):
         for key, child in _children(space):
             yield from _leaves(child, f"{path}[{key!r}]")
@@ -123,7 +117,6 @@ def _mixed_parts(leaf: gymnasium.Space) -> list[gymnasium.Space]:
 
 
 def _columns(leaves: list[gymnasium.Space]) -> list[slice]:
-    """The columns of every leaf."""
     widths = [int(np.prod(leaf.shape)) for leaf in leaves]
     ends = np.cumsum(widths).tolist()
     return [slice(end - width, end) for end, width in zip(ends, widths, strict=True)]
@@ -135,14 +128,7 @@ def _columns(leaves: list[gymnasium.Space]) -> list[slice]:
 def _compile(
     space: gymnasium.Space, columns: Iterator[slice], is_float: bool, of_choice: Callable[[Discrete, Any], Split]
 ) -> Split:
-    """How to take the action of a space from its columns, which are the last dimension of what is split.
-
-    Args:
-        space: or a part of it.
-        columns: of its leaves, from left to right.
-        is_float: the kind of the row.
-        of_choice: compiles a Discrete space from its column.
-    """
+    # The columns are the last dimension of what is split.
     if isinstance(space, Dict):
         named = [(key, _compile(child, columns, is_float, of_choice)) for key, child in _children(space)]
         return lambda row: {key: split(row) for key, split in named}
@@ -156,7 +142,7 @@ def _compile(
 
 
 def _compile_discrete(space: Discrete, column: int | None) -> Split:
-    """Of a row's column, or, where it is None, of a row that is one number."""
+    # Without a column the row is one number.
     choices, last = _Choices(space), int(space.n) - 1
 
     def split(row: np.ndarray) -> np.integer:
@@ -167,7 +153,7 @@ def _compile_discrete(space: Discrete, column: int | None) -> Split:
 
 
 def _compile_choices(space: Discrete, column: int | None) -> Split:
-    """Of a column of many rows, or, where it is None, of rows that are one number each."""
+    # Without a column the rows are one number each.
     start, last = int(space.start), int(space.n) - 1
 
     def split(rows: np.ndarray) -> np.ndarray:
@@ -180,8 +166,7 @@ def _compile_choices(space: Discrete, column: int | None) -> Split:
 
 
 class _Choices(dict):
-    """The number of every choice as the space has it, made when first asked for: that is what takes time."""
-
+    # The environment's number of every choice, made when it is first asked for: making it takes time.
     def __init__(self, space: Discrete):
         self._start, self._type = int(space.start), space.dtype.type
 
@@ -219,14 +204,13 @@ def _compile_array(space: MultiDiscrete | MultiBinary | Box, place: slice, is_fl
 
 
 def _choice_bounds(space: MultiDiscrete | MultiBinary) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Lowest, highest and what is added, for numbers that count from 0."""
     last = np.array([part.choices - 1 for part in spaces.action_parts(space)], np.int64)
     start = space.start.ravel().astype(np.int64) if isinstance(space, MultiDiscrete) else np.zeros_like(last)
     return np.zeros_like(last), last, start
 
 
 def _box_bounds(space: Box) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Lowest, highest and 0; floats are cut down to what the dtype holds, integers are float64."""
+    # Floats are cut to what the dtype holds, integers are float64.
     low, high = space.low.ravel(), space.high.ravel()
     if space.dtype.kind == "f":
         largest = np.finfo(space.dtype).max
@@ -237,7 +221,6 @@ def _box_bounds(space: Box) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def _numbers(space: gymnasium.Space, action: Any) -> Iterator[np.ndarray]:
-    """The numbers of an action, leaf by leaf, each of one dimension."""
     if isinstance(space, (Dict, Tuple)):
         for key, child in _children(space):
             yield from _numbers(child, action[key])

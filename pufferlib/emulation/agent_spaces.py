@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import gymnasium
@@ -13,7 +13,7 @@ from pufferlib import spaces
 from pufferlib.emulation.actions import ActionLayout, Split
 from pufferlib.emulation.packing import row_writer
 from pufferlib.errors import APIUsageError
-from pufferlib.spaces.layout import Layout
+from pufferlib.spaces.layout import Layout, only_numbers
 
 
 class AgentObservations:
@@ -22,19 +22,16 @@ class AgentObservations:
     Attributes:
         row_space: of every row.
         emulated: how rows are packed where all spaces are the same, None where nothing was packed or they differ.
+        left_out: the names of the parts that are no numbers.
     """
 
     def __init__(self, agent_spaces: Sequence[gymnasium.Space]):
-        """Takes the space of every agent.
-
-        Raises:
-            APIUsageError: if a part of one cannot be packed; the message names it.
-        """
-        self._spaces = agent_spaces
         layouts = [Layout.of(space) for space in agent_spaces]
+        self._spaces = [only_numbers(space)[0] for space in agent_spaces]
+        self.left_out = dict.fromkeys(name for layout in layouts for name in layout.left_out)
         self._layout = layouts[0] if all(layout == layouts[0] for layout in layouts) else None
         self.emulated = self._layout if self._layout and self._layout.is_packed else None
-        self.row_space = self._layout.row_space if self._layout else _widest_box(map(_flat_space, agent_spaces))
+        self.row_space = self._layout.row_space if self._layout else _widest_box(map(_flat_space, self._spaces))
 
     def writers(self, rows: np.ndarray) -> list[Callable[[Any], None]]:
         """One function per agent, which writes an observation into the agent's row of `rows`."""
@@ -65,8 +62,7 @@ def _flat_writer(space: gymnasium.Space, row: np.ndarray) -> Callable[[Any], Non
     return write
 
 
-def _widest_box(boxes: Any) -> Box:
-    """One dimension, as long as the longest; every element has the bounds that all agents need."""
+def _widest_box(boxes: Iterable[Box]) -> Box:
     boxes = list(boxes)
     length = max(box.shape[0] for box in boxes)
     low, high = np.full(length, np.inf, np.float32), np.full(length, -np.inf, np.float32)
@@ -86,25 +82,19 @@ class AgentActions:
     """
 
     def __init__(self, agent_spaces: Sequence[gymnasium.Space]):
-        """Takes the space of every agent.
-
-        Raises:
-            APIUsageError: if a part of one is of an unsupported kind, or they have no common row.
-        """
         layouts = [ActionLayout(space) for space in agent_spaces]
         self.row_space = _common([layout.canonical for layout in layouts])
         self.splits: list[Split] = [_split(layout, self.row_space) for layout in layouts]
 
 
 def _split(layout: ActionLayout, row_space: gymnasium.Space) -> Split:
-    """What an agent takes of a row, which may be wider than its own."""
+    # The common row may be wider than the agent's own.
     split = layout.split
     is_number = isinstance(layout.canonical, Discrete) and not isinstance(row_space, Discrete)
     return (lambda row: split(row[0])) if is_number else split
 
 
 def _common(rows: Sequence[gymnasium.Space]) -> gymnasium.Space:
-    """The space of rows that hold any of these."""
     if all(row == rows[0] for row in rows):
         return rows[0]
     if all(isinstance(row, Discrete) for row in rows):

@@ -10,7 +10,7 @@ from pufferlib.errors import APIUsageError
 _SEEDS = 2**32  # the seeds that every library takes: NumPy's RandomState has no more
 
 
-def make_env(env: Any, creator: Callable | None, args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> Any:
+def make_env(env: object, creator: Callable | None, args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> Any:
     """The environment that was given or that the creator makes.
 
     A class or a function given as the environment is its creator.
@@ -36,7 +36,6 @@ class SeedOnce:
     """Which seed a reset gets: its own, at first the one that the environment was made with, later none."""
 
     def __init__(self, seed: int | None):
-        """Takes the seed for the first reset."""
         self._first = seed
 
     def next(self, seed: int | None) -> int | None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,19 @@ from typing_extensions import override
 
 from pufferlib.emulation.creation import SeedOnce, make_env
 from pufferlib.environment import Buffers, PufferEnv
+from pufferlib.errors import PufferWarning
+
+
+def warn_of_left_out(env: object, names: Iterable[str]) -> None:
+    """Warns of the parts of observations that are no numbers, once: Python shows the same warning once by default."""
+    parts = ", ".join(names)
+    if parts:
+        warnings.warn(
+            f"{env} observes what is no number and no policy sees it: {parts}; a wrapper such as "
+            "gymnasium.wrappers.FilterObservation or TransformObservation leaves it out, or makes numbers of it",
+            PufferWarning,
+            stacklevel=1,
+        )
 
 
 class EmulatedEnv(PufferEnv):
@@ -26,7 +40,7 @@ class EmulatedEnv(PufferEnv):
 
     def __init__(
         self,
-        env: Any = None,
+        env: object = None,
         env_creator: Callable[..., Any] | None = None,
         env_args: Sequence[Any] = (),
         env_kwargs: Mapping[str, Any] | None = None,
@@ -59,7 +73,7 @@ class EmulatedEnv(PufferEnv):
         self._connect()
 
     @abc.abstractmethod
-    def _describe(self, env: Any) -> None:
+    def _describe(self, env: object) -> None:
         """Sets `env` to the environment, once it was checked, and the spaces and agents that it has as a PufferEnv."""
 
     @abc.abstractmethod
@@ -75,7 +89,6 @@ class EmulatedEnv(PufferEnv):
         """Resets the environment and shows the first observations."""
 
     def _restart(self) -> None:
-        """Begins the next episode where one has ended."""
         if self.before_restart is not None:
             self.before_restart()
         self._begin_episode(None, self.options)

@@ -11,7 +11,7 @@ from gymnasium.spaces import Discrete
 from typing_extensions import override
 
 from pufferlib.emulation.actions import ActionLayout
-from pufferlib.emulation.emulated_env import EmulatedEnv
+from pufferlib.emulation.emulated_env import EmulatedEnv, warn_of_left_out
 from pufferlib.emulation.infos import final_observation, plain_numbers
 from pufferlib.emulation.packing import row_writer
 from pufferlib.environment import StepResult, fitting_actions
@@ -39,9 +39,10 @@ class GymnasiumPufferEnv(EmulatedEnv):
     env: gymnasium.Env
 
     @override
-    def _describe(self, env: Any) -> None:
+    def _describe(self, env: object) -> None:
         self.env = _checked(env)
         self._layout = Layout.of(self.env.observation_space)
+        warn_of_left_out(self.env, self._layout.left_out)
         self._actions = ActionLayout(self.env.action_space)
         self.single_observation_space = self._layout.row_space
         self.single_action_space = self._actions.canonical
@@ -108,7 +109,6 @@ class GymnasiumPufferEnv(EmulatedEnv):
 
 
 def _converter(layout: ActionLayout) -> Callable[[np.ndarray], Any]:
-    """From the actions of one agent, `(1, *action_shape)`, to what the environment takes."""
     split, space = layout.split, layout.space
     if not isinstance(space, Discrete):
         return lambda actions: split(actions[0])
@@ -121,7 +121,7 @@ def _converter(layout: ActionLayout) -> Callable[[np.ndarray], Any]:
     return convert
 
 
-def _checked(env: Any) -> gymnasium.Env:
+def _checked(env: object) -> gymnasium.Env:
     if not isinstance(env, gymnasium.Env):
         found = f"the class {env.__name__}" if isinstance(env, type) else type(env).__name__
         raise APIUsageError(

@@ -15,6 +15,7 @@ from typing_extensions import override
 
 from pufferlib.emulation.actions import ActionLayout
 from pufferlib.emulation.creation import make_env
+from pufferlib.emulation.emulated_env import warn_of_left_out
 from pufferlib.emulation.infos import plain_numbers
 from pufferlib.emulation.packing import row_writer
 from pufferlib.environment import Buffers, PufferEnv, StepResult
@@ -66,6 +67,7 @@ class GymnasiumVectorPufferEnv(PufferEnv):
         self.env = make_env(env, env_creator, env_args, env_kwargs)
         _check(self.env)
         self._layout = Layout.of(self.env.single_observation_space)
+        warn_of_left_out(self.env, self._layout.left_out)
         self._actions = ActionRows(self.env.single_action_space)
         self.single_observation_space = self._layout.row_space
         self.single_action_space = self._actions.canonical
@@ -133,7 +135,6 @@ class GymnasiumVectorPufferEnv(PufferEnv):
             view[...] = part
 
     def _ends(self, infos: Mapping[str, Any]) -> list[dict]:
-        """What the agents whose episode has ended report."""
         reports: list[dict] = []
         for agent in np.flatnonzero(self.terminals | self.truncations).tolist():
             if not self.terminals[agent]:
@@ -153,7 +154,6 @@ class GymnasiumVectorPufferEnv(PufferEnv):
         return self._final_row.copy()
 
     def _final_numbers(self, infos: Mapping[str, Any], agent: int) -> dict[str, float]:
-        """The numbers in the last info of one environment, which holds those of all that have ended."""
         final = infos.get("final_info", {})
         given = {name: values for name, values in final.items() if f"_{name}" in final and final[f"_{name}"][agent]}
         return plain_numbers({name: v[agent] for name, v in given.items() if isinstance(v, np.ndarray)})
@@ -193,11 +193,6 @@ class ActionRows:
     """
 
     def __init__(self, space: gymnasium.Space):
-        """Prepares for the single action space of a vector environment.
-
-        Raises:
-            APIUsageError: if a part of the space is of an unsupported kind.
-        """
         self._layout = ActionLayout(space)
         self._space = space
         self.canonical = self._layout.canonical
@@ -213,7 +208,7 @@ class ActionRows:
 
 
 def _bounds(space: gymnasium.Space) -> tuple[Any, Any, Any] | None:
-    """Lowest, highest, and what is added; None for structures and boxes of integers."""
+    # Lowest, highest, and the number to add; None for structures and boxes of integers.
     if isinstance(space, Discrete):
         return 0, int(space.n) - 1, int(space.start)
     if isinstance(space, MultiDiscrete):
@@ -236,14 +231,14 @@ def _as_leaves(layout: Layout, unpacked: Any) -> list[np.ndarray]:
 
 
 def _halves(env: VectorEnv) -> tuple[Callable | None, Callable | None]:
-    """The two halves of a step; a wrapper has a step of its own, which has no halves."""
+    # A wrapper has a step of its own, which has no halves.
     for start, finish in _HALVES:
         if hasattr(type(env), start) and hasattr(type(env), finish):
             return getattr(env, start), getattr(env, finish)
     return None, None
 
 
-def _check(env: Any) -> None:
+def _check(env: object) -> None:
     if not isinstance(env, VectorEnv):
         raise APIUsageError(
             f"the environment must be a gymnasium.vector.VectorEnv, got {type(env).__name__}; "
@@ -264,7 +259,6 @@ def _check(env: Any) -> None:
 
 
 def _remedy(env: VectorEnv) -> str:
-    """How to make an environment like it that resets in the same step."""
     mode = "gymnasium.vector.AutoresetMode.SAME_STEP"
     if env.spec is None:
         return f"autoreset_mode={mode}"

@@ -24,7 +24,7 @@ def plain_numbers(info: Mapping[str, Any]) -> dict[str, float]:
     }
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> bool:
     if isinstance(value, (np.ndarray, np.generic)):
         return value.ndim == 0 and value.dtype.kind in "biuf"
     return isinstance(value, (bool, int, float))

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from pufferlib.errors import APIUsageError
 from pufferlib.spaces.layout import Layout, Leaf, path_name
@@ -49,7 +50,7 @@ def row_writer(layout: Layout, row: np.ndarray) -> Callable[[Any], None]:
         except (LookupError, TypeError) as error:
             raise _explained(layout, observation, error) from error
 
-    def write_array(observation: Any) -> None:
+    def write_array(observation: ArrayLike) -> None:
         if type(observation) is ndarray and observation.dtype is dtype and observation.shape == shape:
             view[...] = observation
         else:
@@ -62,13 +63,11 @@ def row_writer(layout: Layout, row: np.ndarray) -> Callable[[Any], None]:
 
 
 def _view(row: np.ndarray, leaf: Leaf, leading: int) -> np.ndarray:
-    """A leaf where it lies in a row, or in each of many, of which there are so many dimensions."""
     inside = np.empty(leaf.shape[leading:], leaf.dtype).strides
     return np.ndarray(leaf.shape, leaf.dtype, row, leaf.offset, row.strides[:leading] + inside)
 
 
-def _store(leaf: Leaf, view: np.ndarray, value: Any) -> None:
-    """Writes a value that is no array of the leaf's dtype and shape, if it can be made one."""
+def _store(leaf: Leaf, view: np.ndarray, value: ArrayLike) -> None:
     if type(value) in _INTEGERS and leaf.dtype is _INT64 and leaf.shape == ():  # a Discrete one
         view[()] = value
         return
@@ -88,7 +87,6 @@ def _store(leaf: Leaf, view: np.ndarray, value: Any) -> None:
 
 @functools.cache
 def _casting(source: np.dtype, target: np.dtype) -> tuple[bool, bool]:
-    """Whether every value can be cast without losing more than precision, and whether some can."""
     is_sure = np.can_cast(source, target, "safe") or (source.kind == "f" and target.kind == "f")
     is_float = target.kind == "f"
     return is_sure or is_float, is_sure or (source.kind in "biu" and target.kind in "biuf")
@@ -102,7 +100,6 @@ def _unfit(leaf: Leaf, found: str) -> APIUsageError:
 
 
 def _explained(layout: Layout, observation: Any, error: Exception) -> Exception:
-    """Says which path cannot be followed in an observation; the error itself where all can."""
     for leaf in layout.leaves:
         value = observation
         for depth, key in enumerate(leaf.path):
@@ -116,7 +113,7 @@ def _explained(layout: Layout, observation: Any, error: Exception) -> Exception:
     return error
 
 
-def _described(value: Any) -> str:
+def _described(value: object) -> str:
     if isinstance(value, dict):
         return f"a dict with {', '.join(map(repr, value))}" if value else "an empty dict"
     return f"a {type(value).__name__}" + (f" of {len(value)}" if isinstance(value, (tuple, list)) else "")

@@ -10,7 +10,7 @@ import numpy as np
 from typing_extensions import override
 
 from pufferlib.emulation.agent_spaces import AgentActions, AgentObservations
-from pufferlib.emulation.emulated_env import EmulatedEnv
+from pufferlib.emulation.emulated_env import EmulatedEnv, warn_of_left_out
 from pufferlib.emulation.infos import final_observation, plain_numbers
 from pufferlib.environment import StepResult, fitting_actions
 from pufferlib.errors import APIUsageError, MissingExtraError
@@ -47,10 +47,11 @@ class PettingZooPufferEnv(EmulatedEnv):
     """
 
     @override
-    def _describe(self, env: Any) -> None:
+    def _describe(self, env: object) -> None:
         self.env = _parallel(env)
         agents = _possible_agents(self.env)
         self._observations = AgentObservations([self.env.observation_space(agent) for agent in agents])
+        warn_of_left_out(self.env, self._observations.left_out)
         actions = AgentActions([self.env.action_space(agent) for agent in agents])
         self._splits = actions.splits
         self.single_observation_space = self._observations.row_space
@@ -120,7 +121,6 @@ class PettingZooPufferEnv(EmulatedEnv):
         self._observe(self.env.agents, observations)
 
     def _observe(self, agents: Sequence[Any], observations: Mapping[Any, Any]) -> None:
-        """Writes what those see who act next; the rows of all others are zeros and masked."""
         self._live = {agent: self._row_of[agent] for agent in agents}
         if len(self._live) < self.num_agents:
             gone = [row for agent, row in self._row_of.items() if agent not in self._live]
@@ -135,8 +135,7 @@ class PettingZooPufferEnv(EmulatedEnv):
             self._writers[row](observations[agent])
 
 
-def _parallel(env: Any) -> Any:
-    """The environment, converted where agents take turns in it."""
+def _parallel(env: object) -> Any:
     try:
         import pettingzoo
         from pettingzoo.utils.conversions import aec_to_parallel

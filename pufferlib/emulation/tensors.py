@@ -28,7 +28,7 @@ def nativize(observations: Tensor, emulated: Layout | None) -> Any:
     """
     if emulated is None or not emulated.is_packed:
         return observations
-    return map_structure(lambda leaf: _view(observations, leaf, emulated), emulated.structure)
+    return map_structure(lambda leaf: leaf_view(observations, leaf, emulated), emulated.structure)
 
 
 def num_features(emulated: Layout) -> int:
@@ -49,10 +49,11 @@ def features(observations: Tensor, emulated: Layout) -> Tensor:
     Returns:
         `(..., num_features(emulated))` float32.
     """
-    return torch.cat([_numbers(_view(observations, leaf, emulated), leaf) for leaf in emulated.leaves], -1)
+    return torch.cat([_numbers(leaf_view(observations, leaf, emulated), leaf) for leaf in emulated.leaves], -1)
 
 
-def _view(rows: Tensor, leaf: Leaf, layout: Layout) -> Tensor:
+def leaf_view(rows: Tensor, leaf: Leaf, layout: Layout) -> Tensor:
+    """One leaf `(..., *leaf_shape)` of packed rows, in its own dtype where rows are bytes."""
     elements = rows[..., layout.elements(leaf)]
     if layout.is_bytes:
         elements = elements.view(getattr(torch, leaf.dtype.name))
@@ -66,7 +67,6 @@ def _width(leaf: Leaf) -> int:
 
 
 def _numbers(values: Tensor, leaf: Leaf) -> Tensor:
-    """A leaf `(..., *leaf_shape)` as `(..., width)` float32."""
     space = leaf.space
     flat = values.reshape((*values.shape[: values.dim() - len(leaf.shape)], math.prod(leaf.shape)))
     if isinstance(space, Discrete):
@@ -79,7 +79,6 @@ def _numbers(values: Tensor, leaf: Leaf) -> Tensor:
 
 
 def _one_hot(values: Tensor, start: int, count: int) -> Tensor:
-    """Integers `(..., 1)` -> `(..., count)`; zeros for one outside the space."""
     return (values.to(torch.int64) == torch.arange(start, start + count, device=values.device)).to(torch.float32)
 
 

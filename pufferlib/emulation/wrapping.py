@@ -22,7 +22,7 @@ from pufferlib.errors import APIUsageError
 _wrapped: weakref.WeakValueDictionary[int, PufferEnv] = weakref.WeakValueDictionary()
 
 
-def wrapper_of(env: Any) -> type[PufferEnv] | None:
+def wrapper_of(env: object) -> type[PufferEnv] | None:
     """The class that makes a PufferEnv of an environment that is none yet; None for everything else."""
     if isinstance(env, VectorEnv):
         return GymnasiumVectorPufferEnv
@@ -33,7 +33,7 @@ def wrapper_of(env: Any) -> type[PufferEnv] | None:
     return PettingZooPufferEnv if isinstance(env, _pettingzoo_kinds()) else None
 
 
-def as_puffer_env(env: Any) -> Any:
+def as_puffer_env(env: object) -> Any:
     """A Gymnasium or PettingZoo environment as a PufferEnv, the same one every time; everything else as it is.
 
     Args:
@@ -94,10 +94,7 @@ def _call(creator: Callable, args: Sequence, kwargs: Mapping[str, Any]) -> Any:
 
 
 def _call_with(creator: Callable, args: Sequence, kwargs: Mapping[str, Any], offered: Mapping[str, Any]) -> Any:
-    """Calls a creator with further keywords, and without them where it hands them on to something that takes none.
-
-    A function with `**kwargs`, such as PettingZoo's `parallel_env`, does not tell what may be in them.
-    """
+    # A function with `**kwargs`, such as PettingZoo's `parallel_env`, may pass the keywords to one that takes none.
     try:
         return creator(*args, **kwargs, **offered)
     except TypeError as error:
@@ -133,7 +130,6 @@ def _described(creator: Callable) -> str:
 
 
 def _mismatch(creator: Callable, args: Sequence, kwargs: Mapping[str, Any]) -> TypeError | None:
-    """What is wrong with calling a creator like that, None if nothing is."""
     try:
         signature = inspect.signature(creator)
     except (TypeError, ValueError):  # a builtin that does not tell

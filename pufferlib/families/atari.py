@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from typing_extensions import override
@@ -36,26 +35,16 @@ class AtariEntry(GymnasiumEntry):
         return super().make_vector(env_kwargs, **keywords)
 
 
-class Atari(GymnasiumFamily):
-    """Games by their ids `ALE/<Game>-v5`, or `<Game>NoFrameskip-v4`."""
-
-    name = "atari"
-    example = "ALE/Pong-v5"
-    packages = ("ale_py", "cv2")
-    extra = "atari"
-    recipe = "atari"
-    builder = staticmethod(build_atari)
-    fixed = frozenset({"game", "obs_type", "sound_obs"})
-    entry_class = AtariEntry
-
-    @override
-    def owns(self, name: str) -> bool:
-        return name.startswith("ALE/") or re.fullmatch(r"\w+NoFrameskip-v\d", name) is not None
-
-    @override
-    def register(self) -> None:
-        register_games()
-
-    @override
-    def names(self) -> list[str]:
-        return [name for name in super().names() if name.startswith("ALE/")]
+ATARI = GymnasiumFamily(
+    "atari",
+    "ALE/Pong-v5",
+    pattern=r"ALE/|\w+NoFrameskip-v\d$",
+    listed="ALE/",
+    packages=("ale_py", "cv2"),
+    extra="atari",
+    register=register_games,
+    recipe="atari",
+    builder=build_atari,
+    fixed=frozenset({"game", "obs_type", "sound_obs"}),
+    entry_class=AtariEntry,
+)

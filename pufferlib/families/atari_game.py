@@ -22,7 +22,6 @@ class AtariGame(gymnasium.Wrapper):
     """
 
     def __init__(self, env: gymnasium.Env, episodic_life: bool, clip_rewards: bool):
-        """Takes a preprocessed game; see `build_atari` for the settings."""
         super().__init__(env)
         self._episodic_life = episodic_life
         self._clip_rewards = clip_rewards

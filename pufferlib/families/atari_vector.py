@@ -141,7 +141,6 @@ def make_atari_vector(
 
 
 def _game(env_id: str) -> str:
-    """The name of the ROM."""
     _import_ale()
     try:
         game = gymnasium.spec(env_id).kwargs["game"]

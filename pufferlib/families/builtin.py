@@ -1,4 +1,4 @@
-"""The environments that Gymnasium itself registers, and those that anybody else did."""
+"""The table of the families that are registered with Gymnasium, and every other id."""
 
 from __future__ import annotations
 
@@ -15,76 +15,18 @@ from gymnasium.envs.registration import EnvSpec, registry
 from typing_extensions import override
 
 from pufferlib.errors import APIUsageError, PufferWarning
+from pufferlib.families.atari import ATARI
 from pufferlib.families.callable_entry import CallableEntry
+from pufferlib.families.dm_control import build_dm_control, register_tasks
 from pufferlib.families.entry import Entry
 from pufferlib.families.gymnasium_entry import GymnasiumEntry, GymnasiumFamily
+from pufferlib.families.minigrid import build_minigrid, register_grids
 from pufferlib.families.names import nearest_names
-
-
-class BuiltinFamily(GymnasiumFamily):
-    """A folder of gymnasium.envs."""
-
-    is_listed_freely = True
-
-    @override
-    def owns(self, name: str) -> bool:
-        return name in registry and self.lists(registry[name])
-
-    @override
-    def names(self) -> list[str]:
-        return sorted(name for name, spec in registry.items() if self.lists(spec))
-
-    @override
-    def lists(self, spec: EnvSpec) -> bool:
-        return str(spec.entry_point).startswith(f"gymnasium.envs.{self.name}")
-
-
-class ClassicControl(BuiltinFamily):
-    """Cart poles, pendulums and cars in valleys."""
-
-    name = "classic_control"
-    example = "CartPole-v1"
-
-
-class ToyText(BuiltinFamily):
-    """Games on small grids with a number for an observation."""
-
-    name = "toy_text"
-    example = "FrozenLake-v1"
-    recipe = "discrete"
-
-
-class Box2D(BuiltinFamily):
-    """Landers, walkers and a car in two dimensions."""
-
-    name = "box2d"
-    example = "LunarLander-v3"
-    packages = ("Box2D",)
-    extra = "box2d"
-
-    @override
-    def register(self) -> None:
-        with warnings.catch_warnings():
-            # Its binding warns of how it is made; where warnings are errors, it crashes the process over that.
-            warnings.filterwarnings("ignore", "builtin type .* has no __module__", DeprecationWarning)
-            importlib.import_module("Box2D")
-
-
-class Mujoco(BuiltinFamily):
-    """Robots; versions before 4 needed a package that is gone, and so are no names here."""
-
-    name = "mujoco"
-    example = "HalfCheetah-v5"
-    packages = ("mujoco", "imageio")
-    extra = "mujoco"
-    recipe = "continuous"
 
 
 class AnyGymnasium(GymnasiumFamily):
     """Every other id, of whoever registered it."""
 
-    name = "gymnasium"
-    example = "module:Id-v0"
     is_listed_freely = True
 
     @override
@@ -142,7 +84,6 @@ class AnyGymnasium(GymnasiumFamily):
 
 
 def _module(spec: EnvSpec) -> str:
-    """The module that makes a registered environment."""
     if isinstance(spec.entry_point, str):
         return spec.entry_point.split(":")[0]
     function = getattr(spec.entry_point, "func", spec.entry_point)  # that of a functools.partial
@@ -150,7 +91,6 @@ def _module(spec: EnvSpec) -> str:
 
 
 def _own_path() -> list[str]:
-    """The folders that modules are looked for in, but for those of Python and of installed packages."""
     pythons = (sys.prefix, sys.base_prefix)
     return [folder or os.getcwd() for folder in sys.path if not folder.startswith(pythons)] or [os.getcwd()]
 
@@ -172,3 +112,54 @@ def _import(module: str, name: str) -> ModuleType:
             f"{name!r} must begin with a module, and there is no module {module!r} in {', '.join(_own_path())} or "
             "among the installed packages; check its spelling, or install it"
         ) from error
+
+
+def _register_box2d() -> None:
+    with warnings.catch_warnings():
+        # Its binding warns of how it is made; where warnings are errors, it crashes the process over that.
+        warnings.filterwarnings("ignore", "builtin type .* has no __module__", DeprecationWarning)
+        importlib.import_module("Box2D")
+
+
+ENVS = "gymnasium.envs."
+FAMILIES = (  # the first that owns a name answers for it
+    GymnasiumFamily("classic_control", "CartPole-v1", module=f"{ENVS}classic_control"),
+    GymnasiumFamily("toy_text", "FrozenLake-v1", module=f"{ENVS}toy_text", recipe="discrete"),
+    GymnasiumFamily(
+        *("box2d", "LunarLander-v3"),
+        module=f"{ENVS}box2d",
+        packages=("Box2D",),
+        extra="box2d",
+        register=_register_box2d,
+    ),
+    GymnasiumFamily(  # versions before 4 need a package that is gone, and so are no names here
+        *("mujoco", "HalfCheetah-v5"),
+        module=f"{ENVS}mujoco",
+        packages=("mujoco", "imageio"),
+        extra="mujoco",
+        recipe="continuous",
+    ),
+    ATARI,
+    GymnasiumFamily(
+        *("dm_control", "dm_control/cheetah/run"),
+        pattern="dm_control/(?!compatibility-env)",  # which is nothing by itself
+        alias=(r"^dm_control/(\w+)/(\w+)$", r"dm_control/\1-\2-v0"),
+        packages=("shimmy", "dm_control", "imageio"),
+        extra="dm_control",
+        register=register_tasks,
+        recipe="continuous",
+        builder=build_dm_control,
+        fixed=frozenset({"domain_name", "task_name"}),
+        is_closed=True,  # all else would be taken for arguments of the renderer
+    ),
+    GymnasiumFamily(
+        *("minigrid", "MiniGrid-DoorKey-5x5-v0"),
+        pattern="MiniGrid-|BabyAI-",
+        packages=("minigrid",),
+        extra="minigrid",
+        register=register_grids,
+        recipe="discrete",
+        builder=build_minigrid,
+    ),
+)
+ANY_OTHER = AnyGymnasium("gymnasium", "module:Id-v0")

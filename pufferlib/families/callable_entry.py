@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from operator import attrgetter
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-from typing_extensions import override
 
 from pufferlib.families.entry import Entry
 from pufferlib.families.keywords import keyword_settings
-from pufferlib.settings.setting import Setting
 
 if TYPE_CHECKING:
     from pufferlib.environment import Buffers, PufferEnv
@@ -26,37 +22,22 @@ _NAMED_OTHERWISE = ("builtins", "gymnasium", "pettingzoo", "pufferlib")  # packa
 class CallableEntry(Entry):
     """A class or function that makes a PufferEnv, or an environment of Gymnasium or PettingZoo.
 
-    The keyword arguments that its signature names are settings of `[env]`.
+    The keyword arguments that its signature names are settings of `[env]`; it has no ini, so `load_config` chooses by
+    its spaces.
     """
 
     family = "callable"
 
     def __init__(self, creator: Callable[..., Any], name: str | None = None):
-        """Initializes the entry.
+        """Reads the creator's signature.
 
         Args:
             creator: the class or function.
             name: `package.module:MyEnv`, by which other processes import it; None is its own name in lower case.
         """
         self.name = name or getattr(_unwrapped(creator), "__name__", type(creator).__name__).lower()
-        self._creator = creator if name is None else partial(make_imported, creator)
-        self._settings, self.takes_any_setting = keyword_settings(creator)
-
-    @property
-    @override
-    def creator(self) -> Callable[..., PufferEnv]:
-        return self._creator
-
-    @property
-    @override
-    def settings(self) -> Mapping[str, Setting]:
-        return self._settings
-
-    @property
-    @override
-    def ini_files(self) -> tuple[Path, ...]:
-        """None: what `load_config` chooses follows from the environment."""
-        return ()
+        self.creator = creator if name is None else partial(make_imported, creator)
+        self.settings, self.takes_any_setting = keyword_settings(creator)
 
 
 def make_imported(creator: Callable[..., Any], buf: Buffers | None = None, seed: int = 0, **settings: Any) -> PufferEnv:

@@ -27,22 +27,19 @@ __all__ = ["Entry", "Family", "families", "find", "find_recorded", "lookup", "ne
 def families() -> tuple[Family, ...]:
     """All families, installed or not; the first that owns a name answers for it."""
     # Not before a name is looked up: they import Gymnasium, which takes longer than all else on the way to --help.
-    from pufferlib.families.atari import Atari
-    from pufferlib.families.builtin import AnyGymnasium, Box2D, ClassicControl, Mujoco, ToyText
-    from pufferlib.families.dm_control import DmControl
-    from pufferlib.families.minigrid import Minigrid
+    from pufferlib.families.builtin import ANY_OTHER, FAMILIES
     from pufferlib.families.ocean_family import OceanFamily
     from pufferlib.families.pettingzoo import PettingZoo
 
-    kinds = (OceanFamily, ClassicControl, ToyText, Box2D, Mujoco, Atari, DmControl, Minigrid, PettingZoo, AnyGymnasium)
-    return tuple(kind() for kind in kinds)
+    return (OceanFamily(), *FAMILIES, PettingZoo(), ANY_OTHER)
 
 
-def find(name: str | Callable[..., PufferEnv]) -> Entry:
+def find(name: str | Callable[..., PufferEnv] | Entry) -> Entry:
     """The environment that a name leads to.
 
     Args:
-        name: of an environment, or a callable that makes PufferEnvs as `creator(buf=..., seed=..., **settings)`.
+        name: of an environment, or a callable that makes PufferEnvs as `creator(buf=..., seed=..., **settings)`; an
+            entry leads to itself.
 
     Raises:
         UnknownEnvironmentError: if there is no environment of that name; the message lists the nearest.
@@ -94,7 +91,6 @@ def _of_library(name: str) -> str:
 
 
 def _nearest(name: str) -> str:
-    """The nearest names of the family that the name looks like, or else of all that are installed."""
     owner = _owner(name)
     near = "" if owner is None else owner.nearest(name)
     near = near or nearest_names(name, [each for one in families() if one.is_installed for each in one.names()])
@@ -103,8 +99,10 @@ def _nearest(name: str) -> str:
     return near
 
 
-def lookup(name: str | Callable[..., PufferEnv]) -> Entry | None:
+def lookup(name: str | Callable[..., PufferEnv] | Entry) -> Entry | None:
     """The environment that a name leads to, None where there is no such environment; see `find`."""
+    if isinstance(name, Entry):
+        return name
     if not isinstance(name, str):
         return CallableEntry(name)
     owner = _owner(name)

@@ -1,11 +1,11 @@
-"""What the catalog knows about one environment, and about a family of them."""
+"""An environment in the catalog, and a family of environments."""
 
 from __future__ import annotations
 
 import abc
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from pufferlib.extras import is_installed, require_extra
 from pufferlib.families.names import nearest_names
@@ -16,37 +16,25 @@ if TYPE_CHECKING:
     from pufferlib.vector import Vector
 
 
-class Entry(abc.ABC):
+class Entry:
     """One environment that a name leads to. Making an entry imports and makes as little as tells that it exists.
 
     Attributes:
         name: the one name of this environment: what the configuration, runs and their files call it.
         family: the name of its family, `[base] package` of the configuration.
         takes_any_setting: whether the environment accepts keywords that `settings` does not list.
+        creator: makes it as `creator(buf=Buffers or None, seed=int, **settings)`, for `pufferlib.vector.make`; can be
+            pickled. It raises MissingExtraError if a package that the environment needs is not installed.
+        settings: the keyword arguments that `[env]` sets, by name.
+        ini_files: the files of its configuration, the more particular the later.
     """
 
     name: str
     family: str
     takes_any_setting: bool = False
-
-    @property
-    @abc.abstractmethod
-    def creator(self) -> Callable[..., PufferEnv]:
-        """Makes it: `creator(buf=Buffers or None, seed=int, **settings)`, for `pufferlib.vector.make`; can be pickled.
-
-        Raises:
-            MissingExtraError: if a package that it needs is not installed.
-        """
-
-    @property
-    @abc.abstractmethod
-    def settings(self) -> Mapping[str, Setting]:
-        """The keyword arguments that `[env]` sets, by name."""
-
-    @property
-    @abc.abstractmethod
-    def ini_files(self) -> tuple[Path, ...]:
-        """The files of its configuration, the more particular the later."""
+    creator: Callable[..., PufferEnv]
+    settings: Mapping[str, Setting]
+    ini_files: tuple[Path, ...] = ()
 
     @property
     def policy_modules(self) -> tuple[str, ...]:
@@ -84,11 +72,11 @@ class Family(abc.ABC):
         is_listed_freely: whether `names` imports none of the family's packages.
     """
 
-    name: ClassVar[str]
-    example: ClassVar[str]
-    packages: ClassVar[tuple[str, ...]] = ()
-    extra: ClassVar[str] = ""
-    is_listed_freely: ClassVar[bool] = False
+    name: str
+    example: str
+    packages: tuple[str, ...] = ()
+    extra: str = ""
+    is_listed_freely: bool = False
 
     @abc.abstractmethod
     def owns(self, name: str) -> bool:
@@ -121,5 +109,5 @@ class Family(abc.ABC):
         """The names of all its environments, in alphabetical order; imports what is needed to know them."""
 
     def nearest(self, name: str) -> str:
-        """Ends an error message about a name that it owns and does not know: which ones it does; empty for none."""
+        """Ends an error message about a name that it owns and does not know, with the nearest ones; empty for none."""
         return nearest_names(name, self.names())

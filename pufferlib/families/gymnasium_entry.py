@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import copy
+import re
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -21,7 +23,7 @@ from pufferlib.errors import MissingExtraError
 from pufferlib.families.entry import Entry, Family
 from pufferlib.families.inis import ini_files
 from pufferlib.families.keywords import keyword_settings
-from pufferlib.settings.setting import Setting, signature_settings
+from pufferlib.settings.setting import signature_settings
 
 EnvBuilder = Callable[..., gymnasium.Env]
 
@@ -60,7 +62,7 @@ def in_single_precision(env: gymnasium.Env) -> gymnasium.Env:
     return env
 
 
-def make_puffer_env(
+def make_emulated(
     builder: EnvBuilder, target: str | EnvSpec, buf: Buffers | None = None, seed: int = 0, **settings: Any
 ) -> PufferEnv:
     """Makes one environment as `builder(target, **settings)` and emulates it."""
@@ -71,39 +73,31 @@ class GymnasiumEntry(Entry):
     """An environment that is registered with Gymnasium."""
 
     def __init__(self, name: str, family: GymnasiumFamily, spec: EnvSpec, target: str | EnvSpec):
-        """Takes its registration, and what the processes that make it get: that itself, or the id."""
+        """Reads the signature of the environment's class.
+
+        Args:
+            name: of the environment.
+            family: that it belongs to.
+            spec: its registration.
+            target: the id, or the registration where other processes do not know the id.
+        """
         self.name = name
         self.family = family.name
-        self._family = family
-        self._target = target
+        self.creator = partial(make_emulated, family.builder, target)
         own, takes_any = keyword_settings(_entry_point(name, spec), spec.kwargs)
         common = signature_settings("env", family.builder, {"max_episode_steps": spec.max_episode_steps})
         shown = {key: one for key, one in own.items() if key not in common and key not in family.fixed}
-        self._settings = {**common, **shown}
+        self.settings = {**common, **shown}
         self.takes_any_setting = takes_any and not family.is_closed
-
-    @property
-    @override
-    def creator(self) -> Callable[..., PufferEnv]:
-        return partial(make_puffer_env, self._family.builder, self._target)
-
-    @property
-    @override
-    def settings(self) -> Mapping[str, Setting]:
-        return self._settings
+        self._recipe = family.recipe
 
     @property
     @override
     def ini_files(self) -> tuple[Path, ...]:
-        return ini_files(self, self._family.recipe)
+        return ini_files(self, self._recipe)
 
 
 def _entry_point(name: str, spec: EnvSpec) -> Callable:
-    """What makes a registered environment.
-
-    Raises:
-        MissingExtraError: if its module needs a package that is not installed.
-    """
     if not isinstance(spec.entry_point, str):
         return spec.entry_point
     try:
@@ -114,38 +108,63 @@ def _entry_point(name: str, spec: EnvSpec) -> Callable:
         ) from error
 
 
+@dataclass(frozen=True, eq=False)
 class GymnasiumFamily(Family):
-    """Environments that one package registers with Gymnasium.
+    """A row of the table of families: environments that one package registers with Gymnasium.
 
     Attributes:
+        pattern: how the names begin, a regular expression.
+        module: how the modules of the environments begin, where it is that by which a registered id belongs here.
+        listed: how the names begin that `names` lists, where that is fewer.
+        register: has the package register its environments.
         recipe: the ini that the family's own one builds on; None looks at the action space.
         builder: makes the environment from its id and settings; its own arguments are settings too.
         fixed: arguments of the environment's class that `builder` decides.
-        is_closed: whether the settings that can be told are all that there are.
-        entry_class: what its environments are.
+        is_closed: whether all settings are known, although the class takes `**kwargs`.
+        alias: another spelling of names, and theirs, as `re.sub` takes them.
+        entry_class: of its environments.
     """
 
-    recipe: ClassVar[str | None] = None
-    builder: ClassVar[EnvBuilder] = staticmethod(build)
-    fixed: ClassVar[frozenset[str]] = frozenset()
-    is_closed: ClassVar[bool] = False
-    entry_class: ClassVar[type[GymnasiumEntry]] = GymnasiumEntry
+    name: str
+    example: str
+    pattern: str = ""
+    module: str = ""
+    listed: str = ""
+    packages: tuple[str, ...] = ()
+    extra: str = ""
+    register: Callable[[], object] = lambda: None
+    recipe: str | None = None
+    builder: EnvBuilder = build
+    fixed: frozenset[str] = frozenset()
+    is_closed: bool = False
+    alias: tuple[str, str] | None = None
+    entry_class: type[GymnasiumEntry] = GymnasiumEntry
+
+    @property
+    @override
+    def is_listed_freely(self) -> bool:
+        return bool(self.module)
+
+    @override
+    def owns(self, name: str) -> bool:
+        if self.module:
+            return name in registry and self.lists(registry[name])
+        return re.match(self.pattern, name) is not None
 
     @override
     def find(self, name: str) -> Entry | None:
         self.require()
         self.register()
+        name = name if self.alias is None else re.sub(*self.alias, name)
         spec = registry.get(name)
         return None if spec is None or not self.lists(spec) else self.entry_class(name, self, spec, name)
 
     @override
     def names(self) -> list[str]:
-        self.register()
-        return sorted(name for name, spec in registry.items() if self.lists(spec))
-
-    def register(self) -> None:
-        """Has the package register its environments."""
+        if not self.is_listed_freely:
+            self.register()
+        return sorted(name for name, spec in registry.items() if self.lists(spec) and re.match(self.listed, name))
 
     def lists(self, spec: EnvSpec) -> bool:
         """Whether a registered environment is one of this family, and one that can be made."""
-        return self.owns(spec.id)
+        return str(spec.entry_point).startswith(self.module) if self.module else self.owns(spec.id)

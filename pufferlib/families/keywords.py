@@ -58,8 +58,7 @@ def _parameters(function: Callable) -> list[inspect.Parameter] | None:
         return None
 
 
-def _is_plain(kind: Any) -> bool:
-    """Whether a setting of this type can be checked."""
+def _is_plain(kind: object) -> bool:
     if get_origin(kind) in (Union, types.UnionType, list, tuple):
         return bool(get_args(kind)) and all(_is_plain(part) for part in get_args(kind) if part is not Ellipsis)
     return kind in _PLAIN or get_origin(kind) is Literal

@@ -11,7 +11,7 @@ from gymnasium.spaces import Box
 from typing_extensions import override
 
 from pufferlib.extras import import_quietly
-from pufferlib.families.gymnasium_entry import GymnasiumFamily, build
+from pufferlib.families.gymnasium_entry import build
 
 
 class OneHotView(gymnasium.ObservationWrapper):
@@ -23,7 +23,6 @@ class OneHotView(gymnasium.ObservationWrapper):
     DIRECTIONS = 4
 
     def __init__(self, env: gymnasium.Env):
-        """Takes an environment whose observations have an `image` and a `direction`."""
         super().__init__(env)
         constants = importlib.import_module("minigrid.core.constants")
         kinds = [
@@ -56,28 +55,10 @@ def build_minigrid(
         max_episode_steps: Steps after which an episode is truncated; None leaves that to the task's own max_steps.
         keywords: of the environment's class.
     """
-    _register()
+    register_grids()
     return OneHotView(build(target, render_mode, max_episode_steps, **keywords))
 
 
-class Minigrid(GymnasiumFamily):
-    """Grid worlds with doors, keys and lava."""
-
-    name = "minigrid"
-    example = "MiniGrid-DoorKey-5x5-v0"
-    packages = ("minigrid",)
-    extra = "minigrid"
-    recipe = "discrete"
-    builder = staticmethod(build_minigrid)
-
-    @override
-    def owns(self, name: str) -> bool:
-        return name.startswith(("MiniGrid-", "BabyAI-"))
-
-    @override
-    def register(self) -> None:
-        _register()
-
-
-def _register() -> None:
+def register_grids() -> None:
+    """Has MiniGrid register its environments with Gymnasium."""
     import_quietly("minigrid")

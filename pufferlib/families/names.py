@@ -87,6 +87,5 @@ def _of_near_words(name: str, known: list[str]) -> list[str]:
 
 
 def _word(name: str) -> str:
-    """The last part of a name without its version, in small letters: `pong` of `ALE/Pong-v5`."""
     last = re.split(r"[/:]", name)[-1].removeprefix("puffer_")
     return re.sub(r"[-_]v\d+$", "", last).lower()

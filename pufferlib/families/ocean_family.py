@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 
 from typing_extensions import override
 
@@ -17,28 +16,23 @@ _ID_PREFIX = "pufferlib/"
 
 
 class OceanEntry(Entry):
-    """An environment in C."""
+    """An environment in C, whose class is imported when something of it is asked for."""
 
     family = "ocean"
 
     def __init__(self, name: str):
-        """Takes a name such as `puffer_squared`."""
         self.name = name
+        self.ini_files = (ocean.config_path(name),)
 
     @property
     @override
-    def creator(self) -> Callable[..., PufferEnv]:
+    def creator(self) -> type[PufferEnv]:
         return ocean.env_class(self.name)
 
     @property
     @override
     def settings(self) -> Mapping[str, Setting]:
-        return class_settings("env", ocean.env_class(self.name))
-
-    @property
-    @override
-    def ini_files(self) -> tuple[Path, ...]:
-        return (ocean.config_path(self.name),)
+        return class_settings("env", self.creator)
 
     @property
     @override
@@ -50,7 +44,7 @@ class OceanEntry(Entry):
     @property
     @override
     def agents_per_env(self) -> int:
-        return getattr(ocean.env_class(self.name), "agents_per_env", 1)
+        return getattr(self.creator, "agents_per_env", 1)
 
 
 class OceanFamily(Family):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -19,14 +19,13 @@ from pufferlib.extras import import_quietly, is_installed
 from pufferlib.families.entry import Entry, Family
 from pufferlib.families.inis import ini_files
 from pufferlib.families.keywords import keyword_settings
-from pufferlib.settings.setting import Setting
 
 _PREFIX = "pettingzoo:"
 _NAME = re.compile(r"pettingzoo:(?P<folder>\w+)/(?P<env>\w+_v\d+)")
 _SISTERS = ("mpe2", "magent2.environments")  # families that became packages of their own
 
 
-def make_puffer_env(module: str, buf: Buffers | None = None, seed: int = 0, **settings: Any) -> PufferEnv:
+def make_pettingzoo_env(module: str, buf: Buffers | None = None, seed: int = 0, **settings: Any) -> PufferEnv:
     """Makes one environment of a module and emulates it.
 
     Args:
@@ -44,21 +43,10 @@ class PettingZooEntry(Entry):
     family = "pettingzoo"
 
     def __init__(self, name: str, module: str):
-        """Takes the module's full name."""
         self.name = name
-        self._module = module
+        self.creator = partial(make_pettingzoo_env, module)
         found = _import(module)
-        self._settings, self.takes_any_setting = keyword_settings(getattr(found, "raw_env", _creator(found)))
-
-    @property
-    @override
-    def creator(self) -> Callable[..., PufferEnv]:
-        return partial(make_puffer_env, self._module)
-
-    @property
-    @override
-    def settings(self) -> Mapping[str, Setting]:
-        return self._settings
+        self.settings, self.takes_any_setting = keyword_settings(getattr(found, "raw_env", _creator(found)))
 
     @property
     @override
@@ -100,7 +88,6 @@ class PettingZoo(Family):
 
 
 def _packages() -> Iterator[str]:
-    """The packages whose modules are environments."""
     for folder in sorted(_path("pettingzoo").iterdir()):
         if (folder / "__init__.py").exists() and folder.name not in ("test", "utils"):
             yield f"pettingzoo.{folder.name}"
@@ -108,12 +95,10 @@ def _packages() -> Iterator[str]:
 
 
 def _folder_name(package: str) -> str:
-    """What stands before the slash: `butterfly`, `mpe2`."""
     return package.removeprefix("pettingzoo.").split(".")[0]
 
 
 def _path(package: str) -> Path:
-    """The folder of a package; nothing is imported."""
     top, *rest = package.split(".")
     return Path(importlib.util.find_spec(top).origin).parent.joinpath(*rest)
 
@@ -129,5 +114,5 @@ def _import(module: str) -> ModuleType:
 
 
 def _creator(module: ModuleType) -> Callable[..., Any]:
-    """Makes the parallel form of an environment where there is one, else that of turns, which emulation converts."""
+    # The parallel form where there is one, else that of turns, which emulation converts.
     return getattr(module, "parallel_env", None) or module.env

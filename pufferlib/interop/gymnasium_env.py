@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 import gymnasium
 import numpy as np
+from numpy.typing import ArrayLike
 from typing_extensions import override
 
 from pufferlib.errors import APIUsageError
@@ -75,7 +76,7 @@ class OceanGymnasiumEnv(ShownEnv, gymnasium.Env):
         return self.ocean.observations[0].copy(), {}
 
     @override
-    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict]:
+    def step(self, action: ArrayLike) -> tuple[np.ndarray, float, bool, bool, dict]:
         if self._is_over:
             raise APIUsageError("step() is for an episode under way, and none is; call reset() first")
         write_actions(self.ocean, 0, action)

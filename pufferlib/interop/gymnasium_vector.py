@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
+from numpy.typing import ArrayLike
 from typing_extensions import override
 
 from pufferlib.environment import fitting_actions
@@ -120,7 +121,7 @@ class OceanVectorEnv(VectorEnv):
         return self._given(self.ocean.observations), {}
 
     def _begin(self, mask: np.ndarray, seeds: Sequence[int | None]) -> None:
-        """Begins episodes; without a seed, only where C has not begun one that nobody has seen yet."""
+        # Without a seed C resets only where it has not begun an episode that was not shown yet.
         binding, handle = self.ocean.binding, self.ocean.handle
         fresh = self._ended & self._is_next_step
         if mask.all() and not fresh.any():
@@ -137,7 +138,7 @@ class OceanVectorEnv(VectorEnv):
         self.ocean.terminals[where] = self.ocean.truncations[where] = False
 
     @override
-    def step(self, actions: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict]:
+    def step(self, actions: ArrayLike) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict]:
         """Steps every environment.
 
         Args:
@@ -167,15 +168,13 @@ class OceanVectorEnv(VectorEnv):
         results = (observations, ocean.rewards, ocean.terminals, ocean.truncations)
         return (*map(self._given, results), infos)
 
-    def _step_others(self, actions: Any) -> None:
-        """Steps those whose episode did not end in the last step; the others show the first of the next one."""
+    def _step_others(self, actions: ArrayLike) -> None:
         ocean = self.ocean
         ocean.actions[...] = fitting_actions(actions, ocean.actions)
         ocean.binding.vec_step_where(ocean.handle, ~self._ended)
         self._clear_step(self._ended)
 
     def _cut_episodes(self) -> None:
-        """Truncates the episodes that are too long, as C does where it has a limit itself."""
         ocean = self.ocean
         ended = ocean.terminals | ocean.truncations
         self._elapsed += ~(self._ended & self._is_next_step)
@@ -207,7 +206,7 @@ class OceanVectorEnv(VectorEnv):
             raise APIUsageError(f"one seed for each of {self.num_envs} environments is expected, got {len(seed)}")
         return seed
 
-    def _mask(self, mask: Any) -> np.ndarray:
+    def _mask(self, mask: ArrayLike | None) -> np.ndarray:
         if mask is None:
             return np.ones(self.num_envs, bool)
         mask = np.asarray(mask)
@@ -233,7 +232,6 @@ class OceanVectorEnv(VectorEnv):
 
 
 def _columns(rows: np.ndarray, like: np.ndarray) -> np.ndarray:
-    """One value for each row in the number of dimensions of another array."""
     return rows.reshape(-1, *[1] * (like.ndim - 1))
 
 

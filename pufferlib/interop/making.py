@@ -98,8 +98,7 @@ def make_pettingzoo(name: str | type[OceanEnv], render_mode: str | None = None, 
     return _emulated(name, PettingZooPufferEnv, {**mode, **env_kwargs})
 
 
-def _emulated(name: Any, kind: type[PufferEnv], env_kwargs: dict[str, Any]) -> Any:
-    """What is inside of an environment that the catalog emulates."""
+def _emulated(name: str, kind: type[PufferEnv], env_kwargs: dict[str, Any]) -> Any:
     env = catalog.find(name).creator(**env_kwargs)
     if isinstance(env, kind):
         return env.env

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from pufferlib import ocean
 from pufferlib.environment import fitting_actions
@@ -18,7 +19,7 @@ _NEVER = 2**62  # steps; statistics are read when somebody asks for them
 _OURS = ("num_envs", "buf", "report_interval")  # keywords of OceanEnv that the interfaces decide
 
 
-def ocean_name(name: Any) -> str | type[OceanEnv] | None:
+def ocean_name(name: object) -> str | type[OceanEnv] | None:
     """What `make_ocean` takes for a name that the catalog knows, or for a class; None where it is nothing in C.
 
     Raises:
@@ -63,7 +64,7 @@ def require_one_agent(env: OceanEnv) -> None:
         )
 
 
-def write_actions(env: OceanEnv, row: int, action: Any) -> None:
+def write_actions(env: OceanEnv, row: int, action: ArrayLike) -> None:
     """Writes one agent's action into the environment's own array.
 
     Raises:
@@ -73,5 +74,5 @@ def write_actions(env: OceanEnv, row: int, action: Any) -> None:
     rows[...] = fitting_actions(np.asarray(action)[np.newaxis], rows)
 
 
-def _is_class(name: Any) -> bool:
+def _is_class(name: object) -> bool:
     return isinstance(name, type) and issubclass(name, OceanEnv)

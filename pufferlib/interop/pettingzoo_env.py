@@ -116,5 +116,4 @@ class OceanParallelEnv(ShownEnv, ParallelEnv):
             write_actions(self.ocean, self._rows[agent], actions[agent])
 
     def _of_agents(self, rows: Any) -> dict[str, Any]:
-        """Rows by the names of the agents that are there."""
         return {agent: rows[self._rows[agent]] for agent in self.agents}

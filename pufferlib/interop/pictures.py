@@ -21,7 +21,6 @@ class Pictures:
     """Draws C environments; nothing is loaded or opened before the first picture."""
 
     def __init__(self, env: OceanEnv):
-        """Takes the environments to draw."""
         self._env = env
         self._drawings: dict[int, Drawing] = {}
 

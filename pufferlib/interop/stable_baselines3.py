@@ -50,11 +50,6 @@ class SameStepVecEnv(VecEnv):
     """
 
     def __init__(self, envs: VectorEnv):
-        """Takes the vector environment.
-
-        Raises:
-            APIUsageError: if it is none, or one that resets in another way.
-        """
         if not isinstance(envs, VectorEnv):
             raise APIUsageError(
                 f"a gymnasium.vector.VectorEnv is expected, got {type(envs).__name__}; make one with "
@@ -105,7 +100,7 @@ class SameStepVecEnv(VecEnv):
         return [getattr(self.envs, attr_name)] * len(list(self._get_indices(indices)))
 
     @override
-    def set_attr(self, attr_name: str, value: Any, indices: Indices = None) -> None:
+    def set_attr(self, attr_name: str, value: object, indices: Indices = None) -> None:
         setattr(self.envs, attr_name, value)
 
     @override

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 import torch
@@ -12,9 +13,11 @@ from torch import Tensor
 
 from pufferlib import ocean, vector
 from pufferlib.config import ResolvedTrainConfig
+from pufferlib.emulation.tensors import leaf_view
 from pufferlib.environment import PufferEnv
 from pufferlib.ppo.rollout import Rollout
 from pufferlib.runs.making import make
+from pufferlib.settings.values import shown
 from pufferlib.vector import Vector
 
 LARGE = 100.0  # of a reward or an observation, where a network expects about 1
@@ -22,6 +25,7 @@ FAR_SHARE = 0.5  # of the numbers in actions that lie outside of the action spac
 FEW_UPDATES = 100  # steps of the optimizer
 FEW_PRESENT = 0.1  # of the agent steps in a batch
 LONG_EPISODE = 30.0  # times 1 / (1 - gamma), the steps over which a reward counts
+SLOW_SECONDS = 1e-3  # in the environment for a step of one agent, as they pass on the clock
 
 
 @dataclass(frozen=True)
@@ -31,13 +35,10 @@ class Sample:
     Attributes:
         observations: `(steps, agents, *observation_shape)`.
         rewards: `(steps, agents)`, as the environment gave them.
-        episode_length: mean number of steps of the episodes that ended, or of those that run where none did; 0 where
-            it is not known.
     """
 
     observations: Tensor
     rewards: Tensor
-    episode_length: float
 
 
 def notes_on_length(config: ResolvedTrainConfig, epochs: int) -> Iterator[str]:
@@ -52,7 +53,7 @@ def notes_on_length(config: ResolvedTrainConfig, epochs: int) -> Iterator[str]:
 
 def notes_on_environment(sample: Sample, config: ResolvedTrainConfig | None = None) -> Iterator[str]:
     """Says what is unusual about an environment's numbers, with the setting that helps, if there is a training."""
-    largest = _largest(sample.rewards)
+    largest = _largest(sample.rewards[sample.rewards != 0])  # of those that come once in an episode, too
     is_scaled = config is not None and config.normalize_rewards
     if largest > LARGE and not is_scaled:
         is_clipped = config is not None and config.reward_clip > 0
@@ -65,25 +66,45 @@ def notes_on_environment(sample: Sample, config: ResolvedTrainConfig | None = No
             f"observations are as large as {largest:,.0f}, where 1 is what trains well; normalize_observations=True "
             "scales them"
         )
-    gamma = 0.99 if config is None else config.gamma
+
+
+def notes_on_episodes(length: float, gamma: float = 0.99) -> Iterator[str]:
+    """What is unusual about episodes of a mean number of steps."""
     horizon = 1.0 / max(1.0 - gamma, 1e-6)
-    if sample.episode_length > LONG_EPISODE * horizon:
+    if length > LONG_EPISODE * horizon:
         yield (
-            f"episodes last {sample.episode_length:,.0f} steps, and gamma {gamma:g} sees {horizon:,.0f} steps ahead; "
+            f"episodes last {length:,.0f} steps, and gamma {gamma:g} sees {horizon:,.0f} steps ahead; "
             "a larger gamma sees further"
         )
 
 
 def notes_on_rollout(
-    config: ResolvedTrainConfig, rollout: Rollout, vecenv: Vector, env_name: str, episodes: Mapping[str, float]
+    config: ResolvedTrainConfig,
+    rollout: Rollout,
+    vecenv: Vector,
+    env_name: str,
+    episodes: Mapping[str, float],
+    seconds: float = 0.0,
+    environment_share: float = 0.0,
 ) -> Iterator[str]:
-    """Says what is unusual about the first rollout of a trainer; `episodes` is what `evaluate` returned."""
+    """Says what is unusual about the first rollout of a trainer, but for the length of its episodes.
+
+    Args:
+        config: of the trainer.
+        rollout: that `evaluate` collected.
+        vecenv: of the trainer.
+        env_name: of the trainer.
+        episodes: what `evaluate` returned.
+        seconds: that it took.
+        environment_share: of these in which the environments were stepped.
+    """
     if not env_name.startswith(ocean.PREFIX):  # their settings were tuned
-        length = episodes.get("episode/length_mean", 0.0)
         rewards = rollout.rewards.T[1:]
         if config.reward_clip > 0:  # what the environment gave is known of episodes alone
-            rewards = torch.tensor(episodes.get("episode/return_mean", 0.0) / max(length, 1.0))
-        yield from notes_on_environment(Sample(rollout.by_column, rewards, length), config)
+            rewards = torch.tensor(
+                episodes.get("episode/return_mean", 0.0) / max(episodes.get("episode/length_mean", 0.0), 1.0)
+            )
+        yield from notes_on_environment(Sample(rollout.by_column, rewards), config)
     space = vecenv.single_action_space
     if isinstance(space, Box):
         low, high = (torch.from_numpy(bound).to(rollout.actions) for bound in (space.low, space.high))
@@ -99,6 +120,54 @@ def notes_on_rollout(
             f"agents are there in {present:.1%} of the {steps:,} steps of a rollout, and only these are learned from; "
             "a larger batch_size has more of them"
         )
+    if environment_share * seconds > SLOW_SECONDS * steps and vecenv.num_workers < vecenv.num_envs:
+        yield (
+            f"a step of one agent takes {1e3 * seconds / steps:.1f} ms, {environment_share:.0%} of it in the environment; "
+            f"where that waits rather than computes, num_workers={vecenv.num_envs} has all environments wait at once"
+        )
+
+
+def observation_far_outside(rollout: Rollout, vecenv: PufferEnv | Vector) -> str | None:
+    """Names a number of a rollout's observations that lies farther outside its Box than that is wide.
+
+    Args:
+        rollout: of all agents of this process.
+        vecenv: the vector, or single PufferEnv, that it comes from.
+
+    Returns:
+        A sentence, None where there is no such number.
+    """
+    layout, rows, masks = vecenv.emulated, rollout.by_column, rollout.masks.T
+    parts = [("observation", vecenv.single_observation_space, rows)]
+    if layout is not None:
+        parts = [(leaf.name, leaf.space, leaf_view(rows, leaf, layout)) for leaf in layout.leaves]
+    for name, space, values in parts:
+        if not isinstance(space, Box) or (space.dtype == np.uint8 and (space.high - space.low >= 128).all()):
+            continue  # no uint8 is far from such a Box
+        dtype = torch.float64 if values.dtype == torch.float64 else torch.float32
+        low, high = (torch.from_numpy(bound).to(values.device, dtype) for bound in _far_bounds(space))
+        # Segments of all agents follow those of all agents at earlier steps; one step at a time, as images are large.
+        for first, column in product(range(0, rollout.segments, vecenv.num_agents), range(rollout.horizon)):
+            segments = slice(first, first + vecenv.num_agents)
+            seen = values[column, segments]
+            is_far = ((seen < low) | (seen > high)).flatten(1)
+            is_far &= masks[column, segments, None].to(is_far.device)  # zeros stand for what an absent agent sees
+            if is_far.any():
+                agent, place = is_far.nonzero()[0].tolist()
+                value = seen[agent].flatten()[place].item()
+                step = first // vecenv.num_agents * rollout.horizon + column + 1
+                return (
+                    f"{name} of agent {agent} is {value:g} at step {step} of the first rollout, far outside its space "
+                    f"{shown(space)}; declare the bounds that it keeps, or scale it into these"
+                )
+    return None
+
+
+def _far_bounds(space: Box) -> tuple[np.ndarray, np.ndarray]:
+    # A whole width of the Box away, or as far as the bound is from 0 where it has no width; at least 1 then.
+    low, high = space.low.astype(np.float64), space.high.astype(np.float64)
+    margins = (np.where(np.isfinite(high - low), high - low, np.maximum(1.0, np.abs(bound))) for bound in (low, high))
+    return low - next(margins), high + next(margins)
 
 
 def check_env(env: object, steps: int = 1_000, seed: int = 0) -> list[str]:
@@ -157,10 +226,12 @@ def _findings(env: PufferEnv | Vector, steps: int, seed: int) -> Iterator[str]:
     elif len(np.unique(gained)) == 1 and len(np.unique(complete)) <= 1:
         yield "every reward and every episode's length is the same, whatever the actions are"
     length = float(np.mean(complete)) if complete else float(lengths.mean())
-    yield from notes_on_environment(Sample(torch.from_numpy(stacked), torch.from_numpy(gained), length))
+    yield from notes_on_environment(Sample(torch.from_numpy(stacked), torch.from_numpy(gained)))
+    yield from notes_on_episodes(length)
 
 
 def _largest(numbers: Tensor) -> float:
+    # The absolute value that one number in a hundred exceeds, so that a rare one does not count.
     flat = numbers.flatten()[:: max(1, numbers.numel() // 100_000)].abs().float()
     flat = flat[flat.isfinite()]
     return float(flat.quantile(0.99)) if len(flat) else 0.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
@@ -10,6 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 from torch import nn
 
+from pufferlib import ocean
 from pufferlib.config import ResolvedTrainConfig
 from pufferlib.distributed import Ranks
 from pufferlib.errors import APIUsageError, CallbackError, RankError
@@ -18,7 +20,7 @@ from pufferlib.metrics.output import say
 from pufferlib.metrics.report import Report, prefixed
 from pufferlib.metrics.score import Score
 from pufferlib.ppo.rollout import Rollout
-from pufferlib.runs.early_notes import notes_on_length, notes_on_rollout
+from pufferlib.runs.early_notes import notes_on_episodes, notes_on_length, notes_on_rollout
 from pufferlib.runs.run import Run
 from pufferlib.runs.stopping import StopRequest
 from pufferlib.vector import Vector
@@ -78,10 +80,19 @@ def iterate(
     has_notes = has_notes and trainer.epoch == 0 and ranks.is_first
     if has_notes:
         _say_notes(notes_on_length(config, trainer.total_epochs))
+    is_length_awaited = has_notes and not trainer.env_name.startswith(ocean.PREFIX)  # whose settings were tuned
     while trainer.epoch < trainer.total_epochs:
+        begin = time.perf_counter()
         episodes = trainer.evaluate()
         if has_notes and trainer.epoch == 0:
-            _say_notes(notes_on_rollout(config, trainer.rollout, trainer.vecenv, trainer.env_name, episodes))
+            seconds, share = time.perf_counter() - begin, trainer.report.phases.shares().get("environment", 0.0)
+            notes = notes_on_rollout(
+                config, trainer.rollout, trainer.vecenv, trainer.env_name, episodes, seconds, share
+            )
+            _say_notes(notes)
+        if is_length_awaited and "episode/length_mean" in episodes:
+            is_length_awaited = False
+            _say_notes(notes_on_episodes(episodes["episode/length_mean"], config.gamma))
         votes = ranks.start_total(stop.requested)  # counted meanwhile
         losses = trainer.train()
         is_enough = after_iteration(episodes, losses)

@@ -74,7 +74,7 @@ class Setting:
         """
         return self.check(values.parse_as(text, self.kind))
 
-    def check(self, value: Any) -> Any:
+    def check(self, value: object) -> Any:
         """The value, converted to the setting's type.
 
         Raises:
@@ -93,8 +93,7 @@ class Setting:
             raise ConfigError(f"{self.label} must be {self.allowed}, and of at most 63 bits, got {values.shown(value)}")
         return converted
 
-    def _remedy(self, value: Any) -> str:
-        """Ends the message about a value of another type."""
+    def _remedy(self, value: object) -> str:
         text = value if isinstance(value, str) else values.shown(value)
         if values.fits(values.parse_value(f"[{text}]"), self.kind):
             return f"; write {f'[{text}]'!r}"
@@ -107,7 +106,7 @@ class Setting:
 
 
 def setting(
-    default: Any, meaning: str, within: str = "(-inf, inf)", renamed: Mapping[str, str] = MappingProxyType({})
+    default: object, meaning: str, within: str = "(-inf, inf)", renamed: Mapping[str, str] = MappingProxyType({})
 ) -> Any:
     """A dataclass field that is a setting; its annotation is the setting's type.
 
@@ -219,7 +218,7 @@ def class_settings(section: str, cls: type) -> dict[str, Setting]:
 
 
 def signature_settings(
-    section: str, function: Any, presets: Mapping[str, Any] | None = None, documented: Any = None
+    section: str, function: Callable, presets: Mapping[str, Any] | None = None, documented: object = None
 ) -> dict[str, Setting]:
     """The keyword arguments of one function that a section of the configuration sets; see `class_settings`.
 
@@ -254,16 +253,14 @@ def check_arguments(section: str, arguments: Mapping[str, Any], cls: type) -> di
     return {name: known[name].check(value) for name, value in arguments.items()}
 
 
-def _kinds(function: Any) -> dict[str, Any]:
-    """The types of the parameters that have one."""
+def _kinds(function: Callable) -> dict[str, Any]:
     try:
         return typing.get_type_hints(function)
     except (NameError, AttributeError, TypeError):  # a name that only type checkers import, or no type at all
         return {}  # no type checks, but the names are known
 
 
-def _argument_meanings(documented: Any) -> dict[str, str]:
-    """The `Args:` of a google-style docstring, by name."""
+def _argument_meanings(documented: object) -> dict[str, str]:
     lines = ("" if documented is None else inspect.getdoc(documented) or "").partition("\nArgs:\n")[2].splitlines()
     found: dict[str, str] = {}
     name = ""

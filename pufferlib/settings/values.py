@@ -29,12 +29,12 @@ def parse_value(text: str) -> Any:
         return _parse_float(text)
 
 
-def format_value(value: Any) -> str:
+def format_value(value: object) -> str:
     """A value as an ini holds it; `parse_value` reads it back."""
     return f"{value:_}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
 
 
-def parse_as(text: str, kind: Any) -> Any:
+def parse_as(text: str, kind: object) -> Any:
     """The value of a setting of one type; one that wants text gets it even where the text looks like a number.
 
     Args:
@@ -48,7 +48,7 @@ def parse_as(text: str, kind: Any) -> Any:
     return text if not fits(value, kind) and fits(text, kind) else value
 
 
-def fits(value: Any, kind: Any) -> bool:
+def fits(value: object, kind: object) -> bool:
     """Whether `convert` accepts the value."""
     try:
         convert(value, kind)
@@ -57,7 +57,7 @@ def fits(value: Any, kind: Any) -> bool:
     return True
 
 
-def convert(value: Any, kind: Any) -> Any:
+def convert(value: object, kind: object) -> Any:
     """The value as the type that an annotation names.
 
     An integer is a number, 1e6 is an integer, a path is text; a bool is only a bool. A name that is one of several may
@@ -84,7 +84,7 @@ def convert(value: Any, kind: Any) -> Any:
     return _convert_to_class(value, kind)
 
 
-def describe(kind: Any, bounds: str = "") -> str:
+def describe(kind: object, bounds: str = "") -> str:
     """Names the values of a type in an error message, such as `an integer in [1, inf) or 'auto'`.
 
     Args:
@@ -95,7 +95,7 @@ def describe(kind: Any, bounds: str = "") -> str:
     return join_or([name + bounds if name in (_NAMES[int], _NAMES[float]) else name for name in names])
 
 
-def shown(value: Any) -> str:
+def shown(value: object) -> str:
     """A value as an error message shows it, not longer than a line or two."""
     try:
         text = repr(value)
@@ -106,7 +106,7 @@ def shown(value: Any) -> str:
     return text if len(text) <= 200 else f"{text[:100]}...{text[-20:]}"
 
 
-def choices(kind: Any) -> tuple[str, ...]:
+def choices(kind: object) -> tuple[str, ...]:
     """The texts that a type allows by name, empty when it allows none."""
     if get_origin(kind) is Literal:
         return tuple(choice for choice in get_args(kind) if isinstance(choice, str))
@@ -136,8 +136,7 @@ def _parse_float(text: str) -> Any:
     return int(value) if is_whole else value
 
 
-def _choice(value: Any, allowed: tuple) -> Any:
-    """The one of several values that this is; text may be written in small or large letters."""
+def _choice(value: object, allowed: tuple) -> Any:
     for choice in allowed:
         if type(value) is type(choice) and value == choice:
             return choice
@@ -147,14 +146,14 @@ def _choice(value: Any, allowed: tuple) -> Any:
     raise ValueError
 
 
-def _convert_to_first(value: Any, kinds: tuple) -> Any:
+def _convert_to_first(value: object, kinds: tuple) -> Any:
     for kind in kinds:
         if fits(value, kind):
             return convert(value, kind)
     raise ValueError
 
 
-def _convert_to_class(value: Any, kind: type) -> Any:
+def _convert_to_class(value: object, kind: type) -> Any:
     is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
     if kind is int and is_number and (isinstance(value, numbers.Integral) or _to_float(value).is_integer()):
         return int(value)
@@ -174,7 +173,7 @@ def _to_float(value: numbers.Real) -> float:
         raise ValueError from error
 
 
-def _alternatives(kind: Any) -> list[str]:
+def _alternatives(kind: object) -> list[str]:
     if get_origin(kind) in (Union, types.UnionType):
         return [name for option in get_args(kind) for name in _alternatives(option)]
     if get_origin(kind) is Literal:

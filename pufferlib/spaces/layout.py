@@ -10,6 +10,8 @@ flat:
 
 A Box leaf has the shape and dtype of its space, a Discrete one is an int64 of shape (), and MultiDiscrete and
 MultiBinary have their own. Values are stored as they are, a Discrete's `start` included.
+
+A part that is no number, such as a Text, has no leaf where other parts remain.
 """
 
 from __future__ import annotations
@@ -26,6 +28,8 @@ import numpy as np
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tuple
 
 from pufferlib.errors import APIUsageError
+
+_NUMBERS = (Box, Discrete, MultiDiscrete, MultiBinary)
 
 LeafPath = tuple[str | int, ...]
 
@@ -88,28 +92,32 @@ class Layout:
     Attributes:
         structure: the leaves, nested like the space.
         row_space: of a row: the space itself where it is a Box, else a one-dimensional Box.
+        left_out: the parts that are no numbers, such as `observation['mission'] (MissionSpace)`.
     """
 
     structure: Structure
     row_space: Box
+    left_out: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, space: gymnasium.Space) -> Layout:
         """Lays out an observation space.
 
         Raises:
-            APIUsageError: if a part of it is of a kind or a dtype that cannot be packed; the message names the part.
+            APIUsageError: if no part of it is a number, or a part has a dtype that cannot be packed; the message names
+                the part.
         """
-        structure, stop = _place(space, (), 0)
+        numbers, left_out = only_numbers(space)
+        structure, stop = _place(space if numbers is None else numbers, (), 0)
         leaves = list(_leaves(structure))
         if isinstance(structure, Leaf) and isinstance(space, Box):
             return cls(structure, space)
         dtypes = {leaf.dtype for leaf in leaves}
         if len(dtypes) != 1:
             length = _round_up(max(stop, 1), max((dtype.itemsize for dtype in dtypes), default=1))
-            return cls(structure, Box(0, 255, (length,), np.uint8))
+            return cls(structure, Box(0, 255, (length,), np.uint8), left_out)
         low, high = (np.concatenate(bounds) for bounds in zip(*(leaf.bounds() for leaf in leaves), strict=True))
-        return cls(structure, Box(low, high, dtype=dtypes.pop()))
+        return cls(structure, Box(low, high, dtype=dtypes.pop()), left_out)
 
     @functools.cached_property
     def leaves(self) -> list[Leaf]:
@@ -134,6 +142,24 @@ class Layout:
         """Where a leaf lies in a row, in elements of the row's dtype."""
         itemsize = self.row_space.dtype.itemsize
         return slice(leaf.offset // itemsize, leaf.stop // itemsize)
+
+
+def only_numbers(space: gymnasium.Space, path: LeafPath = ()) -> tuple[gymnasium.Space | None, tuple[str, ...]]:
+    """A space without the parts that are no numbers, None where nothing remains, and the names of these parts.
+
+    A Tuple without some of its parts becomes a Dict whose keys are the indices of the others.
+    """
+    if isinstance(space, _NUMBERS):
+        return space, ()
+    if not isinstance(space, (Dict, Tuple)):
+        return None, (f"{path_name(path)} ({type(space).__name__})",)
+    keys = list(space.spaces) if isinstance(space, Dict) else range(len(space.spaces))
+    parts = {key: only_numbers(space.spaces[key], (*path, key)) for key in keys}
+    left_out = tuple(name for _, names in parts.values() for name in names)
+    if not left_out:
+        return space, ()
+    kept = {key: part for key, (part, _) in parts.items() if part is not None}
+    return (Dict(kept) if kept else None), left_out
 
 
 def path_name(path: LeafPath) -> str:
@@ -171,7 +197,6 @@ def map_structure(function: Callable[[Leaf], Any], structure: Structure) -> Any:
 
 
 def _place(space: gymnasium.Space, path: LeafPath, offset: int) -> tuple[Structure, int]:
-    """Places a space at the first fitting offset; returns its leaves and where they stop."""
     if isinstance(space, (Dict, Tuple)):
         keys = list(space.spaces) if isinstance(space, Dict) else range(len(space.spaces))
         parts = []
@@ -186,7 +211,7 @@ def _place(space: gymnasium.Space, path: LeafPath, offset: int) -> tuple[Structu
 
 
 def _dtype(space: gymnasium.Space, path: LeafPath) -> np.dtype:
-    if not isinstance(space, (Box, Discrete, MultiDiscrete, MultiBinary)):
+    if not isinstance(space, _NUMBERS):
         raise APIUsageError(
             f"the space of {path_name(path)} must be Dict, Tuple, Box, Discrete, MultiDiscrete or MultiBinary, "
             f"got {type(space).__name__}; leave it out, for example with gymnasium.wrappers.FilterObservation"

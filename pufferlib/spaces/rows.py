@@ -103,7 +103,6 @@ def action_parts(space: gymnasium.Space) -> tuple[ActionPart, ...]:
 
 
 def _sizes(space: gymnasium.Space) -> list[tuple[int, int | None]]:
-    """The width and the choices of every part."""
     if isinstance(space, Discrete):
         return [(1, int(space.n))]
     if isinstance(space, MultiDiscrete):
@@ -141,7 +140,6 @@ class MixedRows(Box):
     """Rows of mixed actions: a Box whose discrete columns hold whole numbers only."""
 
     def __init__(self, space: Tuple, num_agents: int):
-        """Makes the space of `num_agents` rows of a Tuple that `check_action_space` accepts."""
         check_action_space(space)
         low = [np.zeros(1, np.float32) if isinstance(part, Discrete) else part.low for part in space.spaces]
         high = [np.float32([part.n - 1]) if isinstance(part, Discrete) else part.high for part in space.spaces]

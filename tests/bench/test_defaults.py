@@ -26,6 +26,13 @@ def test_an_environment_as_a_function_is_trained_and_played(defaults, tmp_path):
     assert rows[0][0].startswith("CartPole-v1, seed 1, nothing set: 50 sampled episodes")
 
 
+def test_a_game_of_ocean_is_trained_by_its_class_without_its_ini(defaults, tmp_path, monkeypatch):
+    monkeypatch.setattr(defaults, "_GAMES", 50)
+    rows = defaults.withheld_rows("puffer_bandit", 1, str(tmp_path), steps=32_768)
+    assert [unit for _, _, unit in rows] == ["perf", "perf", "perf", "steps", "s"]
+    assert rows[2] == ("puffer_bandit, seed 1, ini withheld: threshold of its ini", 0.95, "perf")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", TASKS)
 def test_a_small_task_is_learnt_by_the_defaults_alone(defaults, name, tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,17 @@ def test_the_blocks_of_a_page_run_in_order(page, in_tmp_path, monkeypatch):
         monkeypatch.setenv("PYTHONPATH", str(Path.cwd()))
     for block in blocks_of(page):
         block.evaluate()
+
+
+@pytest.mark.slow
+def test_what_the_readme_trains_learns_before_the_readers_eyes(in_tmp_path, capsys):
+    block = next(block for block in blocks_of(ROOT / "README.md") if "(gymnasium.Env)" in block.parsed.text)
+    block.evaluate()
+    lines = capsys.readouterr().out.splitlines()
+    score = re.fullmatch(r"return of 50 steps: ([\d.]+) \+- .*", lines[-1])
+    assert float(score[1]) > 40.0
+    first = next(line for line in lines if "epoch 1 " in line)
+    assert float(first.rpartition("return ")[2]) < 10.0
 
 
 def test_what_is_on_no_page_is_noticed(in_tmp_path):

@@ -93,6 +93,42 @@ def test_policies_and_exports_are_what_the_newest_rows_say(page):
     assert f"| exported agent: {export.case} | {markdown.count(export.value)} steps/s |" in page
 
 
+def test_environments_with_nothing_set_are_told_by_seed(results, tmp_path):
+    case = "Own-v1, seed {}, {}: {}"
+    ours, theirs = "nothing set", "Stable-Baselines3 by its defaults"
+    values = [
+        (case.format(seed, who, what), value, unit)
+        for seed, who, sampled in ((2, ours, 30), (1, ours, 20), (1, theirs, 10))
+        for what, value, unit in (
+            ("50 sampled episodes, mean", sampled, "return"),
+            ("50 greedy episodes, mean", sampled + 1, "return"),
+            ("steps", 1e5, "steps"),
+            ("time", 7, "s"),
+        )
+    ]
+    own = case.format(1, "ini withheld", "{}").replace("Own-v1", "puffer_own")
+    values += [
+        (own.format("1000 sampled episodes, mean"), 0.8, "perf"),
+        (own.format("1000 greedy episodes, mean"), 0.9, "perf"),
+        (own.format("threshold of its ini"), 0.95, "perf"),
+        (own.format("steps"), 2e6, "steps"),
+    ]
+    values.append(("small, seed 1, perf >= 0.95: learnt, last mean", 0.99, "perf"))
+    text = "".join(f'2030-01-01 00:00,m,c,1,"{case}",{value},{unit},c\n' for case, value, unit in values)
+    (results / "defaults.csv").write_text(COLUMNS + text)
+    told = speed.nothing_set(tmp_path)
+    assert "| Own-v1 | PufferLib | 1, 2 | 100 k | 20.0, 30.0 | 21.0, 31.0 | 7.00 |" in told
+    assert "| Own-v1 | Stable-Baselines3 | 1 | 100 k | 10.0 | 11.0 | 7.00 |" in told
+    assert "| own | perf 0.95 | 1 | 2.00 M | 0.800 | 0.900 |" in speed.ini_withheld(tmp_path)
+    assert "small" not in told and "puffer_own" not in told and "Own" not in speed.defaults(tmp_path)
+
+
+def test_a_row_of_no_known_table_is_an_error(results, tmp_path):
+    (results / "defaults.csv").write_text(f'{COLUMNS}2030-01-01 00:00,m,c,1,"other, seed 1: time",1,s,c\n')
+    with pytest.raises(ValueError, match="found 'other, seed 1: time'"):
+        speed.defaults(tmp_path)
+
+
 def test_a_row_that_is_added_changes_the_page(results, tmp_path):
     shutil.copytree(ROOT / "bench" / "results", results, dirs_exist_ok=True)
     with (results / "interop.csv").open("a") as file:

@@ -106,20 +106,20 @@ def remember_what_no_input_changes() -> None:
     """The lists of environments and what the package's own inis say, which take most of the time of reading others."""
     ocean.names = functools.cache(ocean.names)
     catalog.lookup, catalog.find = functools.cache(catalog.lookup), functools.cache(catalog.find)
-    parse, remembered = loading._parse_section, {}
+    parse, remembered = loading._read_section, {}
 
-    def parse_section(path: Path, section: str, texts: Any, env_name: str) -> dict[str, Any]:
+    def read_section(path: Path, section: str, given: Any, entry: Any, are_texts: bool = True) -> dict[str, Any]:
         if PACKAGE not in path.parents:
-            return parse(path, section, texts, env_name)
-        key = path, section, env_name
+            return parse(path, section, given, entry, are_texts)
+        key = path, section, entry.name
         if key not in remembered:
-            remembered[key] = parse(path, section, texts, env_name)
+            remembered[key] = parse(path, section, given, entry, are_texts)
         return copy.deepcopy(remembered[key])
 
     read = functools.cache(loading.read_ini)
     read_anew = loading.read_ini
     loading.read_ini = lambda path: (read if PACKAGE in path.parents else read_anew)(path)
-    loading._parse_section = parse_section
+    loading._read_section = read_section
 
 
 class Settings:
@@ -148,7 +148,7 @@ class Settings:
         """What an input is put together from."""
         for section in (*SECTIONS, *ARGUMENTS):
             yield from (f"[{section}]\n", f"--{section}.", f'"{section}": {{')
-            for name, setting in (section_settings(section, "puffer_breakout") or {}).items():
+            for name, setting in (section_settings(section, catalog.find("puffer_breakout")) or {}).items():
                 yield from (name, setting.flag)
         yield from (
             "= ",

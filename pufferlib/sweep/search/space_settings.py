@@ -9,9 +9,9 @@ from typing import Any, Union, get_args, get_origin
 
 from pufferlib.config import policy_classes
 from pufferlib.config.dimensions import check_dimension, dimensions_of, multiple, split_name
-from pufferlib.config.environments import takes_any_setting
 from pufferlib.config.sections import section_settings
 from pufferlib.errors import ConfigError, nearest
+from pufferlib.families.catalog import find
 from pufferlib.settings.setting import Setting, class_settings
 from pufferlib.sweep.search.space import AUTO_SCALE, Choice, Dimension, SearchSpace
 
@@ -94,7 +94,7 @@ def _choice(args: Mapping[str, Any], name: str, values: list | tuple) -> Choice:
 
 
 def _range(args: Mapping[str, Any], name: str, given: Mapping[str, Any]) -> Dimension:
-    setting, checked = _setting(args, name), check_dimension(name, given, args["env_name"])
+    setting, checked = _setting(args, name), check_dimension(name, given, find(args["env_name"]))
     missing = [key for key in ("distribution", "min", "max") if checked.get(key) is None]
     if missing:
         raise ConfigError(f"[sweep.{name}] needs {', '.join(missing)}; a range has distribution, min and max")
@@ -164,14 +164,14 @@ def _setting(args: Mapping[str, Any], name: str) -> Setting:
     known = _settings(args, section)
     if key in known:
         return known[key]
-    if section == "env" and takes_any_setting(args["env_name"]):
+    if section == "env" and find(args["env_name"]).takes_any_setting:
         return Setting(section, key, Any, None)
     remedy = nearest(key, known) or f"; it has {', '.join(known) or 'none'}"
     raise ConfigError(f"[sweep.{name}] must name a setting, and [{section}] has no {key!r}{remedy}")
 
 
 def _settings(args: Mapping[str, Any], section: str) -> Mapping[str, Setting]:
-    found = section_settings(section, args["env_name"])
+    found = section_settings(section, find(args["env_name"]))
     if found is not None:
         return found
     kind = policy_classes(args)[section == "rnn"]

@@ -118,6 +118,8 @@ def test_sizes_are_those_of_all_processes():
         (facts(Box(0, 1, (8,), np.uint8), is_packed=True), "train.normalize_observations", None),
         (facts(Box(-np.inf, np.inf, (3,), np.float32), is_own_policy=True), "train.normalize_observations", None),
         (facts(is_recurrent=True), "train.shuffle", "segments"),
+        (facts(agents_per_env=64), "train.normalize_rewards", None),
+        (facts(actions=Box(-1, 1, (2,), np.float32), agents_per_env=64), "train.normalize_rewards", True),
     ],
 )
 def test_settings_follow_from_what_is_seen(seen, name, expected):

@@ -8,7 +8,7 @@ from gymnasium_environments import Nested, Scripted
 from pufferlib import vector
 from pufferlib.emulation import GymnasiumPufferEnv, unpack
 from pufferlib.environment import Buffers
-from pufferlib.errors import APIUsageError, WorkerError
+from pufferlib.errors import APIUsageError, PufferWarning, WorkerError
 
 
 def act(env, *action):
@@ -291,3 +291,50 @@ def test_actions_may_be_lists_and_nothing_else_than_numbers(name):
     for wrong in (1, None, "text", [["text"]], actions[None]):
         with pytest.raises(APIUsageError, match="actions must (have shape|be) .*, got .*; "):
             env.step(wrong)
+
+
+# --- parts that are no numbers
+
+
+class Worded(gymnasium.Env):
+    """A number, its mission in words, and a graph."""
+
+    def __init__(self):
+        self.observation_space = Dict(
+            {
+                "mission": Text(20),
+                "seen": Box(-1, 1, (2,), np.float32),
+                "graph": gymnasium.spaces.Graph(Box(0, 1, (1,)), None),
+            }
+        )
+        self.action_space = Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        return {"mission": "find the key", "seen": np.float32([0.5, -0.5]), "graph": None}, {}
+
+    def step(self, action):
+        return self.reset()[0], 0.0, False, False, {}
+
+
+def test_what_is_no_number_is_left_out_with_a_warning_that_names_it():
+    with pytest.warns(PufferWarning, match=r"observation\['graph'\] \(Graph\), observation\['mission'\] \(Text\)"):
+        env = GymnasiumPufferEnv(Worded())
+    env.reset(seed=1)
+    assert act(env, 0)[0] == [0.5, -0.5]
+
+
+def test_workers_do_not_repeat_the_warning():
+    with pytest.warns(PufferWarning) as caught:
+        envs = vector.make(Worded, num_envs=2, num_workers=2, backend="Multiprocessing", context="fork")
+    with envs:
+        envs.reset(seed=1)
+    assert len(caught) == 1
+
+
+def test_an_id_that_an_imported_package_registered_is_known_to_workers():
+    pytest.importorskip("minigrid")
+    with pytest.warns(PufferWarning, match=r"observation\['mission'\] \(MissionSpace\)"):
+        envs = vector.make(lambda: gymnasium.make("MiniGrid-DoorKey-5x5-v0"), num_envs=2, backend="Multiprocessing")
+    with envs:
+        observations, _ = envs.reset(seed=1)
+        assert unpack(observations, envs.emulated)["image"].shape == (2, 7, 7, 3)

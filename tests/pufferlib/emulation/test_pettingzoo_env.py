@@ -12,7 +12,7 @@ from pettingzoo_environments import Different, Leaving  # noqa: E402
 
 from pufferlib import PuffeRL, vector  # noqa: E402
 from pufferlib.emulation import PettingZooPufferEnv, unpack  # noqa: E402
-from pufferlib.errors import APIUsageError, MissingExtraError  # noqa: E402
+from pufferlib.errors import APIUsageError, MissingExtraError, PufferWarning  # noqa: E402
 
 
 def steps_of(env, count):
@@ -222,3 +222,12 @@ def test_the_end_can_be_seen_before_the_environment_begins_anew():
     for _ in range(6):
         env.step(np.zeros(2, np.int32))
     assert seen == [(0, 3), (1, 3)]
+
+
+def test_what_is_no_number_is_left_out_of_agents_that_differ():
+    spaces = [Dict({"name": Text(3), "place": Box(0, 9, (2,), np.float32)}), Box(0, 9, (3,), np.float32)]
+    samples = [{"name": "a", "place": np.float32([1, 2])}, np.float32([3, 4, 5])]
+    with pytest.warns(PufferWarning, match=r"observation\['name'\] \(Text\)"):
+        env = PettingZooPufferEnv(Different(spaces, [Discrete(2)] * 2, samples))
+    observations, _ = env.reset(seed=1)
+    assert observations.tolist() == [[1, 2, 0], [3, 4, 5]]

@@ -10,7 +10,7 @@ from pufferlib.families import catalog
 PONG = "ALE/Pong-v5"
 SMALL = [
     *("--vec.num-envs", 1, "--vec.backend", "Serial", "--train.bptt-horizon", 8, "--train.minibatch-size", 8),
-    *("--train.update-epochs", 1, "--policy.hidden-size", 8, "--train.log-interval", 1),
+    *("--train.update-epochs", 1, "--policy.hidden-size", 8, "--train.log-interval", 1, "--train.final-episodes", 0),
 ]
 
 

@@ -171,7 +171,7 @@ def test_a_layout_survives_pickling_and_equals_its_like():
 @pytest.mark.parametrize(
     ("space", "message"),
     [
-        (Dict({"a": Tuple([gymnasium.spaces.Text(5)])}), r"observation\['a'\]\[0\] must be Dict, .* got Text; leave"),
+        (Dict({"a": Tuple([gymnasium.spaces.Text(5)])}), r"observation\['a'\]\[0\] must be Dict, .* got Text"),
         (Tuple([gymnasium.spaces.Sequence(Discrete(2))]), r"observation\[0\] must be Dict.* got Sequence"),
         (Box(0, 1, (2,), np.longdouble), r"observation must have a dtype of bool, .* got float128"),
     ],
@@ -179,3 +179,22 @@ def test_a_layout_survives_pickling_and_equals_its_like():
 def test_what_cannot_be_packed_is_named(space, message):
     with pytest.raises(APIUsageError, match=message):
         Layout.of(space)
+
+
+def test_parts_that_are_no_numbers_are_left_out_where_others_remain():
+    words, graph = gymnasium.spaces.Text(9), gymnasium.spaces.Graph(Box(0, 1, (2,)), None)
+    pair = Tuple([words, Box(-1, 1, (2,), np.float32), graph, Discrete(3)])
+    space = Dict({"pair": pair, "goal": gymnasium.spaces.Sequence(Discrete(2)), "only": Dict({"words": words})})
+    layout = Layout.of(space)
+    assert set(layout.left_out) == {
+        "observation['goal'] (Sequence)",
+        "observation['only']['words'] (Text)",
+        "observation['pair'][0] (Text)",
+        "observation['pair'][2] (Graph)",
+    }
+    rows = np.zeros((1, *layout.row_space.shape), layout.row_space.dtype)
+    sample = space.sample()
+    row_writer(layout, rows[0, ...])(sample)
+    seen = unpack(rows, layout)["pair"]  # by the indices that the environment has
+    np.testing.assert_array_equal(seen[1][0], sample["pair"][1])
+    assert seen[3][0] == sample["pair"][3] and seen.keys() == {1, 3}
