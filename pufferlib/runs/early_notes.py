@@ -123,7 +123,8 @@ def notes_on_rollout(
     if environment_share * seconds > SLOW_SECONDS * steps and vecenv.num_workers < vecenv.num_envs:
         yield (
             f"a step of one agent takes {1e3 * seconds / steps:.1f} ms, {environment_share:.0%} of it in the "
-            f"environment; where that waits rather than computes, num_workers={vecenv.num_envs} has all environments wait at once"
+            f"environment; where that waits rather than computes, num_workers={vecenv.num_envs} has all "
+            "environments wait at once"
         )
 
 
