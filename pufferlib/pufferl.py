@@ -158,7 +158,7 @@ class PuffeRL:
             eval_env: the environments of the `evaluations` of the settings; see below.
             loss: the loss to minimise; see below.
 
-        By keyword, `PuffeRL(env, policy=None, logger=None, **settings)`; the first argument tells the two apart:
+        By keyword, `PuffeRL(env, policy=None, logger=None, **settings)`; the first argument decides which form it is:
 
         Args:
             env: a PufferEnv, an environment of Gymnasium or PettingZoo, a `gymnasium.vector.VectorEnv`, a vector, a
@@ -402,7 +402,7 @@ class PuffeRL:
     def _check_update(self, losses: Mapping[str, float]) -> None:
         self._learner.require_steps()
         found = describe_update(losses, self._learner.weight_norm, self.policy, self._learner.learning_rate)
-        if found is not None:  # an observation may be to blame: nobody has waited for a GPU to say so
+        if found is not None:  # an observation may be the cause, which a GPU had not reported yet
             raise DivergedError(self._collector.find_not_finite() or found)
 
     def _do_what_is_due(self) -> None:

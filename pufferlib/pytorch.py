@@ -1,6 +1,6 @@
-"""What PufferLib 3.0 has in `pufferlib.pytorch` for policies of one's own, by the same names.
+"""The names of PufferLib 3.0's `pufferlib.pytorch`, for policies that were written for it.
 
-New code finds the same elsewhere: `pufferlib.emulation.nativize`, `pufferlib.ppo.sampling.sample_logits`,
+New code uses `pufferlib.emulation.nativize`, `pufferlib.ppo.sampling.sample_logits`,
 `pufferlib.models.orthogonal_linear`.
 """
 
@@ -22,7 +22,6 @@ __all__ = ["layer_init", "nativize_dtype", "nativize_tensor", "numpy_to_torch_dt
 _DTYPES = ("float64", "float32", "float16", "int64", "int32", "int16", "int8", "uint64", "uint32", "uint16", "uint8")
 
 numpy_to_torch_dtype_dict = {np.dtype(name): getattr(torch, name) for name in _DTYPES if hasattr(torch, name)}
-"""torch's dtypes by NumPy's."""
 
 
 def layer_init(layer: nn.Module, std: float = math.sqrt(2), bias_const: float = 0.0) -> nn.Module:
@@ -34,7 +33,7 @@ def layer_init(layer: nn.Module, std: float = math.sqrt(2), bias_const: float = 
 
 
 def nativize_dtype(emulated: Layout | None) -> Layout | None:
-    """What `nativize_tensor` takes, of `env.emulated`: that itself, None where observations are one array."""
+    """Returns what `nativize_tensor` takes, which is `env.emulated` itself."""
     return emulated
 
 

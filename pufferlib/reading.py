@@ -1,4 +1,4 @@
-"""Reading files that may be of strangers: regular files alone, and no more of one than it may hold."""
+"""Reads files that may come from strangers: only regular files, and only up to a size."""
 
 from __future__ import annotations
 
@@ -10,14 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
-MOST_JSON = 4 * 2**20
-"""Bytes of a file of JSON: Python takes up to 25 times as much memory for it."""
-
-MOST_LINE = 2**20
-"""Bytes of a line of JSON, such as one of metrics or of a journal."""
-
-MOST_LEVELS = 100
-"""Of lists and dicts in each other in JSON."""
+MAX_JSON_BYTES = 4 * 2**20  # Python takes up to 25 times as much memory for it
+MAX_LINE_BYTES = 2**20  # of a file of lines of JSON, such as metrics
+MAX_LEVELS = 100  # of lists and dicts in each other in JSON
 
 _KINDS = (
     (stat.S_ISFIFO, "a FIFO"),
@@ -29,11 +24,11 @@ _KINDS = (
 
 
 class UnreadableFile(OSError):
-    """A file that is no regular one, or larger than what it is taken for may be; `strerror` says which."""
+    """A file is not regular, or too large; `strerror` says which."""
 
 
 def open_regular(path: Path) -> BinaryIO:
-    """Opens a regular file, or a link to one, for reading; it never waits, as for the writer of a FIFO.
+    """Opens a regular file, or a link to one, for reading, without waiting, as for the writer of a FIFO.
 
     Raises:
         UnreadableFile: if it is anything else.
@@ -53,8 +48,8 @@ def open_regular(path: Path) -> BinaryIO:
     raise UnreadableFile(None, f"it must be a regular file, found {found}", str(path))
 
 
-def read_bytes(path: Path, most: int = MOST_JSON) -> bytes:
-    """The content of a regular file.
+def read_bytes(path: Path, most: int = MAX_JSON_BYTES) -> bytes:
+    """Returns the content of a regular file.
 
     Raises:
         UnreadableFile: if it is no regular file, or has more than `most` bytes.
@@ -69,7 +64,7 @@ def read_bytes(path: Path, most: int = MOST_JSON) -> bytes:
 
 
 def read_json(path: Path) -> Any:
-    """What a regular file of JSON holds.
+    """Returns the content of a regular file of JSON.
 
     Raises:
         OSError: as for `read_bytes`.
@@ -79,9 +74,9 @@ def read_json(path: Path) -> Any:
 
 
 def lines(file: BinaryIO) -> Iterator[bytes]:
-    """The whole lines of an open file, without their ends; those longer than a line of JSON may be are left out."""
+    """Returns the complete lines of an open file without their ends, except those that are too long."""
     is_within = False
-    while line := file.readline(MOST_LINE):
+    while line := file.readline(MAX_LINE_BYTES):
         is_end = line.endswith(b"\n")
         if is_end and not is_within:
             yield line[:-1]
@@ -89,7 +84,7 @@ def lines(file: BinaryIO) -> Iterator[bytes]:
 
 
 def parse_json(text: bytes) -> Any:
-    """What a text holds.
+    """Returns the content of a text of JSON.
 
     Raises:
         ValueError: if it is no JSON in UTF-8, or nested too deeply.
@@ -98,14 +93,14 @@ def parse_json(text: bytes) -> Any:
         found = json.loads(text.decode())
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
-    if text.count(b"[") + text.count(b"{") > MOST_LEVELS:
+    if text.count(b"[") + text.count(b"{") > MAX_LEVELS:
         _require_flat(found)
     return found
 
 
 def _require_flat(found: Any) -> None:
     level = [found]
-    for _ in range(MOST_LEVELS):
+    for _ in range(MAX_LEVELS):
         parts = (each.values() if isinstance(each, dict) else each for each in level if isinstance(each, (list, dict)))
         level = list(itertools.chain.from_iterable(parts))
     if any(isinstance(each, (list, dict)) for each in level):

@@ -89,7 +89,8 @@ def warn_above_cores(workers: int, cores: int | None = None) -> None:
     cores = usable_cores() if cores is None else cores
     if workers > cores:
         warnings.warn(
-            f"num_workers {workers} is more than the {cores} cores this process may use; fewer are likely to be faster",
+            f"num_workers {workers} is more than the {cores} cores this process may use; fewer are likely to be "
+            "faster, unless the environments wait rather than compute",
             PufferWarning,
             stacklevel=4,
         )

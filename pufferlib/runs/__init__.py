@@ -1,4 +1,4 @@
-"""What is around the algorithm in a run: how a trainer is called and made, what it leaves on disk, how it goes on.
+"""Everything around the algorithm of a run: the arguments of a trainer, the files that it writes, how it is resumed.
 
 Of several processes the first alone writes; a file is written whole or not at all, and compared before it is used.
 """

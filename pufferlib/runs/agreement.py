@@ -55,11 +55,7 @@ class Agreement:
     def start(self, call: str, config: TrainConfig, learning_rate: float, changed: nn.Module | None) -> None:
         """Starts to compare without waiting: the next message raises RankError if something differs.
 
-        Args:
-            call: the method of the trainer.
-            config: as it is now.
-            learning_rate: of the trainer.
-            changed: the policy, if it was changed since the last call.
+        The policy is given as `changed` if it was changed since the last call.
         """
         if self._ranks.world_size == 1:
             return

@@ -69,7 +69,6 @@ def outline(file: BinaryIO) -> Any:
 
 
 def _check_directory(file: BinaryIO) -> None:
-    """Requires exactly one list of parts, at the end of the file: programs differ in which of two they read."""
     size = file.seek(0, os.SEEK_END)
     file.seek(max(0, size - _END64.size - _LOCATOR64.size - _END.size))
     tail = file.read()
@@ -97,7 +96,6 @@ def _part_sizes(archive: zipfile.ZipFile, file_size: int) -> dict[str, int]:
 
 
 def _check_content(found: Any) -> None:
-    """Walks the content as a tree, which shared and recursive lists can make larger than any memory."""
     count, waiting = 0, [(found, 0)]
     while waiting:
         part, depth = waiting.pop()
@@ -115,7 +113,6 @@ def _check_content(found: Any) -> None:
 
 
 def _check_attributes(attributes: dict[str, Any]) -> None:
-    """Allows `_metadata`, where `state_dict` notes versions; others could replace a method of the dict."""
     versions = attributes.get("_metadata", {})
     are_plain = isinstance(versions, dict) and all(
         isinstance(name, str) and isinstance(entry, dict) and all(type(value) is int for value in entry.values())
@@ -158,8 +155,6 @@ class _LimitedFile(io.BytesIO):
 
 
 class _OutlinePickle(pickle._Unpickler):  # the one in Python: that in C cannot be restricted to some instructions
-    """Follows the instructions that `torch.save` writes, and returns names in place of classes and functions."""
-
     _ALLOWED = (
         *(
             pickle.PROTO,
@@ -236,7 +231,6 @@ class _OutlinePickle(pickle._Unpickler):  # the one in Python: that in C cannot 
 def _tensor(
     storage: Any, offset: Any, shape: Any, strides: Any, requires_grad: Any, hooks: Any, bits: Any = None
 ) -> Tensor:
-    """Does what `torch._utils._rebuild_tensor_v2` does; all numbers must lie in the storage."""
     are_plain = type(requires_grad) is bool and type(hooks) is _OrderedDict and not hooks and not bits
     are_sizes = all(type(size) is int and 0 <= size < 2**62 for size in (offset, *shape, *strides))
     if not isinstance(storage, _Storage) or not are_plain or not are_sizes or len(shape) != len(strides):

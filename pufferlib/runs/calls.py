@@ -1,6 +1,6 @@
 """The two calls of a trainer: `PuffeRL(config, vecenv, policy)`, or `PuffeRL(env, policy, learning_rate=3e-4, ...)`.
 
-Both end in a Call: everything that a trainer is made of, checked and ready.
+Both end in a ResolvedCall: everything that a trainer is made of, checked and ready.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ AnyLogger = Logger | Sequence[Logger] | None
 
 
 @dataclass(frozen=True)
-class Call:
+class ResolvedCall:
     """Everything that a trainer is made of.
 
     Attributes:
@@ -113,13 +113,8 @@ class _Form:  # what the arguments of one of the two forms give
     chosen: Sequence[str] = ()
 
 
-def resolve_call(arguments: Sequence[Any], keywords: Mapping[str, Any], undo: ExitStack) -> Call:
+def resolve_call(arguments: Sequence[Any], keywords: Mapping[str, Any], undo: ExitStack) -> ResolvedCall:
     """Resolves the arguments of `PuffeRL`.
-
-    Args:
-        arguments: those given by position.
-        keywords: the others.
-        undo: gets callbacks that close what is made.
 
     Raises:
         APIUsageError: if the arguments fit neither form, or an output of the policy does not fit the environment.
@@ -146,7 +141,7 @@ def resolve_call(arguments: Sequence[Any], keywords: Mapping[str, Any], undo: Ex
     ranks.require_same({**facts_of_settings(given), **facts_of_environments(vecenv), "the device": device.type})
     config = resolve_sizes(given, vecenv.num_agents, device.type, ranks.world_size)
     eval_env = form.given_env if form.eval_env is None and _is_to_be_made(form.given_env) else form.eval_env
-    return Call(
+    return ResolvedCall(
         settings=settings,
         config=config,
         env_name=settings.get("env") or environment_name(vecenv),

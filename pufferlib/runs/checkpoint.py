@@ -130,8 +130,8 @@ def require_weights(found: Any, path: Path) -> dict[str, Tensor]:
     return found
 
 
-def check_policy_weights(policy: nn.Module, found: Any, path: Path) -> None:
-    """Checks that weights, in memory or yet to be read, fit a policy.
+def check_policy_weights(policy: nn.Module, found: Any, path: Path, is_outline: bool = False) -> None:
+    """Checks that weights, or the outline of a file with them, fit a policy.
 
     Raises:
         CheckpointError: as for `load_policy_weights`.
@@ -146,7 +146,7 @@ def check_policy_weights(policy: nn.Module, found: Any, path: Path) -> None:
                 "use the policy and environment settings that it was trained with"
             )
         is_dense = found[name].layout is torch.strided and not found[name].is_quantized
-        is_readable = is_dense and found[name].device.type in ("cpu", "meta")
+        is_readable = is_dense and found[name].device.type == ("meta" if is_outline else "cpu")
         if not is_readable or not torch.can_cast(found[name].dtype, tensor.dtype):
             raise CheckpointError(
                 f"{path}: tensor {name!r} must be {describe(tensor)}, got {describe(found[name])}; "
@@ -187,11 +187,7 @@ def models(data_dir: str | Path, env_name: str) -> list[Path]:
 def save_named(folder: Path, name: str, weights: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
     """Writes weights into a run's folder under one of the names of NAMED, with a note of facts beside them.
 
-    Args:
-        folder: of the run.
-        name: `best`, those of the evaluation with the highest mean return, or `last`, the newest.
-        weights: of the policy.
-        facts: numbers and text for the note; `env` is the environment's name.
+    The facts are numbers and text; `env` is the environment's name.
     """
     save(folder / f"{name}.pt", dict(weights))
     _write_note(folder, name, facts)

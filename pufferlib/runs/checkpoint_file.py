@@ -28,17 +28,9 @@ def save_checkpoint_file(
     metadata: Mapping[str, Any],
     description: Mapping[str, Any],
 ) -> str:
-    """Writes the file, whole or not at all; its folders are made.
+    """Writes the file, whole or not at all, and returns its path; its folders are made.
 
-    Args:
-        path: such as `checkpoint.pt`.
-        parts: of the trainer.
-        progress: of the trainer; untrained steps do not count here.
-        metadata: from `plain_metadata`.
-        description: of the run, as its `config.json` has it, from which an agent can be made.
-
-    Returns:
-        The path as text.
+    Untrained steps do not count. An agent can be made from the description, which is that of `config.json`.
 
     Raises:
         CheckpointError: if the path is a folder.

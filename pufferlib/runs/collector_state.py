@@ -1,4 +1,4 @@
-"""Saves and restores a collector and its rollout, so that a resumed run goes on in the middle of episodes."""
+"""Saves and restores a collector and its rollout, so that a resumed run continues in the middle of episodes."""
 
 from __future__ import annotations
 

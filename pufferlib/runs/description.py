@@ -61,10 +61,6 @@ def find_description(model: Path) -> Path | None:
 def read_settings(path: Path, env_name: str | None = None) -> dict[str, Any]:
     """Returns the settings in a file that `find_description` found.
 
-    Args:
-        path: of the file.
-        env_name: the environment that they must be of; None for any.
-
     Raises:
         CheckpointError: if it is missing or damaged, or they are of another environment.
     """
@@ -76,10 +72,6 @@ def read_settings(path: Path, env_name: str | None = None) -> dict[str, Any]:
 
 def require_settings(found: Any, path: Path) -> dict[str, Any]:
     """Returns what a file holds if its names and sections are those of a run's settings; values are not checked.
-
-    Args:
-        found: in the file; anything.
-        path: of the file, for messages.
 
     Raises:
         CheckpointError: if they are not.

@@ -42,7 +42,7 @@ class Sample:
 
 
 def notes_on_length(config: ResolvedTrainConfig, epochs: int) -> Iterator[str]:
-    """Says what is wrong with the length of a training of so many epochs."""
+    """Says what is wrong with the length of a training, in epochs."""
     updates = round(epochs * config.minibatches_per_epoch)
     if updates < FEW_UPDATES:
         yield (
@@ -90,13 +90,13 @@ def notes_on_rollout(
     """Says what is unusual about the first rollout of a trainer, but for the length of its episodes.
 
     Args:
-        config: of the training.
-        rollout: the first one.
-        vecenv: that it comes from.
-        env_name: of the environment.
-        episodes: what the trainer's `evaluate` returned.
-        seconds: that the rollout took.
-        environment_share: of these seconds, spent in environments, 0 to 1.
+        config: of the trainer.
+        rollout: that `evaluate` collected.
+        vecenv: of the trainer.
+        env_name: of the trainer.
+        episodes: what `evaluate` returned.
+        seconds: that it took.
+        environment_share: of these in which the environments were stepped.
     """
     if not env_name.startswith(ocean.PREFIX):  # their settings were tuned
         rewards = rollout.rewards.T[1:]
@@ -123,8 +123,8 @@ def notes_on_rollout(
     if environment_share * seconds > SLOW_SECONDS * steps and vecenv.num_workers < vecenv.num_envs:
         yield (
             f"a step of one agent takes {1e3 * seconds / steps:.1f} ms, {environment_share:.0%} of it in the "
-            f"environment; where that waits rather than computes, num_workers={vecenv.num_envs} has all environments "
-            "wait at once"
+            f"environment; where that waits rather than computes, num_workers={vecenv.num_envs} has all "
+            "environments wait at once"
         )
 
 
@@ -232,6 +232,7 @@ def _findings(env: PufferEnv | Vector, steps: int, seed: int) -> Iterator[str]:
 
 
 def _largest(numbers: Tensor) -> float:
+    # The absolute value that one number in a hundred exceeds, so that a rare one does not count.
     flat = numbers.flatten()[:: max(1, numbers.numel() // 100_000)].abs().float()
     flat = flat[flat.isfinite()]
     return float(flat.quantile(0.99)) if len(flat) else 0.0

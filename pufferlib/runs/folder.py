@@ -21,12 +21,6 @@ class RunFolder:
     """
 
     def __init__(self, path: Path, describe: Callable[[], dict[str, Any]]):
-        """Touches nothing.
-
-        Args:
-            path: of the folder.
-            describe: returns the content of its `config.json`.
-        """
         self.path = path
         self._describe = describe
         self._lock = Lock(path)

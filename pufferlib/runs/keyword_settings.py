@@ -39,11 +39,7 @@ def named_settings(keywords: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def settings_from_keywords(keywords: Mapping[str, Any], choice: Choice) -> dict[str, Any]:
-    """Returns the `[train]` settings that keywords ask for.
-
-    Args:
-        keywords: names of settings or of ALIASES; all are known.
-        choice: what follows from the environment where keywords say nothing; sizes are those of all processes.
+    """Returns the `[train]` settings that keywords ask for; sizes are those of all processes.
 
     Raises:
         APIUsageError: if a setting is given by both its names.

@@ -85,19 +85,11 @@ def iterate(
         begin = time.perf_counter()
         episodes = trainer.evaluate()
         if has_notes and trainer.epoch == 0:
-            seconds = time.perf_counter() - begin
-            share = trainer.report.phases.shares().get("environment", 0.0)
-            _say_notes(
-                notes_on_rollout(
-                    config,
-                    trainer.rollout,
-                    trainer.vecenv,
-                    trainer.env_name,
-                    episodes,
-                    seconds,
-                    environment_share=share,
-                )
+            seconds, share = time.perf_counter() - begin, trainer.report.phases.shares().get("environment", 0.0)
+            notes = notes_on_rollout(
+                config, trainer.rollout, trainer.vecenv, trainer.env_name, episodes, seconds, share
             )
+            _say_notes(notes)
         if is_length_awaited and "episode/length_mean" in episodes:
             is_length_awaited = False
             _say_notes(notes_on_episodes(episodes["episode/length_mean"], config.gamma))

@@ -239,4 +239,4 @@ def _require_fit(make: Callable[[], nn.Module], path: Path) -> None:
         ) from error
     finally:
         hook.remove()
-    check_policy_weights(policy, weights, path)
+    check_policy_weights(policy, weights, path, is_outline=True)

@@ -23,7 +23,7 @@ def make_loggers(
         log_settings: the `[log]` section; keys that are absent take their defaults.
         run_folder: `metrics.jsonl` and the folders `tensorboard`, `wandb` and `neptune` are made there.
         run_id: the run's name, the same when it is resumed.
-        resume_step: the agent step that a resumed run goes on from; None for a new run.
+        resume_step: the agent step from which a resumed run continues; None for a new run.
 
     Returns:
         A JsonLogger, then those that the settings ask for.

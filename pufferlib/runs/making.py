@@ -142,13 +142,7 @@ def _make_called(creator: Callable, kwargs: dict[str, Any]) -> PufferEnv | vecto
 
 
 def origin_of_call(creator: Callable, arguments: dict[str, Any], vec: dict[str, Any]) -> Origin | None:
-    """Returns how a class or function of the user's made environments; None if another process could not do the same.
-
-    Args:
-        creator: the class or function, which `package.module:MyEnv` imports.
-        arguments: its keyword arguments, numbers and text.
-        vec: the `[vec]` settings.
-    """
+    """Returns how a class or function of the user's made environments; None if no other process could."""
     name = importable_name(creator)
     while isinstance(creator, partial):
         if creator.args:

@@ -87,11 +87,6 @@ def _zeros(space: gymnasium.Space, device: torch.device) -> Tensor:
 def check_state(policy: nn.Module, expected: dict[str, Tensor], device: torch.device) -> None:
     """Checks that a policy's recurrent state is of a given form.
 
-    Args:
-        policy: with or without `initial_state`.
-        expected: tensors by name, of any number of rows; empty for none.
-        device: of the policy.
-
     Raises:
         APIUsageError: if it is not.
     """

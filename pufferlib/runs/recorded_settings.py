@@ -16,10 +16,6 @@ from pufferlib.runs.files import CONFIG_FILE
 def run_settings(env_name: str, args: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the settings of the run to resume, where `resume` is its folder; the first process looks for all.
 
-    Args:
-        env_name: the environment of the run.
-        args: the nested dict of `load_config`; `resume` and `[train] data_dir` say which run.
-
     Raises:
         CheckpointError: if there is no such run, or its policy is of a class that no setting names.
     """
@@ -35,10 +31,7 @@ def run_settings(env_name: str, args: Mapping[str, Any]) -> dict[str, Any]:
 def model_settings(env_name: str, args: Mapping[str, Any], is_policy_named: bool) -> dict[str, Any]:
     """Returns the settings that a model was trained with, on the device of `args`, or `args` if no file has them.
 
-    Args:
-        env_name: the environment that the model was trained in.
-        args: the nested dict of `load_config`; `load_model_path` and `[train] data_dir` say which model.
-        is_policy_named: whether `args` name the policy's class, so that the run does not have to.
+    Where `args` name the policy's class (`is_policy_named`), the run does not have to.
 
     Returns:
         A dict of its own, whose `load_model_path` is the model's path.

@@ -54,11 +54,6 @@ def find_changes(saved: Mapping[str, Any], settings: Mapping[str, Any]) -> list[
 def allowed_changes(saved: Mapping[str, Any], settings: Mapping[str, Any], run: str) -> list[Change]:
     """Returns the settings that change when a run is resumed.
 
-    Args:
-        saved: the settings of the run.
-        settings: those to resume it with.
-        run: its name, for messages.
-
     Raises:
         ConfigError: if one may not change.
     """

@@ -12,7 +12,7 @@ from typing import Any
 from pufferlib.errors import DivergedError, PufferWarning, StorageError
 from pufferlib.families.catalog import slug
 from pufferlib.loggers import METRICS_FILE, JsonLogger, Loggers, NoLogger
-from pufferlib.runs.calls import Call
+from pufferlib.runs.calls import ResolvedCall
 from pufferlib.runs.checkpoint import remove_unfinished
 from pufferlib.runs.checkpoint_file import load_checkpoint_file
 from pufferlib.runs.description import describe_run
@@ -34,13 +34,7 @@ class Run:
         settings: that `config.json` holds; None for those that follow from the trainer's parts.
     """
 
-    def __init__(self, call: Call, describe_computation: Callable[[], dict[str, str | None]]):
-        """Names the run and prepares its folder and loggers; nothing is written yet.
-
-        Args:
-            call: the arguments of the trainer, resolved.
-            describe_computation: returns what computes the policy, and why it is nothing faster.
-        """
+    def __init__(self, call: ResolvedCall, describe_computation: Callable[[], dict[str, str | None]]):
         self._ranks, self._call = call.ranks, call
         given = Loggers(call.logger if self._ranks.is_first else None)
         run_id = self._ranks.from_first(lambda: given.run_id)
@@ -104,12 +98,6 @@ class Run:
     ) -> str:
         """Writes a checkpoint into the folder; all processes call it.
 
-        Args:
-            parts: of this process.
-            progress: of the trainer.
-            statistics: as for `rank_state`.
-            metadata: from `plain_metadata`.
-
         Returns:
             The path of the weights.
 
@@ -130,10 +118,6 @@ class Run:
 
     def load(self, path: Path, parts: TrainerParts) -> tuple[Progress, dict[str, float] | None, dict[str, Any]]:
         """Restores a checkpoint, and continues in its folder if it has one; if it is refused, nothing changes.
-
-        Args:
-            path: the folder of a run, or a file of `save_checkpoint_file`.
-            parts: of this process.
 
         Returns:
             The progress, the statistics of the untrained rollout that was restored, if any, and the metadata.

@@ -48,14 +48,6 @@ def save_checkpoint_folder(
 ) -> None:
     """Writes the weights to `model_path`, then the rest; a kill leaves the checkpoint before it whole.
 
-    Args:
-        folder: of the run, which this process writes to alone.
-        env_name: of the run.
-        parts: of this process.
-        progress: of the trainer.
-        ranks: the `rank_state` of every process.
-        metadata: from `plain_metadata`.
-
     Raises:
         StorageError: if it cannot be written.
     """

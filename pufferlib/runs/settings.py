@@ -21,12 +21,7 @@ def settings_of(
 ) -> dict[str, Any]:
     """Returns the nested dict of `load_config` that describes a trainer.
 
-    Args:
-        env_name: of the run.
-        config: the `[train]` settings that the trainer was given.
-        vecenv: of the training.
-        policy: that is trained.
-        args: what a ready environment or policy does not say; None for the environment's configuration.
+    What a ready environment or policy does not say is as in `args`, or else as in the environment's configuration.
     """
     origin = find_origin(vecenv)
     settings = dict(args) if args is not None else _configuration(env_name, origin.env_name if origin else env_name)

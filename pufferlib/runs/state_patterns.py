@@ -50,11 +50,7 @@ _INTERVAL = {  # of Report
 def check_trainer_state(path: Path, state: Any, parts: TrainerParts, world_size: int) -> None:
     """Checks what was loaded from `trainer_state.pt` against the parts of the trainer that is to go on.
 
-    Args:
-        path: for messages.
-        state: that was loaded.
-        parts: of the trainer.
-        world_size: processes now; of a state of more or fewer only the first interval is used, and checked.
+    Of a state of more or fewer processes only the first interval is used, and checked.
 
     Raises:
         CheckpointError: at the first difference.

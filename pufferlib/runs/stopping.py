@@ -22,7 +22,7 @@ _INTERRUPTED = 130  # the exit code that a shell reports for SIGINT
 class StopRequest:
     """A context in which the first SIGINT, SIGTERM or SIGHUP sets `requested`, and a second one interrupts at once.
 
-    Where the main thread handles no second signal within GRACE_SECONDS, as in a `c_step` that loops for ever, the
+    Where the main thread handles no second signal within GRACE_SECONDS, as in a `c_step` that never returns, the
     process ends. A SIGHUP that `nohup` has ignored stays ignored. In another thread than the main one this does
     nothing. When a RankError leaves the context, the handlers stay, so that the process can report the lost rank before
     the signal of torchrun ends it.

@@ -13,11 +13,9 @@ _lock = threading.RLock()
 
 @contextmanager
 def borrowed_generator(seed: int | None = None, devices: Iterable[torch.device] = ()) -> Iterator[None]:
-    """Gives torch's generator to one thread at a time, and restores it afterwards; layers draw weights from it.
+    """Gives torch's generator to one thread at a time, and restores it and those of the devices afterwards.
 
-    Args:
-        seed: of the generator on the CPU; None leaves it as it is.
-        devices: whose generators are restored too.
+    It is what layers draw their weights from; `seed` is that of the CPU, None leaves it as it is.
     """
     with _lock, torch.random.fork_rng(list(devices)):
         if seed is not None:

@@ -139,12 +139,7 @@ def load_trainer_state(
 ) -> tuple[Progress, dict[str, float] | None]:
     """Restores a trainer; other episodes begin for another number of processes, or without snapshots.
 
-    Args:
-        path: of `trainer_state.pt`, for messages.
-        parts: of this process.
-        ranks: this process among all.
-        weights: of the policy.
-        state: that `check_trainer_state` accepted.
+    The state is one that `check_trainer_state` accepted; the path is for messages.
 
     Returns:
         The progress, and the statistics of the rollout that was restored, None if none was.

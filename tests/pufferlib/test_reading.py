@@ -2,7 +2,7 @@ import os
 
 import pytest
 
-from pufferlib.reading import MOST_LEVELS, UnreadableFile, lines, open_regular, parse_json, read_bytes, read_json
+from pufferlib.reading import MAX_LEVELS, UnreadableFile, lines, open_regular, parse_json, read_bytes, read_json
 
 
 def test_a_link_to_a_regular_file_is_read(tmp_path):
@@ -42,7 +42,7 @@ def test_more_than_a_file_may_hold(tmp_path):
     assert raised.value.strerror == "it must have at most 4 bytes, found 5"
 
 
-@pytest.mark.parametrize("levels", [MOST_LEVELS + 1, 100_000])
+@pytest.mark.parametrize("levels", [MAX_LEVELS + 1, 100_000])
 @pytest.mark.parametrize(("begin", "end"), [("[", "]"), ('{"a":', "}")])
 def test_json_of_too_many_levels(levels, begin, end):
     text = f"{begin * levels}1{end * levels}".encode()
@@ -52,7 +52,7 @@ def test_json_of_too_many_levels(levels, begin, end):
 
 def test_json_of_many_lists_on_few_levels():
     assert parse_json(b"[" + b"[], " * 1000 + b"[]]") == [[]] * 1001
-    assert parse_json(b"[" * MOST_LEVELS + b"]" * MOST_LEVELS)
+    assert parse_json(b"[" * MAX_LEVELS + b"]" * MAX_LEVELS)
 
 
 @pytest.mark.parametrize("text", [b"", b"{", b"\xff", b"nothing", b"1" * 5000])
@@ -62,7 +62,7 @@ def test_other_text_than_json(text):
 
 
 def test_long_and_torn_lines_are_left_out(tmp_path, monkeypatch):
-    monkeypatch.setattr("pufferlib.reading.MOST_LINE", 10)
+    monkeypatch.setattr("pufferlib.reading.MAX_LINE_BYTES", 10)
     (tmp_path / "file").write_bytes(
         b"one\n" + b"long" * 20 + b"\ntwo\n" + b"9 letters\n" + b"x" * 10 + b"\nthree\ntorn"
     )

@@ -13,7 +13,7 @@ from optuna.storages.journal import JournalFileBackend
 from optuna.trial import TrialState
 
 from pufferlib.errors import ConfigError
-from pufferlib.reading import MOST_LINE, open_regular, parse_json
+from pufferlib.reading import MAX_LINE_BYTES, open_regular, parse_json
 from pufferlib.sweep.attributes import CONFIRMING
 
 _SQLITE = b"SQLite format 3\0"
@@ -72,8 +72,8 @@ def _copy_studies(old: JournalStorage, path: Path) -> None:
 def _require_journal(path: Path) -> None:
     # Looks at every line before Optuna does, which takes what it finds.
     with open_regular(path) as file:
-        for number, line in enumerate(iter(partial(file.readline, MOST_LINE), b""), 1):
-            if not line.endswith(b"\n") and len(line) < MOST_LINE and number > 1:
+        for number, line in enumerate(iter(partial(file.readline, MAX_LINE_BYTES), b""), 1):
+            if not line.endswith(b"\n") and len(line) < MAX_LINE_BYTES and number > 1:
                 return  # half a line of a process that was killed
             try:
                 entry = parse_json(line)
