@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import os
 import time
+from collections.abc import Callable
 from dataclasses import replace as changed
 from pathlib import Path
 from typing import Any
@@ -238,12 +239,11 @@ def errors_raw() -> None:
 def loggers_trusted() -> None:
     """A logger that raises ends the run."""
 
-    def tell(self: Any, method: str, *arguments: Any) -> None:
+    def call_each(self: Any, call: Callable[[Any], object]) -> None:
         for logger in self.loggers:
-            if hasattr(logger, method):
-                getattr(logger, method)(*arguments)
+            call(logger)
 
-    _instead("pufferlib.loggers.several.Loggers._tell", tell)
+    _instead("pufferlib.loggers.several.Loggers._each", call_each)
 
 
 def remedy_forgotten() -> None:
