@@ -28,7 +28,7 @@ def make(name: str | Callable[..., Any], **kwargs: Any) -> PufferEnv | vector.Ve
     """Makes an environment, or many of them behind one PufferEnv.
 
     Args:
-        name: any name that `puffer envs` tells, such as `puffer_breakout`, `CartPole-v1`, `ALE/Pong-v5`,
+        name: any name that `puffer envs` lists, such as `puffer_breakout`, `CartPole-v1`, `ALE/Pong-v5`,
             `dm_control/cheetah/run` or `pettingzoo:butterfly/pistonball_v6`; or a class of environments, or a function
             that returns one: a PufferEnv, or one of Gymnasium or PettingZoo, which is emulated.
         kwargs: for the environment. A class or function gets them as they are. What is not given are the `[env]`
