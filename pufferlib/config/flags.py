@@ -94,7 +94,7 @@ class FlagTable:
         name, _, which = key.removeprefix(PREFIX).rpartition(".")
         if "." not in name:
             raise ConfigError(
-                f"there is no flag {flag}; a range is told by --sweep.train.learning-rate.max and the like"
+                f"there is no flag {flag}; a range is set by --sweep.train.learning-rate.max and the like"
             )
         try:
             settings = dimension_settings(name, self._entry)

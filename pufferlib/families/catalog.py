@@ -49,7 +49,7 @@ def find(name: str | Callable[..., PufferEnv] | Entry) -> Entry:
     if found is not None:
         return found
     remedy = _of_family(name) or _of_library(name) or _nearest(name) or ";"
-    raise UnknownEnvironmentError(f"there is no environment {name!r}{remedy} `puffer envs` tells all names")
+    raise UnknownEnvironmentError(f"there is no environment {name!r}{remedy} `puffer envs` lists all names")
 
 
 def find_recorded(name: str) -> Entry:

@@ -47,15 +47,11 @@ def _initializers(cls: type) -> list[Callable]:
 
 
 def _passes_on(function: Callable) -> bool:
-    parameters = _parameters(function)
-    return parameters is None or any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
-
-
-def _parameters(function: Callable) -> list[inspect.Parameter] | None:
     try:
-        return list(inspect.signature(function).parameters.values())
+        parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):  # a builtin that does not tell
-        return None
+        return True
+    return any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
 
 
 def _is_plain(kind: object) -> bool:

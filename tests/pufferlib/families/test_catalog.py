@@ -157,7 +157,7 @@ def test_ocean_goes_through_the_catalog_too(name):
         ("minecraft", "it belongs to the library minerl, .* train minerl:ID where it registers ids"),
         ("puffer_nmmo3", "it belongs to the library nmmo"),
         ("maze", "did you mean 'puffer_maze'"),
-        ("xyzzy", "no environment 'xyzzy'; `puffer envs` tells"),
+        ("xyzzy", "no environment 'xyzzy'; `puffer envs` lists"),
     ],
 )
 def test_an_unknown_name_says_the_nearest(name, words):

@@ -68,7 +68,7 @@ def test_a_callable_gets_the_keywords():
             UnknownEnvironmentError,
             "no environment 'breakout'; did you mean 'puffer_br",
         ),
-        (lambda: pufferlib.make("xyzzy"), UnknownEnvironmentError, "no environment 'xyzzy'; `puffer envs` tells"),
+        (lambda: pufferlib.make("xyzzy"), UnknownEnvironmentError, "no environment 'xyzzy'; `puffer envs` lists"),
         (lambda: pufferlib.make(lambda: 3), APIUsageError, "env must be a PufferEnv, got int"),
         (lambda: pufferlib.make(3), APIUsageError, "takes the name of an environment, a class or a function, got int"),
     ],
