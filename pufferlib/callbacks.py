@@ -234,7 +234,6 @@ class _Metric:
         self._missed: int | None = 0  # iterations with episodes but without it; None once it was found or warned of
 
     def find(self, logs: Mapping[str, float]) -> str | None:
-        """Its name in the logs; None without it, with a warning after some iterations."""
         name = find_metric(self.wanted, logs)
         if name is not None:
             self._missed = None
@@ -260,7 +259,6 @@ class _FairMean:
         self._next_step = 0.0  # before which the policy does not play
 
     def reset(self, trainer: PuffeRL) -> None:
-        """Prepares for a `learn`."""
         self._seen.clear()
         self._next_step, self._least = 0.0, self._episodes
         self._is_playing = True
@@ -268,7 +266,7 @@ class _FairMean:
             self._stop_playing(trainer)
 
     def newest(self, logs: Mapping[str, float]) -> float | None:
-        """The mean over the newest episodes; None where an iteration has no new ones, or too few have ended."""
+        # Over the newest episodes; None where an iteration has no new ones, or too few have ended.
         name = self._metric.find(logs)
         if name is None:
             return None
@@ -282,16 +280,8 @@ class _FairMean:
         return sum(value * episodes for value, episodes in self._seen) / count if count >= self._least else None
 
     def decisive(self, trainer: PuffeRL, newest: float, pause: float) -> float | None:
-        """The mean to decide by: over whole episodes that the policy plays, where that is possible.
-
-        Args:
-            trainer: that learns.
-            newest: the result of `newest`.
-            pause: agent steps until the policy may play again.
-
-        Returns:
-            None where nothing is decided now, as in the other processes.
-        """
+        # Over whole episodes that the policy plays, where that is possible, with `pause` agent steps between two plays;
+        # None where nothing is decided now, as in the other processes.
         if not is_mean_over_episodes(self._name) or not self._is_playing:
             return newest
         if trainer.global_step < self._next_step or not trainer.ranks.is_first:

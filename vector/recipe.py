@@ -31,7 +31,7 @@ class Options:
 
 
 class EnvSource(abc.ABC):
-    """Where the environments of a vector come from.
+    """The source of a vector's environments.
 
     Attributes:
         num_envs: environments in all.

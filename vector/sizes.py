@@ -1,4 +1,4 @@
-"""How environments are divided into batches and workers, checked before anything runs."""
+"""The numbers of batches and workers, checked before anything runs."""
 
 from __future__ import annotations
 

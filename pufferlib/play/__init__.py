@@ -1,1 +1,1 @@
-"""What a person does with environments and policies: list, time, score, and watch them."""
+"""Lists, times, scores and plays environments with policies."""
