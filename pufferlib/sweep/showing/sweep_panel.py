@@ -32,7 +32,7 @@ _RUNNING_LINES = 8
 _SETTINGS_LINES = 3
 _LEAST_FRONT = 3  # lines of the front, if the terminal has room for nothing else
 _CURVE_CELLS = 24
-_NAME_CELLS = (16, 12, 10, 8, 6)  # of a setting above its values, where these are shorter: as many as there is room for
+_NAME_CELLS = (16, 12, 10, 8, 6)  # of a setting above shorter values: the most that fit
 
 
 def render(state: SweepState, width: int, height: int) -> Panel:
