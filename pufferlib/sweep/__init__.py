@@ -1,7 +1,6 @@
-"""Hyperparameter search: `driver` is a sweep from its first trial to its last, `protein` all of it from Python.
+"""Hyperparameter search: `driver` runs a sweep, `protein` is its interface in Python.
 
-`search/` proposes trials, `trials/` runs each in a process of its own, `study/` keeps what is known where other drivers
-find it, `showing/` is what one sees. None of this is imported without the extra `sweep`.
+Nothing of it is imported without the extra `sweep`.
 """
 
 from pufferlib.extras import require_extra

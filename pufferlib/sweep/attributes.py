@@ -1,4 +1,4 @@
-"""What the trials and the study of a sweep remember besides Optuna's own: the keys of their user attributes.
+"""The keys of the user attributes of the trials and the study of a sweep.
 
 A trial that is complete has its score as its value; the other attributes hold for failed and stopped ones too.
 """

@@ -1,4 +1,4 @@
-"""The driver of a sweep: asks for trials, runs them side by side, and tells the study how they went.
+"""The driver of a sweep: asks for trials, runs them side by side, and reports them to the study.
 
 Optuna's storage does the bookkeeping: which trials run, and which run again because their driver was killed.
 """

@@ -144,23 +144,23 @@ class Protein:
             raise APIUsageError(f"observe() needs a value of {', '.join(missing)}, got {dict(values)}")
         _require_numbers(cost, curve)
         is_failed = score is None or not math.isfinite(score)
-        told = {COST: float(cost), CURVE: [[float(part) for part in row] for row in curve]}
+        known = {COST: float(cost), CURVE: [[float(part) for part in row] for row in curve]}
         trial = next((each for each in self._pending if self._is_of(each, values)), None)
         if trial is None:
-            self._add(values, None if is_failed else score, told)
+            self._add(values, None if is_failed else score, known)
             return
         self._pending.remove(trial)
-        for name, value in told.items():
+        for name, value in known.items():
             trial.set_user_attr(name, value)
         with quiet_optuna():
             self.study.tell(trial, None if is_failed else score, TrialState.FAIL if is_failed else None)
 
-    def _add(self, values: Mapping[str, Any], score: float | None, told: Mapping[str, Any]) -> None:
+    def _add(self, values: Mapping[str, Any], score: float | None, known: Mapping[str, Any]) -> None:
         point = self.space.point({name: values[given] for given, name in self._names.items()})
         state = TrialState.FAIL if score is None else TrialState.COMPLETE
         params, distributions = self.space.values(point), optuna_distributions(self.space)
         self.study.add_trial(
-            create_trial(state=state, value=score, params=params, distributions=distributions, user_attrs=dict(told))
+            create_trial(state=state, value=score, params=params, distributions=distributions, user_attrs=dict(known))
         )
 
     def _is_of(self, trial: optuna.Trial, values: Mapping[str, Any]) -> bool:

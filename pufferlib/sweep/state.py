@@ -19,7 +19,7 @@ SERVICES = ("tensorboard", "wandb", "neptune")
 
 @dataclass
 class RunningTrial:
-    """A run in a process of this driver."""
+    """A run in a process of this driver, or of another."""
 
     number: int  # of the trial; of a confirmation, that of the trial which it confirms
     values: Mapping[str, Any]  # of the settings that the sweep varies, by name, such as `train.learning_rate`
@@ -29,6 +29,7 @@ class RunningTrial:
     # rows of progress, seconds of training until then, and score, the newest last
     curve: Sequence[Sequence[float]] = ()
     seed: int | None = None  # that of a confirmation; None for a trial
+    host: str = ""  # name of the machine, where another driver runs it
 
 
 @dataclass

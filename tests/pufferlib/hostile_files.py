@@ -203,11 +203,14 @@ def report(folder: Path) -> None:
     command("report", str(folder), "--output", str(folder / "page.html"))
 
 
-def storage(folder: Path) -> None:
+def storage(folder: Path, name: str = "strange.db") -> None:
     from pufferlib.sweep.study.study import StudyPlace, open_study
 
-    for name in ("strange.db", "data.db"):  # a journal of an earlier version, and a database
-        open_study(StudyPlace("strange", str(folder / name), folder, ""), "maximize")
+    open_study(StudyPlace("strange", str(folder / name), folder, ""), "maximize")
+
+
+def database(folder: Path) -> None:
+    storage(folder, "data.db")
 
 
 def model(folder: Path) -> Path:
@@ -219,7 +222,7 @@ def cases() -> Iterator[tuple[str, Callable[[Path], None], Callable[[Path], Path
     """The name of each case, what is done to which file, and the door."""
     last, state = (lambda folder: folder / "last.pt"), (lambda folder: folder / "trainer_state.pt")
     config, metrics = (lambda folder: folder / "config.json"), (lambda folder: folder / "metrics.jsonl")
-    journal, database = (lambda folder: folder / "strange.journal"), (lambda folder: folder / "data.db")
+    journal, data = (lambda folder: folder / "strange.journal"), (lambda folder: folder / "data.db")
     groups = (
         (MODELS, "last.pt", last, (agent,)),
         (MODELS, "model", model, (agent_of_file, resume, evaluate)),
@@ -229,7 +232,7 @@ def cases() -> Iterator[tuple[str, Callable[[Path], None], Callable[[Path], Path
         (DESCRIPTIONS, "config.json", config, (configure, list_runs, plot, report)),
         ((fifo, device, hole), "metrics.jsonl", metrics, (list_runs, plot, report)),
         ((fifo, device, hole, compressed, nested), "journal", journal, (storage,)),
-        ((fifo, device, hole, compressed, nested), "database", database, (storage,)),
+        ((fifo, device, hole, compressed, nested), "database", data, (database,)),
     )
     for changes, what, find, doors in groups:
         for change in changes:

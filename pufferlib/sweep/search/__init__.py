@@ -1,1 +1,1 @@
-"""What proposes trials: `space` says what may vary, `protein_sampler` is the search, `proposal` how it decides."""
+"""Proposals of trials: the space, the sampler and its models."""

@@ -45,7 +45,7 @@ class Proposal:
         seed = int(generator.integers(2**31))
         worst = np.nanmin(history.scores)
         scores = Surrogate(features, np.where(np.isnan(history.scores), worst, history.scores), seed)
-        open_ends = np.concatenate([history.stopped, history.pending])  # or they promised as much as before, for ever
+        open_ends = np.concatenate([history.stopped, history.pending])  # else they would promise as much as before
         self._scores = scores.believing(self._features(open_ends))
         ran = ~np.isnan(history.scores)  # what a failure took says nothing of what a whole run takes
         self._costs = Surrogate(features[ran], np.log(history.costs[ran]), seed)

@@ -13,7 +13,7 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
 from typing_extensions import override
 
-_FIT_POINTS = 128  # the kernel's parameters are found from so many observations; a fit takes their cube
+_FIT_POINTS = 128  # observations that the kernel's parameters are found from; a fit takes their cube
 _JITTERS = (1e-8, 1e-6, 1e-4)  # of the diagonal, for points that coincide: the least that leaves it positive definite
 
 # What is expected of the kernel before anything is observed, in logarithms: mean and standard deviation.

@@ -1,1 +1,1 @@
-"""What one sees of a sweep: while it runs, and the files and the summary that it leaves."""
+"""The display, the files and the report of a sweep."""

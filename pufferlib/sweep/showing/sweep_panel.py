@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from optuna.trial import TrialState
 from rich.text import Text
@@ -17,6 +16,7 @@ from pufferlib.reports.texts import cost_text, settings_texts, short_names, valu
 from pufferlib.sweep.attributes import HOST
 from pufferlib.sweep.showing.texts import sparkline
 from pufferlib.sweep.showing.time_left import remaining_seconds
+from pufferlib.sweep.state import RunningTrial
 from pufferlib.sweep.study.confirmation import ConfirmedTrial, confirmed_trials
 from pufferlib.sweep.study.results import FoundTrial, Results, results_of, settings_of, solve_threshold
 from pufferlib.sweep.trials.curve import WINDOWS
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
     from rich.panel import Panel
 
-    from pufferlib.sweep.state import RunningTrial, SweepState
+    from pufferlib.sweep.state import SweepState
 
 _FRAME_LINES = 3  # of the panel's border, and of the cursor
 _RUNNING_LINES = 8
 _SETTINGS_LINES = 3
 _LEAST_FRONT = 3  # lines of the front, if the terminal has room for nothing else
 _CURVE_CELLS = 24
-_NAME_CELLS = (16, 12, 10, 8, 6)  # of a setting above its values, where these are shorter: as many as there is room for
+_NAME_CELLS = (16, 12, 10, 8, 6)  # of a setting above shorter values: the most that fit
 
 
 def render(state: SweepState, width: int, height: int) -> Panel:
@@ -147,45 +147,34 @@ def _confirmed(confirmed: Sequence[ConfirmedTrial], width: int) -> list[Text]:
     return lines
 
 
-@dataclass(frozen=True)
-class _Run:
-    label: str
-    curve: Sequence[Sequence[float]]
-    progress: float
-    cost: float
-    values: Mapping[str, Any]
-
-
 def _running(state: SweepState, found: Results, width: int) -> list[Text]:
     here = {trial.number for trial in state.running}
     others = [trial for trial in state.trials if trial.state is TrialState.RUNNING and trial.number not in here]
-    runs = [*map(_run_here, state.running), *map(_run_elsewhere, others)]
+    runs = [*state.running, *map(_run_elsewhere, others)]
     curves = [found.best.curve if found.best else (), *(run.curve for run in runs)]
     scores = [row[2] for curve in curves for row in curve if math.isfinite(row[2])] or [0.0, 1.0]
-    labels = max((len(run.label) for run in runs), default=0)
-    lines = [_run_line(run, (min(scores), max(scores)), labels, width) for run in runs]
+    labels = [f"#{run.number} {run.host if run.seed is None else f'seed {run.seed}'}".rstrip() for run in runs]
+    cells = max(map(len, labels), default=0)
+    lines = [
+        _run_line(fit(label, cells), run, (min(scores), max(scores)), width)
+        for label, run in zip(labels, runs, strict=True)
+    ]
     hidden = len(lines) - _RUNNING_LINES
     return lines if hidden <= 0 else [*lines[: _RUNNING_LINES - 1], Text(f"and {hidden + 1} more", CYAN)]
 
 
-def _run_here(trial: RunningTrial) -> _Run:
-    label = f"#{trial.number}" if trial.seed is None else f"#{trial.number} seed {trial.seed}"
-    return _Run(label, trial.curve, trial.progress, trial.cost, trial.values)
+def _run_elsewhere(trial: FrozenTrial) -> RunningTrial:
+    curve = [(tenth / WINDOWS, math.nan, score) for tenth, score in sorted(trial.intermediate_values.items())]
+    progress, host = curve[-1][0] if curve else 0.0, trial.user_attrs.get(HOST, "")
+    return RunningTrial(trial.number, settings_of(trial), math.nan, progress, math.nan, curve, host=host)
 
 
-def _run_elsewhere(trial: FrozenTrial) -> _Run:
-    tenths = sorted(trial.intermediate_values.items())
-    curve = [(tenth / WINDOWS, math.nan, score) for tenth, score in tenths]
-    label = f"#{trial.number} {trial.user_attrs.get(HOST, '')}".rstrip()
-    return _Run(label, curve, curve[-1][0] if curve else 0.0, math.nan, settings_of(trial))
-
-
-def _run_line(run: _Run, scale: tuple[float, float], label_cells: int, width: int) -> Text:
+def _run_line(label: str, run: RunningTrial, scale: tuple[float, float], width: int) -> Text:
     bars = sparkline(run.curve, run.progress, *scale, _CURVE_CELLS)
     score = number_text(run.curve[-1][2]) if run.curve else "-"
     known = "   ".join(f"{name} {value}" for name, value in settings_texts(run.values).items())
     line = Text.assemble(
-        (f"{fit(run.label, label_cells)} {bars}", CYAN),
+        (f"{label} {bars}", CYAN),
         ("─" * (_CURVE_CELLS - len(bars)), TRACK),
         (f" {percent_text(run.progress):>4} {score:>8} {cost_text(run.cost):>7}   ", WHITE),
         (known, CYAN),

@@ -18,9 +18,9 @@ _EARLY = 0.05  # of a run: before that its own speed says little
 def remaining_seconds(state: SweepState, now: float | None = None) -> float:
     """Returns the seconds until the trials of a sweep are over, or the confirmations while those run.
 
-    It assumes that trials take as long as the last ones did, side by side as many as run now on all drivers; never
-    longer than to the deadline. It is infinite as long as no trial has ended. `now` is a `time.monotonic()`, None for
-    this moment.
+    It assumes that trials take as long as the last ones did, and the same number runs side by side on all drivers;
+    never longer than to the deadline. It is infinite as long as no trial has ended. `now` is a `time.monotonic()`, None
+    for this moment.
     """
     now = time.monotonic() if now is None else now
     typical = _typical_duration(state)

@@ -46,11 +46,11 @@ def trials_csv(trials: Sequence[FrozenTrial]) -> str:
         state = "uncounted" if trial.number in uncounted else _STATES[trial.state]
         measured = [trial.number, state, trial.value, known.get(EPISODES), known.get(COST)]
         chosen = [_cell(settings.get(name)) for name in names]
-        told = [_cell(known.get(ERROR) or known.get(STOPPED)), _cell(known.get(RUN_FOLDER))]
+        reasons = [_cell(known.get(ERROR) or known.get(STOPPED)), _cell(known.get(RUN_FOLDER))]
         times = [
             time and time.isoformat(timespec="seconds") for time in (trial.datetime_start, trial.datetime_complete)
         ]
-        writer.writerow([*measured, *chosen, *told, *times])
+        writer.writerow([*measured, *chosen, *reasons, *times])
     return stream.getvalue()
 
 

@@ -141,7 +141,7 @@ def _open_storage(storage: str) -> RDBStorage:
     except ConfigError:
         raise
     except UnreadableFile as error:
-        raise ConfigError(f"[sweep] storage {storage!r} cannot be opened: {error.strerror}") from error
+        raise ConfigError(f"[sweep] storage {error.filename!r} cannot be opened: {error.strerror}") from error
     except Exception as error:  # of any of the packages that reach databases
         found = " ".join(str(error).split())
         raise ConfigError(f"[sweep] storage {storage!r} cannot be opened: {found}") from error

@@ -1,1 +1,1 @@
-"""One trial: what it is trained by, the process that trains, its learning curve, and when it ends early."""
+"""One trial: its configuration, its process, its learning curve."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pufferlib.errors import nearest
 from pufferlib.metrics.metric_name import GROUPS, find_metric
 
-_PATIENT_LOGS, _PATIENT_STEPS = 5, 1000  # with finished episodes that the environment has not told of: it may later
+_PATIENT_LOGS, _PATIENT_STEPS = 5, 1000  # with finished episodes that the environment has not reported yet
 
 
 class MetricSearch:

@@ -147,14 +147,14 @@ def _fit_env_count(trial: dict[str, Any], device_type: str) -> list[str]:
     count = max(1, round(batch / horizon) // unit)
     if count * unit >= agents:
         return []
-    return [_changed(trial, "env.num_envs", count, f"a batch of {batch} has so many segments of {horizon}")]
+    return [_changed(trial, "env.num_envs", count, f"a batch of {batch} has this many segments of {horizon}")]
 
 
 def _fit_horizon(trial: dict[str, Any], values: Mapping[str, Any], agents: int) -> list[str]:
     batch, horizon = trial["train"]["batch_size"], trial["train"]["bptt_horizon"]
     if batch == "auto" or batch >= agents * horizon or "train.bptt_horizon" in values:
         return []
-    reason = f"a batch of {batch} has so many steps of {agents} agents"
+    reason = f"a batch of {batch} has this many steps of {agents} agents"
     return [_changed(trial, "train.bptt_horizon", max(1, round(batch / agents)), reason)]
 
 

@@ -188,7 +188,7 @@ class TrialProcess:
             self._process.terminate()  # so that it saves
             self._kill_time = now + STOP_SECONDS
         elif now - self._heard > silent_seconds:
-            self._limit_text = f"it told nothing for {silent_seconds / 60:g} minutes ([sweep] silent_minutes): it hangs"
+            self._limit_text = f"it sent nothing for {silent_seconds / 60:g} minutes ([sweep] silent_minutes): it hangs"
             self._process.send_signal(signal.SIGUSR1)
             self._kill_time = now + TRACE_SECONDS
         elif now - self._looked >= LOOK_SECONDS:
@@ -281,7 +281,7 @@ def _each(processes: Sequence[psutil.Process], measure: Callable[[psutil.Process
 
 def _proportional_bytes(process: psutil.Process) -> int:
     found = process.memory_full_info()
-    return getattr(found, "pss", found.uss)  # macOS tells what is its own alone
+    return getattr(found, "pss", found.uss)  # macOS knows what is its own alone
 
 
 def _death(exit_code: int) -> str:

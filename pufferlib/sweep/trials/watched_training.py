@@ -27,7 +27,7 @@ from pufferlib.vector import Vector
 
 LOGS = 50  # of a run at least: enough for a curve whose points are means over several
 TENTHS = 10  # of a run; each but the last plays a tenth of the episodes that the final policy plays
-TELL_SECONDS = 1.0  # between two messages that are no logs
+MESSAGE_SECONDS = 1.0  # between two messages that are no logs
 
 
 class WatchedTrainer(PuffeRL):
@@ -42,7 +42,7 @@ class WatchedTrainer(PuffeRL):
     def watch(self, search: MetricSearch, tell: Tell) -> None:
         """Begins to report: `search` finds the metric, `tell` takes the messages that `trial_main` describes."""
         self._search, self._tell = search, tell
-        self._told_epoch, self._told_seconds = self.epoch, 0.0
+        self._sent_epoch, self._sent_seconds = self.epoch, 0.0
         self._whole_cost = math.inf  # of all iterations, once they are over
         self._logged_steps = self.global_step
         self._ended_sum = self._ended_count = 0.0  # scores of the episodes that ended in this tenth, and their number
@@ -58,14 +58,14 @@ class WatchedTrainer(PuffeRL):
         Raises:
             MissingMetricError: if enough was logged to tell that the metric does not exist.
         """
-        if self.is_logged and self._told_epoch != self.epoch:
-            self._told_epoch = self.epoch
+        if self.is_logged and self._sent_epoch != self.epoch:
+            self._sent_epoch = self.epoch
             self._look_at(self.report.metrics)
         is_tenth = TENTHS * self.epoch // self.total_epochs > TENTHS * (self.epoch - 1) // self.total_epochs
         if is_tenth and self.epoch < self.total_epochs and self._is_playing:
             self.score(max(1, self._final_episodes // TENTHS))
-            self.tell_score()
-        self._tell_that_it_lives()
+            self.send_score()
+        self._send_sign_of_life()
         if self._search.is_hopeless:
             raise MissingMetricError(self._search.missing_text())
         super().print_dashboard()
@@ -74,31 +74,31 @@ class WatchedTrainer(PuffeRL):
     def score(self, episodes: int | None = None, is_wanted: Callable[[], bool] = lambda: True) -> dict[str, Score]:
         """Plays as PuffeRL does, and sends messages meanwhile."""
 
-        def tell_and_ask() -> bool:
-            self._tell_that_it_lives(cost)
+        def send_and_ask() -> bool:
+            self._send_sign_of_life(cost)
             return is_wanted()
 
         cost = self.uptime
-        self._played = super().score(episodes, tell_and_ask)
+        self._played = super().score(episodes, send_and_ask)
         return self._played
 
-    def tell_score(self) -> None:
+    def send_score(self) -> None:
         """Sends the score of the last play, or of the episodes that ended since the score before."""
         played = {name: score.mean for name, score in self._played.items()}
         reported = "environment/n" if any(name.startswith("environment/") for name in played) else "episode/count"
         if played:
             self._search.score({**played, reported: 1.0}, 0.0)
         score = self._played.get(self._search.name or "")
-        told: dict[str, float] = {}
+        sent: dict[str, float] = {}
         if score is not None:
-            told = {"score": score.mean, "weight": score.episodes}
+            sent = {"score": score.mean, "weight": score.episodes}
         elif self._ended_count:
-            told = {"score": self._ended_sum / self._ended_count, "weight": self._ended_count}
+            sent = {"score": self._ended_sum / self._ended_count, "weight": self._ended_count}
         if "episode/length_mean" in played:
-            told["episode_steps"] = played["episode/length_mean"] * self.vecenv.num_agents
-        told["progress"] = TENTHS * self.epoch // self.total_epochs / TENTHS  # the score is of this tenth, not the next
+            sent["episode_steps"] = played["episode/length_mean"] * self.vecenv.num_agents
+        sent["progress"] = TENTHS * self.epoch // self.total_epochs / TENTHS  # the score is of this tenth, not the next
         self._played, self._ended_sum, self._ended_count = {}, 0.0, 0.0
-        self._send(told)
+        self._send(sent)
 
     @property
     def _is_playing(self) -> bool:
@@ -116,17 +116,17 @@ class WatchedTrainer(PuffeRL):
         else:
             self._send({"score": score, "weight": weight})
 
-    def _tell_that_it_lives(self, cost: float | None = None) -> None:
-        if time.monotonic() - self._told_seconds >= TELL_SECONDS:
+    def _send_sign_of_life(self, cost: float | None = None) -> None:
+        if time.monotonic() - self._sent_seconds >= MESSAGE_SECONDS:
             self._send({}, cost)
 
-    def _send(self, told: Mapping[str, float], cost: float | None = None) -> None:
-        self._told_seconds = time.monotonic()
+    def _send(self, sent: Mapping[str, float], cost: float | None = None) -> None:
+        self._sent_seconds = time.monotonic()
         cost = self.uptime if cost is None else cost
         if self.epoch >= self.total_epochs:
             cost = self._whole_cost = min(cost, self._whole_cost)
-        metric = {"metric": self._search.name} if "score" in told else {}
-        self._tell({"log": {"progress": min(self.epoch / self.total_epochs, 1.0), "cost": cost, **told, **metric}})
+        metric = {"metric": self._search.name} if "score" in sent else {}
+        self._tell({"log": {"progress": min(self.epoch / self.total_epochs, 1.0), "cost": cost, **sent, **metric}})
 
 
 def train_watched(task: TrialTask, tell: Tell) -> None:
@@ -145,7 +145,7 @@ def train_watched(task: TrialTask, tell: Tell) -> None:
     trainers: list[WatchedTrainer] = []
 
     def make_trainer(config: dict[str, Any], vecenv: Vector, policy: nn.Module, logger: AnyLogger) -> WatchedTrainer:
-        for note in fit_to_environments(args, vecenv, device_type, limit):  # where nobody knew them before
+        for note in fit_to_environments(args, vecenv, device_type, limit):  # where only the environments know them
             say(note)
         changed = {name: value for name, value in args["train"].items() if config[name] != value}
         trainer = WatchedTrainer({**config, **changed}, vecenv, policy, logger)
@@ -155,7 +155,7 @@ def train_watched(task: TrialTask, tell: Tell) -> None:
         return trainer
 
     train_run(make_trainer, task.env_name, args)
-    trainers[0].tell_score()
+    trainers[0].send_score()
     if search.name is None:
         raise (MissingMetricError if search.is_hopeless else UnscoredError)(search.missing_text())
 

@@ -23,7 +23,7 @@ def test_every_trouble_is_named_and_the_sweep_goes_on(tmp_path):
     state = run_sweep(NAME, args, SPACE, Proposed("env.trouble", TROUBLES))
     errors = {trial.params["env.trouble"]: trial.user_attrs.get(ERROR, "") for trial in state.trials}
     assert errors["raise"] == "RuntimeError: the ball went through the wall"
-    assert errors["hang"] == "it told nothing for 0.25 minutes ([sweep] silent_minutes): it hangs"
+    assert errors["hang"] == "it sent nothing for 0.25 minutes ([sweep] silent_minutes): it hangs"
     assert errors["eat"].startswith("it used 1.")
     assert errors["eat"].endswith("GB of its 1.2 GB ([sweep] trial_memory_gb)")
     assert errors["die"].startswith("its process was killed by SIGKILL, as where memory runs out; see ")
