@@ -146,7 +146,7 @@ def make(env_name: str, seed: int | None) -> None:
     path = ocean.config_path(env_name).resolve().with_name(WEIGHTS)
     checkpoint.save(path, {name: tensor.float() for name, tensor in policy.state_dict().items()})
     text = json.dumps(facts, indent=2) + "\n"
-    write_atomically(path.with_suffix(".json"), lambda file: file.write(text.encode()))
+    write_atomically(path.with_suffix(".json"), text.encode())
     print(f"{path}: {path.stat().st_size:,} bytes, {steps:,} steps")
 
 
