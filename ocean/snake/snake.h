@@ -9,9 +9,9 @@
 //
 // Each snake is an agent. Observation uint8[11 x 11], row by row, its head in the middle: 0 empty, 1 food, 2 corpse,
 // 3 body, 4 head, 5 wall and what is outside. Action: 0 down, 1 up, 2 left, 3 right; anything else goes on.
-// Reward: +0.1 for food or corpse eaten, which makes a snake longer up to the longest that the arena lets all be,
-// SNAKE_MAX_LENGTH at most; -1 for death, which is terminal. After SNAKE_MAX_STEPS steps a snake dies of age: its
-// episode is truncated. Score is the length in the end, perf that over the longest.
+// Reward: +0.1 for food or corpse eaten, which makes a snake longer, up to SNAKE_MAX_LENGTH, and as long as a quarter
+// of the arena is left to nobody; -1 for death, which is terminal. After SNAKE_MAX_STEPS steps a snake dies of age: its
+// episode is truncated. Score is the length in the end, perf that over the longest that one may be in this arena.
 #pragma once
 
 #include "puffer_window.h"
@@ -20,8 +20,8 @@ enum { SNAKE_DOWN, SNAKE_UP, SNAKE_LEFT, SNAKE_RIGHT, SNAKE_NUM_ACTIONS };
 enum { SNAKE_EMPTY, SNAKE_FOOD, SNAKE_CORPSE, SNAKE_BODY, SNAKE_HEAD, SNAKE_WALL };
 enum { SNAKE_ENTERED = 6, SNAKE_CLASH = 7 };  // within a step: by one head, by several
 enum { SNAKE_VIEW = 11, SNAKE_WINDOW = SNAKE_VIEW * SNAKE_VIEW, SNAKE_BORDER = SNAKE_VIEW / 2 };
-enum { SNAKE_MAX_SNAKES = 512, SNAKE_MAX_LENGTH = 64, SNAKE_START_LENGTH = 2, SNAKE_MAX_STEPS = 1000 };
-enum { SNAKE_MIN_WIDTH = 64, SNAKE_MAX_WIDTH = 320, SNAKE_MIN_HEIGHT = 32, SNAKE_MAX_HEIGHT = 180 };
+enum { SNAKE_MAX_SNAKES = 512, SNAKE_MAX_LENGTH = 1024, SNAKE_START_LENGTH = 2, SNAKE_MAX_STEPS = 5000 };
+enum { SNAKE_MIN_WIDTH = 64, SNAKE_MAX_WIDTH = 640, SNAKE_MIN_HEIGHT = 32, SNAKE_MAX_HEIGHT = 360 };
 enum { SNAKE_CELLS_PER_FOOD = 32 };
 
 #define SNAKE_FOOD_REWARD (0.1f)
@@ -33,14 +33,18 @@ typedef struct {
 
 PUFFER_TABLE SnakeMove SNAKE_MOVES[SNAKE_NUM_ACTIONS] = {{1, 0}, {-1, 0}, {0, -1}, {0, 1}};  // by action
 
+// Of its cells but two are known by the moves from one to the next: two bits each, so that a long snake is small.
+enum { SNAKE_MOVES_IN_BYTE = 4, SNAKE_MOVE_BYTES = SNAKE_MAX_LENGTH / SNAKE_MOVES_IN_BYTE };
+
 typedef struct {
-    uint16_t ring[SNAKE_MAX_LENGTH];  // its cells, the tail's and on, around the end of the array
-    uint8_t tail;                     // where in the ring it begins
-    uint8_t num_cells;                // in the arena; below the length while it comes out of the first
-    uint8_t length;
-    uint8_t heading;  // an action
-    int16_t steps;    // in this episode
+    int32_t head, tail;  // cells
+    uint16_t first;      // move in the ring: the one from the tail
+    uint16_t num_cells;  // in the arena; below the length while it comes out of the first
+    uint16_t length;
+    int16_t steps;  // in this episode
     int16_t meals;
+    uint8_t heading;                  // an action
+    uint8_t moves[SNAKE_MOVE_BYTES];  // actions, from the tail on, around the end of the array
 } SnakeAgent;
 
 typedef struct {
@@ -52,8 +56,10 @@ typedef struct {
     uint8_t* final_observations;  // [num_snakes, SNAKE_WINDOW] or NULL
     Rng rng;
     int num_snakes, width, height;
-    int longest;   // that a snake may be: then a quarter of the arena is always empty
-    int num_food;  // edible cells below which more food grows
+    int longest;    // that a snake may be
+    int max_grown;  // cells by which all together may be longer than in the beginning: a quarter of the arena is empty
+    int num_grown;  // by which they are
+    int num_food;   // edible cells below which more food grows
     int num_edible;
     Log log;  // summed at episode ends, cleared by the reader
     SnakeAgent snakes[SNAKE_MAX_SNAKES];
@@ -62,9 +68,10 @@ typedef struct {
 
 // What a step has found out so far.
 typedef struct {
-    uint16_t targets[SNAKE_MAX_SNAKES];  // cells that the heads go to
-    uint16_t ended[SNAKE_MAX_SNAKES];    // snakes whose episode this step ends
+    int32_t targets[SNAKE_MAX_SNAKES];  // cells that the heads go to
+    uint16_t ended[SNAKE_MAX_SNAKES];   // snakes whose episode this step ends
     int num_ended;
+    bool may_grow;  // there is room for all to
 } SnakeStep;
 
 PUFFER_FN PufferLayout c_layout(const Snake* env) {
@@ -77,17 +84,26 @@ PUFFER_FN Grid snake_grid(const Snake* env) { return grid_of(env->width, env->he
 PUFFER_FN void snake_configure(Snake* env) {
     int area = env->width * env->height;
     env->num_food = area / SNAKE_CELLS_PER_FOOD;
-    int longest = (area - area / 4 - env->num_food) / env->num_snakes;
+    env->max_grown = area - area / 4 - env->num_food - SNAKE_START_LENGTH * env->num_snakes;
+    int most = env->max_grown - env->num_snakes + 1;  // all others as short as can be
+    int longest = SNAKE_START_LENGTH + (most > 0 ? most : 0);
     env->longest = longest < SNAKE_MAX_LENGTH ? longest : SNAKE_MAX_LENGTH;
 }
 
-// The cell of a snake, 0 being its tail's.
-PUFFER_FN uint16_t* snake_cell(SnakeAgent* snake, int index) {
-    return &snake->ring[(snake->tail + index) & (SNAKE_MAX_LENGTH - 1)];
+PUFFER_FN int snake_ahead(const Grid* grid, int cell, int move) {
+    return cell + SNAKE_MOVES[move].down * grid->stride + SNAKE_MOVES[move].right;
 }
 
-PUFFER_FN int snake_head(const SnakeAgent* snake) {
-    return snake->ring[(snake->tail + snake->num_cells - 1) & (SNAKE_MAX_LENGTH - 1)];
+// The move from a snake's cell to the next one; cell 0 is its tail's.
+PUFFER_FN int snake_move(const SnakeAgent* snake, int index) {
+    int at = (snake->first + index) & (SNAKE_MAX_LENGTH - 1);
+    return snake->moves[at / SNAKE_MOVES_IN_BYTE] >> (2 * (at % SNAKE_MOVES_IN_BYTE)) & 3;
+}
+
+PUFFER_FN void snake_put_move(SnakeAgent* snake, int index, int move) {
+    int at = (snake->first + index) & (SNAKE_MAX_LENGTH - 1), shift = 2 * (at % SNAKE_MOVES_IN_BYTE);
+    uint8_t* moves = &snake->moves[at / SNAKE_MOVES_IN_BYTE];
+    *moves = (uint8_t)((*moves & ~(3 << shift)) | move << shift);
 }
 
 PUFFER_FN bool snake_is_edible(int content) { return content == SNAKE_FOOD || content == SNAKE_CORPSE; }
@@ -110,8 +126,8 @@ PUFFER_FN void snake_grow_food(Snake* env, const Grid* grid) {
 PUFFER_FN void snake_begin(Snake* env, const Grid* grid, SnakeAgent* snake) {
     int cell = snake_empty_cell(env, grid);
     env->cells[cell] = SNAKE_HEAD;
-    snake->ring[0] = (uint16_t)cell;
-    snake->tail = 0;
+    snake->head = snake->tail = cell;
+    snake->first = 0;
     snake->num_cells = 1;
     snake->length = SNAKE_START_LENGTH;
     snake->heading = (uint8_t)rng_below(&env->rng, SNAKE_NUM_ACTIONS);
@@ -119,8 +135,8 @@ PUFFER_FN void snake_begin(Snake* env, const Grid* grid, SnakeAgent* snake) {
 }
 
 PUFFER_FN void snake_observe(const Snake* env, const Grid* grid, int row) {
-    grid_window(env->observations + row * SNAKE_WINDOW, env->cells, grid->stride, snake_head(&env->snakes[row]),
-                SNAKE_VIEW, SNAKE_VIEW);
+    grid_window(env->observations + row * SNAKE_WINDOW, env->cells, grid->stride, env->snakes[row].head, SNAKE_VIEW,
+                SNAKE_VIEW);
 }
 
 PUFFER_FN void snake_observe_all(const Snake* env, const Grid* grid) {
@@ -130,7 +146,7 @@ PUFFER_FN void snake_observe_all(const Snake* env, const Grid* grid) {
 PUFFER_FN void c_reset(Snake* env) {
     Grid grid = snake_grid(env);
     grid_fill(env->cells, &grid, SNAKE_EMPTY, SNAKE_WALL);
-    env->num_edible = 0;
+    env->num_edible = env->num_grown = 0;
     for (int row = 0; row < env->num_snakes; row++) snake_begin(env, &grid, &env->snakes[row]);
     snake_grow_food(env, &grid);
     snake_observe_all(env, &grid);
@@ -143,25 +159,31 @@ PUFFER_FN int snake_heading(int heading, int action) {
     return action < 0 || action >= SNAKE_NUM_ACTIONS || action == (heading ^ 1) ? heading : action;
 }
 
-PUFFER_FN void snake_leave_tail(Snake* env, SnakeAgent* snake) {
-    env->cells[*snake_cell(snake, 0)] = SNAKE_EMPTY;
-    snake->tail = (uint8_t)((snake->tail + 1) & (SNAKE_MAX_LENGTH - 1));
+PUFFER_FN void snake_leave_tail(Snake* env, const Grid* grid, SnakeAgent* snake) {
+    env->cells[snake->tail] = SNAKE_EMPTY;
+    snake->tail = snake_ahead(grid, snake->tail, snake_move(snake, 0));
+    snake->first = (uint16_t)((snake->first + 1) & (SNAKE_MAX_LENGTH - 1));
     snake->num_cells -= 1;
+}
+
+PUFFER_FN bool snake_may_grow(const Snake* env, const SnakeStep* step, const SnakeAgent* snake) {
+    return step->may_grow && snake->length < env->longest;
 }
 
 // Turns all heads, and has the tails leave that do not stay because their snake grows.
 PUFFER_FN void snake_turn(Snake* env, const Grid* grid, SnakeStep* step) {
+    step->may_grow = env->num_grown <= env->max_grown - env->num_snakes;
     for (int row = 0; row < env->num_snakes; row++) {
         SnakeAgent* snake = &env->snakes[row];
         int heading = snake_heading(snake->heading, ((const int32_t*)env->actions)[row]);
-        int target = snake_head(snake) + SNAKE_MOVES[heading].down * grid->stride + SNAKE_MOVES[heading].right;
+        int target = snake_ahead(grid, snake->head, heading);
         snake->heading = (uint8_t)heading;
         snake->steps += 1;
-        step->targets[row] = (uint16_t)target;
+        step->targets[row] = target;
         env->rewards[row] = 0.0f;
         env->terminals[row] = env->truncations[row] = 0;
-        bool is_growing = snake_is_edible(env->cells[target]) && snake->length < env->longest;
-        if (snake->num_cells == snake->length && !is_growing) snake_leave_tail(env, snake);
+        bool is_growing = snake_is_edible(env->cells[target]) && snake_may_grow(env, step, snake);
+        if (snake->num_cells == snake->length && !is_growing) snake_leave_tail(env, grid, snake);
     }
 }
 
@@ -183,13 +205,16 @@ PUFFER_FN void snake_enter(Snake* env, const SnakeStep* step) {
     }
 }
 
-PUFFER_FN void snake_advance(Snake* env, SnakeAgent* snake, int target, bool has_eaten) {
-    env->cells[snake_head(snake)] = SNAKE_BODY;
+PUFFER_FN void snake_advance(Snake* env, const SnakeStep* step, SnakeAgent* snake, int target, bool has_eaten) {
+    bool grows = has_eaten && snake_may_grow(env, step, snake);
+    env->cells[snake->head] = SNAKE_BODY;
     env->cells[target] = SNAKE_HEAD;
+    snake_put_move(snake, snake->num_cells - 1, snake->heading);
+    snake->head = target;
     snake->num_cells += 1;
-    *snake_cell(snake, snake->num_cells - 1) = (uint16_t)target;
     snake->meals += has_eaten;
-    snake->length += has_eaten && snake->length < env->longest;
+    snake->length += grows;
+    env->num_grown += grows;
 }
 
 // Moves those on that live, and lists the others and the old.
@@ -202,7 +227,7 @@ PUFFER_FN void snake_settle(Snake* env, SnakeStep* step) {
             env->terminals[row] = 1;
             env->rewards[row] = SNAKE_DEATH_REWARD;
         } else {
-            snake_advance(env, snake, target, env->rewards[row] > 0.0f);
+            snake_advance(env, step, snake, target, env->rewards[row] > 0.0f);
             env->truncations[row] = snake->steps >= SNAKE_MAX_STEPS;
         }
         if (env->terminals[row] || env->truncations[row]) step->ended[step->num_ended++] = (uint16_t)row;
@@ -220,12 +245,15 @@ PUFFER_FN void snake_log(Snake* env, int row) {
 }
 
 // Head and neck vanish, the rest turns to corpse.
-PUFFER_FN void snake_decay(Snake* env, SnakeAgent* snake) {
+PUFFER_FN void snake_decay(Snake* env, const Grid* grid, const SnakeAgent* snake) {
+    int cell = snake->tail;
     for (int i = 0; i < snake->num_cells; i++) {
         bool is_corpse = i < snake->num_cells - SNAKE_START_LENGTH;
-        env->cells[*snake_cell(snake, i)] = is_corpse ? SNAKE_CORPSE : SNAKE_EMPTY;
+        env->cells[cell] = is_corpse ? SNAKE_CORPSE : SNAKE_EMPTY;
         env->num_edible += is_corpse;
+        cell = snake_ahead(grid, cell, snake_move(snake, i));
     }
+    env->num_grown -= snake->length - SNAKE_START_LENGTH;
 }
 
 // Each of these is done for all that ended before the next is begun, so that they see each other as they were.
@@ -241,7 +269,7 @@ PUFFER_FN void snake_finish_episodes(Snake* env, const Grid* grid, const SnakeSt
         if (env->final_observations == NULL) continue;
         keep_final(env->final_observations + offset, env->observations + offset, SNAKE_WINDOW);
     }
-    for (int i = 0; i < step->num_ended; i++) snake_decay(env, &env->snakes[step->ended[i]]);
+    for (int i = 0; i < step->num_ended; i++) snake_decay(env, grid, &env->snakes[step->ended[i]]);
     for (int i = 0; i < step->num_ended; i++) snake_begin(env, grid, &env->snakes[step->ended[i]]);
 }
 
@@ -263,25 +291,28 @@ enum { SNAKE_CELL_WORDS = (GRID_CAPACITY(SNAKE_MAX_WIDTH, SNAKE_MAX_HEIGHT, SNAK
 // Whether a snake lies in cells that say so and are no other's; adds its own to those, a bit each.
 PUFFER_FN bool snake_accepts(const Snake* saved, const Grid* grid, const SnakeAgent* snake, uint32_t* taken) {
     bool is_sound = is_within(snake->length, SNAKE_START_LENGTH, saved->longest) &&
-                    is_within(snake->num_cells, 1, snake->length) && snake->tail < SNAKE_MAX_LENGTH &&
+                    is_within(snake->num_cells, 1, snake->length) && snake->first < SNAKE_MAX_LENGTH &&
                     snake->heading < SNAKE_NUM_ACTIONS && is_within(snake->steps, 0, SNAKE_MAX_STEPS - 1) &&
                     is_within(snake->meals, 0, SNAKE_MAX_STEPS);
+    int cell = snake->tail;
     for (int i = 0; is_sound && i < snake->num_cells; i++) {
-        int cell = snake->ring[(snake->tail + i) & (SNAKE_MAX_LENGTH - 1)];
         if (!grid_has(grid, cell)) return false;
         uint32_t bit = 1u << (cell & 31);
         is_sound =
             saved->cells[cell] == (i + 1 < snake->num_cells ? SNAKE_BODY : SNAKE_HEAD) && (taken[cell / 32] & bit) == 0;
         taken[cell / 32] |= bit;
+        if (i + 1 == snake->num_cells) return is_sound && cell == snake->head;
+        cell = snake_ahead(grid, cell, snake_move(snake, i));
     }
-    return is_sound;
+    return false;
 }
 
 // Refuses what would fill the arena, too: a new snake is placed where there is nothing.
 PUFFER_FN bool c_accepts(const Snake* env, const Snake* saved) {
     Grid grid = snake_grid(env);
     bool is_same = saved->num_snakes == env->num_snakes && saved->width == env->width && saved->height == env->height &&
-                   saved->longest == env->longest && saved->num_food == env->num_food;
+                   saved->longest == env->longest && saved->max_grown == env->max_grown &&
+                   saved->num_food == env->num_food;
     if (!is_same || !grid_is_framed(saved->cells, &grid, SNAKE_HEAD, SNAKE_WALL)) return false;
     uint32_t taken[SNAKE_CELL_WORDS] = {0};
     int num_cells = 0, num_grown = 0, num_found = 0, num_edible = 0;
@@ -294,6 +325,6 @@ PUFFER_FN bool c_accepts(const Snake* env, const Snake* saved) {
         num_edible += snake_is_edible(saved->cells[cell]);
         num_found += saved->cells[cell] == SNAKE_BODY || saved->cells[cell] == SNAKE_HEAD;
     }
-    int most = env->num_food + env->num_snakes * (env->longest - SNAKE_START_LENGTH);
-    return num_found == num_cells && num_edible == saved->num_edible && num_edible + num_grown <= most;
+    return num_found == num_cells && num_edible == saved->num_edible && num_grown == saved->num_grown &&
+           num_grown <= env->max_grown && num_edible + num_grown <= env->num_food + env->max_grown;
 }

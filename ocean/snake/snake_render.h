@@ -44,18 +44,14 @@ static Vector2 snake_between(Vector2 from, Vector2 to, float share) {
     return (Vector2){puffer_lerp(from.x, to.x, share), puffer_lerp(from.y, to.y, share)};
 }
 
-static int snake_ring_cell(const SnakeAgent* snake, int index) {
-    return snake->ring[(snake->tail + index) & (SNAKE_MAX_LENGTH - 1)];
-}
-
 // Whether a step moves a snake on: it is the same one afterwards.
 static bool snake_lives_on(const Snake* now, int row) { return !now->terminals[row] && !now->truncations[row]; }
 
 static Vector2 snake_head_place(const Snake* before, const Snake* now, int row, const SnakeView* view) {
-    if (!view->is_between) return snake_place(now, snake_head(&now->snakes[row]));
-    Vector2 from = snake_place(before, snake_head(&before->snakes[row]));
+    if (!view->is_between) return snake_place(now, now->snakes[row].head);
+    Vector2 from = snake_place(before, before->snakes[row].head);
     if (!snake_lives_on(now, row)) return from;
-    return snake_between(from, snake_place(now, snake_head(&now->snakes[row])), view->progress);
+    return snake_between(from, snake_place(now, now->snakes[row].head), view->progress);
 }
 
 // Where an end of the arena lies when `focus` shall be in the middle of a side of the board, but nothing beyond the
@@ -117,8 +113,13 @@ static void snake_draw_floor(const Snake* env, const SnakeView* view) {
 
 static void snake_draw_food(const Snake* env, const SnakeView* view) {
     const Color corpse = puffer_mix(PUFFER_PANEL, PUFFER_RED, 0.75f);
-    for (int row = 0; row < env->height; row++) {
-        for (int column = 0; column < env->width; column++) {
+    // Of a large arena only what the board shows is looked at.
+    int left = (int)fmaxf(0.0f, (SNAKE_MARGIN - view->origin.x) / SNAKE_CELL - 1.0f);
+    int top = (int)fmaxf(0.0f, (SNAKE_HEADER - view->origin.y) / SNAKE_CELL - 1.0f);
+    int right = left + (int)(SNAKE_BOARD_WIDTH / SNAKE_CELL) + 4,
+        bottom = top + (int)(SNAKE_BOARD_HEIGHT / SNAKE_CELL) + 4;
+    for (int row = top; row < env->height && row < bottom; row++) {
+        for (int column = left; column < env->width && column < right; column++) {
             Vector2 pixel = snake_pixel(view, (Vector2){(float)column + 0.5f, (float)row + 0.5f});
             if (!snake_is_visible(pixel)) continue;
             Grid grid = snake_grid(env);
@@ -163,12 +164,15 @@ static void snake_draw_head(const SnakeView* view, const SnakeAgent* snake, Vect
 static void snake_draw_body(const Snake* shown, const Snake* now, int row, const SnakeView* view, Vector2 head,
                             Color color) {
     const SnakeAgent* snake = &shown->snakes[row];
-    Vector2 begin = snake_place(shown, snake_ring_cell(snake, 0)), end = begin;
-    bool is_leaving = view->is_between && snake_lives_on(now, row) && snake->num_cells > 1 &&
-                      snake_ring_cell(&now->snakes[row], 0) != snake_ring_cell(snake, 0);
-    if (is_leaving) begin = snake_between(begin, snake_place(shown, snake_ring_cell(snake, 1)), view->progress);
+    const Grid grid = snake_grid(shown);
+    int cell = snake->tail;
+    Vector2 begin = snake_place(shown, cell), end = begin;
+    bool is_leaving =
+        view->is_between && snake_lives_on(now, row) && snake->num_cells > 1 && now->snakes[row].tail != snake->tail;
     for (int i = 1; i <= snake->num_cells; i++) {
-        Vector2 next = i < snake->num_cells ? snake_place(shown, snake_ring_cell(snake, i)) : head;
+        cell = snake_ahead(&grid, cell, snake_move(snake, i - 1));
+        Vector2 next = i < snake->num_cells ? snake_place(shown, cell) : head;
+        if (i == 1 && is_leaving) begin = snake_between(begin, next, view->progress);
         bool is_straight = (begin.x == next.x && end.x == next.x) || (begin.y == next.y && end.y == next.y);
         if (!is_straight) {
             snake_draw_stroke(view, begin, end, color);

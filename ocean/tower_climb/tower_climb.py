@@ -9,11 +9,11 @@ from pufferlib.environment import Keys
 from pufferlib.ocean.environment import OceanEnv
 from pufferlib.ocean.tower_climb import binding
 
-STAY, NORTH, EAST, SOUTH, WEST, CLIMB = range(6)
+STAY, NORTH, EAST, SOUTH, WEST, CLIMB, GRAB = range(7)
 
 
 class TowerClimb(OceanEnv):
-    """Push blocks to where they are steps, and climb to the top; see tower_climb.h for the rules.
+    """Push and pull blocks to where they are steps, hang from edges, and climb; see tower_climb.h for the rules.
 
     Args:
         num_envs: towers stepped together, at least 1.
@@ -21,9 +21,9 @@ class TowerClimb(OceanEnv):
     """
 
     binding = binding
-    keys = Keys({"up": NORTH, "right": EAST, "down": SOUTH, "left": WEST, "space": CLIMB}, waits=True)
+    keys = Keys({"up": NORTH, "right": EAST, "down": SOUTH, "left": WEST, "space": CLIMB, "g": GRAB}, waits=True)
 
     def __init__(self, num_envs: int = 1024, terraces: int = 4, **kwargs):
-        self.single_observation_space = gymnasium.spaces.Box(0, 3, (228,), np.uint8)
-        self.single_action_space = gymnasium.spaces.Discrete(6)
+        self.single_observation_space = gymnasium.spaces.Box(0, 3, (229,), np.uint8)
+        self.single_action_space = gymnasium.spaces.Discrete(7)
         super().__init__(num_envs, {"terraces": terraces}, **kwargs)

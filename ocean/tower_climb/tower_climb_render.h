@@ -41,7 +41,9 @@ static Vector2 tower_point(const TowerPlace* eye, float column, float row, float
 }
 
 static TowerPlace tower_place(const TowerClimb* env) {
-    return (TowerPlace){(float)env->column, (float)env->row, (float)tower_height(env, env->row, env->column)};
+    float lean = env->posture == TOWER_HANGS ? 0.28f : 0.0f;  // towards what it hangs from
+    return (TowerPlace){(float)env->column + lean * (float)TOWER_COLUMNS[env->facing],
+                        (float)env->row + lean * (float)TOWER_ROWS[env->facing], (float)tower_feet(env)};
 }
 
 // ----------------------------------------------------------------------------------------------------------- blocks
@@ -75,6 +77,17 @@ typedef struct {
     TowerPlace from, to;
 } TowerSlide;
 
+// The direction in which a block lies from the agent.
+static int tower_pushed_to(const TowerClimb* before, int row, int column) {
+    int direction = 0;
+    while (direction < TOWER_WEST &&
+           (before->row + TOWER_ROWS[direction] != row || before->column + TOWER_COLUMNS[direction] != column)) {
+        direction++;
+    }
+    return direction;
+}
+
+// A block was pushed the way that the agent faces, or pulled the other way to where the agent stood.
 static TowerSlide tower_slide(const TowerClimb* before, const TowerClimb* now) {
     TowerSlide slide = {.is_moving = false};
     for (int row = 0; row < before->rows; row++) {
@@ -82,7 +95,10 @@ static TowerSlide tower_slide(const TowerClimb* before, const TowerClimb* now) {
             if (now->loose[row][column] >= before->loose[row][column]) continue;
             slide.is_moving = true;
             slide.from = (TowerPlace){(float)column, (float)row, (float)tower_height(now, row, column)};
-            int to_row = row + TOWER_ROWS[now->facing], to_column = column + TOWER_COLUMNS[now->facing];
+            bool is_pulled = tower_is_on(now, before->row, before->column) &&
+                             now->loose[before->row][before->column] > before->loose[before->row][before->column];
+            int direction = is_pulled ? before->facing ^ 2 : tower_pushed_to(before, row, column);
+            int to_row = row + TOWER_ROWS[direction], to_column = column + TOWER_COLUMNS[direction];
             bool is_kept = tower_is_on(now, to_row, to_column);
             float height = is_kept ? (float)tower_height(now, to_row, to_column) - 1.0f : slide.from.height - 8.0f;
             slide.to = (TowerPlace){(float)to_column, (float)to_row, height};
@@ -103,12 +119,12 @@ static TowerPlace tower_between(TowerPlace from, TowerPlace to, float share) {
 
 // ---------------------------------------------------------------------------------------------------------- drawing
 
-static void tower_draw_climber(const TowerPlace* eye, TowerPlace at, int facing) {
+static void tower_draw_climber(const TowerPlace* eye, TowerPlace at, int facing, bool has_ground) {
     Vector2 feet = tower_point(eye, at.column, at.row, at.height);
     Vector2 ahead = tower_point(eye, at.column + 0.3f * (float)TOWER_COLUMNS[facing],
                                 at.row + 0.3f * (float)TOWER_ROWS[facing], at.height);
     float x = feet.x, y = feet.y - TOWER_BALL;
-    puffer_disc(x, feet.y, 0.8f * TOWER_BALL, (Color){0, 0, 0, 80});
+    if (has_ground) puffer_disc(x, feet.y, 0.8f * TOWER_BALL, (Color){0, 0, 0, 80});
     puffer_glow(x, y, 2.2f * TOWER_BALL, puffer_fade(PUFFER_CYAN, 0.4f));
     puffer_disc(x, y, TOWER_BALL, PUFFER_CYAN);
     float look_x = x + 0.8f * (ahead.x - feet.x), look_y = y + 0.8f * (ahead.y - feet.y);
@@ -117,10 +133,31 @@ static void tower_draw_climber(const TowerPlace* eye, TowerPlace at, int facing)
                 PUFFER_BACKGROUND);
 }
 
+// Its hands: on the edge that it hangs from, or on the block that it holds; over all else, so that they are seen where
+// the climber is behind a block, too.
+static void tower_draw_hands(const TowerPlace* eye, const TowerClimb* env, TowerPlace at) {
+    if (env->posture == TOWER_STANDS) return;
+    Vector2 feet = tower_point(eye, at.column, at.row, at.height);
+    if (env->posture == TOWER_HANGS)
+        puffer_disc(feet.x, feet.y - TOWER_BALL, TOWER_BALL, puffer_fade(PUFFER_CYAN, 0.4f));
+    float down = (float)TOWER_ROWS[env->facing], right = (float)TOWER_COLUMNS[env->facing];
+    float reach = env->posture == TOWER_HANGS ? 0.3f : 0.55f, height = env->posture == TOWER_HANGS ? 1.0f : 0.6f;
+    for (int side = -1; side <= 1; side += 2) {
+        float column = at.column + reach * right + 0.2f * (float)side * down;
+        float row = at.row + reach * down + 0.2f * (float)side * right;
+        Vector2 shoulder = tower_point(eye, column - reach * right, row - reach * down, at.height + 0.5f);
+        Vector2 hand = tower_point(eye, column, row, at.height + height);
+        puffer_line(shoulder.x, shoulder.y, hand.x, hand.y, 5.0f, PUFFER_CYAN);
+        puffer_disc(hand.x, hand.y, 4.5f, PUFFER_WHITE);
+    }
+}
+
 static void tower_draw_column(const TowerPlace* eye, const TowerClimb* env, int row, int column) {
+    if (tower_height(env, row, column) == 0) return;  // a trench
     const Color loose = {226, 150, 52, 255};
     float fixed = (float)env->fixed[row][column], base = fmaxf(fixed - 4.0f, -2.0f);
-    if (row == 0 || column == TOWER_WIDTH - 1) base = -2.0f;
+    bool is_edge = row == 0 || column == TOWER_WIDTH - 1 || env->fixed[row - 1][column] == 0;
+    if (is_edge || env->fixed[row][column + 1] == 0) base = -2.0f;
     TowerPlace at = {(float)column, (float)row, base};
     tower_draw_block(eye, at, fixed - base, tower_floor_color(env, row, column));
     for (int i = 0; i < env->loose[row][column]; i++) {
@@ -130,28 +167,33 @@ static void tower_draw_column(const TowerPlace* eye, const TowerClimb* env, int 
 }
 
 // The rows from the back, the columns from the west; what moves when its own column is reached.
-static void tower_draw(const TowerPlace* eye, const TowerClimb* env, TowerPlace climber, int facing,
-                       const TowerSlide* slide, float share) {
+static void tower_draw(const TowerPlace* eye, const TowerClimb* env, TowerPlace climber, const TowerSlide* slide,
+                       float share) {
     TowerPlace block = tower_between(slide->from, slide->to, share);
-    int climber_row = (int)ceilf(climber.row - 0.001f), block_row = (int)ceilf(block.row - 0.001f);
+    int climber_row = (int)ceilf(climber.row - 0.3f), block_row = (int)ceilf(block.row - 0.001f);
     climber_row = climber_row < env->rows - 1 ? climber_row : env->rows - 1;
     int highest = env->row + TOWER_ROWS_ABOVE, lowest = env->row - TOWER_ROWS_BELOW;
-    bool is_climber_drawn = false, is_block_drawn = !slide->is_moving;
+    bool is_climber_drawn = false, is_block_drawn = !slide->is_moving, stands = env->posture != TOWER_HANGS;
     for (int row = highest < env->rows ? highest : env->rows - 1; row >= (lowest > 0 ? lowest : 0); row--) {
         for (int column = 0; column < TOWER_WIDTH; column++) {
+            if (!is_climber_drawn && row <= climber_row && climber.column < -0.5f) {
+                tower_draw_climber(eye, climber, env->facing, stands);
+                is_climber_drawn = true;
+            }
             tower_draw_column(eye, env, row, column);
             if (!is_block_drawn && row <= block_row && (float)column >= block.column - 0.001f) {
                 tower_draw_block(eye, block, 1.0f, (Color){246, 184, 96, 255});
                 is_block_drawn = true;
             }
             if (!is_climber_drawn && row <= climber_row && (float)column >= climber.column - 0.001f) {
-                tower_draw_climber(eye, climber, facing);
+                tower_draw_climber(eye, climber, env->facing, stands);
                 is_climber_drawn = true;
             }
         }
     }
     if (!is_block_drawn) tower_draw_block(eye, block, 1.0f, (Color){246, 184, 96, 255});
-    if (!is_climber_drawn) tower_draw_climber(eye, climber, facing);
+    if (!is_climber_drawn) tower_draw_climber(eye, climber, env->facing, stands);
+    tower_draw_hands(eye, env, climber);
 }
 
 static void tower_draw_header(const TowerClimb* env) {
@@ -179,7 +221,7 @@ static void c_render(Client* client, const TowerClimb* before, const TowerClimb*
     }
     TowerPlace eye = climber;
     eye.column = 0.5f * (float)(TOWER_WIDTH - 1);
-    tower_draw(&eye, &standing, climber, env->facing, &slide, progress);
+    tower_draw(&eye, &standing, climber, &slide, progress);
     tower_draw_header(env);
 }
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 from test_forged_snapshots import content_of, sealed
 
 from pufferlib.ocean.snake.snake import Snake
 
 EMPTY, FOOD, CORPSE, BODY, HEAD, WALL = range(6)
-BORDER, MAX_SNAKES, MAX_LENGTH, START_LENGTH = 5, 512, 64, 2
+BORDER, MAX_SNAKES, MAX_LENGTH, START_LENGTH = 5, 512, 1024, 2
+MOVES = [(1, 0), (-1, 0), (0, -1), (0, 1)]  # rows and columns, by action
 AGENT = np.dtype(
-    [("ring", "u2", MAX_LENGTH), ("tail", "u1"), ("num_cells", "u1"), ("length", "u1"), ("heading", "u1")]
-    + [("steps", "i2"), ("meals", "i2")]
+    [("head", "i4"), ("tail", "i4"), ("first", "u2"), ("num_cells", "u2"), ("length", "u2")]
+    + [("steps", "i2"), ("meals", "i2"), ("heading", "u1"), ("moves", "u1", MAX_LENGTH // 4), ("padding", "u1")]
 )
 SYMBOLS = ".*%"  # nothing, food and corpse in a drawing; letters are snakes, capitals their heads
 
@@ -32,16 +35,26 @@ class Arena:
         self.agents = np.frombuffer(content, AGENT, MAX_SNAKES, offset - MAX_SNAKES * AGENT.itemsize)
         sizes = np.frombuffer(content, np.int32, offset // 4 - MAX_SNAKES * AGENT.itemsize // 4)
         arguments = [env.agents_per_env, self.width, self.height]
-        (found,) = (i for i in range(len(sizes) - 6) if list(sizes[i : i + 3]) == arguments)
-        self.longest, self.num_food = sizes[found + 3 : found + 5].tolist()
-        self._num_edible = sizes[found + 5 : found + 6]
+        (found,) = (i for i in range(len(sizes) - 8) if list(sizes[i : i + 3]) == arguments)
+        self.longest, self.max_grown = sizes[found + 3 : found + 5].tolist()
+        self._num_grown, self._num_edible = sizes[found + 5 : found + 6], sizes[found + 7 : found + 8]
+        self.num_food = int(sizes[found + 6])
         self.inside = self.cells[BORDER:-BORDER, BORDER:-BORDER]
 
     def places(self, row: int) -> list[tuple[int, int]]:
         """Where a snake lies, the tail first: rows and columns."""
         agent = self.agents[row]
-        found = agent["ring"][(agent["tail"] + np.arange(agent["num_cells"])) % MAX_LENGTH]
-        return [(int(cell) // self.stride - BORDER, int(cell) % self.stride - BORDER) for cell in found]
+        moves = np.stack([agent["moves"] >> shift & 3 for shift in (0, 2, 4, 6)], axis=1).ravel()
+        found = [(int(agent["tail"]) // self.stride - BORDER, int(agent["tail"]) % self.stride - BORDER)]
+        for index in range(int(agent["num_cells"]) - 1):
+            down, right = MOVES[moves[(int(agent["first"]) + index) % MAX_LENGTH]]
+            found.append((found[-1][0] + down, found[-1][1] + right))
+        assert self.cell(found[-1]) == agent["head"]
+        return found
+
+    def cell(self, place: tuple[int, int]) -> int:
+        """The number of a cell in the struct."""
+        return (place[0] + BORDER) * self.stride + place[1] + BORDER
 
     def draw(self, drawing: str) -> None:
         """Replaces everything: the drawing goes to the upper left, food to the bottom until no more grows.
@@ -49,27 +62,38 @@ class Arena:
         Digits are the snake a, from its tail on, where letters could be read in several ways.
         """
         self.inside[:] = EMPTY
+        self._num_grown[0] = 0
         lines = [line.strip() for line in drawing.strip().splitlines()]
         symbols = {(y, x): symbol for y, line in enumerate(lines) for x, symbol in enumerate(line)}
         for row in range(self._env.agents_per_env):
-            self._lay(row, _snake(symbols, chr(ord("a") + row)))
+            self.lay(row, _snake(symbols, chr(ord("a") + row)))
         for place, symbol in symbols.items():
             if symbol in SYMBOLS:
                 self.inside[place] = SYMBOLS.index(symbol)
-        edible = int(np.sum((self.inside == FOOD) | (self.inside == CORPSE)))
+        edible = self.count_edible()
         for index in range(self.num_food - edible):
             self.inside[-1 - index // self.width, index % self.width] = FOOD
-        self._num_edible[0] = max(edible, self.num_food)
+        self.count_edible()
 
-    def _lay(self, row: int, places: list[tuple[int, int]]) -> None:
+    def count_edible(self) -> int:
+        """Notes in the struct how many cells are edible."""
+        self._num_edible[0] = np.sum((self.inside == FOOD) | (self.inside == CORPSE))
+        return int(self._num_edible[0])
+
+    def lay(self, row: int, places: list[tuple[int, int]]) -> None:
+        """Puts a snake of two cells or more where nothing is, its tail first."""
         agent = self.agents[row]
-        for index, (y, x) in enumerate(places):
-            self.inside[y, x] = HEAD if index == len(places) - 1 else BODY
-            agent["ring"][index] = (y + BORDER) * self.stride + x + BORDER
-        agent["tail"], agent["num_cells"], agent["length"] = 0, len(places), len(places)
+        for place in places:
+            self.inside[place] = HEAD if place == places[-1] else BODY
+        moves = [MOVES.index((y - from_y, x - from_x)) for (from_y, from_x), (y, x) in itertools.pairwise(places)]
+        packed = [move << 2 * (index % 4) for index, move in enumerate(moves)]
+        for index in range(0, len(packed), 4):
+            agent["moves"][index // 4] = sum(packed[index : index + 4])
+        agent["tail"], agent["head"] = self.cell(places[0]), self.cell(places[-1])
+        agent["first"], agent["num_cells"], agent["length"] = 0, len(places), len(places)
         agent["steps"] = agent["meals"] = 0
-        (y, x), (neck_y, neck_x) = places[-1], places[-2]
-        agent["heading"] = [(1, 0), (-1, 0), (0, -1), (0, 1)].index((y - neck_y, x - neck_x))
+        agent["heading"] = moves[-1]
+        self._num_grown[0] += len(places) - START_LENGTH
 
     def put_back(self) -> None:
         """Has the environment go on from what this copy holds."""
