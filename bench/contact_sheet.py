@@ -23,7 +23,7 @@ from pufferlib.environment import PufferEnv
 from pufferlib.errors import CheckpointError, MissingExtraError
 from pufferlib.ocean.environment import OceanEnv
 from pufferlib.ocean.screen import BACKGROUND, FONT, PANEL, WHITE, Screen
-from pufferlib.play.listing import space_text, what_it_is
+from pufferlib.play.environments import space_text, what_it_is
 
 ROOT = Path(__file__).parents[1]
 MOST_STEPS = 300

@@ -21,8 +21,8 @@ from seeds import Rows, measure, parse
 
 from pufferlib import pufferl
 from pufferlib.config import load_config
-from pufferlib.metrics.score import Score
-from pufferlib.play.evaluation import evaluate_model
+from pufferlib.dashboard.score import Score
+from pufferlib.play.scores import evaluate_model
 
 EPISODES = 100  # in the means over training episodes
 _OTHER_SEED = 1_000_003  # added to the seed of the training for the environments of the final play

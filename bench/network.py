@@ -26,7 +26,7 @@ from gymnasium.spaces import Box, Discrete
 
 from pufferlib import PufferEnv, pufferl, vector
 from pufferlib.models import Continuous, Convolutional, Default
-from pufferlib.ppo.minibatches import Minibatch
+from pufferlib.ppo.advantages import Minibatch
 
 MINIBATCH_SEGMENTS = 256
 LSTM = {"rnn_name": "LSTM", "policy": {"hidden_size": 128}, "rnn": {"num_layers": 1}}

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from pufferlib.extensions.optimizers import Muon
-from pufferlib.fast.optimizers import KernelAdam
+from pufferlib.fast.learners import KernelAdam
 
 SHAPES = [(64, 118), (64,), (192, 64), (192, 64), (4, 64), (4,)]
 

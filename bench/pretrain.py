@@ -31,8 +31,8 @@ from pufferlib.config import load_config
 from pufferlib.families import catalog
 from pufferlib.play.scores import counts_by_agent
 from pufferlib.runs import checkpoint, description
-from pufferlib.runs.pretrained import WEIGHTS
-from pufferlib.runs.whole_files import write_atomically
+from pufferlib.runs.description import WEIGHTS
+from pufferlib.runs.folder import write_atomically
 
 EPISODES = 1_000
 THREADS = 1

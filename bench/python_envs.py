@@ -19,7 +19,7 @@ import pytest
 from pufferlib import vector
 from pufferlib.emulation import GymnasiumPufferEnv
 from pufferlib.families import catalog
-from pufferlib.families.atari_vector import make_atari_vector
+from pufferlib.families.atari import make_atari_vector
 
 STEPS = 16
 WORKERS = 2

@@ -44,7 +44,7 @@ def search(method: str, seed: int, seconds: float) -> list[tuple[float, float]]:
     """The cumulated cost and the score of every trial."""
     warnings.simplefilter("ignore")
     from pufferlib import Protein, pufferl
-    from pufferlib.sweep.trials.trial_config import trial_args
+    from pufferlib.sweep.trial_config import trial_args
 
     args = pufferl.load_config(ENV_NAME)
     protein = Protein(search_space=SPACE, method=method, seed=seed, max_suggestion_cost=seconds)
@@ -64,7 +64,7 @@ def search(method: str, seed: int, seconds: float) -> list[tuple[float, float]]:
 def train(args: dict) -> list[list[float]]:
     """The learning curve of one run in tenths: progress, processor time of training, and the score, as of a trial."""
     from pufferlib import NoLogger, pufferl
-    from pufferlib.sweep.trials.curve import WINDOWS, LearningCurve
+    from pufferlib.sweep.trial_process import WINDOWS, LearningCurve
 
     vecenv = pufferl.load_env(ENV_NAME, args)
     trainer = pufferl.PuffeRL(args["train"], vecenv, pufferl.load_policy(args, vecenv, ENV_NAME), NoLogger())

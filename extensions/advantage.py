@@ -6,7 +6,7 @@ import torch
 
 from pufferlib.errors import APIUsageError
 from pufferlib.extensions import cpu_library, cuda_library
-from pufferlib.extensions.checks import check_tensor
+from pufferlib.extensions.cpu_library import check_tensor
 
 ROWS_PER_BLOCK = 4  # warps of one CUDA block
 

@@ -10,11 +10,11 @@ import ctypes
 import functools
 import importlib.util
 from pathlib import Path
-
 import torch
-
 from pufferlib.errors import PufferError
 from pufferlib.extensions import declarations
+from pufferlib.errors import APIUsageError
+
 
 _HEADER = Path(__file__).with_name("cpu_kernels.h").read_text(encoding="utf-8")
 _DECLARED = declarations.read(_HEADER)
@@ -78,3 +78,40 @@ def parallel_for() -> int | None:
             function = getattr(ctypes.CDLL(str(folder / name)), "torch_parallel_for", None)
             return None if function is None else ctypes.cast(function, ctypes.c_void_p).value
     return None
+
+
+LANES = CONSTANTS["MATMUL_LANES"]
+
+
+def padded(columns: int) -> int:
+    """Columns up to a whole number of registers."""
+    return -(-columns // LANES) * LANES
+
+
+def check_tensor(
+    name: str,
+    tensor: torch.Tensor,
+    shape: tuple[int, ...],
+    device: torch.device,
+    dtype: torch.dtype = torch.float32,
+) -> None:
+    """Checks that a tensor is exactly of this shape, device and dtype, and contiguous.
+
+    Raises:
+        APIUsageError: if it is not.
+    """
+    if tensor.dtype == dtype and tensor.shape == shape and tensor.device == device and tensor.is_contiguous():
+        return
+    raise APIUsageError(
+        f"{name} must be {_describe(dtype, shape, device, 'contiguous')}, got "
+        f"{_describe(tensor.dtype, tensor.shape, tensor.device, _layout(tensor))}; "
+        "convert it with .to(device, dtype) and .contiguous() before the call"
+    )
+
+
+def _describe(dtype: torch.dtype, shape: tuple[int, ...], device: torch.device, layout: str) -> str:
+    return f"{layout} {str(dtype).removeprefix('torch.')} of shape {tuple(shape)} on {device}"
+
+
+def _layout(tensor: torch.Tensor) -> str:
+    return "contiguous" if tensor.is_contiguous() else f"strided {tensor.stride()}"

@@ -15,7 +15,7 @@ import torch
 
 from pufferlib.errors import APIUsageError
 from pufferlib.extensions import cpu_library, cuda_library
-from pufferlib.extensions.checks import check_tensor
+from pufferlib.extensions.cpu_library import check_tensor
 
 THREADS_PER_BLOCK = 128
 

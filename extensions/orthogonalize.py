@@ -8,7 +8,7 @@ from torch.nn import functional
 
 from pufferlib.errors import APIUsageError
 from pufferlib.extensions import cpu_library
-from pufferlib.extensions.matmul import padded
+from pufferlib.extensions.cpu_library import padded
 
 NEWTON_SCHULZ = (3.4445, -4.7750, 2.0315)  # a, b, c of X <- aX + (bA + cA^2)X, A = XX^T
 NEWTON_SCHULZ_STEPS = 5

@@ -12,11 +12,11 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # the same names as in the table, for type checkers and editors
-    from pufferlib.agent.agent import Agent as Agent
-    from pufferlib.agent.loading import load_agent as load_agent
+    from pufferlib.play.agent import Agent as Agent
+    from pufferlib.play.agent_loading import load_agent as load_agent
     from pufferlib.environment import Buffers as Buffers, Keys as Keys, PufferEnv as PufferEnv
     from pufferlib.errors import APIUsageError as APIUsageError, PufferError as PufferError
-    from pufferlib.interop.making import (
+    from pufferlib.interop.make import (
         make_gymnasium as make_gymnasium,
         make_gymnasium_vec as make_gymnasium_vec,
         make_pettingzoo as make_pettingzoo,
@@ -29,30 +29,30 @@ if TYPE_CHECKING:  # the same names as in the table, for type checkers and edito
         TensorBoardLogger as TensorBoardLogger,
         WandbLogger as WandbLogger,
     )
-    from pufferlib.metrics.score import Score as Score
+    from pufferlib.dashboard.score import Score as Score
     from pufferlib.play.scores import evaluate as evaluate
     from pufferlib.pufferl import PuffeRL as PuffeRL
     from pufferlib.runs.early_notes import check_env as check_env
     from pufferlib.runs.making import make as make
     from pufferlib.sweep.protein import Protein as Protein
-    from pufferlib.watch.recording import record as record
+    from pufferlib.watch.evaluating import record as record
 
     __version__: str
 
 _NAMES = {  # by the module that they come from
-    "pufferlib.agent.agent": "Agent",
-    "pufferlib.agent.loading": "load_agent",
+    "pufferlib.play.agent": "Agent",
+    "pufferlib.play.agent_loading": "load_agent",
     "pufferlib.environment": "Buffers Keys PufferEnv",
     "pufferlib.errors": "APIUsageError PufferError",
-    "pufferlib.interop.making": "make_gymnasium make_gymnasium_vec make_pettingzoo",
+    "pufferlib.interop.make": "make_gymnasium make_gymnasium_vec make_pettingzoo",
     "pufferlib.loggers": "JsonLogger Loggers NeptuneLogger NoLogger TensorBoardLogger WandbLogger",
-    "pufferlib.metrics.score": "Score",
+    "pufferlib.dashboard.score": "Score",
     "pufferlib.play.scores": "evaluate",
     "pufferlib.pufferl": "PuffeRL",
     "pufferlib.runs.early_notes": "check_env",
     "pufferlib.runs.making": "make",
     "pufferlib.sweep.protein": "Protein",
-    "pufferlib.watch.recording": "record",
+    "pufferlib.watch.evaluating": "record",
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
 

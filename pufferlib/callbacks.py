@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Any
 from typing_extensions import override
 
 from pufferlib.errors import APIUsageError, PufferWarning, nearest
-from pufferlib.metrics.metric_name import episode_count, find_metric, is_mean_over_episodes
-from pufferlib.metrics.report import prefixed
+from pufferlib.dashboard.score import episode_count, find_metric, is_mean_over_episodes
+from pufferlib.dashboard.report import prefixed
 from pufferlib.play.scores import evaluate
-from pufferlib.play.whole_episodes import repeatable
+from pufferlib.play.scores import repeatable
 from pufferlib.runs import checkpoint
 
 if TYPE_CHECKING:

@@ -24,12 +24,12 @@ from pufferlib.errors import (
     describe_lack,
     nearest,
 )
-from pufferlib.metrics.output import Output, flush_stdout, is_stdout_gone, printable, printable_lines
+from pufferlib.dashboard.output import Output, flush_stdout, is_stdout_gone, printable, printable_lines
 from pufferlib.verbs import VERBS, Verb, VerbCall
 
 if TYPE_CHECKING:
     from pufferlib.config.flags import FlagTable, Found
-    from pufferlib.settings.setting import Section
+    from pufferlib.setting import Section
 
 # Exit codes; 130 and 141 are what a shell reports for a program that SIGINT or SIGPIPE ended.
 OK, MISTAKE, INTERRUPTED, PIPE_CLOSED = 0, 2, 130, 141
@@ -152,7 +152,7 @@ def _takes_text(verb: Verb) -> str:
 def _run_for_environment(name: str, rest: list[str]) -> None:
     from pufferlib.config import load_config
     from pufferlib.config.flags import FlagTable, apply_flags
-    from pufferlib.config.loading import with_files
+    from pufferlib.config.configuration import with_files
 
     wanted, flags = _split_environment(name, rest)
     args, options_class = load_config(wanted), _options_class(name)
@@ -170,7 +170,7 @@ def _split_environment(name: str, rest: list[str]) -> tuple[str, list[str]]:
             remedy = f"`puffer {name} --config {rest[0]}`"
             raise APIUsageError(f"a file of settings comes after --config, got {rest[0]!r} alone; {remedy}")
         return rest[0], rest[1:]
-    from pufferlib.config.loading import environment_in_files
+    from pufferlib.config.configuration import environment_in_files
 
     named = environment_in_files(rest)
     if named is None:
@@ -190,7 +190,7 @@ def _flags_of_the_shell(table: FlagTable) -> Found:
 
 
 def _options_class(name: str) -> type[Section]:
-    return getattr(importlib.import_module("pufferlib.config.options"), VERBS[name].options)
+    return getattr(importlib.import_module("pufferlib.config.flags"), VERBS[name].options)
 
 
 def _overview() -> str:
@@ -210,14 +210,14 @@ def _verb_help(name: str, rest: list[str]) -> str:
         usage = " ".join(filter(None, ["usage: puffer", name, verb.argument, verb.options and "[--option value ...]"]))
         if verb.options is None:
             return f"{usage}\n\n{verb.summary}"
-        from pufferlib.config.help_text import options_text
+        from pufferlib.config.flags import options_text
 
         options = _options_class(name)
         about = f"{verb.summary}\n\n{inspect.cleandoc(options.__doc__)}"
         return f"{usage}\n\n{about}\n\n{options_text(options.settings().values()).rstrip()}"
     from pufferlib.config import load_config
     from pufferlib.config.flags import CONFIG_FILE
-    from pufferlib.config.help_text import options_text, settings_text
+    from pufferlib.config.flags import options_text, settings_text
 
     env_name = rest[0] if rest and not rest[0].startswith("-") else None
     args = load_config(env_name) if env_name else {}

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from pufferlib import spaces
 from pufferlib.errors import APIUsageError
 from pufferlib.machine import require_memory
-from pufferlib.spaces.layout import Layout
+from pufferlib.spaces import Layout
 
 StepResult = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, list[dict]]
 

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from pufferlib.emulation import nativize
 from pufferlib.ppo.sampling import sample_logits
-from pufferlib.spaces.layout import Layout
+from pufferlib.spaces import Layout
 
 __all__ = ["layer_init", "nativize_dtype", "nativize_tensor", "numpy_to_torch_dtype_dict", "sample_logits"]
 

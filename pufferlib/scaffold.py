@@ -13,8 +13,8 @@ from pathlib import Path
 
 from pufferlib import ocean
 from pufferlib.errors import APIUsageError, MissingExtraError
-from pufferlib.metrics.output import say
-from pufferlib.runs.whole_files import write_atomically
+from pufferlib.dashboard.output import say
+from pufferlib.runs.folder import write_atomically
 
 BUILD = ("setup.py", "-q", "build_ext", "--inplace")
 BUILD_NEEDS = {"setuptools": (77,), "cython": (3, 1)}  # as in pyproject.toml; new virtual environments have older ones

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pufferlib.errors import APIUsageError
-from pufferlib.metrics.output import printable_lines, say
+from pufferlib.dashboard.output import printable_lines, say
 
 if TYPE_CHECKING:
     from pufferlib.config.flags import Found
@@ -29,7 +29,7 @@ class Verb:
         summary: for the list of commands.
         run: its function, which takes a VerbCall, or without an environment the words of the command line, and its
             options by name.
-        options: the class in `pufferlib.config.options` of its flags besides the settings; None for none.
+        options: the class in `pufferlib.config.flags` of its flags besides the settings; None for none.
         argument: of a command without an environment, its words as its help writes them: `RUN` for one, `RUN...` for
             one or more, in brackets where they are optional, empty for none.
     """
@@ -75,7 +75,7 @@ def _train(call: VerbCall) -> None:
         say(f"preparing to train {call.env_name}")  # before torch is imported, which takes seconds
     from pufferlib.config import check_config
     from pufferlib.pufferl import train as train_policy
-    from pufferlib.runs.recorded_settings import run_settings
+    from pufferlib.runs.description import run_settings
 
     args = call.args
     if args["resume"] is not None:
@@ -85,7 +85,7 @@ def _train(call: VerbCall) -> None:
 
 
 def _evaluate(call: VerbCall) -> None:
-    from pufferlib.config.options import EvalOptions
+    from pufferlib.config.flags import EvalOptions
     from pufferlib.watch.evaluating import evaluate_command
 
     args = _settings_of_model(call)
@@ -99,13 +99,13 @@ def _play(call: VerbCall) -> None:
 
 
 def _export(call: VerbCall) -> None:
-    from pufferlib.export.command import export_command
+    from pufferlib.export.exporting import export_command
 
     export_command(call.env_name, _settings_of_model(call), **call.options)
 
 
 def _bench(call: VerbCall) -> None:
-    from pufferlib.play.benchmark import bench_command
+    from pufferlib.play.environments import bench_command
 
     bench_command(call.env_name, call.args, **call.options)
 
@@ -120,7 +120,7 @@ def _sweep(call: VerbCall) -> None:
 
 
 def _envs(family: str | None = None) -> None:
-    from pufferlib.play.listing import names_of, overview
+    from pufferlib.play.environments import names_of, overview
 
     print(printable_lines(overview() if family is None else "\n".join(names_of(family))))
 
@@ -144,19 +144,19 @@ def _profile(call: VerbCall) -> None:
 
 
 def _plot(*runs: str, **options: Option) -> None:
-    from pufferlib.reports.plotting import plot_command
+    from pufferlib.reports.figures import plot_command
 
     plot_command(*runs, **options)
 
 
 def _report(run: str, **options: Option) -> None:
-    from pufferlib.reports.reporting import report_command
+    from pufferlib.reports.page import report_command
 
     report_command(run, **options)
 
 
 def _completion(shell: str) -> None:
-    from pufferlib.completion.scripts import script
+    from pufferlib.completion.candidates import script
 
     print(script(shell))
 
@@ -168,7 +168,7 @@ def _settings_of_model(call: VerbCall) -> dict[str, Any]:
     if call.options.pop("pretrained", False):
         args["load_model_path"] = _pretrained_model(call)
     if args["load_model_path"] is not None:
-        from pufferlib.runs.recorded_settings import model_settings
+        from pufferlib.runs.description import model_settings
 
         is_policy_named = any(setting.name == "policy_name" for setting, _ in call.flags)
         args = call.flags_over(model_settings(call.env_name, args, is_policy_named), but="load_model_path")
@@ -177,7 +177,7 @@ def _settings_of_model(call: VerbCall) -> dict[str, Any]:
 
 
 def _pretrained_model(call: VerbCall) -> str:
-    from pufferlib.runs.pretrained import pretrained_path
+    from pufferlib.runs.description import pretrained_path
 
     if call.args["load_model_path"] is not None:
         raise APIUsageError(f"--pretrained plays another policy than {call.args['load_model_path']}; pass one of them")

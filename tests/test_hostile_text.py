@@ -32,34 +32,34 @@ from rich.console import Console
 from sweep_studies import make_state, make_study
 
 from pufferlib import cli
-from pufferlib.config.loading import read_ini
+from pufferlib.config.configuration import read_ini
 from pufferlib.errors import APIUsageError, ConfigError, PufferWarning
 from pufferlib.export import c_format, export_policy
 from pufferlib.export.c_layers import network_of
 from pufferlib.export.c_source import HeaderWriter
 from pufferlib.export.exporting import c_name
-from pufferlib.metrics import dashboard
-from pufferlib.metrics.notebook import NotebookPanel
-from pufferlib.metrics.output import printable, printable_lines, say
-from pufferlib.metrics.panel import LivePanel
+from pufferlib.dashboard import panel as dashboard
+from pufferlib.dashboard.panel import NotebookPanel
+from pufferlib.dashboard.output import printable, printable_lines, say
+from pufferlib.dashboard.panel import LivePanel
 from pufferlib.models import Default
-from pufferlib.play.plain_table import plain_table
+from pufferlib.play.environments import plain_table
 from pufferlib.reports.curves import STEPS, Curve, Panel, Split
 from pufferlib.reports.figures import panel_svg, write_figure
 from pufferlib.reports.listing import print_table
 from pufferlib.reports.page import Content, Evaluation, page
 from pufferlib.reports.recorded_run import RecordedRun
-from pufferlib.reports.terminal_plot import print_panels
+from pufferlib.reports.figures import print_panels
 from pufferlib.scaffold import check_name
-from pufferlib.sweep.attributes import COST, CURVE, ERROR, HOST, RUN_FOLDER, STOPPED
-from pufferlib.sweep.showing.best_ini import best_ini
-from pufferlib.sweep.showing.ending import summary
-from pufferlib.sweep.showing.html_report import report_html
-from pufferlib.sweep.showing.live_table import LiveTable
-from pufferlib.sweep.showing.sweep_panel import render as render_sweep
-from pufferlib.sweep.showing.trial_table import trials_csv
-from pufferlib.sweep.study.confirmation import Confirmation
-from pufferlib.sweep.study.results import results_of
+from pufferlib.sweep.results import COST, CURVE, ERROR, HOST, RUN_FOLDER, STOPPED
+from pufferlib.sweep.command import best_ini
+from pufferlib.sweep.command import summary
+from pufferlib.sweep.report import report_html
+from pufferlib.sweep.panel import LiveTable
+from pufferlib.sweep.panel import render as render_sweep
+from pufferlib.sweep.command import trials_csv
+from pufferlib.sweep.results import Confirmation
+from pufferlib.sweep.results import results_of
 
 HOSTILE = (
     # C
@@ -357,7 +357,7 @@ def test_an_ini_comes_back_as_it_was_meant_or_is_not_written(text, tmp_path):
             "env": ["x"],
             "train": ["gamma"],
         }
-        from pufferlib.settings.values import parse_value
+        from pufferlib.setting import parse_value
 
         assert parse_value(read_ini(path)["env"]["x"]) == text
     for settings in ({"env": {f"{text} ": 1}}, {f"{text} ": {"x": 1}}):

@@ -11,7 +11,7 @@ import pytest
 from command import context, only_run
 from hypothesis import given, strategies as st
 
-from pufferlib.families.names import slug
+from pufferlib.families.entry import slug
 
 SMALL = [
     *("--env.num-envs", 8, "--train.device", "cpu", "--train.bptt-horizon", 16),

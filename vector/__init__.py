@@ -7,21 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from pufferlib.emulation.gymnasium_vector_env import GymnasiumVectorPufferEnv
+from pufferlib.emulation.gymnasium_emulation import GymnasiumVectorPufferEnv
 from pufferlib.emulation.wrapping import as_puffer_env
 from pufferlib.environment import check_env
 from pufferlib.errors import APIUsageError, nearest
 from pufferlib.vector.base import State, Vector
-from pufferlib.vector.choice import fitting_backend
-from pufferlib.vector.device import Device
-from pufferlib.vector.gymnasium_vector import GymnasiumVector
+from pufferlib.vector.ready import fitting_backend
+from pufferlib.vector.native import Device
+from pufferlib.vector.serial import GymnasiumVector
 from pufferlib.vector.native import Native
 from pufferlib.vector.processes import Multiprocessing
 from pufferlib.vector.ray import Ray
 from pufferlib.vector.ready import adopt
 from pufferlib.vector.recipe import AUTO, EnvRecipe, Options
 from pufferlib.vector.serial import Serial
-from pufferlib.vector.sizes import checked_timeout, count_workers
+from pufferlib.vector.recipe import checked_timeout, count_workers
 
 __all__ = [
     "BACKENDS",

@@ -1,7 +1,9 @@
-"""The contract of every backend, and what all share: the order of calls, and snapshots."""
+"""One thread at a time inside a vector."""
 
 from __future__ import annotations
 
+import threading
+from pufferlib.errors import APIUsageError
 import abc
 import enum
 import os
@@ -10,18 +12,32 @@ from collections import deque
 from dataclasses import replace
 from functools import cache, cached_property
 from typing import Any, ClassVar, NoReturn
-
 import gymnasium
 import numpy as np
-
 from pufferlib import spaces
 from pufferlib.environment import Buffers, Origin, PufferEnv, StepResult, fitting_actions
-from pufferlib.errors import APIUsageError
-from pufferlib.spaces.layout import Layout
+from pufferlib.spaces import Layout
 from pufferlib.vector.batch import Batch
-from pufferlib.vector.one_thread import ReentrancyGuard
 from pufferlib.vector.recipe import AUTO, EnvSource, Options
-from pufferlib.vector.snapshots import RESULT_ARRAYS, checked_snapshot
+from pufferlib.vector.arrays import RESULT_ARRAYS, checked_snapshot
+
+
+class ReentrancyGuard:
+    """Admits one thread at a time and refuses others at once; the thread inside may enter again."""
+
+    def __init__(self):
+        self._lock = threading.RLock()
+
+    def __enter__(self) -> None:
+        if not self._lock.acquire(blocking=False):
+            raise APIUsageError(
+                "another thread is inside a call of this vector, which serves one thread at a time; wait for that call "
+                "to return first"
+            )
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
 
 ReceiveResult = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, list[dict], np.ndarray, np.ndarray]
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from pufferlib.environment import Buffers, PufferEnv
 from pufferlib.errors import APIUsageError
-from pufferlib.spaces.layout import Layout
+from pufferlib.spaces import Layout
 from pufferlib.vector.recipe import EnvSource
 from pufferlib.wrappers import PufferWrapper
 

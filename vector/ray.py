@@ -1,31 +1,158 @@
-"""Python environments in Ray actors, on this machine or on many."""
+"""The Ray cluster that vectors work on: the user's, or a local one that lives as long as they do."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import threading
+from collections.abc import Iterator
+from types import ModuleType
+from pufferlib.errors import MissingExtraError
 import pickle
 import sys
-import weakref
+import traceback
+from collections.abc import Callable, Sequence
 from typing import Any
-
 import numpy as np
+from pufferlib.vector.arrays import private_buffers
+from pufferlib.vector.group import Group
+from pufferlib.vector.arrays import RESULT_ARRAYS
+from pufferlib.vector.worker import CommandArgument, WorkerCommand, WorkerReply
+import weakref
 from typing_extensions import override
-
 from pufferlib.environment import Buffers, PufferEnv
 from pufferlib.errors import WorkerError
 from pufferlib.machine import usable_cores
 from pufferlib.vector.arrays import buffer_bytes, private_buffers
 from pufferlib.vector.batch import split
 from pufferlib.vector.group import EnvInfo
-from pufferlib.vector.launch import CLOSE_SECONDS
-from pufferlib.vector.ray_cluster import import_ray, join_cluster, leave_cluster
-from pufferlib.vector.ray_worker import RayWorker
+from pufferlib.vector.processes import CLOSE_SECONDS
 from pufferlib.vector.recipe import AUTO, EnvRecipe, Options
 from pufferlib.vector.remote import RemoteVector, pickled_tasks
-from pufferlib.vector.sizes import count_workers, warn_above_cores
-from pufferlib.vector.snapshots import RESULT_ARRAYS
-from pufferlib.vector.worker import CommandArgument, WorkerCommand, WorkerReply
+from pufferlib.vector.recipe import count_workers, warn_above_cores
+
+
+MEMORY_BYTES = 256 << 20  # for objects of a local cluster, beside what the steps of its vector need
+
+_lock = threading.Lock()
+_num_users = 0  # vectors on a cluster that was started here
+
+
+def import_ray() -> ModuleType:
+    """Ray itself, or a MissingExtraError."""
+    try:
+        import ray
+    except ImportError as error:
+        raise MissingExtraError("the Ray backend needs ray; install it with pip install 'pufferlib[ray]'") from error
+    return ray
+
+
+def join_cluster(num_workers: int, step_bytes: int) -> bool:
+    """Connects this process to a cluster; returns whether the caller must call `leave_cluster`.
+
+    An initialised cluster, or the one that RAY_ADDRESS names, is used as it is. Else a local one starts, without
+    dashboard and usage statistics.
+
+    Args:
+        num_workers: workers that will run on it.
+        step_bytes: of the arrays that one step brings.
+    """
+    global _num_users
+    ray = import_ray()
+    with _lock:
+        if ray.is_initialized() and not _num_users:
+            return False
+        if not ray.is_initialized():
+            _start(ray, num_workers, step_bytes)
+        _num_users += 1
+        return True
+
+
+def leave_cluster() -> None:
+    """Shuts the cluster down with its last vector."""
+    global _num_users
+    with _lock:
+        _num_users -= 1
+        if not _num_users:
+            import_ray().shutdown()
+
+
+def _start(ray: ModuleType, num_workers: int, step_bytes: int) -> None:
+    quiet = {"logging_level": "ERROR", "log_to_driver": False}
+    if "RAY_ADDRESS" in os.environ:
+        ray.init(**quiet)
+        return
+    with _default_environment(RAY_USAGE_STATS_ENABLED="0"):
+        ray.init(
+            "local",
+            num_cpus=num_workers,
+            include_dashboard=False,
+            object_store_memory=MEMORY_BYTES + 8 * step_bytes,
+            **quiet,
+        )
+
+
+@contextlib.contextmanager
+def _default_environment(**defaults: str) -> Iterator[None]:
+    # For the processes that are started meanwhile; what the user set stays.
+    added = {name: value for name, value in defaults.items() if name not in os.environ}
+    os.environ.update(added)
+    try:
+        yield
+    finally:
+        for name in added:
+            os.environ.pop(name, None)
+
+
+class RayWorker:
+    """Makes its environments with the first call and steps them with the others; answers as a worker process does."""
+
+    def __init__(self, path: Sequence[str]):
+        sys.path += [folder for folder in path if folder not in sys.path]
+        self._group: Group | None = None
+
+    def make(self, task: bytes) -> tuple[WorkerReply, Any]:
+        """Makes the environments that a pickled WorkerTask describes."""
+        return self._answer(self._make, task)
+
+    def obey(self, command: WorkerCommand, argument: CommandArgument | np.ndarray) -> tuple[WorkerReply, Any]:
+        """Runs a WorkerCommand; STEP takes the actions and, like RESET, returns `(arrays, pickled infos)`."""
+        actions = {
+            WorkerCommand.STEP: self._step,
+            WorkerCommand.RESET: self._reset,
+            WorkerCommand.SNAPSHOT: lambda _: self._group.snapshot(),
+            WorkerCommand.RESTORE: lambda snapshots: self._group.restore(snapshots),
+            WorkerCommand.TELL_FINAL_OBSERVATIONS: lambda _: self._group.tell_final_observations(),
+        }
+        return self._answer(actions[command], argument)
+
+    def close(self) -> None:
+        """Closes the environments."""
+        if self._group is not None:
+            self._group.close()
+
+    def _answer(self, call: Callable[[Any], Any], argument: object) -> tuple[WorkerReply, Any]:
+        try:
+            return WorkerReply.DONE, call(argument)
+        except BaseException:  # SystemExit included: it says more than the end of the process would
+            return WorkerReply.ERROR, traceback.format_exc()
+
+    def _make(self, content: bytes) -> None:
+        task = pickle.loads(content)  # noqa: S301 - our own parent's
+        self._buffers = private_buffers(task.info, len(task.envs) * task.info.num_agents)
+        self._group = Group(task.recipe, task.envs, self._buffers, task.info)
+
+    def _step(self, actions: np.ndarray) -> tuple[tuple[np.ndarray, ...], bytes]:
+        self._buffers.actions[:] = actions
+        return self._results(self._group.step())
+
+    def _reset(self, seeds: Sequence[int | None]) -> tuple[tuple[np.ndarray, ...], bytes]:
+        return self._results(self._group.reset(seeds))
+
+    def _results(self, infos: list[dict]) -> tuple[tuple[np.ndarray, ...], bytes]:
+        # Infos are pickled here, as Ray would hand out their arrays read-only.
+        arrays = tuple(getattr(self._buffers, name) for name in RESULT_ARRAYS)
+        return arrays, pickle.dumps(infos) if infos else b""
 
 
 class RayHandle:

@@ -6,9 +6,9 @@ import inspect
 from pathlib import Path
 
 from pufferlib import cli
-from pufferlib.config import options
+from pufferlib.config import flags
 from pufferlib.config.flags import CONFIG_FILE
-from pufferlib.settings.setting import Section
+from pufferlib.setting import Section
 from pufferlib.verbs import VERBS, Verb
 
 from .configuration import settings_text
@@ -76,7 +76,7 @@ def verb_text(name: str, verb: Verb) -> str:
         f"```text\n{usage(name, verb)}\n```",
         f"{verb.summary[:1].upper()}{verb.summary[1:]}.",
     ]
-    declared = getattr(options, verb.options) if verb.options else Section
+    declared = getattr(flags, verb.options) if verb.options else Section
     if verb.argument is not None and verb.options:
         parts.append(inspect.cleandoc(declared.__doc__ or "").partition("\n\n")[2])
     if verb.argument is None:

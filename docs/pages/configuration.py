@@ -13,17 +13,17 @@ from torch import nn
 from pufferlib import models, ocean
 from pufferlib.config import automatic, env_settings
 from pufferlib.config.automatic import BATCH_SIZE, NUM_STEPS
-from pufferlib.config.dimensions import DEFAULT_DIMENSIONS, dimension_keys
+from pufferlib.config.sections import DEFAULT_DIMENSIONS, dimension_keys
 from pufferlib.config.flags import FIXED
 from pufferlib.config.schema import BaseConfig, SolveConfig, TrainConfig
 from pufferlib.config.sections import SECTIONS
-from pufferlib.families.atari_game import build_atari
-from pufferlib.families.gymnasium_entry import build
-from pufferlib.families.minigrid import build_minigrid
-from pufferlib.runs.keyword_settings import ALIASES, DEFAULTS
-from pufferlib.runs.resuming import CHANGEABLE
-from pufferlib.settings.setting import Setting, class_settings, signature_settings
-from pufferlib.settings.values import format_value
+from pufferlib.families.atari import build_atari
+from pufferlib.families.gymnasium_families import build
+from pufferlib.families.gymnasium_families import build_minigrid
+from pufferlib.runs.calls import ALIASES, DEFAULTS
+from pufferlib.runs.description import CHANGEABLE
+from pufferlib.setting import Setting, class_settings, signature_settings
+from pufferlib.setting import format_value
 
 from .filling import code, fill
 

@@ -16,14 +16,14 @@ import numpy as np
 
 from pufferlib import ocean
 from pufferlib.config import env_settings, load_config
-from pufferlib.config.loading import read_ini
-from pufferlib.config.policies import policy_classes
+from pufferlib.config.configuration import read_ini
+from pufferlib.config.configuration import policy_classes
 from pufferlib.config.sections import SECTIONS
 from pufferlib.environment import Keys, PufferEnv
 from pufferlib.errors import APIUsageError
-from pufferlib.play.listing import space_text, what_it_is
-from pufferlib.settings.setting import Setting, class_settings
-from pufferlib.settings.values import format_value
+from pufferlib.play.environments import space_text, what_it_is
+from pufferlib.setting import Setting, class_settings
+from pufferlib.setting import format_value
 
 from . import manual, plots, rows
 from .markdown import count, escaped, figure, measured, span, table

@@ -34,7 +34,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from typing_extensions import override
 
-from pufferlib.emulation.gymnasium_vector_env import GymnasiumVectorPufferEnv
+from pufferlib.emulation.gymnasium_emulation import GymnasiumVectorPufferEnv
 from pufferlib.environment import Buffers
 from pufferlib.errors import APIUsageError
 from pufferlib.ocean.spaces.picture import draw

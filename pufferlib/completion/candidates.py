@@ -1,29 +1,74 @@
-"""The words that complete a command line: `puffer --complete LINE` prints them for the shells' scripts.
-
-It has to be quick: nothing here imports torch, and the results of imports are cached.
-"""
+"""A cache for words that take long to find, in the user's cache folder."""
 
 from __future__ import annotations
 
+import contextlib
+import json
+import os
+import sysconfig
+from collections.abc import Callable
+from pathlib import Path
+from pufferlib.families.entry import slug
+from pufferlib.runs.folder import write_atomically
+from importlib import resources
+from pufferlib.errors import APIUsageError, nearest
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any, Protocol
-
-from pufferlib.completion.remembered import remembered
-from pufferlib.completion.scripts import SHELLS
 from pufferlib.config.flags import CONFIG_FILE, FIXED
 from pufferlib.config.schema import BaseConfig, LogConfig, SweepConfig, TrainConfig, VecConfig
 from pufferlib.config.sections import ARGUMENTS
 from pufferlib.errors import PufferError
 from pufferlib.families.catalog import families
 from pufferlib.families.entry import Family
-from pufferlib.families.names import slug
-from pufferlib.reports.finding import LATEST, is_run, run_folders
-from pufferlib.settings.setting import Section, Setting
-from pufferlib.settings.values import choices, fits
+from pufferlib.reports.recorded_run import LATEST, is_run, run_folders
+from pufferlib.setting import Section, Setting
+from pufferlib.setting import choices, fits
+
+
+_PACKAGE = Path(__file__).parents[1]
+
+
+def remembered(what: str, find: Callable[[], list[str]]) -> list[str]:
+    """Returns the cached result of `find`, which is called again after a package or an environment changed."""
+    path, stamp = _folder() / f"{slug(what)}.json", _stamp()
+    with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
+        kept = json.loads(path.read_text(encoding="utf-8"))
+        if kept["stamp"] == stamp:
+            return kept["words"]
+    words = find()
+    with contextlib.suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, json.dumps({"stamp": stamp, "words": words}).encode())
+    return words
+
+
+def _folder() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pufferlib" / "completion"
+
+
+def _stamp() -> list[str | int]:
+    installed = sysconfig.get_path("purelib")
+    own = [*_PACKAGE.glob("config/*.[pi]*"), *_PACKAGE.glob("families/*.[pi]*"), *_PACKAGE.glob("ocean/*/*.[pi]*")]
+    return [installed, max(path.stat().st_mtime_ns for path in (Path(installed), _PACKAGE / "ocean", *own))]
+
+
+SHELLS = ("bash", "zsh", "fish")
+
+
+def script(shell: str) -> str:
+    """The script of a shell, whose first lines say how to install it.
+
+    Raises:
+        APIUsageError: if there is none for it.
+    """
+    if shell not in SHELLS:
+        remedy = nearest(shell, SHELLS) or f"; there are {', '.join(SHELLS)}"
+        raise APIUsageError(f"there is no completion for the shell {shell!r}{remedy}")
+    return resources.files(__package__).joinpath(f"puffer.{shell}").read_text(encoding="utf-8").rstrip()
+
 
 Word = tuple[str, str]  # and its meaning
 

@@ -3,11 +3,11 @@
 `load_config` returns a nested dict to edit freely; `check_config` and the dataclasses of `schema` check it.
 """
 
-from pufferlib.config.checking import check_config
-from pufferlib.config.environments import check_env, env_settings
-from pufferlib.config.keywords import settings_taken
-from pufferlib.config.loading import load_config
-from pufferlib.config.policies import policy_arguments, policy_classes
+from pufferlib.config.configuration import check_config
+from pufferlib.config.sections import check_env, env_settings
+from pufferlib.config.configuration import settings_taken
+from pufferlib.config.configuration import load_config
+from pufferlib.config.configuration import policy_arguments, policy_classes
 from pufferlib.config.schema import BaseConfig, LogConfig, SolveConfig, SweepConfig, TrainConfig, VecConfig
 from pufferlib.config.sections import require_sections
 from pufferlib.config.sizes import ResolvedTrainConfig, resolve_env_count, resolve_sizes

@@ -16,7 +16,7 @@ from gymnasium.spaces import Box
 from typing_extensions import Self
 
 from pufferlib.emulation.emulated_env import EmulatedEnv
-from pufferlib.emulation.gymnasium_vector_env import GymnasiumVectorPufferEnv
+from pufferlib.emulation.gymnasium_emulation import GymnasiumVectorPufferEnv
 from pufferlib.environment import PufferEnv
 
 FULL_VECTOR = 64

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from pufferlib.config.dimensions import DEFAULT_DIMENSIONS, PREFIX
-from pufferlib.config.loading import DEFAULTS
+from pufferlib.config.sections import DEFAULT_DIMENSIONS, PREFIX
+from pufferlib.config.configuration import DEFAULTS
 from pufferlib.config.schema import BaseConfig, LogConfig, SweepConfig, TrainConfig, VecConfig
 from pufferlib.config.sections import ARGUMENTS
-from pufferlib.settings.setting import Section
-from pufferlib.settings.values import format_value
+from pufferlib.setting import Section
+from pufferlib.setting import format_value
 
 _HEADER = """\
 ; The defaults of every setting. The environment's own ini comes after this file, the command line after that.

@@ -1,19 +1,177 @@
-"""Command-line flags `--section.key value`, read as the settings that they name."""
+"""The options that single commands take besides the configuration."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Literal
+from pufferlib.setting import Section, setting
 import difflib
 from collections.abc import Iterable, Mapping
 from typing import Any
-
-from pufferlib.config.dimensions import PREFIX, dimension_settings
-from pufferlib.config.hints import hint_for, with_flags
+from pufferlib.config.sections import PREFIX, dimension_settings
+from pufferlib.config.schema import hint_for, with_flags
 from pufferlib.config.schema import BaseConfig, LogConfig, SweepConfig, TrainConfig, VecConfig
 from pufferlib.config.sections import ARGUMENTS, section_settings
 from pufferlib.errors import ConfigError, nearest
 from pufferlib.families.catalog import Entry, find
-from pufferlib.settings.setting import Section, Setting
-from pufferlib.settings.values import fits, parse_value
+from pufferlib.setting import Section, Setting
+from pufferlib.setting import fits, parse_value
+import shutil
+import textwrap
+from pufferlib.config.sections import DEFAULT_DIMENSIONS, dimension_keys, dimensions_of
+from pufferlib.config.schema import BaseConfig, SweepConfig
+from pufferlib.setting import Setting
+from pufferlib.setting import format_value
+
+
+PRETRAINED = "Take the trained agent that comes with the package."
+
+
+@dataclass(frozen=True)
+class TrainOptions(Section):
+    """`puffer train` is configured by settings alone."""
+
+
+@dataclass(frozen=True)
+class EvalOptions(Section):
+    """How `puffer eval` plays."""
+
+    pretrained: bool = setting(False, PRETRAINED)
+    episodes: int = setting(
+        100,
+        "Games to play before it ends by itself; of several agents each adds to the scores. In snake, where they begin "
+        "and end apart, an agent's episode is a game.",
+        "[1, inf)",
+    )
+    deterministic: bool | None = setting(
+        None, "True takes the policy's likeliest actions, as where nothing is said; False draws them, as --sample does."
+    )
+    sample: bool = setting(False, "Draw actions from the policy instead of taking the likeliest.")
+    max_steps: int = setting(20_000, "Steps in each environment after which running episodes are given up.", "[1, inf)")
+    seed: int | None = setting(None, "Of the environments and of drawn actions; None is that of [train].", "[0, inf)")
+    headless: bool = setting(False, "Play without a window.")
+    video: str | None = setting(None, "A file to show it in, .mp4 or .gif, in place of the window; needs no display.")
+    window: bool = setting(False, "Show a window while a video is written too.")
+    grid: int = setting(1, "Environments in one picture, side by side.", "[1, 64]")
+    panel: bool = setting(False, "Show what the agent sees and thinks beside the picture; in a window TAB does.")
+    speed: float = setting(1.0, "Seconds of the game in one second, of a window or a video.", "[0.125, 64]")
+    fps: float | None = setting(
+        None,
+        "Pictures a second; None is 60, or for environments that draw only their steps as many as those.",
+        "[1, 240]",
+    )
+
+    @property
+    def is_greedy(self) -> bool:
+        """Whether the likeliest actions are taken; else they are drawn."""
+        return not self.sample if self.deterministic is None else self.deterministic
+
+
+@dataclass(frozen=True)
+class PlayOptions(Section):
+    """How a person plays."""
+
+    speed: float = setting(1.0, "Seconds of the game in one second; each speed has scores of its own.", "[0.1, 10]")
+    seed: int | None = setting(None, "Of the first game; None is another one every time.", "[0, inf)")
+
+
+@dataclass(frozen=True)
+class SweepOptions(Section):
+    """Short names of what `puffer sweep` takes from [sweep]; None is what that says."""
+
+    storage: str | None = setting(None, "Where studies are kept; short for --sweep.storage.")
+    study: str | None = setting(None, "The study's name; short for --sweep.study.")
+    workers: int | None = setting(None, "Trials side by side; short for --sweep.workers.", "[1, 1024]")
+
+
+@dataclass(frozen=True)
+class BenchOptions(Section):
+    """How `puffer bench` measures."""
+
+    seconds: float = setting(2.0, "How long to time each row of the table.", "(0, inf)")
+
+
+@dataclass(frozen=True)
+class ExportOptions(Section):
+    """What `puffer export` writes."""
+
+    pretrained: bool = setting(False, PRETRAINED)
+    format: Literal["onnx", "torchscript", "c"] = setting("onnx", "A file for ONNX or TorchScript, or a folder of C.")
+    output: str | None = setting(None, "The file, or the folder; None is one named for the environment, here.")
+
+
+@dataclass(frozen=True)
+class RunsOptions(Section):
+    """How `puffer runs` lists.
+
+    A score is the mean over the episodes of the last log, and its name says of what: the statistic by which the
+    environment counts as solved, such as perf, or else the return. Runs that differ in settings from others of their
+    environment say in which. The first column is a run's name for `puffer plot RUN...` and `puffer report RUN`.
+
+    A run is running while a process writes to its folder, finished when it took all its steps, stopped when it ended
+    early and what it learned was saved, and failed when it ended without saving that.
+    """
+
+    data_dir: str = setting("experiments", "The folder of the runs.")
+    env: str | None = setting(None, "List the runs of this environment alone.")
+    sort: Literal["date", "score", "steps", "time"] = setting(
+        "date", "What comes first: the newest, the best of each environment, the one with most steps, or the longest."
+    )
+    limit: int | None = setting(None, "How many to list at most.", "[1, inf)")
+
+
+@dataclass(frozen=True)
+class PlotOptions(Section):
+    """How `puffer plot` draws.
+
+    RUN is a path to the run's folder, its name, its id or the end of that as `puffer runs` shows it, `latest`, an
+    environment for its latest run, or a pattern such as 'puffer_pong_*' for several.
+    """
+
+    metric: str | None = setting(
+        None,
+        "Names or patterns with commas between, such as environment/score,'losses/*'; performance is the time split. "
+        "None takes score, returns, speed, losses and the time split.",
+    )
+    x: Literal["agent_steps", "uptime"] = setting("agent_steps", "What the curves are drawn over.")
+    output: str | None = setting(
+        None, "The picture, a .png, .svg or .pdf; None is one here, named for the run. Needs the extra plot."
+    )
+    terminal: bool = setting(False, "Draw on the terminal instead, which needs no extra.")
+    data_dir: str = setting("experiments", "The folder of the runs.")
+
+
+@dataclass(frozen=True)
+class ProfileOptions(Section):
+    """How `puffer profile` measures."""
+
+    seconds: float = setting(10.0, "How long to measure, after a warm-up; the profiler comes after that.", "(0, inf)")
+    output: str | None = setting(None, "The trace, a .json; None is one here, named for the environment.")
+
+
+@dataclass(frozen=True)
+class ReportOptions(Section):
+    """What `puffer report` puts on the page, which is one file that asks no network for anything.
+
+    RUN is a path to the run's folder, its name, its id or the end of that as `puffer runs` shows it, `latest`, or an
+    environment for its latest run. Curves need the extra plot, a video in mp4 the extra video.
+    """
+
+    output: str | None = setting(None, "The page, an .html; None is report.html in the run's folder.")
+    episodes: int = setting(100, "Episodes to evaluate the newest and the best weights over; 0 for none.", "[0, inf)")
+    video: bool = setting(True, "Show an episode; --no-video leaves it out.")
+    data_dir: str = setting("experiments", "The folder of the runs.")
+
+
+@dataclass(frozen=True)
+class NewOptions(Section):
+    """What `puffer new` does besides copying ocean/template under another name, in the checkout that it runs from.
+
+    NAME is lower-case letters, digits and underscores, such as my_game: the environment is puffer_my_game then.
+    """
+
+    build: bool = setting(True, "Compile it; --no-build leaves that to you.")
+
 
 FIXED = frozenset({"package", "env_name"})  # the environment's name on the command line says both
 
@@ -197,3 +355,51 @@ def _take_value(setting: Setting, flag: str, waiting: list[str]) -> str:
     if _is_switch(setting) or setting.kind is Any:
         return "True"
     raise ConfigError(f"{flag} needs a value: {setting.allowed}")
+
+
+_INDENT = " " * 6
+_NO_ENVIRONMENT = "name an environment to see its own settings and values"
+_NO_CLASS = "keyword arguments of the class in pufferlib.models; its own defaults hold for those not named here"
+
+
+def settings_text(env_name: str | None, args: Mapping[str, Any]) -> str:
+    """Every setting by section: its flag, its value for this environment, and what it means.
+
+    Args:
+        env_name: the environment, or None for the settings that all of them share.
+        args: the values to show: what `load_config` returned, or an empty dict for the defaults.
+    """
+    entry = None if env_name is None else find(env_name)
+    sections = ("base", "vec", *ARGUMENTS, "train", "log", "sweep")
+    return "\n".join(_section_text(section, entry, args) for section in sections)
+
+
+def options_text(settings: Iterable[Setting]) -> str:
+    """The lines of some settings, each with its default."""
+    return "".join(_setting_text(one, one.default) for one in settings)
+
+
+def _section_text(section: str, entry: Entry | None, args: Mapping[str, Any]) -> str:
+    values = args if section == BaseConfig.section else args.get(section, {})
+    known = section_settings(section, entry)
+    if known is None:
+        note = _NO_ENVIRONMENT if entry is None else _NO_CLASS
+        lines = "".join(_setting_text(Setting(section, name, Any, value), value) for name, value in values.items())
+        return f"[{section}] {note}\n{lines}"
+    shown = [one for one in known.values() if one.name not in FIXED]
+    lines = "".join(_setting_text(one, values.get(one.name, one.default)) for one in shown)
+    return f"[{section}]\n{lines}" + (_dimensions_text(values) if section == SweepConfig.section else "")
+
+
+def _dimensions_text(sweep: Mapping[str, Any]) -> str:
+    ranges = (dimensions_of(sweep) or DEFAULT_DIMENSIONS).items()
+    lines = "".join(f"  {name} {' '.join(str(value) for value in given.values())}\n" for name, given in ranges)
+    flags = "".join(_setting_text(one, one.default) for one in dimension_keys("SECTION.SETTING").values())
+    return f"\n[sweep.SECTION.SETTING] what a sweep varies\n{lines}{flags}"
+
+
+def _setting_text(setting: Setting, value: object) -> str:
+    meaning = setting.meaning if setting.kind is Any else f"{setting.meaning} Takes {setting.allowed}.".strip()
+    width = min(shutil.get_terminal_size((100, 24)).columns, 120)
+    wrapped = textwrap.fill(meaning, width, initial_indent=_INDENT, subsequent_indent=_INDENT, break_on_hyphens=False)
+    return f"  {setting.flag} {format_value(value)}\n" + (f"{wrapped}\n" if meaning else "")

@@ -1,16 +1,57 @@
-"""The sections of the configuration by name: those that the schema declares, and those that a class does."""
+"""The section `[env]`: the keyword arguments of an environment, as its entry in the catalog has them."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Literal
+from pufferlib.config.sizes import AUTO_AGENTS, AUTO_AGENTS_CPU
+from pufferlib.families.catalog import Entry, find
+from pufferlib.setting import Setting, require_known
 from typing import Any
-
-from pufferlib.config.environments import env_settings
-from pufferlib.config.hints import remedy
+from pufferlib.config.schema import remedy
 from pufferlib.config.schema import BaseConfig, LogConfig, SolveConfig, SweepConfig, TrainConfig, VecConfig
 from pufferlib.errors import ConfigError
 from pufferlib.families.catalog import Entry
-from pufferlib.settings.setting import Setting
+from pufferlib.setting import Setting
+import re
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+from typing_extensions import override
+from pufferlib.errors import ConfigError, nearest
+from pufferlib.setting import Section, Setting, require_known, setting
+from pufferlib.setting import shown
+
+
+def env_settings(env: str | Entry) -> Mapping[str, Setting]:
+    """The keyword arguments of an environment, by name; `num_envs` may be 'auto' too.
+
+    Raises:
+        UnknownEnvironmentError: if there is no such environment.
+        MissingExtraError: if a package that it needs is not installed.
+    """
+    found = dict(find(env).settings)
+    if "num_envs" in found:
+        count = found["num_envs"]
+        agents = f"auto is {AUTO_AGENTS_CPU} agents in all on a CPU and {AUTO_AGENTS['cuda']} on CUDA."
+        found["num_envs"] = dataclasses.replace(count, kind=int | Literal["auto"], meaning=f"{count.meaning} {agents}")
+    return MappingProxyType(found)
+
+
+def check_env(env: str | Entry, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """The keyword arguments of an environment, converted to the types of its settings.
+
+    Raises:
+        ConfigError: if a name is unknown or a value has the wrong type.
+        UnknownEnvironmentError: if there is no such environment.
+    """
+    entry = find(env)
+    known = env_settings(entry)
+    if not entry.takes_any_setting:
+        require_known("env", arguments, known)
+    return {name: known[name].check(value) if name in known else value for name, value in arguments.items()}
+
 
 SECTIONS = {
     config.section: config for config in (BaseConfig, VecConfig, TrainConfig, LogConfig, SolveConfig, SweepConfig)
@@ -41,3 +82,145 @@ def require_sections(args: Mapping[str, Any]) -> None:
         if name not in known:
             found = remedy(str(name), known) or f"; it has {', '.join(known)}"
             raise ConfigError(f"there is no {name!r} in the configuration{found}")
+
+
+PREFIX = "sweep."
+SWEPT = ("base", "vec", "env", "policy", "rnn", "train")  # sections whose settings a sweep may vary
+_MULTIPLE = re.compile(r"(\d+\.?\d*|\.\d+)x")
+
+
+@dataclass(frozen=True)
+class DimensionConfig(Section):
+    """One dimension."""
+
+    section: ClassVar[str] = "sweep.SECTION.SETTING"
+
+    distribution: Literal["uniform", "int_uniform", "uniform_pow2", "log_normal", "logit_normal"] | None = setting(
+        None, "How values are spread over the range; none takes the dimension out of the sweep."
+    )
+    min: float | str | None = setting(None, "The least value.")
+    max: float | str | None = setting(None, "The largest one.")
+    mean: float | None = setting(
+        None, "Where the search starts; None is the configured value where that lies in the range, else the middle."
+    )
+    scale: float | Literal["auto"] = setting(
+        "auto", "Standard deviation of the first trials around the mean, as a part of the range; auto is 0.3.", "(0, 1]"
+    )
+
+
+class Bound(Setting):
+    """An end of a range: a number, or a multiple of the configured value."""
+
+    @property
+    @override
+    def allowed(self) -> str:
+        return "a number, or a multiple of the configured value such as 0.1x"
+
+    @override
+    def check(self, value: object) -> Any:
+        if isinstance(value, str) and multiple(value) is None:
+            raise ConfigError(f"{self.label} must be {self.allowed}, got {shown(value)}")
+        return super().check(value)
+
+
+def _dimension(distribution: str, low: float | str, high: float | str) -> Mapping[str, Any]:
+    return MappingProxyType({"distribution": distribution, "min": low, "max": high})
+
+
+DEFAULT_DIMENSIONS = MappingProxyType(
+    {
+        "train.total_timesteps": _dimension("log_normal", "0.05x", "2x"),
+        "train.learning_rate": _dimension("log_normal", "0.1x", "10x"),
+        "train.gamma": _dimension("logit_normal", 0.8, 0.9998),
+        "train.gae_lambda": _dimension("logit_normal", 0.6, 0.998),
+        "train.ent_coef": _dimension("log_normal", 1e-5, 0.2),
+        "train.update_epochs": _dimension("log_normal", "0.25x", "2x"),
+    }
+)
+"""The dimensions of a sweep of any environment; its inis change them and add others."""
+
+
+def split_name(name: str) -> tuple[str, str]:
+    """The section and the key of a dimension's name, such as `train.learning_rate`.
+
+    Raises:
+        ConfigError: if it has no section whose settings can be varied.
+    """
+    section, _, key = name.partition(".")
+    if section in SWEPT and key and "." not in key:
+        return section, key
+    remedy = nearest(section, SWEPT) if key else ""
+    remedy = remedy or f"; name a setting of {', '.join(SWEPT)}, such as [sweep.train.learning_rate]"
+    raise ConfigError(f"there is no section [{PREFIX}{name}]{remedy}")
+
+
+def dimension_settings(name: str, entry: Entry) -> Mapping[str, Setting]:
+    """The keys of `[sweep.NAME]`.
+
+    Args:
+        name: of the setting that is varied, such as `train.learning_rate`.
+        entry: the environment.
+
+    Raises:
+        ConfigError: if there is no such setting; those of `[policy]` and `[rnn]` are known only to their classes.
+    """
+    section, key = split_name(name)
+    known = section_settings(section, entry)
+    if known is not None and not (section == "env" and entry.takes_any_setting):
+        require_known(section, [key], known)
+    return dimension_keys(name)
+
+
+def dimension_keys(name: str) -> Mapping[str, Setting]:
+    """The keys of `[sweep.NAME]`, whether there is such a setting or not."""
+    found = {}
+    for key, declared in DimensionConfig.settings().items():
+        kind = Bound if key in ("min", "max") else Setting
+        found[key] = kind(**{**vars(declared), "section": f"{PREFIX}{name}"})
+    return found
+
+
+def check_dimension(name: str, given: Mapping[str, Any], entry: Entry, are_texts: bool = False) -> dict[str, Any]:
+    """The values of `[sweep.NAME]`, of the right types; `are_texts` where a file has them.
+
+    Raises:
+        ConfigError: naming the first key that is unknown or whose value does not fit.
+    """
+    settings = dimension_settings(name, entry)
+    if not isinstance(given, Mapping):
+        raise ConfigError(f"[{PREFIX}{name}] must be a section of its own, got {shown(given)}")
+    require_known(f"{PREFIX}{name}", given, settings)
+    return {
+        key: settings[key].parse(value) if are_texts else settings[key].check(value) for key, value in given.items()
+    }
+
+
+def multiple(text: str) -> float | None:
+    """The factor that a bound such as `0.1x` stands for, None where the text is no such."""
+    return float(text[:-1]) if _MULTIPLE.fullmatch(text) else None
+
+
+def dimensions_of(sweep: Mapping[str, Any]) -> dict[str, Any]:
+    """The dimensions in the section `sweep` of a configuration by name, those taken out included."""
+    return {
+        f"{section}.{key}": given
+        for section, settings in sweep.items()
+        if isinstance(settings, Mapping)
+        for key, given in settings.items()
+    }
+
+
+def check_dimensions(sweep: Mapping[str, Any], env: str | Entry) -> None:
+    """Checks the dimensions in the section `sweep` of a configuration.
+
+    Raises:
+        ConfigError: naming the first that there is no setting for, or whose keys or values do not fit.
+    """
+    entry = find(env)
+    for name, given in dimensions_of(sweep).items():
+        if isinstance(given, Mapping):
+            check_dimension(name, given, entry)
+        elif isinstance(given, (list, tuple)):
+            dimension_settings(name, entry)
+        else:
+            raise ConfigError(f"[{PREFIX}{name}] must be a dict of a range or a list of values, got {given!r}")

@@ -9,7 +9,7 @@ from typing_extensions import override
 
 from pufferlib.config.schema import Auto, TrainConfig
 from pufferlib.errors import ConfigError
-from pufferlib.settings.setting import setting
+from pufferlib.setting import setting
 
 _MOST_STEPS = {"cuda": 65_536}  # of an automatic minibatch on each device: more do not keep it busier
 _MOST_STEPS_CPU = 16_384  # of all processes on CPUs: larger ones fall out of a core's cache

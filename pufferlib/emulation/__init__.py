@@ -1,6 +1,6 @@
 """Environments of Gymnasium and PettingZoo, single and in vectors, as PufferEnvs.
 
-Their observations are packed into rows, as pufferlib.spaces.layout has them, and rows of actions are taken apart for
+Their observations are packed into rows, as pufferlib.spaces has them, and rows of actions are taken apart for
 them.
 """
 
@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pufferlib.emulation.gymnasium_env import GymnasiumPufferEnv
-from pufferlib.emulation.pettingzoo_env import PettingZooPufferEnv
-from pufferlib.spaces.layout import Layout, unpack
+from pufferlib.emulation.gymnasium_emulation import GymnasiumPufferEnv
+from pufferlib.emulation.pettingzoo_emulation import PettingZooPufferEnv
+from pufferlib.spaces import Layout, unpack
 
 if TYPE_CHECKING:
     from pufferlib.emulation.tensors import nativize

@@ -1,18 +1,78 @@
-"""The base of the emulations of Gymnasium and PettingZoo: they are made, reset and closed alike."""
+"""The infos of emulated environments."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+import numpy as np
+from collections.abc import Callable, Mapping, Sequence
+from pufferlib.errors import APIUsageError
 import abc
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
-
-import numpy as np
 from typing_extensions import override
-
-from pufferlib.emulation.creation import SeedOnce, make_env
 from pufferlib.environment import Buffers, PufferEnv
 from pufferlib.errors import PufferWarning
+
+
+_RESERVED = ("n", "agent_id", "final_observation")  # these have a meaning in the infos of a PufferEnv
+
+
+def final_observation(observations: np.ndarray, agent: int) -> dict[str, Any]:
+    """The info of an agent whose episode was cut off: a copy of its row, which the next observation overwrites."""
+    return {"final_observation": observations[agent, ...].copy(), "agent_id": agent}
+
+
+def plain_numbers(info: Mapping[str, Any]) -> dict[str, float]:
+    """The entries of an info that are single numbers or flags."""
+    return {
+        name: float(value)
+        for name, value in info.items()
+        if isinstance(name, str) and name not in _RESERVED and _is_number(value)
+    }
+
+
+def _is_number(value: object) -> bool:
+    if isinstance(value, (np.ndarray, np.generic)):
+        return value.ndim == 0 and value.dtype.kind in "biuf"
+    return isinstance(value, (bool, int, float))
+
+
+_SEEDS = 2**32  # the seeds that every library takes: NumPy's RandomState has no more
+
+
+def make_env(env: object, creator: Callable | None, args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> Any:
+    """The environment that was given or that the creator makes.
+
+    A class or a function given as the environment is its creator.
+
+    Raises:
+        APIUsageError: if not exactly one of them is given.
+    """
+    if creator is None and (isinstance(env, type) or (callable(env) and not hasattr(env, "step"))):
+        env, creator = None, env
+    if (env is None) == (creator is None):
+        found = "neither" if env is None else "both"
+        raise APIUsageError(f"pass exactly one of env and env_creator, got {found}")
+    if env is not None:
+        if args or kwargs:
+            raise APIUsageError("env_args and env_kwargs are for env_creator, got them with env; leave them out")
+        return env
+    if not callable(creator):
+        raise APIUsageError(f"env_creator must be callable, got {type(creator).__name__}; an environment goes to env")
+    return creator(*args, **({} if kwargs is None else kwargs))
+
+
+class SeedOnce:
+    """Gives the first reset the seed that the environment was made with, where it has none of its own."""
+
+    def __init__(self, seed: int | None):
+        self._first = seed
+
+    def next(self, seed: int | None) -> int | None:
+        """The seed for this reset: an integer in [0, 2**32), or None to continue the random streams."""
+        seed, self._first = self._first if seed is None else seed, None
+        return None if seed is None else int(seed) % _SEEDS
 
 
 def warn_of_left_out(env: object, names: Iterable[str]) -> None:

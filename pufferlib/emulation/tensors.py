@@ -11,7 +11,7 @@ from gymnasium import Space
 from gymnasium.spaces import Box, Discrete, MultiDiscrete
 from torch import Tensor
 
-from pufferlib.spaces.layout import Layout, Leaf, map_structure
+from pufferlib.spaces import Layout, Leaf, map_structure
 
 
 def nativize(observations: Tensor, emulated: Layout | None) -> Any:

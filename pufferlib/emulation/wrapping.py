@@ -14,7 +14,7 @@ import gymnasium
 from gymnasium.vector import VectorEnv
 
 from pufferlib.emulation import GymnasiumPufferEnv, PettingZooPufferEnv
-from pufferlib.emulation.gymnasium_vector_env import GymnasiumVectorPufferEnv
+from pufferlib.emulation.gymnasium_emulation import GymnasiumVectorPufferEnv
 from pufferlib.environment import PUFFER_ENV_PARTS, PufferEnv
 from pufferlib.errors import APIUsageError
 

@@ -18,10 +18,10 @@ from pufferlib import extensions, ocean
 from pufferlib.errors import APIUsageError, ExportError
 from pufferlib.export.c_layers import network_of
 from pufferlib.export.c_source import HeaderWriter
-from pufferlib.export.comparison import ROWS, check_agreement
+from pufferlib.export.one_step import ROWS, check_agreement
 from pufferlib.export.one_step import OneStep
 from pufferlib.ocean.environment import OceanEnv
-from pufferlib.runs.whole_files import storing
+from pufferlib.runs.folder import storing
 
 HERE = Path(__file__).parent
 PUFFERNET = Path(extensions.__file__).with_name("puffernet.h")

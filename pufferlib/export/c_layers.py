@@ -17,7 +17,7 @@ from pufferlib.export.one_step import first_sentence
 from pufferlib.metrics.moments import EPSILON
 from pufferlib.models import Continuous, Convolutional, Default, LSTMWrapper, MinGRUWrapper
 from pufferlib.policy import OneHot, OneHotPlanes
-from pufferlib.policy.normalized import NormalizedObservations
+from pufferlib.normalized import NormalizedObservations
 
 LANES = 16  # PUFFERNET_LANES: outputs of a layer are padded to a multiple
 

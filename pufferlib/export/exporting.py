@@ -1,25 +1,184 @@
-"""`export_policy`, for all formats."""
+"""A policy as an ONNX file, for onnxruntime in any language and everything else that reads ONNX."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
-from importlib import metadata
-from pathlib import Path
-
+import logging
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
 import numpy as np
 import torch
+from pufferlib.errors import ExportError
+from pufferlib.export.one_step import check_agreement
+from pufferlib.export.one_step import OneStep, first_sentence, unchecked_distributions
+from pufferlib.extras import require_extra
+import io
+import json
+from collections.abc import Mapping
+import re
+from importlib import metadata
+from pathlib import Path
 from torch import nn
-
 from pufferlib.environment import PufferEnv
 from pufferlib.errors import APIUsageError, ExportError, nearest
 from pufferlib.export.c_format import c_files, write_folder
 from pufferlib.export.one_step import OneStep, space_text
-from pufferlib.export.onnx_format import onnx_bytes
-from pufferlib.export.torchscript_format import torchscript_bytes
 from pufferlib.runs.making import environment_name
-from pufferlib.runs.whole_files import write_atomically
+from pufferlib.runs.folder import write_atomically
 from pufferlib.vector import Vector
+from pufferlib import vector
+from pufferlib.errors import APIUsageError
+from pufferlib.export.c_format import compile_command, compiler
+from pufferlib.export.one_step import OneStep
+from pufferlib.families import catalog
+from pufferlib.dashboard.output import printable
+from pufferlib.policy import acting_forward
+from pufferlib.ppo.sampling import sample_logits
+from pufferlib.runs.loaders import load_policy
+
+
+PACKAGES = ("onnx", "onnxruntime", "onnxscript")
+
+
+def onnx_bytes(step: OneStep, notes: Mapping[str, str], observations: np.ndarray | None = None) -> bytes:
+    """The file's content, which onnxruntime has run: its results are those of the policy to 1e-4.
+
+    Its inputs are `observations` and the states by name, its outputs `OneStep.output_names`; the first dimension of all
+    is `rows`, any number of agents.
+
+    Args:
+        step: of the policy.
+        notes: for the file's metadata.
+        observations: of real play, to compare on besides random ones; `(steps, rows, *observation_shape)`.
+
+    Raises:
+        MissingExtraError: if a package of the extra `export` is missing.
+        ExportError: if ONNX cannot express the policy, or the results differ.
+    """
+    for package in PACKAGES:
+        require_extra(package, "export")
+    import onnxruntime
+
+    model = _converted(step)
+    _name_rows(model)
+    model.producer_name = "pufferlib"
+    for name, text in notes.items():
+        model.metadata_props.add(key=_utf8(name), value=_utf8(text))
+    content = model.SerializeToString()
+    try:
+        session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
+    except Exception as error:  # its errors have no class of their own in common
+        raise ExportError(f"onnxruntime cannot load the policy as ONNX ({first_sentence(error)})") from error
+    names = ("observations", *step.state_names)
+    check_agreement(
+        step, lambda *arrays: session.run(None, dict(zip(names, arrays, strict=True))), "onnxruntime", observations
+    )
+    return content
+
+
+def _utf8(text: str) -> str:
+    # A path may hold what UTF-8 cannot.
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def _converted(step: OneStep) -> Any:
+    rows = torch.export.Dim("rows", min=1)
+    states = step.initial_states(3)
+    shapes: dict[str, Any] = {"observations": {0: rows}}
+    if states:
+        shapes["states"] = tuple({0: rows} for _ in states)
+    try:
+        with _without_talk(), unchecked_distributions():
+            program = torch.export.export(step, (step.random_observations(3, 0), *states), dynamic_shapes=shapes)
+            converted = torch.onnx.export(
+                program,
+                dynamo=True,
+                input_names=["observations", *step.state_names],
+                output_names=list(step.output_names),
+                verbose=False,
+            )
+    except Exception as error:  # of any class: the exporter runs the policy's own code
+        raise ExportError(
+            f"ONNX cannot express this policy ({first_sentence(error)}); write its forward with torch operations "
+            "alone, or try --format torchscript"
+        ) from error
+    return converted.model_proto
+
+
+def _name_rows(model: Any) -> None:
+    (old,) = {value.type.tensor_type.shape.dim[0].dim_param for value in (*model.graph.input, *model.graph.output)}
+    for value in (*model.graph.input, *model.graph.output, *model.graph.value_info):
+        for dimension in value.type.tensor_type.shape.dim:
+            if dimension.dim_param == old:
+                dimension.dim_param = "rows"
+
+
+@contextmanager
+def _without_talk() -> Iterator[None]:
+    logs = [logging.getLogger(package) for package in ("torch.onnx", "onnxscript")]
+    levels = [log.level for log in logs]
+    for log in logs:
+        log.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        for log, level in zip(logs, levels, strict=True):
+            log.setLevel(level)
+
+
+NOTES = "notes.json"
+"""The extra file in the archive that holds the notes, and the names of arguments and results."""
+
+
+def torchscript_bytes(step: OneStep, notes: Mapping[str, str], observations: np.ndarray | None = None) -> bytes:
+    """The file's content, loaded back: its results are those of the policy.
+
+    Called with observations and the states in the order of `step.state_names`, it returns a tuple in the order of
+    `step.output_names`; both orders stand in the file's `notes.json`.
+
+    Args:
+        step: of the policy.
+        notes: for that file.
+        observations: of real play, to compare on besides random ones; `(steps, rows, *observation_shape)`.
+
+    Raises:
+        ExportError: if the policy cannot be traced, or the results differ.
+    """
+    named = {**notes, "arguments": ["observations", *step.state_names], "results": list(step.output_names)}
+    traced = _traced(step)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*deprecated", DeprecationWarning)
+        file = io.BytesIO()
+        torch.jit.save(traced, file, _extra_files={NOTES: json.dumps(named, indent=2)})
+        loaded = torch.jit.load(io.BytesIO(file.getvalue()))
+    check_agreement(
+        step,
+        lambda *arrays: [each.numpy() for each in loaded(*map(torch.from_numpy, arrays))],
+        "TorchScript",
+        observations,
+    )
+    return file.getvalue()
+
+
+def _traced(step: OneStep) -> torch.jit.ScriptModule:
+    inputs = (step.random_observations(3, 0), *step.initial_states(3))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            with unchecked_distributions():
+                traced = torch.jit.trace(step, inputs, check_trace=False)
+        except Exception as error:  # of any class: the policy's own code runs
+            raise ExportError(f"TorchScript cannot express this policy ({error})") from error
+    doubts = [first_sentence(warning.message) for warning in caught if warning.category is torch.jit.TracerWarning]
+    if doubts:
+        raise ExportError(
+            f"TorchScript cannot express this policy ({doubts[0]}); decide by torch.where, and take sizes from .shape"
+        )
+    return traced
+
 
 ENDINGS = {"onnx": ".onnx", "torchscript": ".pt", "c": "_c"}
 FORMATS = tuple(ENDINGS)
@@ -96,3 +255,78 @@ def _notes(env_name: str, driver: PufferEnv, more: Mapping[str, str]) -> dict[st
         "torch": torch.__version__,
         **more,
     }
+
+
+STEPS, ENVIRONMENTS = 1_000, 4  # of real play, on whose observations the result is compared
+
+
+def export_command(env_name: str, args: dict[str, Any], format: str = "onnx", output: str | None = None) -> None:
+    """Loads the policy that `args['load_model_path']` names, writes it, and prints its path and use.
+
+    Args:
+        env_name: any name that `pufferlib.families.catalog.find` knows.
+        args: settings from `load_config`, as the policy was trained with them.
+        format: as for `export_policy`.
+        output: the file or folder; None is one in the working directory that is named for the environment.
+
+    Raises:
+        APIUsageError: if no model is named.
+        PufferError: as for `export_policy`.
+    """
+    if args["load_model_path"] is None:
+        raise APIUsageError(
+            f"puffer export needs trained weights, found none; say --pretrained, or --load-model-path latest after "
+            f"puffer train {env_name}"
+        )
+    vecenv = _make_environments(env_name, args)
+    try:
+        policy = load_policy({**args, "train": {**args["train"], "device": "cpu"}}, vecenv, env_name).eval()
+        path = output_path(env_name, format, output)
+        notes = {"model": str(args["load_model_path"]), "settings": json.dumps(args, default=str)}
+        export_policy(policy, vecenv, path, format, notes, observations_of_play(vecenv, policy))
+        print(f"wrote {printable(str(path))}, {_use(path, format, OneStep(policy, vecenv.driver_env))}")
+    finally:
+        vecenv.close()
+
+
+def _use(path: Path, format: str, step: OneStep) -> str:
+    if format != "c":
+        takes, returns = ", ".join(("observations", *step.state_names)), ", ".join(step.output_names)
+        return f"which takes {takes} and returns {returns}"
+    unseen = "" if compiler() else "which no compiler has seen, as this machine has none; "
+    programs = list(path.glob("*_play.c"))
+    if not programs:
+        return f"{unseen}a header to include: puffernet.h beside it tells how"
+    name = programs[0].stem.removesuffix("_play")
+    return f"{unseen}a program that plays; there:\n\n    {compile_command(name)} && ./{name}_play\n"
+
+
+def output_path(env_name: str, format: str, output: str | None) -> Path:
+    """The path to write: `output`, or a file in it where that is a folder and the format a file."""
+    name = file_name(env_name, format)
+    if output is None:
+        return Path(name)
+    is_folder = output.endswith("/") or Path(output).is_dir()
+    return Path(output) / name if is_folder and format != "c" else Path(output)
+
+
+@torch.no_grad()
+def observations_of_play(vecenv: vector.Vector, policy: nn.Module) -> np.ndarray:
+    """The observations of the policy's play, `(steps, rows, *observation_shape)`."""
+    forward, generator = acting_forward(policy), torch.Generator().manual_seed(0)
+    rows = vecenv.num_agents
+    state = dict(policy.initial_state(rows, torch.device("cpu"))) if hasattr(policy, "initial_state") else {}
+    observations, _ = vecenv.reset(0)
+    seen = []
+    for _ in range(STEPS):
+        seen.append(np.array(observations))
+        logits, _ = forward(torch.from_numpy(seen[-1]), state)
+        actions, _, _ = sample_logits(logits, generator=generator)
+        observations, *_ = vecenv.step(actions.numpy())
+    return np.stack(seen)
+
+
+def _make_environments(env_name: str, args: dict[str, Any]) -> vector.Vector:
+    entry = catalog.find(env_name)
+    many = {"num_envs": ENVIRONMENTS} if "num_envs" in entry.settings else {}
+    return vector.make(entry.creator, env_kwargs={**args["env"], **many}, backend="Serial", seed=args["train"]["seed"])

@@ -1,16 +1,271 @@
-"""Atari games by their names."""
+"""One Atari game of the Arcade Learning Environment, preprocessed as the published results have them."""
 
 from __future__ import annotations
 
-from typing import Any
-
+import importlib
+import inspect
+from collections.abc import Mapping
+from types import ModuleType
+from typing import Any, SupportsFloat
+import gymnasium
+from gymnasium.wrappers import AtariPreprocessing, FrameStackObservation
 from typing_extensions import override
-
+from pufferlib.families.gymnasium_families import build
+from typing import Any
+import numpy as np
+from gymnasium.vector import AutoresetMode, VectorEnv
+from pufferlib.emulation.gymnasium_emulation import GymnasiumVectorPufferEnv
+from pufferlib.environment import Buffers
+from pufferlib.errors import APIUsageError, MissingExtraError
+from pufferlib.vector import AUTO, Options, Vector, make
+from pufferlib.vector.recipe import count_batch, count_threads, is_count
 from pufferlib.errors import APIUsageError
-from pufferlib.families.atari_game import build_atari, register_games
-from pufferlib.families.atari_vector import SETTINGS, make_atari_vector
-from pufferlib.families.gymnasium_entry import GymnasiumEntry, GymnasiumFamily
+from pufferlib.families.gymnasium_families import GymnasiumEntry, GymnasiumFamily
 from pufferlib.vector import GymnasiumVector, Vector
+
+
+class AtariGame(gymnasium.Wrapper):
+    """Ends an episode with each life and clips rewards, as training wants it, and reports the score of whole games.
+
+    After a lost life the game continues: the next episode begins with its next life.
+    """
+
+    def __init__(self, env: gymnasium.Env, episodic_life: bool, clip_rewards: bool):
+        super().__init__(env)
+        self._episodic_life = episodic_life
+        self._clip_rewards = clip_rewards
+        self._lives = 0
+        self._is_over = True
+        self._score = 0.0
+
+    @override
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """Begins a new game, or after a lost life the next one; a seed always begins a new game."""
+        if seed is None and not self._is_over:
+            observation, reward, terminal, truncation, info = self.env.step(0)  # no action
+            self._score += reward
+            if not (terminal or truncation):
+                self._lives = info["lives"]
+                return observation, {}
+        observation, info = self.env.reset(seed=seed, options=options)
+        self._lives, self._is_over, self._score = info["lives"], False, 0.0
+        return observation, {}
+
+    @override
+    def step(self, action: int) -> tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]:
+        """Steps the game; the info at its end holds the score."""
+        observation, reward, terminal, truncation, info = self.env.step(action)
+        self._score += reward
+        self._is_over = terminal or truncation
+        is_life_lost = info["lives"] < self._lives
+        self._lives = info["lives"]
+        if self._clip_rewards:
+            reward = (reward > 0) - (reward < 0)
+        report = {"score": self._score} if self._is_over else {}
+        return observation, reward, terminal or (self._episodic_life and is_life_lost), truncation, report
+
+
+def build_atari(
+    target: str,
+    render_mode: str | None = None,
+    frameskip: int = 4,
+    frame_stack: int = 4,
+    screen_size: int = 84,
+    noop_max: int = 30,
+    episodic_life: bool = True,
+    clip_rewards: bool = True,
+    repeat_action_probability: float = 0.0,
+    **keywords: Any,
+) -> gymnasium.Env:
+    """Makes a game with observations `(frame_stack, screen_size, screen_size)` uint8, in grey.
+
+    Args:
+        target: the id.
+        render_mode: What render() gives: human for a window, rgb_array for frames, None for nothing.
+        frameskip: Frames for which an action is repeated; what is seen is the brighter of the last two.
+        frame_stack: Pictures in an observation, the newest last.
+        screen_size: Width and height of a picture, in pixels.
+        noop_max: A game begins after 1 to this many frames without action; 0 begins it at once.
+        episodic_life: End an episode with each life instead of with the game.
+        clip_rewards: Rewards are -1, 0 or 1; the true score of a game is the statistic `score`.
+        repeat_action_probability: How often the game repeats the last action ("sticky actions"); 0.25 is ale-py's own.
+        keywords: of ale_py.env.AtariEnv.
+    """
+    register_games()
+    env = build(
+        target,
+        render_mode,
+        frameskip=1,
+        obs_type="rgb",
+        repeat_action_probability=repeat_action_probability,
+        **keywords,
+    )
+    env.metadata = {**env.metadata, "render_fps": 60 / frameskip}  # steps in a second of the console
+    env = AtariPreprocessing(env, noop_max=noop_max, frame_skip=frameskip, screen_size=screen_size)
+    return AtariGame(FrameStackObservation(env, frame_stack), episodic_life, clip_rewards)
+
+
+PREPROCESSING: Mapping[str, Any] = {
+    name: parameter.default
+    for name, parameter in inspect.signature(build_atari).parameters.items()
+    if parameter.default is not parameter.empty and name != "render_mode"
+}
+"""Settings of `build_atari` and their defaults, for every way to make a game."""
+
+
+def register_games() -> ModuleType:
+    """Has ale-py register its games with Gymnasium; returns it."""
+    ale_py = importlib.import_module("ale_py")
+    ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Warning)  # else every game prints a banner
+    gymnasium.register_envs(ale_py)
+    return ale_py
+
+
+SETTINGS = frozenset({*PREPROCESSING, "full_action_space"})
+"""Settings of a game that its vector environment has as well."""
+
+_MAX_FRAMES = 108_000  # of a game, half an hour: as the ids of Gymnasium have it
+
+
+class AtariVectorPufferEnv(GymnasiumVectorPufferEnv):
+    """Games of one kind as one PufferEnv; observations are `(frame_stack, screen_size, screen_size)` uint8, in grey.
+
+    The pictures are those of Gymnasium's AtariPreprocessing. Three things differ from it and its FrameStackObservation:
+    the frames before the first of a game are black instead of copies of it, the number of frames without action at its
+    beginning, up to `noop_max`, is drawn by another generator, and after a lost life the game continues at once.
+    """
+
+    def __init__(
+        self,
+        env_id: str,
+        num_envs: int = 8,
+        full_action_space: bool = False,
+        num_threads: int = 0,
+        buf: Buffers | None = None,
+        seed: int = 0,
+        **preprocessing: Any,
+    ):
+        """Makes the games.
+
+        Args:
+            env_id: such as `ALE/Pong-v5`.
+            num_envs: games.
+            full_action_space: all 18 actions instead of those that the game has.
+            num_threads: that step the games; 0 leaves it to ale-py.
+            buf: as of every PufferEnv.
+            seed: as of every PufferEnv.
+            preprocessing: settings of `build_atari`, of those in `PREPROCESSING`, by name.
+
+        Raises:
+            MissingExtraError: if ale-py is not installed.
+            APIUsageError: if it is not the id of an Atari game, or a setting is none of these.
+        """
+        unknown = sorted(preprocessing.keys() - PREPROCESSING.keys())
+        if unknown:
+            known = ", ".join(sorted(SETTINGS))
+            raise APIUsageError(f"ale-py's vector environment takes the settings {known}, got {unknown[0]}")
+        settings = {**PREPROCESSING, **preprocessing}
+        game = {
+            "game": _game(env_id),
+            "num_envs": num_envs,
+            "num_threads": num_threads,
+            "max_num_frames_per_episode": _MAX_FRAMES,
+            "repeat_action_probability": settings.pop("repeat_action_probability"),
+            "full_action_space": full_action_space,
+        }
+        size = settings.pop("screen_size")
+        pictures = {"img_height": size, "img_width": size, "stack_num": settings.pop("frame_stack")}
+        course = {
+            "frameskip": settings.pop("frameskip"),
+            "noop_max": settings.pop("noop_max"),
+            "life_loss_info": settings.pop("episodic_life"),  # ale-py's would begin a new game with each life
+            "reward_clipping": False,  # done here, where the score is still known
+            "use_fire_reset": False,
+        }
+        self._clips_rewards = settings.pop("clip_rewards")
+        assert not settings, f"build_atari has the settings {', '.join(settings)}, which are not passed on here"
+        super().__init__(env_creator=_make, env_kwargs={**game, **pictures, **course}, buf=buf, seed=seed)
+        self._scores = np.zeros(num_envs)
+        self._frames = np.zeros(num_envs, np.int64)  # of the running games
+
+    @override
+    def reset(self, seed: int | None = None) -> tuple[np.ndarray, list[dict]]:
+        self._scores[:] = 0
+        self._frames[:] = 0
+        return super().reset(seed)
+
+    @override
+    def _follow(self, infos: Mapping[str, Any]) -> None:
+        frames = infos["episode_frame_number"]
+        self._is_over = frames < self._frames  # where only a life was lost the count continues
+        self._frames[:] = frames
+        self._scores += self.rewards
+        if self._clips_rewards:
+            np.sign(self.rewards, out=self.rewards)
+
+    @override
+    def _final_numbers(self, infos: Mapping[str, Any], agent: int) -> dict[str, float]:
+        if not self._is_over[agent]:
+            return {}
+        score, self._scores[agent] = float(self._scores[agent]), 0.0
+        return {"score": score}
+
+
+def make_atari_vector(
+    env_id: str,
+    num_envs: int = 8,
+    num_workers: int | str = AUTO,
+    batch_size: int | str = AUTO,
+    seed: int = 0,
+    **settings: Any,
+) -> Vector:
+    """Makes Atari games in ale-py's own vector environments.
+
+    Args:
+        env_id: such as `ALE/Pong-v5`.
+        num_envs: games in all.
+        num_workers: threads that step a batch; 'auto' is the cores this process may use.
+        batch_size: games in each vector environment, a divisor of `num_envs`: all others step while the policy works on
+            one. 'auto' is all games in one.
+        seed: as for `pufferlib.vector.make`.
+        settings: of those in `SETTINGS`.
+
+    Raises:
+        MissingExtraError: if ale-py is not installed.
+        APIUsageError: if it is not the id of an Atari game, or the games cannot be shared equally.
+    """
+    if not is_count(num_envs):
+        raise APIUsageError(f"num_envs must be an integer of at least 1, got {num_envs!r}")
+    options = Options(num_workers, batch_size)
+    size = count_batch(options, num_envs, num_envs)
+    kwargs = {"env_id": env_id, "num_envs": size, "num_threads": count_threads(options), **settings}
+    return make(AtariVectorPufferEnv, env_kwargs=kwargs, num_envs=num_envs // size, seed=seed)
+
+
+def _game(env_id: str) -> str:
+    _import_ale()
+    try:
+        game = gymnasium.spec(env_id).kwargs["game"]
+    except (gymnasium.error.Error, KeyError) as error:
+        raise APIUsageError(f"the id of an Atari game must be like 'ALE/Pong-v5', got {env_id!r}") from error
+    return game
+
+
+def _import_ale() -> ModuleType:
+    try:
+        ale_py = register_games()
+        importlib.import_module("ale_py.vector_env")
+    except ImportError as error:
+        raise MissingExtraError(
+            "Atari games in a vector environment need ale-py of at least 0.11; "
+            "install it with pip install 'pufferlib[atari]'"
+        ) from error
+    return ale_py
+
+
+def _make(**settings: Any) -> VectorEnv:
+    return _import_ale().vector_env.AtariVectorEnv(**settings, autoreset_mode=AutoresetMode.SAME_STEP)
+
 
 _SHARED = {"num_envs", "num_workers", "batch_size", "seed"}  # keywords of all vectors
 

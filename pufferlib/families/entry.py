@@ -1,19 +1,116 @@
-"""An environment in the catalog, and a family of environments."""
+"""Names of environments as text: how files have them, and which ones are near to another."""
 
 from __future__ import annotations
 
+import difflib
+import re
+from collections.abc import Iterable
 import abc
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
 from pufferlib.extras import is_installed, require_extra
-from pufferlib.families.names import nearest_names
-from pufferlib.settings.setting import Setting
+from pufferlib.setting import Setting
+import dataclasses
+import inspect
+import types
+from typing import Any, Literal, Union, get_args, get_origin
+from pufferlib.setting import Setting, signature_settings
+import importlib.util
+import sys
+from collections.abc import Callable
+from functools import partial
+from operator import attrgetter
 
 if TYPE_CHECKING:
     from pufferlib.environment import PufferEnv
     from pufferlib.vector import Vector
+    from pufferlib.environment import Buffers, PufferEnv
+
+
+_PROCGEN = "bigfish bossfight caveflyer chaser climber coinrun dodgeball fruitbot heist jumper leaper miner ninja"
+_LIBRARIES = {
+    "procgen": _PROCGEN + " plunder starpilot",
+    "minerl": "minecraft minedojo",
+    "crafter": "craftax",
+    "nle": "nethack minihack",
+    "vizdoom": "doom",
+    "gfootball": "football grf",
+    "stable_retro": "retro sonic mario",
+    "gym_microrts": "microrts",
+    "smac": "starcraft smacv2",
+    "metadrive": "carla",
+    "dmlab": "deepmind_lab",
+    "bsuite": "",
+    "griddly": "",
+    "pokegym": "pokemon pokemon_red",
+    "nmmo": "neural_mmo nmmo3 neuralmmo",
+}
+"""Libraries that no family is for, with words by which people ask for their environments."""
+
+_OTHER_WORDS = {
+    "atari": "ale arcade",
+    "mujoco": "robotics",
+    "dm_control": "dmc deepmind_control dmcontrol",
+    "minigrid": "babyai gridworld",
+    "pettingzoo": "butterfly mpe sisl magent multiagent_particle",
+    "box2d": "lunar_lander",
+    "classic_control": "classic",
+    "toy_text": "toytext",
+}
+"""Other words for families."""
+
+
+def family_meant(name: str, families: Iterable[str]) -> str | None:
+    """The family that is named in the place of an environment, by its name or another word; None for none."""
+    word = _first_word(name)
+    for family in families:
+        if word in (family, *_OTHER_WORDS.get(family, "").split()):
+            return family
+    return None
+
+
+def library_meant(name: str) -> str | None:
+    """The library without a family of its own that a name comes from, None where it is not known."""
+    words = {_first_word(name), _word(name), name.lower().removeprefix("puffer_")}
+    return next((each for each, others in _LIBRARIES.items() if words & {each, *others.split()}), None)
+
+
+def _first_word(name: str) -> str:
+    return re.split(r"[/:-]", name.lower())[0]
+
+
+def slug(name: str) -> str:
+    """A name as files and folders have it: `ALE/Pong-v5` is `ALE_Pong-v5`; none leads to another folder."""
+    return re.sub(r"[^\w.-]+|^\.+|^$", "_", name)
+
+
+def nearest_names(name: str, known: Iterable[str], prefix: str = "") -> str:
+    """Ends an error message about an unknown name with the nearest known ones; empty where none is near.
+
+    Beside what `pufferlib.errors.nearest` finds, `pong` finds `ALE/Pong-v5`, by the word without the rest.
+
+    Args:
+        name: the unknown one.
+        known: all names.
+        prefix: written before each of the nearest.
+    """
+    known = list(known)
+    close = difflib.get_close_matches(name, known, n=3) or _of_near_words(name, known)
+    return f"; did you mean {' or '.join(repr(prefix + each) for each in close)}?" if close else ""
+
+
+def _of_near_words(name: str, known: list[str]) -> list[str]:
+    words: dict[str, list[str]] = {}
+    for each in known:
+        words.setdefault(_word(each), []).append(each)
+    close = difflib.get_close_matches(_word(name), words, n=3, cutoff=0.75)
+    return [each for word in close for each in words[word]][:3]
+
+
+def _word(name: str) -> str:
+    last = re.split(r"[/:]", name)[-1].removeprefix("puffer_")
+    return re.sub(r"[-_]v\d+$", "", last).lower()
 
 
 class Entry:
@@ -111,3 +208,120 @@ class Family(abc.ABC):
     def nearest(self, name: str) -> str:
         """Ends an error message about a name that it owns and does not know, with the nearest ones; empty for none."""
         return nearest_names(name, self.names())
+
+
+_PLAIN = (int, float, bool, str, type(None), Any)
+
+
+def keyword_settings(creator: Callable, presets: Mapping[str, Any] | None = None) -> tuple[dict[str, Setting], bool]:
+    """The keyword arguments of a class or function as settings of `[env]`.
+
+    Where a class hands `**kwargs` on, the arguments of its base class count too. An annotation that is made of numbers,
+    text, lists and tuples is checked; every other one is for the environment to check.
+
+    Args:
+        creator: a class or a function.
+        presets: values that replace defaults.
+
+    Returns:
+        The settings by name, and whether it may take other keywords too: it has `**kwargs` and does not tell which.
+    """
+    presets = presets or {}
+    functions = _initializers(creator) if isinstance(creator, type) else [creator]
+    found: dict[str, Setting] = {}
+    is_open = False
+    for function in functions:
+        own = signature_settings("env", function, presets)
+        if is_open and not own and not _passes_on(function):
+            break  # the keywords cannot go there, so it is not known where they go
+        for name, one in own.items():
+            found.setdefault(name, dataclasses.replace(one, kind=one.kind if _is_plain(one.kind) else Any))
+        is_open = _passes_on(function)
+        if not is_open:
+            break
+    return found, is_open
+
+
+def _initializers(cls: type) -> list[Callable]:
+    return [vars(owner)["__init__"] for owner in cls.__mro__ if owner is not object and "__init__" in vars(owner)]
+
+
+def _passes_on(function: Callable) -> bool:
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):  # a builtin that does not tell
+        return True
+    return any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
+
+
+def _is_plain(kind: object) -> bool:
+    if get_origin(kind) in (Union, types.UnionType, list, tuple):
+        return bool(get_args(kind)) and all(_is_plain(part) for part in get_args(kind) if part is not Ellipsis)
+    return kind in _PLAIN or get_origin(kind) is Literal
+
+
+_NAMED_OTHERWISE = ("builtins", "gymnasium", "pettingzoo", "pufferlib")  # packages whose environments have names
+
+
+class CallableEntry(Entry):
+    """A class or function that makes a PufferEnv, or an environment of Gymnasium or PettingZoo.
+
+    The keyword arguments that its signature names are settings of `[env]`; it has no ini, so `load_config` chooses by
+    its spaces.
+    """
+
+    family = "callable"
+
+    def __init__(self, creator: Callable[..., Any], name: str | None = None):
+        """Reads the creator's signature.
+
+        Args:
+            creator: the class or function.
+            name: `package.module:MyEnv`, by which other processes import it; None is its own name in lower case.
+        """
+        self.name = name or getattr(_unwrapped(creator), "__name__", type(creator).__name__).lower()
+        self.creator = creator if name is None else partial(make_imported, creator)
+        self.settings, self.takes_any_setting = keyword_settings(creator)
+
+
+def make_imported(creator: Callable[..., Any], buf: Buffers | None = None, seed: int = 0, **settings: Any) -> PufferEnv:
+    """Makes one environment of a class or function of the user's; those of Gymnasium and PettingZoo are emulated.
+
+    Args:
+        creator: the class or function.
+        buf: the arrays to fill.
+        seed: of the environment by itself.
+        settings: keyword arguments of the creator.
+
+    Raises:
+        APIUsageError: if the creator does not take these arguments, or returns no environment.
+    """
+    from pufferlib.emulation.wrapping import make_puffer_env  # these two: the catalog is imported without Gymnasium
+    from pufferlib.environment import check_env
+
+    env = make_puffer_env(creator, (), settings, {"buf": buf, "seed": seed})
+    check_env(env)
+    return env
+
+
+def importable_name(creator: Callable[..., Any]) -> str | None:
+    """The name `package.module:MyEnv` by which any process can import a class or function; None where none can.
+
+    A `functools.partial` has the name of what is inside. What is defined in a function or in the program that was
+    started (`__main__`) cannot be imported.
+    """
+    creator = _unwrapped(creator)
+    module, path = getattr(creator, "__module__", None), getattr(creator, "__qualname__", "")
+    if module in (None, "__main__") or not path or "<" in path or module.split(".")[0] in _NAMED_OTHERWISE:
+        return None
+    try:
+        is_there = importlib.util.find_spec(module) is not None and attrgetter(path)(sys.modules[module]) is creator
+    except (AttributeError, ImportError, KeyError, ValueError):
+        return None
+    return f"{module}:{path}" if is_there else None
+
+
+def _unwrapped(creator: Callable[..., Any]) -> Callable[..., Any]:
+    while isinstance(creator, partial):
+        creator = creator.func
+    return creator

@@ -10,7 +10,7 @@ from typing_extensions import override
 from pufferlib import ocean
 from pufferlib.environment import PufferEnv
 from pufferlib.families.entry import Entry, Family
-from pufferlib.settings.setting import Setting, class_settings
+from pufferlib.setting import Setting, class_settings
 
 _ID_PREFIX = "pufferlib/"
 

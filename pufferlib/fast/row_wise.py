@@ -20,10 +20,10 @@ from torch import Tensor, nn
 from torch.distributions import Normal
 from torch.nn import functional
 
-from pufferlib.fast.alterations import are_as_written, is_altered, surroundings
+from pufferlib.fast.policy_layers import are_as_written, is_altered, surroundings
 from pufferlib.models import ActionHead, Continuous, Convolutional, Default, LSTMWrapper, MinGRUWrapper
 from pufferlib.policy import OneHot, OneHotPlanes
-from pufferlib.policy.normalized import NormalizedObservations
+from pufferlib.normalized import NormalizedObservations
 
 _POLICIES = ActionHead, Continuous, Convolutional, Default, LSTMWrapper, MinGRUWrapper, NormalizedObservations
 _LAYERS = (

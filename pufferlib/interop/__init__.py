@@ -1,8 +1,50 @@
-"""Interop: the environments of this library in the interfaces of others.
+"""The ids of the Ocean environments in Gymnasium: `pufferlib/breakout` is `puffer_breakout`."""
 
-Importing it registers the Ocean environments with Gymnasium: `pufferlib/breakout` is `puffer_breakout`.
-"""
+from __future__ import annotations
 
-from pufferlib.interop.registration import register_environments
+import copy
+import importlib.util
+from pathlib import Path
+from typing import Any
+import gymnasium
+from gymnasium.envs.registration import EnvSpec
+
+
+_PREFIX = "puffer_"
+
+
+def register_environments() -> None:
+    """Registers every Ocean environment in C that is not registered yet; imports none of them."""
+    for name in _names():
+        if env_id(name) not in gymnasium.registry:
+            gymnasium.register(
+                env_id(name),
+                entry_point="pufferlib.interop.gymnasium_interop:OceanGymnasiumEnv",
+                vector_entry_point="pufferlib.interop.gymnasium_interop:OceanVectorEnv",
+                kwargs={"name": name},
+            )
+
+
+def env_id(name: str) -> str:
+    """The id in Gymnasium of a name such as `puffer_breakout`."""
+    return f"pufferlib/{name.removeprefix(_PREFIX)}"
+
+
+def spec_of(name: object, **kwargs: Any) -> EnvSpec | None:
+    """The registration of an environment with the arguments that it was made with; None for a class."""
+    if not isinstance(name, str):
+        return None
+    spec = copy.deepcopy(gymnasium.spec(env_id(name)))
+    spec.kwargs.update(kwargs)
+    return spec
+
+
+def _names() -> list[str]:
+    # Those of `pufferlib.ocean.names` that are in C, without importing pufferlib.ocean.
+    spec = importlib.util.find_spec("pufferlib.ocean")
+    folders = Path(spec.origin).parent.glob("*/*.ini") if spec is not None and spec.origin is not None else []
+    own = (path for path in folders if path.stem == path.parent.name and [*path.parent.glob("binding.*")])
+    return sorted(_PREFIX + path.stem for path in own)
+
 
 register_environments()

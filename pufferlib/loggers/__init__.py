@@ -3,11 +3,11 @@
 None of the packages behind them is imported before something is logged.
 """
 
-from pufferlib.loggers.json_logger import METRICS_FILE, JsonLogger
+from pufferlib.loggers.logger import METRICS_FILE, JsonLogger
 from pufferlib.loggers.logger import Logger, NoLogger
 from pufferlib.loggers.neptune_logger import NeptuneLogger
-from pufferlib.loggers.run_id import make_run_id
-from pufferlib.loggers.several import Loggers
+from pufferlib.loggers.logger import make_run_id
+from pufferlib.loggers.logger import Loggers
 from pufferlib.loggers.tensorboard_logger import TensorBoardLogger
 from pufferlib.loggers.wandb_logger import WandbLogger
 

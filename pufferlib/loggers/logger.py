@@ -1,7 +1,11 @@
-"""The protocol of loggers, and the base of those that open something."""
+"""The names of runs."""
 
 from __future__ import annotations
 
+import secrets
+import threading
+import time
+from datetime import datetime, timezone
 import enum
 import json
 import math
@@ -9,11 +13,33 @@ import os
 from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any, Protocol
-
 from typing_extensions import override
-
 from pufferlib.errors import APIUsageError
-from pufferlib.loggers.run_id import make_run_id
+import re
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+from pufferlib.errors import PufferWarning
+from pathlib import Path
+from pufferlib.reading import open_regular
+
+
+_id_lock = threading.Lock()
+_last_microsecond = 0  # of the last id, so that ids of one process keep their order
+
+
+def make_run_id() -> str:
+    """A new name for a run, such as `20250131_235959_123456_9f3a1c07`.
+
+    Sorted by name, runs are sorted by the time (UTC) at which they began. No two are alike, in this process or any
+    other.
+    """
+    global _last_microsecond
+    with _id_lock:
+        _last_microsecond = max(time.time_ns() // 1000, _last_microsecond + 1)
+        seconds, microsecond = divmod(_last_microsecond, 1_000_000)
+    moment = datetime.fromtimestamp(seconds, timezone.utc)
+    return f"{moment:%Y%m%d_%H%M%S}_{microsecond:06}_{secrets.token_hex(4)}"
 
 
 class Logger(Protocol):
@@ -150,3 +176,160 @@ def is_offline(mode: str | None, variable: str) -> bool:
     if mode not in (None, "online", "offline"):
         raise APIUsageError(f"mode must be 'online', 'offline' or None, got {mode!r}")
     return (mode or os.environ.get(variable)) == "offline"
+
+
+class Loggers(Logger):
+    """Passes everything on to every logger; none of them stops the training.
+
+    A PufferWarning says once that a logger raised; it still gets what comes after. Each logger gets its own copies.
+
+    Attributes:
+        loggers: those given, flattened.
+        run_id: that of the first; a new one when there is none.
+    """
+
+    def __init__(self, loggers: Logger | Sequence[Logger] | None = None, settings: Mapping[str, Any] | None = None):
+        self.loggers = _flatten(loggers)
+        names = [logger.run_id for logger in self.loggers]
+        self.run_id = next(filter(None, names), None) or make_run_id()
+        self._settings = settings
+        self._failed: set[int] = set()  # indices of those that were warned about
+
+    @override
+    def describe(self, settings: Mapping[str, Any]) -> None:
+        self._settings = None
+        # A user's own logger may do without.
+        self._each(lambda logger: hasattr(logger, "describe") and logger.describe(_copied(settings)))
+
+    @override
+    def log(self, metrics: Mapping[str, Any], step: int) -> None:
+        if self._settings is not None:
+            self.describe(self._settings)
+        self._each(lambda logger: logger.log(_copied(metrics), step))
+
+    @override
+    def close(self, model_path: str | os.PathLike | None = None) -> None:
+        self._each(lambda logger: logger.close(model_path))
+
+    def _each(self, call: Callable[[Logger], object]) -> None:
+        failures = []
+        for index, logger in enumerate(self.loggers):
+            try:
+                call(logger)
+            except Exception as error:
+                if index not in self._failed:
+                    self._failed.add(index)
+                    failures.append((logger, error))
+        for logger, error in failures:  # only now: where warnings are errors, the other loggers come first
+            message = f"{type(logger).__name__} failed and may miss metrics, training goes on ({_one_line(error)})"
+            warnings.warn(message, PufferWarning, stacklevel=3)
+
+
+def _copied(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _copied(inner) for name, inner in value.items()}
+    return [_copied(inner) for inner in value] if isinstance(value, list) else value
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(re.sub(r"\x1b\[[\d;]*m", "", f"{type(error).__name__}: {error}").split())
+
+
+def _flatten(loggers: Logger | Sequence[Logger] | None) -> tuple[Logger, ...]:
+    if loggers is None:
+        return ()
+    if isinstance(loggers, Loggers):
+        return loggers.loggers
+    if isinstance(loggers, Sequence):
+        return tuple(inner for logger in loggers for inner in _flatten(logger))
+    return (loggers,)
+
+
+METRICS_FILE = "metrics.jsonl"
+"""Its name in the folder of a run."""
+
+
+class JsonLogger(LazyLogger):
+    """Appends one JSON object per `log` to a file: `{"step": 65536, "losses/entropy": 1.2, ...}`.
+
+    Each line is whole and on its way to the disk when `log` returns; one that finds the disk full is left out. A number
+    that is not finite becomes null, as JSON has no other word for it. Opening makes the file's folder and drops what a
+    killed run left of a line; between two lines the file is closed, so that one that was removed comes back.
+
+    Attributes:
+        path: the file.
+        run_id: the name of the file's folder unless given.
+    """
+
+    def __init__(self, path: str | os.PathLike, resume_step: int | None = None, run_id: str | None = None):
+        """Touches no file yet.
+
+        Args:
+            path: such as `experiments/puffer_squared_<run id>/metrics.jsonl`.
+            resume_step: lines after this agent step are dropped, as the run will write them again; None keeps all.
+            run_id: the run's name.
+        """
+        self.path = Path(path)
+        super().__init__(run_id or self.path.absolute().parent.name)
+        self._resume_step = resume_step
+
+    def go_on(self, path: str | os.PathLike, resume_step: int) -> None:
+        """Writes to another file from now on, that of a run which is resumed."""
+        self.close()
+        self.path, self._resume_step = Path(path), resume_step
+        self._state = LoggerState.NEW
+
+    @override
+    def _open(self) -> None:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        if self.path.exists():
+            _rewrite(self.path, math.inf if self._resume_step is None else self._resume_step)
+
+    @override
+    def _log(self, metrics: Mapping[str, Any], step: int) -> None:
+        finite = {
+            name: None if isinstance(value, float) and not math.isfinite(value) else value
+            for name, value in metrics.items()
+        }
+        line = {"step": step, **finite}
+        _append(self.path, f"{json.dumps(line, allow_nan=False)}\n".encode())
+
+    @override
+    def _close(self, model_path: str | None) -> None:
+        """Nothing: the file is closed already."""
+
+
+def _append(path: Path, line: bytes) -> None:
+    # The whole line or nothing of it.
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("ab", buffering=0) as file:
+        size = file.seek(0, os.SEEK_END)
+        try:
+            while line:
+                line = line[file.write(line) :]  # a disk that becomes full takes a part before it refuses the rest
+        except OSError:
+            file.truncate(size)
+            raise
+
+
+def _rewrite(path: Path, last_step: float) -> None:
+    with open_regular(path) as old:
+        text = old.read().decode(errors="replace")
+    kept = "".join(line for line in text.splitlines(keepends=True) if _is_kept(line, last_step))
+    if kept == text:
+        return
+    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    with temporary.open("w", encoding="utf-8") as file:
+        file.write(kept)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, path)
+
+
+def _is_kept(line: str, last_step: float) -> bool:
+    if not line.endswith("\n"):
+        return False
+    try:
+        return json.loads(line)["step"] <= last_step
+    except (json.JSONDecodeError, KeyError, TypeError):  # torn in the middle of a line
+        return False

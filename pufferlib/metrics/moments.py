@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
-
 import torch
 from torch import Tensor
+from collections.abc import Sequence
+from pufferlib.errors import ConfigError
+
 
 EPSILON = 1e-8
 """Added to variances before their root divides."""
@@ -56,3 +58,34 @@ class Moments:
         for part in parts:
             whole = whole.merged(part)
         return whole
+
+
+class MetricSums:
+    """Metrics of minibatches, added up in memory that stays where it is, so that adding can be captured."""
+
+    def __init__(self):
+        self._sums: Tensor | None = None  # `(metrics,)`, once there were any: a loss of one's own has others
+
+    def clear(self) -> None:
+        """Starts over."""
+        if self._sums is not None:
+            self._sums.zero_()
+
+    def add(self, metrics: Tensor) -> None:
+        """Adds those of one minibatch, `(metrics,)` float32."""
+        if self._sums is None:
+            self._sums = torch.zeros_like(metrics)
+        self._sums += metrics
+
+    def means(self, count: int) -> Tensor:
+        """Over `count` minibatches, `(metrics,)`."""
+        return self._sums / count
+
+    def approx_kl(self, names: Sequence[str]) -> Tensor:
+        """Returns the sum of the metric `approx_kl`; reading it waits for a GPU."""
+        if "approx_kl" not in names:
+            raise ConfigError(
+                f"[train] target_kl needs a loss that reports approx_kl, got one of {', '.join(names)}; "
+                "report it, or set target_kl to None"
+            )
+        return self._sums[names.index("approx_kl")].clone()

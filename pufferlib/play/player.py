@@ -7,17 +7,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
-
 import numpy as np
 import torch
 from torch import nn
-
 from pufferlib.episodes import EpisodeTracker
 from pufferlib.errors import DivergedError
 from pufferlib.policy import Forward, Logits, acting_forward
 from pufferlib.ppo.sampling import greedy_action, sample_logits
 from pufferlib.seeding import mix_seed
 from pufferlib.vector import Vector
+import contextlib
+from collections.abc import Iterator
+from pufferlib.fast.cpu import one_thread
+from pufferlib.runs.loaders import borrowed_generator
+
 
 Rows = slice | np.ndarray
 
@@ -255,3 +258,28 @@ def _owned(infos: list[dict], counts: np.ndarray) -> list[dict]:
     if len(reports) == len(counts):
         return [report for report, is_counted in zip(reports, counts, strict=True) if is_counted]
     return reports if len(reports) == 1 and counts.any() else []
+
+
+@contextlib.contextmanager
+def eval_mode(policy: nn.Module, device: torch.device) -> Iterator[None]:
+    """Puts a policy in evaluation mode, and restores its modes and buffers and torch's generators afterwards.
+
+    It acts on one thread, as the barriers of such small operations wait long where other programs run.
+
+    Args:
+        policy: on `device`.
+        device: of the policy; its generator is restored too.
+    """
+    modes = [(module, module.training) for module in policy.modules()]
+    buffers = [(buffer, buffer.clone()) for buffer in policy.buffers()]
+    devices = [device] if device.type == "cuda" else []
+    policy.eval()
+    try:
+        with borrowed_generator(devices=devices), one_thread(), torch.no_grad():
+            yield
+    finally:
+        for module, is_training in modes:
+            module.training = is_training
+        with torch.no_grad():
+            for buffer, value in buffers:
+                buffer.copy_(value)

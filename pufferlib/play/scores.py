@@ -6,23 +6,32 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
-
 import numpy as np
 import torch
 from torch import nn
-
 from pufferlib import vector
 from pufferlib.errors import APIUsageError, kind_of
 from pufferlib.families import catalog
 from pufferlib.families.catalog import Entry
 from pufferlib.metrics.finished_episodes import is_number
 from pufferlib.metrics.finite import require_finite_weights
-from pufferlib.metrics.score import Score
+from pufferlib.dashboard.score import Score
 from pufferlib.play.player import Episodes, Player
-from pufferlib.play.undisturbed import eval_mode
+from pufferlib.play.player import eval_mode
 from pufferlib.runs.making import env_arguments
 from pufferlib.runs.policy_check import check_acting
 from pufferlib.vector.native import is_stepped_in_c
+import math
+from collections.abc import Callable
+from pufferlib.environment import PufferEnv
+from pufferlib.ocean.environment import OceanEnv
+from pufferlib.vector import Vector
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from pufferlib.fast.cpu import one_thread
+from pufferlib.play.player import Player
+from pufferlib.runs.loaders import load_policy, resolve_device
+
 
 MAX_ENVIRONMENTS = 256  # played side by side; more episodes are played in turn
 MAX_PYTHON_ENVIRONMENTS = 32  # of those that are not C: each may be slow to make and large
@@ -286,3 +295,114 @@ def configured_env(env: Any) -> ConfiguredEnv | None:
         return ConfiguredEnv(catalog.find(env), {})
     origin = getattr(env, "made_from", None)  # not of what is inside: that would leave its wrappers out
     return None if origin is None else ConfiguredEnv(catalog.find(origin.creator or origin.env_name), origin.env)
+
+
+C_EPISODES, PYTHON_EPISODES = 1_000, 100  # of the final policy, unless the settings say otherwise
+
+
+def final_episodes(setting: int | str, vecenv: Vector) -> int:
+    """The episodes that the final policy of a training in `vecenv` plays, by `[train] final_episodes`."""
+    if setting == "auto":
+        return C_EPISODES if isinstance(vecenv.driver_env, OceanEnv) else PYTHON_EPISODES
+    return int(setting)
+
+
+def repeatable(vecenv: Vector) -> Vector | PufferEnv | None:
+    """The part of a vector from which `evaluate` can make more environments like it; None where there is none."""
+    for env in (vecenv, vecenv.driver_env):
+        if getattr(env, "made_from", None) is not None or getattr(env, "is_repeatable", False):
+            return env
+    return None
+
+
+def play_whole_episodes(
+    policy: nn.Module,
+    vecenv: Vector,
+    episodes: int,
+    seed: int,
+    max_steps: int,
+    is_wanted: Callable[[], bool] = lambda: True,
+) -> dict[str, Score]:
+    """Plays in new environments like those of a training, with sampled actions as in training.
+
+    Args:
+        policy: that is trained; it and torch's random numbers stay unchanged.
+        vecenv: of the training, which is not stepped.
+        episodes: at least; all environments, and all agents in them, play equally many, give or take one.
+        seed: of the environments and of the actions.
+        max_steps: steps per episode, on average over those of an environment, after which the play ends.
+        is_wanted: asked after every step; once it says False the play ends without scores.
+
+    Returns:
+        Scores by the names of the metrics in logs: `environment/<name>` for reports of environments,
+        `episode/return_mean` and `episode/length_mean`; over the episodes that ended. Empty where none ended, or where
+        no such environments can be made.
+    """
+    env = repeatable(vecenv)
+    if env is None:
+        return {}
+    with ExitStack() as undo:
+        games = math.ceil(episodes / getattr(vecenv.driver_env, "agents_per_env", 1))
+        played = vector_to_play(env, games, seed, undo)
+        count = played.num_envs * getattr(played.driver_env, "num_envs", 1)
+        games = min(games, math.ceil(episodes * count / played.num_agents))  # an episode of every agent in each
+        quotas = split_evenly(games, count).repeat(played.num_agents // count)
+        player = player_of(policy, played, seed, undo)
+        return play_to_the_end(player, quotas, max_steps, seed, is_wanted).by_metric()
+
+
+def evaluate_model(
+    env_name: str, args: dict[str, Any], episodes: int = 100, is_greedy: bool = True, max_steps: int = 20_000
+) -> dict[str, Score]:
+    """Plays a number of episodes with the policy that `args['load_model_path']` names, as `pufferlib.evaluate` does.
+
+    Args:
+        env_name: any name that `pufferlib.families.catalog.find` knows.
+        args: settings from `load_config`; the environments and the actions have the seed of `[train]`.
+        episodes: at least 1.
+        is_greedy: take the most likely action; otherwise draw it from the policy.
+        max_steps: steps per episode, as for `pufferlib.evaluate`.
+    """
+    with prepare_players(env_name, args, episodes, is_greedy, args["train"]["seed"]) as make_player:
+        player = make_player()
+        return play_to_the_end(player, episodes_per_agent(episodes, player.vecenv), max_steps).scores()
+
+
+@contextlib.contextmanager
+def prepare_players(
+    env_name: str,
+    args: dict[str, Any],
+    episodes: int,
+    is_greedy: bool,
+    seed: int,
+    shown_with: Mapping[str, Any] | None = None,
+) -> Iterator[Callable[[], Player]]:
+    """Makes environments for some episodes, and the policy of `args`; closes the environments in the end.
+
+    Args:
+        env_name: as for `evaluate_model`, like the next three.
+        args: settings.
+        episodes: to play.
+        is_greedy: how actions are chosen.
+        seed: of the environments and of the actions.
+        shown_with: further keyword arguments of environments that are shown; each of them is then a batch, which may
+            play or wait. None where they are not shown.
+
+    Yields:
+        A function that makes players; all of them play the same.
+    """
+    entry = catalog.find(env_name)
+    env_kwargs = {**args["env"], **(shown_with or {})}
+    count = environments_needed(entry, env_kwargs, episodes)
+    vecenv = make_environments(entry, env_kwargs, count, seed, are_apart=shown_with is not None)
+    try:
+        policy = load_policy(args, vecenv, env_name).eval()
+        device = resolve_device(args["train"]["device"])
+
+        def make_player() -> Player:
+            return Player(vecenv, policy, device, None if is_greedy else torch.Generator(device).manual_seed(seed))
+
+        with one_thread():  # the barriers of such small operations wait long where other programs run
+            yield make_player
+    finally:
+        vecenv.close()

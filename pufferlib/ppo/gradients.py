@@ -14,7 +14,7 @@ from pufferlib.config import ResolvedTrainConfig, settings_taken
 from pufferlib.errors import APIUsageError
 from pufferlib.policy import training_forward
 from pufferlib.ppo.losses import METRICS, PPOLoss, ppo_loss
-from pufferlib.ppo.minibatches import Minibatch
+from pufferlib.ppo.advantages import Minibatch
 from pufferlib.ppo.rollout import Rollout
 from pufferlib.ppo.sampling import sample_logits
 

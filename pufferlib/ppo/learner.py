@@ -11,11 +11,11 @@ from torch.optim import Optimizer
 from pufferlib.errors import DivergedError
 from pufferlib.extensions.optimizers import set_learning_rate
 from pufferlib.metrics.finite import is_finite
-from pufferlib.metrics.metric_sums import MetricSums
+from pufferlib.metrics.moments import MetricSums
 from pufferlib.metrics.phases import Phases
 from pufferlib.ppo import losses
 from pufferlib.ppo.gradients import Gradients
-from pufferlib.ppo.minibatches import Advantages, Minibatch, SegmentMinibatches, StepMinibatches, mask_weights
+from pufferlib.ppo.advantages import Advantages, Minibatch, SegmentMinibatches, StepMinibatches, mask_weights
 from pufferlib.ppo.rollout import Rollout
 
 

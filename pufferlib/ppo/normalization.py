@@ -1,4 +1,4 @@
-"""Scales rewards by a running deviation; policies that normalise observations are in pufferlib.policy.normalized."""
+"""Scales rewards by a running deviation; policies that normalise observations are in pufferlib.normalized."""
 
 from __future__ import annotations
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from pufferlib.errors import ConfigError, nearest
-from pufferlib.metrics.metric_name import find_metric
-from pufferlib.reports.differences import labels
+from pufferlib.dashboard.score import find_metric
+from pufferlib.reports.recorded_run import labels
 from pufferlib.reports.recorded_run import RETURN, RecordedRun, number
 
 STEPS, SECONDS = "agent_steps", "uptime"

@@ -1,25 +1,65 @@
-"""Plots of runs as pictures, drawn by matplotlib in the colours of the project."""
+"""The colours of plots and pages: those of the panel on a terminal, and others beside them that are told apart."""
 
 from __future__ import annotations
 
+from pufferlib.dashboard.panel import BACKGROUND, CYAN, RED, WHITE
 import io
 import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
 from pufferlib.errors import ConfigError
 from pufferlib.extras import require_extra
-from pufferlib.metrics.dashboard import count_text, percent_text
-from pufferlib.metrics.output import printable
+from pufferlib.dashboard.panel import count_text, percent_text
+from pufferlib.dashboard.output import printable
 from pufferlib.reports.curves import STEPS, X_AXES, Panel, Split
-from pufferlib.reports.palette import BACKGROUND, GRID, MUTED, PHASES, SERIES, SURFACE, WHITE, series_colour
-from pufferlib.reports.texts import cost_text
-from pufferlib.runs.whole_files import write_atomically
+from pufferlib.dashboard.panel import cost_text
+from pufferlib.runs.folder import write_atomically
+import itertools
+import sys
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+import numpy as np
+from pufferlib.dashboard.panel import count_text, number_text, percent_text
+from pufferlib.dashboard.output import Output, printable
+from pufferlib.reports.curves import STEPS, X_AXES, Curve, Panel, Split
+from pufferlib.errors import MissingExtraError
+from pufferlib.reports.curves import STEPS, panels
+from pufferlib.reports.recorded_run import find_runs
+from pufferlib.reports.recorded_run import RecordedRun
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from rich.console import Console
+
+
+__all__ = ["BACKGROUND", "CYAN", "GRID", "MUTED", "PHASES", "RED", "SERIES", "SURFACE", "WHITE", "series_colour"]
+
+SURFACE = "#0B2424"  # of plots, tables and bars on the background
+GRID = "#1D3C3C"
+MUTED = "#8FAAAA"  # text that stands back: 7 to 1 on the background
+
+SERIES = (CYAN, WHITE, "#E5484D", "#F2B134", "#8E9BFF", "#7BD88F", "#E48CE0", "#7A9A9A")
+"""Colours of curves; RED itself is too dark for a thin line."""
+
+PHASES = {
+    "environment": CYAN,
+    "forward": "#F2B134",
+    "store": "#7A9A9A",
+    "advantage": "#8E9BFF",
+    "learn": "#E5484D",
+    "evaluation": "#7BD88F",
+    "communicate": "#E48CE0",
+    "other": "#35504F",
+}
+"""Colours of the phases of a training."""
+
+
+def series_colour(index: int) -> str:
+    """Returns the colour of a curve; they repeat after the last one."""
+    return SERIES[index % len(SERIES)]
+
 
 FORMATS = (".png", ".svg", ".pdf")
 
@@ -171,3 +211,132 @@ def _handles(grid: Sequence[Axes], panels: Sequence[Panel | Split]) -> dict[str,
             lines, names = axes.get_legend_handles_labels()
             handles = {**dict(zip(names, lines, strict=True)), **handles}
     return handles
+
+
+_ROWS = 10  # characters of a plot's height
+_LEAST_COLUMNS, _MOST_COLUMNS = 20, 100
+_LABEL = 10  # characters at the left, for the least and the greatest value
+_DOTS = np.array(((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80)))  # bits of a braille sign, by row and column
+
+
+def print_panels(panels: Sequence[Panel | Split]) -> None:
+    """Prints plots below each other; curves of several runs share a plot where colours tell them apart."""
+    from rich.console import Console
+
+    console = Console(file=Output(sys.stdout), highlight=False)
+    columns = max(_LEAST_COLUMNS, min(_MOST_COLUMNS, console.width - _LABEL - 1))
+    for panel in panels:
+        console.print()
+        if isinstance(panel, Split):
+            for name, shares in panel.shares.items():
+                _print_shares(console, f"{panel.title}  {name}", shares, columns)
+        elif panel.is_stacked:
+            means = {curve.label: sum(curve.ys) / len(curve.ys) for curve in panel.curves}
+            _print_shares(console, panel.title, means, columns)
+        elif console.color_system is None and len(panel.curves) > 1:
+            for curve in panel.curves:
+                _print_curves(console, f"{panel.title}  {curve.label}", panel, [curve], columns)
+        else:
+            _print_curves(console, panel.title, panel, panel.curves, columns)
+
+
+def braille(curves: Sequence[tuple[np.ndarray, str]], columns: int, rows: int) -> list[list[tuple[str, str]]]:
+    """Joins the points of each curve by lines.
+
+    Args:
+        curves: `(points, 2)` from 0 to 1, from the left and from the bottom, and a colour.
+        columns: characters across.
+        rows: characters down.
+
+    Returns:
+        The lines from the top, each as texts with their colours. A sign has the colour of the last curve in it.
+    """
+    bits, colours = np.zeros((rows, columns), int), np.full((rows, columns), "", object)
+    for points, colour in curves:
+        dots = np.rint(points * (2 * columns - 1, 4 * rows - 1)).astype(int)
+        for begin, end in zip(dots, dots[1:] if len(dots) > 1 else dots, strict=False):
+            x, y = np.rint(np.linspace(begin, end, abs(end - begin).max() + 1)).astype(int).T
+            down = 4 * rows - 1 - y
+            np.bitwise_or.at(bits, (down // 4, x // 2), _DOTS[down % 4, x % 2])
+            colours[down // 4, x // 2] = colour
+    signs = [[chr(0x2800 + bit) if bit else " " for bit in line] for line in bits.tolist()]
+    lines = [zip(*line, strict=True) for line in zip(signs, colours.tolist(), strict=True)]
+    return [
+        [("".join(sign for sign, _ in part), colour) for colour, part in itertools.groupby(line, lambda each: each[1])]
+        for line in lines
+    ]
+
+
+def _print_curves(console: Console, title: str, panel: Panel, curves: Sequence[Curve], columns: int) -> None:
+    from rich.text import Text
+
+    points = np.array([point for curve in panel.curves for point in zip(curve.xs, curve.ys, strict=True)])
+    low, high = points.min(0), points.max(0)  # of all curves, whichever are printed
+    span = np.where(high > low, high - low, np.inf)  # a flat curve lies in the middle
+    scaled = [
+        ((np.stack((curve.xs, curve.ys), 1) - low) / span + np.where(high > low, 0.0, 0.5), series_colour(index))
+        for index, curve in enumerate(curves)
+    ]
+    console.print(Text(printable(title), f"bold {WHITE}"))
+    margin = {0: number_text(high[1]), _ROWS - 1: number_text(low[1])}
+    for row, line in enumerate(braille(scaled, columns, _ROWS)):
+        label = Text(f"{margin.get(row, ''):>{_LABEL}} ", MUTED)
+        console.print(Text.assemble(label, *line), no_wrap=True, crop=True)
+    begin, end = (count_text(x) if panel.x == STEPS else cost_text(x) for x in (low[0], high[0]))
+    middle = X_AXES[panel.x].center(columns - len(begin) - len(end))
+    console.print(Text(f"{'':{_LABEL}} {begin}{middle}{end}", MUTED), no_wrap=True)
+    if len(curves) > 1:
+        for index, curve in enumerate(curves):
+            label = (printable(curve.label), WHITE)
+            console.print(Text.assemble(" " * (_LABEL + 1), ("━━ ", series_colour(index)), label))
+
+
+def _print_shares(console: Console, title: str, shares: Mapping[str, float], columns: int) -> None:
+    from rich.text import Text
+
+    console.print(Text(printable(title), f"bold {WHITE}"))
+    width = max(map(len, shares))
+    for name, share in shares.items():
+        label = (f"{printable(name):<{width}} {percent_text(share):>4} ", MUTED)
+        bar = ("█" * round(share * (columns - width)), PHASES.get(name, MUTED))
+        console.print(Text.assemble(label, bar), no_wrap=True, crop=True)
+
+
+def plot_command(
+    *words: str,
+    metric: str | None = None,
+    x: str = STEPS,
+    output: str | None = None,
+    terminal: bool = False,
+    data_dir: str = "experiments",
+) -> None:
+    """Plots the runs that `find_runs` finds by words."""
+    runs = find_runs(words, data_dir)
+    patterns = None if metric is None else [name.strip() for name in metric.split(",") if name.strip()]
+    drawn = panels(runs, patterns, x)
+    if terminal:
+
+
+        print(printable(title_of(runs)))
+        print_panels(drawn)
+        return
+
+
+    path = Path(output or f"{_file_name(runs)}.png")
+    try:
+        write_figure(drawn, title_of(runs), path)
+    except MissingExtraError as error:
+        raise MissingExtraError(f"{error}, or draw on the terminal by --terminal") from error
+    print(printable(f"plotted {title_of(runs)} to {path}"))
+
+
+def title_of(runs: list[RecordedRun]) -> str:
+    """Returns the title of a plot of runs."""
+    names = list(dict.fromkeys(run.env_name or run.name for run in runs))
+    if len(runs) == 1:
+        return f"{names[0]}  {runs[0].run_id}" if runs[0].env_name else names[0]
+    return f"{len(runs)} runs of {' and '.join(names) if len(names) < 4 else f'{len(names)} environments'}"
+
+
+def _file_name(runs: list[RecordedRun]) -> str:
+    return runs[0].name if len(runs) == 1 else "runs"

@@ -6,7 +6,7 @@ import html
 from collections.abc import Sequence
 from typing import Any
 
-from pufferlib.metrics.output import printable_lines
+from pufferlib.dashboard.output import printable_lines
 
 
 def escaped(value: object) -> str:

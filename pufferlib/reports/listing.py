@@ -11,15 +11,15 @@ from pathlib import Path
 from typing import Any
 
 from pufferlib.errors import CheckpointError, ConfigError, nearest
-from pufferlib.metrics.dashboard import count_text, number_text
-from pufferlib.metrics.output import Output, printable
-from pufferlib.metrics.panel import CYAN, RED
-from pufferlib.play.plain_table import plain_table
-from pufferlib.reports.differences import difference_text, differences, short_ids
-from pufferlib.reports.finding import is_run, run_folders
+from pufferlib.dashboard.panel import count_text, number_text
+from pufferlib.dashboard.output import Output, printable
+from pufferlib.dashboard.panel import CYAN, RED
+from pufferlib.play.environments import plain_table
+from pufferlib.reports.recorded_run import difference_text, differences, short_ids
+from pufferlib.reports.recorded_run import is_run, run_folders
 from pufferlib.reports.recorded_run import RecordedRun, read_run
-from pufferlib.reports.texts import cost_text
-from pufferlib.runs.files import CONFIG_FILE
+from pufferlib.dashboard.panel import cost_text
+from pufferlib.runs.folder import CONFIG_FILE
 
 HEADER = ("run", "environment", "begun", "steps", "score", "state", "time", "differs in")
 _NUMBERS = {"steps", "score", "time"}  # columns that are aligned at the right

@@ -13,15 +13,23 @@ from functools import cached_property
 from io import BytesIO
 from pathlib import Path
 from typing import Any, BinaryIO
-
 from pufferlib.config.sections import ARGUMENTS, SECTIONS
 from pufferlib.errors import CheckpointError
 from pufferlib.families.catalog import slug
 from pufferlib.loggers import METRICS_FILE
-from pufferlib.metrics.metric_name import FINAL, count_name, find_metric
+from pufferlib.dashboard.score import FINAL, count_name, find_metric
 from pufferlib.reading import UnreadableFile, lines, open_regular, parse_json, read_json
-from pufferlib.runs.files import CONFIG_FILE, TRAINER_STATE, read_note
-from pufferlib.runs.lock import writing_process
+from pufferlib.runs.folder import CONFIG_FILE, TRAINER_STATE, read_note
+from pufferlib.runs.folder import writing_process
+from collections.abc import Iterable, Mapping
+from typing import Any
+from pufferlib.dashboard.panel import settings_texts
+import glob
+from collections.abc import Iterable, Iterator
+from fnmatch import fnmatchcase
+from pufferlib.errors import CheckpointError, nearest
+from pufferlib.runs.folder import CONFIG_FILE, find_by_ending
+
 
 RETURN = "episode/return_mean"
 _MOST_METRICS = 2**28  # bytes of metrics.jsonl: 130,000 lines
@@ -208,3 +216,152 @@ def _open_metrics(path: Path) -> BinaryIO:
         file.close()
         raise CheckpointError(f"{path} must have at most {_MOST_METRICS:,} bytes, found {size:,}; shorten it")
     return file
+
+
+_SECTIONS = ("train", "env", "policy", "rnn", "vec")
+_OF_NO_ACCOUNT = frozenset({"package", "env_name", "resume"}) | {  # where a run is and what it tells, not how it learns
+    f"train.{name}" for name in ("data_dir", "log_interval", "checkpoint_interval", "dashboard_interval_seconds")
+}
+_LABEL_CHARACTERS = 48  # of the settings in a legend
+
+
+def differences(runs: Iterable[RecordedRun]) -> dict[Path, dict[str, Any]]:
+    """Returns the settings in which the runs of an environment differ, by folder.
+
+    Args:
+        runs: of any environments; only runs of the same one are compared.
+
+    Returns:
+        For each run its values by the setting's whole name, such as `train.learning_rate`; a setting that a run does
+        not have, as one of an earlier version may, is left out there.
+    """
+    groups: dict[str | None, list[RecordedRun]] = {}
+    for run in runs:
+        groups.setdefault(run.env_name, []).append(run)
+    found = {}
+    for group in groups.values():
+        flat = {run.folder: flat_settings(run.settings) for run in group}
+        values: dict[str, set[str]] = {}
+        for settings in flat.values():
+            for name, value in settings.items():
+                values.setdefault(name, set()).add(repr(value))
+        for folder, settings in flat.items():
+            found[folder] = {name: value for name, value in settings.items() if len(values[name]) > 1}
+    return found
+
+
+def flat_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings that tell how a run learns, by their whole names; those at the top go without a section."""
+    top = {name: value for name, value in settings.items() if not isinstance(value, Mapping)}
+    inside = {
+        f"{section}.{name}": value for section in _SECTIONS for name, value in (settings.get(section) or {}).items()
+    }
+    return {name: value for name, value in {**top, **inside}.items() if name not in _OF_NO_ACCOUNT}
+
+
+def difference_text(settings: Mapping[str, Any]) -> str:
+    """Settings in a line, such as `learning_rate=0.01 seed=3`."""
+    return " ".join(f"{name}={text}" for name, text in settings_texts(settings).items())
+
+
+def labels(runs: list[RecordedRun]) -> dict[Path, str]:
+    """A name for each run that no other one has: what it differs in, and where that is long or not enough, its id."""
+    told, short = differences(runs), short_ids(runs)
+    has_several = len({run.env_name for run in runs}) > 1
+    names = {}
+    for run in runs:
+        text = difference_text(told[run.folder])
+        if len(text) > _LABEL_CHARACTERS:  # by then the id is what it is looked up by
+            text = f"{text[:_LABEL_CHARACTERS].rpartition(' ')[0]} ... {short[run.folder]}"
+        names[run.folder] = " ".join(filter(None, [has_several and run.env_name, text]))
+    taken = list(names.values())
+    return {
+        folder: name if name and taken.count(name) == 1 else f"{name} {short[folder]}".strip()
+        for folder, name in names.items()
+    }
+
+
+def short_ids(runs: Iterable[RecordedRun]) -> dict[Path, str]:
+    """The end of each run's name from its last `_` on, where no other has the same; else the name."""
+    names = {run.folder: run.name for run in runs}
+    ends = [name.rpartition("_")[2] for name in names.values()]
+    return {
+        folder: end if ends.count(end) == 1 else name for (folder, name), end in zip(names.items(), ends, strict=True)
+    }
+
+
+LATEST = "latest"
+
+
+def find_runs(words: Iterable[str], data_dir: str | Path) -> list[RecordedRun]:
+    """Returns the runs of words, each once, in their order; a pattern such as `puffer_pong_*` finds several.
+
+    Raises:
+        CheckpointError: if a word means none, or its run is damaged.
+    """
+    found: dict[Path, RecordedRun] = {}
+    for word in words:
+        for run in _matching(word, Path(data_dir)) if _is_pattern(word) else [find_run(word, data_dir)]:
+            found.setdefault(run.folder.resolve(), run)
+    return list(found.values())
+
+
+def find_run(word: str, data_dir: str | Path) -> RecordedRun:
+    """Returns the run of a word.
+
+    Args:
+        word: a path to the run's folder or to a file in it; the folder's name in `data_dir`; a run id, or the end of
+            one, as `puffer runs` shows it; `latest`; or an environment, for its latest.
+        data_dir: the folder of the runs.
+
+    Raises:
+        CheckpointError: if there is no such run, there are several, or it is damaged.
+    """
+    data_dir, path = Path(data_dir), Path(word)
+    for folder in (path.parent if path.is_file() else path, data_dir / word):
+        if is_run(folder):
+            return read_run(folder)
+    folders = run_folders(data_dir)
+    if not folders:
+        raise CheckpointError(f"there is no run {word!r}, and {data_dir} holds none; train something first")
+    ending = find_by_ending(word, folders, f"runs in {data_dir}")
+    if ending is not None:
+        return read_run(ending)
+    known = list(_readable(folders))
+    meant = known if word == LATEST else [run for run in known if run.env_name == word]
+    if meant:
+        return max(meant, key=lambda run: (run.written, run.name))
+    names = {LATEST, *(run.env_name for run in known if run.env_name), *(folder.name for folder in folders)}
+    remedy = nearest(word, names) or "; `puffer runs` lists them, and `latest` is the newest"
+    raise CheckpointError(f"there is no run {word!r} in {data_dir}{remedy}")
+
+
+def run_folders(data_dir: Path) -> list[Path]:
+    """Returns every folder in `data_dir`, sorted by name, whether it holds a run or not."""
+    return sorted(path for path in data_dir.iterdir() if path.is_dir()) if data_dir.is_dir() else []
+
+
+def is_run(folder: Path) -> bool:
+    """Whether a folder holds what a run leaves."""
+    return (folder / CONFIG_FILE).is_file() or (folder / METRICS_FILE).is_file()
+
+
+def _is_pattern(word: str) -> bool:
+    return any(sign in word for sign in "*?[")
+
+
+def _matching(pattern: str, data_dir: Path) -> list[RecordedRun]:
+    folders = [folder for folder in run_folders(data_dir) if fnmatchcase(folder.name, pattern)]
+    folders = folders or [Path(path) for path in sorted(glob.glob(pattern)) if os.path.isdir(path)]
+    found = list(_readable(folders))
+    if not found:
+        raise CheckpointError(f"no run in {data_dir} matches {pattern!r}; `puffer runs` lists them")
+    return found
+
+
+def _readable(folders: Iterable[Path]) -> Iterator[RecordedRun]:
+    for folder in folders:
+        try:
+            yield read_run(folder)
+        except CheckpointError:
+            continue

@@ -12,18 +12,30 @@ import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
-
 import torch
 from torch import Tensor, nn
-
 from pufferlib.errors import CheckpointError
 from pufferlib.families.catalog import slug
 from pufferlib.machine import usable_memory_bytes
 from pufferlib.reading import UnreadableFile, open_regular
 from pufferlib.runs.archive import Refused, outline
-from pufferlib.runs.checkpoint_pattern import describe
-from pufferlib.runs.files import NAMED, TRAINER_STATE, find_by_ending, read_note
-from pufferlib.runs.whole_files import write_atomically
+from pufferlib.runs.state_check import describe
+from pufferlib.runs.folder import NAMED, TRAINER_STATE, find_by_ending, read_note
+from pufferlib.runs.folder import write_atomically
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from typing import Any
+from torch import Tensor
+from pufferlib.distributed import Ranks
+from pufferlib.runs.folder import TRAINER_STATE
+from pufferlib.runs.state_check import check_trainer_state
+from pufferlib.runs.trainer_state import Progress, TrainerParts, learning_state
+from collections.abc import Mapping
+from pufferlib.runs.state_check import Mismatch, compare, describe, finite
+from pufferlib.runs.state_check import check_metadata
+from pufferlib.runs.state_check import expected_learning
+from pufferlib.runs.trainer_state import Progress, TrainerParts, learning_state, load_learning_state
+
 
 FORMAT = 2  # of what a trainer saves beside weights; it grows when an older file can no longer be read
 
@@ -271,3 +283,189 @@ def resolve_run(data_dir: str | Path, env_name: str, run: str) -> Path:
 
 def _age_key(path: Path) -> tuple[int, str]:
     return path.stat().st_mtime_ns, path.name
+
+
+def model_path(folder: Path, env_name: str, epoch: int) -> Path:
+    """Returns the path of the weights after a number of epochs."""
+    return folder / f"model_{slug(env_name)}_{epoch:06d}.pt"
+
+
+def note(env_name: str, progress: Progress) -> dict[str, Any]:
+    """Returns the note beside weights that have a name of their own; see `save_named`."""
+    return {"env": env_name, "agent_steps": progress.global_step, "epoch": progress.epoch}
+
+
+def save_checkpoint_folder(
+    folder: Path,
+    env_name: str,
+    parts: TrainerParts,
+    progress: Progress,
+    ranks: list[dict[str, Any]],
+    metadata: Mapping[str, Any],
+) -> None:
+    """Writes the weights to `model_path`, then the rest; a kill leaves the checkpoint before it whole.
+
+    Raises:
+        StorageError: if it cannot be written.
+    """
+    model = model_path(folder, env_name, progress.epoch)
+    save(model, parts.policy.state_dict())
+    state = {
+        **{"format": FORMAT, "env": env_name, "model": model.name},
+        **asdict(progress),
+        **{"learning": learning_state(parts), "ranks": ranks, "metadata": metadata},
+    }
+    save(folder / TRAINER_STATE, state)
+    link_last(model, note(env_name, progress))
+
+
+def read_checkpoint_folder(
+    folder: Path, env_name: str, parts: TrainerParts, ranks: Ranks
+) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Reads the weights and the state in a folder, and checks them; the first process reads for all.
+
+    Raises:
+        CheckpointError: if there is no checkpoint, it is damaged, or does not fit the environment or the parts.
+    """
+    path, model = folder / TRAINER_STATE, ranks.from_first(lambda: find_weights(folder, env_name))
+
+    weights, state = ranks.from_first(lambda: (_read(model, env_name, load), _read(path, env_name, load)))
+    check_policy_weights(parts.policy, weights, model)
+    check_trainer_state(path, state, parts, ranks.world_size)
+    return weights, state
+
+
+def find_weights(folder: Path, env_name: str) -> Path:
+    """Returns the file with the weights of the checkpoint in a folder, which is not read.
+
+    Raises:
+        CheckpointError: if there is no checkpoint, it is damaged, or of another environment or version.
+    """
+    path = folder / TRAINER_STATE
+    state = _read(path, env_name, read_outline)
+    require_format(path, state)
+    saved_env, name = describe(state.get("env")).strip("'"), state.get("model")
+    if saved_env != env_name:
+        raise CheckpointError(f"{path} must be of a run of {env_name}, got one of {saved_env}")
+    if type(name) is not str or Path(name).name != name:  # a path would lead out of the folder
+        raise CheckpointError(f"{path} must name the weights beside it, got {describe(name)}; use another checkpoint")
+    return folder / name
+
+
+def _read(path: Path, env_name: str, read: Callable[[Path], Any]) -> Any:
+    try:
+        return read(path)
+    except CheckpointError as error:
+        whole = _newest_whole(path, env_name) if path.exists() else None
+        if whole is None:
+            raise
+        raise CheckpointError(
+            f"{error}, such as {whole}, from whose weights --load-model-path begins a new run"
+        ) from error
+
+
+def _newest_whole(damaged: Path, env_name: str) -> Path | None:  # weights beside a damaged file
+    for path in sorted(damaged.parent.glob(f"model_{slug(env_name)}_*.pt"), reverse=True):
+        with contextlib.suppress(CheckpointError):
+            load(path)
+            return path
+    return None
+
+
+_PROGRESS = {"epoch": int, "global_step": int, "uptime": finite(0.0, 1e10), "learning_rate": float}
+
+
+def save_checkpoint_file(
+    path: str | Path,
+    parts: TrainerParts,
+    progress: Progress,
+    metadata: Mapping[str, Any],
+    description: Mapping[str, Any],
+) -> str:
+    """Writes the file, whole or not at all, and returns its path; its folders are made.
+
+    Untrained steps do not count. An agent can be made from the description, which is that of `config.json`.
+
+    Raises:
+        CheckpointError: if the path is a folder.
+        StorageError: if it cannot be written.
+    """
+    if Path(path).is_dir():
+        raise CheckpointError(f"a checkpoint must be a file, and {path} is a folder; name one in it")
+    content = {
+        "format": FORMAT,
+        "policy": parts.policy.state_dict(),
+        "parts": learning_state(parts),
+        "optimizer": parts.learner.config.optimizer,
+        "progress": {
+            "epoch": progress.epoch,
+            "global_step": progress.global_step - progress.untrained_steps,
+            "uptime": progress.uptime,
+            "learning_rate": progress.learning_rate,
+        },
+        "metadata": dict(metadata),
+        "description": json.loads(json.dumps(description, default=str)),
+    }
+    save(Path(path), content)
+    return str(path)
+
+
+def load_checkpoint_file(path: Path, parts: TrainerParts, ranks: Ranks) -> tuple[Progress, dict[str, Any]]:
+    """Restores what `save_checkpoint_file` wrote, and ends the report's interval; environments stay as they are.
+
+    Returns:
+        The progress and the metadata.
+
+    Raises:
+        CheckpointError: if there is no such file, it is damaged, or of other parts; then nothing changed.
+    """
+
+    def read() -> Any:
+        if not path.exists():
+            raise CheckpointError(
+                f"there is no checkpoint {path}; pass a file of save_checkpoint(path), or a run folder"
+            )
+        return load(path)
+
+    found = ranks.from_first(read)
+    _check_content(path, found, parts)
+    load_learning_state(parts, found["parts"])
+    parts.policy.load_state_dict(found["policy"])
+    parts.report.end_interval()
+    logged = [found["progress"]["epoch"], found["progress"]["global_step"]]
+    return Progress(**found["progress"], untrained_steps=0, logged=logged, losses={}), found["metadata"]
+
+
+def _check_content(path: Path, found: Any, parts: TrainerParts) -> None:
+    if not isinstance(found, dict) or not found.keys() >= {"policy", "parts", "optimizer", "progress", "metadata"}:
+        raise CheckpointError(_describe_other(path, found))
+    require_format(path, found)
+    check_policy_weights(parts.policy, found["policy"], path)
+    saved, optimizer = describe(found["optimizer"]), parts.learner.config.optimizer
+    if saved != repr(optimizer):
+        raise CheckpointError(
+            f"{path} was saved with the optimizer {saved}, this trainer has {optimizer!r}; make it with "
+            f"optimizer={saved}"
+        )
+    expected = expected_learning(parts)
+    if isinstance(found["parts"], dict) and found["parts"].keys() != expected.keys():
+        raise CheckpointError(
+            f"{path} was saved by a trainer with {', '.join(map(str, found['parts']))}, this one has "
+            f"{', '.join(expected)}; make it with the same normalize_rewards"
+        )
+    try:
+        compare(found["parts"], expected, "parts")
+        compare(found["progress"], _PROGRESS, "progress")
+        check_metadata(found["metadata"], "metadata")
+    except Mismatch as error:
+        raise CheckpointError(
+            f"{path} was saved with other settings than these, or is damaged: {error}; make the trainer as it was then"
+        ) from error
+
+
+def _describe_other(path: Path, found: Any) -> str:
+    if isinstance(found, dict) and all(isinstance(value, Tensor) for value in found.values()):
+        return f"{path} holds weights alone; load them by policy.load_state_dict or [base] load_model_path"
+    if path.name == TRAINER_STATE:
+        return f"{path} is a part of a run; pass its folder {path.parent}"
+    return f"{path} holds no checkpoint of a trainer; pass a file of save_checkpoint(path), or a run folder"

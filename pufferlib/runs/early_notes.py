@@ -17,7 +17,7 @@ from pufferlib.emulation.tensors import leaf_view
 from pufferlib.environment import PufferEnv
 from pufferlib.ppo.rollout import Rollout
 from pufferlib.runs.making import make
-from pufferlib.settings.values import shown
+from pufferlib.setting import shown
 from pufferlib.vector import Vector
 
 LARGE = 100.0  # of a reward or an observation, where a network expects about 1

@@ -1,16 +1,208 @@
-"""The folder of a run: made with its first file, described in `config.json`, written by one process at a time."""
+"""The names of the files in the folder of a run, and the notes among them; it needs no torch."""
 
 from __future__ import annotations
 
-import contextlib
-import json
-from collections.abc import Callable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
+from pufferlib.errors import CheckpointError
+from pufferlib.reading import read_json
+import contextlib
+import errno
+import os
+from collections.abc import Iterator
+from pufferlib.errors import StorageError
+import fcntl
+import stat
+import struct
+import sys
+import weakref
+import json
+from collections.abc import Callable
 
-from pufferlib.runs.files import CONFIG_FILE, LOCK_FILE
-from pufferlib.runs.lock import Lock
-from pufferlib.runs.whole_files import storing, write_atomically
+
+CONFIG_FILE = "config.json"
+LOCK_FILE = ".lock"
+TRAINER_STATE = "trainer_state.pt"
+
+NAMED = ("best", "last")  # weights with names of their own, `best.pt` with a note `best.json`
+
+
+def read_note(folder: Path, name: str) -> dict[str, Any]:
+    """Returns the facts that were saved with weights of that name; empty where none can be read."""
+    try:
+        note = read_json(folder / f"{name}.json")
+    except (OSError, ValueError):
+        return {}
+    return note if isinstance(note, dict) else {}
+
+
+def find_by_ending(word: str, folders: Iterable[Path], kind: str) -> Path | None:
+    """Returns the folder whose run id ends with a word; None if there is none.
+
+    Raises:
+        CheckpointError: if there are several; it calls them `kind`.
+    """
+    ending = sorted(folder for folder in folders if folder.name.endswith(f"_{word}"))
+    if len(ending) > 1:
+        names = " and ".join(folder.name for folder in ending[:3])
+        raise CheckpointError(f"{len(ending)} {kind} end with {word!r}, such as {names}; write more of it")
+    return ending[0] if ending else None
+
+
+_REMEDIES = {
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), "make room"),
+    **dict.fromkeys((errno.EMFILE, errno.ENFILE), "allow more file handles by `ulimit -n`"),
+}
+
+
+@contextlib.contextmanager
+def storing(path: Path) -> Iterator[None]:
+    """Turns an OSError, or an error of torch that one caused, into a StorageError of one sentence."""
+    try:
+        yield
+    except (OSError, RuntimeError) as error:
+        cause: BaseException | None = error
+        while cause is not None and not isinstance(cause, OSError):
+            cause = cause.__cause__ or cause.__context__
+        if cause is None or isinstance(error, StorageError):
+            raise
+        reason = cause.strerror or str(cause)
+        remedy = f"what was saved before is whole, {_REMEDIES.get(cause.errno, 'make it writable')} and try again"
+        raised = StorageError(f"{path} cannot be written ({reason}); {remedy}")
+        raised.strerror = reason
+        raise raised from error
+
+
+def write_atomically(path: Path, content: bytes | memoryview) -> None:
+    """Writes a file so that a kill at any instant leaves either the old one or the new one, whole.
+
+    Raises:
+        StorageError: if it cannot be written, as on a full disk; the old one is left as it was.
+    """
+    with storing(path):
+        _write_atomically(path, content)
+
+
+def _write_atomically(path: Path, content: bytes | memoryview) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with open(temporary, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+_NO_LOCKS = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS)
+
+# `struct flock` of the C library, of which Python knows only the bytes: type, origin, start, length, process on Linux.
+_FLOCK, _FLOCK_TYPE, _FLOCK_PROCESS = ("qqihh", 3, 2) if sys.platform == "darwin" else ("hhqqi0q", 0, 4)
+
+_held: weakref.WeakSet[Lock] = weakref.WeakSet()
+
+
+class Lock:
+    """The lock of one folder; the kernel releases that of a process that ends. Making one touches nothing."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self._finalizer: weakref.finalize | None = None  # closes the locked file, where there is one
+        self._descriptor = -1
+
+    def acquire(self) -> None:
+        """Locks the folder, if the file system has locks and this process may write to it.
+
+        Raises:
+            CheckpointError: if another process has locked it.
+        """
+        if self._finalizer is not None:
+            return
+        # A lock of lockf belongs to this process alone: workers that it forks, and that may outlive it, do not have it.
+        try:
+            descriptor = _open(self.folder, os.O_CREAT)
+        except OSError as error:
+            if error.errno in _NO_LOCKS:
+                return
+            if error.errno in (errno.ELOOP, errno.EINVAL):
+                raise CheckpointError(
+                    f"{self.folder / LOCK_FILE} must be a regular file, found something else; remove it to go on there"
+                ) from error
+            raise
+        try:
+            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            holder = os.read(descriptor, 32).decode(errors="replace").strip()
+            os.close(descriptor)
+            if error.errno in (errno.EAGAIN, errno.EACCES):
+                raise CheckpointError(
+                    f"{self.folder} is being written by {holder or 'another process'}; wait for its end, or begin "
+                    "another run"
+                ) from error
+            if error.errno not in _NO_LOCKS:
+                raise
+            return
+        self._finalizer = weakref.finalize(self, os.close, descriptor)
+        self._descriptor = descriptor
+        _held.add(self)
+
+    def sign(self) -> None:
+        """Writes the number of this process into the locked file, if the disk has room."""
+        if self._finalizer is not None:
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._descriptor, 0)
+                os.pwrite(self._descriptor, f"process {os.getpid()}\n".encode(), 0)
+
+    def release(self) -> None:
+        """Unlocks the folder; may be called twice."""
+        _held.discard(self)
+        if self._finalizer is not None:
+            self._finalizer()
+            self._finalizer = None
+
+
+def writing_process(folder: Path) -> int | None:
+    """Returns the number of the process that has locked a folder, without taking the lock; None if none is known."""
+    # A process that closes a locked file loses its lock, through whichever descriptor: its own are not looked at.
+    if any(_is_same(lock.folder, folder) for lock in list(_held)):
+        return os.getpid()
+    try:
+        descriptor = _open(folder)
+    except OSError:
+        return None
+    try:
+        values = [0] * 5
+        values[_FLOCK_TYPE] = fcntl.F_WRLCK
+        found = struct.unpack(_FLOCK, fcntl.fcntl(descriptor, fcntl.F_GETLK, struct.pack(_FLOCK, *values)))
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
+    return None if found[_FLOCK_TYPE] == fcntl.F_UNLCK else found[_FLOCK_PROCESS]
+
+
+def _open(folder: Path, flags: int = 0) -> int:
+    path = folder / LOCK_FILE  # no link, which would have another file be written to
+    descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | flags, 0o666)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "it must be a regular file", str(path))
+    return descriptor
+
+
+def _is_same(first: Path, second: Path) -> bool:
+    try:
+        return os.path.samefile(first, second)
+    except OSError:
+        return False
 
 
 class RunFolder:

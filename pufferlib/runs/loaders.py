@@ -1,16 +1,16 @@
-"""Makes what a configuration names: the device, the environments, the policy."""
+"""Torch's own random generator, which the whole program shares."""
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+import torch
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
-
-import torch
 from torch import nn
 from torch.nn.modules.module import register_module_parameter_registration_hook
-
 from pufferlib import distributed
 from pufferlib.config import (
     TrainConfig,
@@ -29,7 +29,7 @@ from pufferlib.fast.device_collector import suits
 from pufferlib.machine import require_memory
 from pufferlib.metrics.finite import find_weight
 from pufferlib.policy import make_module
-from pufferlib.policy.normalized import normalized
+from pufferlib.normalized import normalized
 from pufferlib.runs.checkpoint import (
     check_policy_weights,
     load_policy_weights,
@@ -38,10 +38,31 @@ from pufferlib.runs.checkpoint import (
     resolve_model,
     weights_in,
 )
-from pufferlib.runs.torch_generator import borrowed_generator
 from pufferlib.vector import Vector
-from pufferlib.vector.choice import is_quick
+from pufferlib.vector.ready import is_quick
 from pufferlib.vector.native import is_stepped_in_c
+from collections.abc import Mapping
+from pufferlib.config import LogConfig
+from pufferlib.loggers.logger import JsonLogger
+from pufferlib.loggers.logger import Logger
+from pufferlib.loggers.neptune_logger import NeptuneLogger
+from pufferlib.loggers.tensorboard_logger import TensorBoardLogger
+from pufferlib.loggers.wandb_logger import WandbLogger
+
+
+_lock = threading.RLock()
+
+
+@contextmanager
+def borrowed_generator(seed: int | None = None, devices: Iterable[torch.device] = ()) -> Iterator[None]:
+    """Gives torch's generator to one thread at a time, and restores it and those of the devices afterwards.
+
+    It is what layers draw their weights from; `seed` is that of the CPU, None leaves it as it is.
+    """
+    with _lock, torch.random.fork_rng(list(devices)):
+        if seed is not None:
+            torch.default_generator.manual_seed(seed)
+        yield
 
 
 def resolve_device(name: str) -> torch.device:
@@ -240,3 +261,37 @@ def _require_fit(make: Callable[[], nn.Module], path: Path) -> None:
     finally:
         hook.remove()
     check_policy_weights(policy, weights, path, is_outline=True)
+
+
+def make_loggers(
+    log_settings: Mapping[str, Any], run_folder: Path, run_id: str, resume_step: int | None = None
+) -> list[Logger]:
+    """Makes the loggers of a run, which keep their files in its folder.
+
+    Args:
+        log_settings: the `[log]` section; keys that are absent take their defaults.
+        run_folder: `metrics.jsonl` and the folders `tensorboard`, `wandb` and `neptune` are made there.
+        run_id: the run's name, the same when it is resumed.
+        resume_step: the agent step from which a resumed run continues; None for a new run.
+
+    Returns:
+        A JsonLogger, then those that the settings ask for.
+
+    Raises:
+        ConfigError: if a setting is wrong.
+        MissingExtraError: if a logger's package is not installed.
+        APIUsageError: if Neptune's workspace is missing.
+    """
+    config = LogConfig.from_dict(log_settings)
+    common = {
+        **{"name": config.name, "tags": config.tag_list, "run_id": run_id},
+        **{"mode": "offline" if config.offline else None},
+    }
+    loggers: list[Logger] = [JsonLogger(run_folder / "metrics.jsonl", resume_step, run_id)]
+    if config.tensorboard:
+        loggers.append(TensorBoardLogger(run_folder / "tensorboard", run_id, resume_step))
+    if config.wandb:
+        loggers.append(WandbLogger(config.project, config.entity, **common, folder=run_folder))
+    if config.neptune:
+        loggers.append(NeptuneLogger(config.neptune_project, **common, folder=run_folder / "neptune"))
+    return loggers

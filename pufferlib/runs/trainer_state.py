@@ -1,26 +1,123 @@
-"""Saves and restores a trainer; `state_patterns` checks what was loaded before it is restored."""
+"""The state of an optimizer by the names of parameters.
+
+Torch's own `state_dict` goes by position, so it gives a parameter the state of another once a policy declares them in
+another order.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
-from pathlib import Path
-from typing import Any
-
 import torch
 from torch import Tensor, nn
-
+from torch.optim import Optimizer
+from typing import Any
+from torch import Tensor
+from pufferlib.metrics.finite import is_finite
+from pufferlib.ppo.collector import BOUNDARY_COLUMNS, Collector
+from pufferlib.ppo.rollout import FinalValues, Rollout
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
 from pufferlib.distributed import Ranks
 from pufferlib.errors import CheckpointError
 from pufferlib.metrics.finite import find_in_state, find_weight
 from pufferlib.metrics.moments import Moments
-from pufferlib.metrics.report import Report
+from pufferlib.dashboard.report import Report
 from pufferlib.ppo.collector import Collector
 from pufferlib.ppo.learner import Learner
 from pufferlib.ppo.normalization import RewardNormalizer
-from pufferlib.runs.collector_state import collector_state, load_collector_state, load_rollout_state, rollout_state
-from pufferlib.runs.optimizer_state import load_state_by_name, state_by_name
 from pufferlib.seeding import mix_seed
+
+
+def state_by_name(optimizer: Optimizer, parameters: Mapping[str, nn.Parameter]) -> dict[str, dict[str, Tensor]]:
+    """Returns the state of every parameter, empty for one that the optimizer has not stepped."""
+    states = {name: optimizer.state.get(parameter, {}) for name, parameter in parameters.items()}
+    return {name: {key: kept for key, kept in state.items() if kept is not None} for name, state in states.items()}
+
+
+@torch.no_grad()
+def load_state_by_name(
+    optimizer: Optimizer, parameters: Mapping[str, nn.Parameter], state: Mapping[str, Mapping[str, Tensor]]
+) -> None:
+    """Restores what `state_by_name` returned; the settings stay the optimizer's."""
+    stepped = {parameter for group in optimizer.param_groups for parameter in group["params"]}
+    for name, parameter in parameters.items():
+        optimizer.state.pop(parameter, None)
+        if parameter in stepped and state[name]:
+            optimizer.state[parameter] = {
+                key: found.clone() if key == "step" else torch.zeros_like(parameter).copy_(found)
+                for key, found in state[name].items()
+            }
+
+
+def collector_state(collector: Collector) -> dict[str, Any] | None:
+    """Returns the state from which a later process continues exactly where a rollout ended.
+
+    Returns:
+        None where an environment has no snapshot, a failed or interrupted rollout left steps that were never received,
+        or rewards, returns or recurrent states are not finite.
+    """
+    returns = torch.from_numpy(collector.tracker.returns)
+    numbers = [collector.host_buffers["rewards"][-1], returns, *collector.actor.states.values()]
+    environments = collector.batches.snapshot() if all(map(is_finite, numbers)) else None
+    if environments is None:
+        return None
+    normalizer = collector.reward_normalizer
+    return {
+        "environments": [_as_tensor(env) for env in environments["envs"]],
+        "arrays": {name: _as_tensor(array) for name, array in environments["arrays"].items()},
+        "order": environments["order"],
+        "columns": {
+            name: memory[-1, _last_group(collector)].clone() for name, memory in collector.host_buffers.items()
+        },
+        "actor": collector.actor.state_dict(),
+        "tracker": {name: torch.from_numpy(array) for name, array in collector.tracker.state_dict().items()},
+        "reward_sums": None if normalizer is None else torch.tensor(normalizer.sums),
+        "statistics": collector.statistics.state_dict(),
+    }
+
+
+def load_collector_state(collector: Collector, state: Mapping[str, Any]) -> None:
+    """Restores what `collector_state` returned; if the environments refuse it, nothing changes."""
+    envs = [env.numpy().tobytes() for env in state["environments"]]
+    arrays = {name: array.numpy().tobytes() for name, array in state["arrays"].items()}
+    collector.batches.restore({"envs": envs, "order": state["order"], "arrays": arrays})
+    collector.forget()
+    group = _last_group(collector)
+    for name, column in state["columns"].items():
+        collector.host_buffers[name][-1, group] = column
+    _, terminals, truncations, masks, pending = (collector.host_buffers[name][-1, group] for name in BOUNDARY_COLUMNS)
+    tracker = collector.tracker
+    tracker.load_state_dict({name: array.numpy() for name, array in state["tracker"].items()})
+    tracker.is_pending[:] = pending.numpy()
+    tracker.begin(slice(None), (terminals | truncations).numpy(), masks.numpy())
+    collector.actor.load_state_dict(state["actor"])
+    if collector.reward_normalizer is not None:
+        collector.reward_normalizer.sums[:] = state["reward_sums"].numpy()
+    collector.statistics.load_state_dict(state["statistics"])
+
+
+def rollout_state(rollout: Rollout) -> dict[str, Any]:
+    """Returns views of everything in a rollout."""
+    return {**vars(rollout), "finals": None if rollout.finals is None else rollout.finals._asdict()}
+
+
+def load_rollout_state(rollout: Rollout, state: Mapping[str, Any]) -> None:
+    """Restores what `rollout_state` returned of a rollout of the same sizes."""
+    for name, kept in vars(rollout).items():
+        if isinstance(kept, Tensor):
+            kept.copy_(state[name])
+    for name, kept in rollout.states.items():
+        kept.copy_(state["states"][name])
+    finals, device = state["finals"], rollout.values.device
+    rollout.finals = finals and FinalValues(**{name: tensor.to(device) for name, tensor in finals.items()})
+
+
+def _last_group(collector: Collector) -> slice:  # its segments
+    return slice(collector.rollout.segments - collector.vecenv.num_agents, None)
+
+
+def _as_tensor(content: bytes) -> Tensor:  # which a checkpoint holds without pickling objects
+    return torch.frombuffer(bytearray(content), dtype=torch.uint8)
 
 
 @dataclass(frozen=True)

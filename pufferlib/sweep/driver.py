@@ -1,29 +1,37 @@
-"""The driver of a sweep: asks for trials, runs them side by side, and reports them to the study.
-
-Optuna's storage does the bookkeeping: which trials run, and which run again because their driver was killed.
-"""
+"""Early stopping of trials whose learning curve promises nothing."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+import numpy as np
+import time
+from collections.abc import Callable, Mapping
+from pufferlib.errors import ConfigError
+from pufferlib.sweep.results import CONFIRMING
+from pufferlib.sweep.space import settled
+from pufferlib.sweep.space import SearchSpace
+from pufferlib.sweep.results import SweepState
+from pufferlib.sweep.results import Confirmation, known_confirmations, outstanding, remember
+from pufferlib.sweep.results import FoundTrial, results_of
+from pufferlib.sweep.study import GRACE_SECONDS, HEARTBEAT_SECONDS
+from pufferlib.sweep.trial_process import Slots
+from pufferlib.sweep.trial_config import trial_args
+from pufferlib.sweep.trial_process import Job
+from pufferlib.sweep.trial_task import TrialTask
 import contextlib
 import math
 import re
 import socket
-import time
-from collections.abc import Callable, Mapping
-from typing import Any
-
 import optuna
 from optuna.exceptions import UpdateFinishedTrialError
 from optuna.samplers import BaseSampler
 from optuna.storages import fail_stale_trials
 from optuna.trial import FrozenTrial, TrialState
-
 from pufferlib.config import SweepConfig
-from pufferlib.errors import ConfigError
 from pufferlib.runs.stopping import StopRequest
 from pufferlib.seeding import mix_seed
-from pufferlib.sweep.attributes import (
+from pufferlib.sweep.results import (
     CONFIG,
     COST,
     CURVE,
@@ -39,13 +47,12 @@ from pufferlib.sweep.attributes import (
     UNSCORED,
     uncounted_numbers,
 )
-from pufferlib.sweep.search.distributions import optuna_distributions, settled
-from pufferlib.sweep.search.samplers import make_sampler
-from pufferlib.sweep.search.space import Dimension, SearchSpace
-from pufferlib.sweep.search.space_settings import space_of
-from pufferlib.sweep.state import SERVICES, SweepState
-from pufferlib.sweep.study.confirming import STEPS, Confirmations
-from pufferlib.sweep.study.study import (
+from pufferlib.sweep.space import optuna_distributions, settled
+from pufferlib.sweep.proposal import make_sampler
+from pufferlib.sweep.space import Dimension, SearchSpace
+from pufferlib.sweep.space import space_of
+from pufferlib.sweep.results import SERVICES, SweepState
+from pufferlib.sweep.study import (
     GRACE_SECONDS,
     HEARTBEAT_SECONDS,
     claim_metric,
@@ -54,11 +61,144 @@ from pufferlib.sweep.study.study import (
     quiet_optuna,
     study_place,
 )
-from pufferlib.sweep.trials.slots import Slots, trial_limits
-from pufferlib.sweep.trials.stopping import hopeless_reason
-from pufferlib.sweep.trials.trial_config import trial_args, trial_settings
-from pufferlib.sweep.trials.trial_process import Job, TrialProcess
-from pufferlib.sweep.trials.trial_task import TrialTask
+from pufferlib.sweep.trial_process import Slots, trial_limits
+from pufferlib.sweep.trial_config import trial_args, trial_settings
+from pufferlib.sweep.trial_process import Job, TrialProcess
+
+
+MIN_COMPLETE = 5  # trials, before anything is known of what is usual
+MIN_PROGRESS, MAX_PROGRESS = 0.3, 0.8  # of a run, before anything is known of it, and when its end is worth its cost
+_ALIKE = 3  # complete runs, at least, that were where it is
+_AHEAD = 0.4  # of the way from its score to a useful one: runs that are ahead of it by less are where it is
+_USEFUL = 0.5  # a run that will end below this quantile of the others, for its cost, is of no use
+
+Curve = Sequence[Sequence[float]]
+"""Rows of progress, seconds of training until then, and score."""
+
+
+def hopeless_reason(curve: Curve, finished: Sequence[Curve], goal: str) -> str | None:
+    """Returns one sentence why a run can end now, or None.
+
+    A run is useful if it ends above the median of what the complete runs had reached for the cost that this one will
+    have in the end: a short run is not compared with long ones. Its peers are the complete runs, three at least, that
+    at the same progress were no nearer to a useful score than it is, or not much. It can end if no peer was useful.
+    Where learning begins late, some peers were, and no run ends early.
+
+    Args:
+        curve: of the run.
+        finished: curves of complete runs.
+        goal: `maximize` or `minimize`.
+    """
+    finished = [each for each in finished if each]
+    if len(finished) < MIN_COMPLETE or len(curve) < 2 or not MIN_PROGRESS <= curve[-1][0] <= MAX_PROGRESS:
+        return None
+    sign = 1.0 if goal == "maximize" else -1.0
+    own, peers = _signed(curve, sign), [_signed(each, sign) for each in finished]
+    progress, cost = own[-1, 0], own[-1, 1]
+    reached = own[-2:, 2].max()
+    useful = float(np.quantile([_best_until(each, cost / progress) for each in peers], _USEFUL))
+    limit = reached + _AHEAD * max(0.0, useful - reached)
+    alike = [each for each in peers if np.interp(progress, each[:, 0], each[:, 2]) <= limit]
+    if len(alike) < _ALIKE:
+        return None
+    promised = max(each[-1, 2] for each in alike)
+    if max(promised, reached) >= useful:
+        return None
+    more = "more" if goal == "maximize" else "less"
+    return (
+        f"at {progress:.0%} it scored {sign * reached:.4g}; of {len(alike)} trials that were there, none came to "
+        f"{more} than {sign * promised:.4g}, where {sign * useful:.4g} is usual for that cost"
+    )
+
+
+def _signed(curve: Curve, sign: float) -> np.ndarray:
+    rows: Any = np.array(curve, dtype=np.float64)
+    rows[:, 2] *= sign
+    return rows
+
+
+def _best_until(curve: np.ndarray, cost: float) -> float:
+    best = np.maximum.accumulate(curve[:, 2])
+    return float(np.interp(cost, curve[:, 1], best))
+
+
+STEPS = "train.total_timesteps"
+CONFIRM_TICK_SECONDS = 0.25
+
+
+class Confirmations:
+    """Runs the confirmations of a study that no other driver runs.
+
+    A driver claims a confirmation in the study and renews the claim while it runs. Where two drivers claim the same in
+    the same moment, both run it, and one result is kept.
+    """
+
+    def __init__(self, state: SweepState, args: Mapping[str, Any], space: SearchSpace, slots: Slots, driver: str):
+        """Prepares them; `run` runs them.
+
+        Args:
+            state: of the sweep, which is kept up to date.
+            args: the settings that trials are made from.
+            space: of the search.
+            slots: to run in, which are free.
+            driver: a text that no other driver has.
+        """
+        self._state, self._args, self._space = state, args, space
+        self._slots, self._driver = slots, driver
+
+    def run(self, show: Callable[[], None], is_asked_to_stop: Callable[[], bool]) -> None:
+        """Runs the outstanding ones, and waits for other drivers; calls its arguments some times a second."""
+        todo = self._outstanding()
+        while (todo or self._slots.running) and not is_asked_to_stop():
+            for trial, seed in todo:
+                if self._claim(trial.number, seed):
+                    self._start(trial, seed)
+            show()
+            for process in self._slots.wait(CONFIRM_TICK_SECONDS if self._slots.running else 4 * CONFIRM_TICK_SECONDS):
+                outcome, job = process.outcome, process.job
+                if outcome.stopped is None:
+                    score = outcome.score if outcome.is_complete else None
+                    found = Confirmation(
+                        job.number, job.seed, score, outcome.cost, outcome.run_folder or "", outcome.error or ""
+                    )
+                    remember(self._state.study, found)
+            todo = self._outstanding()
+        show()
+
+    def _outstanding(self) -> list[tuple[FoundTrial, int]]:
+        state = self._state
+        state.confirmations = known_confirmations(state.study)
+        results = results_of(state.trials, state.args["sweep"]["goal"])
+        todo = outstanding(results, state.confirmations, state.args, state.metric)
+        state.to_confirm = len(todo)
+        return todo
+
+    def _claim(self, number: int, seed: int) -> bool:
+        # Whether this driver is to start it now; renews the claim of one that it runs.
+        study, key, now = self._state.study, f"{CONFIRMING}/{number}/{seed}", time.time()
+        is_running = any((job.number, job.seed) == (number, seed) for job in self._slots.jobs)
+        if not is_running and not self._slots.is_free:
+            return False
+        driver, claimed = study.user_attrs.get(key, ("", 0.0))
+        if now - claimed < (HEARTBEAT_SECONDS if driver == self._driver else GRACE_SECONDS):
+            return False
+        study.set_user_attr(key, [self._driver, now])
+        return not is_running and study.user_attrs[key][0] == self._driver
+
+    def _start(self, trial: FoundTrial, seed: int) -> None:
+        slot = self._slots.next_slot
+        values = settled(self._space, self._state.trials[trial.number].params)
+        values |= {name: trial.settings[name] for name in (STEPS,) if name in values}  # which may have been raised
+        seeded = {**self._args, "train": {**self._args["train"], "seed": seed}}
+        try:
+            args, _ = trial_args(seeded, values, self._slots.num_cores(slot))
+        except ConfigError as error:  # such as of a machine with less memory than that of the trial
+            remember(self._state.study, Confirmation(trial.number, seed, None, error=str(error)))
+            return
+        task = TrialTask(self._state.env_name, args, self._state.metric, self._slots.limits.memory_bytes, True, slot)
+        log_path = self._state.folder / f"trial_{trial.number:04}_seed_{seed}.log"
+        self._slots.start(Job(task, log_path, trial.number, values, seed))
+
 
 TICK_SECONDS = 0.25  # between two looks at what runs
 READ_SECONDS = 1.0  # between two looks at what other drivers did

@@ -1,31 +1,147 @@
-"""`puffer eval`: plays the policy of a run, in a window, as a video, or for its scores alone."""
+"""The progress of a video, in a line on the terminal."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import sys
+import time
+from types import TracebackType
+from rich.console import Console
+from rich.live import Live
+from typing_extensions import Self
+from pufferlib.dashboard.output import Output
+from pufferlib.play.player import Player
+from pufferlib.watch.video import VideoWriter
+import os
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
-
 import numpy as np
-
-from pufferlib.config.options import EvalOptions
+from pufferlib import vector
+from pufferlib.errors import APIUsageError
+from pufferlib.play.scores import configured_env, make_environments, player_of
+from pufferlib.watch.scene import array_settings
+from pufferlib.watch.scene import make_scene
+from pufferlib.watch.show import RenderOptions, Show
+from pufferlib.watch.video import require_video
+from pufferlib.watch.watched_play import WatchedPlay
+from collections.abc import Callable
+from dataclasses import dataclass
+from pufferlib.config.flags import EvalOptions
 from pufferlib.errors import APIUsageError, DisplayError
 from pufferlib.families.catalog import Entry, find, slug
-from pufferlib.metrics.output import printable
+from pufferlib.dashboard.output import printable
 from pufferlib.ocean.screen import display_trouble, has_display
-from pufferlib.play.evaluation import prepare_players
-from pufferlib.play.player import Player
+from pufferlib.play.scores import prepare_players
 from pufferlib.play.scores import ScoreSheet, counts_by_agent, episodes_per_agent
 from pufferlib.runs.stopping import StopRequest
 from pufferlib.vector import Vector
-from pufferlib.watch.array_scene import array_settings
-from pufferlib.watch.recording_line import RecordingLine
 from pufferlib.watch.scene import Scene
-from pufferlib.watch.scenes import make_scene
-from pufferlib.watch.show import RenderOptions, Show
 from pufferlib.watch.video import VideoWriter, require_video
-from pufferlib.watch.watched_play import WatchedPlay
+
+
+INTERVAL_SECONDS = 0.5
+
+
+class RecordingLine:
+    """A line on stderr inside a `with` statement, where that is a terminal; gone afterwards."""
+
+    def __enter__(self) -> Self:
+        output = Output(sys.stderr)
+        console = Console(file=output)
+        self._live = Live("", console=console, transient=True, auto_refresh=False) if output.isatty() else None
+        if self._live is not None:
+            self._live.start()
+        self._begin = self._shown = time.perf_counter()
+        return self
+
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def update(self, video: VideoWriter, player: Player) -> None:
+        """Shows the progress, at most every INTERVAL_SECONDS."""
+        now = time.perf_counter()
+        if self._live is None or now - self._shown < INTERVAL_SECONDS:
+            return
+        self._shown = now
+        seconds, speed = video.frames / float(video.fps), video.frames / (now - self._begin)
+        left = int(player.remaining.sum())
+        line = f"{seconds:.0f} s recorded, {speed:.0f} frames a second, {left} episode{'s' * (left != 1)} to end"
+        self._live.update(line, refresh=True)
+
+    def clear(self) -> None:
+        """Removes the line, for other output."""
+        if self._live is not None:
+            self._live.update("", refresh=True)
+
+
+def record(
+    policy: Any,
+    env: Any,
+    path: str | os.PathLike[str],
+    episodes: int = 1,
+    sample: bool = False,
+    seed: int = 0,
+    max_steps: int = 20_000,
+) -> Path:
+    """Records how a policy plays; needs no display.
+
+        pufferlib.record(trainer.policy, "puffer_breakout", "breakout.mp4", episodes=3)
+
+    The episodes are played one after another, at the pace that looks natural. The policy stays as it is.
+
+    Args:
+        policy: a torch module that `PuffeRL` would train, or a `pufferlib.Agent`; it may be recurrent.
+        env: a name, which has the settings of its configuration; a class or a function; an environment, or a trainer's
+            `vecenv`, that was made by a name: another one like it is made for the video. Or a ready environment of
+            Gymnasium or PettingZoo that was made with `render_mode="rgb_array"`: it is played in from a reset on, and
+            left open.
+        path: of the video, which ends in `.mp4` or `.gif`.
+        episodes: at least 1.
+        sample: draw actions from the policy instead of taking the likeliest.
+        seed: of the environment and of the actions.
+        max_steps: of all episodes together, after which the video ends anyway.
+
+    Returns:
+        The path.
+
+    Raises:
+        APIUsageError: if an argument is none of these, the policy does not fit, or the environment cannot be drawn.
+        DivergedError: if a weight of the policy is infinite or NaN.
+        MissingExtraError: for an mp4, if the extra `video` is not installed.
+        StorageError: if the video cannot be written.
+    """
+    for name, value in (("episodes", episodes), ("max_steps", max_steps)):
+        if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < 1:
+            raise APIUsageError(f"{name} must be an integer of at least 1, got {value!r}")
+    require_video(Path(path))
+    with ExitStack() as undo:
+        vecenv = _vector(env, seed, undo)
+        player = player_of(policy, vecenv, seed if sample else None, undo)
+        quotas = np.full(vecenv.num_agents, int(episodes))
+        play = WatchedPlay(lambda: player, make_scene, quotas, int(max_steps), seed, side_by_side=1)
+        Show(play, RenderOptions(lambda scene: scene.frames_per_second, in_window=False, video=Path(path))).run()
+    return Path(path)
+
+
+def _vector(env: Any, seed: int, undo: ExitStack) -> vector.Vector:
+    recipe = configured_env(env)
+    if recipe is not None:
+        env_kwargs = {**recipe.env_kwargs, **array_settings(recipe.entry)}
+        vecenv = make_environments(recipe.entry, env_kwargs, 1, seed)
+        undo.callback(vecenv.close)
+        return vecenv
+    if hasattr(env, "recv") and hasattr(env, "send"):
+        if getattr(env.driver_env, "made_from", None) is not None:
+            return _vector(env.driver_env, seed, undo)
+        raise APIUsageError(
+            f"no environment for a video can be made from the ready vector of {type(env.driver_env).__name__}; "
+            "pass the environment's name or its class"
+        )
+    vecenv = vector.adopt(env, seed=seed)
+    undo.callback(vecenv.hand_over)
+    return vecenv
+
 
 LEAST_PICTURES = 30.0  # a second in a window, where `--fps` does not say: keys are read with each
 

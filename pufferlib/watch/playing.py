@@ -1,7 +1,11 @@
-"""`puffer play`: a person plays, in a window."""
+"""Episodes that a person plays: steps by the keys that are held, and the score."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
+import numpy as np
+from pufferlib.environment import PufferEnv
+from pufferlib.watch.keyboard import Keyboard
 import enum
 import secrets
 import time
@@ -10,18 +14,15 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from types import ModuleType
 from typing import Any
-
-from pufferlib.environment import PufferEnv
 from pufferlib.errors import APIUsageError, DisplayError, StorageError
 from pufferlib.families.catalog import find
-from pufferlib.metrics.output import printable
+from pufferlib.dashboard.output import printable
 from pufferlib.ocean.screen import Screen, display_trouble, has_display, open_window, raylib
-from pufferlib.watch.array_scene import array_settings
-from pufferlib.watch.game import HumanEpisodes
-from pufferlib.watch.hands import KeyState
+from pufferlib.watch.scene import array_settings
+from pufferlib.watch.keyboard import KeyState
 from pufferlib.watch.high_scores import HighScores, shown_score
 from pufferlib.watch.keyboard import keyboard_for
-from pufferlib.watch.play_signs import (
+from pufferlib.watch.high_scores import (
     BAR_HEIGHT,
     MIN_WIDTH,
     SignLine,
@@ -32,9 +33,46 @@ from pufferlib.watch.play_signs import (
     table_lines,
     title_line,
 )
-from pufferlib.watch.playback import PATIENCE_SECONDS, Mode, Playback
+from pufferlib.watch.controls import PATIENCE_SECONDS, Mode, Playback
 from pufferlib.watch.scene import FRAMES_PER_SECOND, Scene
-from pufferlib.watch.scenes import make_scene
+from pufferlib.watch.scene import make_scene
+
+
+class HumanEpisodes:
+    """Plays one episode after another in an environment of one agent."""
+
+    def __init__(self, env: PufferEnv, keyboard: Keyboard, seed: int):
+        self.keyboard = keyboard
+        self._env = env
+        self._seed = seed
+        self._action: np.ndarray | None = None
+        env.reset(seed)
+        self._clear()
+
+    def begin(self) -> None:
+        """Begins the next episode; one that has not ended is abandoned."""
+        if self.is_over:
+            self._env.reset()  # it has reset itself, but its arrays still tell of the end
+        else:
+            self._seed += 1
+            self._env.reset(self._seed)
+        self._clear()
+
+    def step(self, held: Collection[str]) -> None:
+        """Steps with the keys that are held; a game that waits makes no step while none of them means anything."""
+        action = self.keyboard.action(held, self._action)
+        if action is None:
+            return
+        self._action = action
+        _, rewards, terminals, truncations, _ = self._env.step(action[None])
+        self.score += float(rewards[0])
+        self.steps += 1
+        self.is_over = bool(terminals[0] or truncations[0])
+
+    def _clear(self) -> None:
+        self.score, self.steps, self.is_over = 0.0, 0, False
+        self._action = None
+
 
 COUNTDOWN_SECONDS = 1.8  # three numbers
 ALMOST_OVER = 0.999  # of the last step: at its end, the environment shows the next episode

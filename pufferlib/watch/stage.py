@@ -1,15 +1,290 @@
-"""The picture as a whole: the environments side by side, a line below each, the panel."""
+"""The colours of everything that is drawn around an environment: those of the games, and shades of them."""
 
 from __future__ import annotations
 
+from pufferlib.ocean.screen import BACKGROUND, CYAN, PANEL, RED, WHITE
+from pufferlib.ocean.screen import Screen
 from collections.abc import Sequence
-
-from pufferlib.watch.brush import Brush
-from pufferlib.watch.palette import GREY, SHADE, WHITE
-from pufferlib.watch.side_panel import PANEL_MIN_HEIGHT, PANEL_WIDTH, SidePanel
-from pufferlib.watch.thought import PolicyTrace
-from pufferlib.watch.tiling import tiled
+import numpy as np
+from pufferlib.watch.scene import Texture
+from pufferlib.watch.watched_play import DiscreteProbs, GaussianParams, PolicyTrace
+from pufferlib.watch.watched_play import MAX_TRACES
+import math
+from dataclasses import dataclass
+from pufferlib.watch.watched_play import PolicyTrace
 from pufferlib.watch.watched_play import Place
+
+
+__all__ = ["BACKGROUND", "CYAN", "DIM_CYAN", "EDGE", "GREY", "PANEL", "RED", "SHADE", "VEIL", "WHITE"]
+
+EDGE = (28, 80, 80)
+DIM_CYAN = (0, 96, 96)
+GREY = (140, 165, 165)
+VEIL = (*BACKGROUND, 225)  # over what lies below something that is to be read
+SHADE = (*BACKGROUND, 140)  # over what is not to be looked at
+
+
+Color = tuple[int, ...]  # red, green, blue and, if it is not opaque, alpha
+
+
+class Brush:
+    """Draws on one screen, between its `begin` and `end`; all measures are pixels from the left top corner."""
+
+    def __init__(self, screen: Screen):
+        self.screen = screen
+
+    def box(self, x: float, y: float, width: float, height: float, color: Color) -> None:
+        """Fills a rectangle of whole pixels, so that boxes beside each other show no seam."""
+        left, top = round(x), round(y)
+        right, bottom = round(x + max(width, 0.0)), round(y + max(height, 0.0))
+        self.screen.rectangle(left, top, right - left, bottom - top, color)
+
+    def text(self, string: str, x: float, y: float, size: int, color: Color) -> None:
+        """Writes a line that begins at x."""
+        self.screen.text(string, round(x), round(y), size, color)
+
+    def text_before(self, string: str, right: float, y: float, size: int, color: Color) -> None:
+        """Writes a line that ends at `right`."""
+        self.text(string, right - self.screen.text_width(string, size), y, size, color)
+
+
+PANEL_WIDTH = 300  # pixels
+PANEL_MIN_HEIGHT = 460
+_MARGIN = 16
+_INNER = PANEL_WIDTH - 2 * _MARGIN
+_TEXT, _SMALL = 16, 13
+_HEADING = 26  # pixels from a heading to what it is about
+_SECTION = 16  # pixels between two sections
+_BARS_HEIGHT = 72
+_MAX_IMAGE = 150
+_MAX_LISTED = 8  # choices with a line each; more are bars side by side
+_STEP = _INNER / MAX_TRACES  # pixels of the curve for each step
+
+
+class SidePanel:
+    """Draws the newest trace of one agent and the values of those before it.
+
+    Numbers of an observation are bars, each as long as it is large beside the largest that it was so far.
+    """
+
+    def __init__(self, action_names: Sequence[str] = ()):
+        self._action_names = action_names
+        self._largest: np.ndarray | None = None
+        self._has_negative = False  # so far
+        self._texture = Texture()
+
+    def draw(self, brush: Brush, left: float, height: float, traces: Sequence[PolicyTrace], progress: float) -> None:
+        """Draws it, from the top of the screen."""
+        brush.box(left, 0, PANEL_WIDTH, height, PANEL)
+        brush.box(left, 0, 1, height, EDGE)
+        x, y, newest = left + _MARGIN, _MARGIN, traces[-1]
+        y = self._draw_observation(brush, x, y, newest.observation) + _SECTION
+        y = self._draw_actions(brush, x, y, newest.actions) + _SECTION
+        self._draw_values(brush, x, y, height - _MARGIN - y, [*traces], progress)
+
+    def _draw_observation(self, brush: Brush, x: float, y: float, observation: np.ndarray) -> float:
+        shape = " × ".join(map(str, observation.shape)) if observation.ndim > 1 else f"{observation.size} numbers"
+        _heading(brush, x, y, "observation", shape)
+        y += _HEADING
+        picture = as_picture(observation)
+        if picture is None:
+            return self._draw_bars(brush, x, y, observation.ravel().astype(float))
+        rows, columns, _ = picture.shape
+        scale = min(_INNER / columns, _MAX_IMAGE / rows)
+        self._texture.draw(brush.screen, picture, x, y, round(scale * columns), round(scale * rows))
+        return y + round(scale * rows)
+
+    def _draw_bars(self, brush: Brush, x: float, y: float, numbers: np.ndarray) -> float:
+        numbers = np.nan_to_num(numbers)
+        if self._largest is None:
+            self._largest = np.zeros(len(numbers))
+        np.maximum(self._largest, abs(numbers), out=self._largest)
+        heights = pooled(numbers / np.maximum(self._largest, 1e-9), _INNER // 2)
+        self._has_negative |= bool((heights < 0).any())
+        zero = y + _BARS_HEIGHT / (2 if self._has_negative else 1)
+        reach = zero - y
+        width = _INNER / max(len(heights), 1)
+        gap = 1 if width >= 3 else 0
+        for index, share in enumerate(heights.tolist()):
+            top = zero - reach * max(share, 0.0)
+            brush.box(x + index * width, top, width - gap, reach * abs(share), CYAN if share >= 0 else RED)
+        brush.box(x, zero, _INNER, 1, EDGE)
+        return y + _BARS_HEIGHT
+
+    def _draw_actions(self, brush: Brush, x: float, y: float, parts: Sequence[DiscreteProbs | GaussianParams]) -> float:
+        _heading(brush, x, y, "action", "")
+        y += _HEADING
+        for part in parts:
+            if isinstance(part, GaussianParams):
+                y = _draw_amounts(brush, x, y, part)
+            elif len(part.probabilities) <= _MAX_LISTED and len(parts) == 1:
+                y = _draw_list(brush, x, y, part, self._action_names)
+            else:
+                y = _draw_columns(brush, x, y, part)
+        return y
+
+    def _draw_values(
+        self, brush: Brush, x: float, y: float, height: float, traces: Sequence[PolicyTrace], progress: float
+    ) -> None:
+        _heading(brush, x, y, "value", f"{traces[-1].value:.3g}")
+        top, reach = y + _HEADING, height - _HEADING
+        if reach < 20:
+            return
+        values = np.nan_to_num([trace.value for trace in traces])
+        low, high = value_range(values)
+        heights = (values - low) / (high - low) * reach
+        base = top + reach
+        begin = x + _INNER - _STEP * (len(values) - 1 + progress)
+        for index, (trace, level) in enumerate(zip(traces, heights.tolist(), strict=True)):
+            across = begin + index * _STEP
+            if across < x:
+                continue
+            before = heights[index - 1] if index else level
+            upper, lower = max(level, before), min(level, before)
+            brush.box(across, base - lower, _STEP + 0.5, lower, DIM_CYAN)
+            brush.box(across, base - upper - 1, _STEP + 0.5, upper - lower + 2, CYAN)
+            if trace.is_first:
+                brush.box(across, top, 1, reach, GREY)
+        brush.text(f"{high:.3g}", x, top - 4, _SMALL, GREY)
+        brush.text(f"{low:.3g}", x, base - _SMALL, _SMALL, GREY)
+
+
+def value_range(values: np.ndarray) -> tuple[float, float]:
+    """Returns the axis of a curve of these numbers: a little wider than they are, so that small changes look small."""
+    low, high = float(values.min()), float(values.max())
+    margin = max(0.1 * (high - low), 0.05 * max(abs(low), abs(high)), 1e-3)
+    return low - margin, high + margin
+
+
+def _heading(brush: Brush, x: float, y: float, title: str, detail: str) -> None:
+    brush.text(title, x, y, _TEXT, GREY)
+    brush.text_before(detail, x + _INNER, y, _TEXT, WHITE)
+
+
+def _draw_list(brush: Brush, x: float, y: float, choice: DiscreteProbs, names: Sequence[str]) -> float:
+    line, label, percent = 20, 60, 44
+    for index, share in enumerate(choice.probabilities.tolist()):
+        is_taken = index == choice.taken
+        name = names[index] if index < len(names) else str(index)
+        brush.text(name, x, y, _TEXT, WHITE if is_taken else GREY)
+        room = _INNER - label - percent
+        brush.box(x + label, y + 5, room, 8, EDGE)
+        brush.box(x + label, y + 5, share * room, 8, WHITE if is_taken else CYAN)
+        brush.text_before(f"{100 * share:.0f}%", x + _INNER, y, _TEXT, WHITE if is_taken else GREY)
+        y += line
+    return y
+
+
+def _draw_columns(brush: Brush, x: float, y: float, choice: DiscreteProbs) -> float:
+    reach = 40
+    heights = choice.probabilities.tolist()
+    width = _INNER / len(heights)
+    gap = 1 if width >= 3 else 0
+    brush.box(x, y + reach, _INNER, 1, EDGE)
+    for index, share in enumerate(heights):
+        is_taken = index == choice.taken
+        brush.box(x + index * width, y, width - gap, reach, WHITE if is_taken and width < 3 else PANEL)
+        tall = max(share * reach, 2)
+        brush.box(x + index * width, y + reach - tall, width - gap, tall, WHITE if is_taken else CYAN)
+    return y + reach + 8
+
+
+def _draw_amounts(brush: Brush, x: float, y: float, amounts: GaussianParams) -> float:
+    line = max(6, min(20, 160 // len(amounts.means)))
+    span = np.where(np.isfinite(amounts.high - amounts.low), amounts.high - amounts.low, 2.0)
+    low = np.where(np.isfinite(amounts.low), amounts.low, -1.0)
+    for index in range(len(amounts.means)):
+
+        def across(number: float, index: int = index) -> float:
+            return x + float(np.clip((number - low[index]) / span[index], 0.0, 1.0)) * _INNER
+
+        mean, deviation = amounts.means[index], amounts.deviations[index]
+        middle = y + line / 2
+        brush.box(x, middle - 1, _INNER, 2, EDGE)
+        left, right = across(mean - deviation), across(mean + deviation)
+        brush.box(left, middle - line / 4, right - left, line / 2, DIM_CYAN)
+        brush.box(across(mean) - 1, middle - line / 4, 2, line / 2, CYAN)
+        brush.box(across(amounts.taken[index]) - 2, middle - line / 2 + 1, 4, line - 2, WHITE)
+        y += line
+    return y
+
+
+def as_picture(observation: np.ndarray) -> np.ndarray | None:
+    """Returns an observation as `(rows, columns, 3)` uint8 where it is a picture, else None.
+
+    One is `(rows, columns)` or has 1, 3 or 4 channels, first or last; of pictures behind each other it is the newest.
+    """
+    if observation.dtype != np.uint8 or observation.ndim not in (2, 3):
+        return None
+    picture = observation
+    if picture.ndim == 3:
+        if picture.shape[2] in (1, 3):
+            picture = picture[:, :, 0] if picture.shape[2] == 1 else picture
+        elif picture.shape[0] == 3:
+            picture = picture.transpose(1, 2, 0)
+        elif picture.shape[0] <= 4:
+            picture = picture[-1]
+        else:
+            return None
+    if min(picture.shape[:2]) < 16:
+        return None
+    return np.repeat(picture[:, :, None], 3, 2) if picture.ndim == 2 else picture
+
+
+def pooled(numbers: np.ndarray, most: int) -> np.ndarray:
+    """Returns at most `most` numbers: of neighbours that share a place, the one furthest from 0."""
+    if len(numbers) <= most:
+        return numbers
+    groups = np.array_split(numbers, most)
+    return np.array([group[abs(group).argmax()] for group in groups])
+
+
+GAP = 12  # pixels between pictures and around them
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """Pictures of one size in rows and columns, each with room for a line below it; measures are in pixels."""
+
+    columns: int
+    picture: tuple[float, float]  # width and height of one
+    scale: float
+    line: int  # below each picture
+    gap: int
+    size: tuple[int, int]  # of all together
+
+    def place(self, index: int) -> tuple[float, float]:
+        """Returns the pixels from the left top corner of all to that of a picture."""
+        row, column = divmod(index, self.columns)
+        width, height = self.picture
+        return self.gap + column * (width + self.gap), self.gap + row * (height + self.line + self.gap)
+
+
+def tiled(count: int, size: tuple[int, int], limit: tuple[int, int], line: int = 0) -> Tiling:
+    """Returns the arrangement with the largest pictures, and of several such the one with the fewest empty places.
+
+    Args:
+        count: of the pictures, at least 1.
+        size: width and height of each at scale 1, which none is enlarged beyond.
+        limit: width and height that all together may have.
+        line: pixels below each.
+    """
+    gap = GAP if count > 1 else 0
+
+    def arranged(columns: int) -> Tiling:
+        rows = math.ceil(count / columns)
+        widest, highest = (limit[0] - gap) / columns - gap, (limit[1] - gap) / rows - gap - line
+        scale = max(1e-2, min(1.0, widest / size[0], highest / size[1]))
+        width, height = scale * size[0], scale * size[1]
+        whole = math.ceil(columns * (width + gap) + gap), math.ceil(rows * (height + line + gap) + gap)
+        return Tiling(columns, (width, height), scale, line, gap, whole)
+
+    def rank(one: Tiling) -> tuple[float, int, float]:
+        places = one.columns * math.ceil(count / one.columns)
+        return round(one.scale, 3), -places, -abs(one.size[0] / one.size[1] - 16 / 9)
+
+    return max(map(arranged, range(1, count + 1)), key=rank)
+
 
 LIMIT = (1920, 1080)
 """Pixels that everything may cover together, however large a display is."""

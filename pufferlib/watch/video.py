@@ -1,20 +1,178 @@
-"""Video files: frames go in one by one, and a file comes out whole."""
+"""Frames as an MP4 file that every player opens."""
 
 from __future__ import annotations
 
-import math
-import os
+import subprocess
+import tempfile
 from fractions import Fraction
 from pathlib import Path
-from types import TracebackType
-
 import numpy as np
-from typing_extensions import Self
-
-from pufferlib.errors import APIUsageError, StorageError
+from pufferlib.errors import StorageError
 from pufferlib.extras import require_extra
-from pufferlib.watch.gif import GifEncoder
-from pufferlib.watch.mp4 import Mp4Encoder
+from PIL import Image, ImageChops
+from PIL.GifImagePlugin import getdata, getheader
+import math
+import os
+from types import TracebackType
+from typing_extensions import Self
+from pufferlib.errors import APIUsageError, StorageError
+
+
+ENCODING = (
+    *("-c:v", "libx264", "-preset", "veryfast", "-crf", "16", "-tune", "animation"),  # flat colours, letters stay sharp
+    *("-vf", "scale=in_range=pc:out_range=tv:out_color_matrix=bt709", "-pix_fmt", "yuv420p"),
+    # Without these a player guesses the colours by the size of the picture.
+    *("-color_range", "tv", "-colorspace", "bt709", "-color_primaries", "bt709", "-color_trc", "bt709"),
+    *("-movflags", "+faststart"),  # its table of contents first: it plays while it is still being loaded
+)
+
+
+class Mp4Encoder:
+    """H.264 by the ffmpeg that imageio-ffmpeg brings, which reads frames from a pipe: memory does not grow with them.
+
+    The process is our own rather than that package's `write_frames`, which rounds rates, scales odd sizes, and lets
+    Ctrl-C end the encoder in the middle of a frame.
+    """
+
+    def __init__(self, path: Path, size: tuple[int, int], fps: Fraction):
+        require_extra("imageio_ffmpeg", "video")
+        from imageio_ffmpeg import get_ffmpeg_exe  # looks for the program, which takes a while
+
+        width, height = size
+        self._padding = ((0, height % 2), (0, width % 2), (0, 0))  # the format needs even sizes: the edge comes twice
+        self._is_even = not any(sum(self._padding, ()))
+        frames = ("-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{width + width % 2}x{height + height % 2}")
+        command = (get_ffmpeg_exe(), "-loglevel", "error", "-y", *frames, "-r", str(fps), "-i", "pipe:0", "-an")
+        self._path = path
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - a pipe that nobody reads would fill up
+        self._process = subprocess.Popen(
+            (*command, *ENCODING, "-f", "mp4", str(path)),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=self._errors,
+            start_new_session=True,  # Ctrl-C is for us: what was recorded is still to be finished
+        )
+
+    def add(self, frame: np.ndarray) -> None:
+        """Encodes one frame, `(height, width, 3)` uint8.
+
+        Raises:
+            StorageError: if the encoder gave up, as on a full disk.
+        """
+        if not self._is_even:
+            frame = np.pad(frame, self._padding, mode="edge")
+        try:
+            self._process.stdin.write(np.ascontiguousarray(frame).data)
+        except BrokenPipeError as error:
+            raise self._failure() from error
+
+    def close(self) -> None:
+        """Finishes the file.
+
+        Raises:
+            StorageError: as `add` does.
+        """
+        try:
+            self._process.stdin.close()
+        except BrokenPipeError as error:
+            raise self._failure() from error
+        if self._process.wait():
+            raise self._failure()
+        self._errors.close()
+
+    def abandon(self) -> None:
+        """Ends the encoder, whatever becomes of the file; after `close` it does nothing."""
+        self._process.kill()
+        self._process.wait()
+        self._process.stdin.close()
+        self._errors.close()
+
+    def _failure(self) -> StorageError:
+        code = self._process.wait()
+        self._errors.seek(0)
+        lines = self._errors.read().decode(errors="replace").split("\n")
+        told = next((line.strip() for line in reversed(lines) if line.strip()), f"it ended with code {code}")
+        return StorageError(f"{self._path.parent} got no video, as ffmpeg failed ({told}); make room and try again")
+
+
+SHORTEST = 2  # centiseconds of a frame: players show one of less for 10
+LONGEST = 60_000  # centiseconds of a frame: the format has 16 bits
+COMMON = 32  # colours that a palette has exactly, however many there are
+MANY = 1 << 16  # colours of a picture beyond which choosing takes long
+
+
+class GifEncoder:
+    """Writes of every frame the part that changed.
+
+    A part has a palette of its own, exact up to 256 colours. Times are whole centiseconds: a frame begins at the one
+    nearest to its time, so that roundings do not add up, and one that begins less
+    than 2 after the frame before is left out.
+    """
+
+    def __init__(self, path: Path, fps: Fraction):
+        self._file = path.open("wb")
+        self._fps = fps  # frames a second
+        self._count = 0  # frames added
+        self._newest = -SHORTEST  # when the newest frame that is not left out begins, in centiseconds
+        self._shown: Image.Image | None = None
+        self._begin = 0  # of what is shown, in centiseconds
+        self._pending: tuple[Image.Image, tuple[int, int]] | None = None  # what of it is not written yet, and where
+
+    def add(self, frame: np.ndarray) -> None:
+        """Takes one frame, `(height, width, 3)` uint8; raises OSError if the file cannot be written."""
+        begin = self._time(self._count)
+        self._count += 1
+        if begin < self._newest + SHORTEST:
+            return
+        self._newest = begin
+        image = Image.fromarray(frame)  # a copy
+        box = (0, 0, *image.size) if self._shown is None else ImageChops.difference(image, self._shown).getbbox()
+        if box is None and begin < self._begin + LONGEST:
+            return
+        box = box or (0, 0, 1, 1)
+        self._write_pending(begin)
+        self._pending = _in_256_colours(image.crop(box)), box[:2]
+        self._shown, self._begin = image, begin
+
+    def close(self) -> None:
+        """Finishes the file; raises OSError if it cannot be written."""
+        with self._file:
+            self._write_pending(max(self._time(self._count), self._begin + SHORTEST))
+            self._file.write(b";")
+
+    def abandon(self) -> None:
+        """Closes the file as it is."""
+        self._file.close()
+
+    def _time(self, index: int) -> int:
+        return int(100 * index / self._fps + Fraction(1, 2))
+
+    def _write_pending(self, end: int) -> None:
+        if self._pending is None:
+            return
+        image, corner = self._pending
+        if self._file.tell() == 0:
+            header, _ = getheader(image.copy(), info={"loop": 0, "optimize": False})
+            self._file.writelines(header)
+        milliseconds = 10 * (end - self._begin)
+        self._file.writelines(getdata(image, corner, duration=milliseconds, include_color_table=True))
+        self._pending = None
+
+
+def _in_256_colours(part: Image.Image) -> Image.Image:
+    counted = part.getcolors(MANY)
+    if counted is None:
+        return part.quantize(256, method=Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE)
+    colours = np.array([colour for _, colour in sorted(counted, reverse=True)], np.uint8)
+    chosen = colours[:256] if len(colours) <= 256 else colours[:COMMON]
+    levels = chosen.ravel().tolist()
+    if len(colours) > 256:  # a rare colour, as in a glow or at an edge, needs one near it too
+        rest = Image.fromarray(colours[None, COMMON:])
+        levels += rest.quantize(256 - COMMON, method=Image.Quantize.FASTOCTREE).getpalette()
+    palette = Image.new("P", (1, 1))
+    palette.putpalette(levels[: 3 * 256])
+    return part.quantize(palette=palette, dither=Image.Dither.NONE)
+
 
 SUFFIXES = (".mp4", ".gif")
 

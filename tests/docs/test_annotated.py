@@ -269,7 +269,7 @@ def test_the_formulas_of_advantages_are_what_the_kernel_computes():
 
 
 def test_the_formulas_of_priorities_are_what_is_computed():
-    from pufferlib.ppo.priorities import importance_weights, inclusion_probabilities, segment_probabilities
+    from pufferlib.ppo.advantages import importance_weights, inclusion_probabilities, segment_probabilities
 
     torch.manual_seed(1)
     advantages = torch.randn(8, 4, dtype=torch.float64)
@@ -299,7 +299,7 @@ def test_the_formulas_of_merged_moments_are_those_of_all_numbers():
 
 def test_the_formulas_of_adam_and_of_clipping_are_what_the_kernels_compute():
     from pufferlib.extensions.adam import clip_gradients
-    from pufferlib.fast.optimizers import KernelAdam
+    from pufferlib.fast.learners import KernelAdam
 
     torch.manual_seed(1)
     parameter = torch.nn.Parameter(torch.randn(3))
@@ -322,7 +322,7 @@ def test_the_formulas_of_adam_and_of_clipping_are_what_the_kernels_compute():
 
 
 def test_the_formulas_of_a_score_are_what_is_computed():
-    from pufferlib.metrics.score import Score
+    from pufferlib.dashboard.score import Score
 
     x = [1.0, 4.0, 6.0, 9.0]
     mu = sum(x) / 4

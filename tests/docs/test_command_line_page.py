@@ -10,7 +10,7 @@ import pytest
 
 from docs.pages import command_line
 from pufferlib import cli
-from pufferlib.config import options
+from pufferlib.config import flags
 from pufferlib.verbs import VERBS
 
 ROOT = Path(__file__).parents[2]
@@ -34,7 +34,7 @@ def test_a_command_has_the_usage_and_the_options_of_its_help(page, name, capsys)
     part = page.partition(f"### puffer {name}\n")[2].partition("\n### ")[0]
     assert VERBS[name].summary[1:] in part
     if VERBS[name].options:
-        for option in getattr(options, VERBS[name].options).settings().values():
+        for option in getattr(flags, VERBS[name].options).settings().values():
             assert f"`{option.flag} " in part
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from docs.pages import configuration, filling
 from pufferlib.config.sections import SECTIONS
-from pufferlib.settings.setting import Setting
+from pufferlib.setting import Setting
 
 DOCS = Path(__file__).parents[2] / "docs"
 

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings, strategies as st
 
 from pufferlib.extensions import cpu_library, network
-from pufferlib.extensions.matmul import padded
+from pufferlib.extensions.cpu_library import padded
 
 needs_bfloat16 = pytest.mark.skipif(not network.has_bfloat16(), reason="needs a processor with AVX512-BF16")
 each_kind = pytest.mark.parametrize("products", ["float32", pytest.param("bfloat16", marks=needs_bfloat16)])

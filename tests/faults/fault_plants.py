@@ -21,7 +21,7 @@ PLACES = {
     "flushing": "os.fsync",
     "renaming": "os.replace",
     "evaluation": "pufferlib.play.periodic_evaluation.PeriodicEvaluation.run",
-    "logging": "pufferlib.loggers.several.Loggers.log",
+    "logging": "pufferlib.loggers.logger.Loggers.log",
     "forking": "subprocess.Popen",
     "end": "pufferlib.pufferl.PuffeRL.close",
     "release": "pufferlib.pufferl.PuffeRL.release",

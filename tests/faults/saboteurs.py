@@ -113,7 +113,7 @@ def renames_left_out() -> None:
         with open(path, "wb") as file:
             file.write(content)
 
-    _instead("pufferlib.runs.whole_files._write_atomically", write)
+    _instead("pufferlib.runs.folder._write_atomically", write)
 
 
 def unfinished_kept() -> None:
@@ -125,7 +125,7 @@ def unfinished_kept() -> None:
             file.write(content)
         os.replace(temporary, path)
 
-    _instead("pufferlib.runs.whole_files._write_atomically", write)
+    _instead("pufferlib.runs.folder._write_atomically", write)
 
 
 def epoch_forgotten() -> None:
@@ -164,7 +164,7 @@ def refusals_half_done() -> None:
 
 def earlier_weights_unnamed() -> None:
     """What one can go on from is not told."""
-    _instead("pufferlib.runs.run_checkpoint._newest_whole", _nothing)
+    _instead("pufferlib.runs.checkpoint._newest_whole", _nothing)
 
 
 def folder_not_made_again() -> None:
@@ -178,7 +178,7 @@ def folder_not_made_again() -> None:
 
 def folder_not_locked() -> None:
     """Anybody may write to the folder of a run."""
-    _instead("pufferlib.runs.lock.Lock.acquire", _nothing)
+    _instead("pufferlib.runs.folder.Lock.acquire", _nothing)
 
 
 # ------------------------------------------------------------------------------------------------------ what is told
@@ -243,7 +243,7 @@ def loggers_trusted() -> None:
         for logger in self.loggers:
             call(logger)
 
-    _instead("pufferlib.loggers.several.Loggers._each", call_each)
+    _instead("pufferlib.loggers.logger.Loggers._each", call_each)
 
 
 def remedy_forgotten() -> None:
@@ -264,4 +264,4 @@ def output_trusted() -> None:
     def give_up(self: Any, error: Exception) -> None:
         raise error
 
-    _instead("pufferlib.metrics.output.Output._give_up", give_up)
+    _instead("pufferlib.dashboard.output.Output._give_up", give_up)

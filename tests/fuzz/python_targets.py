@@ -36,14 +36,14 @@ READERS = ["pufferlib.config", "pufferlib.settings", "pufferlib.runs"]
 with atheris.instrument_imports(include=READERS, enable_loader_override=False):
     import pufferlib
     from pufferlib import PuffeRL, config, distributed, errors, ocean
-    from pufferlib.config import loading
+    from pufferlib.config import configuration
     from pufferlib.config.sections import ARGUMENTS, SECTIONS, section_settings
     from pufferlib.families import catalog
     from pufferlib.runs import checkpoint, description
-    from pufferlib.runs.checkpoint_file import load_checkpoint_file
-    from pufferlib.runs.files import read_note
-    from pufferlib.runs.run_checkpoint import read_checkpoint_folder
-    from pufferlib.settings import setting, values
+    from pufferlib.runs.checkpoint import load_checkpoint_file
+    from pufferlib.runs.folder import read_note
+    from pufferlib.runs.checkpoint import read_checkpoint_folder
+    from pufferlib import setting, setting as values
 
 PACKAGE = Path(ocean.__file__).parents[1]
 ENVIRONMENTS = ("puffer_squared", "puffer_breakout", "puffer_go")
@@ -106,7 +106,7 @@ def remember_what_no_input_changes() -> None:
     """The lists of environments and what the package's own inis say, which take most of the time of reading others."""
     ocean.names = functools.cache(ocean.names)
     catalog.lookup, catalog.find = functools.cache(catalog.lookup), functools.cache(catalog.find)
-    parse, remembered = loading._read_section, {}
+    parse, remembered = configuration._read_section, {}
 
     def read_section(path: Path, section: str, given: Any, entry: Any, are_texts: bool = True) -> dict[str, Any]:
         if PACKAGE not in path.parents:
@@ -116,10 +116,10 @@ def remember_what_no_input_changes() -> None:
             remembered[key] = parse(path, section, given, entry, are_texts)
         return copy.deepcopy(remembered[key])
 
-    read = functools.cache(loading.read_ini)
-    read_anew = loading.read_ini
-    loading.read_ini = lambda path: (read if PACKAGE in path.parents else read_anew)(path)
-    loading._read_section = read_section
+    read = functools.cache(configuration.read_ini)
+    read_anew = configuration.read_ini
+    configuration.read_ini = lambda path: (read if PACKAGE in path.parents else read_anew)(path)
+    configuration._read_section = read_section
 
 
 class Settings:
@@ -318,12 +318,12 @@ def load_anything() -> None:
 
 def let_errors_through() -> None:
     """A file that is no ini raises what its parser raises."""
-    loading.configparser.Error = KeyError
+    configuration.configparser.Error = KeyError
 
 
 def check_nothing() -> None:
     """What was loaded is used as it is."""
-    places = ("pufferlib.runs.checkpoint", "pufferlib.runs.checkpoint_file", "pufferlib.runs.run_checkpoint")
+    places = ("pufferlib.runs.checkpoint", "pufferlib.runs.checkpoint", "pufferlib.runs.checkpoint")
     for module in map(importlib.import_module, places):
         for name in ("check_policy_weights", "check_trainer_state", "compare"):
             if hasattr(module, name):

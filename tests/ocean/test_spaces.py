@@ -10,7 +10,7 @@ import pufferlib
 from pufferlib.emulation.actions import ActionLayout
 from pufferlib.errors import APIUsageError
 from pufferlib.ocean.spaces.spaces import ACTION, OBSERVATION, Spaces, SpacesVectorEnv
-from pufferlib.spaces.layout import unpack
+from pufferlib.spaces import unpack
 
 GAMES = 32
 

@@ -13,7 +13,7 @@ from pufferlib.metrics.phases import Phases
 from pufferlib.ppo.actor import Actor
 from pufferlib.ppo.collector import Collector
 from pufferlib.ppo.rollout import Rollout
-from pufferlib.runs.collector_state import collector_state, load_collector_state
+from pufferlib.runs.trainer_state import collector_state, load_collector_state
 
 HORIZON = 7
 

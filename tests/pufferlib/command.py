@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 context = multiprocessing.get_context("forkserver")
-context.set_forkserver_preload(["pufferlib.pufferl", "pufferlib.play.evaluation", "pufferlib.models"])
+context.set_forkserver_preload(["pufferlib.pufferl", "pufferlib.play.scores", "pufferlib.models"])
 
 TIMES = ("sps", "uptime", "iteration_seconds", "performance/", "hardware/")
 

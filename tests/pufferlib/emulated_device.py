@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from pufferlib.extensions import cuda_library
-from pufferlib.fast.device_programs import device_code
+from pufferlib.fast.device_envs import device_code
 
 TESTS = Path(__file__).parents[1]
 KERNELS = ("puffer_env_attach", "puffer_env_step", "puffer_env_take_logs")
@@ -93,7 +93,7 @@ def device_emulator(tmp_path, monkeypatch):
         kernel(grid_x, block_x, block_y, arguments)
 
     monkeypatch.setattr(cuda_library, "_driver", driver)
-    for place in ("pufferlib.extensions.cuda_library.shared_memory", "pufferlib.fast.rollout_kernel.shared_memory"):
+    for place in ("pufferlib.extensions.cuda_library.shared_memory", "pufferlib.fast.device_collector.shared_memory"):
         monkeypatch.setattr(place, lambda device: SHARED_BYTES)
     monkeypatch.setattr(cuda_library, "_kernel", kernel)
     monkeypatch.setattr(cuda_library, "_module", lambda program, device_index: library(program))

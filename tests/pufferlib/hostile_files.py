@@ -204,7 +204,7 @@ def report(folder: Path) -> None:
 
 
 def storage(folder: Path, name: str = "strange.db") -> None:
-    from pufferlib.sweep.study.study import StudyPlace, open_study
+    from pufferlib.sweep.study import StudyPlace, open_study
 
     open_study(StudyPlace("strange", str(folder / name), folder, ""), "maximize")
 

@@ -7,9 +7,9 @@ import time
 from optuna.samplers import BaseSampler
 
 from pufferlib.config import load_config
-from pufferlib.sweep.search.space import Dimension, SearchSpace
-from pufferlib.sweep.trials.curve import LearningCurve
-from pufferlib.sweep.trials.trial_process import Outcome
+from pufferlib.sweep.space import Dimension, SearchSpace
+from pufferlib.sweep.trial_process import LearningCurve
+from pufferlib.sweep.trial_process import Outcome
 
 ENV = "puffer_squared"
 SPACE = SearchSpace((Dimension("train.learning_rate", "log_normal", 1e-4, 0.1),))
@@ -66,9 +66,9 @@ class ScriptedProcess:
 
 def use_scripted_trials(monkeypatch):
     """Has trials be scripted; gives the class, whose `script` a test replaces."""
-    monkeypatch.setattr("pufferlib.sweep.trials.slots.TrialProcess", ScriptedProcess)
+    monkeypatch.setattr("pufferlib.sweep.trial_process.TrialProcess", ScriptedProcess)
     monkeypatch.setattr("pufferlib.sweep.driver.TICK_SECONDS", 0.0)
-    monkeypatch.setattr("pufferlib.sweep.study.confirming.CONFIRM_TICK_SECONDS", 0.0)
+    monkeypatch.setattr("pufferlib.sweep.driver.CONFIRM_TICK_SECONDS", 0.0)
     monkeypatch.setattr("pufferlib.sweep.driver.READ_SECONDS", 0.01)
     monkeypatch.setattr(ScriptedProcess, "script", staticmethod(lambda job, tenth: tenth / 10))
     monkeypatch.setattr(ScriptedProcess, "jobs", [])

@@ -8,8 +8,8 @@ import optuna
 from optuna.distributions import CategoricalDistribution, FloatDistribution
 from optuna.trial import TrialState
 
-from pufferlib.sweep.attributes import COST, CURVE, ERROR, STOPPED, UNCOUNTED
-from pufferlib.sweep.state import SweepState
+from pufferlib.sweep.results import COST, CURVE, ERROR, STOPPED, UNCOUNTED
+from pufferlib.sweep.results import SweepState
 
 DISTRIBUTIONS = {
     "train.learning_rate": FloatDistribution(1e-4, 0.31, log=True),

@@ -17,9 +17,9 @@ import torch
 import pufferlib
 from pufferlib import cli, ocean
 from pufferlib.config import TrainConfig, VecConfig
-from pufferlib.config.options import EvalOptions
+from pufferlib.config.flags import EvalOptions
 from pufferlib.errors import CheckpointError, PufferWarning
-from pufferlib.play import benchmark, listing
+from pufferlib.play import environments
 
 SQUARED = "puffer_squared"
 
@@ -32,7 +32,7 @@ def calls(monkeypatch):
     trainer.train = lambda env_name, args: recorded.append((env_name, args))
     evaluating = types.ModuleType("pufferlib.watch.evaluating")
     evaluating.evaluate_command = lambda env_name, args, options: recorded.append((env_name, args, options))
-    recorded_settings = types.ModuleType("pufferlib.runs.recorded_settings")
+    recorded_settings = types.ModuleType("pufferlib.runs.description")
     recorded_settings.run_settings = recorded_settings.model_settings = lambda env_name, args, *_: args
     for module in (trainer, evaluating, recorded_settings):
         monkeypatch.setitem(sys.modules, module.__name__, module)
@@ -467,16 +467,16 @@ def test_an_environment_that_was_not_compiled_does_not_hide_the_others(monkeypat
         raise ImportError(name)
 
     monkeypatch.setattr(ocean, "env_class", env_class)
-    assert "not compiled: run `pip install -e .`" in listing.environments_table()
+    assert "not compiled: run `pip install -e .`" in environments.environments_table()
 
 
 def test_the_list_says_what_environments_are_as_far_as_there_is_room(capsys):
     assert cli.main(["envs"]) == 0  # not to a terminal: whole
     assert "  walk to the target before the time is up\n" in capsys.readouterr().out
-    narrow, wide = listing.environments_table(60), listing.environments_table(10**6)
+    narrow, wide = environments.environments_table(60), environments.environments_table(10**6)
     assert "walk" not in narrow and "what it is" not in narrow
     longest = max(len(line) for line in narrow.splitlines())
-    cut = listing.environments_table(longest + 30).splitlines()
+    cut = environments.environments_table(longest + 30).splitlines()
     assert max(len(line) for line in cut) <= longest + 30
     for line, whole in zip(cut, wide.splitlines(), strict=True):
         assert whole.startswith(line.removesuffix("...").rstrip())
@@ -495,7 +495,7 @@ def test_bench_measures_both_sizes(capsys):
 
 def test_bench_draws_the_same_actions_each_time():
     env = ocean.env_class(SQUARED)(num_envs=50)
-    first, second = benchmark.random_actions(env, 1), benchmark.random_actions(env, 1)
+    first, second = environments.random_actions(env, 1), environments.random_actions(env, 1)
     assert all((a == b).all() and a.shape == env.actions.shape for a, b in zip(first, second, strict=True))
     assert len({a.tobytes() for a in first}) > 1
     env.close()

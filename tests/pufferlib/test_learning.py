@@ -15,9 +15,9 @@ import pytest
 from pufferlib import pufferl
 from pufferlib.ppo import actor
 from pufferlib.ppo.actor import Actor
-from pufferlib.ppo.minibatches import Advantages
+from pufferlib.ppo.advantages import Advantages
 from pufferlib.ppo.sampling import greedy_action, sample_logits
-from pufferlib.vector.in_order import OrderedVector
+from pufferlib.vector.ordered import OrderedVector
 
 IN_C = ("puffer_bandit", "puffer_memory", "puffer_multiagent", "puffer_password", "puffer_stochastic")
 EPISODES = 1_000  # in the mean that decides

@@ -13,7 +13,7 @@ from pufferlib import PuffeRL, spaces, vector
 from pufferlib.environment import PufferEnv
 from pufferlib.fast.policy_layers import find_layers
 from pufferlib.models import Default, LSTMWrapper, MinGRUWrapper
-from pufferlib.play.listing import space_text
+from pufferlib.play.environments import space_text
 from pufferlib.ppo.sampling import greedy_action, sample_logits
 
 STEERING = Tuple([Discrete(3), Box(-1, 1, (1,)), Discrete(2, start=5)])

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from pufferlib.environment import Buffers
-from pufferlib.vector.batching import FixedBatches, MixedBatches
+from pufferlib.vector.batch import FixedBatches, MixedBatches
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ from scripted import ScriptedEnv
 
 from pufferlib import vector
 from pufferlib.errors import APIUsageError
-from pufferlib.vector import in_order
-from pufferlib.vector.in_order import OrderedVector, as_slice
+from pufferlib.vector import ordered
+from pufferlib.vector.ordered import OrderedVector, as_slice
 
 
 def scripted_vector(num_envs, **keywords):
@@ -26,7 +26,7 @@ def test_only_consecutive_rows_are_a_slice(rows, expected):
 
 def test_the_array_that_says_which_agents_came_is_looked_at_once(monkeypatch):
     looked_at = []
-    monkeypatch.setattr(in_order, "as_slice", lambda rows: looked_at.append(rows) or as_slice(rows))
+    monkeypatch.setattr(ordered, "as_slice", lambda rows: looked_at.append(rows) or as_slice(rows))
     with contextlib.closing(scripted_vector(4, backend="Serial", batch_size=2)) as vecenv:
         batches = OrderedVector(vecenv)
         vecenv.async_reset(0)

@@ -18,7 +18,7 @@ from rollouts import Driver, digest, make_quietly, rollout
 from pufferlib import vector
 from pufferlib.emulation import GymnasiumPufferEnv
 from pufferlib.errors import APIUsageError, MissingExtraError, WorkerError
-from pufferlib.vector import ray_cluster
+from pufferlib.vector import ray as ray_cluster
 
 pytestmark = pytest.mark.slow  # a cluster is many processes
 HERE = Path(__file__).parent

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from pufferlib.errors import APIUsageError
-from pufferlib.vector import sizes
+from pufferlib.vector import recipe
 from pufferlib.vector.recipe import Options
 
 
@@ -17,8 +17,8 @@ def test_auto_workers_divide_the_environments_and_fit_into_batches(num_envs, bat
         return
     batch_size = num_envs // batches
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sizes, "usable_cores", lambda: cores)
-        workers = sizes.count_workers(Options(batch_size=batch_size), num_envs)
+        patch.setattr(recipe, "usable_cores", lambda: cores)
+        workers = recipe.count_workers(Options(batch_size=batch_size), num_envs)
     assert num_envs % workers == 0
     assert batch_size % (num_envs // workers) == 0
     assert workers <= max(cores, batches)
@@ -30,13 +30,13 @@ def test_auto_workers_divide_the_environments_and_fit_into_batches(num_envs, bat
 def test_a_number_of_workers_is_taken_as_it_is_or_refused(num_envs, workers):
     options = Options(num_workers=workers)
     if num_envs % workers == 0:
-        assert sizes.count_workers(options, num_envs) == workers
+        assert recipe.count_workers(options, num_envs) == workers
     else:
         with pytest.raises(APIUsageError, match="the nearest is"):
-            sizes.count_workers(options, num_envs)
+            recipe.count_workers(options, num_envs)
 
 
 @pytest.mark.parametrize("workers", [0, -1, 1025, 100_000, 10**20, "many", True, 2.0])
 def test_a_number_of_threads_is_one_that_a_machine_has(workers):
     with pytest.raises(APIUsageError, match="num_workers must be 'auto' or an integer from 1 to 1024, got"):
-        sizes.count_threads(Options(num_workers=workers))
+        recipe.count_threads(Options(num_workers=workers))

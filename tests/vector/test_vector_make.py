@@ -9,7 +9,7 @@ from environments import CountingEnv, DoubledRewards, OwnArraysEnv
 from pufferlib import vector
 from pufferlib.errors import APIUsageError
 from pufferlib.ocean.squared.squared import Squared
-from pufferlib.vector import sizes
+from pufferlib.vector import recipe
 
 
 @pytest.mark.parametrize(
@@ -157,14 +157,14 @@ def test_auto_takes_native_for_c_environments_and_serial_for_one_worker():
 
 
 def test_auto_takes_processes_for_python_environments_on_several_cores(monkeypatch):
-    monkeypatch.setattr(sizes, "usable_cores", lambda: 2)
+    monkeypatch.setattr(recipe, "usable_cores", lambda: 2)
     with vector.make(CountingEnv, num_envs=4) as vecenv:
         assert isinstance(vecenv, vector.Multiprocessing)
         assert vecenv.num_workers == 2
 
 
 def test_more_workers_than_cores_are_warned_about():
-    cores = sizes.usable_cores()
+    cores = recipe.usable_cores()
     with pytest.warns(RuntimeWarning, match=f"num_workers {cores + 1} is more than the {cores} cores") as caught:
         vector.make(Squared, backend="Native", num_workers=cores + 1).close()
     assert caught[0].filename == __file__

@@ -17,7 +17,7 @@ from pufferlib.errors import CheckpointError, PufferError
 from pufferlib.models import Default
 from pufferlib.pufferl import train
 from pufferlib.runs import checkpoint
-from pufferlib.runs.pretrained import pretrained_path
+from pufferlib.runs.description import pretrained_path
 
 CARTPOLE = "puffer_cartpole"
 

@@ -8,7 +8,7 @@ import pytest
 
 from pufferlib import cli
 from pufferlib.completion.candidates import candidates
-from pufferlib.config.options import EvalOptions, TrainOptions
+from pufferlib.config.flags import EvalOptions, TrainOptions
 from pufferlib.config.schema import BaseConfig, TrainConfig
 
 RUNS = ("puffer_squared_20260101_1", "puffer_squared_20260102_2", "puffer_pong_20260101_3")

@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from pufferlib.completion import remembered as module
-from pufferlib.completion.remembered import remembered
+from pufferlib.completion import candidates as module
+from pufferlib.completion.candidates import remembered
 
 
 @pytest.fixture

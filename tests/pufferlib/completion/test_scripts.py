@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from pufferlib import cli
-from pufferlib.completion.scripts import SHELLS, script
+from pufferlib.completion.candidates import SHELLS, script
 
 PROGRAM = Path(sysconfig.get_path("scripts"), "puffer")
 LOAD = {

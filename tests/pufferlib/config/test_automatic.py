@@ -14,7 +14,7 @@ from pufferlib.config import TrainConfig, load_config, resolve_sizes
 from pufferlib.config.automatic import LINES, Facts, choose
 from pufferlib.config.sections import SECTIONS
 from pufferlib.models import Continuous, Default, MinGRUWrapper
-from pufferlib.runs.keyword_settings import settings_from_keywords
+from pufferlib.runs.calls import settings_from_keywords
 
 AMOUNTS = Box(-1, 1, (4,), np.float32)
 CART_POLE = partial(gymnasium.make, "CartPole-v1")

@@ -24,7 +24,7 @@ def file(tmp_path):
 def played(monkeypatch):
     """The configuration that `puffer bench` gets."""
     calls = []
-    monkeypatch.setattr("pufferlib.play.benchmark.bench_command", lambda name, args, **options: calls.append(args))
+    monkeypatch.setattr("pufferlib.play.environments.bench_command", lambda name, args, **options: calls.append(args))
     return calls
 
 

@@ -1,5 +1,5 @@
 from pufferlib.config import defaults
-from pufferlib.config.loading import DEFAULTS
+from pufferlib.config.configuration import DEFAULTS
 
 
 def test_default_ini_says_what_the_schema_says():

@@ -2,7 +2,7 @@ import pytest
 
 from pufferlib import ocean
 from pufferlib.config import SweepConfig, check_config, load_config
-from pufferlib.config.dimensions import DEFAULT_DIMENSIONS, check_dimensions, dimensions_of, multiple
+from pufferlib.config.sections import DEFAULT_DIMENSIONS, check_dimensions, dimensions_of, multiple
 from pufferlib.errors import ConfigError
 
 SQUARED = "puffer_squared"

@@ -2,11 +2,8 @@ import re
 
 import pytest
 
-from pufferlib.config import (
-    check_env,
-    hints,
-    load_config,
-)
+from pufferlib.config import check_env, load_config
+from pufferlib.config import schema
 from pufferlib.config.sections import SECTIONS
 from pufferlib.errors import ConfigError
 
@@ -16,10 +13,10 @@ SQUARED = "puffer_squared"
 def test_hints_name_settings_that_there_are():
     known = {f"[{section}] {name}" for section, config in SECTIONS.items() for name in config.settings()}
     known.add("[env] num_envs")
-    for text in hints.NAMES.values():
+    for text in schema.NAMES.values():
         assert set(re.findall(r"\[\w+\] \w+", text)) <= known, text
     for section, config in SECTIONS.items():
-        assert not [name for name in config.settings() if name in hints.NAMES and section in ("base", "vec", "train")]
+        assert not [name for name in config.settings() if name in schema.NAMES and section in ("base", "vec", "train")]
 
 
 @pytest.mark.parametrize(

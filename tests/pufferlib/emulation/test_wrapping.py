@@ -12,7 +12,7 @@ import pufferlib
 from pufferlib import PuffeRL, vector
 from pufferlib.emulation import GymnasiumPufferEnv
 from pufferlib.errors import APIUsageError
-from pufferlib.families.callable_entry import importable_name
+from pufferlib.families.entry import importable_name
 from pufferlib.models import Default
 from pufferlib.runs.making import environment_name
 from pufferlib.vector import GymnasiumVectorPufferEnv

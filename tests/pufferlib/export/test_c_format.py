@@ -23,7 +23,7 @@ from pufferlib.export.c_source import HeaderWriter
 from pufferlib.models import Default, LSTMWrapper, MinGRUWrapper
 from pufferlib.policy import acting_forward
 from pufferlib.ppo.sampling import greedy_action, sample_logits
-from pufferlib.spaces.layout import Layout
+from pufferlib.spaces import Layout
 
 pytestmark = pytest.mark.skipif(c_format.compiler() is None, reason="needs a C compiler")
 every_case = pytest.mark.parametrize("name", CASES)

@@ -18,11 +18,12 @@ from torch import nn
 from torch.distributions import Normal
 
 from pufferlib.errors import APIUsageError, ExportError, StorageError
-from pufferlib.export import FORMATS, comparison, export_policy
+from pufferlib.export import FORMATS, export_policy
+from pufferlib.export import one_step
 from pufferlib.export.one_step import OneStep
 from pufferlib.models import Default, MinGRUWrapper
 from pufferlib.policy import acting_forward
-from pufferlib.spaces.layout import Layout
+from pufferlib.spaces import Layout
 
 onnxruntime = pytest.importorskip("onnxruntime", reason="pip install -e '.[test]'")
 QUICK = ["mingru", "continuous"]
@@ -204,12 +205,12 @@ def test_what_was_written_is_compared_with_the_policy():
         results[-1] = results[-1] + error  # of the last state, which the other results follow from
         return results
 
-    assert comparison.check_agreement(step, run, "it") == 0.0
-    assert 1e-6 < comparison.check_agreement(step, lambda *arrays: run(*arrays, error=1e-5), "it") < 1e-4
+    assert one_step.check_agreement(step, run, "it") == 0.0
+    assert 1e-6 < one_step.check_agreement(step, lambda *arrays: run(*arrays, error=1e-5), "it") < 1e-4
     with pytest.raises(ExportError, match="it must compute what the policy does to 0.0001, but next_mingru_1 differs"):
-        comparison.check_agreement(step, lambda *arrays: run(*arrays, error=1e-3), "it")
+        one_step.check_agreement(step, lambda *arrays: run(*arrays, error=1e-3), "it")
     with pytest.raises(ExportError, match="differs by inf"):
-        comparison.check_agreement(step, lambda *arrays: [each[:1] for each in run(*arrays)], "it")
+        one_step.check_agreement(step, lambda *arrays: [each[:1] for each in run(*arrays)], "it")
 
 
 @pytest.mark.parametrize("format", EVERY_FORMAT)

@@ -11,7 +11,7 @@ from gymnasium.wrappers import AtariPreprocessing, FrameStackObservation
 from rollouts import digest, rollout
 
 from pufferlib.errors import APIUsageError, MissingExtraError
-from pufferlib.families.atari_vector import AtariVectorPufferEnv, make_atari_vector
+from pufferlib.families.atari import AtariVectorPufferEnv, make_atari_vector
 
 pytest.importorskip("ale_py")
 

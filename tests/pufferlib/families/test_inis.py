@@ -4,10 +4,10 @@ import itertools
 from pathlib import Path
 
 from pufferlib import families
-from pufferlib.config.loading import DEFAULTS, read_ini
+from pufferlib.config.configuration import DEFAULTS, read_ini
 from pufferlib.errors import MissingExtraError
 from pufferlib.families import catalog
-from pufferlib.settings.values import parse_value
+from pufferlib.setting import parse_value
 
 FOLDER = Path(families.__file__).parent
 OTHER_ACTIONS = ("MountainCarContinuous-v0", "pettingzoo:butterfly/pistonball_v6")  # than the family's example

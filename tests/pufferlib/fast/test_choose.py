@@ -12,10 +12,10 @@ from pufferlib.distributed import Ranks
 from pufferlib.errors import APIUsageError
 from pufferlib.extensions.network import has_bfloat16
 from pufferlib.fast.choose import choose_backend
-from pufferlib.fast.gathering_gradients import GatheringGradients
-from pufferlib.fast.network_actor import NetworkActor
-from pufferlib.fast.network_gradients import NetworkGradients
-from pufferlib.fast.sharded_gradients import ThreadedGradients
+from pufferlib.fast.cpu import GatheringGradients
+from pufferlib.fast.cpu import NetworkActor
+from pufferlib.fast.cpu import NetworkGradients
+from pufferlib.fast.cpu import ThreadedGradients
 from pufferlib.metrics.phases import Phases
 from pufferlib.models import Default
 from pufferlib.ppo.actor import Actor

@@ -3,8 +3,8 @@ import pytest
 import torch
 from hypothesis import given, settings, strategies as st
 
-from pufferlib.fast.distributed_learner import merge_moments, moments, normalize_across_ranks
-from pufferlib.ppo.minibatches import Minibatch, mask_weights
+from pufferlib.fast.learners import merge_moments, moments, normalize_across_ranks
+from pufferlib.ppo.advantages import Minibatch, mask_weights
 
 
 @given(sizes=st.lists(st.integers(0, 50), min_size=1, max_size=8), offset=st.floats(-1000, 1000))

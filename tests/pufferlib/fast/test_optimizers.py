@@ -7,7 +7,7 @@ from torch import nn
 from pufferlib.errors import APIUsageError
 from pufferlib.extensions import can_step
 from pufferlib.extensions.optimizers import make_optimizer, set_learning_rate
-from pufferlib.fast.optimizers import KernelAdam, fit_to_graphs, take_over
+from pufferlib.fast.learners import KernelAdam, fit_to_graphs, take_over
 
 SHAPES = [(5, 17), (1,), (33, 2, 3), (64, 64)]
 

@@ -16,12 +16,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from trained import iterate, weights
 
 from pufferlib.errors import APIUsageError
-from pufferlib.fast.network_actor import NetworkActor
-from pufferlib.fast.network_gradients import NetworkGradients
-from pufferlib.fast.policy_watch import PolicyWatch
-from pufferlib.fast.sharded_gradients import ThreadedGradients
+from pufferlib.fast.cpu import NetworkActor
+from pufferlib.fast.cpu import NetworkGradients
+from pufferlib.fast.policy_layers import PolicyWatch
+from pufferlib.fast.cpu import ThreadedGradients
 from pufferlib.models import ActionHead, Continuous, Default, LSTMWrapper, MinGRUWrapper
-from pufferlib.policy.normalized import NormalizedObservations, normalized
+from pufferlib.normalized import NormalizedObservations, normalized
 from pufferlib.ppo.actor import Actor
 
 

@@ -16,11 +16,11 @@ from pufferlib import ocean, vector
 from pufferlib.errors import DivergedError, PufferWarning
 from pufferlib.fast.device_collector import DeviceCollector
 from pufferlib.fast.device_network import DeviceNetwork, can_be_in_a_rollout
-from pufferlib.fast.device_programs import PLAY
+from pufferlib.fast.device_envs import PLAY
 from pufferlib.fast.graph_actor import GraphActor
 from pufferlib.fast.policy_layers import find_layers
 from pufferlib.models import Continuous, Default, LSTMWrapper, MinGRUWrapper
-from pufferlib.policy.normalized import NormalizedObservations
+from pufferlib.normalized import NormalizedObservations
 from pufferlib.ppo.collector import Collector
 
 pytestmark = needs_emulator
@@ -148,14 +148,14 @@ def test_a_divergence_is_found(device_emulator):  # noqa: F811
 
 def test_a_missing_barrier_is_noticed(device_emulator, monkeypatch):  # noqa: F811
     without = "#undef __syncthreads\n#define __syncthreads() ((void)0)\n" + PLAY
-    monkeypatch.setattr("pufferlib.fast.device_programs.PLAY", without)
+    monkeypatch.setattr("pufferlib.fast.device_envs.PLAY", without)
     here, there = (make("puffer_breakout", backend, backend == "Device", inside=21) for backend in BACKENDS)
     with pytest.raises((AssertionError, DivergedError), match="observations|actions|values"):
         assert_alike(collected(there, 1), collected(here, 1))
 
 
 def test_what_does_not_fit_is_played_step_by_step(device_emulator, monkeypatch):  # noqa: F811
-    monkeypatch.setattr("pufferlib.fast.rollout_kernel.shared_memory", lambda device: 1000)
+    monkeypatch.setattr("pufferlib.fast.device_collector.shared_memory", lambda device: 1000)
     here, there = (make("puffer_breakout", backend, backend == "Device") for backend in BACKENDS)
     with pytest.warns(
         PufferWarning, match="one kernel, so it is many: .* fit into 1000 bytes .* takes? .*; set .train"

@@ -180,7 +180,7 @@ STATELESS = {
 @pytest.fixture
 def threads(monkeypatch):
     """Sets the number of threads, of which each takes a few rows."""
-    monkeypatch.setattr("pufferlib.fast.sharded_gradients._MIN_CHUNK_STEPS", 16)
+    monkeypatch.setattr("pufferlib.fast.cpu._MIN_CHUNK_STEPS", 16)
     before = torch.get_num_threads()
     yield torch.set_num_threads
     torch.set_num_threads(before)

@@ -13,7 +13,7 @@ from gymnasium.utils.env_checker import check_env
 import pufferlib
 from pufferlib import ocean
 from pufferlib.errors import APIUsageError, UnknownEnvironmentError
-from pufferlib.interop.gymnasium_env import OceanGymnasiumEnv
+from pufferlib.interop.gymnasium_interop import OceanGymnasiumEnv
 from pufferlib.ocean.cartpole.cartpole import Cartpole
 
 each_name = pytest.mark.parametrize("name", OF_ONE_AGENT)

@@ -9,7 +9,7 @@ from compiled import compiled_binding
 
 import pufferlib
 from pufferlib.errors import APIUsageError
-from pufferlib.interop.pettingzoo_env import OceanParallelEnv
+from pufferlib.interop.pettingzoo_interop import OceanParallelEnv
 from pufferlib.ocean.environment import OceanEnv
 
 parallel_test = pytest.importorskip("pettingzoo.test", reason="pip install 'pufferlib[pettingzoo]'")

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from pufferlib.errors import APIUsageError
-from pufferlib.loggers import JsonLogger, NoLogger, json_logger, make_run_id, run_id
+from pufferlib.loggers import JsonLogger, NoLogger, make_run_id
+from pufferlib.loggers import logger as json_logger, logger as run_id
 
 
 def lines_of(path):

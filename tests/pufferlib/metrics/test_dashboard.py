@@ -12,8 +12,9 @@ from rich.console import Console
 from terminal import SHOW_CURSOR, run_on_terminal
 
 from pufferlib import machine
-from pufferlib.metrics import dashboard, usage
-from pufferlib.metrics.dashboard import (
+from pufferlib.dashboard import panel
+from pufferlib.metrics import hardware
+from pufferlib.dashboard.panel import (
     Dashboard,
     count_text,
     duration_text,
@@ -45,7 +46,7 @@ METRICS = {
 }
 SCRIPT = f"""
 import sys
-from pufferlib.metrics.dashboard import Dashboard
+from pufferlib.dashboard.panel import Dashboard
 dashboard = Dashboard("puffer_squared", {{"Device": "cpu"}}, 90_000_000)
 for _ in range(2):
     dashboard.show({METRICS!r})
@@ -54,7 +55,7 @@ for _ in range(2):
 
 def panel_text(metrics, total_steps=90_000_000, width=80, height=24):
     console = Console(width=width, height=height, record=True, file=io.StringIO(), force_terminal=True)
-    console.print(dashboard.render("puffer_squared", {"Device": "cpu"}, metrics, total_steps, console))
+    console.print(panel.render("puffer_squared", {"Device": "cpu"}, metrics, total_steps, console))
     return console.export_text()
 
 
@@ -84,8 +85,8 @@ def test_a_gpu_has_its_place_where_there_is_one():
 def test_a_plain_line_speaks_of_an_evaluation_once_and_the_panel_until_the_next_one():
     numbers = {"return_mean": 1234.5, "return_std": 67.8, "return_min": -2, "return_max": 1300, "length_mean": 99.5}
     evaluated = {**METRICS, **{f"eval/{name}": value for name, value in numbers.items()}}
-    assert "evaluation 1234" in dashboard.plain_line("puffer_squared", evaluated, 10)
-    assert "evaluation" not in dashboard.plain_line("puffer_squared", METRICS, 10)
+    assert "evaluation 1234" in panel.plain_line("puffer_squared", evaluated, 10)
+    assert "evaluation" not in panel.plain_line("puffer_squared", METRICS, 10)
     words = "Evaluation 1234 ± 67.8 (-2 to 1300)   Length 99.5"
     assert words in panel_text(evaluated)
     assert len(panel_text(evaluated).splitlines()) == len(panel_text(METRICS).splitlines())
@@ -94,7 +95,7 @@ def test_a_plain_line_speaks_of_an_evaluation_once_and_the_panel_until_the_next_
 
 
 def test_a_plain_line_says_of_how_many_episodes_it_speaks():
-    line = dashboard.plain_line("puffer_squared", {"environment/perf": 0.5, "environment/n": 1234.0}, 10)
+    line = panel.plain_line("puffer_squared", {"environment/perf": 0.5, "environment/n": 1234.0}, 10)
     assert line.endswith("1.23K episodes ended  perf 0.5")
 
 
@@ -204,7 +205,7 @@ def test_any_number_has_a_short_text(value):
 
 
 def test_use_of_the_cpu_is_relative_to_the_cores_that_may_be_used():
-    meter = usage.UsageMeter()
+    meter = hardware.UsageMeter()
     stop = threading.Event()
     spinners = [threading.Thread(target=lambda: any(stop.is_set() for _ in iter(int, 1))) for _ in range(2)]
     for spinner in spinners:
@@ -225,6 +226,6 @@ def test_use_of_the_cpu_is_relative_to_the_cores_that_may_be_used():
 
 def test_a_worker_that_ended_does_not_make_the_use_negative():
     child = subprocess.Popen([sys.executable, "-c", "sum(range(10**7)); input()"], stdin=subprocess.PIPE)
-    meter = usage.UsageMeter()
+    meter = hardware.UsageMeter()
     child.communicate(b"\n")
     assert 0 <= meter.sample()["cpu"] <= 1

@@ -1,7 +1,7 @@
 import numpy as np
 from hypothesis import given, settings, strategies as st
 
-from pufferlib.metrics.episode_totals import EpisodeTotals
+from pufferlib.metrics.finished_episodes import EpisodeTotals
 
 
 def totals_of(*episodes):

@@ -1,7 +1,7 @@
 import math
 import tracemalloc
 
-from pufferlib.metrics.log_history import LogHistory
+from pufferlib.dashboard.report import LogHistory
 
 
 def log(step):

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from pufferlib.metrics.dashboard import Dashboard
-from pufferlib.metrics.notebook import is_notebook
+from pufferlib.dashboard.panel import Dashboard
+from pufferlib.dashboard.panel import is_notebook
 
 CellOutput = type("OutStream", (io.StringIO,), {"__module__": "ipykernel.iostream"})
 

@@ -14,10 +14,10 @@ from trained import iterate
 
 from pufferlib import JsonLogger, PuffeRL, cli
 from pufferlib.errors import StorageError
-from pufferlib.metrics.dashboard import Dashboard
-from pufferlib.metrics.output import Output, say
+from pufferlib.dashboard.panel import Dashboard
+from pufferlib.dashboard.output import Output, say
 from pufferlib.runs import checkpoint
-from pufferlib.runs.whole_files import _write_atomically, write_atomically
+from pufferlib.runs.folder import _write_atomically, write_atomically
 
 TRAIN = (
     "train puffer_squared --env.num-envs 16 --train.bptt-horizon 16 --train.minibatch-size 64 --train.device cpu "
@@ -186,7 +186,7 @@ def disk(monkeypatch):
             self.write(path, content)
 
     disk = Disk()
-    monkeypatch.setattr("pufferlib.runs.whole_files._write_atomically", disk.write_if_there_is_room)
+    monkeypatch.setattr("pufferlib.runs.folder._write_atomically", disk.write_if_there_is_room)
     return disk
 
 

@@ -1,7 +1,7 @@
 import psutil
 import pytest
 
-from pufferlib.metrics.usage import UsageMeter
+from pufferlib.metrics.hardware import UsageMeter
 
 
 @pytest.mark.parametrize("method", ["children", "cpu_times", "memory_info"])

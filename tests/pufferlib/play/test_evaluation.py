@@ -7,8 +7,8 @@ from gymnasium.spaces import Box, Discrete
 from pufferlib import ocean, vector
 from pufferlib.config import load_config
 from pufferlib.families import catalog
-from pufferlib.metrics.score import Score
-from pufferlib.play.evaluation import evaluate_model
+from pufferlib.dashboard.score import Score
+from pufferlib.play.scores import evaluate_model
 from pufferlib.runs import checkpoint
 from pufferlib.runs.loaders import load_env, load_policy
 

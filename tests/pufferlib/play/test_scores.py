@@ -13,7 +13,7 @@ from pufferlib import evaluate, ocean, vector
 from pufferlib.config import load_config
 from pufferlib.environment import PufferEnv
 from pufferlib.errors import APIUsageError, DivergedError, UnknownEnvironmentError
-from pufferlib.metrics.score import Score
+from pufferlib.dashboard.score import Score
 from pufferlib.models import Default
 from pufferlib.play import scores
 from pufferlib.runs.loaders import load_env

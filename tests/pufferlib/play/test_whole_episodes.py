@@ -12,7 +12,7 @@ from pufferlib.config import load_config
 from pufferlib.environment import PufferEnv
 from pufferlib.models import Default
 from pufferlib.ocean import env_class
-from pufferlib.play.whole_episodes import final_episodes, play_whole_episodes
+from pufferlib.play.scores import final_episodes, play_whole_episodes
 
 pytestmark = pytest.mark.usefixtures("in_tmp_path")
 

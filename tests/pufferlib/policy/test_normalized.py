@@ -8,7 +8,7 @@ from pufferlib.distributed import Ranks
 from pufferlib.errors import APIUsageError
 from pufferlib.metrics import moments
 from pufferlib.models import Continuous, Default, MinGRUWrapper
-from pufferlib.policy.normalized import NormalizedObservations, normalized
+from pufferlib.normalized import NormalizedObservations, normalized
 from pufferlib.ppo.rollout import Rollout
 
 CPU = torch.device("cpu")

@@ -16,11 +16,11 @@ from pufferlib.extensions import Network
 from pufferlib.fast.device_collector import DeviceCollector
 from pufferlib.fast.device_network import DeviceNetwork
 from pufferlib.fast.graph_actor import GraphActor
-from pufferlib.fast.network_actor import NetworkActor
+from pufferlib.fast.cpu import NetworkActor
 from pufferlib.fast.policy_layers import find_layers
 from pufferlib.models import Default, MinGRUWrapper
 from pufferlib.policy import acting_forward
-from pufferlib.ppo.minibatches import Advantages
+from pufferlib.ppo.advantages import Advantages
 from pufferlib.pufferl import PuffeRL
 from pufferlib.wrappers import FrameStack, ObservationWrapper, PufferWrapper
 

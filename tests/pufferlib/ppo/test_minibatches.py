@@ -4,7 +4,7 @@ import torch
 from tracking_env import TrackingEnv
 
 from pufferlib.config import TrainConfig, resolve_sizes
-from pufferlib.ppo.minibatches import Advantages, SegmentMinibatches, StepMinibatches, bootstrap_truncations
+from pufferlib.ppo.advantages import Advantages, SegmentMinibatches, StepMinibatches, bootstrap_truncations
 from pufferlib.ppo.rollout import FinalValues, Rollout
 
 CPU = torch.device("cpu")

@@ -3,7 +3,7 @@ import pytest
 import torch
 from hypothesis import given, settings, strategies as st
 
-from pufferlib.ppo.priorities import draw_segments, importance_weights, inclusion_probabilities, segment_probabilities
+from pufferlib.ppo.advantages import draw_segments, importance_weights, inclusion_probabilities, segment_probabilities
 
 # --- priorities
 

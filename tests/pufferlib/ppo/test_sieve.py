@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from pufferlib.ppo.sieve import NonFiniteFilter
+from pufferlib.ppo.collector import NonFiniteFilter
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])

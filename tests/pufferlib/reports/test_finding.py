@@ -6,7 +6,7 @@ import pytest
 from made_runs import made_run
 
 from pufferlib.errors import CheckpointError
-from pufferlib.reports.finding import find_run, find_runs
+from pufferlib.reports.recorded_run import find_run, find_runs
 
 FIRST, SECOND = "20260101_120000_000000_aaaa0001", "20260101_130000_000000_bbbb0002"
 

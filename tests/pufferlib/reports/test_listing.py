@@ -8,7 +8,7 @@ from made_runs import made_run
 from terminal import run_on_terminal
 
 from pufferlib import cli
-from pufferlib.reports.differences import differences, labels
+from pufferlib.reports.recorded_run import differences, labels
 from pufferlib.reports.listing import fitting, listed_runs
 from pufferlib.reports.recorded_run import read_run
 

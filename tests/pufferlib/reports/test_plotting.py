@@ -13,7 +13,7 @@ from pufferlib import cli
 from pufferlib.errors import ConfigError
 from pufferlib.reports.curves import panels
 from pufferlib.reports.recorded_run import read_run
-from pufferlib.reports.terminal_plot import braille
+from pufferlib.reports.figures import braille
 
 IDS = [f"2026010{day}_120000_000000_aaaa000{day}" for day in (1, 2)]
 

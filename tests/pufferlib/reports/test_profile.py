@@ -11,8 +11,8 @@ import torch
 
 from pufferlib import PuffeRL, cli
 from pufferlib.reports import profiling
-from pufferlib.reports.advice import ProfileFacts, advice, parts, stepping_text
-from pufferlib.runs.pretrained import pretrained_path
+from pufferlib.reports.profiling import ProfileFacts, advice, parts, stepping_text
+from pufferlib.runs.description import pretrained_path
 
 EVEN = ProfileFacts(
     shares={"environment": 0.3, "forward": 0.2, "store": 0.1, "learn": 0.3, "advantage": 0.05, "other": 0.05},

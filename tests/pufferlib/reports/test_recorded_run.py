@@ -8,7 +8,7 @@ from made_runs import STEPS, made_log, made_run
 
 from pufferlib.errors import CheckpointError
 from pufferlib.reports.recorded_run import read_run
-from pufferlib.runs.lock import Lock
+from pufferlib.runs.folder import Lock
 
 RUN_ID = "20260101_120000_000000_aaaa0001"
 

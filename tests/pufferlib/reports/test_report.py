@@ -14,7 +14,7 @@ from made_runs import made_run
 from pufferlib import cli
 from pufferlib.reports.page import Content, Evaluation, page
 from pufferlib.reports.recorded_run import read_run
-from pufferlib.reports.reporting import gather
+from pufferlib.reports.page import gather
 
 RUN_ID = "20260101_120000_000000_aaaa0001"
 SMALL = ("--env.num-envs", "64", "--train.batch-size", "2048", "--train.minibatch-size", "1024")
@@ -158,7 +158,7 @@ def test_the_video_is_of_the_newest_weights(tmp_path):
 
 
 def test_the_video_is_a_gif_where_nothing_makes_an_mp4(tmp_path, monkeypatch):
-    monkeypatch.setattr("pufferlib.reports.reporting.is_installed", lambda package: package != "imageio_ffmpeg")
+    monkeypatch.setattr("pufferlib.reports.page.is_installed", lambda package: package != "imageio_ffmpeg")
     content = gather(trained(tmp_path), episodes=0, video=True)
     data, kind = content.video
     assert kind == "image/gif" and data.startswith(b"GIF8")

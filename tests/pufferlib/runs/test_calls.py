@@ -19,7 +19,8 @@ from pufferlib.errors import APIUsageError, ConfigError, UnknownEnvironmentError
 from pufferlib.loggers import NoLogger
 from pufferlib.models import Default
 from pufferlib.ocean import env_class
-from pufferlib.runs import calls, keyword_settings
+from pufferlib.runs import calls
+from pufferlib.runs import calls
 
 SQUARED = env_class("puffer_squared")
 
@@ -49,7 +50,7 @@ def settings_from_keywords(given, num_agents, world_size=1, agents_per_env=256):
     """What keywords ask for in environments of `num_agents` agents in each process, by default a full vector."""
     spaces = Box(0, 1, (2,), np.float32), Discrete(2)
     facts = Facts(*spaces, num_agents * world_size, agents_per_env, world_size=world_size)
-    return keyword_settings.settings_from_keywords(given, choose(facts))
+    return calls.settings_from_keywords(given, choose(facts))
 
 
 @pytest.fixture

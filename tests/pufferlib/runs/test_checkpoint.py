@@ -14,7 +14,7 @@ from torch import nn
 from pufferlib.errors import CheckpointError, StorageError
 from pufferlib.runs import checkpoint
 from pufferlib.runs.checkpoint import TRAINER_STATE, load, load_policy_weights, resolve_model, resolve_run, save
-from pufferlib.runs.whole_files import write_atomically
+from pufferlib.runs.folder import write_atomically
 
 CONTENT = {
     "tensor": torch.arange(12.0).view(3, 4),

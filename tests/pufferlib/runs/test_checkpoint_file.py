@@ -9,7 +9,7 @@ from pufferlib import PuffeRL
 from pufferlib.errors import APIUsageError, CheckpointError
 from pufferlib.models import Default
 from pufferlib.runs import checkpoint
-from pufferlib.runs.metadata import plain_metadata
+from pufferlib.runs.state_check import plain_metadata
 from pufferlib.runs.trainer_state import learner_state
 
 pytestmark = pytest.mark.usefixtures("in_tmp_path")

@@ -7,7 +7,7 @@ from scripted import ScriptedEnv
 from scripted_policies import CountingPolicy, LinearPolicy
 
 from pufferlib import vector
-from pufferlib.runs.collector_state import collector_state, load_collector_state
+from pufferlib.runs.trainer_state import collector_state, load_collector_state
 
 
 @pytest.mark.parametrize("keywords", [{}, {"batch_size": 1}])

@@ -5,7 +5,7 @@ import pytest
 from pufferlib.config import load_config
 from pufferlib.errors import CheckpointError, ConfigError
 from pufferlib.runs import description
-from pufferlib.runs.files import TRAINER_STATE
+from pufferlib.runs.folder import TRAINER_STATE
 from pufferlib.runs.folder import write_description
 
 

@@ -7,9 +7,9 @@ import sys
 import pytest
 
 from pufferlib.errors import CheckpointError
-from pufferlib.runs.lock import Lock, writing_process
+from pufferlib.runs.folder import Lock, writing_process
 
-HOLD = "import sys; from pathlib import Path; from pufferlib.runs.lock import Lock\n"
+HOLD = "import sys; from pathlib import Path; from pufferlib.runs.folder import Lock\n"
 HOLD += "lock = Lock(Path(sys.argv[1])); lock.acquire(); print('held', flush=True); sys.stdin.read()"
 
 
@@ -35,7 +35,7 @@ def test_looking_at_ones_own_lock_does_not_give_it_away(tmp_path):
     lock = Lock(tmp_path)
     lock.acquire()
     assert writing_process(tmp_path) == writing_process(tmp_path / "." / "") == os.getpid()
-    code = "import sys; from pathlib import Path; from pufferlib.runs.lock import writing_process\n"
+    code = "import sys; from pathlib import Path; from pufferlib.runs.folder import writing_process\n"
     code += "print(writing_process(Path(sys.argv[1])))"
     done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True)
     assert done.stdout == f"{os.getpid()}\n", done.stderr

@@ -11,9 +11,9 @@ from command import only_run
 from pufferlib import JsonLogger, NoLogger, TensorBoardLogger, pufferl
 from pufferlib.config import LogConfig
 from pufferlib.config.flags import FlagTable, apply_flags
-from pufferlib.config.help_text import settings_text
+from pufferlib.config.flags import settings_text
 from pufferlib.errors import ConfigError, MissingExtraError
-from pufferlib.runs.loggers import make_loggers
+from pufferlib.runs.loaders import make_loggers
 
 EXTRAS = "needs the loggers' packages; pip install -e '.[test]'"
 STEPS = [256, 512, 768]

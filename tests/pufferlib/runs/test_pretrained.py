@@ -13,8 +13,8 @@ from pufferlib.errors import CheckpointError, UnknownEnvironmentError
 from pufferlib.families import catalog
 from pufferlib.play.scores import counts_by_agent
 from pufferlib.runs.loaders import load_policy
-from pufferlib.runs.pretrained import pretrained_facts, pretrained_names, pretrained_path
-from pufferlib.runs.recorded_settings import model_settings
+from pufferlib.runs.description import pretrained_facts, pretrained_names, pretrained_path
+from pufferlib.runs.description import model_settings
 
 EPISODES = 24
 MAX_BYTES = 600_000  # that of checkers, with 512 actions; most have less than 100,000

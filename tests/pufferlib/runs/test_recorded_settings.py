@@ -4,7 +4,7 @@ from pufferlib.config import load_config
 from pufferlib.errors import CheckpointError
 from pufferlib.runs import checkpoint, description
 from pufferlib.runs.folder import write_description
-from pufferlib.runs.recorded_settings import model_settings, run_settings
+from pufferlib.runs.description import model_settings, run_settings
 
 SQUARED = "puffer_squared"
 

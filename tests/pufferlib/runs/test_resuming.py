@@ -4,7 +4,7 @@ import pytest
 
 from pufferlib.config import TrainConfig, load_config
 from pufferlib.errors import ConfigError
-from pufferlib.runs.resuming import CHANGEABLE, allowed_changes, find_changes, with_new_length
+from pufferlib.runs.description import CHANGEABLE, allowed_changes, find_changes, with_new_length
 
 
 def changed(**sections):

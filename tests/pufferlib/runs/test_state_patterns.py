@@ -118,8 +118,8 @@ def test_of_more_processes_only_what_is_used_is_looked_at(keep):
 
 
 def patch_load(monkeypatch, load):
-    monkeypatch.setattr("pufferlib.runs.run_checkpoint.load", load)
-    monkeypatch.setattr("pufferlib.runs.checkpoint_file.load", load)
+    monkeypatch.setattr("pufferlib.runs.checkpoint.load", load)
+    monkeypatch.setattr("pufferlib.runs.checkpoint.load", load)
 
 
 @pytest.mark.filterwarnings("ignore:overflow")

@@ -4,7 +4,7 @@ import threading
 import pytest
 import torch
 
-from pufferlib.runs.torch_generator import borrowed_generator
+from pufferlib.runs.loaders import borrowed_generator
 
 THREADS, REPEATS = 4, 200
 

@@ -5,7 +5,7 @@ import pytest
 
 from pufferlib import ocean
 from pufferlib.errors import ConfigError
-from pufferlib.settings.setting import Interval, Section, Setting, check_arguments, class_settings
+from pufferlib.setting import Interval, Section, Setting, check_arguments, class_settings
 
 SQUARED = "puffer_squared"
 

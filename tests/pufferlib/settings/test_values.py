@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from pufferlib.settings.values import convert, describe, fits, format_value, parse_as, parse_value
+from pufferlib.setting import convert, describe, fits, format_value, parse_as, parse_value
 
 
 @pytest.mark.parametrize(

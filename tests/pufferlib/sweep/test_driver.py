@@ -17,7 +17,7 @@ from scripted_trials import ENV, SPACE, Proposed, sweep_args, use_scripted_trial
 from pufferlib import evaluate, load_agent
 from pufferlib.config import load_config
 from pufferlib.errors import ConfigError
-from pufferlib.sweep.attributes import (
+from pufferlib.sweep.results import (
     CONFIG,
     CONFIRMING,
     COST,
@@ -32,10 +32,10 @@ from pufferlib.sweep.attributes import (
     uncounted_numbers,
 )
 from pufferlib.sweep.driver import Sweep, run_sweep
-from pufferlib.sweep.search.history import read_history
-from pufferlib.sweep.search.space import Categorical, Dimension, SearchSpace
-from pufferlib.sweep.study.results import results_of
-from pufferlib.sweep.study.study import quiet_optuna
+from pufferlib.sweep.proposal import read_history
+from pufferlib.sweep.space import Categorical, Dimension, SearchSpace
+from pufferlib.sweep.results import results_of
+from pufferlib.sweep.study import quiet_optuna
 
 RATES = (0.001, 0.01, 0.1)
 
@@ -284,7 +284,7 @@ def test_a_trial_that_another_driver_took_is_stopped_and_not_told(tmp_path, scri
 
 def test_a_driver_that_waits_for_another_takes_over_what_that_leaves(tmp_path, scripted, monkeypatch):
     monkeypatch.setattr("pufferlib.sweep.driver.HEARTBEAT_SECONDS", 0.05)
-    monkeypatch.setattr("pufferlib.sweep.study.study.GRACE_SECONDS", 1)
+    monkeypatch.setattr("pufferlib.sweep.study.GRACE_SECONDS", 1)
     args = sweep_args(tmp_path, num_trials=2)
     study = Sweep(ENV, args, SPACE).state.study
     with quiet_optuna():
@@ -355,7 +355,7 @@ def test_a_confirmation_that_fails_is_known_and_not_repeated(tmp_path, scripted)
 
 
 def test_what_another_driver_confirms_is_waited_for_until_that_is_gone(tmp_path, scripted, monkeypatch):
-    monkeypatch.setattr("pufferlib.sweep.study.confirming.GRACE_SECONDS", 0.3)
+    monkeypatch.setattr("pufferlib.sweep.driver.GRACE_SECONDS", 0.3)
     args = sweep_args(tmp_path, num_trials=1, confirm_best=1, confirm_seeds=1)
     seed = args["train"]["seed"] + 1_000_000
     claim = ["another driver", time.time()]

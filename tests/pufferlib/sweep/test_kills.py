@@ -7,7 +7,7 @@ import pytest
 from optuna.trial import TrialState
 from trouble import NAME, start_driver, the_study, trial_processes, trouble_args, wait_until
 
-from pufferlib.sweep.attributes import ERROR, RUN_FOLDER, uncounted_numbers
+from pufferlib.sweep.results import ERROR, RUN_FOLDER, uncounted_numbers
 from pufferlib.sweep.driver import run_sweep
 
 

@@ -12,7 +12,7 @@ from command import start
 from optuna.trial import TrialState
 from trouble import start_driver, the_study, trial_processes, wait_until
 
-from pufferlib.sweep.attributes import HOST, uncounted_numbers
+from pufferlib.sweep.results import HOST, uncounted_numbers
 
 SMALL = [
     *(

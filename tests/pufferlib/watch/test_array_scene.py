@@ -16,7 +16,7 @@ import pufferlib
 from pufferlib.errors import APIUsageError
 from pufferlib.extras import is_installed
 from pufferlib.families import catalog
-from pufferlib.watch.array_scene import ArrayScene, array_settings
+from pufferlib.watch.scene import ArrayScene, array_settings
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("raylib") is None, reason="raylib is not installed")
 
@@ -28,7 +28,7 @@ import numpy as np
 import pufferlib
 from pufferlib.emulation import GymnasiumPufferEnv, PettingZooPufferEnv
 from pufferlib.ocean.screen import Screen
-from pufferlib.watch.array_scene import ArrayScene
+from pufferlib.watch.scene import ArrayScene
 
 class Counter(gymnasium.Env):
     '''Draws the number of its step, in red, and that of its episode, in blue; an episode has three steps.'''

@@ -9,7 +9,7 @@ from PIL import Image
 
 from pufferlib import vector
 from pufferlib.config import load_config
-from pufferlib.config.options import EvalOptions
+from pufferlib.config.flags import EvalOptions
 from pufferlib.errors import APIUsageError, PufferError
 from pufferlib.families import catalog
 from pufferlib.ocean import screen
@@ -17,8 +17,8 @@ from pufferlib.runs import checkpoint
 from pufferlib.runs.loaders import load_policy
 from pufferlib.watch import evaluating
 from pufferlib.watch.evaluating import evaluate_command
-from pufferlib.watch.playback import HOLD_SECONDS
-from pufferlib.watch.recording_line import RecordingLine
+from pufferlib.watch.controls import HOLD_SECONDS
+from pufferlib.watch.evaluating import RecordingLine
 
 CARTPOLE, SQUARED = "puffer_cartpole", "puffer_squared"
 

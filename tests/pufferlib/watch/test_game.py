@@ -7,7 +7,7 @@ from gymnasium.spaces import Box, Discrete
 
 import pufferlib
 from pufferlib.environment import Keys
-from pufferlib.watch.game import HumanEpisodes
+from pufferlib.watch.playing import HumanEpisodes
 from pufferlib.watch.keyboard import keyboard_for
 
 

@@ -1,6 +1,6 @@
 import pytest
 
-from pufferlib.watch.playback import FASTEST, HOLD_SECONDS, SLOWEST, Mode, Playback
+from pufferlib.watch.controls import FASTEST, HOLD_SECONDS, SLOWEST, Mode, Playback
 
 
 def test_time_becomes_steps_and_the_motion_between_them():

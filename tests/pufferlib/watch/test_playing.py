@@ -25,12 +25,12 @@ from pathlib import Path
 import numpy as np
 import pufferlib
 from pufferlib.ocean.screen import Screen
-from pufferlib.watch.game import HumanEpisodes
-from pufferlib.watch.hands import KeyState
+from pufferlib.watch.playing import HumanEpisodes
+from pufferlib.watch.keyboard import KeyState
 from pufferlib.watch.high_scores import HighScores
 from pufferlib.watch.keyboard import keyboard_for
 from pufferlib.watch.playing import Game, GamePhase
-from pufferlib.watch.scenes import make_scene
+from pufferlib.watch.scene import make_scene
 
 class Keys:
     """raylib's keyboard, as a script says it: names of keys in small letters."""

@@ -8,12 +8,12 @@ from PIL import Image
 
 from pufferlib.config import load_config
 from pufferlib.ocean import screen
-from pufferlib.play.evaluation import prepare_players
+from pufferlib.play.scores import prepare_players
 from pufferlib.play.scores import split_evenly
 from pufferlib.watch import show as show_module
 from pufferlib.watch.controls import ViewerCommand
 from pufferlib.watch.evaluating import make_scene
-from pufferlib.watch.playback import Mode
+from pufferlib.watch.controls import Mode
 from pufferlib.watch.show import RenderOptions, Show, action_names
 from pufferlib.watch.watched_play import WatchedPlay
 
@@ -129,7 +129,7 @@ def test_a_picture_that_cannot_be_saved_is_told_and_the_play_goes_on(shown, monk
 
 
 def test_a_person_takes_over_while_shift_is_held(shown, monkeypatch):
-    monkeypatch.setattr("pufferlib.watch.person.held_keys", lambda keyboard, library: {"left"})
+    monkeypatch.setattr("pufferlib.watch.controls.held_keys", lambda keyboard, library: {"left"})
 
     def hold(controls):
         controls.is_shift_held = True
@@ -140,7 +140,7 @@ def test_a_person_takes_over_while_shift_is_held(shown, monkeypatch):
 
 
 def test_a_game_of_turns_waits_for_the_person(shown, monkeypatch):
-    monkeypatch.setattr("pufferlib.watch.person.held_keys", lambda keyboard, library: set())
+    monkeypatch.setattr("pufferlib.watch.controls.held_keys", lambda keyboard, library: set())
 
     def hold(controls):
         controls.is_shift_held = True

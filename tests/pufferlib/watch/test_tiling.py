@@ -2,7 +2,7 @@ import itertools
 
 import pytest
 
-from pufferlib.watch.tiling import GAP, tiled
+from pufferlib.watch.stage import GAP, tiled
 
 
 def test_a_picture_that_is_alone_fills_everything():

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from pufferlib.sweep.search.candidates import perturbed, sample_normal, sample_uniform
-from pufferlib.sweep.search.space import Categorical, Dimension, SearchSpace
+from pufferlib.sweep.proposal import perturbed, sample_normal, sample_uniform
+from pufferlib.sweep.space import Categorical, Dimension, SearchSpace
 
 RATE = Dimension("train.learning_rate", "log_normal", 1e-4, 0.3)
 SIZE = Dimension("env.size", "int_uniform", 3, 12)

@@ -4,8 +4,8 @@ import optuna
 import pytest
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
-from pufferlib.sweep.search.distributions import on_step, optuna_distributions, settled, space_of_distributions
-from pufferlib.sweep.search.space import Categorical, Dimension, SearchSpace
+from pufferlib.sweep.space import on_step, optuna_distributions, settled, space_of_distributions
+from pufferlib.sweep.space import Categorical, Dimension, SearchSpace
 
 SPACE = SearchSpace(
     (

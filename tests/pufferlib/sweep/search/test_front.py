@@ -3,7 +3,7 @@
 import numpy as np
 from hypothesis import given, strategies as st
 
-from pufferlib.sweep.search.front import best_within, pareto_front
+from pufferlib.sweep.results import best_within, pareto_front
 
 PAIRS = st.lists(st.tuples(st.integers(0, 6), st.one_of(st.integers(0, 6), st.just(np.nan))), max_size=12)
 

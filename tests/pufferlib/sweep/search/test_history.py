@@ -10,9 +10,9 @@ from optuna.distributions import CategoricalDistribution, FloatDistribution
 from optuna.study import StudyDirection
 from optuna.trial import TrialState
 
-from pufferlib.sweep.attributes import COST, CURVE, UNCOUNTED
-from pufferlib.sweep.search.history import read_history
-from pufferlib.sweep.search.space import Categorical, Dimension, SearchSpace
+from pufferlib.sweep.results import COST, CURVE, UNCOUNTED
+from pufferlib.sweep.proposal import read_history
+from pufferlib.sweep.space import Categorical, Dimension, SearchSpace
 
 SPACE = SearchSpace((Dimension("x", "uniform", 0.0, 2.0), Categorical("kind", ("a", "b"))))
 DISTRIBUTIONS = {"x": FloatDistribution(0.0, 2.0), "kind": CategoricalDistribution(("a", "b"))}
@@ -121,7 +121,7 @@ def test_trials_with_other_parameters_are_left_out():
 
 
 def test_of_too_many_points_the_ends_stay_and_then_some_of_the_best(monkeypatch):
-    monkeypatch.setattr("pufferlib.sweep.search.history._MOST_POINTS", 30)
+    monkeypatch.setattr("pufferlib.sweep.proposal._MOST_POINTS", 30)
     steps = np.linspace(0.1, 0.9, 9)
     # The earlier a trial, the better it was; the ends of curves are the worst points.
     trials = [
@@ -138,7 +138,7 @@ def test_of_too_many_points_the_ends_stay_and_then_some_of_the_best(monkeypatch)
 
 
 def test_of_too_many_ends_the_best_half_and_the_newest_stay(monkeypatch):
-    monkeypatch.setattr("pufferlib.sweep.search.history._MOST_POINTS", 10)
+    monkeypatch.setattr("pufferlib.sweep.proposal._MOST_POINTS", 10)
     scores = [*range(100, 80, -1), *range(20)]  # the old ones are the better ones
     failed = [trial(TrialState.FAIL, **{COST: 1.0})] * 3
     found = read(*failed, *(trial(score=float(score), **{COST: 1.0}) for score in scores))

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from pufferlib.sweep.search.history import History
-from pufferlib.sweep.search.proposal import Proposal
-from pufferlib.sweep.search.space import Categorical, Dimension, SearchSpace
-from pufferlib.sweep.search.surrogate import Surrogate
+from pufferlib.sweep.proposal import History
+from pufferlib.sweep.proposal import Proposal
+from pufferlib.sweep.space import Categorical, Dimension, SearchSpace
+from pufferlib.sweep.surrogate import Surrogate
 
 PLANE = SearchSpace((Dimension("x", "uniform", 0.0, 1.0), Dimension("y", "uniform", 0.0, 1.0)))
 SEEDS = range(8)

@@ -7,11 +7,11 @@ import optuna
 import pytest
 from optuna.trial import TrialState
 
-from pufferlib.sweep.attributes import COST, CURVE
-from pufferlib.sweep.search.distributions import optuna_distributions, settled
-from pufferlib.sweep.search.protein_sampler import ProteinSampler
-from pufferlib.sweep.search.samplers import make_sampler
-from pufferlib.sweep.search.space import Categorical, Dimension, SearchSpace
+from pufferlib.sweep.results import COST, CURVE
+from pufferlib.sweep.space import optuna_distributions, settled
+from pufferlib.sweep.proposal import ProteinSampler
+from pufferlib.sweep.proposal import make_sampler
+from pufferlib.sweep.space import Categorical, Dimension, SearchSpace
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from pufferlib.errors import ConfigError
-from pufferlib.sweep.search.space import Categorical, Dimension, SearchSpace
+from pufferlib.sweep.space import Categorical, Dimension, SearchSpace
 
 DIMENSIONS = {
     "uniform": Dimension("env.speed", "uniform", -2.0, 3.0),

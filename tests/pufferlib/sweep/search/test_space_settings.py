@@ -4,10 +4,10 @@ import pytest
 
 from pufferlib import ocean
 from pufferlib.config import load_config
-from pufferlib.config.dimensions import DimensionConfig
+from pufferlib.config.sections import DimensionConfig
 from pufferlib.errors import ConfigError
-from pufferlib.sweep.search.space import DISTRIBUTIONS, Categorical, Dimension
-from pufferlib.sweep.search.space_settings import choices_of, resolved_name, space_of
+from pufferlib.sweep.space import DISTRIBUTIONS, Categorical, Dimension
+from pufferlib.sweep.space import choices_of, resolved_name, space_of
 
 SQUARED = "puffer_squared"
 CARTPOLE = "puffer_cartpole"

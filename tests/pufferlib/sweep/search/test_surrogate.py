@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pufferlib.sweep.search.surrogate import Surrogate
+from pufferlib.sweep.surrogate import Surrogate
 
 
 def smooth(features):

@@ -2,8 +2,8 @@ import pytest
 
 from pufferlib.config import load_config
 from pufferlib.errors import ConfigError
-from pufferlib.sweep.showing.best_ini import best_ini
-from pufferlib.sweep.trials.trial_config import trial_args, trial_settings
+from pufferlib.sweep.command import best_ini
+from pufferlib.sweep.trial_config import trial_args, trial_settings
 
 BREAKOUT = "puffer_breakout"
 

@@ -8,12 +8,12 @@ from sweep_studies import failed, make_state, make_study, running, scored, stopp
 
 from pufferlib.config import load_config
 from pufferlib.errors import StorageError
-from pufferlib.sweep.attributes import CONFIG, RUN_FOLDER
-from pufferlib.sweep.showing.ending import finish, summary
-from pufferlib.sweep.showing.trial_table import trials_csv
-from pufferlib.sweep.showing.view import SweepView
-from pufferlib.sweep.study.confirmation import Confirmation
-from pufferlib.sweep.study.results import results_of
+from pufferlib.sweep.results import CONFIG, RUN_FOLDER
+from pufferlib.sweep.command import finish, summary
+from pufferlib.sweep.command import trials_csv
+from pufferlib.sweep.command import SweepView
+from pufferlib.sweep.results import Confirmation
+from pufferlib.sweep.results import results_of
 
 RAN = {"train": {"learning_rate": 0.02, "gamma": 0.97, "optimizer": "adam", "minibatch_size": 512}}
 

@@ -10,14 +10,14 @@ from rich.console import Console
 from sweep_studies import failed, make_state, make_study, running, scored, stopped
 from terminal import SHOW_CURSOR, run_on_terminal
 
-from pufferlib.reports.texts import cost_text, short_names, value_text
-from pufferlib.sweep.attributes import HOST, RETRY_OF
-from pufferlib.sweep.showing.live_table import LiveTable
-from pufferlib.sweep.showing.sweep_panel import render
-from pufferlib.sweep.showing.texts import sparkline
-from pufferlib.sweep.showing.time_left import remaining_seconds
-from pufferlib.sweep.state import RunningTrial
-from pufferlib.sweep.study.confirmation import Confirmation
+from pufferlib.dashboard.panel import cost_text, short_names, value_text
+from pufferlib.sweep.results import HOST, RETRY_OF
+from pufferlib.sweep.panel import LiveTable
+from pufferlib.sweep.panel import render
+from pufferlib.sweep.panel import sparkline
+from pufferlib.sweep.panel import remaining_seconds
+from pufferlib.sweep.results import RunningTrial
+from pufferlib.sweep.results import Confirmation
 
 VALUES = {"train.learning_rate": 0.02, "train.gamma": 0.97, "train.optimizer": "adam"}
 CURVE_ROWS = [[0.1, 1.0, 0.0], [0.2, 2.0, 0.4], [0.3, 3.0, 0.8]]
@@ -181,7 +181,7 @@ SCRIPT = """
 import sys
 sys.path.insert(0, {folder!r})
 from sweep_studies import make_state, make_study, scored
-from pufferlib.sweep.showing.live_table import LiveTable
+from pufferlib.sweep.panel import LiveTable
 table = LiveTable()
 for _ in range(2):
     table.show(make_state(make_study(scored(0.5, 10))))

@@ -4,7 +4,7 @@ import optuna
 import pytest
 from sweep_studies import make_state, make_study, scored
 
-from pufferlib.sweep.study.confirmation import (
+from pufferlib.sweep.results import (
     Confirmation,
     candidates,
     confirmed_trials,
@@ -14,7 +14,7 @@ from pufferlib.sweep.study.confirmation import (
     remember,
     winner,
 )
-from pufferlib.sweep.study.results import results_of
+from pufferlib.sweep.results import results_of
 
 
 def found(*trials, goal="maximize"):

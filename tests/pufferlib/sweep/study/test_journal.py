@@ -10,9 +10,9 @@ from optuna.trial import TrialState
 from scripted_trials import ENV, SPACE, sweep_args
 
 from pufferlib.errors import ConfigError
-from pufferlib.sweep.attributes import COST
-from pufferlib.sweep.study.journal import sqlite_url
-from pufferlib.sweep.study.study import claim_study, open_study, study_place
+from pufferlib.sweep.results import COST
+from pufferlib.sweep.study import sqlite_url
+from pufferlib.sweep.study import claim_study, open_study, study_place
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:Heartbeat of storage is supposed"),  # a driver's own calls are silent

@@ -9,11 +9,11 @@ from optuna.trial import TrialState
 from scripted_trials import ENV, SPACE, sweep_args, use_scripted_trials
 from sqlalchemy import text
 
-from pufferlib.sweep.attributes import COST, ERROR, HOST, UNCOUNTED, uncounted_numbers
+from pufferlib.sweep.results import COST, ERROR, HOST, UNCOUNTED, uncounted_numbers
 from pufferlib.sweep.driver import Sweep, run_sweep
-from pufferlib.sweep.search.history import read_history
-from pufferlib.sweep.study.results import results_of
-from pufferlib.sweep.study.study import open_study, quiet_optuna, study_place
+from pufferlib.sweep.proposal import read_history
+from pufferlib.sweep.results import results_of
+from pufferlib.sweep.study import open_study, quiet_optuna, study_place
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:Heartbeat of storage is supposed"),  # a driver's own calls are silent

@@ -10,7 +10,7 @@ import pytest
 from scripted_trials import ENV, SPACE, sweep_args
 
 from pufferlib.errors import ConfigError
-from pufferlib.sweep.study.study import claim_study, open_study, quiet_optuna, study_place
+from pufferlib.sweep.study import claim_study, open_study, quiet_optuna, study_place
 
 
 def test_a_study_is_in_a_database_beside_its_runs_unless_told_otherwise(tmp_path):

@@ -4,14 +4,14 @@ import os
 
 import pytest
 
-from pufferlib.sweep.trials.cores import core_shares
+from pufferlib.sweep.trial_process import core_shares
 
 
 def shares(monkeypatch, num_workers, available, usable=None, siblings=None):
     siblings = siblings or {}
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(available), raising=False)
-    monkeypatch.setattr("pufferlib.sweep.trials.cores.usable_cores", lambda: usable or len(available))
-    monkeypatch.setattr("pufferlib.sweep.trials.cores._place", lambda core: (siblings.get(core, core), core))
+    monkeypatch.setattr("pufferlib.sweep.trial_process.usable_cores", lambda: usable or len(available))
+    monkeypatch.setattr("pufferlib.sweep.trial_process._place", lambda core: (siblings.get(core, core), core))
     return core_shares(num_workers)
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pufferlib.sweep.trials.curve import LearningCurve
+from pufferlib.sweep.trial_process import LearningCurve
 
 
 def logged(*rows):

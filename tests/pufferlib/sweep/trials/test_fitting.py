@@ -7,7 +7,7 @@ from hypothesis import given, settings, strategies as st
 
 from pufferlib.config import TrainConfig, resolve_sizes
 from pufferlib.errors import ConfigError
-from pufferlib.sweep.trials.fitting import fit_sizes, require_memory, rollout_bytes
+from pufferlib.sweep.trial_config import fit_sizes, require_memory, rollout_bytes
 
 
 def train(**values):

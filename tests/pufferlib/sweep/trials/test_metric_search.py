@@ -1,6 +1,6 @@
 """When it is clear that there is no metric of the name that a sweep goes by."""
 
-from pufferlib.sweep.trials.metric_search import MetricSearch
+from pufferlib.sweep.trial_training import MetricSearch
 
 FIRST = {"agent_steps": 10, "losses/entropy": 1.0, "episode/return_mean": 2.0, "episode/count": 7.0}
 REPORT = {**FIRST, "environment/perf": 0.5, "environment/score": 3.0, "environment/n": 6.0}

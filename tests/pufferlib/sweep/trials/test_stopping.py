@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pufferlib.sweep.trials.stopping import hopeless_reason
+from pufferlib.sweep.driver import hopeless_reason
 
 PROGRESS = np.arange(1, 11) / 10
 

@@ -6,7 +6,7 @@ import pytest
 
 from pufferlib.config import TrainConfig, load_config, resolve_sizes
 from pufferlib.errors import ConfigError
-from pufferlib.sweep.trials.trial_config import (
+from pufferlib.sweep.trial_config import (
     fit_to_environments,
     memory_limit,
     num_agents,
@@ -125,7 +125,7 @@ def test_agents_that_only_environments_can_tell_are_left_to_them():
 
 def test_environments_that_are_there_tell_the_rest(monkeypatch):
     args = configuration("CartPole-v1")
-    monkeypatch.setattr("pufferlib.sweep.trials.trial_config.num_agents", lambda args, device_type: None)
+    monkeypatch.setattr("pufferlib.sweep.trial_config.num_agents", lambda args, device_type: None)
     trial, notes = trial_args(args, {"train.minibatch_size": 1000, "train.batch_size": 1000}, cores=2)
     assert notes == [] and trial["train"]["minibatch_size"] == 1000
     env = gymnasium.make("CartPole-v1")

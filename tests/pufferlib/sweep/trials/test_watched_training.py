@@ -3,10 +3,10 @@
 import pytest
 
 from pufferlib.config import load_config
-from pufferlib.sweep.trials.curve import LearningCurve
-from pufferlib.sweep.trials.trial_config import trial_args
-from pufferlib.sweep.trials.trial_task import MissingMetricError, TrialTask, UnscoredError
-from pufferlib.sweep.trials.watched_training import train_watched
+from pufferlib.sweep.trial_process import LearningCurve
+from pufferlib.sweep.trial_config import trial_args
+from pufferlib.sweep.trial_task import MissingMetricError, TrialTask, UnscoredError
+from pufferlib.sweep.trial_training import train_watched
 
 pytestmark = pytest.mark.usefixtures("in_tmp_path")
 

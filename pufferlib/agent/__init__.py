@@ -1,1 +1,0 @@
-"""Trained policies in your own code."""

@@ -1,0 +1,351 @@
+"""From files and flags to a configuration: `load_config`."""
+
+from __future__ import annotations
+
+import configparser
+import contextlib
+import itertools
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from pufferlib.config.sections import PREFIX, check_dimension, dimensions_of
+from pufferlib.config.flags import CONFIG_FILE, FIXED, FlagTable, Found, apply_flags, merge
+from pufferlib.config.schema import AUTO_SINGLE_ENVS
+from pufferlib.config.sections import ARGUMENTS, SECTIONS, section_settings
+from pufferlib.errors import APIUsageError, ConfigError, nearest
+from pufferlib.families.catalog import Entry, find
+from pufferlib.reading import read_bytes, read_json
+from pufferlib.setting import Setting, require_known
+import importlib
+from collections.abc import Mapping
+from types import ModuleType
+from pufferlib.config.schema import BaseConfig
+from pufferlib.errors import ConfigError
+from pufferlib.families import catalog
+from pufferlib.setting import check_arguments, class_settings
+from pufferlib.config.sections import check_dimensions
+from pufferlib.config.sections import check_env
+from pufferlib.config.schema import BaseConfig, LogConfig, SweepConfig, TrainConfig, VecConfig
+from pufferlib.config.sections import require_sections
+from pufferlib.families.catalog import find
+import inspect
+from collections.abc import Callable, Mapping
+from pufferlib.errors import APIUsageError
+
+
+DEFAULTS = Path(__file__).with_name("default.ini")
+
+
+def load_config(env_name: str, argv: Sequence[str] | None = None, config: str | Path | None = None) -> dict[str, Any]:
+    """The settings of an environment: default.ini, overridden by its family's ini and its own, a file's, and flags.
+
+    The result depends on nothing else: not on the program's command line, not on the working directory.
+
+    Args:
+        env_name: such as `puffer_breakout` or `CartPole-v1`, any name of `pufferlib.families.catalog`.
+        argv: flags as `puffer train` takes them after the name, such as `["--train.seed", "3"]`, or `sys.argv[1:]` for
+            those of a script of one's own; None for none.
+        config: an ini of further settings, such as a sweep's best, or the `config.json` of a run; what it does not
+            name stays. The flag `--config` does the same.
+
+    Returns:
+        A dict of its own for each call. Keys `package`, `env_name`, `policy_name`, `rnn_name`, `load_model_path`,
+        `resume`, and the dicts `vec`, `env`, `policy`, `rnn`, `train`, `log` and `sweep`, which also holds what a sweep
+        varies as `args["sweep"]["train"]["learning_rate"] = {"distribution": ..., "min": ..., "max": ...}`; also
+        `solve` (`metric`, `threshold`) where the environment names its learning threshold.
+
+    Raises:
+        UnknownEnvironmentError: if there is no such environment.
+        MissingExtraError: if what it needs is not installed.
+        ConfigError: if an ini or a flag holds an unknown section or key, or a value of the wrong type.
+        APIUsageError: if `argv` is no list of texts.
+    """
+    entry = find(env_name)
+    args: dict[str, Any] = {name: {} for name in ("vec", *ARGUMENTS, "train", "log", "sweep")}
+    for source in (DEFAULTS, *entry.ini_files):
+        for section, texts in read_ini(source).items():
+            merge(args, section, _read_section(source, section, texts, entry))
+    if not entry.ini_files:
+        _merge_chosen(args, entry)
+    args |= {"package": entry.family, "env_name": entry.name}
+    if config is not None:
+        apply_flags(_settings_in(Path(config), entry), args, {})
+    if argv is not None:
+        if isinstance(argv, str) or not all(isinstance(token, str) for token in argv):
+            raise APIUsageError(f"argv must be a list of texts, such as sys.argv[1:], got {argv!r}")
+        apply_flags(with_files(entry, FlagTable(entry).parse(argv)), args, {})
+    return args
+
+
+def _merge_chosen(args: dict[str, Any], entry: Entry) -> None:
+    # The settings of an environment without an ini follow from its spaces, so it is made once. An environment that
+    # takes `num_envs` is a full vector, and keeps those of default.ini; so does one that takes other arguments.
+    # Not before: they import Gymnasium, which takes longer than all else on the way to --help.
+    from pufferlib.config.automatic import PPO_DEFAULTS, Facts, choose
+    from pufferlib.vector.recipe import EnvRecipe
+
+    if "num_envs" in entry.settings:
+        return
+    with contextlib.suppress(APIUsageError):
+        env = EnvRecipe.build(entry.creator, None, None, 1, 0).make(0, None)
+        env.close()
+        facts = Facts.of(env, AUTO_SINGLE_ENVS * env.num_agents)
+        choice = choose(facts)
+        sizes = {"batch_size": "auto", "bptt_horizon": facts.num_steps}
+        lengths = {"total_timesteps": 1_000_000, "checkpoint_interval": 100}  # as families/discrete.ini has them
+        merge(args, "train", {**PPO_DEFAULTS, **choice.settings("train"), **sizes, **lengths})
+        merge(args, "base", choice.settings("base"))
+        merge(args, "policy", choice.settings("policy"))
+
+
+def with_files(env: str | Entry, found: Found) -> Found:
+    """Puts the settings in the files that `--config` names in the place of that flag, before all others.
+
+    Args:
+        env: the environment, by name or by its entry in the catalog.
+        found: what `FlagTable.parse` found.
+
+    Raises:
+        ConfigError: if there is no such file, or it holds an unknown section or key, or a wrong value.
+    """
+    inside = [_settings_in(Path(value), find(env)) for setting, value in found if setting is CONFIG_FILE]
+    return [*itertools.chain(*inside), *(pair for pair in found if pair[0] is not CONFIG_FILE)]
+
+
+def environment_in_files(tokens: Sequence[str]) -> str | None:
+    """The environment that a command line is for by the files that its `--config` names.
+
+    Args:
+        tokens: flags, as `puffer train` takes them.
+
+    Returns:
+        The `[base] env_name` of the first file that has one; None where none does.
+
+    Raises:
+        ConfigError: if a file cannot be read, or holds no settings.
+    """
+    following = (value for flag, value in itertools.pairwise(tokens) if flag == CONFIG_FILE.flag)
+    attached = (token.partition("=")[2] for token in tokens if token.startswith(f"{CONFIG_FILE.flag}="))
+    names = (_read(Path(path))[0].get("base", {}).get("env_name") for path in (*following, *attached))
+    return next(filter(None, names), None)
+
+
+def read_ini(path: Path) -> dict[str, dict[str, str]]:
+    """The texts of an ini file, by section and key.
+
+    Raises:
+        ConfigError: if it is no ini file.
+    """
+    parser = configparser.ConfigParser(interpolation=None, inline_comment_prefixes=("#", ";"))
+    parser.optionxform = str  # keys keep their case
+    try:
+        parser.read_string(read_bytes(path).decode())
+    except (configparser.Error, UnicodeDecodeError) as error:
+        found = " ".join(str(error).split())
+        raise ConfigError(f"{path} must be an ini file, found {found[:200]}") from error
+    return {section: dict(parser[section]) for section in parser.sections()}
+
+
+def _settings_in(path: Path, entry: Entry) -> Found:
+    sections, is_description = _read(path)
+    made_for = sections.get("base", {}).get("env_name", entry.name)
+    if made_for != entry.name:
+        command = f"puffer train {shlex.quote(made_for)}"
+        remedy = f"`{command}` takes it" if is_description else "leave out its env_name to try it"
+        raise ConfigError(f"{path} must be for {entry.name}, found one for {made_for}; {remedy}")
+    return [
+        (Setting(section, key, Any, None), value)
+        for section, given in sections.items()
+        for key, value in _read_section(path, section, given, entry, are_texts=not is_description).items()
+        if section != "base" or key not in FIXED
+    ]
+
+
+def _read(path: Path) -> tuple[dict[str, dict[str, Any]], bool]:
+    # The settings in a user's file by section, and whether it describes a run: its values then have their types.
+    try:
+        is_description = read_bytes(path).lstrip().startswith(b"{")
+        return _described(path) if is_description else read_ini(path), is_description
+    except OSError as error:
+        raise ConfigError(f"--config must name a file of settings, got {str(path)!r} ({error.strerror})") from error
+
+
+def _described(path: Path) -> dict[str, dict[str, Any]]:
+    # The settings in a run's `config.json`, as an ini would have them, without its folder and the run that it resumed.
+    try:
+        settings = read_json(path)["settings"]
+        base = {name: value for name, value in settings.items() if not isinstance(value, Mapping) and name != "resume"}
+        settings["train"].pop("data_dir", None)
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise ConfigError(f"{path} must be an ini file or the config.json of a run, found neither") from error
+    sections = {"base": base, **{name: dict(value) for name, value in settings.items() if isinstance(value, Mapping)}}
+    for name, given in dimensions_of(sections.get("sweep", {})).items():
+        sections[f"{PREFIX}{name}"] = given
+        sections["sweep"].pop(name.partition(".")[0], None)
+    return sections
+
+
+def _read_section(
+    path: Path, section: str, given: Mapping[str, Any], entry: Entry, are_texts: bool = True
+) -> dict[str, Any]:
+    try:
+        if section.startswith(PREFIX):
+            return check_dimension(section.removeprefix(PREFIX), given, entry, are_texts)
+        known = [*SECTIONS, *ARGUMENTS]
+        if section not in known:
+            remedy = nearest(section, known) or f"; there are {', '.join(known)}"
+            raise ConfigError(f"there is no section [{section}]{remedy}")
+        settings = section_settings(section, entry) or {}
+        if section in SECTIONS:
+            SECTIONS[section].require_known(given)
+        elif section == "env" and not entry.takes_any_setting:
+            require_known(section, given, settings)
+        found = {}
+        for name, value in given.items():
+            one = settings.get(name) or Setting(section, name, Any, None)  # checked when its class is loaded
+            found[name] = one.parse(value) if are_texts else one.check(value)
+        return found
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from error
+
+
+_WRAPPER = "Wrapper"  # the recurrent layer LSTM is the class LSTMWrapper
+
+
+def policy_classes(args: Mapping[str, Any]) -> tuple[type, type | None]:
+    """The policy's class, and that of the recurrent layer around it or None.
+
+    Both are looked for in an Ocean environment's own `torch.py`, where it has one, then in `pufferlib.models`.
+
+    Args:
+        args: the nested dict of `load_config`; `env_name`, `policy_name` and `rnn_name` count.
+
+    Raises:
+        ConfigError: if there is no class of that name.
+    """
+    modules = _policy_modules(args["env_name"])
+    rnn_name = args["rnn_name"]
+    rnn_class = None if rnn_name is None else _find(modules, "rnn_name", rnn_name, _WRAPPER)
+    return _find(modules, "policy_name", args["policy_name"], ""), rnn_class
+
+
+def policy_class_name(env_name: str, kind: type) -> str | None:
+    """The `policy_name` by which `policy_classes` finds a class, None where it finds none or another one."""
+    for module in _policy_modules(env_name):
+        found = vars(module).get(kind.__name__)
+        if isinstance(found, type):
+            return kind.__name__ if found is kind else None
+    return None
+
+
+def recurrent_name(env_name: str, kind: type) -> str | None:
+    """The `rnn_name` by which `policy_classes` finds a class, None where it finds none or another one."""
+    is_found = kind.__name__.endswith(_WRAPPER) and policy_class_name(env_name, kind) is not None
+    return kind.__name__.removesuffix(_WRAPPER) if is_found else None
+
+
+def policy_arguments(args: Mapping[str, Any], section: str, cls: type) -> dict[str, Any]:
+    """The keyword arguments of the policy's class, or of the recurrent layer's, converted to the types it declares.
+
+    The environment's inis speak of the class that they name: where another one was chosen, what they say and it does
+    not have is left out.
+
+    Args:
+        args: the nested dict of `load_config`.
+        section: `policy` or `rnn`.
+        cls: the class that `<section>_name` chose.
+
+    Raises:
+        ConfigError: if a name is unknown or a value has the wrong type.
+    """
+    given, known = dict(args[section]), class_settings(section, cls)
+    if any(name not in known for name in given):
+        preset = load_config(args["env_name"])
+        if preset[f"{section}_name"] != args[f"{section}_name"]:
+            strange = [name for name in given if name not in known and name in preset[section]]
+            given = {name: given[name] for name in given if name not in strange or given[name] != preset[section][name]}
+    return check_arguments(section, given, cls)
+
+
+def _policy_modules(env_name: str) -> list[ModuleType]:
+    entry = catalog.lookup(env_name) if isinstance(env_name, str) else None
+    names = ("pufferlib.models",) if entry is None else entry.policy_modules
+    return [importlib.import_module(name) for name in names]
+
+
+def _find(modules: list[ModuleType], setting: str, name: str, suffix: str) -> type:
+    names = [name for module in modules for name in _class_names(module, suffix)]
+    alike = next((each for each in names if each.casefold() == name.casefold()), name)
+    for module in modules:
+        for candidate in (name, name + suffix, alike, alike + suffix):
+            found = vars(module).get(candidate)
+            if candidate.endswith(_WRAPPER) == bool(suffix) and isinstance(found, type):
+                return found
+    remedy = BaseConfig.settings()[setting].nearest(name, names) or f"; there are {', '.join(names)}"
+    raise ConfigError(f"[base] {setting} must name a class, found no {name!r}{remedy}")
+
+
+def _class_names(module: ModuleType, suffix: str) -> list[str]:
+    # Those that the module defines itself; a suffix marks recurrent layers, which are no policies.
+    own = [name for name, value in vars(module).items() if getattr(value, "__module__", None) == module.__name__]
+    classes = [name for name in own if isinstance(vars(module)[name], type) and not name.startswith("_")]
+    if suffix:
+        return [name.removesuffix(suffix) for name in classes if name.endswith(suffix)]
+    return [name for name in classes if not name.endswith(_WRAPPER)]
+
+
+def check_config(args: Mapping[str, Any]) -> None:
+    """Checks every setting, those of the environment's and the policy's classes included.
+
+    It imports torch, for the policy's class.
+
+    Raises:
+        ConfigError: naming the first setting that is unknown, of the wrong type or out of bounds.
+        UnknownEnvironmentError: if there is no such environment.
+    """
+    base = {name: value for name, value in args.items() if not isinstance(value, Mapping)}
+    require_sections(args)
+    BaseConfig.from_dict(base)
+    VecConfig.from_dict(args["vec"])
+    TrainConfig.from_dict(args["train"])
+    LogConfig.from_dict(args.get("log", {}))
+    sweep = args.get("sweep", {})
+    SweepConfig.from_dict(sweep)
+    entry = find(args["env_name"])
+    check_dimensions(sweep, entry)
+    check_env(entry, args["env"])
+    policy_class, rnn_class = policy_classes(args)
+    policy_arguments(args, "policy", policy_class)
+    if rnn_class is not None:
+        policy_arguments(args, "rnn", rnn_class)
+
+
+def settings_taken(function: Callable, settings: Mapping[str, Any], default: Callable) -> dict[str, Any]:
+    """The settings that a function names as its keywords, but for those that a functools.partial has bound.
+
+    Args:
+        function: of which only what comes after a `*` is looked at.
+        settings: by name.
+        default: whose settings a function with `**kwargs` gets.
+
+    Raises:
+        APIUsageError: if it takes a keyword that is no setting and has no default.
+    """
+    parameters = inspect.signature(function).parameters.values()
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
+        taken = settings_taken(default, settings, default)
+    else:
+        keywords = [parameter for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY]
+        _require_known(keywords, settings)
+        taken = {each.name: settings[each.name] for each in keywords if each.name in settings}
+    return {name: value for name, value in taken.items() if name not in getattr(function, "keywords", {})}
+
+
+def _require_known(keywords: list[inspect.Parameter], settings: Mapping[str, Any]) -> None:
+    for parameter in keywords:
+        if parameter.name not in settings and parameter.default is parameter.empty:
+            raise APIUsageError(
+                f"the keywords of a loss must be [train] settings or have defaults, got {parameter.name!r}; "
+                "add it to config/schema.py, or bind it by functools.partial"
+            )

@@ -1,0 +1,140 @@
+"""Text output that survives a lost terminal, a closed pipe and a full disk."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import sys
+import unicodedata
+import warnings
+import weakref
+from typing import TextIO
+from pufferlib.errors import PufferWarning, StorageError
+
+
+_reported: weakref.WeakSet[TextIO] = weakref.WeakSet()  # what was said of the process's streams
+_PLAIN = str.maketrans("━─…±▁▂▃▄▅▆▇█", "=-~+_.,:;oO#")  # for a stream that has no such signs
+_UNSEEN = {"Cc", "Cf", "Cs", "Zl", "Zp"}  # of Unicode: control, format (bidi), surrogates, line and paragraph ends
+
+
+def printable(text: str) -> str:
+    """A text for one line of a terminal, which shows it and obeys nothing in it.
+
+    Tabs become spaces, and every other control code, line end, bidirectional control and half of a surrogate pair
+    becomes a replacement character; the text keeps its length.
+    """
+    if text.isprintable():
+        return text
+    spaced = text.replace("\t", " ")
+    return "".join("\ufffd" if unicodedata.category(sign) in _UNSEEN else sign for sign in spaced)
+
+
+def printable_lines(text: str) -> str:
+    """As `printable`, of a text of several lines."""
+    return "\n".join(map(printable, text.split("\n")))
+
+
+class Output:
+    """A stream whose `write` and `flush` never raise; what comes after one that failed goes nowhere.
+
+    Signs that the stream's encoding lacks are replaced by similar ones.
+
+    Attributes:
+        error: why the stream was given up, None where it was not.
+    """
+
+    def __init__(self, stream: TextIO | None):
+        self._stream = stream
+        self.encoding = getattr(stream, "encoding", None) or "utf-8"
+        self.error: Exception | None = None
+
+    def isatty(self) -> bool:
+        """Whether it is a terminal."""
+        return self._stream is not None and not self._stream.closed and self._stream.isatty()
+
+    def write(self, text: str) -> int:
+        """Writes as much as can be written; returns the number of characters given."""
+        if self._stream is not None and self.error is None:
+            try:
+                self._stream.write(self._encodable(text))
+            except (OSError, ValueError) as error:  # ValueError: the stream was closed
+                self._give_up(error)
+        return len(text)
+
+    def flush(self) -> None:
+        """Flushes the stream."""
+        if self._stream is not None and self.error is None:
+            try:
+                self._stream.flush()
+            except (OSError, ValueError) as error:
+                self._give_up(error)
+
+    def report(self) -> None:
+        """Warns if the stream was given up, once for each stream."""
+        if self.error is not None and self._stream not in _reported:
+            _reported.add(self._stream)
+            reason = getattr(self.error, "strerror", None) or self.error
+            warnings.warn(f"the output cannot be written ({reason}); the run goes on without it", PufferWarning, 2)
+
+    def _encodable(self, text: str) -> str:
+        try:
+            text.encode(self.encoding)
+        except UnicodeEncodeError:
+            return text.translate(_PLAIN).encode(self.encoding, "replace").decode(self.encoding)
+        return text
+
+    def _give_up(self, error: Exception) -> None:
+        self.error = error
+        discard(self._stream)
+
+
+def say(text: str, stream: TextIO | None = None) -> None:
+    """Prints a text to a stream, stdout where None is given, as far as that can be written; control codes are not."""
+    output = Output(sys.stdout if stream is None else stream)
+    output.write(f"{printable_lines(text)}\n")
+    output.flush()
+    output.report()
+
+
+def discard(stream: TextIO) -> None:
+    """Empties what a stream still holds, so that Python does not try to write that again when it ends."""
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        number = stream.fileno()
+        kept, nowhere = os.dup(number), os.open(os.devnull, os.O_WRONLY)
+        try:
+            os.dup2(nowhere, number)
+            stream.flush()
+        finally:
+            os.dup2(kept, number)
+            os.close(kept)
+            os.close(nowhere)
+
+
+def flush_stdout(more: str = "") -> None:
+    """Writes what stdout still holds, and `more`.
+
+    Raises:
+        StorageError: if it cannot, as on a full disk.
+        BrokenPipeError: if its reader is gone.
+    """
+    try:
+        if sys.stdout is not None:
+            if more:  # /dev/full refuses even nothing
+                sys.stdout.write(more)
+            sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        discard(sys.stdout)
+        raise StorageError(f"the output cannot be written ({error.strerror}); direct it elsewhere") from error
+
+
+def is_stdout_gone() -> bool:
+    """Whether the reader of stdout is gone; if so, stdout discards everything from now on."""
+    poll = select.poll()
+    poll.register(sys.stdout.fileno(), 0)  # errors are always reported
+    is_gone = bool(poll.poll(0))
+    if is_gone:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return is_gone

@@ -1,0 +1,400 @@
+"""A panel in the output of a notebook's cell, redrawn in place."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TextIO
+import os
+import sys
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, TextIO
+from pufferlib.dashboard.output import Output, printable
+import math
+from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.panel import Panel
+    from rich.text import Text
+
+
+_COLUMNS, _LINES = 96, 30  # what a cell is wide enough for
+_STYLE = "font-family:Menlo,'DejaVu Sans Mono',Consolas,monospace; font-size:13px; line-height:normal; white-space:pre"
+
+
+def is_notebook(stream: TextIO | None) -> bool:
+    """Whether a stream goes to the output of a notebook's cell, which is no terminal and takes more than text."""
+    return type(stream).__module__.startswith("ipykernel.")
+
+
+class NotebookPanel:
+    """A panel in a cell of its own; where a frontend shows no HTML, it shows the panel as text."""
+
+    def __init__(self, background: str):
+        self._format = (
+            f'<div style="overflow-x:auto"><pre style="display:inline-block; background-color:{background}; {_STYLE}">'
+            "{code}</pre></div>"
+        )
+        self._handle: Any = None
+
+    def draw(self, render: Callable[[Console], Panel]) -> None:
+        """Shows the panel, in place of that of before."""
+        content = _drawn(render, self._format)
+        if self._handle is None:
+            from IPython.display import display
+
+            self._handle = display(content, raw=True, display_id=True)
+        else:
+            self._handle.update(content, raw=True)
+
+
+def _drawn(render: Callable[[Console], Panel], html_format: str) -> dict[str, str]:
+    from rich.console import Console
+
+    console = Console(
+        **dict(file=io.StringIO(), record=True, width=_COLUMNS, height=_LINES),
+        **dict(force_terminal=True, force_jupyter=False, color_system="truecolor"),
+    )
+    console.print(render(console))
+    html = console.export_html(inline_styles=True, code_format=html_format, clear=False)
+    return {"text/html": html, "text/plain": console.export_text()}
+
+
+CYAN, RED, WHITE, BACKGROUND = "#00BBBB", "#BB0000", "#F1F1F1", "#061818"
+TRACK = "#1D3C3C"  # the part of a bar that is still ahead
+FRAME_COLUMNS = 4  # of the panel's border and its padding
+
+
+class LivePanel:
+    """A stream that shows one panel, or lines where it is neither terminal nor notebook, or TERM is `dumb`.
+
+    The terminal is put back by `close`, and at the latest when Python ends. A stream that cannot be written is warned
+    about once and left; a closed one is left without a word.
+
+    Attributes:
+        is_panel: whether the stream shows a panel rather than lines.
+    """
+
+    def __init__(self, stream: TextIO | None = None):
+        stream = sys.stdout if stream is None else stream
+        self._output = Output(stream)
+        self._notebook = NotebookPanel(BACKGROUND) if is_notebook(stream) else None
+        is_terminal = self._output.isatty() and os.environ.get("TERM") != "dumb"
+        self.is_panel = is_terminal or self._notebook is not None
+        self._live = None
+        self._stop = None  # stops the live display, once; also called when this object or the interpreter goes
+
+    def draw(self, render: Callable[[Console], Panel]) -> None:
+        """Redraws the panel in place."""
+        if self._notebook is not None:
+            self._notebook.draw(render)
+        elif self._output.error is None:
+            if self._live is None:
+                self._start()
+            self._live.update(render(self._live.console), refresh=True)
+        self._leave_what_failed()
+
+    def write(self, line: str) -> None:
+        """Writes a line of plain text, without the control codes that may be in it."""
+        self._output.write(f"{printable(line)}\n")
+        self._output.flush()
+        self._leave_what_failed()
+
+    def close(self) -> None:
+        """Leaves the last panel on the screen and gives the terminal back; calling it twice is harmless."""
+        if self._stop is not None:
+            self._stop()
+
+    def _start(self) -> None:
+        from rich.console import Console
+        from rich.live import Live
+
+        self._live = Live(console=Console(file=self._output), auto_refresh=False, vertical_overflow="crop")
+        self._stop = weakref.finalize(self, self._live.stop)
+        self._live.start()
+
+    def _leave_what_failed(self) -> None:
+        if self._output.error is not None:
+            self.close()  # first, so that the warning does not go where it cannot be read
+            self._output.report()
+
+
+def frame(title: str, lines: Sequence[Text]) -> Panel:
+    """The panel around lines, which are cut where they are wider than it; control codes in them are not obeyed."""
+    from rich import box
+    from rich.panel import Panel
+    from rich.text import Text
+
+    heading = Text.assemble(("PufferLib ", f"bold {CYAN}"), (printable(title), WHITE))
+    for line in lines:
+        line.plain = printable(line.plain)  # of the same length, so its styles stay where they are
+    body = Text("\n", no_wrap=True, overflow="crop").join(lines)
+    style = f"{WHITE} on {BACKGROUND}"
+    return Panel(body, title=heading, title_align="left", border_style=CYAN, style=style, box=box.ROUNDED)
+
+
+def progress(left: Text, fraction: float, right: Text, width: int) -> Text:
+    """A line with a bar between two texts, filled as far as the fraction says."""
+    from rich.text import Text
+
+    cells = max(0, width - len(left) - len(right) - 2)
+    filled = round(cells * min(max(fraction, 0.0), 1.0))
+    return Text.assemble(left, " ", ("━" * filled, CYAN), ("─" * (cells - filled), TRACK), " ", right)
+
+
+def pairs(values: Mapping[str, str], width: int) -> Text:
+    """A line of names and values, cut where it is wider."""
+    from rich.text import Text
+
+    line = Text("   ").join(pair(label, value) for label, value in values.items())
+    line.truncate(width, overflow="ellipsis")
+    return line
+
+
+def pair(label: str, value: str) -> Text:
+    """A name and its value."""
+    from rich.text import Text
+
+    return Text.assemble((f"{label} ", CYAN), (str(value), WHITE))
+
+
+def fit(text: str, width: int) -> str:
+    """A text of exactly that many characters."""
+    return text.ljust(width) if len(text) <= width else text[: max(0, width - 1)] + "…"
+
+
+_GAP = "  "  # between columns
+_FRAME_LINES = 12  # lines of the panel that are not statistics
+_PLAIN_STATISTICS = 6  # environment statistics in a plain line
+
+
+class Dashboard:
+    """Shows the metrics of a run.
+
+    On a terminal, or in a notebook, it draws one panel and redraws it in place; otherwise, and where TERM is `dumb`,
+    every `show` writes one line without control codes. The terminal is put back by `close`, and at the latest when
+    Python ends. A stream that cannot be written is warned about once and left; a closed one is left without a word.
+    """
+
+    def __init__(self, title: str, facts: Mapping[str, str], total_steps: int, stream: TextIO | None = None):
+        self.title, self.facts, self.total_steps = title, facts, total_steps
+        self._screen = LivePanel(stream)
+        self.is_panel = self._screen.is_panel
+        self._evaluation: dict[str, float] = {}  # the newest, which the panel keeps showing
+
+    def show(self, metrics: Mapping[str, float]) -> None:
+        """Shows the newest metrics.
+
+        Args:
+            metrics: as `PuffeRL.mean_and_log` describes them; what is missing is left out.
+        """
+        self._evaluation.update((name, value) for name, value in metrics.items() if name.startswith("eval/"))
+        if self.is_panel:
+            shown = {**self._evaluation, **metrics}
+            self._screen.draw(lambda console: render(self.title, self.facts, shown, self.total_steps, console))
+        else:
+            self._screen.write(plain_line(self.title, metrics, self.total_steps))
+
+    def close(self) -> None:
+        """Leaves the last panel on the screen and gives the terminal back; calling it twice is harmless."""
+        self._screen.close()
+
+
+def plain_line(title: str, metrics: Mapping[str, float], total_steps: int) -> str:
+    """The metrics in one line of plain text."""
+    steps = metrics.get("agent_steps", 0)
+    parts = [
+        title,
+        f"{count_text(steps)}/{count_text(total_steps)} steps",
+        f"{percent_text(steps / total_steps)} done",
+        f"{count_text(metrics.get('sps', 0))} steps/s",
+        f"remaining {duration_text(remaining_seconds(metrics, total_steps))}",
+        f"epoch {metrics.get('epoch', 0):.0f}",
+    ]
+    if "episode/return_mean" in metrics:
+        parts.append(f"return {number_text(metrics['episode/return_mean'])}")
+    if "eval/return_mean" in metrics:
+        parts.append(f"evaluation {number_text(metrics['eval/return_mean'])}")
+    statistics = group(metrics, "environment")
+    count = statistics.pop("n", None)
+    if count is not None:
+        parts.append(f"{count_text(count)} episodes ended")
+    shown = list(statistics.items())[:_PLAIN_STATISTICS]
+    return "  ".join(parts + [f"{name} {number_text(value)}" for name, value in shown])
+
+
+def render(
+    title: str, facts: Mapping[str, str], metrics: Mapping[str, float], total_steps: int, console: Console
+) -> Panel:
+    """The panel as a rich renderable that fits the console."""
+    width, rows = console.width - FRAME_COLUMNS, max(4, console.height - _FRAME_LINES)
+    lines = [
+        _progress(metrics, total_steps, width),
+        *(pairs(known, width) for known in (_run_facts(metrics), _hardware_facts(metrics), facts)),
+        pairs(_episode_facts(metrics), width),
+        pairs(_evaluation_facts(metrics), width),
+        *_columns(metrics, width, rows),
+    ]
+    return frame(title, lines)
+
+
+def group(metrics: Mapping[str, float], prefix: str) -> dict[str, float]:
+    """The metrics whose name begins with `prefix/`, without it."""
+    start = f"{prefix}/"
+    return {name.removeprefix(start): value for name, value in metrics.items() if name.startswith(start)}
+
+
+def remaining_seconds(metrics: Mapping[str, float], total_steps: int) -> float:
+    """Seconds to the end at the present speed; infinite while nothing moves, never negative."""
+    steps_left = max(0, total_steps - metrics.get("agent_steps", 0))
+    speed = metrics.get("sps", 0)
+    if steps_left == 0:
+        return 0.0
+    return steps_left / speed if speed > 0 else math.inf
+
+
+def duration_text(seconds: float) -> str:
+    """Two units of time, such as `1m 20s`; `-` where the time is not known."""
+    if not math.isfinite(seconds):
+        return "-"
+    minutes, second = divmod(int(max(0, seconds)), 60)
+    hours, minute = divmod(minutes, 60)
+    days, hour = divmod(hours, 24)
+    if days:
+        return f"{days}d {hour:02}h"
+    if hours:
+        return f"{hour}h {minute:02}m"
+    return f"{minute}m {second:02}s" if minutes else f"{second}s"
+
+
+def count_text(count: float) -> str:
+    """A count in at most six characters, such as `4.20M`."""
+    for unit, letter in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "K")):
+        if abs(count) >= unit:
+            return f"{count / unit:.3g}{letter}" if count / unit < 999.5 else f"{count / unit:.0f}{letter}"
+    return f"{count:.0f}"
+
+
+def number_text(value: float) -> str:
+    """A measurement in at most ten characters."""
+    return count_text(value) if abs(value) >= 1e5 else f"{value:.4g}"
+
+
+def bytes_text(count: float) -> str:
+    """An amount of memory, such as `1.2 GiB`."""
+    return f"{count / 2**30:.1f} GiB" if count >= 2**30 else f"{count / 2**20:.0f} MiB"
+
+
+def percent_text(fraction: float) -> str:
+    """A fraction as a percentage from 0% to 100%."""
+    return f"{100 * min(max(fraction, 0.0), 1.0):.0f}%"
+
+
+def _progress(metrics: Mapping[str, float], total_steps: int, width: int) -> Text:
+    steps = metrics.get("agent_steps", 0)
+    left = pair("Steps", f"{count_text(steps)} / {count_text(total_steps)}")
+    right = pair("Remaining", duration_text(remaining_seconds(metrics, total_steps)))
+    return progress(left, steps / total_steps, right, width)
+
+
+def _run_facts(metrics: Mapping[str, float]) -> dict[str, str]:
+    texts = {
+        "Steps/s": ("sps", count_text),
+        "Epoch": ("epoch", count_text),
+        "Uptime": ("uptime", duration_text),
+        "Learning rate": ("learning_rate", number_text),
+    }
+    return {label: text(metrics[name]) for label, (name, text) in texts.items() if name in metrics}
+
+
+def _hardware_facts(metrics: Mapping[str, float]) -> dict[str, str]:
+    used = group(metrics, "hardware")
+    texts = {}
+    for label, name in (("CPU", "cpu"), ("Memory", "memory"), ("GPU", "gpu"), ("GPU memory", "gpu_memory")):
+        if name in used:
+            amount = used.get(f"{name}_bytes")
+            percentage = percent_text(used[name])
+            texts[label] = percentage if amount is None else f"{bytes_text(amount)} ({percentage})"
+    return texts or {"CPU": "-"}
+
+
+def _episode_facts(metrics: Mapping[str, float]) -> dict[str, str]:
+    seen = group(metrics, "episode")
+    if not seen.get("count"):
+        return {"Return": "-"}
+    extremes = " to ".join(number_text(seen[f"return_{end}"]) for end in ("min", "max"))
+    return {
+        "Return": f"{number_text(seen['return_mean'])} ({extremes})",
+        "Length": number_text(seen["length_mean"]),
+        "Episodes": count_text(seen["count"]),
+    }
+
+
+def _evaluation_facts(metrics: Mapping[str, float]) -> dict[str, str]:
+    found = group(metrics, "eval")
+    if not found:
+        return {}
+    extremes = " to ".join(number_text(found[f"return_{end}"]) for end in ("min", "max"))
+    return {
+        "Evaluation": f"{number_text(found['return_mean'])} ± {number_text(found['return_std'])} ({extremes})",
+        "Length": number_text(found["length_mean"]),
+    }
+
+
+def _columns(metrics: Mapping[str, float], width: int, rows: int) -> list[Text]:
+    from rich.text import Text
+
+    groups = {
+        "Time": {name: percent_text(value) for name, value in group(metrics, "performance").items()},
+        "Losses": {name: number_text(value) for name, value in group(metrics, "losses").items()},
+        "Environment": {name: number_text(value) for name, value in group(metrics, "environment").items()},
+    }
+    wide = (width - 2 * len(_GAP)) * 3 // 8  # of losses and environment; times need less
+    widths = (width - 2 * len(_GAP) - 2 * wide, wide, wide)
+    columns = [_column(name, values, size, rows) for (name, values), size in zip(groups.items(), widths, strict=True)]
+    blanks = [Text(" " * size) for size in widths]
+    return [Text(_GAP).join(cells) for cells in _rows(columns, blanks)]
+
+
+def _rows(columns: list[list[Text]], blanks: list[Text]) -> Iterator[list[Text]]:
+    for index in range(max(map(len, columns))):
+        yield [column[index] if index < len(column) else blank for column, blank in zip(columns, blanks, strict=True)]
+
+
+def _column(heading: str, values: Mapping[str, str], width: int, rows: int) -> list[Text]:
+    from rich.text import Text
+
+    shown = list(values.items())
+    hidden = max(0, len(shown) - rows)
+    lines = [Text(fit(heading, width), f"bold {RED}")]
+    for name, value in shown[: len(shown) - hidden]:
+        lines.append(Text.assemble((fit(name, width - len(value) - 1), CYAN), " ", (value, WHITE)))
+    return lines + ([Text(fit(f"and {hidden} more", width), CYAN)] if hidden else [])
+
+
+def value_text(value: object) -> str:
+    """The value of a setting, such as `4.2M`, `0.9873` or `muon`."""
+    if isinstance(value, float):
+        return number_text(value)
+    return count_text(value) if isinstance(value, int) and abs(value) >= 1e5 else str(value)
+
+
+def short_names(names: Sequence[str]) -> dict[str, str]:
+    """A setting's name without its section, by the whole name; with it where two are alike."""
+    keys = [name.rpartition(".")[2] for name in names]
+    return {name: key if keys.count(key) == 1 else name for name, key in zip(names, keys, strict=True)}
+
+
+def settings_texts(settings: Mapping[str, Any]) -> dict[str, str]:
+    """The values by their short names."""
+    names = short_names(list(settings))
+    return {names[name]: value_text(value) for name, value in settings.items()}
+
+
+def cost_text(seconds: float) -> str:
+    """Seconds of training, such as `7.4s` or `1m 20s`; `-` where they are not known."""
+    return f"{seconds:.1f}s" if 0 <= seconds < 10 else duration_text(seconds)

@@ -1,0 +1,219 @@
+"""The logs of a run, kept in little memory."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Mapping
+import contextlib
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+import torch
+from pufferlib.dashboard.panel import Dashboard
+from pufferlib.metrics.finished_episodes import FinishedEpisodes
+from pufferlib.metrics.hardware import HardwareMeter
+from pufferlib.metrics.phases import DeviceClock, Phase, Phases
+
+
+class LogHistory:
+    """Keeps logs as rows of numbers: a tenth of the memory of the dicts, of which a long run has tens of thousands."""
+
+    def __init__(self):
+        self._rows: list[tuple[tuple[tuple[str, type], ...], array]] = []
+        self._headers: dict[tuple[tuple[str, type], ...], tuple[tuple[str, type], ...]] = {}  # each one once
+
+    def add(self, log: Mapping[str, float]) -> None:
+        """Keeps a log; its values are integers below 2**53 and floats."""
+        header = tuple((name, type(value)) for name, value in log.items())
+        self._rows.append((self._headers.setdefault(header, header), array("d", log.values())))
+
+    def logs(self) -> list[dict[str, float]]:
+        """All logs, in the order in which they came, as they were."""
+        return [
+            {name: kind(value) for (name, kind), value in zip(header, row, strict=True)} for header, row in self._rows
+        ]
+
+
+@dataclass(frozen=True)
+class Counts:
+    """The progress of a training."""
+
+    epoch: int
+    agent_steps: int
+    learning_rate: float
+
+
+class Report:
+    """Measures an interval from one log to the next, adds up all intervals before, and shows both.
+
+    Attributes:
+        episodes: those that ended in the interval.
+        phases: where the time of each phase is added up.
+        iteration: adds up the wall time of iterations.
+        losses: of the last update, by name.
+        metrics: of the last log; empty before the first, and after a checkpoint was loaded.
+        logged_epoch: of the last log.
+        logged_step: agent steps at the last log.
+        total_steps: agent steps of the whole run.
+    """
+
+    def __init__(self, device: torch.device, total_steps: int, dashboard_seconds: float):
+        self.episodes = FinishedEpisodes()
+        self.phases = Phases(DeviceClock.of(device))
+        self.iteration = Phase()
+        self.losses: dict[str, float] = {}
+        self.metrics: dict[str, float] = {}
+        self.logged_epoch = self.logged_step = 0
+        self._before = FinishedEpisodes()  # of the intervals that were ended
+        self._hardware = HardwareMeter(device)
+        self._start = self._begin = time.perf_counter()  # of the run, and of the interval
+        self.total_steps, self._dashboard_seconds = total_steps, dashboard_seconds
+        self._dashboard: Dashboard | None = None
+        self._shown_epoch = 0  # last log that the dashboard showed
+        self._shown_time = -math.inf
+
+    @property
+    def uptime(self) -> float:
+        """Seconds of training, those before a resume included."""
+        return time.perf_counter() - self._start
+
+    @property
+    def seconds(self) -> float:
+        """Wall time of the interval, that before a resume included."""
+        return time.perf_counter() - self._begin
+
+    def sps(self, agent_steps: int) -> float:
+        """Agent steps per second since the last log, or of that log until a step is collected."""
+        if agent_steps == self.logged_step:
+            return self.metrics.get("sps", 0.0)
+        return (agent_steps - self.logged_step) / max(self.seconds, 1e-9)
+
+    def log(
+        self, counts: Counts, evaluation: Mapping[str, float], episodes: Sequence[Mapping[str, Any]]
+    ) -> dict[str, float]:
+        """Ends the interval.
+
+        Args:
+            counts: as they are now.
+            evaluation: metrics of an evaluation in this interval, if there was one.
+            episodes: the `state_dict` of the episodes of every process, which are taken together.
+
+        Returns:
+            The metrics that `PuffeRL.mean_and_log` describes.
+        """
+        self.episodes = FinishedEpisodes.merged(episodes)
+        hardware = prefixed("hardware", self._hardware.sample())
+        self.metrics = {**self._measured(counts), **evaluation, **hardware}
+        self.end_interval()
+        self.logged_epoch, self.logged_step = counts.epoch, counts.agent_steps
+        return dict(self.metrics)
+
+    def _measured(self, counts: Counts) -> dict[str, float]:
+        since_start = FinishedEpisodes()
+        since_start.merge(self._before)
+        since_start.merge(self.episodes)
+        return {
+            "agent_steps": counts.agent_steps,
+            "epoch": counts.epoch,
+            "sps": self.sps(counts.agent_steps),
+            "uptime": self.uptime,
+            "learning_rate": counts.learning_rate,
+            **prefixed("losses", self.losses),
+            "iteration_seconds": self.iteration.seconds / (counts.epoch - self.logged_epoch),
+            **self.episodes.metrics(),
+            **prefixed("since_start", since_start.metrics()),
+            **prefixed("performance", self.phases.shares()),
+            **prefixed("device", self.phases.device_shares()),
+        }
+
+    def end_interval(self) -> None:
+        """Begins the next one."""
+        self._before.merge(self.episodes)
+        self.episodes.take()
+        self.phases.reset()
+        self.iteration.seconds = 0.0
+        self._begin = time.perf_counter()
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """Time inside does not count; to be entered before anything of the interval, or after a resume."""
+        seconds = self.seconds
+        yield
+        self._begin = time.perf_counter() - seconds
+        self.phases.reset()
+
+    @contextlib.contextmanager
+    def uncounted(self) -> Iterator[None]:
+        """Leaves the time inside out; to be entered where no phase runs."""
+        begin = time.perf_counter()
+        try:
+            yield
+        finally:
+            seconds = time.perf_counter() - begin
+            self._start, self._begin = self._start + seconds, self._begin + seconds
+            self.phases.leave_out(seconds)
+
+    # ----------------------------------------------------------------------------------------------- what a person sees
+
+    def show(self, title: str, facts: Callable[[], Mapping[str, str]], counts: Counts) -> None:
+        """Shows the metrics: a panel on a terminal or in a notebook, refreshed now and then; else a line per log."""
+        if self._dashboard is None:
+            self._dashboard = Dashboard(title, facts(), self.total_steps)
+        now = time.perf_counter()
+        if not self._dashboard.is_panel:
+            is_due = self._shown_epoch != self.logged_epoch
+        else:
+            is_over = counts.agent_steps >= self.total_steps  # the last panel stays on the screen
+            is_due = is_over or now - self._shown_time >= self._dashboard_seconds
+        if is_due:
+            is_logged = counts.epoch == self.logged_epoch
+            self._dashboard.total_steps = self.total_steps
+            self._dashboard.show(self.metrics if is_logged else {**self.metrics, **self._measured(counts)})
+            self._shown_epoch, self._shown_time = self.logged_epoch, now
+
+    def show_soon(self) -> None:
+        """Makes the next `show` redraw, however recent the last one was."""
+        self._shown_time = -math.inf
+
+    def end_showing(self) -> None:
+        """Gives the terminal back until the next `show`; calling it twice is harmless."""
+        if self._dashboard is not None:
+            self._dashboard.close()
+            self._dashboard = None
+
+    def close(self) -> None:
+        """Gives back the terminal and the hardware's drivers; calling it twice is harmless."""
+        self.end_showing()
+        self._hardware.close()
+
+    # ------------------------------------------------------------------------------------------------ what outlives it
+
+    def go_on(self, uptime: float, logged_epoch: int, logged_step: int, losses: Mapping[str, float]) -> None:
+        """Continues after a checkpoint was loaded, without the metrics of before."""
+        self._start = time.perf_counter() - uptime
+        self.logged_epoch, self.logged_step = logged_epoch, logged_step
+        self.losses, self.metrics = dict(losses), {}
+        self._shown_epoch = logged_epoch
+
+    def state_dict(self) -> dict[str, Any]:
+        """Returns the state of the interval."""
+        return {
+            "seconds": self.seconds,
+            "iteration_seconds": self.iteration.seconds,
+            "episodes": self.episodes.state_dict(),
+            "before": self._before.state_dict(),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restores the state of `state_dict`."""
+        self._begin = time.perf_counter() - state["seconds"]
+        self.iteration.seconds = state["iteration_seconds"]
+        self.episodes.load_state_dict(state["episodes"])
+        self._before.load_state_dict(state["before"])
+
+
+def prefixed(prefix: str, metrics: Mapping[str, float]) -> dict[str, float]:
+    """The metrics under `prefix/<name>`."""
+    return {f"{prefix}/{name}": value for name, value in metrics.items()}

@@ -1,0 +1,367 @@
+"""A Gymnasium environment as a PufferEnv of one agent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+import gymnasium
+import numpy as np
+from gymnasium.spaces import Discrete
+from typing_extensions import override
+from pufferlib.emulation.actions import ActionLayout
+from pufferlib.emulation.emulated_env import EmulatedEnv, warn_of_left_out
+from pufferlib.emulation.emulated_env import final_observation, plain_numbers
+from pufferlib.emulation.packing import row_writer
+from pufferlib.environment import StepResult, fitting_actions
+from pufferlib.errors import APIUsageError, kind_of
+from pufferlib.spaces import Layout
+import contextlib
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from gymnasium.spaces import Box, Discrete, MultiBinary, MultiDiscrete
+from gymnasium.vector import AutoresetMode, VectorEnv
+from pufferlib.emulation.emulated_env import make_env
+from pufferlib.emulation.emulated_env import warn_of_left_out
+from pufferlib.emulation.emulated_env import plain_numbers
+from pufferlib.environment import Buffers, PufferEnv, StepResult
+from pufferlib.errors import APIUsageError
+from pufferlib.seeding import mix_seed
+
+
+class GymnasiumPufferEnv(EmulatedEnv):
+    """Steps a `gymnasium.Env` whose observations and actions may have any structure.
+
+    Observations are packed into rows as `emulated` describes (see pufferlib.spaces), unless their space is a
+    Box, which stays as it is. Actions are rows of `single_action_space` and reach the environment in its own space,
+    clipped to its bounds.
+
+    When an episode ends the environment is reset in the same step. Infos are empty but for such steps, which give
+
+    - where the episode was truncated and not terminated, `{"final_observation": row, "agent_id": 0}` with the last
+      observation of the old episode, as `observations` would hold it;
+    - one dict of the numbers in the environment's last info, if there are any. What is no single number is left out,
+      and so is a name that means something else here (`n`, `agent_id`, `final_observation`).
+
+    An exception of the environment passes through as it is.
+    """
+
+    env: gymnasium.Env
+
+    @override
+    def _describe(self, env: object) -> None:
+        self.env = _checked(env)
+        self._layout = Layout.of(self.env.observation_space)
+        warn_of_left_out(self.env, self._layout.left_out)
+        self._actions = ActionLayout(self.env.action_space)
+        self.single_observation_space = self._layout.row_space
+        self.single_action_space = self._actions.canonical
+        self.num_agents = 1
+
+    @override
+    def _connect(self) -> None:
+        self._write = row_writer(self._layout, self.observations[0, ...])
+        self._to_action = _converter(self._actions)
+        self._reward = memoryview(self.rewards)  # takes a number in half the time that the array does
+        self._has_ended = False  # in the last step
+
+    @property
+    @override
+    def emulated(self) -> Layout | None:
+        return self._layout if self._layout.is_packed else None
+
+    @override
+    def step(self, actions: np.ndarray) -> StepResult:
+        """Steps the environment with `actions[0]`, a row of `single_action_space`; see the class for the infos."""
+        if actions is not self.actions:
+            actions = fitting_actions(actions, self.actions)
+        result = self.env.step(self._to_action(actions))
+        try:
+            observation, reward, terminated, truncated, info = result
+        except ValueError as error:
+            raise APIUsageError(
+                "step() of a Gymnasium environment must return observation, reward, terminated, truncated and info, "
+                f"got {len(result)} values from {self.env}; make it a current one"
+            ) from error
+        self._write(observation)
+        self._reward[0] = reward
+        if terminated or truncated:
+            infos = self._end_episode(terminated, truncated, info)
+        else:
+            infos = []
+            if self._has_ended:
+                self._clear_flags()
+        return self.observations, self.rewards, self.terminals, self.truncations, infos
+
+    def _end_episode(self, terminated: bool, truncated: bool, info: Mapping[str, Any]) -> list[dict]:
+        self._has_ended = True
+        self.terminals[0] = terminated
+        self.truncations[0] = truncated
+        infos = [] if terminated else [final_observation(self.observations, 0)]
+        numbers = plain_numbers(info)
+        self._restart()
+        return [*infos, numbers] if numbers else infos
+
+    def _clear_flags(self) -> None:
+        self._has_ended = False
+        self.terminals[0] = self.truncations[0] = False
+
+    @override
+    def _clear_step(self) -> None:
+        self.rewards[0] = 0.0
+        self.masks[0] = True
+        self._clear_flags()
+
+    @override
+    def _begin_episode(self, seed: int | None, options: dict[str, Any] | None) -> None:
+        observation, _ = self.env.reset(seed=seed, options=options)
+        self._write(observation)
+
+
+def _converter(layout: ActionLayout) -> Callable[[np.ndarray], Any]:
+    split, space = layout.split, layout.space
+    if not isinstance(space, Discrete):
+        return lambda actions: split(actions[0])
+    last, start = int(space.n) - 1, int(space.start)
+
+    def convert(actions: np.ndarray) -> int:  # as `split` does, and faster: this is for every step
+        choice = actions.item()
+        return start + (choice if 0 <= choice <= last else 0 if choice < 0 else last)
+
+    return convert
+
+
+def _checked(env: object) -> gymnasium.Env:
+    if not isinstance(env, gymnasium.Env):
+        raise APIUsageError(
+            f"GymnasiumPufferEnv takes a gymnasium.Env, got {kind_of(env)}; "
+            "a PettingZoo environment goes to PettingZooPufferEnv"
+        )
+    for name in ("observation_space", "action_space"):
+        if not isinstance(getattr(env, name, None), gymnasium.Space):
+            raise APIUsageError(f"{type(env).__name__}.{name} must be a gymnasium.Space; set it in __init__")
+    return env
+
+
+_SEEDS = 2**31  # what every generator that an environment may use takes as a seed
+_HALVES = (("step_async", "step_wait"), ("send", "recv"))  # of a step, by Gymnasium's own and by ale-py's
+
+
+class GymnasiumVectorPufferEnv(PufferEnv):
+    """A `gymnasium.vector.VectorEnv` as one PufferEnv: its environment `i` is agent `i`.
+
+    It must reset in the same step (`AutoresetMode.SAME_STEP`), so that no action is swallowed. Observations are copied
+    once, into the arrays of the PufferEnv; rows, actions and infos are those of GymnasiumPufferEnv, with an `agent_id`
+    for every environment. Where a step comes in two halves, as of AsyncVectorEnv and ale-py's AtariVectorEnv, `start`
+    begins one that runs while the caller does something else.
+
+    Attributes:
+        env: the vector environment.
+    """
+
+    env: VectorEnv
+
+    def __init__(
+        self,
+        env: VectorEnv | Callable[..., VectorEnv] | None = None,
+        env_creator: Callable[..., VectorEnv] | None = None,
+        env_args: Sequence[Any] = (),
+        env_kwargs: Mapping[str, Any] | None = None,
+        buf: Buffers | None = None,
+        seed: int = 0,
+    ):
+        """Takes a vector environment, or makes one as `env_creator(*env_args, **env_kwargs)`.
+
+        Args:
+            env: the vector environment, closed with this one, or a function in the place of `env_creator`.
+            env_creator: makes it where `env` is not given.
+            env_args: for `env_creator`.
+            env_kwargs: for `env_creator`.
+            buf: the arrays to fill, `env.num_envs` rows.
+            seed: of the first reset, where that gives none; environment `i` gets 31 bits of `mix_seed(seed, i)`.
+
+        Raises:
+            APIUsageError: if not exactly one of `env` and `env_creator` is given, it resets in another way, or one of
+                its spaces has a part that rows cannot hold.
+        """
+        self.env = make_env(env, env_creator, env_args, env_kwargs)
+        _check(self.env)
+        self._layout = Layout.of(self.env.single_observation_space)
+        warn_of_left_out(self.env, self._layout.left_out)
+        self._actions = ActionRows(self.env.single_action_space)
+        self.single_observation_space = self._layout.row_space
+        self.single_action_space = self._actions.canonical
+        self.num_agents = self.num_envs = self.env.num_envs
+        super().__init__(buf)
+        self._write = row_writer(self._layout, self.observations)
+        self._final_row = np.zeros(self._layout.row_space.shape, self._layout.row_space.dtype)
+        self._write_final = row_writer(self._layout, self._final_row)
+        self._start, self._finish = _halves(self.env)
+        self._is_running = False
+        self._is_closed = False
+        self._seed: int | None = seed  # until the first reset
+
+    @property
+    @override
+    def emulated(self) -> Layout | None:
+        return self._layout if self._layout.is_packed else None
+
+    @override
+    def reset(self, seed: int | None = None) -> tuple[np.ndarray, list[dict]]:
+        self._drop_running()
+        seed, self._seed = self._seed if seed is None else seed, None
+        observations, _ = self.env.reset(seed=None if seed is None else self._env_seeds(seed))
+        self._write(observations)
+        self.rewards[:] = 0
+        self.terminals[:] = self.truncations[:] = False
+        return self.observations, []
+
+    def start(self, actions: np.ndarray) -> None:
+        """Begins a step, to be finished by `step`, where the vector environment can; else does nothing.
+
+        Args:
+            actions: as for `step`, to be left as they are until then.
+        """
+        if self._start is not None:
+            self._start(self._actions.for_env(actions))
+            self._is_running = True
+
+    @override
+    def step(self, actions: np.ndarray) -> StepResult:
+        """Steps every environment, or waits for what `start` began; see GymnasiumPufferEnv for the infos."""
+        if self._is_running:
+            self._is_running = False
+            results = self._finish()
+        else:
+            results = self.env.step(self._actions.for_env(actions))
+        observations, rewards, terminals, truncations, infos = results
+        self._write(observations)
+        self.rewards[:] = rewards
+        self.terminals[:] = terminals
+        self.truncations[:] = truncations
+        self._follow(infos)
+        has_ends = self.terminals.any() or self.truncations.any()
+        return self.observations, self.rewards, self.terminals, self.truncations, self._ends(infos) if has_ends else []
+
+    def _follow(self, infos: Mapping[str, Any]) -> None:
+        """For subclasses: called in every step, when the arrays are filled."""
+
+    def _ends(self, infos: Mapping[str, Any]) -> list[dict]:
+        reports: list[dict] = []
+        for agent in np.flatnonzero(self.terminals | self.truncations).tolist():
+            if not self.terminals[agent]:
+                reports.append({"final_observation": self._final_observation(infos, agent), "agent_id": agent})
+            numbers = self._final_numbers(infos, agent)
+            if numbers:
+                reports.append(numbers)
+        return reports
+
+    def _final_observation(self, infos: Mapping[str, Any], agent: int) -> np.ndarray:
+        if "final_obs" not in infos:
+            raise APIUsageError(
+                f"{type(self.env).__name__} must give 'final_obs' in its infos where an episode is truncated, got "
+                f"{sorted(infos)}; Gymnasium's vector environments do with AutoresetMode.SAME_STEP"
+            )
+        self._write_final(infos["final_obs"][agent])
+        return self._final_row.copy()
+
+    def _final_numbers(self, infos: Mapping[str, Any], agent: int) -> dict[str, float]:
+        final = infos.get("final_info", {})
+        given = {name: values for name, values in final.items() if f"_{name}" in final and final[f"_{name}"][agent]}
+        return plain_numbers({name: v[agent] for name, v in given.items() if isinstance(v, np.ndarray)})
+
+    def _env_seeds(self, seed: int) -> list[int] | np.ndarray:
+        seeds = [mix_seed(seed, index) % _SEEDS for index in range(self.num_agents)]
+        atari = sys.modules.get("ale_py.vector_env")
+        is_atari = atari is not None and isinstance(self.env.unwrapped, atari.AtariVectorEnv)
+        return np.array(seeds) if is_atari else seeds  # it takes no list, the others no array
+
+    @override
+    def render(self) -> np.ndarray | None:
+        """The frame of the first environment, None where there is none."""
+        frames = self.env.render()
+        return frames[0] if frames else None
+
+    def _drop_running(self) -> None:
+        if self._is_running:
+            self._is_running = False
+            self._finish()
+
+    @override
+    def close(self) -> None:
+        if self._is_closed:
+            return
+        self._is_closed = True
+        with contextlib.suppress(Exception):  # the results of the step are not wanted
+            self._drop_running()
+        self.env.close()
+
+
+class ActionRows:
+    """The actions of all environments: rows of the canonical space, and what a vector environment takes.
+
+    Attributes:
+        canonical: the space of one row.
+    """
+
+    def __init__(self, space: gymnasium.Space):
+        self._layout = ActionLayout(space)
+        self._space = space
+        self.canonical = self._layout.canonical
+        self._bounds = _bounds(space)
+
+    def for_env(self, rows: np.ndarray) -> Any:
+        """Rows `(num_envs, *row_shape)` as actions inside the bounds of the environment's own space."""
+        if self._bounds is not None:  # all at once: these are the spaces that fast environments have
+            low, high, start = self._bounds
+            actions = rows.reshape(len(rows), *self._space.shape)
+            return (np.clip(actions, low, high) + start).astype(self._space.dtype, copy=False)
+        return self._layout.split_rows(rows)
+
+
+def _bounds(space: gymnasium.Space) -> tuple[Any, Any, Any] | None:
+    # Lowest, highest, and the number to add; None for structures and boxes of integers.
+    if isinstance(space, Discrete):
+        return 0, int(space.n) - 1, int(space.start)
+    if isinstance(space, MultiDiscrete):
+        return 0, space.nvec - 1, space.start
+    if isinstance(space, MultiBinary):
+        return 0, 1, 0
+    if isinstance(space, Box) and space.dtype.kind == "f":
+        return space.low, space.high, 0
+    return None
+
+
+def _halves(env: VectorEnv) -> tuple[Callable | None, Callable | None]:
+    # A wrapper has a step of its own, which has no halves.
+    for start, finish in _HALVES:
+        if hasattr(type(env), start) and hasattr(type(env), finish):
+            return getattr(env, start), getattr(env, finish)
+    return None, None
+
+
+def _check(env: object) -> None:
+    if not isinstance(env, VectorEnv):
+        raise APIUsageError(
+            f"the environment must be a gymnasium.vector.VectorEnv, got {type(env).__name__}; "
+            "a single one goes to GymnasiumPufferEnv"
+        )
+    mode = env.metadata.get("autoreset_mode")
+    if mode != AutoresetMode.SAME_STEP:
+        raise APIUsageError(
+            f"{type(env).__name__} must reset in the same step, got autoreset_mode {getattr(mode, 'name', mode)}; make "
+            f"it with {_remedy(env)}"
+        )
+    batch_size = getattr(env, "batch_size", env.num_envs)
+    if batch_size != env.num_envs:
+        raise APIUsageError(
+            f"{type(env).__name__} must step all of its {env.num_envs} environments at once, got batch_size "
+            f"{batch_size}; leave that out, and make several vector environments to overlap them"
+        )
+
+
+def _remedy(env: VectorEnv) -> str:
+    mode = "gymnasium.vector.AutoresetMode.SAME_STEP"
+    if env.spec is None:
+        return f"autoreset_mode={mode}"
+    # Without "sync" the id may make a vector environment of its own, which takes no mode.
+    return f'gymnasium.make_vec("{env.spec.id}", vectorization_mode="sync", vector_kwargs={{"autoreset_mode": {mode}}})'

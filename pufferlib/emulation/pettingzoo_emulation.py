@@ -1,0 +1,169 @@
+"""A PettingZoo environment as a PufferEnv, one row for each of its agents."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Any
+import numpy as np
+from typing_extensions import override
+from pufferlib.emulation.packing import AgentActions, AgentObservations
+from pufferlib.emulation.emulated_env import EmulatedEnv, warn_of_left_out
+from pufferlib.emulation.emulated_env import final_observation, plain_numbers
+from pufferlib.environment import StepResult, fitting_actions
+from pufferlib.errors import APIUsageError, MissingExtraError, kind_of
+from pufferlib.spaces import Layout
+
+
+class PettingZooPufferEnv(EmulatedEnv):
+    """Steps a parallel PettingZoo environment; row `i` is agent `env.possible_agents[i]`.
+
+    An environment of the other kind (AEC) is converted by PettingZoo's own `aec_to_parallel`, if it is parallelizable.
+
+    Agents may come and go. A mask is True where the agent acts on the observation beside it; the row of an agent that
+    is gone is zeros. One that ends before the others has its last reward and its flag at that step, and is masked from
+    that step on. When no agent is left the environment is reset in the same step. The rows then hold the last rewards
+    and the flags of those who were left, and the first observations of everybody; the flags of agents that had ended
+    before stay False.
+
+    Where all agents have the same observation space it is packed as `emulated` describes, unless it is a Box, which
+    stays as it is. Where they differ, every observation is flattened to float32 as `gymnasium.spaces.flatten` does
+    (Discrete parts one-hot), padded with zeros to the longest, and `emulated` is None.
+
+    Actions may differ too: a row is as wide as the widest and every number has the widest range. An agent takes the
+    front of it, clipped to its own space. All must act by choices, or all by numbers, or all in the same way.
+
+    Infos are empty but for
+
+    - an agent truncated and not terminated: `{"final_observation": row, "agent_id": row index}` with its last
+      observation, as `observations` would hold it;
+    - the end of an episode: one dict of the numbers in the last infos of the agents, each the mean over those that
+      have it. What is no single number is left out, and so is a name that means something else here (`n`,
+      `agent_id`, `final_observation`).
+
+    An exception of the environment passes through as it is.
+    """
+
+    @override
+    def _describe(self, env: object) -> None:
+        self.env = _parallel(env)
+        agents = _possible_agents(self.env)
+        self._observations = AgentObservations([self.env.observation_space(agent) for agent in agents])
+        warn_of_left_out(self.env, self._observations.left_out)
+        actions = AgentActions([self.env.action_space(agent) for agent in agents])
+        self._splits = actions.splits
+        self.single_observation_space = self._observations.row_space
+        self.single_action_space = actions.row_space
+        self.num_agents = len(agents)
+        self._row_of = {agent: row for row, agent in enumerate(agents)}
+
+    @override
+    def _connect(self) -> None:
+        self._writers = self._observations.writers(self.observations)
+        self._live: dict[Any, int] = {}  # the agents that act next, and their rows
+        self._reports: list[dict[str, float]] = []  # of the agents that ended in this episode
+
+    @property
+    @override
+    def emulated(self) -> Layout | None:
+        return self._observations.emulated
+
+    @override
+    def step(self, actions: np.ndarray) -> StepResult:
+        """Steps all agents that are there, each with its row of `actions`; see the class for what comes back."""
+        if actions is not self.actions:
+            actions = fitting_actions(actions, self.actions)
+        chosen = {agent: self._splits[row](actions[row]) for agent, row in self._live.items()}
+        result = self.env.step(chosen)
+        if len(result) != 5:
+            raise APIUsageError(
+                "step() of a parallel PettingZoo environment must return observations, rewards, terminations, "
+                f"truncations and infos, got {len(result)} values from {self.env}; make it a current one"
+            )
+        self._clear_step()
+        observations, rewards, terminations, truncations, infos = result
+        remaining = dict.fromkeys(self.env.agents)
+        final_observations = []
+        for agent, row in self._live.items():
+            self.rewards[row] = rewards.get(agent, 0.0)
+            terminated, truncated = bool(terminations.get(agent, False)), bool(truncations.get(agent, False))
+            if not (terminated or truncated) and agent in remaining:
+                continue
+            remaining.pop(agent, None)
+            self.terminals[row] = terminated or not truncated  # one that just vanishes has come to an end as well
+            self.truncations[row] = truncated
+            self._reports.append(plain_numbers(infos.get(agent, {})))
+            if truncated and not terminated and agent in observations:
+                self._writers[row](observations[agent])
+                final_observations.append(final_observation(self.observations, row))
+        if remaining:
+            self._observe(remaining, observations)
+            return self.observations, self.rewards, self.terminals, self.truncations, final_observations
+        numbers = _means(self._reports)
+        self._restart()
+        all_infos = [*final_observations, numbers] if numbers else final_observations
+        return self.observations, self.rewards, self.terminals, self.truncations, all_infos
+
+    @override
+    def _clear_step(self) -> None:
+        self.rewards[:] = 0.0
+        self.terminals[:] = False
+        self.truncations[:] = False
+
+    @override
+    def _begin_episode(self, seed: int | None, options: dict[str, Any] | None) -> None:
+        observations, _ = self.env.reset(seed=seed, options=options)
+        self._reports.clear()
+        if not self.env.agents:
+            raise APIUsageError(f"a PettingZoo environment must have agents after reset(), got none from {self.env}")
+        self._observe(self.env.agents, observations)
+
+    def _observe(self, agents: Sequence[Any], observations: Mapping[Any, Any]) -> None:
+        self._live = {agent: self._row_of[agent] for agent in agents}
+        if len(self._live) < self.num_agents:
+            gone = [row for agent, row in self._row_of.items() if agent not in self._live]
+            self.observations[gone] = 0
+            self.masks[:] = True
+            self.masks[gone] = False
+        else:
+            self.masks[:] = True
+        for agent, row in self._live.items():
+            if agent not in observations:
+                raise APIUsageError(f"a PettingZoo environment must observe for all its agents, got none for {agent!r}")
+            self._writers[row](observations[agent])
+
+
+def _parallel(env: object) -> Any:
+    try:
+        import pettingzoo
+        from pettingzoo.utils.conversions import aec_to_parallel
+    except ImportError as error:
+        raise MissingExtraError(
+            "the package pettingzoo is not installed; run `pip install 'pufferlib[pettingzoo]'`"
+        ) from error
+    if isinstance(env, pettingzoo.ParallelEnv):
+        return env
+    if not isinstance(env, pettingzoo.AECEnv):
+        raise APIUsageError(
+            f"PettingZooPufferEnv takes a pettingzoo.ParallelEnv or AECEnv, got {kind_of(env)}; "
+            "a Gymnasium environment goes to GymnasiumPufferEnv"
+        )
+    if not env.metadata.get("is_parallelizable", False):
+        raise APIUsageError(
+            f"an environment whose agents take turns must be parallelizable, got {env}, whose metadata does not say so"
+        )
+    return aec_to_parallel(env)
+
+
+def _possible_agents(env: Any) -> list[Any]:
+    agents = list(getattr(env, "possible_agents", []))
+    if not agents:
+        raise APIUsageError(
+            f"a PettingZoo environment must list its possible_agents, got none from {env}; set them in its __init__"
+        )
+    return agents
+
+
+def _means(reports: list[dict[str, float]]) -> dict[str, float]:
+    names = dict.fromkeys(name for report in reports for name in report)
+    return {name: statistics.fmean(report[name] for report in reports if name in report) for name in names}

@@ -1,0 +1,283 @@
+"""The ini files of an emulated environment.
+
+From the general to the particular: a recipe for its kind of actions, `discrete.ini` or `continuous.ini`, what its
+family differs in, and what it differs in itself, in `tuned/`. Each file holds only what it changes.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from gymnasium.spaces import Box
+from pufferlib.families.entry import Entry
+from pufferlib.families.entry import slug
+import copy
+import re
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+import gymnasium
+import numpy as np
+from gymnasium.envs.registration import EnvSpec, load_env_creator, registry
+from typing_extensions import override
+from pufferlib.emulation import GymnasiumPufferEnv
+from pufferlib.environment import Buffers, PufferEnv
+from pufferlib.errors import MissingExtraError
+from pufferlib.families.entry import Entry, Family
+from pufferlib.families.entry import keyword_settings
+from pufferlib.setting import signature_settings
+from gymnasium.wrappers import FlattenObservation
+from pufferlib.extras import import_quietly
+import importlib
+
+
+_FOLDER = Path(__file__).parent
+
+
+def ini_files(entry: Entry, recipe: str | None) -> tuple[Path, ...]:
+    """The files that there are.
+
+    Args:
+        entry: the environment.
+        recipe: the name of the first file; None makes the environment once and looks at its actions.
+    """
+    names = [recipe or _fitting_recipe(entry), entry.family, f"tuned/{slug(entry.name)}"]
+    return tuple(path for name in dict.fromkeys(names) if (path := _FOLDER / f"{name}.ini").exists())
+
+
+def _fitting_recipe(entry: Entry) -> str:
+    env = entry.creator(buf=None, seed=0)
+    try:
+        return "continuous" if isinstance(env.single_action_space, Box) else "discrete"
+    finally:
+        env.close()
+
+
+EnvBuilder = Callable[..., gymnasium.Env]
+
+
+def build(
+    target: str | EnvSpec, render_mode: str | None = None, max_episode_steps: int | None = None, **keywords: Any
+) -> gymnasium.Env:
+    """Makes a Gymnasium environment as the trainer wants it.
+
+    Args:
+        target: the id, or the registration itself for a process that does not know the id.
+        render_mode: What render() gives: human for a window, rgb_array for frames, None for nothing.
+        max_episode_steps: Steps after which an episode is truncated; None is the environment's own limit.
+        keywords: of the environment's class.
+    """
+    spec = copy.copy(gymnasium.spec(target) if isinstance(target, str) else target)
+    spec.order_enforce = False  # these two wrappers look at every call for mistakes that PufferEnvs cannot make
+    spec.disable_env_checker = True
+    if render_mode is not None:
+        keywords["render_mode"] = render_mode
+    return in_single_precision(gymnasium.make(spec, max_episode_steps=max_episode_steps, **keywords))
+
+
+def in_single_precision(env: gymnasium.Env) -> gymnasium.Env:
+    """Declares observations of double precision as float32, which is what policies compute in.
+
+    Emulation casts each observation when it copies it into its row, so this costs nothing.
+    """
+    space = env.observation_space
+    if isinstance(space, Box) and space.dtype == np.float64:
+        limit = np.finfo(np.float32).max
+        low, high = (np.where(np.isinf(bound), bound, bound.clip(-limit, limit)) for bound in (space.low, space.high))
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", ".*precision lowered by casting", UserWarning)  # it is what is meant
+            env.observation_space = Box(low.astype(np.float32), high.astype(np.float32), dtype=np.float32)
+    return env
+
+
+def make_emulated(
+    builder: EnvBuilder, target: str | EnvSpec, buf: Buffers | None = None, seed: int = 0, **settings: Any
+) -> PufferEnv:
+    """Makes one environment as `builder(target, **settings)` and emulates it."""
+    return GymnasiumPufferEnv(env_creator=builder, env_args=(target,), env_kwargs=settings, buf=buf, seed=seed)
+
+
+class GymnasiumEntry(Entry):
+    """An environment that is registered with Gymnasium."""
+
+    def __init__(self, name: str, family: GymnasiumFamily, spec: EnvSpec, target: str | EnvSpec):
+        """Reads the signature of the environment's class.
+
+        Args:
+            name: of the environment.
+            family: that it belongs to.
+            spec: its registration.
+            target: the id, or the registration where other processes do not know the id.
+        """
+        self.name = name
+        self.family = family.name
+        self.creator = partial(make_emulated, family.builder, target)
+        own, takes_any = keyword_settings(_entry_point(name, spec), spec.kwargs)
+        common = signature_settings("env", family.builder, {"max_episode_steps": spec.max_episode_steps})
+        shown = {key: one for key, one in own.items() if key not in common and key not in family.fixed}
+        self.settings = {**common, **shown}
+        self.takes_any_setting = takes_any and not family.is_closed
+        self._recipe = family.recipe
+
+    @property
+    @override
+    def ini_files(self) -> tuple[Path, ...]:
+        return ini_files(self, self._recipe)
+
+
+def _entry_point(name: str, spec: EnvSpec) -> Callable:
+    if not isinstance(spec.entry_point, str):
+        return spec.entry_point
+    try:
+        return load_env_creator(spec.entry_point)
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(
+            f"{name} needs the package {error.name}, which is not installed; run `pip install {error.name}`"
+        ) from error
+
+
+@dataclass(frozen=True, eq=False)
+class GymnasiumFamily(Family):
+    """A row of the table of families: environments that one package registers with Gymnasium.
+
+    Attributes:
+        pattern: how the names begin, a regular expression.
+        module: how the modules of the environments begin, where it is that by which a registered id belongs here.
+        listed: how the names begin that `names` lists, where that is fewer.
+        register: has the package register its environments.
+        recipe: the ini that the family's own one builds on; None looks at the action space.
+        builder: makes the environment from its id and settings; its own arguments are settings too.
+        fixed: arguments of the environment's class that `builder` decides.
+        is_closed: whether all settings are known, although the class takes `**kwargs`.
+        alias: another spelling of names, and theirs, as `re.sub` takes them.
+        entry_class: of its environments.
+    """
+
+    name: str
+    example: str
+    pattern: str = ""
+    module: str = ""
+    listed: str = ""
+    packages: tuple[str, ...] = ()
+    extra: str = ""
+    register: Callable[[], object] = lambda: None
+    recipe: str | None = None
+    builder: EnvBuilder = build
+    fixed: frozenset[str] = frozenset()
+    is_closed: bool = False
+    alias: tuple[str, str] | None = None
+    entry_class: type[GymnasiumEntry] = GymnasiumEntry
+
+    @property
+    @override
+    def is_listed_freely(self) -> bool:
+        return bool(self.module)
+
+    @override
+    def owns(self, name: str) -> bool:
+        if self.module:
+            return name in registry and self.lists(registry[name])
+        return re.match(self.pattern, name) is not None
+
+    @override
+    def find(self, name: str) -> Entry | None:
+        self.require()
+        self.register()
+        name = name if self.alias is None else re.sub(*self.alias, name)
+        spec = registry.get(name)
+        return None if spec is None or not self.lists(spec) else self.entry_class(name, self, spec, name)
+
+    @override
+    def names(self) -> list[str]:
+        if not self.is_listed_freely:
+            self.register()
+        return sorted(name for name, spec in registry.items() if self.lists(spec) and re.match(self.listed, name))
+
+    def lists(self, spec: EnvSpec) -> bool:
+        """Whether a registered environment is one of this family, and one that can be made."""
+        return str(spec.entry_point).startswith(self.module) if self.module else self.owns(spec.id)
+
+
+def build_dm_control(
+    target: str,
+    render_mode: str | None = None,
+    max_episode_steps: int | None = None,
+    width: int = 320,
+    height: int = 240,
+    camera_id: int = -1,
+    **keywords: Any,
+) -> gymnasium.Env:
+    """Makes an environment whose observations are one flat row: they are dicts of small arrays by themselves.
+
+    Args:
+        target: the id.
+        render_mode: What render() gives: human for a window, rgb_array for frames, None for nothing.
+        max_episode_steps: Steps after which an episode is truncated; None is the task's own limit, mostly 1000.
+        width: Of a frame, in pixels.
+        height: Of a frame, in pixels.
+        camera_id: Which of the cameras of the model looks; -1 is the free one.
+        keywords: of the task.
+    """
+    register_tasks()
+    if render_mode is not None:
+        keywords.update(width=width, height=height, camera_id=camera_id)
+    return in_single_precision(FlattenObservation(build(target, render_mode, max_episode_steps, **keywords)))
+
+
+def register_tasks() -> None:
+    """Has Shimmy register the tasks with Gymnasium."""
+    with warnings.catch_warnings():
+        # Looking for a display is how dm_control chooses its renderer; without one it takes another.
+        warnings.filterwarnings("ignore", r"(?s).*DISPLAY")
+        import_quietly("shimmy")
+
+
+class OneHotView(gymnasium.ObservationWrapper):
+    """Shows the agent's view and direction as zeros and ones, and leaves out the text of the mission.
+
+    A cell has three numbers, its object, colour and state, which name things and measure nothing: each becomes one-hot.
+    """
+
+    DIRECTIONS = 4
+
+    def __init__(self, env: gymnasium.Env):
+        super().__init__(env)
+        constants = importlib.import_module("minigrid.core.constants")
+        kinds = [
+            len(getattr(constants, name)) for name in ("OBJECT_TO_IDX", "COLOR_TO_IDX", "STATE_TO_IDX")
+        ]  # closed, open and locked
+        offsets = np.cumsum([0, *kinds[:-1]])
+        width, height, _ = env.observation_space["image"].shape
+        cells = np.arange(width * height)[:, None] * sum(kinds)
+        self._first = cells + offsets  # where the ones of each number of each cell begin
+        self._size = width * height * sum(kinds)
+        self.observation_space = Box(0, 1, (self._size + self.DIRECTIONS,), np.uint8)
+
+    @override
+    def observation(self, observation: dict[str, Any]) -> np.ndarray:
+        """The flat row: the one-hot numbers of every cell, then the direction."""
+        row = np.zeros(self._size + self.DIRECTIONS, np.uint8)
+        row[self._first + observation["image"].reshape(-1, 3)] = 1
+        row[self._size + observation["direction"]] = 1
+        return row
+
+
+def build_minigrid(
+    target: str, render_mode: str | None = None, max_episode_steps: int | None = None, **keywords: Any
+) -> gymnasium.Env:
+    """Makes a grid world with observations for a network.
+
+    Args:
+        target: the id.
+        render_mode: What render() gives: human for a window, rgb_array for frames, None for nothing.
+        max_episode_steps: Steps after which an episode is truncated; None leaves that to the task's own max_steps.
+        keywords: of the environment's class.
+    """
+    register_grids()
+    return OneHotView(build(target, render_mode, max_episode_steps, **keywords))
+
+
+def register_grids() -> None:
+    """Has MiniGrid register its environments with Gymnasium."""
+    import_quietly("minigrid")

@@ -1,0 +1,163 @@
+"""The table of the families that are registered with Gymnasium, and every other id."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import warnings
+from operator import attrgetter
+from types import ModuleType
+from typing import Any
+import gymnasium  # noqa: F401 - it fills the registry
+from gymnasium.envs.registration import EnvSpec, registry
+from typing_extensions import override
+from pufferlib.errors import APIUsageError, PufferWarning
+from pufferlib.families.atari import ATARI
+from pufferlib.families.entry import CallableEntry
+from pufferlib.families.gymnasium_families import build_dm_control, register_tasks
+from pufferlib.families.entry import Entry
+from pufferlib.families.gymnasium_families import GymnasiumEntry, GymnasiumFamily
+from pufferlib.families.gymnasium_families import build_minigrid, register_grids
+from pufferlib.families.entry import nearest_names
+
+
+class AnyGymnasium(GymnasiumFamily):
+    """Every other registered id, and classes and functions in modules."""
+
+    is_listed_freely = True
+
+    @override
+    def owns(self, name: str) -> bool:
+        return ":" in name or (name in registry and self.lists(registry[name]))
+
+    @override
+    def find(self, name: str) -> Entry | None:
+        """The environment of an id, of `module:id`, or of `module:MyEnv`.
+
+        Importing the module registers the id, or defines a class or function MyEnv that makes environments. Where it
+        does both, the id counts, with a warning.
+
+        Raises:
+            APIUsageError: if there is no such module, or what it has of this name makes no environments.
+        """
+        module, _, env_id = name.rpartition(":")
+        found = _attribute(_import(module, name), env_id) if module else None
+        spec = registry.get(env_id)
+        if spec is not None:
+            if found is not None:
+                warnings.warn(
+                    f"{name} is both an environment registered with Gymnasium and a name in the module {module}; the "
+                    "registered environment is used",
+                    PufferWarning,
+                    stacklevel=2,
+                )
+            return GymnasiumEntry(name, self, spec, spec)
+        if found is None:
+            return None
+        if not callable(found):
+            raise APIUsageError(
+                f"{name} must be a class or function that makes environments, got {type(found).__name__}"
+            )
+        return CallableEntry(found, name)
+
+    @override
+    def names(self) -> list[str]:
+        others = ("gymnasium.", "ale_py", "shimmy", "minigrid", "pufferlib.")
+        return [name for name in super().names() if not _module(registry[name]).startswith(others)]
+
+    @override
+    def nearest(self, name: str) -> str:
+        """Of `module:id` the ids that this module registers, with the module before them, as they are to be typed."""
+        module, _, env_id = name.rpartition(":")
+        package = module.split(".")[0]
+        own = [each for each, spec in registry.items() if _module(spec).split(".")[0] == package]
+        own += [each for each, value in vars(sys.modules.get(module, object)).items() if isinstance(value, type)]
+        return nearest_names(env_id, own, f"{module}:") if own else super().nearest(name)
+
+    @override
+    def lists(self, spec: EnvSpec) -> bool:
+        """Not where Gymnasium keeps an id only to say that it is gone."""
+        return isinstance(spec.entry_point, str) or not _module(spec).startswith("gymnasium.")
+
+
+def _module(spec: EnvSpec) -> str:
+    if isinstance(spec.entry_point, str):
+        return spec.entry_point.split(":")[0]
+    function = getattr(spec.entry_point, "func", spec.entry_point)  # that of a functools.partial
+    return getattr(function, "__module__", None) or ""
+
+
+def _own_path() -> list[str]:
+    pythons = (sys.prefix, sys.base_prefix)
+    return [folder or os.getcwd() for folder in sys.path if not folder.startswith(pythons)] or [os.getcwd()]
+
+
+def _attribute(module: ModuleType, path: str) -> Any:
+    try:
+        return attrgetter(path)(module)
+    except AttributeError:
+        return None
+
+
+def _import(module: str, name: str) -> ModuleType:
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
+            raise  # the module is there, and lacks another one
+        raise APIUsageError(
+            f"{name!r} must begin with a module, and there is no module {module!r} in {', '.join(_own_path())} or "
+            "among the installed packages; check its spelling, or install it"
+        ) from error
+
+
+def _register_box2d() -> None:
+    with warnings.catch_warnings():
+        # Its binding warns of how it is made; where warnings are errors, it crashes the process over that.
+        warnings.filterwarnings("ignore", "builtin type .* has no __module__", DeprecationWarning)
+        importlib.import_module("Box2D")
+
+
+ENVS = "gymnasium.envs."
+FAMILIES = (  # the first that owns a name answers for it
+    GymnasiumFamily("classic_control", "CartPole-v1", module=f"{ENVS}classic_control"),
+    GymnasiumFamily("toy_text", "FrozenLake-v1", module=f"{ENVS}toy_text", recipe="discrete"),
+    GymnasiumFamily(
+        *("box2d", "LunarLander-v3"),
+        module=f"{ENVS}box2d",
+        packages=("Box2D",),
+        extra="box2d",
+        register=_register_box2d,
+    ),
+    GymnasiumFamily(  # versions before 4 need a package that is gone, and so are no names here
+        *("mujoco", "HalfCheetah-v5"),
+        module=f"{ENVS}mujoco",
+        packages=("mujoco", "imageio"),
+        extra="mujoco",
+        recipe="continuous",
+    ),
+    ATARI,
+    GymnasiumFamily(
+        *("dm_control", "dm_control/cheetah/run"),
+        pattern="dm_control/(?!compatibility-env)",  # which is nothing by itself
+        alias=(r"^dm_control/(\w+)/(\w+)$", r"dm_control/\1-\2-v0"),
+        packages=("shimmy", "dm_control", "imageio"),
+        extra="dm_control",
+        register=register_tasks,
+        recipe="continuous",
+        builder=build_dm_control,
+        fixed=frozenset({"domain_name", "task_name"}),
+        is_closed=True,  # all else would be taken for arguments of the renderer
+    ),
+    GymnasiumFamily(
+        *("minigrid", "MiniGrid-DoorKey-5x5-v0"),
+        pattern="MiniGrid-|BabyAI-",
+        packages=("minigrid",),
+        extra="minigrid",
+        register=register_grids,
+        recipe="discrete",
+        builder=build_minigrid,
+    ),
+)
+ANY_OTHER = AnyGymnasium("gymnasium", "module:Id-v0")

@@ -1,0 +1,268 @@
+"""Work on a CPU in a few large chunks, one thread each.
+
+Small networks are made of small operations. Giving each of them to all cores costs a barrier per operation, which is
+slow, and far slower where other programs use the cores. A chunk of the rows for each core costs one barrier per pass
+and keeps a core's data in its cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+import numpy as np
+import torch
+import threading
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from torch import Tensor, nn
+from typing_extensions import override
+from pufferlib.config import ResolvedTrainConfig
+from pufferlib.ppo.gradients import Gradients, Loss
+from pufferlib.ppo.losses import ppo_loss
+from pufferlib.ppo.rollout import Rollout
+from pufferlib.ppo.gradients import Loss
+from pufferlib.ppo.advantages import Minibatch
+from pufferlib.extensions import Network
+from pufferlib.ppo.actor import Actor
+from contextlib import AbstractContextManager
+from pufferlib.extensions import Network, clip_gradients
+from pufferlib.extensions.network import NetworkBatch
+from pufferlib.ppo.gradients import Gradients
+
+
+class ThreadedChunks:
+    """Runs one function over chunks of some rows at the same time, each on one torch thread.
+
+    Args:
+        count: chunks, at least 1; a single one runs in the calling thread with all of torch's threads.
+    """
+
+    def __init__(self, count: int):
+        self.count = count
+        self._pool = None if count == 1 else ThreadPoolExecutor(count, "chunk", initializer=_use_one_thread)
+
+    def run(self, function: Callable[[slice], Any], rows: int) -> list[Any]:
+        """Calls `function(chunk)` for consecutive slices of `range(rows)`; returns the results in order."""
+        if self._pool is None:
+            return [function(slice(0, rows))]
+        bounds = np.linspace(0, rows, min(self.count, rows) + 1).astype(int).tolist()
+        chunks = [slice(begin, end) for begin, end in zip(bounds, bounds[1:], strict=False)]
+        futures = [self._pool.submit(function, chunk) for chunk in chunks]
+        return [future.result() for future in futures]
+
+    def close(self) -> None:
+        """Ends the threads; it may be called again."""
+        if self._pool is not None:
+            self._pool.shutdown()
+
+
+def _use_one_thread() -> None:
+    torch.set_num_threads(1)  # of the operations that this thread starts
+
+
+@contextmanager
+def torch_threads(count: int) -> Iterator[None]:
+    """Lets the calling thread's torch operations use `count` threads."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def one_thread() -> AbstractContextManager[None]:
+    """Keeps the calling thread's torch operations off the cores of other threads."""
+    return torch_threads(1)
+
+
+class GatheringGradients(Gradients):
+    """Gathers observations into memory that is reused, and pinned where a GPU reads it; each thread has its own.
+
+    A fresh tensor of many megabytes costs a page fault for every 4 KB of it.
+    """
+
+    def __init__(
+        self,
+        policy: nn.Module,
+        rollout: Rollout,
+        config: ResolvedTrainConfig,
+        autocast: Callable[[], AbstractContextManager] = nullcontext,
+        loss: Loss = ppo_loss,
+    ):
+        super().__init__(policy, rollout, config, autocast, loss)
+        self._memory = threading.local()
+
+    @override
+    def gather_observations(self, rows: Tensor) -> Tensor:
+        stored, memory = self.rollout.observations, getattr(self._memory, "observations", ())
+        if len(memory) < len(rows):
+            memory = stored.new_empty((len(rows), *stored.shape[1:]), pin_memory=stored.is_pinned())
+            self._memory.observations = memory
+        return self.rollout.gather_observations(rows, out=memory[: len(rows)]).to(self.rollout.values.device)
+
+
+_MIN_CHUNK_STEPS = 128  # steps of a minibatch that are worth a thread of their own
+
+
+class ThreadedGradients(GatheringGradients):
+    """Gives each thread a chunk of the segments; the results are added in order, so the sum is always the same.
+
+    Where rows cannot be computed apart, one call computes all of them, with torch's own threads.
+    """
+
+    def __init__(
+        self,
+        policy: nn.Module,
+        rollout: Rollout,
+        config: ResolvedTrainConfig,
+        autocast: Callable[[], AbstractContextManager] = nullcontext,
+        loss: Loss = ppo_loss,
+        *,
+        are_rows_apart: bool,  # whether threads may call the policy and the loss at the same time, see RowWise
+    ):
+        super().__init__(policy, rollout, config, autocast, loss)
+        self._num_threads = torch.get_num_threads()
+        most = max(1, self.config.minibatch_steps // _MIN_CHUNK_STEPS) if are_rows_apart else 1
+        self._chunks = ThreadedChunks(min(self._num_threads, most))
+        self._are_rows_apart = are_rows_apart
+
+    @override
+    def differentiate(self, minibatch: Minibatch) -> Tensor:
+        if not self._are_rows_apart:
+            with torch_threads(self._num_threads):
+                return super().differentiate(minibatch)
+        self.clear()
+        parts = minibatch.split(self.config.max_minibatch_size // self.rollout.horizon)
+        return sum(self._differentiate_part(part, len(minibatch)) for part in parts)
+
+    def _differentiate_part(self, part: Minibatch, num_rows: int) -> Tensor:
+        def differentiate_chunk(rows: slice) -> tuple[Tensor, tuple[Tensor | None, ...]]:
+            chunk = part[rows]
+            loss = self.loss(*self.evaluate(chunk), **self.coefficients)
+            fraction = len(chunk) / num_rows
+            metrics = self.keep(loss, chunk.rows) * fraction
+            return metrics, torch.autograd.grad(loss.total * fraction, self.parameters, allow_unused=True)
+
+        metrics, gradients = zip(*self._chunks.run(differentiate_chunk, len(part)), strict=True)
+        for parameter, *parts in zip(self.parameters, *gradients, strict=True):
+            for gradient in parts:
+                if gradient is not None:
+                    parameter.grad = gradient if parameter.grad is None else parameter.grad + gradient
+        return sum(metrics)
+
+    @override
+    def limit_caller(self) -> AbstractContextManager:
+        return one_thread()
+
+    @override
+    def close(self) -> None:
+        self._chunks.close()
+
+
+class NetworkActor(Actor):
+    """An actor whose policy is a Network; it uses random numbers as `sample_logits` does.
+
+    The kernel reads the observations where the environments wrote them, and writes the rollout's copy. The states are
+    those of the network's layers, in their order.
+    """
+
+    def __init__(
+        self, network: Network, policy: nn.Module, rollout: Rollout, num_agents: int, generator: torch.Generator
+    ):
+        super().__init__(policy, rollout, num_agents, generator)
+        self._network = network
+        self._seen: dict[int, Tensor] = {}  # a batch's observations until it acts, by its first agent
+
+    @override
+    def start_rollout(self, offset: int) -> None:
+        super().start_rollout(offset)
+        self._network.refresh()
+
+    @override
+    def store_observations(
+        self, rows: slice, column: int, observations: np.ndarray, episode_starts: np.ndarray
+    ) -> None:
+        if column < self.rollout.horizon:
+            self._seen[rows.start] = torch.from_numpy(observations)
+            self._clear_states(rows, episode_starts)
+        else:
+            super().store_observations(rows, column, observations, episode_starts)
+
+    @override
+    def restart(self) -> None:
+        super().restart()
+        self._seen.clear()
+
+    @override
+    def act(self, rows: slice, column: int) -> np.ndarray:
+        rollout, segments = self.rollout, self._segments(rows)
+        states = [state[rows] for state in self.states.values()]
+        stored = self._stored(rows, column)
+        draw = torch.rand if self._network.action_dtype == torch.int32 else torch.randn
+        noise = draw(len(stored), self._network.num_parts, generator=self._streams.ready(rows))
+        actions = rollout.actions[segments, column]
+        seen = self._seen.pop(rows.start, None)
+        self._network.act(
+            stored if seen is None else seen,
+            states,
+            noise,
+            actions=actions,
+            logprobs=rollout.logprobs[segments, column],
+            values=rollout.values[segments, column],
+            stored=None if seen is None else stored,
+        )
+        return actions.numpy()
+
+    @override
+    def value(self, rows: slice | np.ndarray, observations: Tensor) -> Tensor:
+        states = [state[rows].clone() for state in self.states.values()]
+        values = torch.empty(len(observations))
+        self._network.value(observations, states, values)
+        return values
+
+
+class NetworkGradients(Gradients):
+    """Differentiates `losses.ppo_loss` for a policy that is a Network, all of a minibatch in one call."""
+
+    def __init__(self, network: Network, policy: nn.Module, rollout: Rollout, config: ResolvedTrainConfig):
+        super().__init__(policy, rollout, config)
+        self.network = network
+        # Single steps are trained on with the values they had at first, so new ones are not needed.
+        self._refreshes = config.shuffle == "segments"
+
+    @override
+    def differentiate(self, minibatch: Minibatch) -> Tensor:
+        # All of it at once, as the kernel works in small blocks anyway.
+        rollout, rows = self.rollout, minibatch.rows
+        inputs = NetworkBatch(
+            segments=rows,
+            actions=rollout.actions.index_select(0, rows),
+            resets=minibatch.resets,
+            states=[state.index_select(0, rows) for state in rollout.states.values()],
+            old_logprobs=rollout.logprobs.index_select(0, rows),
+            old_values=minibatch.old_values,
+            advantages=minibatch.advantages,
+            returns=minibatch.returns,
+            weights=minibatch.weights,
+        )
+        learned = self.network.learn(rollout.observations, inputs, **self.coefficients)
+        for parameter, gradient in zip(self.network.parameters, learned.gradients, strict=True):
+            parameter.grad = gradient
+        if self._refreshes:
+            rollout.ratios[rows, :-1] = learned.ratios
+            rollout.values[rows, :-1] = learned.values
+        return learned.metrics
+
+    @override
+    def clip(self, limit: float) -> None:
+        gradients = [parameter.grad for parameter in self.parameters]
+        own = self.network.gradient
+        are_own = gradients[0].untyped_storage().data_ptr() == own.data_ptr()  # not averaged over processes since
+        clip_gradients([own] if are_own else gradients, limit)
+
+    @override
+    def limit_caller(self) -> AbstractContextManager:
+        return one_thread()

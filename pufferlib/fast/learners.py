@@ -1,0 +1,263 @@
+"""AdamW by one kernel for all parameters on a CPU, and optimizers whose steps a CUDA graph can record."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+from typing_extensions import override
+from pufferlib.extensions import AdamBatch, AdamSettings, can_step
+from pufferlib.extensions.optimizers import Adam
+from pufferlib.fast.cuda_graphs import Capture, CapturedCall
+from pufferlib.metrics.phases import Phases
+from pufferlib.ppo.gradients import Gradients
+from pufferlib.ppo.learner import Learner
+from pufferlib.ppo.rollout import Rollout
+from dataclasses import replace
+from torch import Tensor
+from pufferlib.distributed import Ranks
+from pufferlib.ppo import losses
+from pufferlib.ppo.advantages import Minibatch
+
+
+class KernelAdam(Adam):
+    """AdamW with torch's settings and torch's state; on a CPU one kernel steps all parameters at once.
+
+    Torch steps where the kernel does not fit: other devices and types, or a learning rate that is a tensor.
+    """
+
+    def __init__(
+        self,
+        params: Iterable[nn.Parameter] | Iterable[dict[str, Any]],
+        lr: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 1e-2,
+    ):
+        super().__init__(params, lr=lr, betas=betas, eps=eps, weight_decay=weight_decay)
+        self._batches: dict[int, AdamBatch] = {}  # by group
+
+    @override
+    @torch.no_grad()
+    def step(self, closure: None = None) -> None:
+        batches = [self._find_batch(index, group) for index, group in enumerate(self.param_groups)]
+        if closure is not None or None in batches:
+            super().step(closure)
+            return
+        for group, batch in zip(self.param_groups, batches, strict=True):
+            beta1, beta2 = group["betas"]
+            batch.step(AdamSettings(group["lr"], beta1, beta2, group["eps"], group["weight_decay"]))
+
+    def _find_batch(self, index: int, group: dict[str, Any]) -> AdamBatch | None:
+        # None where the kernel does not fit.
+        if isinstance(group["lr"], Tensor) or group["capturable"] or group["amsgrad"] or group["maximize"]:
+            return None
+        parameters = [parameter for parameter in group["params"] if parameter.grad is not None]
+        states = [self.state[parameter] for parameter in parameters]
+        batch = self._batches.get(index)
+        if batch is None or not batch.holds(parameters, states):
+            if not can_step(parameters) or not can_step([parameter.grad for parameter in parameters]):
+                return None
+            for parameter, state in zip(parameters, states, strict=True):
+                if not state:
+                    state["step"] = torch.tensor(0.0, dtype=torch.float32)
+                    state["exp_avg"] = torch.zeros_like(parameter)
+                    state["exp_avg_sq"] = torch.zeros_like(parameter)
+            batch = self._batches[index] = AdamBatch(parameters, states)
+        return batch
+
+
+def fit_to_graphs(optimizer: Optimizer, device: torch.device | None) -> None:
+    """Lets the steps of `muon` or `adam` be captured as a CUDA graph, or undoes it.
+
+    The learning rate becomes a tensor on the device, and Adam counts its steps there. Loading a state replaces both, so
+    call this after it.
+
+    Args:
+        optimizer: from `make_optimizer`.
+        device: of the parameters; None makes plain numbers again.
+    """
+    for group in optimizer.param_groups:
+        rate = float(group["lr"])
+        group["lr"] = rate if device is None else torch.tensor(rate, device=device)
+        if "capturable" in group:
+            group["capturable"] = device is not None and device.type == "cuda"
+    if device is not None:
+        for state in optimizer.state.values():
+            if "step" in state:
+                state["step"] = state["step"].to(device)
+
+
+def take_over(optimizer: Optimizer, earlier: Optimizer) -> None:
+    """Copies the state of an earlier optimizer of the same kind, for parameters that both have and that kept shape."""
+    own = {parameter for group in optimizer.param_groups for parameter in group["params"]}
+    for parameter, state in earlier.state.items():
+        kept = [each for name, each in state.items() if name != "step" and each is not None]
+        like = parameter.shape, parameter.dtype, parameter.device
+        if parameter in own and all((each.shape, each.dtype, each.device) == like for each in kept):
+            optimizer.state[parameter] = state
+
+
+class CapturedLearner(Learner):
+    """Records the first minibatches and replays them; all of their time counts as phase `learn`."""
+
+    def __init__(
+        self,
+        rollout: Rollout,
+        gradients: Gradients,
+        optimizer: Optimizer,
+        generator: torch.Generator,
+        phases: Phases,
+        *,
+        capture: Capture | None = None,
+    ):
+        super().__init__(rollout, gradients, optimizer, generator, phases)
+        self._capture = capture
+        self.follow(self.gradients, self.optimizer)
+
+    @override
+    def follow(self, gradients: Gradients, optimizer: Optimizer) -> None:
+        super().follow(gradients, optimizer)
+        fit_to_graphs(optimizer, self.rollout.values.device)
+        self._graphs: dict[bool, CapturedCall] = {}  # by whether every agent was there
+
+    @override
+    def train_minibatch(self) -> None:
+        if self._is_full not in self._graphs:
+            device = self.rollout.values.device
+            stream = torch.cuda.Stream(device) if device.type == "cuda" else None
+            self._graphs[self._is_full] = CapturedCall(self._work, self._generator, stream, self._capture)
+        with self._phases.queued_phase("learn"):
+            self._graphs[self._is_full]()
+
+    def _work(self) -> None:
+        # A graph records this: it reads and writes tensors alone, and times nothing.
+        minibatch = self._minibatches.draw().ready_for_loss(self.config.norm_adv)
+        self._sums.add(self.gradients.differentiate(minibatch))
+        self._step()
+
+
+class DistributedLearner(Learner):
+    """Learns together with the other processes: gradients are averaged, in one message for each minibatch.
+
+    Every message waits for the slowest process. So the moments of the next minibatch, or the metrics at the end, go
+    along with the gradients.
+    """
+
+    def __init__(
+        self,
+        rollout: Rollout,
+        gradients: Gradients,
+        optimizer: Optimizer,
+        generator: torch.Generator,
+        phases: Phases,
+        *,
+        ranks: Ranks,
+    ):
+        super().__init__(rollout, gradients, optimizer, generator, phases)
+        self._ranks = ranks
+        self._ahead: tuple[Minibatch, Tensor] | None = None  # the next minibatch, and the moments of all shares
+        self._summaries: Tensor | None = None  # of all processes, once they were exchanged
+
+    @override
+    def learn(self, learning_rate: float, progress: float, is_full: bool) -> dict[str, float]:
+        self._ahead = self._summaries = None
+        return super().learn(learning_rate, progress, is_full)
+
+    @override
+    def train_minibatch(self) -> None:
+        minibatch = self._next_minibatch()
+        with self._phases.queued_phase("learn"):
+            self._differentiate(minibatch)
+        self._average_gradients()
+        with self._phases.queued_phase("learn"):
+            self._step()
+
+    def _next_minibatch(self) -> Minibatch:
+        if self._ahead is None:
+            with self._phases.queued_phase("advantage"):
+                share = self._minibatches.draw()
+                own = self._moments(share)
+            with self._phases.queued_phase("communicate"):
+                self._ahead = share, self._ranks.gather_numbers(own)
+        (share, all_moments), self._ahead = self._ahead, None
+        with self._phases.queued_phase("advantage"):
+            return normalize_across_ranks(share, all_moments, self._ranks.rank, self.config.norm_adv)
+
+    def _moments(self, share: Minibatch) -> Tensor:
+        # What the other processes need of this part: (3,), or nothing, (0,).
+        if not self.config.norm_adv and share.weights is None:
+            return share.advantages.new_empty(0)
+        return moments(share.advantages, share.weights)
+
+    def _average_gradients(self) -> None:
+        # The moments of the next minibatch go along, or the summary after the last. It can be drawn before the
+        # optimizer steps, as it needs of the policy only what was just found of this minibatch.
+        share = None
+        with self._phases.queued_phase("advantage"):
+            if self._trained + 1 < self._due:
+                share = self._minibatches.draw()
+                payload = self._moments(share)
+            else:
+                payload = self._summarize(self._due)
+        with self._phases.queued_phase("communicate"):
+            all_moments = self._ranks.average_gradients(self.gradients.parameters, payload)
+        if share is None:
+            self._summaries = all_moments
+        else:
+            self._ahead = share, all_moments
+
+    @override
+    def _mean_over_processes(self, number: float) -> float:
+        return self._ranks.start_total(number).result() / self._ranks.world_size
+
+    def _summarize(self, count: int) -> Tensor:
+        # Of this process: the means over `count` minibatches, the norm of all weights, and the moments of targets.
+        residuals, returns, weights = self._targets()
+        of_targets = moments(residuals, weights), moments(returns, weights)
+        return torch.cat([self._means(count), self._weight_norm(), *of_targets])
+
+    @override
+    def _read_metrics(self) -> dict[str, float]:
+        if self._summaries is None:  # `target_kl` ended it before the last minibatch
+            self._summaries = self._ranks.gather_numbers(self._summarize(self._trained))
+        means, *parts = self._summaries.split([self._summaries.shape[1] - 6, 3, 3], 1)
+        unexplained, spread = (merge_moments(part)[2] for part in parts)
+        explained = losses.explained_variance(unexplained, spread)
+        return self._named(torch.cat([means.mean(0), explained.unsqueeze(0)]))
+
+
+def normalize_across_ranks(share: Minibatch, all_moments: Tensor, rank: int, is_normalized: bool) -> Minibatch:
+    """Makes a process's part of a minibatch ready for gradients that are averaged over all processes.
+
+    Each step of a present agent then counts the same in all processes.
+
+    Args:
+        share: of this process.
+        all_moments: `(processes, 3)` or `(processes, 0)`, of all parts.
+        rank: of this process.
+        is_normalized: whether advantages get mean 0 and deviation 1 over all parts.
+    """
+    if not all_moments.numel():
+        return share.ready_for_loss(is_normalized)
+    count, center, spread = merge_moments(all_moments).unbind()
+    if share.weights is not None:
+        share = replace(share, weights=share.weights * (all_moments[rank, 0] * len(all_moments) / count.clamp(min=1.0)))
+    return share.weighted(losses.standardize(share.advantages, center, spread) if is_normalized else share.advantages)
+
+
+def moments(x: Tensor, weights: Tensor | None) -> Tensor:
+    """`(3,)` count, weighted mean and variance; arguments as for `losses.normalize`. All 0 where every weight is."""
+    count = torch.full((), x.numel(), device=x.device) if weights is None else weights.count_nonzero()
+    return torch.stack([count.float(), losses.mean(x, weights), losses.variance(x, weights)])
+
+
+def merge_moments(parts: Tensor) -> Tensor:
+    """`(3,)`, the `moments` of several sets of numbers together, from those of each, `(sets, 3)`."""
+    counts, means, variances = parts.unbind(1)
+    count = counts.sum()
+    shares = counts / count.clamp(min=1.0)
+    center = (shares * means).sum()
+    return torch.stack([count, center, (shares * (variances + (means - center).square())).sum()])

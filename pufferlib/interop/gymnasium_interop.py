@@ -1,0 +1,341 @@
+"""One C environment as a `gymnasium.Env`."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+import gymnasium
+import numpy as np
+from numpy.typing import ArrayLike
+from typing_extensions import override
+from pufferlib.errors import APIUsageError
+from pufferlib.interop.ocean_envs import make_ocean, require_one_agent, write_actions
+from pufferlib.interop.ocean_envs import Pictures, ShownEnv, natural_pace
+from pufferlib.ocean.environment import OceanEnv
+from collections.abc import Sequence
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space
+from pufferlib.environment import fitting_actions
+from pufferlib.interop.ocean_envs import make_ocean, require_one_agent
+from pufferlib.interop.ocean_envs import Pictures, natural_pace
+
+
+class OceanGymnasiumEnv(ShownEnv, gymnasium.Env):
+    """A C environment of one agent, step by step as Gymnasium's users know it.
+
+    Observations are copies, and the last one of an episode is its final one. After it nothing may be stepped
+    before `reset`, which continues the environment's random stream unless it is given a seed. Rewards are floats,
+    infos empty, `options` have no meaning.
+
+    For speed there is `pufferlib.make_gymnasium_vec`: a thousand environments step there while a few do here.
+
+    Attributes:
+        ocean: the environment itself.
+    """
+
+    metadata: ClassVar[dict[str, Any]] = {"render_modes": ["rgb_array", "human"]}
+
+    def __init__(
+        self,
+        name: str | type[OceanEnv],
+        render_mode: str | None = None,
+        max_episode_steps: int | None = None,
+        **env_kwargs: Any,
+    ):
+        """Makes the environment.
+
+        Args:
+            name: of an Ocean environment, such as `puffer_breakout`, or a class of C environments.
+            render_mode: `rgb_array` for frames from `render`, `human` for a window that follows every step, or None.
+            max_episode_steps: after which an episode is truncated; None leaves that to the environment.
+            env_kwargs: of the environment's class, such as `frameskip`; `seed` is that of the first episode, where
+                `reset` gives none.
+
+        Raises:
+            UnknownEnvironmentError: if there is no Ocean environment of that name.
+            APIUsageError: if the render mode is unknown, an argument out of its range, or the environment has several
+                agents.
+        """
+        self.render_mode = checked_mode(render_mode, self.metadata["render_modes"])
+        if render_mode is not None:
+            self.metadata = {**self.metadata, "render_fps": natural_pace(name, env_kwargs)}
+        self.ocean = make_ocean(name, 1, env_kwargs)
+        require_one_agent(self.ocean)
+        self.observation_space = self.ocean.single_observation_space
+        self.action_space = self.ocean.single_action_space
+        self._pictures = Pictures(self.ocean)
+        self._final = self.ocean.keep_final_observations()[0]
+        self._max_episode_steps = checked_limit(max_episode_steps)
+        self._elapsed = 0  # steps of the episode
+        self._is_over = True  # no step is allowed
+        self._has_begun = False  # C began the next episode when the last one ended
+
+    @override
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict]:
+        super().reset(seed=seed)
+        if seed is not None or not self._has_begun:
+            self.ocean.reset(seed)
+        self._is_over = self._has_begun = False
+        self._elapsed = 0
+        self._show()
+        return self.ocean.observations[0].copy(), {}
+
+    @override
+    def step(self, action: ArrayLike) -> tuple[np.ndarray, float, bool, bool, dict]:
+        if self._is_over:
+            raise APIUsageError("step() is for an episode under way, and none is; call reset() first")
+        write_actions(self.ocean, 0, action)
+        self.ocean.step(self.ocean.actions)
+        terminated, truncated = bool(self.ocean.terminals[0]), bool(self.ocean.truncations[0])
+        self._has_begun = terminated or truncated
+        observation = self._final if self._has_begun else self.ocean.observations[0]
+        self._elapsed += 1
+        truncated = truncated or (self._elapsed == self._max_episode_steps and not terminated)
+        self._is_over = terminated or truncated
+        self._show()
+        return observation.copy(), float(self.ocean.rewards[0]), terminated, truncated, {}
+
+
+def checked_mode(render_mode: str | None, modes: list[str]) -> str | None:
+    """The render mode.
+
+    Raises:
+        APIUsageError: if it is none of the modes.
+    """
+    if render_mode is not None and render_mode not in modes:
+        raise APIUsageError(f"render_mode must be one of {modes} or None, got {render_mode!r}")
+    return render_mode
+
+
+def checked_limit(max_episode_steps: int | None) -> int | None:
+    """The steps after which an episode is truncated.
+
+    Raises:
+        APIUsageError: if they are no integer, or below 1.
+    """
+    if max_episode_steps is not None and not (isinstance(max_episode_steps, int) and max_episode_steps >= 1):
+        raise APIUsageError(f"max_episode_steps must be an integer from 1, or None, got {max_episode_steps!r}")
+    return max_episode_steps
+
+
+class OceanVectorEnv(VectorEnv):
+    """C environments of one agent each, stepped together, without copies.
+
+    The arrays that `reset` and `step` return are the environments' own, and the next step writes the next observations,
+    rewards and flags into them: what is to be kept must be copied before, or `copy=True` does so every time. Infos are
+    copies always.
+
+    An environment whose episode ends is reset in the same step, as `AutoresetMode.SAME_STEP` says: its observation is
+    the first of the next episode, and the final one is in `infos["final_obs"]`, an object array with a row for every
+    environment, None where `infos["_final_obs"]` is False. `infos` are empty in all other steps.
+
+    Gymnasium's own vector environments, and those of its wrappers that change observations, know
+    `AutoresetMode.NEXT_STEP`: the observation is the final one, and the next step begins an episode in that
+    environment, whatever its action, with a reward of 0. Observations are then copies in any case.
+
+    Attributes:
+        ocean: the environments themselves; `ocean.episode_statistics()` has the statistics of episodes that ended.
+    """
+
+    metadata: ClassVar[dict[str, Any]] = {
+        "render_modes": ["rgb_array"],
+        "autoreset_mode": AutoresetMode.SAME_STEP,
+    }
+
+    def __init__(
+        self,
+        name: str | type[OceanEnv],
+        num_envs: int = 1,
+        render_mode: str | None = None,
+        copy: bool = False,
+        autoreset_mode: AutoresetMode | str = AutoresetMode.SAME_STEP,
+        max_episode_steps: int | None = None,
+        **env_kwargs: Any,
+    ):
+        """Makes the environments.
+
+        Args:
+            name: of an Ocean environment, such as `puffer_breakout`, or a class of C environments.
+            num_envs: environments, at least 1.
+            render_mode: `rgb_array` for frames from `render`, or None.
+            copy: whether `reset` and `step` return copies.
+            autoreset_mode: `AutoresetMode.SAME_STEP` or `NEXT_STEP`, or its value.
+            max_episode_steps: after which an episode is truncated; None leaves that to the environment. Episodes that
+                are truncated so are none of `ocean.episode_statistics()`.
+            env_kwargs: of the environment's class, such as `frameskip`; `seed` is that of the first episodes, where
+                `reset` gives none.
+
+        Raises:
+            UnknownEnvironmentError: if there is no Ocean environment of that name.
+            APIUsageError: if the render mode is unknown, an argument out of its range, or an environment has several
+                agents.
+        """
+        self.closed = True  # as long as there is nothing to close
+        self.render_mode = checked_mode(render_mode, self.metadata["render_modes"])
+        self.metadata = {**self.metadata, "autoreset_mode": _checked_autoreset(autoreset_mode)}
+        if render_mode is not None:
+            self.metadata["render_fps"] = natural_pace(name, env_kwargs)
+        self._is_next_step = self.metadata["autoreset_mode"] == AutoresetMode.NEXT_STEP
+        self.ocean = make_ocean(name, num_envs, env_kwargs)
+        require_one_agent(self.ocean)
+        self.num_envs = num_envs
+        self.copy = copy
+        self.single_observation_space = self.ocean.single_observation_space
+        self.single_action_space = self.ocean.single_action_space
+        self.observation_space = batch_space(self.single_observation_space, num_envs)
+        self.action_space = batch_space(self.single_action_space, num_envs)
+        self._pictures = Pictures(self.ocean)
+        self._final = self.ocean.keep_final_observations()
+        self._was_reset = False
+        self._ended = np.zeros(num_envs, bool)  # in the last step
+        self._max_episode_steps = checked_limit(max_episode_steps)
+        self._elapsed = np.zeros(num_envs, np.int64)  # steps of the episodes
+        self.closed = False
+
+    @override
+    def reset(
+        self,
+        *,
+        seed: int | Sequence[int | None] | None = None,
+        options: dict[str, Any] | None = None,
+    ) -> tuple[np.ndarray, dict]:
+        """Begins episodes.
+
+        Args:
+            seed: environment `i` begins its random stream anew with `seed + i`, or with `seed[i]`; None continues it.
+            options: `{"reset_mask": mask}`, bools of shape `(num_envs,)`, leaves the episodes alone where it is False.
+
+        Returns:
+            Observations of shape `(num_envs, *observation_shape)`, and an empty dict.
+
+        Raises:
+            APIUsageError: if there is not one seed, or not one bool of the mask, for every environment.
+        """
+        seeds = self._seeds(seed)
+        mask = self._mask((options or {}).get("reset_mask"))
+        super().reset(seed=seed if isinstance(seed, int) else None)
+        self._begin(mask, seeds)
+        self._was_reset = True
+        self._ended = self._ended & ~mask
+        return self._given(self.ocean.observations), {}
+
+    def _begin(self, mask: np.ndarray, seeds: Sequence[int | None]) -> None:
+        # Without a seed C resets only where it has not begun an episode that was not shown yet.
+        binding, handle = self.ocean.binding, self.ocean.handle
+        fresh = self._ended & self._is_next_step
+        if mask.all() and not fresh.any():
+            self.ocean.reset()
+            fresh = mask
+        for index in np.flatnonzero(mask).tolist():
+            if not fresh[index] or seeds[index] is not None:
+                binding.env_reset(binding.vec_env(handle, index), seeds[index])
+        self._elapsed[mask] = 0
+        self._clear_step(mask)
+
+    def _clear_step(self, where: np.ndarray) -> None:
+        self.ocean.rewards[where] = 0.0
+        self.ocean.terminals[where] = self.ocean.truncations[where] = False
+
+    @override
+    def step(self, actions: ArrayLike) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict]:
+        """Steps every environment.
+
+        Args:
+            actions: shape `(num_envs, *action_shape)`.
+
+        Returns:
+            Observations, rewards (float32), terminations and truncations, `num_envs` rows each, and infos.
+
+        Raises:
+            APIUsageError: if the actions have another shape or kind, or nothing was reset yet.
+        """
+        if not self._was_reset:
+            raise APIUsageError("step() is for episodes under way, and none is; call reset() first")
+        ocean = self.ocean
+        if self._is_next_step and self._ended.any():
+            self._step_others(actions)
+        else:
+            ocean.step(actions)
+        if self._max_episode_steps is not None:
+            self._cut_episodes()
+        self._ended = ended = ocean.terminals | ocean.truncations
+        observations, infos = ocean.observations, {}
+        if self._is_next_step:
+            observations = np.where(_columns(ended, observations), self._final, observations)
+        elif ended.any():
+            infos = self._final_infos(ended)
+        results = (observations, ocean.rewards, ocean.terminals, ocean.truncations)
+        return (*map(self._given, results), infos)
+
+    def _step_others(self, actions: ArrayLike) -> None:
+        ocean = self.ocean
+        ocean.actions[...] = fitting_actions(actions, ocean.actions)
+        ocean.binding.vec_step_where(ocean.handle, ~self._ended)
+        self._clear_step(self._ended)
+
+    def _cut_episodes(self) -> None:
+        ocean = self.ocean
+        ended = ocean.terminals | ocean.truncations
+        self._elapsed += ~(self._ended & self._is_next_step)
+        over = (self._elapsed >= self._max_episode_steps) & ~ended
+        self._elapsed[ended | over] = 0
+        self._final[over] = ocean.observations[over]
+        rewards = ocean.rewards[over]
+        for index in np.flatnonzero(over).tolist():
+            ocean.binding.env_reset(ocean.binding.vec_env(ocean.handle, index))
+        ocean.rewards[over] = rewards
+        ocean.truncations[over] = True
+
+    def _final_infos(self, ended: np.ndarray) -> dict[str, Any]:
+        final = np.full(self.num_envs, None, object)
+        indices = np.flatnonzero(ended)
+        for index, row in zip(indices.tolist(), self._final[indices], strict=True):
+            final[index] = row
+        return {"final_obs": final, "_final_obs": ended, "final_info": {}, "_final_info": ended.copy()}
+
+    def _given(self, array: np.ndarray) -> np.ndarray:
+        return array.copy() if self.copy else array
+
+    def _seeds(self, seed: int | Sequence[int | None] | None) -> Sequence[int | None]:
+        if seed is None:
+            return [None] * self.num_envs
+        if isinstance(seed, (int, np.integer)):
+            return range(int(seed), int(seed) + self.num_envs)
+        if len(seed) != self.num_envs:
+            raise APIUsageError(f"one seed for each of {self.num_envs} environments is expected, got {len(seed)}")
+        return seed
+
+    def _mask(self, mask: ArrayLike | None) -> np.ndarray:
+        if mask is None:
+            return np.ones(self.num_envs, bool)
+        mask = np.asarray(mask)
+        if mask.shape != (self.num_envs,) or mask.dtype != bool:
+            raise APIUsageError(
+                f"reset_mask must be bools of shape ({self.num_envs},), got {mask.dtype} of shape {mask.shape}"
+            )
+        if not self._was_reset and not mask.all():
+            raise APIUsageError("the first reset() is for all environments; leave reset_mask out")
+        return mask
+
+    @override
+    def render(self) -> tuple[np.ndarray, ...] | None:
+        """The frames of all environments, each `(height, width, 3)` uint8 RGB; None without a `render_mode`."""
+        if self.render_mode is None:
+            return None
+        return tuple(self._pictures.picture(index) for index in range(self.num_envs))
+
+    @override
+    def close_extras(self, **kwargs: Any) -> None:
+        self._pictures.close()
+        self.ocean.close()
+
+
+def _columns(rows: np.ndarray, like: np.ndarray) -> np.ndarray:
+    return rows.reshape(-1, *[1] * (like.ndim - 1))
+
+
+def _checked_autoreset(mode: AutoresetMode | str) -> AutoresetMode:
+    known = (AutoresetMode.SAME_STEP, AutoresetMode.NEXT_STEP)
+    found = next((each for each in known if mode in (each, each.value)), None)
+    if found is None:
+        raise APIUsageError(f"autoreset_mode must be one of {[each.value for each in known]}, got {mode!r}")
+    return found

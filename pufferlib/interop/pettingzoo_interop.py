@@ -1,0 +1,118 @@
+"""One C environment of several agents as a `pettingzoo.ParallelEnv`."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+import gymnasium
+import numpy as np
+from typing_extensions import override
+from pufferlib.errors import APIUsageError
+from pufferlib.extras import require_extra
+from pufferlib.interop.gymnasium_interop import checked_mode
+from pufferlib.interop.ocean_envs import make_ocean, write_actions
+from pufferlib.interop.ocean_envs import Pictures, ShownEnv, natural_pace
+from pufferlib.ocean.environment import OceanEnv
+from pettingzoo import ParallelEnv  # noqa: E402  # after the sentence that says how to install it
+
+
+require_extra("pettingzoo", "pettingzoo")
+
+
+class OceanParallelEnv(ShownEnv, ParallelEnv):
+    """A C environment whose agents act at the same time: `agent_0`, `agent_1` and so on, all of the same spaces.
+
+    Observations are copies, and the last one of an agent is its final one. An agent whose episode has ended
+    is gone until `reset`. In C its place is taken again at once, so where agents end at different times the newcomer
+    stands by, with actions of zeros, until all have ended. Infos are empty, `options` have no meaning.
+
+    Attributes:
+        ocean: the environment itself.
+    """
+
+    metadata: ClassVar[dict[str, Any]] = {"render_modes": ["rgb_array", "human"]}
+
+    def __init__(self, name: str | type[OceanEnv], render_mode: str | None = None, **env_kwargs: Any):
+        """Makes the environment.
+
+        Args:
+            name: of an Ocean environment, or a class of C environments.
+            render_mode: `rgb_array` for frames from `render`, `human` for a window that follows every step, or None.
+            env_kwargs: of the environment's class; `seed` is that of the first episode, where `reset` gives none.
+
+        Raises:
+            UnknownEnvironmentError: if there is no Ocean environment of that name.
+            APIUsageError: if the render mode is unknown or an argument out of its range.
+        """
+        self.render_mode = checked_mode(render_mode, self.metadata["render_modes"])
+        self.ocean = make_ocean(name, 1, env_kwargs)
+        self.metadata = {**self.metadata, "name": type(self.ocean).__name__.lower()}
+        if render_mode is not None:
+            self.metadata["render_fps"] = natural_pace(name, env_kwargs)
+        self.possible_agents = [f"agent_{row}" for row in range(self.ocean.num_agents)]
+        self.agents: list[str] = []
+        self.observation_spaces = dict.fromkeys(self.possible_agents, self.ocean.single_observation_space)
+        self.action_spaces = dict.fromkeys(self.possible_agents, self.ocean.single_action_space)
+        self._rows = {agent: row for row, agent in enumerate(self.possible_agents)}
+        self._pictures = Pictures(self.ocean)
+        self._final = self.ocean.keep_final_observations()
+        self._has_begun = False  # C began the next episode when the last one ended, for all agents in one step
+
+    @override
+    def observation_space(self, agent: str) -> gymnasium.Space:
+        return self.observation_spaces[agent]
+
+    @override
+    def action_space(self, agent: str) -> gymnasium.Space:
+        return self.action_spaces[agent]
+
+    @override
+    def reset(self, seed: int | None = None, options: dict | None = None) -> tuple[dict[str, np.ndarray], dict]:
+        if seed is not None or not self._has_begun:
+            self.ocean.reset(seed)
+        self._has_begun = False
+        self.agents = list(self.possible_agents)
+        self._show()
+        return self._of_agents(self.ocean.observations.copy()), {agent: {} for agent in self.agents}
+
+    @override
+    def step(self, actions: dict[str, Any]) -> tuple[dict, dict, dict, dict, dict]:
+        """Steps all agents that are there.
+
+        Args:
+            actions: one for each of `agents`.
+
+        Returns:
+            Observations, rewards, terminations, truncations and infos by agent.
+
+        Raises:
+            APIUsageError: if there is no agent, or none of these actions for one.
+        """
+        self._write_actions(actions)
+        ocean, agents = self.ocean, self.agents
+        ocean.step(ocean.actions)
+        ended = ocean.terminals | ocean.truncations
+        columns = ended.reshape(-1, *[1] * (ocean.observations.ndim - 1))
+        results = (
+            self._of_agents(np.where(columns, self._final, ocean.observations)),
+            self._of_agents(ocean.rewards.tolist()),
+            self._of_agents(ocean.terminals.tolist()),
+            self._of_agents(ocean.truncations.tolist()),
+            {agent: {} for agent in agents},
+        )
+        self.agents = [agent for agent in agents if not ended[self._rows[agent]]]
+        self._has_begun = bool(ended.all())
+        self._show()
+        return results
+
+    def _write_actions(self, actions: dict[str, Any]) -> None:
+        if not self.agents:
+            raise APIUsageError("step() is for an episode under way, and none is; call reset() first")
+        missing = [agent for agent in self.agents if agent not in actions]
+        if missing:
+            raise APIUsageError(f"an action for each of {self.agents} is expected, got none for {missing}")
+        self.ocean.actions[:] = 0
+        for agent in self.agents:
+            write_actions(self.ocean, self._rows[agent], actions[agent])
+
+    def _of_agents(self, rows: Any) -> dict[str, Any]:
+        return {agent: rows[self._rows[agent]] for agent in self.agents}

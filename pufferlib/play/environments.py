@@ -1,0 +1,209 @@
+"""A table on a terminal, in plain text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pufferlib.dashboard.output import printable
+import shutil
+import sys
+import textwrap
+import gymnasium
+from pufferlib import ocean
+from pufferlib.config import env_settings, load_config
+from pufferlib.errors import APIUsageError, nearest
+from pufferlib.families import catalog
+import itertools
+import statistics
+import time
+from dataclasses import dataclass
+from typing import Any
+import numpy as np
+from pufferlib.config import check_env, env_settings, resolve_env_count
+from pufferlib.environment import PufferEnv
+
+
+def plain_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Aligns columns by spaces, which other programs can split; cells are without control codes."""
+    lines = [[printable(cell) for cell in line] for line in (header, *rows)]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
+    )
+
+
+MIN_DESCRIPTION_WIDTH = 24  # columns; in fewer the descriptions are left out
+MAX_NAMED_PARTS = 3  # of a Tuple
+
+
+def overview() -> str:
+    """The tables of Ocean's environments and of the other families."""
+    return f"{environments_table()}\n\n{families_table()}\n\n`puffer envs FAMILY` lists the names of a family"
+
+
+def families_table() -> str:
+    """Every family but Ocean: its number of environments, an example, and the extra to install where it is missing.
+
+    Families that would have to be imported are not counted.
+    """
+    rows = []
+    for family in catalog.families():
+        if family.name == "ocean":
+            continue
+        count = str(len(family.names())) if family.is_installed and family.is_listed_freely else "-"
+        state = "installed" if family.is_installed else f"pip install 'pufferlib[{family.extra}]'"
+        rows.append((family.name, count, family.example, state))
+    return plain_table(("family", "environments", "named like", "installed"), rows)
+
+
+def names_of(family_name: str) -> list[str]:
+    """The names of all environments of a family; an APIUsageError or a MissingExtraError where it is not there."""
+    known = {family.name: family for family in catalog.families()}
+    if family_name not in known:
+        remedy = nearest(family_name, known) or f"; there are {', '.join(known)}"
+        raise APIUsageError(f"there is no family of environments {family_name!r}{remedy}")
+    known[family_name].require()
+    return known[family_name].names()
+
+
+def environments_table(width: int | None = None) -> str:
+    """Every environment of Ocean: its name, spaces of one agent, agents, solved threshold and description.
+
+    Args:
+        width: columns of a line, to which descriptions are cut; None is those of the terminal, and without a terminal
+            there is no limit.
+    """
+    if width is None:
+        width = shutil.get_terminal_size((10**6, 0)).columns if sys.stdout.isatty() else 10**6
+    header = ("environment", "observation", "action", "agents", "solved at")
+    lines = plain_table(header, [environment_row(name) for name in ocean.names()]).splitlines()
+    longest = max(map(len, lines))
+    room = width - longest - 2
+    if room < MIN_DESCRIPTION_WIDTH:
+        return "\n".join(lines)
+    about = ["what it is", *(textwrap.shorten(what_it_is(name), room, placeholder="...") for name in ocean.names())]
+    return "\n".join(f"{line:<{longest}}  {text}".rstrip() for line, text in zip(lines, about, strict=True))
+
+
+def what_it_is(name: str) -> str:
+    """An environment in a few words: the first line of its module's docstring, after the name."""
+    try:
+        module = sys.modules[ocean.env_class(name).__module__]
+    except ImportError:
+        return ""
+    first = (module.__doc__ or "").partition("\n")[0].rstrip(".")
+    called, separator, words = first.partition(": ")
+    is_name = called.lower().replace(" ", "_") == name.removeprefix(ocean.PREFIX)
+    return words if separator and is_name else first
+
+
+def environment_row(name: str) -> tuple[str, str, str, str, str]:
+    """One row of the table; that of an environment which is not compiled has the command."""
+    try:
+        env_class = ocean.env_class(name)
+    except ImportError:
+        return name, "not compiled: run `pip install -e .`", "", "", ""
+    args = load_config(name)
+    one = {"num_envs": 1} if "num_envs" in env_settings(name) else {}
+    env = env_class(**{**args["env"], **one})
+    solve = args.get("solve")
+    row = (
+        name,
+        space_text(env.single_observation_space),
+        space_text(env.single_action_space),
+        str(env.num_agents),
+        f"{solve['metric']} {solve['threshold']:g}" if solve else "-",
+    )
+    env.close()
+    return row
+
+
+def space_text(space: gymnasium.Space) -> str:
+    """A space in a short word or two, such as `uint8[121]`, `Discrete(5)` or `Tuple of 8`."""
+    if isinstance(space, gymnasium.spaces.Discrete):
+        return f"Discrete({space.n})"
+    if isinstance(space, gymnasium.spaces.MultiDiscrete):
+        return f"MultiDiscrete({', '.join(str(count) for count in space.nvec.flat)})"
+    if isinstance(space, gymnasium.spaces.Tuple):
+        if len(space.spaces) > MAX_NAMED_PARTS:
+            return f"Tuple of {len(space.spaces)}"
+        return f"Tuple({', '.join(map(space_text, space.spaces))})"
+    return f"{space.dtype}[{' x '.join(str(size) for size in space.shape)}]"
+
+
+LARGE_NUM_ENVS = 4096  # of the second row: the size at which environments are compared
+REPEATS = 7
+_ACTION_SETS = 16  # prepared rows of actions, used in turn
+_WARM_UP_STEPS = 32
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """Steps of one agent per second, over REPEATS repeats."""
+
+    num_agents: int
+    median: float
+    low: float
+    high: float
+
+
+def bench_command(env_name: str, args: dict[str, Any], seconds: float = 2.0) -> None:
+    """Prints the speed of `env.step` at [env] num_envs and at 4096, with random actions.
+
+    Args:
+        env_name: such as `puffer_breakout`.
+        args: the nested dict of `load_config`, of which `env` and `train.seed` are used.
+        seconds: of timing for each row.
+    """
+    creator, arguments, seed = catalog.find(env_name).creator, check_env(env_name, args["env"]), args["train"]["seed"]
+    rows = []
+    for size in _sizes(env_name, arguments):
+        env = creator(**{**arguments, **size}, seed=seed)
+        result = measure(env, seed, seconds)
+        env.close()
+        rates = (f"{rate:,.0f}" for rate in (result.median, result.low, result.high))
+        rows.append((str(size.get("num_envs", 1)), str(result.num_agents), *rates))
+    print(printable(f"{env_name}: agent steps per second through env.step, one thread, random actions"))
+    print(plain_table(("environments", "agents", f"median of {REPEATS}", "lowest", "highest"), rows))
+
+
+def _sizes(env_name: str, arguments: dict[str, Any]) -> list[dict[str, int]]:
+    setting = env_settings(env_name).get("num_envs")
+    if setting is None:
+        return [{}]
+    agents = catalog.find(env_name).agents_per_env
+    count = resolve_env_count(arguments.get("num_envs", setting.default), "cpu", 1, agents)
+    return [{"num_envs": count} for count in sorted({count, LARGE_NUM_ENVS})]
+
+
+def measure(env: PufferEnv, seed: int, seconds: float) -> Measurement:
+    """Times `env.step` with prepared actions, after a reset; it stays in the middle of an episode.
+
+    Args:
+        env: the environment.
+        seed: of the environment and of the actions.
+        seconds: of all repeats together, at least one step each.
+    """
+    env.reset(seed)
+    actions = itertools.cycle(random_actions(env, seed))
+    steps = _steps_within(env, actions, seconds / REPEATS)
+    rates = [steps * env.num_agents / _time_steps(env, actions, steps) for _ in range(REPEATS)]
+    return Measurement(env.num_agents, statistics.median(rates), min(rates), max(rates))
+
+
+def random_actions(env: PufferEnv, seed: int) -> list[np.ndarray]:
+    """Uniform random actions of all agents, in the dtype of the environment's array."""
+    env.action_space.seed(seed)
+    return [env.action_space.sample().astype(env.actions.dtype) for _ in range(_ACTION_SETS)]
+
+
+def _steps_within(env: PufferEnv, actions: itertools.cycle, seconds: float) -> int:
+    _time_steps(env, actions, _WARM_UP_STEPS)  # warms the caches
+    per_step = _time_steps(env, actions, _WARM_UP_STEPS) / _WARM_UP_STEPS
+    return max(1, int(seconds / per_step))
+
+
+def _time_steps(env: PufferEnv, actions: itertools.cycle, steps: int) -> float:
+    begin = time.perf_counter()
+    for _ in range(steps):
+        env.step(next(actions))
+    return time.perf_counter() - begin

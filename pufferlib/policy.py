@@ -1,0 +1,196 @@
+"""What all policies have in common: their results, their calls, and the settings they were made with."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+import gymnasium
+from torch import Tensor, nn
+from torch.distributions import Normal
+from typing_extensions import Self
+import numpy as np
+import torch
+from gymnasium import Space
+from gymnasium.spaces import Box
+from pufferlib.errors import APIUsageError
+
+
+Logits = Tensor | Normal | tuple[Tensor | Normal, ...]
+"""What a policy returns: a tensor `(..., n)` for Discrete, a Normal `(..., k)` for Box, and a tuple of tensors for
+MultiDiscrete or of both for a Tuple."""
+
+
+class EnvSpaces(Protocol):
+    """An environment, a vector, or anything else with spaces; `emulated` is read as well where it exists."""
+
+    single_observation_space: gymnasium.Space
+    single_action_space: gymnasium.Space
+
+
+Forward = Callable[[Tensor, dict[str, Tensor]], tuple[Logits, Tensor]]
+"""Observations and recurrent state -> logits and values."""
+
+_GIVEN = ("self", "env", "policy")  # arguments of a policy's class that are no settings
+
+
+def acting_forward(policy: nn.Module) -> Forward:
+    """Returns the call of a policy for one step: its `forward_eval`, or else its `forward`."""
+    if hasattr(policy, "forward_eval"):
+        return _with_state(policy.forward_eval, policy.forward_eval)
+    return training_forward(policy, policy)
+
+
+def training_forward(policy: nn.Module, called: Callable) -> Forward:
+    """Returns the call of a policy for training.
+
+    Args:
+        policy: its `forward` decides whether a state is passed.
+        called: the policy, or the result of torch.compile.
+    """
+    return _with_state(called, getattr(policy, "_orig_mod", policy).forward)  # torch.compile hides the signature
+
+
+def _with_state(called: Callable, declared: Callable) -> Forward:
+    return called if _takes_state(declared) else lambda observations, state: called(observations)
+
+
+def _takes_state(function: Callable) -> bool:
+    # Whether the second argument is a state, and not an option of the user's own.
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):  # a builtin without a signature
+        return True
+    if any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters[:2]):
+        return True
+    places = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    return len(places) > 1 and (places[1].name == "state" or places[1].default is inspect.Parameter.empty)
+
+
+class RecordsInitArgs(nn.Module):
+    """The base of the policies of pufferlib.models: it records the settings that its class is called with."""
+
+    def __new__(cls, *arguments: Any, **keywords: Any) -> Self:
+        """Records the arguments, with defaults for those that were left out."""
+        module = super().__new__(cls)
+        try:
+            bound = inspect.signature(cls.__init__).bind_partial(None, *arguments, **keywords)
+        except TypeError:  # a wrong call, as __init__ is about to say
+            return module
+        bound.apply_defaults()
+        _note(module, {name: value for name, value in bound.arguments.items() if name not in _GIVEN})
+        return module
+
+
+def make_module(kind: type[nn.Module], *given: Any, **settings: Any) -> nn.Module:
+    """Makes a policy or a recurrent layer of any class, and records the settings."""
+    module = kind(*given, **settings)
+    if not isinstance(module, RecordsInitArgs):
+        _note(module, settings)
+    return module
+
+
+def init_args(module: nn.Module) -> dict[str, Any] | None:
+    """The settings that a policy or a recurrent layer was made with; None where they were not recorded."""
+    return getattr(module, "_made_with", None)
+
+
+def _note(module: nn.Module, settings: Mapping[str, Any]) -> None:
+    object.__setattr__(module, "_made_with", dict(settings))  # nn.Module's own is not ready inside __new__
+
+
+MAX_CATEGORIES = 256
+"""Of one number: all that a byte can say."""
+
+
+class OneHot(nn.Module):
+    """Turns integers `(..., cells)` into zeros, and a one for each of them, `(..., num_columns)` float32.
+
+    An integer has a column for each of its values, from its lower bound to its upper one; the columns of the first come
+    first. One outside its bounds counts as the nearest inside. There is nothing to learn or to save.
+
+    Attributes:
+        num_columns: what the layer after it gets.
+        lowest: `(cells,)` int32, the lower bounds.
+        highest: `(cells,)` int32, the upper bounds.
+
+    Raises:
+        APIUsageError: if the space is no Box of integers, or one of them has more than MAX_CATEGORIES values.
+    """
+
+    def __init__(self, space: Space):
+        super().__init__()
+        low, high = _bounds(space)
+        lowest, highest = torch.from_numpy(low).int(), torch.from_numpy(high).int()
+        counts = highest - lowest + 1
+        cells = torch.arange(len(counts)).repeat_interleave(counts)  # of each column
+        firsts = (counts.cumsum(0) - counts)[cells]
+        self.num_columns = len(cells)
+        self._add("lowest", lowest)
+        self._add("highest", highest)
+        self._add("_cells", cells)
+        self._add("_categories", (lowest[cells] + torch.arange(len(cells)) - firsts).int())
+
+    def _add(self, name: str, values: Tensor) -> None:
+        self.register_buffer(name, values, persistent=False)
+
+    def forward(self, observations: Tensor) -> Tensor:
+        """Integers `(..., cells)` of any dtype -> `(..., num_columns)` float32."""
+        inside = observations.to(torch.int32).clamp(self.lowest, self.highest)
+        return (inside.index_select(-1, self._cells) == self._categories).to(torch.float32)
+
+
+class OneHotPlanes(nn.Module):
+    """Turns images of integers `(rows, channels, height, width)` into planes `(rows, num_planes, height, width)`.
+
+    A channel has a plane of zeros and ones for each value from the lowest bound of its pixels to the highest; the
+    planes of the first channel come first. Otherwise as OneHot.
+
+    Attributes:
+        num_planes: what the layer after it gets.
+        lowest: `(channels,)` int32, the lower bounds.
+        highest: `(channels,)` int32, the upper bounds.
+
+    Raises:
+        APIUsageError: as for OneHot.
+    """
+
+    def __init__(self, space: Space, image_shape: tuple[int, int, int]):
+        super().__init__()
+        low, high = (bound.reshape(image_shape[0], -1) for bound in _bounds(space))
+        low, high = low.min(1), high.max(1)
+        _check_counts(space, low, high)
+        lowest, highest = torch.from_numpy(low).int(), torch.from_numpy(high).int()
+        counts = highest - lowest + 1
+        channels = torch.arange(len(counts)).repeat_interleave(counts)  # of each plane
+        firsts = (counts.cumsum(0) - counts)[channels]
+        self.num_planes = len(channels)
+        categories = lowest[channels] + torch.arange(len(channels)) - firsts
+        self.register_buffer("lowest", lowest, persistent=False)
+        self.register_buffer("highest", highest, persistent=False)
+        self.register_buffer("_channels", channels, persistent=False)
+        self.register_buffer("_categories", categories.int()[:, None, None], persistent=False)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Integers `(rows, channels, height, width)` of any dtype -> float32 `(rows, num_planes, height, width)`."""
+        lowest, highest = self.lowest[:, None, None], self.highest[:, None, None]
+        inside = images.to(torch.int32).clamp(lowest, highest)
+        return (inside.index_select(1, self._channels) == self._categories).to(torch.float32)
+
+
+def _bounds(space: Space) -> tuple[np.ndarray, np.ndarray]:
+    # In float64, so that no differences wrap.
+    if not isinstance(space, Box) or space.dtype.kind not in "iu":
+        raise APIUsageError(f"one_hot needs observations that are one Box of integers, got {space}; switch it off")
+    low, high = (bound.reshape(-1).astype(np.float64) for bound in (space.low, space.high))
+    _check_counts(space, low, high)
+    return low, high
+
+
+def _check_counts(space: Space, low: np.ndarray, high: np.ndarray) -> None:
+    most, limit = int((high - low).max()) + 1, 2**31
+    if most > MAX_CATEGORIES or low.min() < -limit or high.max() >= limit:
+        raise APIUsageError(
+            f"one_hot needs integers of at most {MAX_CATEGORIES} values each, got {most} in {space}; give the "
+            "space the bounds that its numbers have, or switch it off"
+        )

@@ -1,0 +1,454 @@
+"""Text to Python values, and Python values to the type a setting declares."""
+
+from __future__ import annotations
+
+import ast
+import numbers
+import os
+import types
+from typing import Any, Literal, Union, get_args, get_origin
+import dataclasses
+import functools
+import inspect
+import re
+import typing
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, ClassVar
+from typing_extensions import Self
+from pufferlib.errors import ConfigError, nearest
+
+
+_WORDS = {"none": None, "true": True, "false": False}
+_NAMES = {int: "an integer", float: "a number", bool: "True or False", str: "text", type: "a class"}
+
+
+def parse_value(text: str) -> Any:
+    """The Python value that a piece of text stands for when nothing is known about its type.
+
+    `None`, `True` and `False` in any case; integers such as `42`, `1_000_000` and `1e6`; floats; lists and tuples in
+    brackets; text in quotes. Everything else is the text itself.
+    """
+    text = text.strip()
+    if text.lower() in _WORDS:
+        return _WORDS[text.lower()]
+    if text[:1] in ("[", "(", "'", '"'):
+        return _parse_literal(text)
+    try:
+        return int(text)
+    except ValueError:
+        return _parse_float(text)
+
+
+def format_value(value: object) -> str:
+    """A value as an ini holds it; `parse_value` reads it back."""
+    return f"{value:_}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+
+
+def parse_as(text: str, kind: object) -> Any:
+    """The value of a setting of one type; one that wants text gets it even where the text looks like a number.
+
+    Args:
+        text: what the file or the command line holds.
+        kind: a type annotation.
+
+    Returns:
+        A value that may still not fit `kind`; `convert` decides.
+    """
+    value = parse_value(text)
+    return text if not fits(value, kind) and fits(text, kind) else value
+
+
+def fits(value: object, kind: object) -> bool:
+    """Whether `convert` accepts the value."""
+    try:
+        convert(value, kind)
+    except ValueError:
+        return False
+    return True
+
+
+def convert(value: object, kind: object) -> Any:
+    """The value as the type that an annotation names.
+
+    An integer is a number, 1e6 is an integer, a path is text; a bool is only a bool. A name that is one of several may
+    be written in small or large letters.
+
+    Args:
+        value: any Python value.
+        kind: a class, `Any`, a union, a `Literal`, or a `list[...]` or `tuple[..., ...]` of them.
+
+    Raises:
+        ValueError: if the value does not fit.
+    """
+    origin = get_origin(kind)
+    if kind is Any:
+        return value
+    if origin in (Union, types.UnionType):
+        return _convert_to_first(value, get_args(kind))
+    if origin is Literal:
+        return _choice(value, get_args(kind))
+    if origin in (list, tuple):
+        if not isinstance(value, (list, tuple)):
+            raise ValueError
+        return origin(convert(item, get_args(kind)[0]) for item in value)
+    return _convert_to_class(value, kind)
+
+
+def describe(kind: object, bounds: str = "") -> str:
+    """Names the values of a type in an error message, such as `an integer in [1, inf) or 'auto'`.
+
+    Args:
+        kind: a type annotation.
+        bounds: what to write after each kind of number.
+    """
+    names = _alternatives(kind)
+    return join_or([name + bounds if name in (_NAMES[int], _NAMES[float]) else name for name in names])
+
+
+def shown(value: object) -> str:
+    """A value as an error message shows it, not longer than a line or two."""
+    try:
+        text = repr(value)
+    except ValueError:  # Python does not write integers of thousands of digits
+        return "a number of thousands of digits"
+    except RecursionError:
+        return f"a {type(value).__name__} of many levels"
+    return text if len(text) <= 200 else f"{text[:100]}...{text[-20:]}"
+
+
+def choices(kind: object) -> tuple[str, ...]:
+    """The texts that a type allows by name, empty when it allows none."""
+    if get_origin(kind) is Literal:
+        return tuple(choice for choice in get_args(kind) if isinstance(choice, str))
+    if get_origin(kind) in (Union, types.UnionType):
+        return tuple(choice for option in get_args(kind) for choice in choices(option))
+    return ()
+
+
+def join_or(words: list[str]) -> str:
+    """Writes `a, b or c`."""
+    return " or ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
+
+
+def _parse_literal(text: str) -> Any:
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):  # the last two where it is nested deeply
+        return text
+
+
+def _parse_float(text: str) -> Any:
+    try:
+        value = float(text)
+    except ValueError:
+        return text
+    is_whole = "." not in text and value.is_integer()  # 1e6 counts things, 1.0 measures them
+    return int(value) if is_whole else value
+
+
+def _choice(value: object, allowed: tuple) -> Any:
+    for choice in allowed:
+        if type(value) is type(choice) and value == choice:
+            return choice
+    for choice in allowed:
+        if isinstance(value, str) and isinstance(choice, str) and value.casefold() == choice.casefold():
+            return choice
+    raise ValueError
+
+
+def _convert_to_first(value: object, kinds: tuple) -> Any:
+    for kind in kinds:
+        if fits(value, kind):
+            return convert(value, kind)
+    raise ValueError
+
+
+def _convert_to_class(value: object, kind: type) -> Any:
+    is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    if kind is int and is_number and (isinstance(value, numbers.Integral) or _to_float(value).is_integer()):
+        return int(value)
+    if kind is float and is_number:
+        return _to_float(value)
+    if kind is str and isinstance(value, os.PathLike):
+        return os.fspath(value)
+    if kind not in (int, float) and isinstance(value, kind):
+        return value
+    raise ValueError
+
+
+def _to_float(value: numbers.Real) -> float:
+    try:
+        return float(value)
+    except OverflowError as error:  # an integer or fraction of more than 308 digits
+        raise ValueError from error
+
+
+def _alternatives(kind: object) -> list[str]:
+    if get_origin(kind) in (Union, types.UnionType):
+        return [name for option in get_args(kind) for name in _alternatives(option)]
+    if get_origin(kind) is Literal:
+        return [repr(choice) for choice in get_args(kind)]
+    if get_origin(kind) in (list, tuple):
+        return [f"a {get_origin(kind).__name__} of which each item is {describe(get_args(kind)[0])}"]
+    if kind is type(None):
+        return ["None"]
+    return [_NAMES.get(kind, getattr(kind, "__name__", str(kind)))]
+
+
+_NOT_SETTINGS = {"self", "buf", "seed", "env", "policy"}  # arguments that the vectorization and the trainer fill in
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A range of numbers as mathematics writes it: `[0, 1)` holds 0 but not 1, `(0, inf]` holds infinity."""
+
+    text: str
+
+    def __contains__(self, value: float) -> bool:
+        low, high = (float(bound) for bound in self.text[1:-1].split(","))
+        is_above = value >= low if self.text[0] == "[" else value > low
+        is_below = value <= high if self.text[-1] == "]" else value < high
+        return is_above and is_below
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One key of one section."""
+
+    section: str
+    name: str
+    kind: Any  # a type annotation
+    default: Any
+    meaning: str = ""  # one or two sentences
+    within: Interval = Interval("(-inf, inf)")  # finite, unless a setting says otherwise
+    renamed: Mapping[str, str] = dataclasses.field(default_factory=dict)  # earlier values, and those to take now
+
+    @property
+    def label(self) -> str:
+        """Its name in error messages: `[train] gamma`."""
+        return f"[{self.section}] {self.name}" if self.section else self.name
+
+    @property
+    def flag(self) -> str:
+        """Its flag on the command line: `--train.learning-rate`, or `--rnn-name` for a key of `[base]`."""
+        prefix = f"{self.section}." if self.section not in ("", "base") else ""
+        return f"--{prefix}{self.name}".replace("_", "-")
+
+    @property
+    def allowed(self) -> str:
+        """The values it takes, in words."""
+        return describe(self.kind, f" in {self.within.text}" if self._has_bounds else "")
+
+    @property
+    def _has_bounds(self) -> bool:
+        return self.within.text != "(-inf, inf)"
+
+    def parse(self, text: str) -> Any:
+        """The checked value of a text from a file or the command line.
+
+        Raises:
+            ConfigError: if the text is not a value of this setting.
+        """
+        return self.check(parse_as(text, self.kind))
+
+    def check(self, value: object) -> Any:
+        """The value, converted to the setting's type.
+
+        Raises:
+            ConfigError: if the type is wrong or the number out of bounds.
+        """
+        try:
+            converted = convert(value, self.kind)
+        except ValueError as error:
+            found = f"got {shown(value)}{self._remedy(value)}"
+            raise ConfigError(f"{self.label} must be {self.allowed}, {found}") from error
+        is_number = isinstance(converted, numbers.Real) and not isinstance(converted, bool)
+        if is_number and converted not in self.within:
+            expected = self.allowed if self._has_bounds else "finite"  # the only numbers that lie in no bounds are not
+            raise ConfigError(f"{self.label} must be {expected}, got {shown(value)}")
+        if isinstance(converted, int) and converted.bit_length() > 63:  # what C and torch take
+            raise ConfigError(f"{self.label} must be {self.allowed}, and of at most 63 bits, got {shown(value)}")
+        return converted
+
+    def _remedy(self, value: object) -> str:
+        text = value if isinstance(value, str) else shown(value)
+        if fits(parse_value(f"[{text}]"), self.kind):
+            return f"; write {f'[{text}]'!r}"
+        return self.nearest(value, choices(self.kind)) if isinstance(value, str) else ""
+
+    def nearest(self, value: str, known: Iterable[str]) -> str:
+        """Ends an error message about a text that is no value: with what it is called now, the nearest, or nothing."""
+        successor = self.renamed.get(value)
+        return f"; did you mean {successor!r}?" if successor else nearest(value, known)
+
+
+def setting(
+    default: object, meaning: str, within: str = "(-inf, inf)", renamed: Mapping[str, str] = MappingProxyType({})
+) -> Any:
+    """A dataclass field that is a setting; its annotation is the setting's type.
+
+    Args:
+        default: the default value.
+        meaning: one or two sentences, which the command line's help prints; unit included.
+        within: the interval of a number, such as `[0, 1)`.
+        renamed: values that earlier versions took, and what each is called now.
+    """
+    metadata = {"meaning": meaning, "within": Interval(within), "renamed": renamed}
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+@dataclass(frozen=True)
+class Section:
+    """The base of the dataclasses whose fields are settings: checked when made, never edited after."""
+
+    section: ClassVar[str] = ""
+
+    def __post_init__(self):
+        """Checks every field.
+
+        Raises:
+            ConfigError: if a value has the wrong type or is out of bounds.
+        """
+        for name, declared in self.settings().items():
+            object.__setattr__(self, name, declared.check(getattr(self, name)))
+
+    @classmethod
+    @functools.cache
+    def settings(cls) -> Mapping[str, Setting]:
+        """The fields by name, in the order in which they are declared."""
+        kinds = typing.get_type_hints(cls)
+        found = {
+            field.name: Setting(cls.section, field.name, kinds[field.name], field.default, **field.metadata)
+            for field in dataclasses.fields(cls)
+        }
+        return MappingProxyType(found)
+
+    @classmethod
+    def from_dict(cls, given: Mapping[str, Any]) -> Self:
+        """Makes the section from a dict; keys that are absent take their defaults.
+
+        Raises:
+            ConfigError: if a key is unknown or a value does not fit.
+        """
+        cls.require_known(given)
+        return cls(**given)
+
+    @classmethod
+    def require_known(cls, names: Iterable[str]) -> None:
+        """Checks that settings exist.
+
+        Raises:
+            ConfigError: naming the first that does not, and what is probably meant.
+        """
+        require_known(cls.section, names, cls.settings(), cls.hint)
+
+    @classmethod
+    def hint(cls, name: str) -> str:
+        """The probable meaning of an unknown setting, for an error message; empty where there is none."""
+        return ""
+
+
+def require_known(
+    section: str, names: Iterable[str], known: Iterable[str], hint: Callable[[str], str] = lambda name: ""
+) -> None:
+    """Checks that settings exist.
+
+    Args:
+        section: they are in.
+        names: to check.
+        known: those that exist.
+        hint: says what an unknown name probably means; empty where it does not know.
+
+    Raises:
+        ConfigError: naming the first that does not, and the nearest that do.
+    """
+    known = list(known)
+    for name in names:
+        if name not in known:
+            found = hint(str(name))
+            remedy = f"; {found}" if found else nearest(str(name), known)
+            remedy = remedy or f"; it has {', '.join(known) or 'no settings'}"
+            raise ConfigError(f"there is no setting {name!r} in [{section}]{remedy}")
+
+
+def class_settings(section: str, cls: type) -> dict[str, Setting]:
+    """The keyword arguments of a class that a section of the configuration sets.
+
+    An `__init__` that takes `**kwargs` hands them on, so the arguments of its base class count too. `buf`, `seed`,
+    `env` and `policy` are not settings, nor is an argument without a default.
+
+    Args:
+        section: the section's name, such as `env`.
+        cls: an environment or a policy.
+    """
+    found: dict[str, Setting] = {}
+    for owner in cls.__mro__:
+        initialize = vars(owner).get("__init__")
+        if initialize is None:
+            continue
+        for name, one in signature_settings(section, initialize, documented=owner).items():
+            found.setdefault(name, one)
+        parameters = inspect.signature(initialize).parameters.values()
+        if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
+            break
+    return found
+
+
+def signature_settings(
+    section: str, function: Callable, presets: Mapping[str, Any] | None = None, documented: object = None
+) -> dict[str, Setting]:
+    """The keyword arguments of one function that a section of the configuration sets; see `class_settings`.
+
+    Args:
+        section: the section's name.
+        function: anything with a signature; one that does not tell its signature has no settings.
+        presets: values that replace the defaults, or that are one.
+        documented: what else has an `Args:` in its docstring, such as the function's class.
+    """
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):  # a builtin that does not tell
+        return {}
+    kinds, meanings = _kinds(function), {**_argument_meanings(documented), **_argument_meanings(function)}
+    found = {}
+    for parameter in parameters:
+        default = (presets or {}).get(parameter.name, parameter.default)
+        if parameter.name not in _NOT_SETTINGS and default is not parameter.empty:
+            kind, meaning = kinds.get(parameter.name, Any), meanings.get(parameter.name, "")
+            found[parameter.name] = Setting(section, parameter.name, kind, default, meaning)
+    return found
+
+
+def check_arguments(section: str, arguments: Mapping[str, Any], cls: type) -> dict[str, Any]:
+    """The keyword arguments of a class, converted to the types its `__init__` declares.
+
+    Raises:
+        ConfigError: if a name is unknown or a value has the wrong type.
+    """
+    known = class_settings(section, cls)
+    require_known(section, arguments, known)
+    return {name: known[name].check(value) for name, value in arguments.items()}
+
+
+def _kinds(function: Callable) -> dict[str, Any]:
+    try:
+        return typing.get_type_hints(function)
+    except (NameError, AttributeError, TypeError):  # a name that only type checkers import, or no type at all
+        return {}  # no type checks, but the names are known
+
+
+def _argument_meanings(documented: object) -> dict[str, str]:
+    lines = ("" if documented is None else inspect.getdoc(documented) or "").partition("\nArgs:\n")[2].splitlines()
+    found: dict[str, str] = {}
+    name = ""
+    for line in lines:
+        start = re.match(r"    (\w+): (.*)", line)
+        if start:
+            name, found[start[1]] = start[1], start[2][:1].upper() + start[2][1:]
+        elif name and line.startswith("        "):
+            found[name] += " " + line.strip()
+        else:
+            break
+    return found

@@ -1,0 +1,384 @@
+"""The layout of observations of any structure in rows of an array.
+
+A space that is one Box is a row by itself. Any other one is cut into leaves, in the order of the space, and a row is
+flat:
+
+- where all leaves have one dtype, the row is a Box of that dtype and the leaves follow each other;
+- else it is a Box of bytes (uint8). A leaf begins at a multiple of its itemsize, and the length of a row, at least one
+  byte, is a multiple of the largest one, so that NumPy and torch can look at a leaf in place. The bytes between leaves
+  stay 0.
+
+A Box leaf has the shape and dtype of its space, a Discrete one is an int64 of shape (), and MultiDiscrete and
+MultiBinary have their own. Values are stored as they are, a Discrete's `start` included.
+
+A part that is no number, such as a Text, has no leaf where other parts remain.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+import gymnasium
+import numpy as np
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tuple
+from pufferlib.errors import APIUsageError
+from itertools import chain
+from gymnasium.spaces import Box, Discrete, MultiBinary, MultiDiscrete, Tuple
+from typing_extensions import override
+
+
+_NUMBERS = (Box, Discrete, MultiDiscrete, MultiBinary)
+
+LeafPath = tuple[str | int, ...]
+
+_DTYPES = (
+    *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
+    *("float16", "float32", "float64"),
+)  # those that NumPy and torch share
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """A part of an observation that is one array.
+
+    Attributes:
+        path: the keys that lead to it, () where the observation is this leaf.
+        space: Box, Discrete, MultiDiscrete or MultiBinary.
+        shape: of its array, () for Discrete.
+        dtype: of its array.
+        offset: bytes from the beginning of the row.
+    """
+
+    path: LeafPath
+    space: gymnasium.Space
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    offset: int
+
+    @property
+    def stop(self) -> int:
+        """The offset of the first byte after it."""
+        return self.offset + math.prod(self.shape) * self.dtype.itemsize
+
+    @property
+    def name(self) -> str:
+        """Its name in messages: `observation['camera'][0]`."""
+        return path_name(self.path)
+
+    def bounds(self) -> tuple[np.ndarray, np.ndarray]:
+        """The least and the greatest value of every element, flat."""
+        space = self.space
+        if isinstance(space, Box):
+            low, high = space.low, space.high
+        elif isinstance(space, Discrete):
+            low, high = space.start, space.start + space.n - 1
+        elif isinstance(space, MultiDiscrete):
+            low, high = space.start, space.start + space.nvec - 1
+        else:
+            low, high = np.zeros(self.shape), np.ones(self.shape)
+        return np.asarray(low, self.dtype).reshape(-1), np.asarray(high, self.dtype).reshape(-1)
+
+
+Structure = Leaf | dict[str, Any] | tuple[Any, ...]
+"""Leaves, in dicts and tuples nested like the space."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The places of the leaves of an observation space in a row.
+
+    Attributes:
+        structure: the leaves, nested like the space.
+        row_space: of a row: the space itself where it is a Box, else a one-dimensional Box.
+        left_out: the parts that are no numbers, such as `observation['mission'] (MissionSpace)`.
+    """
+
+    structure: Structure
+    row_space: Box
+    left_out: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, space: gymnasium.Space) -> Layout:
+        """Lays out an observation space.
+
+        Raises:
+            APIUsageError: if no part of it is a number, or a part has a dtype that cannot be packed; the message names
+                the part.
+        """
+        numbers, left_out = only_numbers(space)
+        structure, stop = _place(space if numbers is None else numbers, (), 0)
+        leaves = list(_leaves(structure))
+        if isinstance(structure, Leaf) and isinstance(space, Box):
+            return cls(structure, space)
+        dtypes = {leaf.dtype for leaf in leaves}
+        if len(dtypes) != 1:
+            length = _round_up(max(stop, 1), max((dtype.itemsize for dtype in dtypes), default=1))
+            return cls(structure, Box(0, 255, (length,), np.uint8), left_out)
+        low, high = (np.concatenate(bounds) for bounds in zip(*(leaf.bounds() for leaf in leaves), strict=True))
+        return cls(structure, Box(low, high, dtype=dtypes.pop()), left_out)
+
+    @functools.cached_property
+    def leaves(self) -> list[Leaf]:
+        """All leaves, in the order of the row."""
+        return list(_leaves(self.structure))
+
+    @property
+    def is_packed(self) -> bool:
+        """Whether a row is anything else than the observation itself."""
+        return not (isinstance(self.structure, Leaf) and isinstance(self.structure.space, Box))
+
+    @functools.cached_property
+    def is_bytes(self) -> bool:
+        """Whether leaves have to be viewed as their own dtype."""
+        return any(leaf.dtype != self.row_space.dtype for leaf in self.leaves)
+
+    def parts_text(self) -> str:
+        """The leaves with their dtypes, for messages."""
+        return ", ".join(f"{leaf.name} of {leaf.dtype}" for leaf in self.leaves)
+
+    def elements(self, leaf: Leaf) -> slice:
+        """The place of a leaf in a row, in elements of the row's dtype."""
+        itemsize = self.row_space.dtype.itemsize
+        return slice(leaf.offset // itemsize, leaf.stop // itemsize)
+
+
+def only_numbers(space: gymnasium.Space, path: LeafPath = ()) -> tuple[gymnasium.Space | None, tuple[str, ...]]:
+    """A space without the parts that are no numbers, None where nothing remains, and the names of these parts.
+
+    A Tuple without some of its parts becomes a Dict whose keys are the indices of the others.
+    """
+    if isinstance(space, _NUMBERS):
+        return space, ()
+    if not isinstance(space, (Dict, Tuple)):
+        return None, (f"{path_name(path)} ({type(space).__name__})",)
+    keys = list(space.spaces) if isinstance(space, Dict) else range(len(space.spaces))
+    parts = {key: only_numbers(space.spaces[key], (*path, key)) for key in keys}
+    left_out = tuple(name for _, names in parts.values() for name in names)
+    if not left_out:
+        return space, ()
+    kept = {key: part for key, (part, _) in parts.items() if part is not None}
+    return (Dict(kept) if kept else None), left_out
+
+
+def path_name(path: LeafPath) -> str:
+    """The name of a part in messages: `observation['camera'][0]`."""
+    return "observation" + "".join(f"[{key!r}]" for key in path)
+
+
+def unpack(rows: np.ndarray, layout: Layout | None) -> Any:
+    """The observations in rows, as dicts and tuples of arrays; `nativize` does the same in torch.
+
+    Args:
+        rows: `(..., *row_shape)`, the last dimension contiguous.
+        layout: `emulated` of the environment; None gives the rows themselves.
+
+    Returns:
+        Nested like the space: arrays `(..., *leaf_shape)` of the leaf's dtype, views of the rows.
+    """
+    if layout is None or not layout.is_packed:
+        return rows
+
+    def view(leaf: Leaf) -> np.ndarray:
+        elements = rows[..., layout.elements(leaf)].view(leaf.dtype)
+        return elements.reshape((*rows.shape[:-1], *leaf.shape))
+
+    return map_structure(view, layout.structure)
+
+
+def map_structure(function: Callable[[Leaf], Any], structure: Structure) -> Any:
+    """Calls `function(leaf)` for every leaf; returns the results, nested as the leaves are."""
+    if isinstance(structure, dict):
+        return {key: map_structure(function, part) for key, part in structure.items()}
+    if isinstance(structure, tuple):
+        return tuple(map_structure(function, part) for part in structure)
+    return function(structure)
+
+
+def _place(space: gymnasium.Space, path: LeafPath, offset: int) -> tuple[Structure, int]:
+    if isinstance(space, (Dict, Tuple)):
+        keys = list(space.spaces) if isinstance(space, Dict) else range(len(space.spaces))
+        parts = []
+        for key in keys:
+            part, offset = _place(space.spaces[key], (*path, key), offset)
+            parts.append(part)
+        return (dict(zip(keys, parts, strict=True)) if isinstance(space, Dict) else tuple(parts)), offset
+    dtype = _dtype(space, path)
+    shape = () if isinstance(space, Discrete) else tuple(space.shape)
+    leaf = Leaf(path, space, shape, dtype, _round_up(offset, dtype.itemsize))
+    return leaf, leaf.stop
+
+
+def _dtype(space: gymnasium.Space, path: LeafPath) -> np.dtype:
+    if not isinstance(space, _NUMBERS):
+        raise APIUsageError(
+            f"the space of {path_name(path)} must be Dict, Tuple, Box, Discrete, MultiDiscrete or MultiBinary, "
+            f"got {type(space).__name__}; leave it out, for example with gymnasium.wrappers.FilterObservation"
+        )
+    dtype = np.dtype(np.int64) if isinstance(space, Discrete) else np.dtype(space.dtype)
+    if dtype.name not in _DTYPES:
+        raise APIUsageError(f"the space of {path_name(path)} must have a dtype of {', '.join(_DTYPES)}, got {dtype}")
+    return dtype
+
+
+def _leaves(structure: Structure) -> Iterator[Leaf]:
+    if isinstance(structure, Leaf):
+        return iter((structure,))
+    parts = structure.values() if isinstance(structure, dict) else structure
+    return itertools.chain.from_iterable(map(_leaves, parts))
+
+
+def _round_up(offset: int, multiple: int) -> int:
+    return -(-offset // multiple) * multiple
+
+
+MAX_MIXED_CHOICES = 2**24  # float32 holds every integer below
+
+
+@dataclass(frozen=True)
+class ActionPart:
+    """Some columns of an action row that are decided together.
+
+    Attributes:
+        columns: of the row.
+        choices: of a discrete part, which has one column and counts from 0; None for numbers.
+    """
+
+    columns: slice
+    choices: int | None
+
+    @property
+    def width(self) -> int:
+        """Columns."""
+        return self.columns.stop - self.columns.start
+
+    @property
+    def outputs(self) -> int:
+        """The policy's outputs for it: a logit for every choice, or a mean for every number."""
+        return self.width if self.choices is None else self.choices
+
+
+def check_action_space(space: gymnasium.Space) -> None:
+    """Checks that the action of one agent is a row of numbers.
+
+    That is a Discrete, MultiDiscrete, MultiBinary or Box, or, for actions that mix them, a Tuple of Discrete and
+    one-dimensional float32 Box. The row of a Tuple is one float32 vector: its parts in their order, one number for each
+    Discrete, which counts from 0 like every discrete number of a row, and k for a Box of k.
+
+    Raises:
+        APIUsageError: if it is not; wrap the environment with pufferlib.emulation.
+    """
+    if isinstance(space, (Discrete, MultiDiscrete, MultiBinary, Box)):
+        return
+    if not isinstance(space, Tuple):
+        raise APIUsageError(
+            "an action space must be Discrete, MultiDiscrete, Box or a Tuple of Discrete and one-dimensional float32 "
+            f"Box, got {type(space).__name__}; wrap the environment with pufferlib.emulation"
+        )
+    for index, part in enumerate(space.spaces):
+        if not _is_mixed_part(part):
+            raise APIUsageError(
+                f"a Tuple of actions must hold Discrete of at most {MAX_MIXED_CHOICES} choices and one-dimensional "
+                f"float32 Box, got {part} at index {index}; wrap the environment with pufferlib.emulation"
+            )
+    if not space.spaces:
+        raise APIUsageError("a Tuple of actions must have parts, got an empty one; add a Discrete or a Box")
+
+
+def _is_mixed_part(space: gymnasium.Space) -> bool:
+    if isinstance(space, Discrete):
+        return space.n <= MAX_MIXED_CHOICES
+    return isinstance(space, Box) and space.dtype == np.float32 and len(space.shape) == 1
+
+
+def action_shape(space: gymnasium.Space) -> tuple[int, ...]:
+    """The shape of one agent's action row.
+
+    Raises:
+        APIUsageError: if it has none, see `check_action_space`.
+    """
+    check_action_space(space)
+    return (action_parts(space)[-1].columns.stop,) if isinstance(space, Tuple) else space.shape
+
+
+def action_dtype(space: gymnasium.Space) -> np.dtype:
+    """The dtype of an action array: float32 for float boxes and mixed actions, int32 for everything else."""
+    is_float = isinstance(space, Tuple) or (isinstance(space, Box) and space.dtype.kind == "f")
+    return np.dtype(np.float32 if is_float else np.int32)
+
+
+def action_parts(space: gymnasium.Space) -> tuple[ActionPart, ...]:
+    """The parts of an action that a policy decides independently, in the order of the columns of a flattened row.
+
+    Raises:
+        APIUsageError: if the space has no rows, see `check_action_space`.
+    """
+    check_action_space(space)
+    parts, column = [], 0
+    for width, choices in chain.from_iterable(map(_sizes, space.spaces if isinstance(space, Tuple) else [space])):
+        parts.append(ActionPart(slice(column, column + width), choices))
+        column += width
+    return tuple(parts)
+
+
+def _sizes(space: gymnasium.Space) -> list[tuple[int, int | None]]:
+    if isinstance(space, Discrete):
+        return [(1, int(space.n))]
+    if isinstance(space, MultiDiscrete):
+        return [(1, int(choices)) for choices in space.nvec.flat]
+    if isinstance(space, MultiBinary):
+        return [(1, 2)] * int(np.prod(space.shape))
+    return [(int(np.prod(space.shape)), None)]
+
+
+def joint_space(space: gymnasium.Space, num_agents: int) -> gymnasium.Space:
+    """The space of `num_agents` rows of `space`; see `check_action_space` for the rows of a Tuple.
+
+    Raises:
+        APIUsageError: if the space has no fixed shape; wrap the environment with pufferlib.emulation.
+    """
+    if isinstance(space, Discrete):
+        return MultiDiscrete(np.full(num_agents, space.n))
+    if isinstance(space, MultiDiscrete):
+        return MultiDiscrete(np.broadcast_to(space.nvec, (num_agents, *space.nvec.shape)).copy())
+    if isinstance(space, MultiBinary):
+        return MultiBinary((num_agents, *space.shape))
+    if isinstance(space, Box):
+        low = np.broadcast_to(space.low, (num_agents, *space.shape))
+        high = np.broadcast_to(space.high, (num_agents, *space.shape))
+        return Box(low, high, dtype=space.dtype)
+    if isinstance(space, Tuple):
+        return MixedRows(space, num_agents)
+    raise APIUsageError(
+        f"a space must be Box, Discrete, MultiDiscrete or MultiBinary, got {type(space).__name__}; "
+        "wrap the environment with pufferlib.emulation"
+    )
+
+
+class MixedRows(Box):
+    """Rows of mixed actions: a Box whose discrete columns hold whole numbers only."""
+
+    def __init__(self, space: Tuple, num_agents: int):
+        check_action_space(space)
+        low = [np.zeros(1, np.float32) if isinstance(part, Discrete) else part.low for part in space.spaces]
+        high = [np.float32([part.n - 1]) if isinstance(part, Discrete) else part.high for part in space.spaces]
+        rows = (num_agents, 1)
+        super().__init__(np.tile(np.concatenate(low), rows), np.tile(np.concatenate(high), rows), dtype=np.float32)
+        discrete = [part for part in action_parts(space) if part.choices is not None]
+        self._columns = [part.columns.start for part in discrete]
+        self._choices = [part.choices for part in discrete]
+
+    @override
+    def sample(self, mask: None = None, probability: None = None) -> np.ndarray:
+        """Draws rows, float32: every choice of a discrete column is equally likely."""
+        rows = super().sample(mask, probability)
+        rows[:, self._columns] = self.np_random.integers(0, self._choices, (len(rows), len(self._columns)))
+        return rows
+
+    @override
+    def contains(self, x: Any) -> bool:
+        """Whether `x` are such rows."""
+        return super().contains(x) and not np.any(np.asarray(x)[:, self._columns] % 1)

@@ -1,0 +1,357 @@
+"""The trials of a study as arrays for the models."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+import numpy as np
+from optuna.study import StudyDirection
+from optuna.trial import FrozenTrial, TrialState
+from pufferlib.sweep.results import COST, CURVE, UNSCORED, uncounted_numbers
+from pufferlib.sweep.space import SearchSpace
+from pufferlib.sweep.surrogate import log_expected_improvement
+from pufferlib.sweep.results import best_within, pareto_front
+from pufferlib.sweep.surrogate import Surrogate
+from typing import TYPE_CHECKING, Any
+from optuna.distributions import BaseDistribution
+from optuna.samplers import BaseSampler, RandomSampler
+from optuna.search_space import IntersectionSearchSpace
+from threadpoolctl import threadpool_limits
+from typing_extensions import override
+from pufferlib.sweep.space import on_step, optuna_distributions, space_of_distributions
+import warnings
+from optuna.exceptions import ExperimentalWarning
+from optuna.samplers import BaseSampler, GPSampler, RandomSampler, TPESampler
+
+if TYPE_CHECKING:
+    from optuna.study import Study
+
+
+_LEAST_COST = 1e-3  # seconds; what was refused before it ran cost nothing
+_MOST_POINTS = 1_500  # that models are made of: they take the square of that
+
+
+@dataclass(frozen=True)
+class History:
+    """Every point of the learning curves; higher scores are better whatever the goal is."""
+
+    points: np.ndarray  # coordinates of the trial, float64 of shape `[n, dimensions]`
+    progress: np.ndarray  # how much of its run the trial had done, in (0, 1], float64 of shape `[n]`
+    costs: np.ndarray  # what it had cost until then, above 0, float64 of shape `[n]`
+    scores: np.ndarray  # what it had reached, float64 of shape `[n]`; NaN where it failed
+    pending: np.ndarray  # coordinates of the trials that run, float64 of shape `[m, dimensions]`
+    # coordinates of those that were stopped early, or were too short to be scored, float64 of shape `[k, dimensions]`
+    stopped: np.ndarray
+    begun: int  # how many trials there are in all
+
+    @property
+    def is_final(self) -> np.ndarray:
+        """Which points are the end of a whole run, bool of shape `[n]`."""
+        return (self.progress >= 1.0) & ~np.isnan(self.scores)
+
+
+def read_history(trials: Sequence[FrozenTrial], direction: StudyDirection, space: SearchSpace) -> History:
+    """Reads the trials that chose from all dimensions of a space and count.
+
+    A trial's curve and cost are those of its attributes. Without these it has its value and the time that it took.
+    """
+    sign = -1.0 if direction == StudyDirection.MINIMIZE else 1.0
+    rows: list[tuple[np.ndarray, float, float, float]] = []
+    pending, stopped = [], []
+    uncounted = uncounted_numbers(trials)
+    known = [trial for trial in trials if trial.number not in uncounted and set(space.names) <= set(trial.params)]
+    for trial in known:
+        point = space.point(trial.params)
+        if trial.state in (TrialState.RUNNING, TrialState.WAITING):
+            pending.append(point)
+            continue
+        curve = _curve(trial)
+        rows += [(point, progress, max(cost, _LEAST_COST), sign * score) for progress, cost, score in curve]
+        if not any(progress >= 1.0 for progress, _, _ in curve):
+            stopped.append(point)
+    points = np.array([row[0] for row in rows]).reshape(-1, len(space.dimensions))
+    progress, costs, scores = np.array([row[1:] for row in rows], dtype=float).reshape(-1, 3).T
+    kept = _worth_keeping(progress, scores)
+    points, progress, costs, scores = points[kept], progress[kept], costs[kept], scores[kept]
+    open_ends = [np.array(each).reshape(-1, len(space.dimensions)) for each in (pending, stopped)]
+    return History(points, progress, costs, scores, *open_ends, len(known))
+
+
+def _worth_keeping(progress: np.ndarray, scores: np.ndarray) -> np.ndarray:
+    # Ends of runs before middles, then the best and newest.
+    if len(scores) <= _MOST_POINTS:
+        return np.arange(len(scores))
+    ranks = np.argsort(np.argsort(-np.where(np.isnan(scores), -np.inf, scores)))
+    is_best = ranks < _MOST_POINTS // 2
+    order = np.lexsort((-np.arange(len(scores)), ~is_best, progress < 1.0))
+    return np.sort(order[:_MOST_POINTS])
+
+
+def _curve(trial: FrozenTrial) -> list[tuple[float, float, float]]:
+    # A failed trial has one point without a score, which is bad; one that was too short to be scored has none.
+    curve: list[Any] = trial.user_attrs.get(CURVE, [])
+    cost = trial.user_attrs.get(COST)
+    if cost is None:
+        cost = trial.duration.total_seconds() if trial.duration else 0.0
+    if trial.user_attrs.get(UNSCORED):
+        return []
+    is_complete = trial.state == TrialState.COMPLETE
+    if trial.state == TrialState.FAIL or (is_complete and not np.isfinite(trial.value)):
+        return [(1.0, cost, np.nan)]
+    found = [(progress, spent, score) for progress, spent, score in curve if np.isfinite(score)]
+    if is_complete:
+        found = [point for point in found if point[0] < 1.0] + [(1.0, cost, trial.value)]
+    return found
+
+
+_SMALLEST_STEP, _LARGEST_STEP = 0.003, 0.5  # of the range
+_OTHER_CHOICE = 0.1  # how often a choice takes another value at the least; as often as a step is long at the most
+
+
+def perturbed(
+    space: SearchSpace, parents: np.ndarray, count: int, generator: np.random.Generator, largest: float = _LARGEST_STEP
+) -> np.ndarray:
+    """Returns random points near others, of shape `[count, dimensions]`, within the space.
+
+    Each changes some coordinates of one parent, all by steps of one size, which is drawn from small to large on a
+    logarithmic scale. `parents` are `[n, dimensions]`; `largest` is the largest standard deviation of a step.
+    """
+    shape = (count, len(space.dimensions))
+    points = parents[generator.integers(len(parents), size=count)]
+    is_changed = generator.random(shape) < generator.uniform(0.2, 1.0, (count, 1))
+    is_changed[np.arange(count), generator.integers(shape[1], size=count)] = True
+    smallest = min(_SMALLEST_STEP, largest / 5)
+    scales = np.exp(generator.uniform(np.log(smallest), np.log(largest), (count, 1)))
+    moved = _reflected(points + scales * generator.standard_normal(shape))
+    is_other = generator.random(shape) < np.maximum(scales, _OTHER_CHOICE)
+    moved = np.where(space.choices > 0, np.where(is_other, _drawn_choices(space, generator, shape), points), moved)
+    return space.snapped(np.where(is_changed, moved, points))
+
+
+def sample_uniform(space: SearchSpace, count: int, generator: np.random.Generator) -> np.ndarray:
+    """Returns points drawn uniformly from a space, of shape `[count, dimensions]`."""
+    shape = (count, len(space.dimensions))
+    drawn = np.where(space.choices > 0, _drawn_choices(space, generator, shape), generator.random(shape))
+    return space.snapped(drawn)
+
+
+def sample_normal(space: SearchSpace, generator: np.random.Generator) -> np.ndarray:
+    """Returns a point drawn near the centre of a space by its scales, of shape `[dimensions]`.
+
+    A coordinate that falls outside of its range is drawn uniformly instead.
+    """
+    drawn = space.centre + space.scales * generator.standard_normal(len(space.centre))
+    drawn = np.where((drawn < 0) | (drawn > 1), generator.random(len(drawn)), drawn)
+    return space.snapped(np.where(space.choices > 0, _drawn_choices(space, generator, (len(drawn),)), drawn)[None])[0]
+
+
+def _drawn_choices(space: SearchSpace, generator: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+    return np.floor(generator.random(shape) * np.maximum(space.choices, 1))
+
+
+def _reflected(points: np.ndarray) -> np.ndarray:
+    # Coordinates outside of [0, 1] are mirrored at the edge, so that they do not gather on it.
+    folded = np.abs(points) % 2.0
+    return np.where(folded > 1.0, 2.0 - folded, folded)
+
+
+_CANDIDATES = 1300  # around the front
+_UNIFORM_CANDIDATES = 200
+_COMPETITORS = 400  # the best rated candidates, of which one draw of the model takes one
+_REFINED = 10  # the best rated ones that are perturbed again, by smaller and smaller steps
+_NEARER_STEPS, _NEAR = (0.1, 0.02, 0.004, 0.001), 250  # and how many candidates each time
+
+_GREEDY, _GREEDIEST = 1 / 3, 0.9  # how often the best rated candidate is taken, with noise and without
+_NOISE, _NO_NOISE = 1e-4, 1e-5  # parts of the scores' variance
+_DEAREST = 0.5  # how often the target is the dearest trial of the front, which is the best one
+_SLACK, _LEAST_SLACK = 0.3, 0.5  # beyond that: at most this part of the front's width, or this
+_TOLERANCE, _LEAST_TOLERANCE = 0.25, 0.05  # in which a candidate above its target is still worth something
+_FORBIDDEN = 1e30  # below any rating
+
+
+class Proposal:
+    """Models of score and cost, the front that they see, and a cost to aim at.
+
+    Costs are compared as the model of the logarithm of the cost has them: in standard deviations.
+
+    The target is drawn uniformly along the front, or is the cost of the best trial, or a little more. A candidate is
+    rated by the expected improvement on the best score within the target, less the square of how far it exceeds that.
+    One time in three the best rated one is taken, which alone would keep to the edges of a space and trust noise;
+    otherwise that which is the best in one draw from the model of what the scores could be (Thompson sampling). The
+    less noise the model finds, the more often the best rated one is.
+    """
+
+    def __init__(self, space: SearchSpace, history: History, max_cost: float, generator: np.random.Generator):
+        """Fits the models; no candidate is taken that is expected to cost more than `max_cost`, if there is another."""
+        self._space, self._generator = space, generator
+        self._has_progress = bool((history.progress < 1.0).any())
+        features = self._features(history.points, history.progress)
+        seed = int(generator.integers(2**31))
+        worst = np.nanmin(history.scores)
+        scores = Surrogate(features, np.where(np.isnan(history.scores), worst, history.scores), seed)
+        open_ends = np.concatenate([history.stopped, history.pending])  # else they would promise as much as before
+        self._scores = scores.believing(self._features(open_ends))
+        ran = ~np.isnan(history.scores)  # what a failure took says nothing of what a whole run takes
+        self._costs = Surrogate(features[ran], np.log(history.costs[ran]), seed)
+        self._limit = self._costs.warp(np.log([max_cost]))[0] if np.isfinite(max_cost) else np.inf
+        self._find_front(np.concatenate([history.points[history.is_final], open_ends]))
+        self._aim()
+
+    def _features(self, points: np.ndarray, progress: np.ndarray | None = None) -> np.ndarray:
+        features = self._space.features(points)
+        if not self._has_progress:
+            return features
+        return np.column_stack([features, np.ones(len(points)) if progress is None else progress])
+
+    def _find_front(self, tried: np.ndarray) -> None:
+        # By the models, because what was seen is partly luck.
+        features = self._features(tried)
+        scores, _ = self._scores.predict(features)
+        costs, _ = self._costs.predict(features)
+        front = pareto_front(costs, scores)
+        self._parents, self._front_costs, self._front_scores = tried[front], costs[front], scores[front]
+
+    def _aim(self) -> None:
+        low, high = self._front_costs[0], self._front_costs[-1]
+        width, draw = high - low, self._generator.random
+        base = high if draw() < _DEAREST else low + width * draw()
+        self._target = min(base + max(_SLACK * width, _LEAST_SLACK) * draw(), self._limit)
+        self._tolerance = max(_TOLERANCE * width, _LEAST_TOLERANCE)
+        self._best = best_within(self._front_costs, self._front_scores, self._target)
+
+    def point(self) -> np.ndarray:
+        """Returns the point to try, float64 of shape `[dimensions]`."""
+        near = perturbed(self._space, self._parents, _CANDIDATES, self._generator)
+        points = np.concatenate([near, sample_uniform(self._space, _UNIFORM_CANDIDATES, self._generator)])
+        ratings = self._ratings(points)
+        if self._generator.random() < self._greed:
+            return self._refined(points, ratings)
+        return self._drawn(points[np.argsort(-ratings)[:_COMPETITORS]])
+
+    @property
+    def _greed(self) -> float:
+        quiet = np.log(_NOISE / self._scores.noise) / np.log(_NOISE / _NO_NOISE)
+        return _GREEDY + (_GREEDIEST - _GREEDY) * float(np.clip(quiet, 0.0, 1.0))
+
+    def _ratings(self, points: np.ndarray) -> np.ndarray:
+        features = self._features(points)
+        promise = log_expected_improvement(*self._scores.predict(features), self._best)
+        return promise - self._excess(features)
+
+    def _excess(self, features: np.ndarray) -> np.ndarray:
+        costs, _ = self._costs.predict(features)
+        excess = (np.maximum(0.0, costs - self._target) / self._tolerance) ** 2
+        return excess + np.where(costs > self._limit, _FORBIDDEN * (1.0 + costs - self._limit), 0.0)
+
+    def _refined(self, points: np.ndarray, ratings: np.ndarray) -> np.ndarray:
+        for largest in _NEARER_STEPS:
+            best = np.argsort(-ratings)[:_REFINED]
+            near = perturbed(self._space, points[best], _NEAR, self._generator, largest)
+            points, ratings = (
+                np.concatenate([points[best], near]),
+                np.concatenate([ratings[best], self._ratings(near)]),
+            )
+        return points[np.argmax(ratings)]
+
+    def _drawn(self, points: np.ndarray) -> np.ndarray:
+        features = self._features(points)
+        return points[np.argmax(self._scores.draw(features, self._generator) - self._excess(features))]
+
+
+_FIRST_TRIALS = 4  # and one for each dimension, before models say anything
+
+
+class ProteinSampler(BaseSampler):
+    """Searches for high scores at low cost.
+
+    It starts at the centre of the space and near it. Then Gaussian processes predict score and cost from every point of
+    the learning curves, candidates are near the front of scores against costs, and a candidate is rated by the
+    improvement that it promises for a cost that is drawn anew for every trial: see `Proposal`.
+
+    Trials have their costs and curves in their attributes; without them the cost is the time that a trial took. Failed
+    trials count as the worst score seen. Trials that run, were stopped, or were too short to be scored get the score
+    that the models expect, so that they are not tried again.
+    """
+
+    def __init__(self, space: SearchSpace | None = None, seed: int | None = None, max_cost: float = np.inf):
+        """Prepares the sampler; its memory is the study.
+
+        Args:
+            space: what varies and where to start; None takes what all trials of a study chose from, and its middle.
+            seed: of its draws, together with the number of the trial, so that a sampler that continues a study repeats
+                none; None is another one each time.
+            max_cost: no trial is proposed that is expected to cost more, in the unit of the costs.
+        """
+        self._space = space
+        self._max_cost = max_cost
+        self._seed = _any_seed() if seed is None else seed
+        self._random = RandomSampler(seed)
+        self._intersection = IntersectionSearchSpace()
+
+    @override
+    def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
+        """Returns the distributions that one proposal draws from together."""
+        if self._space is not None:
+            return optuna_distributions(self._space)
+        found = self._intersection.calculate(study)
+        return {name: each for name, each in sorted(found.items()) if not each.single()}
+
+    @override
+    def sample_relative(
+        self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
+    ) -> dict[str, Any]:
+        """Returns the values of a trial, by name."""
+        if not search_space:
+            return {}
+        space = self._space or space_of_distributions(search_space)
+        others = [each for each in study.get_trials(deepcopy=False) if each.number != trial.number]
+        history = read_history(others, study.direction, space)
+        with threadpool_limits(1):  # threads that wait for the cores of trials are slower than none
+            point = self.propose(space, history, np.random.default_rng((self._seed, trial.number)))
+        return {name: on_step(search_space[name], value) for name, value in space.values(point).items()}
+
+    @override
+    def sample_independent(
+        self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
+    ) -> Any:
+        """Returns a random value of a parameter in no space, as in the first trials of `study.optimize`."""
+        return self._random.sample_independent(study, trial, param_name, param_distribution)
+
+    @override
+    def reseed_rng(self) -> None:
+        """Takes another seed, as Optuna asks of samplers in several processes."""
+        self._seed = _any_seed()
+        self._random.reseed_rng()
+
+    def propose(self, space: SearchSpace, history: History, generator: np.random.Generator) -> np.ndarray:
+        """Returns the next point to try, float64 of shape `[dimensions]`."""
+        if history.begun == 0:
+            return space.snapped(space.centre[None])[0]
+        if history.begun < _FIRST_TRIALS + len(space.dimensions):
+            return sample_normal(space, generator)
+        if history.is_final.sum() < 2:  # nearly all failed: where they did not is unknown
+            return sample_uniform(space, 1, generator)[0]
+        return Proposal(space, history, self._max_cost, generator).point()
+
+
+def _any_seed() -> int:
+    return int(np.random.default_rng().integers(2**63))
+
+
+def make_sampler(method: str, space: SearchSpace, seed: int | None, max_cost: float) -> BaseSampler:
+    """Returns the sampler of `[sweep] method`.
+
+    Args:
+        method: `Protein`, or Optuna's `Random`, `TPE` or `GP`, which know neither costs nor where to start.
+        space: what varies.
+        seed: of its draws; None is another one each time.
+        max_cost: for Protein, in seconds: see `ProteinSampler`.
+    """
+    if method == "Protein":
+        return ProteinSampler(space, seed, max_cost)
+    if method == "Random":
+        return RandomSampler(seed)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ExperimentalWarning)  # of its own; which ones changes with the version
+        return TPESampler(seed=seed) if method == "TPE" else GPSampler(seed=seed)

@@ -1,1 +1,0 @@
-"""Proposals of trials: the space, the sampler and its models."""

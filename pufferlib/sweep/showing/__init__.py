@@ -1,1 +1,0 @@
-"""The display, the files and the report of a sweep."""

@@ -1,0 +1,392 @@
+"""The search space: dimensions, each with its range, and the unit cube of their coordinates."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+import numpy as np
+from pufferlib.errors import ConfigError, nearest
+from collections.abc import Mapping
+from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
+import types
+from typing import Any, Union, get_args, get_origin
+from pufferlib.config import policy_classes
+from pufferlib.config.sections import check_dimension, dimensions_of, multiple, split_name
+from pufferlib.config.sections import section_settings
+from pufferlib.families.catalog import find
+from pufferlib.setting import Setting, class_settings
+
+
+DISTRIBUTIONS = ("uniform", "int_uniform", "uniform_pow2", "log_normal", "logit_normal")
+_DIGITS = 10  # of a value: a coordinate gives back no more
+AUTO_SCALE = 0.3  # of the range: two thirds of the first trials lie within this of the centre
+
+
+@dataclass(frozen=True)
+class Dimension:
+    """A number that a sweep may vary.
+
+    A coordinate in [0, 1] stands for the value: linearly, or of its logarithm (`log_normal`, `uniform_pow2`), or of its
+    log-odds (`logit_normal`, for values such as a discount close to 1).
+    """
+
+    name: str  # of the setting, such as `train.learning_rate`
+    distribution: str  # one of DISTRIBUTIONS
+    min: float  # the least value
+    max: float  # the largest one
+    mean: float | None = None  # where the search starts; None is the middle of the coordinate
+    scale: float = AUTO_SCALE  # standard deviation of the first trials around it, in coordinates
+    # whether only whole numbers are values; those of `int_uniform` and `uniform_pow2` always are
+    is_integer: bool = False
+
+    def __post_init__(self):
+        if self.distribution not in DISTRIBUTIONS:
+            remedy = nearest(str(self.distribution), DISTRIBUTIONS) or f"; there are {', '.join(DISTRIBUTIONS)}"
+            raise ConfigError(f"{self._label} has the distribution {self.distribution!r}, which does not exist{remedy}")
+        if self.distribution in ("int_uniform", "uniform_pow2"):
+            object.__setattr__(self, "is_integer", True)
+        if not self.min < self.max:
+            raise ConfigError(f"{self._label} needs min below max, got {self.min} and {self.max}")
+        self._require_range()
+        if self.mean is not None and not self.min <= self.mean <= self.max:
+            raise ConfigError(f"{self._label} needs a mean within [{self.min}, {self.max}], got {self.mean}")
+        if not 0 < self.scale <= 1:
+            raise ConfigError(f"{self._label} needs a scale in (0, 1], a part of the range, got {self.scale}")
+
+    def _require_range(self) -> None:
+        if not (math.isfinite(self.min) and math.isfinite(self.max)):
+            raise ConfigError(f"{self._label} needs a finite range, got {self.min} to {self.max}")
+        if self.distribution in ("log_normal", "uniform_pow2") and self.min <= 0:
+            raise ConfigError(f"{self._label} is {self.distribution}, so min must be above 0, got {self.min}")
+        if self.distribution == "logit_normal" and not 0 < self.min < self.max < 1:
+            found = f"got {self.min} and {self.max}"
+            raise ConfigError(f"{self._label} is logit_normal, so min and max must be within (0, 1), {found}")
+        if self.is_integer and math.floor(self.max) <= math.ceil(self.min):
+            raise ConfigError(f"{self._label} needs two whole numbers in its range, got {self.min} to {self.max}")
+        for bound in (self.min, self.max):
+            if self.distribution == "uniform_pow2" and not math.log2(bound).is_integer():
+                raise ConfigError(f"{self._label} is uniform_pow2, so min and max must be powers of two, got {bound}")
+
+    @property
+    def _label(self) -> str:
+        return f"[sweep.{self.name}]"
+
+    @property
+    def width(self) -> int:
+        """Columns of its features."""
+        return 1
+
+    @property
+    def centre(self) -> float:
+        """The coordinate where the search starts."""
+        return 0.5 if self.mean is None else self.coordinate(self.mean)
+
+    def coordinate(self, value: float) -> float:
+        """Returns the coordinate of a value, which is first clipped to the range."""
+        low, high = self._curve(self.min), self._curve(self.max)
+        return (self._curve(min(max(value, self.min), self.max)) - low) / (high - low)
+
+    def value(self, coordinate: float) -> float | int:
+        """Returns the value of a coordinate, within the range."""
+        low, high = self._curve(self.min), self._curve(self.max)
+        curved = low + min(max(coordinate, 0.0), 1.0) * (high - low)
+        if self.distribution == "uniform_pow2":
+            return 2 ** round(curved)
+        rounded = float(f"{self._inverse(curved):.{_DIGITS}g}")  # 0.01 is not 0.010000000000000004
+        found = min(max(rounded, self.min), self.max)
+        return min(max(round(found), math.ceil(self.min)), math.floor(self.max)) if self.is_integer else found
+
+    def _curve(self, value: float) -> float:
+        if self.distribution == "logit_normal":
+            return math.log(value / (1 - value))
+        if self.distribution == "uniform_pow2":
+            return math.log2(value)
+        return math.log(value) if self.distribution == "log_normal" else value
+
+    def _inverse(self, curved: float) -> float:
+        if self.distribution == "logit_normal":
+            return 1 / (1 + math.exp(-curved))
+        return math.exp(curved) if self.distribution == "log_normal" else curved
+
+
+@dataclass(frozen=True)
+class Categorical:
+    """One of several values, in no order: its coordinate is the value's place among them."""
+
+    name: str  # of the setting, such as `train.optimizer`
+    choices: tuple[Any, ...]  # the values, texts and numbers; the search starts at the middle one
+
+    def __post_init__(self):
+        if not self.choices or len({(type(choice), choice) for choice in self.choices}) < len(self.choices):
+            raise ConfigError(f"{self.name} needs a list of different values to choose from, got {list(self.choices)}")
+
+    @property
+    def width(self) -> int:
+        """Columns of its features: one for each choice."""
+        return len(self.choices)
+
+    @property
+    def centre(self) -> float:
+        """The coordinate where the search starts."""
+        return float(len(self.choices) // 2)
+
+    def coordinate(self, value: object) -> float:
+        """Returns the place of a value among the choices."""
+        return float(self.choices.index(value))
+
+    def value(self, coordinate: float) -> Any:
+        """Returns the choice at a place."""
+        return self.choices[int(coordinate)]
+
+
+@dataclass(frozen=True)
+class SearchSpace:
+    """All that a sweep may vary.
+
+    Points are rows of coordinates, one for each dimension. Features, for the models, are the coordinates, but with a
+    column for each value of a categorical dimension.
+    """
+
+    dimensions: tuple[Dimension | Categorical, ...]
+
+    @cached_property
+    def centre(self) -> np.ndarray:
+        """The point where the search starts, float64 of shape `[dimensions]`."""
+        return np.array([dimension.centre for dimension in self.dimensions])
+
+    @cached_property
+    def choices(self) -> np.ndarray:
+        """The number of values of each categorical dimension, int64 of shape `[dimensions]`; 0 for a number."""
+        return np.array([len(getattr(dimension, "choices", ())) for dimension in self.dimensions], dtype=np.int64)
+
+    @cached_property
+    def scales(self) -> np.ndarray:
+        """Standard deviations of first trials, float64 of shape `[dimensions]`; 1 for categorical dimensions."""
+        return np.array([getattr(dimension, "scale", 1.0) for dimension in self.dimensions])
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the settings."""
+        return tuple(dimension.name for dimension in self.dimensions)
+
+    def point(self, values: Mapping[str, Any]) -> np.ndarray:
+        """Returns the coordinates of a value of every dimension, float64 of shape `[dimensions]`."""
+        return np.array([dimension.coordinate(values[dimension.name]) for dimension in self.dimensions])
+
+    def values(self, point: Sequence[float] | np.ndarray) -> dict[str, Any]:
+        """Returns the values of a point, by name."""
+        return {
+            dimension.name: dimension.value(float(coordinate))
+            for dimension, coordinate in zip(self.dimensions, point, strict=True)
+        }
+
+    def snapped(self, points: np.ndarray) -> np.ndarray:
+        """Returns the nearest points whose coordinates are exactly those of a value, of shape `[n, dimensions]`."""
+        rounded = points.copy()
+        for column, dimension in enumerate(self.dimensions):
+            if getattr(dimension, "is_integer", False):
+                rounded[:, column] = [dimension.coordinate(dimension.value(each)) for each in points[:, column]]
+        return rounded
+
+    def features(self, points: np.ndarray) -> np.ndarray:
+        """Returns the features of points `[n, dimensions]`, float64 of shape `[n, sum of widths]`."""
+        columns = []
+        for column, dimension in enumerate(self.dimensions):
+            coordinates = points[:, column]
+            if isinstance(dimension, Categorical):
+                columns += [(coordinates == place).astype(float) for place in range(dimension.width)]
+            else:
+                columns.append(coordinates)
+        return np.stack(columns, axis=1) if columns else np.empty((len(points), 0))
+
+
+def optuna_distributions(space: SearchSpace) -> dict[str, BaseDistribution]:
+    """Returns the distributions of a space's dimensions by name.
+
+    Optuna has no log-odds and no powers of two: it draws from the range, and `settled` returns the values.
+    """
+    return {dimension.name: _distribution(dimension) for dimension in space.dimensions}
+
+
+def settled(space: SearchSpace, params: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the values of an Optuna trial's parameters: those of `uniform_pow2` are the nearest power of two."""
+    return space.values(space.point(params))
+
+
+def space_of_distributions(distributions: Mapping[str, BaseDistribution]) -> SearchSpace:
+    """Returns a space of Optuna's distributions without their steps; it starts in the middle."""
+    return SearchSpace(tuple(_dimension(name, each) for name, each in distributions.items()))
+
+
+def on_step(distribution: BaseDistribution, value: float | str) -> float | str:
+    """Returns the nearest value on a distribution's step; without a step the value itself."""
+    step = getattr(distribution, "step", None)
+    if step is None:
+        return value
+    return min(distribution.low + round((value - distribution.low) / step) * step, distribution.high)
+
+
+def _distribution(dimension: Dimension | Categorical) -> BaseDistribution:
+    if isinstance(dimension, Categorical):
+        return CategoricalDistribution(dimension.choices)
+    is_log = dimension.distribution in ("log_normal", "uniform_pow2")
+    if not dimension.is_integer:
+        return FloatDistribution(dimension.min, dimension.max, log=is_log)
+    return IntDistribution(dimension.value(0.0), dimension.value(1.0), log=is_log)
+
+
+def _dimension(name: str, distribution: BaseDistribution) -> Dimension | Categorical:
+    if isinstance(distribution, CategoricalDistribution):
+        return Categorical(name, tuple(distribution.choices))
+    kind = "log_normal" if distribution.log else "uniform"
+    is_integer = isinstance(distribution, IntDistribution)
+    return Dimension(name, kind, distribution.low, distribution.high, is_integer=is_integer)
+
+
+_SEARCH_ORDER = ("train", "env", "policy", "rnn", "vec", "base")  # where a name without a section is looked for
+
+
+def space_of(args: Mapping[str, Any]) -> SearchSpace:
+    """Returns the space of the `[sweep.SECTION.SETTING]` sections of a configuration.
+
+    Raises:
+        ConfigError: if there is no such setting, its range does not fit it, or nothing is varied.
+    """
+    dimensions = []
+    for name, given in dimensions_of(args["sweep"]).items():
+        if isinstance(given, (list, tuple)):
+            dimensions.append(_choice(args, name, given))
+        elif given.get("distribution", "") is not None:
+            dimensions.append(_range(args, name, given))
+    if not dimensions:
+        raise ConfigError("a sweep needs something to vary, found no dimension; add a section [sweep.SECTION.SETTING]")
+    return SearchSpace(tuple(dimensions))
+
+
+def choices_of(env_name: str, args: Mapping[str, Any], search_space: Mapping[str, Any]) -> SearchSpace:
+    """Returns the space of a search space in Python.
+
+    Args:
+        env_name: the environment.
+        args: its configuration, which holds the values that the search starts at.
+        search_space: by the name of a setting, as for `resolved_name`: a list of values, or a dict with the keys of
+            `[sweep.SECTION.SETTING]` for a range.
+
+    Raises:
+        ConfigError: if a setting does not exist, is named twice, or a value does not fit it.
+    """
+    args = {**args, "env_name": env_name}
+    found: dict[str, dict[str, Any]] = {}
+    for given_name, given in search_space.items():
+        section, key = split_name(resolved_name(args, given_name))
+        if key in found.get(section, {}):
+            raise ConfigError(f"{given_name!r} is {section}.{key}, which the search space names twice; name it once")
+        if not isinstance(given, (list, tuple, Mapping)):
+            raise ConfigError(f"{given_name!r} must be a list of values or a dict of a range, got {given!r}")
+        found.setdefault(section, {})[key] = given
+    return space_of({**args, "sweep": found})
+
+
+def resolved_name(args: Mapping[str, Any], name: str) -> str:
+    """Returns the full name of a setting, such as `train.learning_rate` for `learning_rate`.
+
+    Without its section it is looked for in `train`, `env`, `policy`, `rnn`, `vec`; `n_epochs` and `num_steps`, as
+    keywords of PuffeRL, are known too.
+
+    Raises:
+        ConfigError: if there is no such setting; the message names the nearest.
+    """
+    if "." in name:
+        return name
+    known = [(section, key) for section in _SEARCH_ORDER for key in _settings(args, section)]
+    for section, key in known:
+        if key == name:
+            return f"{section}.{key}"
+    from pufferlib.runs.calls import ALIASES  # not before: it imports torch
+
+    if name in ALIASES:
+        return f"train.{ALIASES[name]}"
+    remedy = nearest(name, [key for _, key in known]) or "; `puffer train --help` lists all"
+    raise ConfigError(f"there is no setting {name!r} that a sweep could vary{remedy}")
+
+
+def _choice(args: Mapping[str, Any], name: str, values: list | tuple) -> Categorical:
+    setting = _setting(args, name)
+    return Categorical(name, tuple(setting.check(value) for value in values))
+
+
+def _range(args: Mapping[str, Any], name: str, given: Mapping[str, Any]) -> Dimension:
+    setting, checked = _setting(args, name), check_dimension(name, given, find(args["env_name"]))
+    missing = [key for key in ("distribution", "min", "max") if checked.get(key) is None]
+    if missing:
+        raise ConfigError(f"[sweep.{name}] needs {', '.join(missing)}; a range has distribution, min and max")
+    configured = _configured(args, setting)
+    is_integer = _is_integer(setting, configured)
+    distribution = checked["distribution"]
+    low, high = (_bound(setting, key, checked[key], configured, distribution) for key in ("min", "max"))
+    if is_integer:
+        low, high = math.ceil(low), math.floor(high)
+    mean = checked.get("mean")
+    if mean is None and _is_number(configured) and low <= configured <= high:
+        mean = configured
+    scale = checked.get("scale", "auto")
+    scale = AUTO_SCALE if scale == "auto" else scale
+    return Dimension(name, distribution, setting.check(low), setting.check(high), mean, scale, is_integer)
+
+
+def _bound(setting: Setting, key: str, bound: float | str, configured: object, distribution: str) -> float:
+    if not isinstance(bound, str):
+        return bound
+    if not _is_number(configured):
+        raise ConfigError(
+            f"[sweep.{setting.section}.{setting.name}] {key} is {bound} of the configured value, which is "
+            f"{configured!r}; write a number"
+        )
+    value = configured * (multiple(bound) or 0.0)
+    if distribution == "uniform_pow2" and value > 0:
+        return 2.0 ** round(math.log2(value))
+    return float(f"{value:.12g}")
+
+
+def _is_integer(setting: Setting, configured: object) -> bool:
+    union = get_origin(setting.kind) in (Union, types.UnionType)
+    kinds = get_args(setting.kind) if union else (setting.kind,)
+    if float in kinds:
+        return False
+    if int in kinds or (Any in kinds and _is_number(configured)):
+        return int in kinds or isinstance(configured, int)
+    if Any in kinds:
+        return False
+    name = f"{setting.section}.{setting.name}"
+    raise ConfigError(f"[sweep.{name}] must be a number to have a range, and takes {setting.allowed}; sweep another")
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _configured(args: Mapping[str, Any], setting: Setting) -> Any:
+    values = args if setting.section == "base" else args[setting.section]
+    return values.get(setting.name, setting.default)
+
+
+def _setting(args: Mapping[str, Any], name: str) -> Setting:
+    section, key = split_name(name)
+    known = _settings(args, section)
+    if key in known:
+        return known[key]
+    if section == "env" and find(args["env_name"]).takes_any_setting:
+        return Setting(section, key, Any, None)
+    remedy = nearest(key, known) or f"; it has {', '.join(known) or 'none'}"
+    raise ConfigError(f"[sweep.{name}] must name a setting, and [{section}] has no {key!r}{remedy}")
+
+
+def _settings(args: Mapping[str, Any], section: str) -> Mapping[str, Setting]:
+    found = section_settings(section, find(args["env_name"]))
+    if found is not None:
+        return found
+    kind = policy_classes(args)[section == "rnn"]
+    return {} if kind is None else class_settings(section, kind)

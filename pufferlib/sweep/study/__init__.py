@@ -1,1 +1,0 @@
-"""The study, its results and its confirmations."""

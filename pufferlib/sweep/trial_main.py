@@ -1,0 +1,95 @@
+"""The process of a trial: one training, watched by the driver that started it.
+
+Nothing that takes long is imported before the process has its cores: torch counts them when it is imported.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import json
+import os
+import select
+import signal
+import threading
+import traceback
+from collections.abc import Sequence
+from multiprocessing.connection import Connection
+from pufferlib.errors import PufferError
+from pufferlib.sweep.trial_task import MissingMetricError, Tell, TrialTask, UnscoredError
+
+
+ORPHAN_SECONDS = 3  # for a process whose driver is gone to see it, before it is killed
+
+
+def main(connection_fd: int, cores: Sequence[int]) -> None:
+    """Trains as the driver at the other end of the connection asks, and sends it messages, which are JSON objects.
+
+    `{"log": ...}` has progress, cost, and where there is a new score: score, weight, which is its number of episodes,
+    and the name of the metric. `episode_steps` may be there too: the agent steps in which every agent plays one
+    episode. `{"folder": ..., "fitted": ...}` has the folder of the run, and the `[train]` settings that it had to fit
+    to the number of agents. The last is `{"end": ...}`: `done`, `stopped` after SIGTERM, or with a sentence in `error`:
+    `failed`, `metric` where the metric does not exist, `unscored` where it may exist but no log had it.
+
+    Args:
+        connection_fd: the descriptor of the connection, which this process inherited.
+        cores: that it may use; empty for all.
+    """
+    with contextlib.suppress(OSError):  # a core that was taken away meanwhile
+        if cores:
+            os.sched_setaffinity(0, cores)
+    os.set_inheritable(connection_fd, False)
+    faulthandler.enable()
+    faulthandler.register(signal.SIGUSR1)  # says where it hangs
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    connection = Connection(connection_fd)
+    import cloudpickle
+
+    try:
+        task = cloudpickle.loads(connection.recv_bytes())
+    except EOFError:
+        return
+    _end_with_driver(connection)
+    _run(task, lambda message: connection.send_bytes(json.dumps(message).encode()))
+
+
+def _end_with_driver(connection: Connection) -> None:
+    from pufferlib.vector._native import end_with_parent
+
+    # The driver is gone when its end of the connection is closed.
+    def watch() -> None:
+        poll = select.poll()
+        poll.register(connection.fileno(), select.POLLIN)  # nothing more is sent: what comes is the end
+        poll.poll()
+        os.killpg(os.getpgrp(), signal.SIGKILL)
+
+    threading.Thread(target=watch, daemon=True).start()
+    end_with_parent(ORPHAN_SECONDS)  # where a thread of Python cannot, as a call in C holds the interpreter lock
+
+
+def _run(task: TrialTask, tell: Tell) -> None:
+    try:
+        from pufferlib.sweep.trial_training import train_watched
+
+        train_watched(task, tell)
+        end = {"end": "done"}
+    except KeyboardInterrupt:
+        end = {"end": "stopped"}
+    except MissingMetricError as error:
+        end = {"end": "metric", "error": str(error)}
+    except UnscoredError as error:
+        end = {"end": "unscored", "error": str(error)}
+    except BrokenPipeError:
+        raise
+    except BaseException as error:  # of the user's environment, too, which may raise anything
+        traceback.print_exc()
+        end = {"end": "failed", "error": _sentence(error)}
+    with contextlib.suppress(BrokenPipeError):
+        tell(end)
+
+
+def _sentence(error: BaseException) -> str:
+    lines = str(error).strip().splitlines() or [""]
+    if isinstance(error, PufferError):  # one that ends with a traceback ends with what it is about
+        return lines[0] if len(lines) == 1 else f"{lines[0]} {lines[-1]}"
+    return f"{type(error).__name__}: {lines[0]}".rstrip(": ")

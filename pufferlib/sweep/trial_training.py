@@ -1,0 +1,238 @@
+"""The search for a sweep's metric in the logs of a trial."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pufferlib.errors import nearest
+from pufferlib.dashboard.score import GROUPS, find_metric
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+import torch
+from torch import nn
+from typing_extensions import override
+from pufferlib.dashboard.score import episode_count, is_mean_over_episodes
+from pufferlib.dashboard.output import say
+from pufferlib.dashboard.score import Score
+from pufferlib.play.scores import final_episodes
+from pufferlib.pufferl import PuffeRL
+from pufferlib.runs.calls import AnyLogger
+from pufferlib.runs.loaders import resolve_device
+from pufferlib.runs.training import train_run
+from pufferlib.sweep.trial_config import fit_to_environments, memory_limit
+from pufferlib.sweep.trial_task import MissingMetricError, Tell, TrialTask, UnscoredError
+from pufferlib.vector import Vector
+
+
+_PATIENT_LOGS, _PATIENT_STEPS = 5, 1000  # with finished episodes that the environment has not reported yet
+
+
+class MetricSearch:
+    """Looks for a metric in one log after the other.
+
+    Attributes:
+        name: its whole name, None while no log has had it.
+    """
+
+    def __init__(self, wanted: str, env_name: str, has_evaluations: bool, is_known: bool = False):
+        """Prepares the search.
+
+        Args:
+            wanted: the metric, as for `find_metric`.
+            env_name: for messages.
+            has_evaluations: whether some logs will be of evaluations.
+            is_known: whether another trial has had the metric, so that it may still come.
+        """
+        self.name: str | None = None
+        self._wanted, self._env_name = wanted, env_name
+        self._has_evaluations, self._is_known = has_evaluations, is_known
+        self._seen: dict[str, None] = {}  # names, in their order
+        self._reports = self._silent_logs = 0
+        self._silent_steps = 0.0
+
+    def score(self, metrics: Mapping[str, float], steps: float) -> float | None:
+        """Returns the metric in a log, or None; `steps` are those of each environment since the log before."""
+        self._seen.update(dict.fromkeys(metrics))
+        if self.name is None:
+            self.name = find_metric(self._wanted, metrics)
+        if "environment/n" in metrics:
+            self._reports += 1
+        elif "episode/count" in metrics:
+            self._silent_logs += 1
+            self._silent_steps += steps
+        return None if self.name is None else metrics.get(self.name)
+
+    @property
+    def is_hopeless(self) -> bool:
+        """Whether enough was logged to tell that the metric does not exist.
+
+        Two logs in which the environment reports its episodes are enough, or many steps where it reports nothing.
+        """
+        if self.name is not None or self._is_known:
+            return False
+        if self._wanted.startswith("eval/") and self._has_evaluations and not self._has_seen("eval/"):
+            return False
+        is_silent = self._silent_logs >= _PATIENT_LOGS and self._silent_steps >= _PATIENT_STEPS
+        return self._reports >= 2 or is_silent
+
+    def missing_text(self) -> str:
+        """Returns a sentence that the metric is missing, with the metrics that exist."""
+        remedy = self._remedy()
+        if not self.is_hopeless:
+            return f"[sweep] metric {self._wanted!r} was not logged before the training ended; train for more steps"
+        listed = [name for name in self._seen if name.split("/")[0] in GROUPS]
+        others = sorted({name.split("/")[0] for name in self._seen if name not in listed and "/" in name})
+        return (
+            f"[sweep] metric must be one that {self._env_name} logs, got {self._wanted!r}{remedy or ';'} "
+            f"{'There' if remedy else 'there'} are {', '.join(listed)}, and those of {', '.join(others)}"
+        )
+
+    def _remedy(self) -> str:
+        short = {name.partition("/")[2] for name in self._seen if name.split("/")[0] in GROUPS}
+        return nearest(self._wanted, [*self._seen, *short])
+
+    def _has_seen(self, prefix: str) -> bool:
+        return any(name.startswith(prefix) for name in self._seen)
+
+
+LOGS = 50  # of a run at least: enough for a curve whose points are means over several
+TENTHS = 10  # of a run; each but the last plays a tenth of the episodes that the final policy plays
+MESSAGE_SECONDS = 1.0  # between two messages that are no logs
+
+
+class WatchedTrainer(PuffeRL):
+    """A trainer that reports its scores, and messages between them while it works.
+
+    The policy plays at the end of each tenth of the run, and at the end, by `PuffeRL.score`: this is the trial's curve
+    and score, because the episodes that end in a tenth of a short run are not a fair sample, see
+    `play/scores.py`. Those count only where nothing can be played: for a metric that is no mean over episodes,
+    where `[train] final_episodes` is 0, and where no played episode ends or reports the metric.
+    """
+
+    def watch(self, search: MetricSearch, tell: Tell) -> None:
+        """Begins to report: `search` finds the metric, `tell` takes the messages that `trial_main` describes."""
+        self._search, self._tell = search, tell
+        self._sent_epoch, self._sent_seconds = self.epoch, 0.0
+        self._whole_cost = math.inf  # of all iterations, once they are over
+        self._logged_steps = self.global_step
+        self._ended_sum = self._ended_count = 0.0  # scores of the episodes that ended in this tenth, and their number
+        self._played: dict[str, Score] = {}
+        self._final_episodes = final_episodes(self.config.final_episodes, self.vecenv)
+        interval = min(self.config.log_interval, max(1, self.total_epochs // LOGS))
+        self.config = replace(self.config, log_interval=interval)
+
+    @override
+    def print_dashboard(self) -> None:
+        """Reports to the driver as well; the trainer calls this after every iteration.
+
+        Raises:
+            MissingMetricError: if enough was logged to tell that the metric does not exist.
+        """
+        if self.is_logged and self._sent_epoch != self.epoch:
+            self._sent_epoch = self.epoch
+            self._look_at(self.report.metrics)
+        is_tenth = TENTHS * self.epoch // self.total_epochs > TENTHS * (self.epoch - 1) // self.total_epochs
+        if is_tenth and self.epoch < self.total_epochs and self._is_playing:
+            self.score(max(1, self._final_episodes // TENTHS))
+            self.send_score()
+        self._send_sign_of_life()
+        if self._search.is_hopeless:
+            raise MissingMetricError(self._search.missing_text())
+        super().print_dashboard()
+
+    @override
+    def score(self, episodes: int | None = None, is_wanted: Callable[[], bool] = lambda: True) -> dict[str, Score]:
+        """Plays as PuffeRL does, and sends messages meanwhile."""
+
+        def send_and_ask() -> bool:
+            self._send_sign_of_life(cost)
+            return is_wanted()
+
+        cost = self.uptime
+        self._played = super().score(episodes, send_and_ask)
+        return self._played
+
+    def send_score(self) -> None:
+        """Sends the score of the last play, or of the episodes that ended since the score before."""
+        played = {name: score.mean for name, score in self._played.items()}
+        reported = "environment/n" if any(name.startswith("environment/") for name in played) else "episode/count"
+        if played:
+            self._search.score({**played, reported: 1.0}, 0.0)
+        score = self._played.get(self._search.name or "")
+        sent: dict[str, float] = {}
+        if score is not None:
+            sent = {"score": score.mean, "weight": score.episodes}
+        elif self._ended_count:
+            sent = {"score": self._ended_sum / self._ended_count, "weight": self._ended_count}
+        if "episode/length_mean" in played:
+            sent["episode_steps"] = played["episode/length_mean"] * self.vecenv.num_agents
+        sent["progress"] = TENTHS * self.epoch // self.total_epochs / TENTHS  # the score is of this tenth, not the next
+        self._played, self._ended_sum, self._ended_count = {}, 0.0, 0.0
+        self._send(sent)
+
+    @property
+    def _is_playing(self) -> bool:
+        name = self._search.name
+        return self._final_episodes > 0 and (name is None or is_mean_over_episodes(name))
+
+    def _look_at(self, metrics: Mapping[str, float]) -> None:
+        score = self._search.score(metrics, (self.global_step - self._logged_steps) / self.vecenv.num_agents)
+        self._logged_steps = self.global_step
+        if score is None:
+            return
+        weight = episode_count(self._search.name, metrics)
+        if self._is_playing:
+            self._ended_sum, self._ended_count = self._ended_sum + score * weight, self._ended_count + weight
+        else:
+            self._send({"score": score, "weight": weight})
+
+    def _send_sign_of_life(self, cost: float | None = None) -> None:
+        if time.monotonic() - self._sent_seconds >= MESSAGE_SECONDS:
+            self._send({}, cost)
+
+    def _send(self, sent: Mapping[str, float], cost: float | None = None) -> None:
+        self._sent_seconds = time.monotonic()
+        cost = self.uptime if cost is None else cost
+        if self.epoch >= self.total_epochs:
+            cost = self._whole_cost = min(cost, self._whole_cost)
+        metric = {"metric": self._search.name} if "score" in sent else {}
+        self._tell({"log": {"progress": min(self.epoch / self.total_epochs, 1.0), "cost": cost, **sent, **metric}})
+
+
+def train_watched(task: TrialTask, tell: Tell) -> None:
+    """Trains from the first step to the last.
+
+    Raises:
+        MissingMetricError: if the metric does not exist.
+        UnscoredError: if no log had the metric, which may exist.
+        KeyboardInterrupt: if it was asked to stop, after it saved.
+    """
+    args = {**task.args, "train": {**task.args["train"], "device": _device_of(task)}}
+    device_type = resolve_device(args["train"]["device"]).type
+    limit = memory_limit({"trial_memory_gb": task.memory_bytes / 1e9}, device_type)
+    has_evaluations = bool(args["train"].get("evaluations"))
+    search = MetricSearch(task.metric, task.env_name, has_evaluations, task.is_metric_known)
+    trainers: list[WatchedTrainer] = []
+
+    def make_trainer(config: dict[str, Any], vecenv: Vector, policy: nn.Module, logger: AnyLogger) -> WatchedTrainer:
+        for note in fit_to_environments(args, vecenv, device_type, limit):  # where only the environments know them
+            say(note)
+        changed = {name: value for name, value in args["train"].items() if config[name] != value}
+        trainer = WatchedTrainer({**config, **changed}, vecenv, policy, logger)
+        tell({"folder": str(trainer.run_folder), "fitted": changed})
+        trainer.watch(search, tell)
+        trainers.append(trainer)
+        return trainer
+
+    train_run(make_trainer, task.env_name, args)
+    trainers[0].send_score()
+    if search.name is None:
+        raise (MissingMetricError if search.is_hopeless else UnscoredError)(search.missing_text())
+
+
+def _device_of(task: TrialTask) -> str:
+    device = task.args["train"]["device"]
+    count = torch.cuda.device_count() if device in ("auto", "cuda") else 0
+    return f"cuda:{task.slot % count}" if count > 1 else device

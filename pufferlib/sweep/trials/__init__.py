@@ -1,1 +1,0 @@
-"""One trial: its configuration, its process, its learning curve."""
