@@ -25,11 +25,9 @@ from record import tell
 from threadpoolctl import threadpool_limits
 
 from pufferlib.machine import usable_cores
-from pufferlib.sweep.results import COST
-from pufferlib.sweep.space import optuna_distributions
-from pufferlib.sweep.results import best_within, pareto_front
 from pufferlib.sweep.proposal import make_sampler
-from pufferlib.sweep.space import Dimension, SearchSpace
+from pufferlib.sweep.results import COST, best_within, pareto_front
+from pufferlib.sweep.space import Dimension, SearchSpace, optuna_distributions
 
 METHODS = ("Protein", "Random", "TPE", "GP")
 MOST_TRIALS = 400  # of a method whose trials are cheap

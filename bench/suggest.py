@@ -18,10 +18,9 @@ import optuna
 from calibrate import calibration
 from record import keep
 
-from pufferlib.sweep.results import COST, CURVE
-from pufferlib.sweep.space import optuna_distributions
 from pufferlib.sweep.proposal import make_sampler
-from pufferlib.sweep.space import Dimension, SearchSpace
+from pufferlib.sweep.results import COST, CURVE
+from pufferlib.sweep.space import Dimension, SearchSpace, optuna_distributions
 
 SPACE = SearchSpace(tuple(Dimension(f"x{index}", "uniform", 0.0, 1.0) for index in range(8)))
 REPEATS, RUNNING = 5, 4

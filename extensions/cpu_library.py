@@ -10,11 +10,11 @@ import ctypes
 import functools
 import importlib.util
 from pathlib import Path
-import torch
-from pufferlib.errors import PufferError
-from pufferlib.extensions import declarations
-from pufferlib.errors import APIUsageError
 
+import torch
+
+from pufferlib.errors import APIUsageError, PufferError
+from pufferlib.extensions import declarations
 
 _HEADER = Path(__file__).with_name("cpu_kernels.h").read_text(encoding="utf-8")
 _DECLARED = declarations.read(_HEADER)

@@ -18,8 +18,7 @@ from torch import Tensor
 
 from pufferlib.errors import APIUsageError, DivergedError
 from pufferlib.extensions import cpu_library
-from pufferlib.extensions.cpu_library import check_tensor
-from pufferlib.extensions.cpu_library import CONSTANTS, STRUCTURES
+from pufferlib.extensions.cpu_library import CONSTANTS, STRUCTURES, check_tensor
 from pufferlib.extensions.declarations import Structure
 from pufferlib.extensions.network_layers import Chain, Layers, check_layers
 from pufferlib.extensions.threads import ThreadPool

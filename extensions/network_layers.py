@@ -13,9 +13,8 @@ from torch import Tensor
 
 from pufferlib.errors import APIUsageError
 from pufferlib.extensions import cpu_library
-from pufferlib.extensions.cpu_library import CONSTANTS, STRUCTURES
+from pufferlib.extensions.cpu_library import CONSTANTS, STRUCTURES, padded
 from pufferlib.extensions.declarations import Structure
-from pufferlib.extensions.cpu_library import padded
 
 MAX_LAYERS = CONSTANTS["CHAIN_MAX_LAYERS"]
 ACTIVATIONS = {name: CONSTANTS[f"ACTIVATION_{name.upper()}"] for name in ("linear", "relu", "tanh", "gelu")}

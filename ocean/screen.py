@@ -21,8 +21,7 @@ from typing import Protocol
 
 import numpy as np
 
-from pufferlib.errors import APIUsageError, DisplayError, MissingExtraError
-from pufferlib.extras import import_quietly, is_installed
+from pufferlib.errors import APIUsageError, DisplayError, MissingExtraError, import_quietly, is_installed
 
 FONT = Path(__file__).parent / "assets" / "roboto_medium.ttf"
 

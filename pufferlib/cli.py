@@ -15,6 +15,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from pufferlib.dashboard.output import Output, flush_stdout, is_stdout_gone, printable, printable_lines
 from pufferlib.errors import (
     APIUsageError,
     ConfigError,
@@ -24,7 +25,6 @@ from pufferlib.errors import (
     describe_lack,
     nearest,
 )
-from pufferlib.dashboard.output import Output, flush_stdout, is_stdout_gone, printable, printable_lines
 from pufferlib.verbs import VERBS, Verb, VerbCall
 
 if TYPE_CHECKING:
@@ -151,8 +151,8 @@ def _takes_text(verb: Verb) -> str:
 
 def _run_for_environment(name: str, rest: list[str]) -> None:
     from pufferlib.config import load_config
-    from pufferlib.config.flags import FlagTable, apply_flags
     from pufferlib.config.configuration import with_files
+    from pufferlib.config.flags import FlagTable, apply_flags
 
     wanted, flags = _split_environment(name, rest)
     args, options_class = load_config(wanted), _options_class(name)
@@ -216,8 +216,7 @@ def _verb_help(name: str, rest: list[str]) -> str:
         about = f"{verb.summary}\n\n{inspect.cleandoc(options.__doc__)}"
         return f"{usage}\n\n{about}\n\n{options_text(options.settings().values()).rstrip()}"
     from pufferlib.config import load_config
-    from pufferlib.config.flags import CONFIG_FILE
-    from pufferlib.config.flags import options_text, settings_text
+    from pufferlib.config.flags import CONFIG_FILE, options_text, settings_text
 
     env_name = rest[0] if rest and not rest[0].startswith("-") else None
     args = load_config(env_name) if env_name else {}

@@ -25,6 +25,8 @@ from torch import nn
 from typing_extensions import overload
 
 from pufferlib.config import load_config
+from pufferlib.dashboard.output import say
+from pufferlib.dashboard.report import Counts, Report, Score, final_metrics
 from pufferlib.distributed import ROUNDING, Total
 from pufferlib.errors import (
     APIUsageError,
@@ -39,27 +41,21 @@ from pufferlib.fast.choose import choose_backend
 from pufferlib.fast.device_collector import DeviceCollector
 from pufferlib.loggers import Logger, NeptuneLogger, WandbLogger
 from pufferlib.metrics.finite import describe_update, explaining
-from pufferlib.dashboard.output import say
-from pufferlib.dashboard.report import Counts, Report
-from pufferlib.dashboard.score import Score, final_metrics
 from pufferlib.ocean import PREFIX
 from pufferlib.play.periodic_evaluation import PeriodicEvaluation
 from pufferlib.play.scores import final_episodes, play_whole_episodes
-from pufferlib.normalized import NormalizedObservations
-from pufferlib.ppo.gradients import Loss
-from pufferlib.runs.policy_check import Agreement
+from pufferlib.policy import NormalizedObservations
+from pufferlib.ppo.learner import Loss
 from pufferlib.runs.calls import AnyLogger, resolve_call
-from pufferlib.runs.checkpoint import save_checkpoint_file
+from pufferlib.runs.checkpoint import note, save_checkpoint_file
 from pufferlib.runs.early_notes import observation_far_outside
-from pufferlib.runs.training import call_callback, iterate, list_callbacks, logs_of_iteration, whole_steps
 from pufferlib.runs.loaders import load_env, load_policy
-from pufferlib.runs.state_check import plain_metadata
-from pufferlib.runs.policy_check import check_policy, check_state, move_policy
+from pufferlib.runs.policy_check import Agreement, check_policy, check_state, move_policy
 from pufferlib.runs.run import Run
-from pufferlib.runs.checkpoint import note
+from pufferlib.runs.state_check import plain_metadata
 from pufferlib.runs.stopping import SIGNAL_DEBOUNCE_SECONDS, StopRequest
 from pufferlib.runs.trainer_state import Progress, TrainerParts
-from pufferlib.runs.training import train_run
+from pufferlib.runs.training import call_callback, iterate, list_callbacks, logs_of_iteration, train_run, whole_steps
 from pufferlib.seeding import mix_seed
 from pufferlib.vector import Vector
 

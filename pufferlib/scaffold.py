@@ -12,8 +12,8 @@ from importlib import metadata
 from pathlib import Path
 
 from pufferlib import ocean
-from pufferlib.errors import APIUsageError, MissingExtraError
 from pufferlib.dashboard.output import say
+from pufferlib.errors import APIUsageError, MissingExtraError
 from pufferlib.runs.folder import write_atomically
 
 BUILD = ("setup.py", "-q", "build_ext", "--inplace")

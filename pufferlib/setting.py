@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import ast
-import numbers
-import os
-import types
-from typing import Any, Literal, Union, get_args, get_origin
 import dataclasses
 import functools
 import inspect
+import numbers
+import os
 import re
+import types
 import typing
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, ClassVar
-from typing_extensions import Self
-from pufferlib.errors import ConfigError, nearest
+from typing import Any, ClassVar, Literal, Union, get_args, get_origin
 
+from typing_extensions import Self
+
+from pufferlib.errors import ConfigError, nearest
 
 _WORDS = {"none": None, "true": True, "false": False}
 _NAMES = {int: "an integer", float: "a number", bool: "True or False", str: "text", type: "a class"}

@@ -21,15 +21,15 @@ import itertools
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
+
 import gymnasium
 import numpy as np
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tuple
-from pufferlib.errors import APIUsageError
-from itertools import chain
-from gymnasium.spaces import Box, Discrete, MultiBinary, MultiDiscrete, Tuple
 from typing_extensions import override
 
+from pufferlib.errors import APIUsageError
 
 _NUMBERS = (Box, Discrete, MultiDiscrete, MultiBinary)
 

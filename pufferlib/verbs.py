@@ -12,8 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pufferlib.errors import APIUsageError
 from pufferlib.dashboard.output import printable_lines, say
+from pufferlib.errors import APIUsageError
 
 if TYPE_CHECKING:
     from pufferlib.config.flags import Found

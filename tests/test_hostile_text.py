@@ -33,33 +33,25 @@ from sweep_studies import make_state, make_study
 
 from pufferlib import cli
 from pufferlib.config.configuration import read_ini
+from pufferlib.dashboard import panel as dashboard
+from pufferlib.dashboard.output import printable, printable_lines, say
+from pufferlib.dashboard.panel import LivePanel, NotebookPanel
 from pufferlib.errors import APIUsageError, ConfigError, PufferWarning
 from pufferlib.export import c_format, export_policy
 from pufferlib.export.c_layers import network_of
 from pufferlib.export.c_source import HeaderWriter
 from pufferlib.export.exporting import c_name
-from pufferlib.dashboard import panel as dashboard
-from pufferlib.dashboard.panel import NotebookPanel
-from pufferlib.dashboard.output import printable, printable_lines, say
-from pufferlib.dashboard.panel import LivePanel
 from pufferlib.models import Default
 from pufferlib.play.environments import plain_table
-from pufferlib.reports.curves import STEPS, Curve, Panel, Split
-from pufferlib.reports.figures import panel_svg, write_figure
+from pufferlib.reports.figures import panel_svg, print_panels, write_figure
 from pufferlib.reports.listing import print_table
 from pufferlib.reports.page import Content, Evaluation, page
-from pufferlib.reports.recorded_run import RecordedRun
-from pufferlib.reports.figures import print_panels
+from pufferlib.reports.recorded_run import STEPS, Curve, Panel, RecordedRun, Split
 from pufferlib.scaffold import check_name
-from pufferlib.sweep.results import COST, CURVE, ERROR, HOST, RUN_FOLDER, STOPPED
-from pufferlib.sweep.command import best_ini
-from pufferlib.sweep.command import summary
+from pufferlib.sweep.command import best_ini, summary, trials_csv
+from pufferlib.sweep.panel import LiveTable, render as render_sweep
 from pufferlib.sweep.report import report_html
-from pufferlib.sweep.panel import LiveTable
-from pufferlib.sweep.panel import render as render_sweep
-from pufferlib.sweep.command import trials_csv
-from pufferlib.sweep.results import Confirmation
-from pufferlib.sweep.results import results_of
+from pufferlib.sweep.results import COST, CURVE, ERROR, HOST, RUN_FOLDER, STOPPED, Confirmation, results_of
 
 HOSTILE = (
     # C

@@ -12,16 +12,12 @@ from pufferlib.emulation.wrapping import as_puffer_env
 from pufferlib.environment import check_env
 from pufferlib.errors import APIUsageError, nearest
 from pufferlib.vector.base import State, Vector
-from pufferlib.vector.ready import fitting_backend
-from pufferlib.vector.native import Device
-from pufferlib.vector.serial import GymnasiumVector
-from pufferlib.vector.native import Native
+from pufferlib.vector.native import Device, Native
 from pufferlib.vector.processes import Multiprocessing
 from pufferlib.vector.ray import Ray
-from pufferlib.vector.ready import adopt
-from pufferlib.vector.recipe import AUTO, EnvRecipe, Options
-from pufferlib.vector.serial import Serial
-from pufferlib.vector.recipe import checked_timeout, count_workers
+from pufferlib.vector.ready import adopt, fitting_backend
+from pufferlib.vector.recipe import AUTO, EnvRecipe, Options, checked_timeout, count_workers
+from pufferlib.vector.serial import GymnasiumVector, Serial
 
 __all__ = [
     "BACKENDS",

@@ -7,13 +7,13 @@ import mmap
 import os
 import tempfile
 from multiprocessing import reduction
-from typing import Protocol
+from typing import Any, NamedTuple, Protocol
+
 import gymnasium
 import numpy as np
-from pufferlib.environment import Buffers
-from typing import Any, NamedTuple
-from pufferlib.errors import APIUsageError
 
+from pufferlib.environment import Buffers
+from pufferlib.errors import APIUsageError
 
 ALIGNMENT = 128  # bytes: two cache lines, which processors fetch in pairs
 

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-import threading
-from pufferlib.errors import APIUsageError
 import abc
 import enum
 import os
+import threading
 import weakref
 from collections import deque
 from dataclasses import replace
 from functools import cache, cached_property
 from typing import Any, ClassVar, NoReturn
+
 import gymnasium
 import numpy as np
+
 from pufferlib import spaces
 from pufferlib.environment import Buffers, Origin, PufferEnv, StepResult, fitting_actions
+from pufferlib.errors import APIUsageError
 from pufferlib.spaces import Layout
+from pufferlib.vector.arrays import RESULT_ARRAYS, checked_snapshot
 from pufferlib.vector.batch import Batch
 from pufferlib.vector.recipe import AUTO, EnvSource, Options
-from pufferlib.vector.arrays import RESULT_ARRAYS, checked_snapshot
 
 
 class ReentrancyGuard:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+
 import numpy as np
+
 from pufferlib.environment import Buffers
-from collections import deque
 
 
 @dataclass(frozen=True, eq=False)

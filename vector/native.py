@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
 from typing_extensions import override
+
 from pufferlib.environment import PufferEnv
 from pufferlib.errors import APIUsageError
 from pufferlib.ocean.environment import OceanEnv
 from pufferlib.vector._native import Stepper
+from pufferlib.vector.base import State
 from pufferlib.vector.batch import Batch
 from pufferlib.vector.group import infos_of_vector
+from pufferlib.vector.recipe import AUTO, EnvSource, Options, count_batch, count_threads, warn_above_cores
 from pufferlib.vector.serial import LocalVector
-from pufferlib.vector.recipe import EnvSource, Options
-from pufferlib.vector.recipe import count_batch, count_threads, warn_above_cores
-from collections.abc import Callable
-from dataclasses import replace
-import numpy as np
-from pufferlib.vector.base import State
-from pufferlib.vector.recipe import AUTO, EnvSource, Options
 
 
 def is_stepped_in_c(creator: object) -> bool:

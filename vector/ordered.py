@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections import deque
 from contextlib import suppress
 from typing import Any, NamedTuple
+
 import numpy as np
+
 from pufferlib.errors import APIUsageError, PufferError
 from pufferlib.vector.base import State, Vector
 

@@ -6,31 +6,28 @@ import contextlib
 import multiprocessing
 import multiprocessing.spawn
 import os
+import pickle
+import selectors
 import signal
 import subprocess
 import sys
 import time
+import weakref
 from collections.abc import Sequence
 from multiprocessing.connection import Connection
-from pufferlib.errors import APIUsageError
-from pufferlib.vector.arrays import SharedMemory
-from pufferlib.vector.worker import serve
-import pickle
-import selectors
-import weakref
 from typing import Any, ClassVar, NoReturn
+
 from typing_extensions import override
+
 from pufferlib.environment import PufferEnv
-from pufferlib.errors import WorkerError
+from pufferlib.errors import APIUsageError, WorkerError
 from pufferlib.vector._native import ParentBells, bells_bytes
 from pufferlib.vector.arrays import SharedMemory, buffer_bytes, buffers_in
 from pufferlib.vector.batch import split
 from pufferlib.vector.group import EnvInfo
-from pufferlib.vector.recipe import EnvRecipe, Options
+from pufferlib.vector.recipe import EnvRecipe, Options, check_workers, count_workers, warn_above_cores
 from pufferlib.vector.remote import RemoteVector, pickled_tasks
-from pufferlib.vector.recipe import check_workers, count_workers, warn_above_cores
-from pufferlib.vector.worker import WAKING, CommandArgument, WorkerCommand, WorkerReply
-
+from pufferlib.vector.worker import WAKING, CommandArgument, WorkerCommand, WorkerReply, serve
 
 CONTEXTS = (None, "fork", "forkserver", "spawn")
 CLOSE_SECONDS = 3.0  # for a worker to finish its step and close its environments

@@ -4,33 +4,28 @@ from __future__ import annotations
 
 import contextlib
 import os
-import threading
-from collections.abc import Iterator
-from types import ModuleType
-from pufferlib.errors import MissingExtraError
 import pickle
 import sys
+import threading
 import traceback
-from collections.abc import Callable, Sequence
-from typing import Any
-import numpy as np
-from pufferlib.vector.arrays import private_buffers
-from pufferlib.vector.group import Group
-from pufferlib.vector.arrays import RESULT_ARRAYS
-from pufferlib.vector.worker import CommandArgument, WorkerCommand, WorkerReply
 import weakref
-from typing_extensions import override
-from pufferlib.environment import Buffers, PufferEnv
-from pufferlib.errors import WorkerError
-from pufferlib.machine import usable_cores
-from pufferlib.vector.arrays import buffer_bytes, private_buffers
-from pufferlib.vector.batch import split
-from pufferlib.vector.group import EnvInfo
-from pufferlib.vector.processes import CLOSE_SECONDS
-from pufferlib.vector.recipe import AUTO, EnvRecipe, Options
-from pufferlib.vector.remote import RemoteVector, pickled_tasks
-from pufferlib.vector.recipe import count_workers, warn_above_cores
+from collections.abc import Callable, Iterator, Sequence
+from types import ModuleType
+from typing import Any
 
+import numpy as np
+from typing_extensions import override
+
+from pufferlib.environment import Buffers, PufferEnv
+from pufferlib.errors import MissingExtraError, WorkerError
+from pufferlib.machine import usable_cores
+from pufferlib.vector.arrays import RESULT_ARRAYS, buffer_bytes, private_buffers
+from pufferlib.vector.batch import split
+from pufferlib.vector.group import EnvInfo, Group
+from pufferlib.vector.processes import CLOSE_SECONDS
+from pufferlib.vector.recipe import AUTO, EnvRecipe, Options, count_workers, warn_above_cores
+from pufferlib.vector.remote import RemoteVector, pickled_tasks
+from pufferlib.vector.worker import CommandArgument, WorkerCommand, WorkerReply
 
 MEMORY_BYTES = 256 << 20  # for objects of a local cluster, beside what the steps of its vector need
 

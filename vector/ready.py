@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
+import weakref
 from collections.abc import Callable, Mapping
 from typing import Any
+
 import numpy as np
 from gymnasium.spaces import Box
-from pufferlib import spaces
-from pufferlib.environment import PufferEnv
-from pufferlib.vector.serial import GymnasiumVector
-from pufferlib.vector.serial import LocalVector
-from pufferlib.vector.native import Native
-from pufferlib.vector.recipe import EnvRecipe
-from pufferlib.vector.serial import Serial
-import contextlib
-import weakref
 from typing_extensions import override
+
+from pufferlib import spaces
 from pufferlib.emulation.wrapping import as_puffer_env
 from pufferlib.environment import Buffers, PufferEnv, check_env
 from pufferlib.errors import APIUsageError
 from pufferlib.vector.arrays import private_buffers
 from pufferlib.vector.base import Vector
-from pufferlib.vector.native import Device
-from pufferlib.vector.recipe import AUTO, EnvSource, Options
-
+from pufferlib.vector.native import Device, Native
+from pufferlib.vector.recipe import AUTO, EnvRecipe, EnvSource, Options
+from pufferlib.vector.serial import GymnasiumVector, LocalVector, Serial
 
 QUICK_SECONDS = 50e-6
 """A shorter step gains nothing by worker processes, which take a second to start: 500,000 steps take 25 seconds."""

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import abc
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
+
 import numpy as np
 from typing_extensions import override
+
 from pufferlib.emulation.wrapping import make_puffer_env
 from pufferlib.environment import Buffers, PufferEnv
-from pufferlib.errors import APIUsageError
-from pufferlib.seeding import mix_seed
-from pufferlib.vector.arrays import private_buffers
-import warnings
-from collections.abc import Sequence
 from pufferlib.errors import APIUsageError, PufferWarning
 from pufferlib.machine import usable_cores
-
+from pufferlib.seeding import mix_seed
+from pufferlib.vector.arrays import private_buffers
 
 AUTO = "auto"
 

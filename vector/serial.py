@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import abc
 from collections import deque
+
 from typing_extensions import override
+
+from pufferlib.emulation.gymnasium_emulation import GymnasiumVectorPufferEnv
 from pufferlib.environment import PufferEnv
+from pufferlib.errors import APIUsageError
 from pufferlib.vector.base import State, Vector
 from pufferlib.vector.batch import Batch, split
 from pufferlib.vector.group import EnvInfo, Group
-from pufferlib.vector.recipe import EnvSource
-from pufferlib.errors import APIUsageError
-from pufferlib.vector.recipe import AUTO, EnvSource, Options
-from pufferlib.vector.recipe import count_batch
-from pufferlib.emulation.gymnasium_emulation import GymnasiumVectorPufferEnv
-from pufferlib.vector.batch import Batch
+from pufferlib.vector.recipe import AUTO, EnvSource, Options, count_batch
 
 
 class LocalVector(Vector):

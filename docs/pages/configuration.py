@@ -13,17 +13,14 @@ from torch import nn
 from pufferlib import models, ocean
 from pufferlib.config import automatic, env_settings
 from pufferlib.config.automatic import BATCH_SIZE, NUM_STEPS
-from pufferlib.config.sections import DEFAULT_DIMENSIONS, dimension_keys
 from pufferlib.config.flags import FIXED
 from pufferlib.config.schema import BaseConfig, SolveConfig, TrainConfig
-from pufferlib.config.sections import SECTIONS
+from pufferlib.config.sections import DEFAULT_DIMENSIONS, SECTIONS, dimension_keys
 from pufferlib.families.atari import build_atari
-from pufferlib.families.gymnasium_families import build
-from pufferlib.families.gymnasium_families import build_minigrid
+from pufferlib.families.gymnasium_families import build, build_minigrid
 from pufferlib.runs.calls import ALIASES, DEFAULTS
 from pufferlib.runs.description import CHANGEABLE
-from pufferlib.setting import Setting, class_settings, signature_settings
-from pufferlib.setting import format_value
+from pufferlib.setting import Setting, class_settings, format_value, signature_settings
 
 from .filling import code, fill
 

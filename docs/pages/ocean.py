@@ -16,14 +16,12 @@ import numpy as np
 
 from pufferlib import ocean
 from pufferlib.config import env_settings, load_config
-from pufferlib.config.configuration import read_ini
-from pufferlib.config.configuration import policy_classes
+from pufferlib.config.configuration import policy_classes, read_ini
 from pufferlib.config.sections import SECTIONS
 from pufferlib.environment import Keys, PufferEnv
 from pufferlib.errors import APIUsageError
 from pufferlib.play.environments import space_text, what_it_is
-from pufferlib.setting import Setting, class_settings
-from pufferlib.setting import format_value
+from pufferlib.setting import Setting, class_settings, format_value
 
 from . import manual, plots, rows
 from .markdown import count, escaped, figure, measured, span, table

@@ -5,28 +5,24 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import sysconfig
-from collections.abc import Callable
-from pathlib import Path
-from pufferlib.families.entry import slug
-from pufferlib.runs.folder import write_atomically
-from importlib import resources
-from pufferlib.errors import APIUsageError, nearest
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import sysconfig
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from importlib import resources
+from pathlib import Path
 from typing import Any, Protocol
+
 from pufferlib.config.flags import CONFIG_FILE, FIXED
 from pufferlib.config.schema import BaseConfig, LogConfig, SweepConfig, TrainConfig, VecConfig
 from pufferlib.config.sections import ARGUMENTS
-from pufferlib.errors import PufferError
+from pufferlib.errors import APIUsageError, PufferError, nearest
 from pufferlib.families.catalog import families
-from pufferlib.families.entry import Family
+from pufferlib.families.entry import Family, slug
 from pufferlib.reports.recorded_run import LATEST, is_run, run_folders
-from pufferlib.setting import Section, Setting
-from pufferlib.setting import choices, fits
-
+from pufferlib.runs.folder import write_atomically
+from pufferlib.setting import Section, Setting, choices, fits
 
 _PACKAGE = Path(__file__).parents[1]
 

@@ -3,13 +3,9 @@
 `load_config` returns a nested dict to edit freely; `check_config` and the dataclasses of `schema` check it.
 """
 
-from pufferlib.config.configuration import check_config
-from pufferlib.config.sections import check_env, env_settings
-from pufferlib.config.configuration import settings_taken
-from pufferlib.config.configuration import load_config
-from pufferlib.config.configuration import policy_arguments, policy_classes
+from pufferlib.config.configuration import check_config, load_config, policy_arguments, policy_classes, settings_taken
 from pufferlib.config.schema import BaseConfig, LogConfig, SolveConfig, SweepConfig, TrainConfig, VecConfig
-from pufferlib.config.sections import require_sections
+from pufferlib.config.sections import check_env, env_settings, require_sections
 from pufferlib.config.sizes import ResolvedTrainConfig, resolve_env_count, resolve_sizes
 
 __all__ = [

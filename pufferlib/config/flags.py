@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
-from pufferlib.setting import Section, setting
 import difflib
-from collections.abc import Iterable, Mapping
-from typing import Any
-from pufferlib.config.sections import PREFIX, dimension_settings
-from pufferlib.config.schema import hint_for, with_flags
-from pufferlib.config.schema import BaseConfig, LogConfig, SweepConfig, TrainConfig, VecConfig
-from pufferlib.config.sections import ARGUMENTS, section_settings
-from pufferlib.errors import ConfigError, nearest
-from pufferlib.families.catalog import Entry, find
-from pufferlib.setting import Section, Setting
-from pufferlib.setting import fits, parse_value
 import shutil
 import textwrap
-from pufferlib.config.sections import DEFAULT_DIMENSIONS, dimension_keys, dimensions_of
-from pufferlib.config.schema import BaseConfig, SweepConfig
-from pufferlib.setting import Setting
-from pufferlib.setting import format_value
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
 
+from pufferlib.config.schema import BaseConfig, LogConfig, SweepConfig, TrainConfig, VecConfig, hint_for, with_flags
+from pufferlib.config.sections import (
+    ARGUMENTS,
+    DEFAULT_DIMENSIONS,
+    PREFIX,
+    dimension_keys,
+    dimension_settings,
+    dimensions_of,
+    section_settings,
+)
+from pufferlib.errors import ConfigError, nearest
+from pufferlib.families.catalog import Entry, find
+from pufferlib.setting import Section, Setting, fits, format_value, parse_value, setting
 
 PRETRAINED = "Take the trained agent that comes with the package."
 
@@ -329,11 +328,11 @@ def _listed(names: Iterable[str]) -> str:
 
 def apply_flags(found: Iterable[tuple[Setting, Any]], args: dict[str, Any], options: dict[str, Any]) -> None:
     """Writes what `FlagTable.parse` found into the configuration, and a command's own options into `options`."""
-    for setting, value in found:
-        if not setting.section:
-            options[setting.name] = value
+    for flag, value in found:
+        if not flag.section:
+            options[flag.name] = value
         else:
-            merge(args, setting.section, {setting.name: value})
+            merge(args, flag.section, {flag.name: value})
 
 
 def merge(args: dict[str, Any], section: str, values: Mapping[str, Any]) -> None:

@@ -6,15 +6,14 @@ They answer for the sections of `schema`; a key of `[env]`, `[policy]` or `[rnn]
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from pufferlib.errors import nearest
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
-from typing_extensions import Self, override
-from pufferlib.errors import ConfigError
-from pufferlib.setting import Section, setting
 
+from typing_extensions import Self, override
+
+from pufferlib.errors import ConfigError, nearest
+from pufferlib.setting import Section, setting
 
 _RECURRENT = "the recurrent layer is [base] rnn_name: MinGRU, LSTM or None"
 _ENVIRONMENTS = "environments are counted by [env] num_envs, and the PufferEnvs that hold them by [vec] num_envs"

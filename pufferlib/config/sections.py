@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
-from types import MappingProxyType
-from typing import Any, Literal
-from pufferlib.config.sizes import AUTO_AGENTS, AUTO_AGENTS_CPU
-from pufferlib.families.catalog import Entry, find
-from pufferlib.setting import Setting, require_known
-from typing import Any
-from pufferlib.config.schema import remedy
-from pufferlib.config.schema import BaseConfig, LogConfig, SolveConfig, SweepConfig, TrainConfig, VecConfig
-from pufferlib.errors import ConfigError
-from pufferlib.families.catalog import Entry
-from pufferlib.setting import Setting
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, ClassVar, Literal
+
 from typing_extensions import override
+
+from pufferlib.config.schema import BaseConfig, LogConfig, SolveConfig, SweepConfig, TrainConfig, VecConfig, remedy
+from pufferlib.config.sizes import AUTO_AGENTS, AUTO_AGENTS_CPU
 from pufferlib.errors import ConfigError, nearest
-from pufferlib.setting import Section, Setting, require_known, setting
-from pufferlib.setting import shown
+from pufferlib.families.catalog import Entry, find
+from pufferlib.setting import Section, Setting, require_known, setting, shown
 
 
 def env_settings(env: str | Entry) -> Mapping[str, Setting]:

@@ -10,8 +10,8 @@ import unicodedata
 import warnings
 import weakref
 from typing import TextIO
-from pufferlib.errors import PufferWarning, StorageError
 
+from pufferlib.errors import PufferWarning, StorageError
 
 _reported: weakref.WeakSet[TextIO] = weakref.WeakSet()  # what was said of the process's streams
 _PLAIN = str.maketrans("━─…±▁▂▃▄▅▆▇█", "=-~+_.,:;oO#")  # for a stream that has no such signs

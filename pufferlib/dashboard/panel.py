@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TextIO
+import math
 import os
 import sys
 import weakref
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, TextIO
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TextIO
+
 from pufferlib.dashboard.output import Output, printable
-import math
-from collections.abc import Iterator, Mapping
-from collections.abc import Mapping, Sequence
-from typing import Any
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-import numpy as np
-from collections.abc import Callable, Mapping, Sequence
-from pufferlib.errors import APIUsageError
 import abc
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing_extensions import override
-from pufferlib.environment import Buffers, PufferEnv
-from pufferlib.errors import PufferWarning
+from typing import Any
 
+import numpy as np
+from typing_extensions import override
+
+from pufferlib.environment import Buffers, PufferEnv
+from pufferlib.errors import APIUsageError, PufferWarning
 
 _RESERVED = ("n", "agent_id", "final_observation")  # these have a meaning in the infos of a PufferEnv
 

@@ -2,30 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
-import gymnasium
-import numpy as np
-from gymnasium.spaces import Discrete
-from typing_extensions import override
-from pufferlib.emulation.actions import ActionLayout
-from pufferlib.emulation.emulated_env import EmulatedEnv, warn_of_left_out
-from pufferlib.emulation.emulated_env import final_observation, plain_numbers
-from pufferlib.emulation.packing import row_writer
-from pufferlib.environment import StepResult, fitting_actions
-from pufferlib.errors import APIUsageError, kind_of
-from pufferlib.spaces import Layout
 import contextlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import gymnasium
+import numpy as np
 from gymnasium.spaces import Box, Discrete, MultiBinary, MultiDiscrete
 from gymnasium.vector import AutoresetMode, VectorEnv
-from pufferlib.emulation.emulated_env import make_env
-from pufferlib.emulation.emulated_env import warn_of_left_out
-from pufferlib.emulation.emulated_env import plain_numbers
-from pufferlib.environment import Buffers, PufferEnv, StepResult
-from pufferlib.errors import APIUsageError
+from typing_extensions import override
+
+from pufferlib.emulation.actions import ActionLayout
+from pufferlib.emulation.emulated_env import EmulatedEnv, final_observation, make_env, plain_numbers, warn_of_left_out
+from pufferlib.emulation.packing import row_writer
+from pufferlib.environment import Buffers, PufferEnv, StepResult, fitting_actions
+from pufferlib.errors import APIUsageError, kind_of
 from pufferlib.seeding import mix_seed
+from pufferlib.spaces import Layout
 
 
 class GymnasiumPufferEnv(EmulatedEnv):

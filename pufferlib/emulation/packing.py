@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
-import numpy as np
-from numpy.typing import ArrayLike
-from pufferlib.errors import APIUsageError
-from pufferlib.spaces import Layout, Leaf, path_name
-from collections.abc import Callable, Iterable, Sequence
+
 import gymnasium
+import numpy as np
 from gymnasium.spaces import Box, Discrete, MultiDiscrete
+from numpy.typing import ArrayLike
+
 from pufferlib import spaces
 from pufferlib.emulation.actions import ActionLayout, Split
-from pufferlib.spaces import Layout, only_numbers
-
+from pufferlib.errors import APIUsageError
+from pufferlib.spaces import Layout, Leaf, only_numbers, path_name
 
 _INT64 = np.dtype(np.int64)
 _INTEGERS = (int, np.int64)

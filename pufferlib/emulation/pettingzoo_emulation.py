@@ -5,11 +5,12 @@ from __future__ import annotations
 import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
+
 import numpy as np
 from typing_extensions import override
+
+from pufferlib.emulation.emulated_env import EmulatedEnv, final_observation, plain_numbers, warn_of_left_out
 from pufferlib.emulation.packing import AgentActions, AgentObservations
-from pufferlib.emulation.emulated_env import EmulatedEnv, warn_of_left_out
-from pufferlib.emulation.emulated_env import final_observation, plain_numbers
 from pufferlib.environment import StepResult, fitting_actions
 from pufferlib.errors import APIUsageError, MissingExtraError, kind_of
 from pufferlib.spaces import Layout

@@ -18,8 +18,7 @@ from pufferlib import extensions, ocean
 from pufferlib.errors import APIUsageError, ExportError
 from pufferlib.export.c_layers import network_of
 from pufferlib.export.c_source import HeaderWriter
-from pufferlib.export.one_step import ROWS, check_agreement
-from pufferlib.export.one_step import OneStep
+from pufferlib.export.one_step import ROWS, OneStep, check_agreement
 from pufferlib.ocean.environment import OceanEnv
 from pufferlib.runs.folder import storing
 

@@ -14,10 +14,9 @@ from pufferlib import spaces
 from pufferlib.environment import PufferEnv
 from pufferlib.errors import ExportError
 from pufferlib.export.one_step import first_sentence
-from pufferlib.metrics.moments import EPSILON
+from pufferlib.metrics.finished_episodes import EPSILON
 from pufferlib.models import Continuous, Convolutional, Default, LSTMWrapper, MinGRUWrapper
-from pufferlib.policy import OneHot, OneHotPlanes
-from pufferlib.normalized import NormalizedObservations
+from pufferlib.policy import NormalizedObservations, OneHot, OneHotPlanes
 
 LANES = 16  # PUFFERNET_LANES: outputs of a layer are padded to a multiple
 

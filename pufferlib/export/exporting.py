@@ -2,41 +2,34 @@
 
 from __future__ import annotations
 
+import io
+import json
 import logging
+import re
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
-import numpy as np
-import torch
-from pufferlib.errors import ExportError
-from pufferlib.export.one_step import check_agreement
-from pufferlib.export.one_step import OneStep, first_sentence, unchecked_distributions
-from pufferlib.extras import require_extra
-import io
-import json
-from collections.abc import Mapping
-import re
 from importlib import metadata
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
 from torch import nn
-from pufferlib.environment import PufferEnv
-from pufferlib.errors import APIUsageError, ExportError, nearest
-from pufferlib.export.c_format import c_files, write_folder
-from pufferlib.export.one_step import OneStep, space_text
-from pufferlib.runs.making import environment_name
-from pufferlib.runs.folder import write_atomically
-from pufferlib.vector import Vector
+
 from pufferlib import vector
-from pufferlib.errors import APIUsageError
-from pufferlib.export.c_format import compile_command, compiler
-from pufferlib.export.one_step import OneStep
-from pufferlib.families import catalog
 from pufferlib.dashboard.output import printable
+from pufferlib.environment import PufferEnv
+from pufferlib.errors import APIUsageError, ExportError, nearest, require_extra
+from pufferlib.export.c_format import c_files, compile_command, compiler, write_folder
+from pufferlib.export.one_step import OneStep, check_agreement, first_sentence, space_text, unchecked_distributions
+from pufferlib.families import catalog
 from pufferlib.policy import acting_forward
 from pufferlib.ppo.sampling import sample_logits
+from pufferlib.runs.folder import write_atomically
 from pufferlib.runs.loaders import load_policy
-
+from pufferlib.runs.making import environment_name
+from pufferlib.vector import Vector
 
 PACKAGES = ("onnx", "onnxruntime", "onnxscript")
 

@@ -5,21 +5,20 @@ from __future__ import annotations
 import copy
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+
+import numpy as np
 import torch
 from gymnasium import Space
 from torch import Tensor, nn
 from torch.distributions import Distribution, Normal
+
 from pufferlib.environment import PufferEnv
 from pufferlib.errors import ExportError
 from pufferlib.metrics.finite import find_weight, is_finite
 from pufferlib.models import MinGRUWrapper, State
-from pufferlib.policy import Logits, acting_forward
-from pufferlib.normalized import NormalizedObservations
-from collections.abc import Callable, Sequence
-import numpy as np
-from torch import Tensor
+from pufferlib.policy import Logits, NormalizedObservations, acting_forward
 
 
 class OneStep(nn.Module):

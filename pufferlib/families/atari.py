@@ -7,21 +7,19 @@ import inspect
 from collections.abc import Mapping
 from types import ModuleType
 from typing import Any, SupportsFloat
+
 import gymnasium
-from gymnasium.wrappers import AtariPreprocessing, FrameStackObservation
-from typing_extensions import override
-from pufferlib.families.gymnasium_families import build
-from typing import Any
 import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.wrappers import AtariPreprocessing, FrameStackObservation
+from typing_extensions import override
+
 from pufferlib.emulation.gymnasium_emulation import GymnasiumVectorPufferEnv
 from pufferlib.environment import Buffers
 from pufferlib.errors import APIUsageError, MissingExtraError
-from pufferlib.vector import AUTO, Options, Vector, make
+from pufferlib.families.gymnasium_families import GymnasiumEntry, GymnasiumFamily, build
+from pufferlib.vector import AUTO, GymnasiumVector, Options, Vector, make
 from pufferlib.vector.recipe import count_batch, count_threads, is_count
-from pufferlib.errors import APIUsageError
-from pufferlib.families.gymnasium_families import GymnasiumEntry, GymnasiumFamily
-from pufferlib.vector import GymnasiumVector, Vector
 
 
 class AtariGame(gymnasium.Wrapper):

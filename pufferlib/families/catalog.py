@@ -13,9 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from pufferlib.errors import CheckpointError, UnknownEnvironmentError
-from pufferlib.families.entry import CallableEntry
-from pufferlib.families.entry import Entry, Family
-from pufferlib.families.entry import family_meant, library_meant, nearest_names, slug
+from pufferlib.families.entry import CallableEntry, Entry, Family, family_meant, library_meant, nearest_names, slug
 
 if TYPE_CHECKING:
     from pufferlib.environment import PufferEnv
@@ -27,9 +25,8 @@ __all__ = ["Entry", "Family", "families", "find", "find_recorded", "lookup", "ne
 def families() -> tuple[Family, ...]:
     """All families, installed or not; the first that owns a name answers for it."""
     # Not before a name is looked up: they import Gymnasium, which takes longer than all else on the way to --help.
-    from pufferlib.families.registered import ANY_OTHER, FAMILIES
-    from pufferlib.families.ocean_family import OceanFamily
     from pufferlib.families.pettingzoo_family import PettingZoo
+    from pufferlib.families.registered import ANY_OTHER, FAMILIES, OceanFamily
 
     return (OceanFamily(), *FAMILIES, PettingZoo(), ANY_OTHER)
 

@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-import difflib
-import re
-from collections.abc import Iterable
 import abc
-from collections.abc import Callable, Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
-from pufferlib.extras import is_installed, require_extra
-from pufferlib.setting import Setting
 import dataclasses
-import inspect
-import types
-from typing import Any, Literal, Union, get_args, get_origin
-from pufferlib.setting import Setting, signature_settings
+import difflib
 import importlib.util
+import inspect
+import re
 import sys
-from collections.abc import Callable
+import types
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from operator import attrgetter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin
+
+from pufferlib.errors import is_installed, require_extra
+from pufferlib.setting import Setting, signature_settings
 
 if TYPE_CHECKING:
-    from pufferlib.environment import PufferEnv
-    from pufferlib.vector import Vector
     from pufferlib.environment import Buffers, PufferEnv
+    from pufferlib.vector import Vector
 
 
 _PROCGEN = "bigfish bossfight caveflyer chaser climber coinrun dodgeball fruitbot heist jumper leaper miner ninja"

@@ -6,31 +6,28 @@ family differs in, and what it differs in itself, in `tuned/`. Each file holds o
 
 from __future__ import annotations
 
-from pathlib import Path
-from gymnasium.spaces import Box
-from pufferlib.families.entry import Entry
-from pufferlib.families.entry import slug
 import copy
+import importlib
 import re
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
+
 import gymnasium
 import numpy as np
 from gymnasium.envs.registration import EnvSpec, load_env_creator, registry
+from gymnasium.spaces import Box
+from gymnasium.wrappers import FlattenObservation
 from typing_extensions import override
+
 from pufferlib.emulation import GymnasiumPufferEnv
 from pufferlib.environment import Buffers, PufferEnv
-from pufferlib.errors import MissingExtraError
-from pufferlib.families.entry import Entry, Family
-from pufferlib.families.entry import keyword_settings
+from pufferlib.errors import MissingExtraError, import_quietly
+from pufferlib.families.entry import Entry, Family, keyword_settings, slug
 from pufferlib.setting import signature_settings
-from gymnasium.wrappers import FlattenObservation
-from pufferlib.extras import import_quietly
-import importlib
-
 
 _FOLDER = Path(__file__).parent
 

@@ -9,15 +9,14 @@ from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+
 from typing_extensions import override
+
 from pufferlib.emulation import PettingZooPufferEnv
 from pufferlib.environment import Buffers, PufferEnv
-from pufferlib.errors import MissingExtraError
-from pufferlib.extras import import_quietly, is_installed
-from pufferlib.families.entry import Entry, Family
+from pufferlib.errors import MissingExtraError, import_quietly, is_installed
+from pufferlib.families.entry import Entry, Family, keyword_settings
 from pufferlib.families.gymnasium_families import ini_files
-from pufferlib.families.entry import keyword_settings
-
 
 _PREFIX = "pettingzoo:"
 _NAME = re.compile(r"pettingzoo:(?P<folder>\w+)/(?P<env>\w+_v\d+)")

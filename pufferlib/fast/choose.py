@@ -27,28 +27,20 @@ from pufferlib.distributed import Ranks
 from pufferlib.extensions import Layers, Network
 from pufferlib.extensions.network import has_bfloat16, observation_dtypes
 from pufferlib.extensions.optimizers import make_optimizer
-from pufferlib.fast.learners import CapturedLearner
+from pufferlib.fast.cpu import GatheringGradients, NetworkActor, NetworkGradients, ThreadedGradients
 from pufferlib.fast.device_collector import DeviceCollector, can_be_on_the_device
 from pufferlib.fast.device_network import DeviceNetwork, can_be_in_a_rollout
-from pufferlib.fast.learners import DistributedLearner
 from pufferlib.fast.followed import stale_files
-from pufferlib.fast.cpu import GatheringGradients
 from pufferlib.fast.graph_actor import GraphActor
-from pufferlib.fast.cpu import NetworkActor
-from pufferlib.fast.cpu import NetworkGradients
-from pufferlib.fast.learners import KernelAdam, take_over
-from pufferlib.fast.policy_layers import find_layers
-from pufferlib.fast.policy_layers import PolicyWatch
+from pufferlib.fast.learners import CapturedLearner, DistributedLearner, KernelAdam, take_over
+from pufferlib.fast.policy_layers import PolicyWatch, find_layers
 from pufferlib.fast.row_wise import RowWise
-from pufferlib.fast.cpu import ThreadedGradients
 from pufferlib.metrics.phases import Phases
 from pufferlib.ppo.actor import Actor
 from pufferlib.ppo.collector import Collector
-from pufferlib.ppo.gradients import Gradients, Loss
-from pufferlib.ppo.learner import Learner
+from pufferlib.ppo.learner import Gradients, Learner, Loss
 from pufferlib.ppo.losses import ppo_loss
-from pufferlib.ppo.normalization import RewardNormalizer
-from pufferlib.ppo.rollout import Rollout
+from pufferlib.ppo.rollout import RewardNormalizer, Rollout
 from pufferlib.vector.base import Vector
 
 

@@ -7,29 +7,25 @@ and keeps a core's data in its cache.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
+
 import numpy as np
 import torch
-import threading
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from torch import Tensor, nn
 from typing_extensions import override
+
 from pufferlib.config import ResolvedTrainConfig
-from pufferlib.ppo.gradients import Gradients, Loss
-from pufferlib.ppo.losses import ppo_loss
-from pufferlib.ppo.rollout import Rollout
-from pufferlib.ppo.gradients import Loss
-from pufferlib.ppo.advantages import Minibatch
-from pufferlib.extensions import Network
-from pufferlib.ppo.actor import Actor
-from contextlib import AbstractContextManager
 from pufferlib.extensions import Network, clip_gradients
 from pufferlib.extensions.network import NetworkBatch
-from pufferlib.ppo.gradients import Gradients
+from pufferlib.ppo.actor import Actor
+from pufferlib.ppo.advantages import Minibatch
+from pufferlib.ppo.learner import Gradients, Loss
+from pufferlib.ppo.losses import ppo_loss
+from pufferlib.ppo.rollout import Rollout
 
 
 class ThreadedChunks:

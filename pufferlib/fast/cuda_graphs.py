@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import ctypes
-from contextlib import nullcontext
-import numpy as np
-import torch
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pufferlib.errors import PufferWarning
+from contextlib import contextmanager, nullcontext
 
+import numpy as np
+import torch
+
+from pufferlib.errors import PufferWarning
 
 _PORTABLE = 1  # CU_MEMHOSTREGISTER_PORTABLE: locked for every context of the process
 

@@ -3,36 +3,29 @@
 from __future__ import annotations
 
 import functools
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+
+import numpy as np
 import torch
 from torch import Tensor
-from pufferlib.errors import PufferError
-from pufferlib.extensions.cuda_library import launch, reserve_shared, shared_memory
-from pufferlib.fast.device_envs import DeviceEnvs, DevicePart
-from pufferlib.fast.device_network import NUMBERS, OUTPUTS_PER_THREAD, DeviceNetwork
-from pufferlib.fast.device_envs import play_program
-from pufferlib.fast.graph_actor import BatchStep
-from pufferlib.ppo.rollout import Rollout
-import warnings
-import numpy as np
 from typing_extensions import override
+
 from pufferlib.config import TrainConfig
 from pufferlib.errors import PufferError, PufferWarning
-from pufferlib.extensions.cuda_library import prepare
+from pufferlib.extensions.cuda_library import launch, prepare, reserve_shared, shared_memory
 from pufferlib.fast.cuda_graphs import CapturedCall
-from pufferlib.fast.device_envs import DeviceEnvs
-from pufferlib.fast.device_envs import device_program
+from pufferlib.fast.device_envs import DeviceEnvs, DevicePart, device_program, play_program
+from pufferlib.fast.device_network import NUMBERS, OUTPUTS_PER_THREAD, DeviceNetwork
 from pufferlib.fast.graph_actor import BatchStep, GraphActor
 from pufferlib.metrics.finished_episodes import FinishedEpisodes
 from pufferlib.metrics.phases import Phases
 from pufferlib.ppo.actor import Actor
 from pufferlib.ppo.collector import Collector
-from pufferlib.ppo.normalization import RewardNormalizer
-from pufferlib.ppo.rollout import FinalValues
+from pufferlib.ppo.rollout import FinalValues, RewardNormalizer, Rollout
 from pufferlib.vector.base import Vector
 from pufferlib.vector.native import Device
-
 
 KERNEL = "puffer_env_play"
 AGENTS_PER_BLOCK = 32

@@ -7,21 +7,20 @@ puffer_device.h or puffer_play.h in place of puffer_binding.h. An environment ne
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
-from pufferlib.errors import PufferError
-from pufferlib.extensions.cuda_library import FOLDER, OPTIONS, Program
-from pufferlib.extensions.cuda_sources import read_headers
-from collections.abc import Sequence
+
 import numpy as np
 import torch
 from torch import Tensor
-from pufferlib.extensions.cuda_library import launch
+
+from pufferlib.errors import PufferError
+from pufferlib.extensions.cuda_library import FOLDER, OPTIONS, Program, launch
+from pufferlib.extensions.cuda_sources import read_headers
 from pufferlib.fast.graph_actor import BatchStep
 from pufferlib.ocean.environment import OceanEnv, means_of
 from pufferlib.ppo.rollout import Rollout
-
 
 BINDING = '#include "puffer_binding.h"'
 DEVICE = '#include "puffer_device.h"'

@@ -11,9 +11,8 @@ import torch
 from torch import Tensor, nn
 from typing_extensions import override
 
-from pufferlib.fast.cuda_graphs import Capture, CapturedCall
+from pufferlib.fast.cuda_graphs import Capture, CapturedCall, PinnedArrays
 from pufferlib.fast.device_network import DeviceNetwork
-from pufferlib.fast.cuda_graphs import PinnedArrays
 from pufferlib.ppo.actor import Actor
 from pufferlib.ppo.rollout import Rollout
 from pufferlib.ppo.sampling import sample_logits

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
+
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 from typing_extensions import override
+
+from pufferlib.distributed import Ranks
 from pufferlib.extensions import AdamBatch, AdamSettings, can_step
 from pufferlib.extensions.optimizers import Adam
 from pufferlib.fast.cuda_graphs import Capture, CapturedCall
 from pufferlib.metrics.phases import Phases
-from pufferlib.ppo.gradients import Gradients
-from pufferlib.ppo.learner import Learner
-from pufferlib.ppo.rollout import Rollout
-from dataclasses import replace
-from torch import Tensor
-from pufferlib.distributed import Ranks
 from pufferlib.ppo import losses
 from pufferlib.ppo.advantages import Minibatch
+from pufferlib.ppo.learner import Gradients, Learner
+from pufferlib.ppo.rollout import Rollout
 
 
 class KernelAdam(Adam):

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
+import operator
 import sys
 from collections.abc import Hashable, Iterable
+from dataclasses import replace
 from types import FunctionType
+from typing import Any
+
 import torch
 from torch import nn
 from torch.nn.modules import module as modules_of_torch
 from torch.overrides import _get_current_function_mode_stack
 from torch.utils._device import DeviceContext
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
-import operator
-from typing import Any
-from pufferlib.policy import OneHot, OneHotPlanes
-from pufferlib.normalized import NormalizedObservations
-from collections.abc import Iterable
-from dataclasses import replace
-from pufferlib.extensions import Categories, ConvolutionLayer, Layers, LSTMLayer, Normalizer
-from pufferlib.metrics.moments import EPSILON
-from pufferlib.models import ACTIVATIONS, ActionHead, Continuous, Convolutional, Default, LSTMWrapper, MinGRUWrapper
 
+from pufferlib.extensions import Categories, ConvolutionLayer, Layers, LSTMLayer, Normalizer
+from pufferlib.metrics.finished_episodes import EPSILON
+from pufferlib.models import ACTIVATIONS, ActionHead, Continuous, Convolutional, Default, LSTMWrapper, MinGRUWrapper
+from pufferlib.policy import NormalizedObservations, OneHot, OneHotPlanes
 
 METHODS = (
     *("forward", "forward_eval", "encode_observations", "decode_actions", "initial_state", "normalize"),

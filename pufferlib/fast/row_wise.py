@@ -22,8 +22,7 @@ from torch.nn import functional
 
 from pufferlib.fast.policy_layers import are_as_written, is_altered, surroundings
 from pufferlib.models import ActionHead, Continuous, Convolutional, Default, LSTMWrapper, MinGRUWrapper
-from pufferlib.policy import OneHot, OneHotPlanes
-from pufferlib.normalized import NormalizedObservations
+from pufferlib.policy import NormalizedObservations, OneHot, OneHotPlanes
 
 _POLICIES = ActionHead, Continuous, Convolutional, Default, LSTMWrapper, MinGRUWrapper, NormalizedObservations
 _LAYERS = (

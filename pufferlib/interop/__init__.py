@@ -6,9 +6,9 @@ import copy
 import importlib.util
 from pathlib import Path
 from typing import Any
+
 import gymnasium
 from gymnasium.envs.registration import EnvSpec
-
 
 _PREFIX = "puffer_"
 

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, ClassVar
+
 import gymnasium
 import numpy as np
-from numpy.typing import ArrayLike
-from typing_extensions import override
-from pufferlib.errors import APIUsageError
-from pufferlib.interop.ocean_envs import make_ocean, require_one_agent, write_actions
-from pufferlib.interop.ocean_envs import Pictures, ShownEnv, natural_pace
-from pufferlib.ocean.environment import OceanEnv
-from collections.abc import Sequence
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
+from numpy.typing import ArrayLike
+from typing_extensions import override
+
 from pufferlib.environment import fitting_actions
-from pufferlib.interop.ocean_envs import make_ocean, require_one_agent
-from pufferlib.interop.ocean_envs import Pictures, natural_pace
+from pufferlib.errors import APIUsageError
+from pufferlib.interop.ocean_envs import Pictures, ShownEnv, make_ocean, natural_pace, require_one_agent, write_actions
+from pufferlib.ocean.environment import OceanEnv
 
 
 class OceanGymnasiumEnv(ShownEnv, gymnasium.Env):

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
+
 import gymnasium
+
 from pufferlib.emulation import GymnasiumPufferEnv, PettingZooPufferEnv
 from pufferlib.environment import PufferEnv
 from pufferlib.errors import APIUsageError
 from pufferlib.families import catalog
-from pufferlib.interop.gymnasium_interop import OceanGymnasiumEnv
-from pufferlib.interop.gymnasium_interop import OceanVectorEnv
-from pufferlib.interop.ocean_envs import ocean_name
 from pufferlib.interop import spec_of
+from pufferlib.interop.gymnasium_interop import OceanGymnasiumEnv, OceanVectorEnv
+from pufferlib.interop.ocean_envs import ocean_name
 from pufferlib.ocean.environment import OceanEnv
 
 if TYPE_CHECKING:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
 import numpy as np
 from numpy.typing import ArrayLike
+
 from pufferlib import ocean
 from pufferlib.environment import fitting_actions
 from pufferlib.errors import APIUsageError
 from pufferlib.families import catalog
 from pufferlib.ocean.environment import OceanEnv
-from typing import TYPE_CHECKING, Any
 from pufferlib.ocean.screen import Screen, open_screen
 
 if TYPE_CHECKING:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from typing import Any, ClassVar
+
 import gymnasium
 import numpy as np
-from typing_extensions import override
-from pufferlib.errors import APIUsageError
-from pufferlib.extras import require_extra
-from pufferlib.interop.gymnasium_interop import checked_mode
-from pufferlib.interop.ocean_envs import make_ocean, write_actions
-from pufferlib.interop.ocean_envs import Pictures, ShownEnv, natural_pace
-from pufferlib.ocean.environment import OceanEnv
 from pettingzoo import ParallelEnv  # noqa: E402  # after the sentence that says how to install it
+from typing_extensions import override
 
+from pufferlib.errors import APIUsageError, require_extra
+from pufferlib.interop.gymnasium_interop import checked_mode
+from pufferlib.interop.ocean_envs import Pictures, ShownEnv, make_ocean, natural_pace, write_actions
+from pufferlib.ocean.environment import OceanEnv
 
 require_extra("pettingzoo", "pettingzoo")
 

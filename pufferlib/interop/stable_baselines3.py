@@ -9,8 +9,7 @@ import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 from typing_extensions import override
 
-from pufferlib.errors import APIUsageError
-from pufferlib.extras import require_extra
+from pufferlib.errors import APIUsageError, require_extra
 
 require_extra("stable_baselines3", "sb3")
 from stable_baselines3.common.vec_env import VecEnv, VecMonitor  # noqa: E402  # after the sentence of what is missing

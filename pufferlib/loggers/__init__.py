@@ -3,13 +3,8 @@
 None of the packages behind them is imported before something is logged.
 """
 
-from pufferlib.loggers.logger import METRICS_FILE, JsonLogger
-from pufferlib.loggers.logger import Logger, NoLogger
-from pufferlib.loggers.neptune_logger import NeptuneLogger
-from pufferlib.loggers.logger import make_run_id
-from pufferlib.loggers.logger import Loggers
-from pufferlib.loggers.tensorboard_logger import TensorBoardLogger
-from pufferlib.loggers.wandb_logger import WandbLogger
+from pufferlib.loggers.logger import METRICS_FILE, JsonLogger, Logger, Loggers, NoLogger, make_run_id
+from pufferlib.loggers.services import NeptuneLogger, TensorBoardLogger, WandbLogger
 
 __all__ = [
     "METRICS_FILE",

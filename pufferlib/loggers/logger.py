@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-import secrets
-import threading
-import time
-from datetime import datetime, timezone
 import enum
 import json
 import math
 import os
-from abc import abstractmethod
-from collections.abc import Mapping
-from typing import Any, Protocol
-from typing_extensions import override
-from pufferlib.errors import APIUsageError
 import re
+import secrets
+import threading
+import time
 import warnings
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
-from pufferlib.errors import PufferWarning
+from datetime import datetime, timezone
 from pathlib import Path
-from pufferlib.reading import open_regular
+from typing import Any, Protocol
 
+from typing_extensions import override
+
+from pufferlib.errors import APIUsageError, PufferWarning
+from pufferlib.reading import open_regular
 
 _id_lock = threading.Lock()
 _last_microsecond = 0  # of the last id, so that ids of one process keep their order

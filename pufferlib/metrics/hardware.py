@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import math
 import time
-import psutil
-from pufferlib.machine import core_share, usable_memory_bytes
-import importlib
 import warnings
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
+
+import psutil
 import torch
 
+from pufferlib.machine import core_share, usable_memory_bytes
 
 _LOOK_AGAIN_SECONDS = 5.0  # for processes that began since
 _UNREADABLE = (psutil.Error, OSError)  # a process ended just now, or there is no file handle left: no reason to stop

@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
+
 import gymnasium
 import numpy as np
+import torch
 from gymnasium.spaces import Dict, Discrete, Tuple
 from numpy.typing import ArrayLike
-from torch import Tensor
+from torch import Tensor, nn
+from torch.distributions import Normal
+
+from pufferlib import vector
 from pufferlib.emulation.actions import ActionLayout
-from pufferlib.emulation.gymnasium_emulation import GymnasiumPufferEnv
-from pufferlib.emulation.gymnasium_emulation import ActionRows, GymnasiumVectorPufferEnv
+from pufferlib.emulation.gymnasium_emulation import ActionRows, GymnasiumPufferEnv, GymnasiumVectorPufferEnv
 from pufferlib.emulation.packing import row_writer
 from pufferlib.emulation.pettingzoo_emulation import PettingZooPufferEnv
 from pufferlib.environment import PufferEnv
 from pufferlib.errors import APIUsageError
-from pufferlib.spaces import Layout
-from collections.abc import Mapping
-import torch
-from torch import Tensor, nn
-from torch.distributions import Normal
-from pufferlib import vector
 from pufferlib.metrics.finite import require_finite_weights
 from pufferlib.policy import Logits, acting_forward
 from pufferlib.ppo.sampling import greedy_action, sample_logits
 from pufferlib.runs.policy_check import check_acting
+from pufferlib.spaces import Layout
 
 
 def own_spaces(env: PufferEnv) -> tuple[gymnasium.Space, gymnasium.Space]:

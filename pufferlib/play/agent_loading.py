@@ -7,20 +7,27 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
+
 from torch import nn
+
 from pufferlib import ocean, vector
-from pufferlib.play.agent import Agent
 from pufferlib.config import TrainConfig, check_config, check_env
 from pufferlib.errors import CheckpointError, PufferError, UnknownEnvironmentError, nearest
 from pufferlib.families import catalog
 from pufferlib.families.entry import importable_name
-from pufferlib.normalized import normalized
+from pufferlib.play.agent import Agent
+from pufferlib.policy import normalized
 from pufferlib.runs import checkpoint
-from pufferlib.runs.description import find_description, own_policy_class, read_settings, require_settings
+from pufferlib.runs.description import (
+    find_description,
+    own_policy_class,
+    pretrained_names,
+    pretrained_path,
+    read_settings,
+    require_settings,
+)
 from pufferlib.runs.loaders import check_weights, load_policy, resolve_device
 from pufferlib.runs.making import make
-from pufferlib.runs.description import pretrained_names, pretrained_path
-
 
 _BY_HAND = "make such a module and pass it, as load_agent(path, policy=module)"
 

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pufferlib.dashboard.output import printable
+import itertools
 import shutil
+import statistics
 import sys
 import textwrap
-import gymnasium
-from pufferlib import ocean
-from pufferlib.config import env_settings, load_config
-from pufferlib.errors import APIUsageError, nearest
-from pufferlib.families import catalog
-import itertools
-import statistics
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
+
+import gymnasium
 import numpy as np
-from pufferlib.config import check_env, env_settings, resolve_env_count
+
+from pufferlib import ocean
+from pufferlib.config import check_env, env_settings, load_config, resolve_env_count
+from pufferlib.dashboard.output import printable
 from pufferlib.environment import PufferEnv
+from pufferlib.errors import APIUsageError, nearest
+from pufferlib.families import catalog
 
 
 def plain_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

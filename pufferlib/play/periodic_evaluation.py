@@ -13,8 +13,7 @@ from torch import nn
 
 from pufferlib.config import ResolvedTrainConfig
 from pufferlib.metrics.phases import Phases
-from pufferlib.play.player import Episodes, Player
-from pufferlib.play.player import eval_mode
+from pufferlib.play.player import Episodes, Player, eval_mode
 from pufferlib.runs import checkpoint
 from pufferlib.seeding import mix_seed
 from pufferlib.vector import Vector

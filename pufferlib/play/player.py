@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
+
 import numpy as np
 import torch
 from torch import nn
+
 from pufferlib.episodes import EpisodeTracker
 from pufferlib.errors import DivergedError
+from pufferlib.fast.cpu import one_thread
 from pufferlib.policy import Forward, Logits, acting_forward
 from pufferlib.ppo.sampling import greedy_action, sample_logits
+from pufferlib.runs.loaders import borrowed_generator
 from pufferlib.seeding import mix_seed
 from pufferlib.vector import Vector
-import contextlib
-from collections.abc import Iterator
-from pufferlib.fast.cpu import one_thread
-from pufferlib.runs.loaders import borrowed_generator
-
 
 Rows = slice | np.ndarray
 

@@ -2,36 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import contextlib
+import math
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
+
 import numpy as np
 import torch
 from torch import nn
+
 from pufferlib import vector
+from pufferlib.dashboard.report import Score
+from pufferlib.environment import PufferEnv
 from pufferlib.errors import APIUsageError, kind_of
 from pufferlib.families import catalog
 from pufferlib.families.catalog import Entry
+from pufferlib.fast.cpu import one_thread
 from pufferlib.metrics.finished_episodes import is_number
 from pufferlib.metrics.finite import require_finite_weights
-from pufferlib.dashboard.score import Score
-from pufferlib.play.player import Episodes, Player
-from pufferlib.play.player import eval_mode
+from pufferlib.ocean.environment import OceanEnv
+from pufferlib.play.player import Episodes, Player, eval_mode
+from pufferlib.runs.loaders import load_policy, resolve_device
 from pufferlib.runs.making import env_arguments
 from pufferlib.runs.policy_check import check_acting
-from pufferlib.vector.native import is_stepped_in_c
-import math
-from collections.abc import Callable
-from pufferlib.environment import PufferEnv
-from pufferlib.ocean.environment import OceanEnv
 from pufferlib.vector import Vector
-import contextlib
-from collections.abc import Callable, Iterator, Mapping
-from pufferlib.fast.cpu import one_thread
-from pufferlib.play.player import Player
-from pufferlib.runs.loaders import load_policy, resolve_device
-
+from pufferlib.vector.native import is_stepped_in_c
 
 MAX_ENVIRONMENTS = 256  # played side by side; more episodes are played in turn
 MAX_PYTHON_ENVIRONMENTS = 32  # of those that are not C: each may be slow to make and large

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, fields, replace
+
 import torch
 from torch import Tensor
-from dataclasses import dataclass, fields, replace
+
 from pufferlib.config import ResolvedTrainConfig
 from pufferlib.extensions import compute_puff_advantage
 from pufferlib.ppo import losses
 from pufferlib.ppo.rollout import Rollout
-
 
 _NEWTON_STEPS = 8  # enough for 0.5% where probabilities spread evenly over twelve orders of magnitude
 

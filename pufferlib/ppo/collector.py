@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
-import numpy as np
 import warnings
+
+import numpy as np
 import torch
 from torch import Tensor
+
 from pufferlib.episodes import EpisodeTracker
 from pufferlib.errors import DivergedError, PufferWarning
 from pufferlib.metrics.finished_episodes import FinishedEpisodes
@@ -14,8 +16,7 @@ from pufferlib.metrics.finite import find_first, find_layer, is_finite, require_
 from pufferlib.metrics.phases import Phases
 from pufferlib.policy import acting_forward
 from pufferlib.ppo.actor import Actor
-from pufferlib.ppo.normalization import RewardNormalizer
-from pufferlib.ppo.rollout import FinalValues
+from pufferlib.ppo.rollout import FinalValues, RewardNormalizer
 from pufferlib.vector.base import Vector
 from pufferlib.vector.ordered import OrderedVector
 

@@ -2,31 +2,21 @@
 
 from __future__ import annotations
 
-from pufferlib.dashboard.panel import BACKGROUND, CYAN, RED, WHITE
 import io
-import math
-from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
-from pufferlib.errors import ConfigError
-from pufferlib.extras import require_extra
-from pufferlib.dashboard.panel import count_text, percent_text
-from pufferlib.dashboard.output import printable
-from pufferlib.reports.curves import STEPS, X_AXES, Panel, Split
-from pufferlib.dashboard.panel import cost_text
-from pufferlib.runs.folder import write_atomically
 import itertools
+import math
 import sys
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
 import numpy as np
-from pufferlib.dashboard.panel import count_text, number_text, percent_text
+
 from pufferlib.dashboard.output import Output, printable
-from pufferlib.reports.curves import STEPS, X_AXES, Curve, Panel, Split
-from pufferlib.errors import MissingExtraError
-from pufferlib.reports.curves import STEPS, panels
-from pufferlib.reports.recorded_run import find_runs
-from pufferlib.reports.recorded_run import RecordedRun
+from pufferlib.dashboard.panel import BACKGROUND, CYAN, RED, WHITE, cost_text, count_text, number_text, percent_text
+from pufferlib.errors import ConfigError, MissingExtraError, require_extra
+from pufferlib.reports.recorded_run import STEPS, X_AXES, Curve, Panel, RecordedRun, Split, find_runs, panels
+from pufferlib.runs.folder import write_atomically
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -315,12 +305,9 @@ def plot_command(
     patterns = None if metric is None else [name.strip() for name in metric.split(",") if name.strip()]
     drawn = panels(runs, patterns, x)
     if terminal:
-
-
         print(printable(title_of(runs)))
         print_panels(drawn)
         return
-
 
     path = Path(output or f"{_file_name(runs)}.png")
     try:

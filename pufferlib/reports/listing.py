@@ -10,15 +10,19 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from pufferlib.errors import CheckpointError, ConfigError, nearest
-from pufferlib.dashboard.panel import count_text, number_text
 from pufferlib.dashboard.output import Output, printable
-from pufferlib.dashboard.panel import CYAN, RED
+from pufferlib.dashboard.panel import CYAN, RED, cost_text, count_text, number_text
+from pufferlib.errors import CheckpointError, ConfigError, nearest
 from pufferlib.play.environments import plain_table
-from pufferlib.reports.recorded_run import difference_text, differences, short_ids
-from pufferlib.reports.recorded_run import is_run, run_folders
-from pufferlib.reports.recorded_run import RecordedRun, read_run
-from pufferlib.dashboard.panel import cost_text
+from pufferlib.reports.recorded_run import (
+    RecordedRun,
+    difference_text,
+    differences,
+    is_run,
+    read_run,
+    run_folders,
+    short_ids,
+)
 from pufferlib.runs.folder import CONFIG_FILE
 
 HEADER = ("run", "environment", "begun", "steps", "score", "state", "time", "differs in")

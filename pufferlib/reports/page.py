@@ -1,40 +1,56 @@
-"""The page of a run: one HTML file with everything in it, which asks no network for anything."""
+"""Pieces of HTML pages: text that is safe in them, and tables."""
 
 from __future__ import annotations
 
 import base64
+import contextlib
+import html
+import io
 import math
 import shlex
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
-from jinja2 import Environment, PackageLoader
-from markupsafe import Markup
-from pufferlib.dashboard.panel import count_text, number_text
-from pufferlib.dashboard.output import printable_lines
-from pufferlib.reports.recorded_run import flat_settings
-from pufferlib.reports.figures import BACKGROUND, CYAN, GRID, MUTED, RED, SURFACE, WHITE
-from pufferlib.reports.recorded_run import RecordedRun
-from pufferlib.dashboard.panel import cost_text
-from pufferlib.runs.folder import CONFIG_FILE
-from pufferlib.setting import format_value
-import contextlib
-import io
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, PackageLoader
+from markupsafe import Markup
+
 from pufferlib.config import load_config
 from pufferlib.config.flags import EvalOptions
-from pufferlib.errors import CheckpointError, PufferError
-from pufferlib.extras import is_installed
+from pufferlib.dashboard.output import printable, printable_lines, say
+from pufferlib.dashboard.panel import cost_text, count_text, number_text
+from pufferlib.errors import CheckpointError, PufferError, is_installed
 from pufferlib.families.catalog import find_recorded, needs_module
-from pufferlib.dashboard.output import printable, say
-from pufferlib.reports.curves import Panel, panels
-from pufferlib.reports.figures import panel_svg
-from pufferlib.reports.recorded_run import find_run
-from pufferlib.runs.folder import NAMED
-from pufferlib.runs.folder import write_atomically
+from pufferlib.reports.figures import BACKGROUND, CYAN, GRID, MUTED, RED, SURFACE, WHITE, panel_svg
+from pufferlib.reports.recorded_run import Panel, RecordedRun, find_run, flat_settings, panels
+from pufferlib.runs.folder import CONFIG_FILE, NAMED, write_atomically
+from pufferlib.setting import format_value
+
+
+def escaped(value: object) -> str:
+    """A value as text that means nothing to HTML, in an attribute either, and that every encoding of a file has."""
+    return html.escape(printable_lines(str(value)))
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[Any]], text_columns: Sequence[int] = ()) -> str:
+    """A table that scrolls by itself where it is too wide.
+
+    Args:
+        header: names of the columns; empty for none.
+        rows: of as many values; everything is escaped.
+        text_columns: which are aligned at the left and may wrap; all others are numbers.
+    """
+
+    def cells(tag: str, values: Sequence[Any]) -> str:
+        kinds = [' class="text"' if column in text_columns else "" for column in range(len(values))]
+        return "".join(f"<{tag}{kind}>{escaped(value)}</{tag}>" for kind, value in zip(kinds, values, strict=True))
+
+    lines = "".join(f"<tr>{cells('td', row)}</tr>" for row in rows)
+    head = f"<thead><tr>{cells('th', header)}</tr></thead>" if header else ""
+    return f'<div class="table"><table>{head}<tbody>{lines}</tbody></table></div>'
 
 
 _PALETTE = {"cyan": CYAN, "red": RED, "white": WHITE, "background": BACKGROUND, "surface": SURFACE} | {

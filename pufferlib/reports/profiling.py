@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
 import contextlib
 import os
 import tempfile
 import time
 import warnings
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
 from torch._C._profiler import _ExperimentalConfig
 from torch.profiler import ProfilerActivity, profile, record_function
+
+from pufferlib.dashboard.output import printable, printable_lines
+from pufferlib.dashboard.panel import count_text, group, percent_text
 from pufferlib.errors import StorageError
 from pufferlib.families.catalog import slug
 from pufferlib.loggers import NoLogger
 from pufferlib.machine import usable_cores
-from pufferlib.dashboard.panel import count_text, group, percent_text
-from pufferlib.dashboard.output import printable, printable_lines
 from pufferlib.play.environments import plain_table
 from pufferlib.pufferl import PuffeRL
-from pufferlib.runs.loaders import load_env, load_policy
 from pufferlib.runs.folder import storing
-
+from pufferlib.runs.loaders import load_env, load_policy
 
 DOMINATES = 0.5  # the share of the time from which a part dominates
 

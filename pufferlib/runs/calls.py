@@ -2,44 +2,51 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
-from typing import Any
-import torch
-from pufferlib.config import TrainConfig
-from pufferlib.config.automatic import BATCH_SIZE, NUM_STEPS, PPO_DEFAULTS, Choice
-from pufferlib.config.sizes import nearest_divisor
-from pufferlib.errors import APIUsageError, ConfigError
 import inspect
+import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
+
+import torch
 from torch import nn
+
 from pufferlib import distributed, models, vector
-from pufferlib.config import ResolvedTrainConfig, TrainConfig, env_settings, load_config, policy_classes, resolve_sizes
-from pufferlib.config import schema
-from pufferlib.config.automatic import Choice, Facts, choose
+from pufferlib.config import (
+    ResolvedTrainConfig,
+    TrainConfig,
+    env_settings,
+    load_config,
+    policy_classes,
+    resolve_sizes,
+    schema,
+)
+from pufferlib.config.automatic import BATCH_SIZE, NUM_STEPS, PPO_DEFAULTS, Choice, Facts, choose
 from pufferlib.config.schema import AUTO_SINGLE_ENVS
+from pufferlib.config.sizes import nearest_divisor
 from pufferlib.distributed import Ranks
 from pufferlib.environment import Origin, PufferEnv
+from pufferlib.errors import APIUsageError, ConfigError
 from pufferlib.families import catalog
 from pufferlib.fast.device_collector import suits
 from pufferlib.loggers import Logger
 from pufferlib.models import Default
-from pufferlib.policy import init_args, make_module
-from pufferlib.normalized import normalized
-from pufferlib.ppo.gradients import Loss
+from pufferlib.policy import init_args, make_module, normalized
+from pufferlib.ppo.learner import Loss
 from pufferlib.ppo.losses import ppo_loss
-from pufferlib.ppo.normalization import RewardNormalizer
-from pufferlib.ppo.rollout import Rollout
-from pufferlib.runs.policy_check import facts_of_environments, facts_of_policy, facts_of_settings
-from pufferlib.runs.loaders import resolve_device
+from pufferlib.ppo.rollout import RewardNormalizer, Rollout
+from pufferlib.runs.loaders import borrowed_generator, resolve_device
 from pufferlib.runs.making import NUM_ENVS, env_arguments, environment_name, has_num_envs, make, origin_of_call
-from pufferlib.runs.policy_check import check_policy, move_policy
-from pufferlib.runs.loaders import borrowed_generator
+from pufferlib.runs.policy_check import (
+    check_policy,
+    facts_of_environments,
+    facts_of_policy,
+    facts_of_settings,
+    move_policy,
+)
 from pufferlib.vector.ready import is_quick
-
 
 ALIASES = {"n_epochs": "update_epochs", "num_steps": "bptt_horizon"}  # the names of other libraries
 

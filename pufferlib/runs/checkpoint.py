@@ -10,32 +10,31 @@ import os
 import re
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, BinaryIO
+
 import torch
 from torch import Tensor, nn
+
+from pufferlib.distributed import Ranks
 from pufferlib.errors import CheckpointError
 from pufferlib.families.catalog import slug
 from pufferlib.machine import usable_memory_bytes
 from pufferlib.reading import UnreadableFile, open_regular
-from pufferlib.runs.archive import Refused, outline
-from pufferlib.runs.state_check import describe
-from pufferlib.runs.folder import NAMED, TRAINER_STATE, find_by_ending, read_note
-from pufferlib.runs.folder import write_atomically
-from collections.abc import Callable, Mapping
-from dataclasses import asdict
-from typing import Any
-from torch import Tensor
-from pufferlib.distributed import Ranks
-from pufferlib.runs.folder import TRAINER_STATE
-from pufferlib.runs.state_check import check_trainer_state
-from pufferlib.runs.trainer_state import Progress, TrainerParts, learning_state
-from collections.abc import Mapping
-from pufferlib.runs.state_check import Mismatch, compare, describe, finite
-from pufferlib.runs.state_check import check_metadata
-from pufferlib.runs.state_check import expected_learning
+from pufferlib.runs.folder import NAMED, TRAINER_STATE, find_by_ending, read_note, write_atomically
+from pufferlib.runs.state_check import (
+    Mismatch,
+    Refused,
+    check_metadata,
+    check_trainer_state,
+    compare,
+    describe,
+    expected_learning,
+    finite,
+    outline,
+)
 from pufferlib.runs.trainer_state import Progress, TrainerParts, learning_state, load_learning_state
-
 
 FORMAT = 2  # of what a trainer saves beside weights; it grows when an older file can no longer be read
 

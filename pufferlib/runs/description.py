@@ -3,39 +3,30 @@
 from __future__ import annotations
 
 import json
-from typing import Any
-from torch import nn
-from pufferlib.config.configuration import policy_class_name, recurrent_name
-from pufferlib.policy import init_args
-from pufferlib.normalized import NormalizedObservations
-from collections.abc import Mapping
-from dataclasses import asdict
-from pufferlib.config import BaseConfig, LogConfig, TrainConfig, VecConfig, load_config
-from pufferlib.errors import PufferError
-from pufferlib.families import catalog
-from pufferlib.runs.making import find_origin
-from pufferlib.vector import Vector
-from typing import Any, NamedTuple
-from pufferlib.config import TrainConfig
-from pufferlib.errors import ConfigError
 import os
 import platform
 import subprocess
+from collections.abc import Mapping
+from dataclasses import asdict
 from importlib import metadata
 from pathlib import Path
+from typing import Any, NamedTuple
+
 import psutil
-from pufferlib.config import BaseConfig
+from torch import nn
+
+from pufferlib import distributed, ocean
+from pufferlib.config import BaseConfig, LogConfig, TrainConfig, VecConfig, load_config
+from pufferlib.config.configuration import policy_class_name, recurrent_name
 from pufferlib.config.sections import ARGUMENTS, SECTIONS
-from pufferlib.errors import CheckpointError, ConfigError
+from pufferlib.errors import CheckpointError, ConfigError, PufferError, nearest
+from pufferlib.families import catalog
+from pufferlib.policy import NormalizedObservations, init_args
 from pufferlib.reading import read_json
-from pufferlib.runs.checkpoint import models
+from pufferlib.runs.checkpoint import models, resolve_model, resolve_run
 from pufferlib.runs.folder import CONFIG_FILE, TRAINER_STATE
-from pufferlib import distributed
-from pufferlib.errors import CheckpointError
-from pufferlib.runs.checkpoint import resolve_model, resolve_run
-from pufferlib.runs.folder import CONFIG_FILE
-from pufferlib import ocean
-from pufferlib.errors import CheckpointError, nearest
+from pufferlib.runs.making import find_origin
+from pufferlib.vector import Vector
 
 
 def policy_settings(policy: nn.Module, env_name: str) -> dict[str, Any] | None:

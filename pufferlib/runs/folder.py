@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from pathlib import Path
-from typing import Any
-from pufferlib.errors import CheckpointError
-from pufferlib.reading import read_json
 import contextlib
 import errno
-import os
-from collections.abc import Iterator
-from pufferlib.errors import StorageError
 import fcntl
+import json
+import os
 import stat
 import struct
 import sys
 import weakref
-import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
 
+from pufferlib.errors import CheckpointError, StorageError
+from pufferlib.reading import read_json
 
 CONFIG_FILE = "config.json"
 LOCK_FILE = ".lock"

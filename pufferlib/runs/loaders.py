@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-import torch
-from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
+
+import torch
 from torch import nn
 from torch.nn.modules.module import register_module_parameter_registration_hook
+
 from pufferlib import distributed
 from pufferlib.config import (
+    LogConfig,
     TrainConfig,
     VecConfig,
     check_env,
@@ -26,10 +28,11 @@ from pufferlib.errors import CheckpointError, ConfigError, PufferError, describe
 from pufferlib.families import catalog
 from pufferlib.families.catalog import Entry
 from pufferlib.fast.device_collector import suits
+from pufferlib.loggers.logger import JsonLogger, Logger
+from pufferlib.loggers.services import NeptuneLogger, TensorBoardLogger, WandbLogger
 from pufferlib.machine import require_memory
 from pufferlib.metrics.finite import find_weight
-from pufferlib.policy import make_module
-from pufferlib.normalized import normalized
+from pufferlib.policy import make_module, normalized
 from pufferlib.runs.checkpoint import (
     check_policy_weights,
     load_policy_weights,
@@ -39,16 +42,8 @@ from pufferlib.runs.checkpoint import (
     weights_in,
 )
 from pufferlib.vector import Vector
-from pufferlib.vector.ready import is_quick
 from pufferlib.vector.native import is_stepped_in_c
-from collections.abc import Mapping
-from pufferlib.config import LogConfig
-from pufferlib.loggers.logger import JsonLogger
-from pufferlib.loggers.logger import Logger
-from pufferlib.loggers.neptune_logger import NeptuneLogger
-from pufferlib.loggers.tensorboard_logger import TensorBoardLogger
-from pufferlib.loggers.wandb_logger import WandbLogger
-
+from pufferlib.vector.ready import is_quick
 
 _lock = threading.RLock()
 

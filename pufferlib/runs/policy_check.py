@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+
 import gymnasium
 import torch
 from gymnasium.spaces import Box, Discrete
 from torch import Tensor, nn
 from torch.distributions import Normal
+
 from pufferlib import spaces
+from pufferlib.config import TrainConfig
+from pufferlib.distributed import Ranks
 from pufferlib.errors import APIUsageError
 from pufferlib.policy import Forward, acting_forward, training_forward
 from pufferlib.runs.loaders import borrowed_generator
-from torch import nn
-from pufferlib.config import TrainConfig
-from pufferlib.distributed import Ranks
 from pufferlib.vector import Vector
-
 
 _ROWS, _HORIZON = 5, 3  # of the observations that a policy is checked with: sizes that few spaces have
 

@@ -13,14 +13,15 @@ from pufferlib.errors import DivergedError, PufferWarning, StorageError
 from pufferlib.families.catalog import slug
 from pufferlib.loggers import METRICS_FILE, JsonLogger, Loggers, NoLogger
 from pufferlib.runs.calls import ResolvedCall
-from pufferlib.runs.checkpoint import remove_unfinished
-from pufferlib.runs.checkpoint import load_checkpoint_file
-from pufferlib.runs.description import describe_run
-from pufferlib.runs.folder import TRAINER_STATE
-from pufferlib.runs.folder import RunFolder
-from pufferlib.runs.description import class_text, policy_settings
-from pufferlib.runs.checkpoint import model_path, read_checkpoint_folder, save_checkpoint_folder
-from pufferlib.runs.description import settings_of
+from pufferlib.runs.checkpoint import (
+    load_checkpoint_file,
+    model_path,
+    read_checkpoint_folder,
+    remove_unfinished,
+    save_checkpoint_folder,
+)
+from pufferlib.runs.description import class_text, describe_run, policy_settings, settings_of
+from pufferlib.runs.folder import TRAINER_STATE, RunFolder
 from pufferlib.runs.trainer_state import Progress, TrainerParts, find_nonfinite, load_trainer_state, rank_state
 
 

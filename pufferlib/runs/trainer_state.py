@@ -7,24 +7,22 @@ another order.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
-from typing import Any
-from torch import Tensor
-from pufferlib.metrics.finite import is_finite
-from pufferlib.ppo.collector import BOUNDARY_COLUMNS, Collector
-from pufferlib.ppo.rollout import FinalValues, Rollout
-from dataclasses import asdict, dataclass, fields, replace
-from pathlib import Path
+
+from pufferlib.dashboard.report import Report
 from pufferlib.distributed import Ranks
 from pufferlib.errors import CheckpointError
-from pufferlib.metrics.finite import find_in_state, find_weight
-from pufferlib.metrics.moments import Moments
-from pufferlib.dashboard.report import Report
-from pufferlib.ppo.collector import Collector
+from pufferlib.metrics.finished_episodes import Moments
+from pufferlib.metrics.finite import find_in_state, find_weight, is_finite
+from pufferlib.ppo.collector import BOUNDARY_COLUMNS, Collector
 from pufferlib.ppo.learner import Learner
-from pufferlib.ppo.normalization import RewardNormalizer
+from pufferlib.ppo.rollout import FinalValues, RewardNormalizer, Rollout
 from pufferlib.seeding import mix_seed
 
 

@@ -5,42 +5,38 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Protocol
+
 import numpy as np
 from torch import nn
-from pufferlib import ocean
-from pufferlib.config import ResolvedTrainConfig
-from pufferlib.distributed import Ranks
-from pufferlib.errors import APIUsageError, CallbackError, RankError
-from pufferlib.loggers import Logger
+
+from pufferlib import distributed, ocean
+from pufferlib.config import ResolvedTrainConfig, load_config, require_sections
 from pufferlib.dashboard.output import say
-from pufferlib.dashboard.report import Report, prefixed
-from pufferlib.dashboard.score import Score
+from pufferlib.dashboard.report import LogHistory, Report, Score, final_text, prefixed
+from pufferlib.distributed import Ranks
+from pufferlib.errors import APIUsageError, CallbackError, ConfigError, RankError
+from pufferlib.loggers import Logger, Loggers
 from pufferlib.ppo.rollout import Rollout
-from pufferlib.runs.early_notes import notes_on_episodes, notes_on_length, notes_on_rollout
-from pufferlib.runs.run import Run
-from pufferlib.runs.stopping import StopRequest
-from pufferlib.vector import Vector
-from collections.abc import Callable
-from dataclasses import asdict
-from typing import Any
-from pufferlib import distributed
-from pufferlib.config import load_config, require_sections
-from pufferlib.errors import ConfigError
-from pufferlib.loggers import Loggers
-from pufferlib.dashboard.report import LogHistory
-from pufferlib.dashboard.score import final_text
 from pufferlib.runs.calls import AnyLogger
-from pufferlib.runs.checkpoint import resolve_run
-from pufferlib.runs.description import restarted_run, saved_settings
+from pufferlib.runs.checkpoint import find_weights, resolve_run
+from pufferlib.runs.description import (
+    LENGTH,
+    Change,
+    allowed_changes,
+    restarted_run,
+    saved_settings,
+    settings_of,
+    with_new_length,
+)
+from pufferlib.runs.early_notes import notes_on_episodes, notes_on_length, notes_on_rollout
 from pufferlib.runs.folder import CONFIG_FILE
-from pufferlib.runs.loaders import load_env, load_policy
-from pufferlib.runs.loaders import make_loggers
-from pufferlib.runs.description import LENGTH, Change, allowed_changes, with_new_length
-from pufferlib.runs.checkpoint import find_weights
-from pufferlib.runs.description import settings_of
+from pufferlib.runs.loaders import load_env, load_policy, make_loggers
+from pufferlib.runs.run import Run
 from pufferlib.runs.stopping import SIGNAL_DEBOUNCE_SECONDS, StopRequest
+from pufferlib.vector import Vector
 
 
 class Trainer(Protocol):

@@ -3,7 +3,7 @@
 Nothing of it is imported without the extra `sweep`.
 """
 
-from pufferlib.extras import require_extra
+from pufferlib.errors import require_extra
 
 for _package in ("optuna", "sklearn", "plotly"):
     require_extra(_package, "sweep")

@@ -2,50 +2,51 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
-from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING
-from optuna.trial import TrialState
-from pufferlib.dashboard.output import printable_lines
-from pufferlib.runs.folder import write_atomically
-from pufferlib.sweep.results import COST, EPISODES, ERROR, RUN_FOLDER, STOPPED, uncounted_numbers
-from pufferlib.sweep.results import settings_of
 import re
 import shlex
-from collections.abc import Iterable, Mapping
-from typing import Any
-from pufferlib.errors import ConfigError
-from pufferlib.dashboard.output import printable
-from pufferlib.setting import format_value, parse_value
-import contextlib
-from pufferlib.config import load_config
-from pufferlib.config.sections import split_name
-from pufferlib.sweep.panel import winner_text
-from pufferlib.sweep.results import SweepState
-from pufferlib.sweep.results import cheapest_solver, winner
-from pufferlib.sweep.results import FoundTrial, Results, solve_threshold
 import shutil
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
-from typing import TextIO
-from pufferlib.dashboard.panel import duration_text, number_text
-from pufferlib.dashboard.output import say
-from pufferlib.play.environments import plain_table
-from pufferlib.dashboard.panel import cost_text, short_names, value_text
-from pufferlib.sweep.report import REPORT_FILE, write_report
-from pufferlib.sweep.results import cheapest_solver, confirmed_trials, winner
-from pufferlib.sweep.results import Results, results_of, solve_threshold
-from pufferlib.config import LogConfig
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
+
+from optuna.trial import TrialState
+
+from pufferlib.config import LogConfig, load_config
+from pufferlib.config.sections import split_name
+from pufferlib.dashboard.output import printable, printable_lines, say
+from pufferlib.dashboard.panel import cost_text, duration_text, number_text, short_names, value_text
+from pufferlib.errors import ConfigError
 from pufferlib.loggers import Loggers, make_run_id
 from pufferlib.loggers.logger import is_finite
+from pufferlib.play.environments import plain_table
+from pufferlib.runs.folder import write_atomically
 from pufferlib.runs.loaders import make_loggers
-from pufferlib.sweep.results import SERVICES
-from pufferlib.sweep.results import FoundTrial, Results
-from pufferlib.sweep.panel import LiveTable
-from pufferlib.sweep.results import results_of
-from collections.abc import Mapping
+from pufferlib.setting import format_value, parse_value
 from pufferlib.sweep.driver import Sweep
+from pufferlib.sweep.panel import LiveTable, winner_text
+from pufferlib.sweep.report import REPORT_FILE, write_report
+from pufferlib.sweep.results import (
+    COST,
+    EPISODES,
+    ERROR,
+    RUN_FOLDER,
+    SERVICES,
+    STOPPED,
+    FoundTrial,
+    Results,
+    SweepState,
+    cheapest_solver,
+    confirmed_trials,
+    results_of,
+    settings_of,
+    solve_threshold,
+    uncounted_numbers,
+    winner,
+)
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial

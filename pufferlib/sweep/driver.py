@@ -2,37 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-import numpy as np
-import time
-from collections.abc import Callable, Mapping
-from pufferlib.errors import ConfigError
-from pufferlib.sweep.results import CONFIRMING
-from pufferlib.sweep.space import settled
-from pufferlib.sweep.space import SearchSpace
-from pufferlib.sweep.results import SweepState
-from pufferlib.sweep.results import Confirmation, known_confirmations, outstanding, remember
-from pufferlib.sweep.results import FoundTrial, results_of
-from pufferlib.sweep.study import GRACE_SECONDS, HEARTBEAT_SECONDS
-from pufferlib.sweep.trial_process import Slots
-from pufferlib.sweep.trial_config import trial_args
-from pufferlib.sweep.trial_process import Job
-from pufferlib.sweep.trial_task import TrialTask
 import contextlib
 import math
 import re
 import socket
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
 import optuna
 from optuna.exceptions import UpdateFinishedTrialError
 from optuna.samplers import BaseSampler
 from optuna.storages import fail_stale_trials
 from optuna.trial import FrozenTrial, TrialState
+
 from pufferlib.config import SweepConfig
+from pufferlib.errors import ConfigError
 from pufferlib.runs.stopping import StopRequest
 from pufferlib.seeding import mix_seed
+from pufferlib.sweep.proposal import make_sampler
 from pufferlib.sweep.results import (
     CONFIG,
+    CONFIRMING,
     COST,
     CURVE,
     EPISODE_STEPS,
@@ -42,16 +34,20 @@ from pufferlib.sweep.results import (
     METRIC,
     RETRY_OF,
     RUN_FOLDER,
+    SERVICES,
     STOPPED,
     UNCOUNTED,
     UNSCORED,
+    Confirmation,
+    FoundTrial,
+    SweepState,
+    known_confirmations,
+    outstanding,
+    remember,
+    results_of,
     uncounted_numbers,
 )
-from pufferlib.sweep.space import optuna_distributions, settled
-from pufferlib.sweep.proposal import make_sampler
-from pufferlib.sweep.space import Dimension, SearchSpace
-from pufferlib.sweep.space import space_of
-from pufferlib.sweep.results import SERVICES, SweepState
+from pufferlib.sweep.space import Dimension, SearchSpace, optuna_distributions, settled, space_of
 from pufferlib.sweep.study import (
     GRACE_SECONDS,
     HEARTBEAT_SECONDS,
@@ -61,10 +57,9 @@ from pufferlib.sweep.study import (
     quiet_optuna,
     study_place,
 )
-from pufferlib.sweep.trial_process import Slots, trial_limits
 from pufferlib.sweep.trial_config import trial_args, trial_settings
-from pufferlib.sweep.trial_process import Job, TrialProcess
-
+from pufferlib.sweep.trial_process import Job, Slots, TrialProcess, trial_limits
+from pufferlib.sweep.trial_task import TrialTask
 
 MIN_COMPLETE = 5  # trials, before anything is known of what is usual
 MIN_PROGRESS, MAX_PROGRESS = 0.3, 0.8  # of a run, before anything is known of it, and when its end is worth its cost

@@ -3,34 +3,52 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from pufferlib.dashboard.panel import number_text
-from pufferlib.dashboard.panel import cost_text
-from pufferlib.sweep.results import ConfirmedTrial
 import time
-from statistics import mean
-from optuna.trial import TrialState
-from pufferlib.sweep.results import RunningTrial, SweepState
-from pufferlib.sweep.results import results_of
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
-from rich.text import Text
-from pufferlib.dashboard.panel import duration_text, number_text, percent_text
-from pufferlib.dashboard.panel import CYAN, FRAME_COLUMNS, RED, TRACK, WHITE, fit, frame, pair, pairs, progress
-from pufferlib.dashboard.panel import cost_text, settings_texts, short_names, value_text
-from pufferlib.sweep.results import HOST
-from pufferlib.sweep.results import RunningTrial
-from pufferlib.sweep.results import ConfirmedTrial, confirmed_trials
-from pufferlib.sweep.results import FoundTrial, Results, results_of, settings_of, solve_threshold
-from pufferlib.sweep.trial_process import WINDOWS
+from statistics import mean
 from typing import TYPE_CHECKING, TextIO
-from pufferlib.dashboard.panel import duration_text, number_text
-from pufferlib.dashboard.panel import LivePanel
-from pufferlib.sweep.results import FoundTrial, Results, results_of
+
+from optuna.trial import TrialState
+from rich.text import Text
+
+from pufferlib.dashboard.panel import (
+    CYAN,
+    FRAME_COLUMNS,
+    RED,
+    TRACK,
+    WHITE,
+    LivePanel,
+    cost_text,
+    duration_text,
+    fit,
+    frame,
+    number_text,
+    pair,
+    pairs,
+    percent_text,
+    progress,
+    settings_texts,
+    short_names,
+    value_text,
+)
+from pufferlib.sweep.results import (
+    HOST,
+    ConfirmedTrial,
+    FoundTrial,
+    Results,
+    RunningTrial,
+    SweepState,
+    confirmed_trials,
+    results_of,
+    settings_of,
+    solve_threshold,
+)
+from pufferlib.sweep.trial_process import WINDOWS
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
     from rich.panel import Panel
+
     from pufferlib.sweep.results import Confirmation
 
 

@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
-import numpy as np
-from optuna.study import StudyDirection
-from optuna.trial import FrozenTrial, TrialState
-from pufferlib.sweep.results import COST, CURVE, UNSCORED, uncounted_numbers
-from pufferlib.sweep.space import SearchSpace
-from pufferlib.sweep.surrogate import log_expected_improvement
-from pufferlib.sweep.results import best_within, pareto_front
-from pufferlib.sweep.surrogate import Surrogate
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 from optuna.distributions import BaseDistribution
-from optuna.samplers import BaseSampler, RandomSampler
-from optuna.search_space import IntersectionSearchSpace
-from threadpoolctl import threadpool_limits
-from typing_extensions import override
-from pufferlib.sweep.space import on_step, optuna_distributions, space_of_distributions
-import warnings
 from optuna.exceptions import ExperimentalWarning
 from optuna.samplers import BaseSampler, GPSampler, RandomSampler, TPESampler
+from optuna.search_space import IntersectionSearchSpace
+from optuna.study import StudyDirection
+from optuna.trial import FrozenTrial, TrialState
+from threadpoolctl import threadpool_limits
+from typing_extensions import override
+
+from pufferlib.sweep.results import COST, CURVE, UNSCORED, best_within, pareto_front, uncounted_numbers
+from pufferlib.sweep.space import SearchSpace, on_step, optuna_distributions, space_of_distributions
+from pufferlib.sweep.surrogate import Surrogate, log_expected_improvement
 
 if TYPE_CHECKING:
     from optuna.study import Study

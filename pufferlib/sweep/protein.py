@@ -11,16 +11,20 @@ from optuna.trial import TrialState, create_trial
 
 from pufferlib.config import SweepConfig, load_config, require_sections
 from pufferlib.errors import APIUsageError, ConfigError
-from pufferlib.sweep.results import COST, CURVE
-from pufferlib.sweep.command import show_sweep
+from pufferlib.sweep.command import best_settings, show_sweep
 from pufferlib.sweep.driver import Sweep
-from pufferlib.sweep.space import optuna_distributions, settled
 from pufferlib.sweep.proposal import make_sampler
-from pufferlib.sweep.space import Categorical, Dimension, SearchSpace
-from pufferlib.sweep.space import choices_of, resolved_name, space_of
-from pufferlib.sweep.command import best_settings
-from pufferlib.sweep.results import winner
-from pufferlib.sweep.results import results_of
+from pufferlib.sweep.results import COST, CURVE, results_of, winner
+from pufferlib.sweep.space import (
+    Categorical,
+    Dimension,
+    SearchSpace,
+    choices_of,
+    optuna_distributions,
+    resolved_name,
+    settled,
+    space_of,
+)
 from pufferlib.sweep.study import quiet_optuna
 
 if TYPE_CHECKING:

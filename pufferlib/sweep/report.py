@@ -5,30 +5,38 @@ from __future__ import annotations
 import html
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from importlib import resources
 from itertools import accumulate
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import jinja2
 import numpy as np
 from plotly import graph_objects as go
-from pufferlib.dashboard.output import printable
-from pufferlib.dashboard.panel import cost_text, short_names
-from pufferlib.sweep.results import FoundTrial, Results, cost_of, goal_sign
-from collections.abc import Iterable, Sequence
-from importlib import resources
-from pathlib import Path
-from typing import TYPE_CHECKING
-import jinja2
-from pufferlib.dashboard.panel import duration_text, number_text
-from pufferlib.dashboard.output import printable_lines
+
+from pufferlib.dashboard.output import printable, printable_lines
+from pufferlib.dashboard.panel import cost_text, duration_text, number_text, short_names
 from pufferlib.runs.folder import write_atomically
 from pufferlib.sweep.panel import winner_text
-from pufferlib.sweep.results import ConfirmedTrial, confirmed_trials, winner
-from pufferlib.sweep.results import FoundTrial, Results, importance, results_of, solve_threshold
+from pufferlib.sweep.results import (
+    ConfirmedTrial,
+    FoundTrial,
+    Results,
+    confirmed_trials,
+    cost_of,
+    goal_sign,
+    importance,
+    results_of,
+    solve_threshold,
+    winner,
+)
 
 if TYPE_CHECKING:
     from optuna import Study
     from optuna.distributions import BaseDistribution
     from optuna.trial import FrozenTrial
     from plotly.graph_objects import Figure
+
     from pufferlib.sweep.results import SweepState
 
 

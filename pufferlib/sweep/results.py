@@ -5,23 +5,22 @@ A trial that is complete has its score as its value; the other attributes hold f
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
-import numpy as np
 import math
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
-from optuna.trial import TrialState
-from statistics import mean, pstdev
-from pufferlib.dashboard.panel import number_text
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import mean, pstdev
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from optuna.trial import TrialState
+
+from pufferlib.dashboard.panel import number_text
 
 if TYPE_CHECKING:
-    from optuna.trial import FrozenTrial
     from optuna import Study
+    from optuna.trial import FrozenTrial
 
 
 # Of a trial

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import math
+import types
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
-import numpy as np
-from pufferlib.errors import ConfigError, nearest
-from collections.abc import Mapping
-from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
-import types
 from typing import Any, Union, get_args, get_origin
+
+import numpy as np
+from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
+
 from pufferlib.config import policy_classes
-from pufferlib.config.sections import check_dimension, dimensions_of, multiple, split_name
-from pufferlib.config.sections import section_settings
+from pufferlib.config.sections import check_dimension, dimensions_of, multiple, section_settings, split_name
+from pufferlib.errors import ConfigError, nearest
 from pufferlib.families.catalog import find
 from pufferlib.setting import Setting, class_settings
-
 
 DISTRIBUTIONS = ("uniform", "int_uniform", "uniform_pow2", "log_normal", "logit_normal")
 _DIGITS = 10  # of a value: a coordinate gives back no more

@@ -3,17 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import os
-from functools import partial
-from pathlib import Path
-import optuna
-from optuna.storages import JournalStorage, RDBStorage
-from optuna.storages.journal import JournalFileBackend
-from optuna.trial import TrialState
-from pufferlib.errors import ConfigError
-from pufferlib.reading import MAX_LINE_BYTES, open_regular, parse_json
-from pufferlib.sweep.results import CONFIRMING
 import json
+import os
 import shlex
 import socket
 import time
@@ -21,17 +12,23 @@ import uuid
 import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from typing import Any
-from optuna.exceptions import ExperimentalWarning
-from optuna.storages import RDBStorage, RetryHeartbeatStaleTrialCallback
-from optuna.trial import FrozenTrial
-from sqlalchemy.exc import SQLAlchemyError
-from pufferlib.config import SweepConfig
-from pufferlib.families.catalog import slug
-from pufferlib.reading import UnreadableFile
-from pufferlib.sweep.results import DRIVERS, ENV_NAME, METRIC, SPACE
-from pufferlib.sweep.space import Categorical, SearchSpace
 
+import optuna
+from optuna.exceptions import ExperimentalWarning
+from optuna.storages import JournalStorage, RDBStorage, RetryHeartbeatStaleTrialCallback
+from optuna.storages.journal import JournalFileBackend
+from optuna.trial import FrozenTrial, TrialState
+from sqlalchemy.exc import SQLAlchemyError
+
+from pufferlib.config import SweepConfig
+from pufferlib.errors import ConfigError
+from pufferlib.families.catalog import slug
+from pufferlib.reading import MAX_LINE_BYTES, UnreadableFile, open_regular, parse_json
+from pufferlib.sweep.results import CONFIRMING, DRIVERS, ENV_NAME, METRIC, SPACE
+from pufferlib.sweep.space import Categorical, SearchSpace
 
 _SQLITE = b"SQLite format 3\0"
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import numpy as np
-from scipy.special import erfcx, log_ndtr
 import contextlib
 import copy
 import warnings
+
+import numpy as np
+from scipy.special import erfcx, log_ndtr
 from scipy.stats import yeojohnson
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
 from typing_extensions import override
-
 
 _LOG_DENSITY = -0.5 * np.log(2 * np.pi)  # of the normal distribution at 0
 

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
-from typing import Any
-import gymnasium
-import numpy as np
-from pufferlib.config import TrainConfig, resolve_sizes
-from pufferlib.config.sizes import nearest_divisor
-from pufferlib.errors import ConfigError
-from pufferlib.spaces import action_dtype, action_shape
 import copy
+import math
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
-from pufferlib.config import BaseConfig, TrainConfig, VecConfig, check_env, resolve_env_count
+
+import gymnasium
+import numpy as np
+
+from pufferlib.config import BaseConfig, TrainConfig, VecConfig, check_env, resolve_env_count, resolve_sizes
 from pufferlib.config.sections import split_name
+from pufferlib.config.sizes import nearest_divisor
 from pufferlib.errors import APIUsageError, ConfigError
 from pufferlib.families import catalog
 from pufferlib.families.gymnasium_families import GymnasiumEntry
-from pufferlib.families.ocean_family import OceanEntry
+from pufferlib.families.registered import OceanEntry
 from pufferlib.machine import usable_memory_bytes
+from pufferlib.spaces import action_dtype, action_shape
 
 if TYPE_CHECKING:
     from pufferlib.environment import PufferEnv

@@ -15,9 +15,9 @@ import threading
 import traceback
 from collections.abc import Sequence
 from multiprocessing.connection import Connection
+
 from pufferlib.errors import PufferError
 from pufferlib.sweep.trial_task import MissingMetricError, Tell, TrialTask, UnscoredError
-
 
 ORPHAN_SECONDS = 3  # for a process whose driver is gone to see it, before it is killed
 

@@ -2,34 +2,32 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
 import contextlib
-import os
-import random
-from pathlib import Path
-from pufferlib.machine import usable_cores
 import json
+import math
 import multiprocessing
 import multiprocessing.spawn
+import os
+import random
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from multiprocessing.connection import Connection
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
 from typing import Any
+
 import psutil
-from pufferlib.dashboard.score import is_mean_over_episodes
-from pufferlib.sweep.trial_main import main
-from pufferlib.sweep.trial_task import TrialTask
-from collections.abc import Mapping
-from multiprocessing.connection import wait
+
 from pufferlib.config import SweepConfig
+from pufferlib.dashboard.report import is_mean_over_episodes
+from pufferlib.machine import usable_cores
 from pufferlib.sweep.results import RunningTrial
 from pufferlib.sweep.trial_config import memory_limit
-
+from pufferlib.sweep.trial_main import main
+from pufferlib.sweep.trial_task import TrialTask
 
 WINDOWS = 10
 

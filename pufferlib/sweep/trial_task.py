@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
-from pufferlib.errors import ConfigError
 
+from pufferlib.errors import ConfigError
 
 Tell = Callable[[dict[str, Any]], None]
 """Sends a message to the driver, see `trial_main.main`."""

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from pufferlib.errors import nearest
-from pufferlib.dashboard.score import GROUPS, find_metric
 import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
+
 import torch
 from torch import nn
 from typing_extensions import override
-from pufferlib.dashboard.score import episode_count, is_mean_over_episodes
+
 from pufferlib.dashboard.output import say
-from pufferlib.dashboard.score import Score
+from pufferlib.dashboard.report import GROUPS, Score, episode_count, find_metric, is_mean_over_episodes
+from pufferlib.errors import nearest
 from pufferlib.play.scores import final_episodes
 from pufferlib.pufferl import PuffeRL
 from pufferlib.runs.calls import AnyLogger
@@ -24,7 +23,6 @@ from pufferlib.runs.training import train_run
 from pufferlib.sweep.trial_config import fit_to_environments, memory_limit
 from pufferlib.sweep.trial_task import MissingMetricError, Tell, TrialTask, UnscoredError
 from pufferlib.vector import Vector
-
 
 _PATIENT_LOGS, _PATIENT_STEPS = 5, 1000  # with finished episodes that the environment has not reported yet
 

@@ -6,11 +6,11 @@ import enum
 import math
 from collections.abc import Iterable
 from types import ModuleType
-import numpy as np
-from pufferlib.watch.keyboard import Keyboard, held_keys
-from pufferlib.watch.stage import Brush
-from pufferlib.watch.stage import CYAN, EDGE, PANEL, SHADE, VEIL, WHITE
 
+import numpy as np
+
+from pufferlib.watch.keyboard import Keyboard, held_keys
+from pufferlib.watch.stage import CYAN, EDGE, PANEL, SHADE, VEIL, WHITE, Brush
 
 SLOWEST, FASTEST = 1 / 8, 64.0
 PATIENCE_SECONDS = 0.1  # for which steps may hold up the next picture of a window: what they then lack goes slower

@@ -2,42 +2,43 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
+from typing import Any
+
+import numpy as np
 from rich.console import Console
 from rich.live import Live
 from typing_extensions import Self
-from pufferlib.dashboard.output import Output
-from pufferlib.play.player import Player
-from pufferlib.watch.video import VideoWriter
-import os
-from contextlib import ExitStack
-from pathlib import Path
-from typing import Any
-import numpy as np
+
 from pufferlib import vector
-from pufferlib.errors import APIUsageError
-from pufferlib.play.scores import configured_env, make_environments, player_of
-from pufferlib.watch.scene import array_settings
-from pufferlib.watch.scene import make_scene
-from pufferlib.watch.show import RenderOptions, Show
-from pufferlib.watch.video import require_video
-from pufferlib.watch.watched_play import WatchedPlay
-from collections.abc import Callable
-from dataclasses import dataclass
 from pufferlib.config.flags import EvalOptions
+from pufferlib.dashboard.output import Output, printable
 from pufferlib.errors import APIUsageError, DisplayError
 from pufferlib.families.catalog import Entry, find, slug
-from pufferlib.dashboard.output import printable
 from pufferlib.ocean.screen import display_trouble, has_display
-from pufferlib.play.scores import prepare_players
-from pufferlib.play.scores import ScoreSheet, counts_by_agent, episodes_per_agent
+from pufferlib.play.player import Player
+from pufferlib.play.scores import (
+    ScoreSheet,
+    configured_env,
+    counts_by_agent,
+    episodes_per_agent,
+    make_environments,
+    player_of,
+    prepare_players,
+)
 from pufferlib.runs.stopping import StopRequest
 from pufferlib.vector import Vector
-from pufferlib.watch.scene import Scene
+from pufferlib.watch.scene import Scene, array_settings, make_scene
+from pufferlib.watch.show import RenderOptions, Show
 from pufferlib.watch.video import VideoWriter, require_video
-
+from pufferlib.watch.watched_play import WatchedPlay
 
 INTERVAL_SECONDS = 0.5
 

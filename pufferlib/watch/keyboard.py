@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
-import gymnasium
-from gymnasium.spaces import Discrete
-from pufferlib.environment import Keys
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from types import ModuleType
+from typing import Any
+
+import gymnasium
 import numpy as np
 from gymnasium.spaces import Box, Discrete, Tuple
+
 from pufferlib import spaces
 from pufferlib.emulation import GymnasiumPufferEnv
 from pufferlib.environment import Keys, PufferEnv
 from pufferlib.errors import APIUsageError
-
 
 GRID = {"left": 0, "right": 1, "up": 2, "page_up": 3, "page_down": 4, "space": 5, "enter": 6}
 """Of MiniGrid: turn left, turn right, forward, pick up, drop, toggle, done."""

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import abc
-from typing_extensions import override
-from pufferlib.ocean.environment import OceanEnv
-from typing import Any
-import numpy as np
-from pufferlib.ocean.screen import Screen, raylib
 from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from typing_extensions import override
+
 from pufferlib.emulation.emulated_env import EmulatedEnv
 from pufferlib.environment import PufferEnv
 from pufferlib.errors import APIUsageError
 from pufferlib.families.entry import Entry
-from pufferlib.ocean.screen import open_screen
+from pufferlib.ocean.environment import OceanEnv
+from pufferlib.ocean.screen import Screen, open_screen, raylib
 from pufferlib.runs.making import environment_name
-
 
 FRAMES_PER_SECOND = 60.0
 """Of a window."""

@@ -14,15 +14,10 @@ from PIL import Image
 
 from pufferlib.ocean.screen import Screen, open_window, raylib
 from pufferlib.runs.stopping import StopRequest
-from pufferlib.watch.stage import Brush
-from pufferlib.watch.controls import Controls, ViewerCommand
+from pufferlib.watch.controls import PATIENCE_SECONDS, Controls, HumanControl, Mode, Overlay, Playback, ViewerCommand
 from pufferlib.watch.keyboard import keyboard_for
-from pufferlib.watch.controls import Overlay
-from pufferlib.watch.controls import HumanControl
-from pufferlib.watch.controls import PATIENCE_SECONDS, Mode, Playback
 from pufferlib.watch.scene import Scene
-from pufferlib.watch.stage import SidePanel
-from pufferlib.watch.stage import LIMIT, Stage
+from pufferlib.watch.stage import LIMIT, Brush, SidePanel, Stage
 from pufferlib.watch.video import VideoWriter
 from pufferlib.watch.watched_play import WatchedPlay
 

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from pufferlib.ocean.screen import BACKGROUND, CYAN, PANEL, RED, WHITE
-from pufferlib.ocean.screen import Screen
-from collections.abc import Sequence
-import numpy as np
-from pufferlib.watch.scene import Texture
-from pufferlib.watch.watched_play import DiscreteProbs, GaussianParams, PolicyTrace
-from pufferlib.watch.watched_play import MAX_TRACES
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pufferlib.watch.watched_play import PolicyTrace
-from pufferlib.watch.watched_play import Place
 
+import numpy as np
+
+from pufferlib.ocean.screen import BACKGROUND, CYAN, PANEL, RED, WHITE, Screen
+from pufferlib.watch.scene import Texture
+from pufferlib.watch.watched_play import MAX_TRACES, DiscreteProbs, GaussianParams, Place, PolicyTrace
 
 __all__ = ["BACKGROUND", "CYAN", "DIM_CYAN", "EDGE", "GREY", "PANEL", "RED", "SHADE", "VEIL", "WHITE"]
 

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
+import math
+import os
 import subprocess
 import tempfile
 from fractions import Fraction
 from pathlib import Path
+from types import TracebackType
+
 import numpy as np
-from pufferlib.errors import StorageError
-from pufferlib.extras import require_extra
 from PIL import Image, ImageChops
 from PIL.GifImagePlugin import getdata, getheader
-import math
-import os
-from types import TracebackType
 from typing_extensions import Self
-from pufferlib.errors import APIUsageError, StorageError
 
+from pufferlib.errors import APIUsageError, StorageError, require_extra
 
 ENCODING = (
     *("-c:v", "libx264", "-preset", "veryfast", "-crf", "16", "-tune", "animation"),  # flat colours, letters stay sharp

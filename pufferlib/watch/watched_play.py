@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
 import gymnasium
 import numpy as np
 import torch
 from gymnasium.spaces import Box, Discrete, MultiDiscrete, Tuple
 from torch.distributions import Normal
-from pufferlib.play.player import Decision
-from collections import deque
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
-from typing import Any
+
 from pufferlib.play.player import Decision, Episodes, Player
 from pufferlib.play.scores import ScoreSheet
 from pufferlib.watch.scene import Scene

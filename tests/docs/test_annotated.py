@@ -288,7 +288,7 @@ def test_the_formulas_of_priorities_are_what_is_computed():
 
 
 def test_the_formulas_of_merged_moments_are_those_of_all_numbers():
-    from pufferlib.metrics.moments import Moments
+    from pufferlib.metrics.finished_episodes import Moments
 
     torch.manual_seed(1)
     x = torch.randn(50, dtype=torch.float64)
@@ -322,7 +322,7 @@ def test_the_formulas_of_adam_and_of_clipping_are_what_the_kernels_compute():
 
 
 def test_the_formulas_of_a_score_are_what_is_computed():
-    from pufferlib.dashboard.score import Score
+    from pufferlib.dashboard.report import Score
 
     x = [1.0, 4.0, 6.0, 9.0]
     mu = sum(x) / 4

@@ -255,7 +255,7 @@ def remedy_forgotten() -> None:
 
 def tensorboard_not_made_again() -> None:
     """Files of TensorBoard that were once there are taken to be there for ever."""
-    _instead("pufferlib.loggers.tensorboard_logger.TensorBoardLogger._has_files", lambda self: self._writer is not None)
+    _instead("pufferlib.loggers.services.TensorBoardLogger._has_files", lambda self: self._writer is not None)
 
 
 def output_trusted() -> None:

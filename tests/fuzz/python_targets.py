@@ -35,15 +35,13 @@ import torch
 READERS = ["pufferlib.config", "pufferlib.settings", "pufferlib.runs"]
 with atheris.instrument_imports(include=READERS, enable_loader_override=False):
     import pufferlib
-    from pufferlib import PuffeRL, config, distributed, errors, ocean
+    from pufferlib import PuffeRL, config, distributed, errors, ocean, setting, setting as values
     from pufferlib.config import configuration
     from pufferlib.config.sections import ARGUMENTS, SECTIONS, section_settings
     from pufferlib.families import catalog
     from pufferlib.runs import checkpoint, description
-    from pufferlib.runs.checkpoint import load_checkpoint_file
+    from pufferlib.runs.checkpoint import load_checkpoint_file, read_checkpoint_folder
     from pufferlib.runs.folder import read_note
-    from pufferlib.runs.checkpoint import read_checkpoint_folder
-    from pufferlib import setting, setting as values
 
 PACKAGE = Path(ocean.__file__).parents[1]
 ENVIRONMENTS = ("puffer_squared", "puffer_breakout", "puffer_go")

@@ -11,7 +11,7 @@ from torch import nn
 from torch.distributions import Normal
 
 from pufferlib.models import Continuous, Convolutional, Default, LSTMWrapper, MinGRUWrapper
-from pufferlib.normalized import NormalizedObservations
+from pufferlib.policy import NormalizedObservations
 
 VECTOR = Box(-1.0, 1.0, (7,))
 BYTES = Box(0, 3, (3, 5), np.uint8)

@@ -8,8 +8,7 @@ from optuna.samplers import BaseSampler
 
 from pufferlib.config import load_config
 from pufferlib.sweep.space import Dimension, SearchSpace
-from pufferlib.sweep.trial_process import LearningCurve
-from pufferlib.sweep.trial_process import Outcome
+from pufferlib.sweep.trial_process import LearningCurve, Outcome
 
 ENV = "puffer_squared"
 SPACE = SearchSpace((Dimension("train.learning_rate", "log_normal", 1e-4, 0.1),))

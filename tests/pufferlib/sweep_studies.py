@@ -8,8 +8,7 @@ import optuna
 from optuna.distributions import CategoricalDistribution, FloatDistribution
 from optuna.trial import TrialState
 
-from pufferlib.sweep.results import COST, CURVE, ERROR, STOPPED, UNCOUNTED
-from pufferlib.sweep.results import SweepState
+from pufferlib.sweep.results import COST, CURVE, ERROR, STOPPED, UNCOUNTED, SweepState
 
 DISTRIBUTIONS = {
     "train.learning_rate": FloatDistribution(1e-4, 0.31, log=True),

@@ -13,7 +13,7 @@ from pufferlib import vector
 from pufferlib.config import TrainConfig, resolve_sizes
 from pufferlib.errors import APIUsageError, ConfigError
 from pufferlib.models import Continuous, Default, MinGRUWrapper
-from pufferlib.normalized import NormalizedObservations
+from pufferlib.policy import NormalizedObservations
 from pufferlib.ppo.learner import Learner
 from pufferlib.pufferl import PuffeRL
 

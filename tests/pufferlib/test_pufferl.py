@@ -19,8 +19,7 @@ from pufferlib.config import TrainConfig
 from pufferlib.environment import PufferEnv
 from pufferlib.errors import APIUsageError, ConfigError, DivergedError
 from pufferlib.extensions.optimizers import Adam, Muon, Sgd
-from pufferlib.fast.cpu import NetworkGradients
-from pufferlib.fast.cpu import ThreadedGradients
+from pufferlib.fast.cpu import NetworkGradients, ThreadedGradients
 from pufferlib.loggers import NoLogger
 from pufferlib.models import Default, LSTMWrapper, MinGRUWrapper
 from pufferlib.ocean import env_class

@@ -2,8 +2,7 @@ import re
 
 import pytest
 
-from pufferlib.config import check_env, load_config
-from pufferlib.config import schema
+from pufferlib.config import check_env, load_config, schema
 from pufferlib.config.sections import SECTIONS
 from pufferlib.errors import ConfigError
 

@@ -64,7 +64,7 @@ def test_weights_must_be_named(capsys):
 
 
 def test_what_other_packages_are_for_is_said(monkeypatch, capsys):
-    monkeypatch.setattr("pufferlib.extras.is_installed", lambda package: package != "onnxscript")
+    monkeypatch.setattr("pufferlib.errors.is_installed", lambda package: package != "onnxscript")
     assert cli.main(["export", SQUARED, "--pretrained"]) == 2
     assert "onnxscript is not installed; run `pip install 'pufferlib[export]'`" in capsys.readouterr().err
 

@@ -18,8 +18,7 @@ from torch import nn
 from torch.distributions import Normal
 
 from pufferlib.errors import APIUsageError, ExportError, StorageError
-from pufferlib.export import FORMATS, export_policy
-from pufferlib.export import one_step
+from pufferlib.export import FORMATS, export_policy, one_step
 from pufferlib.export.one_step import OneStep
 from pufferlib.models import Default, MinGRUWrapper
 from pufferlib.policy import acting_forward

@@ -10,7 +10,7 @@ import pytest
 from gymnasium.envs.registration import registry
 from gymnasium.spaces import Box, Discrete
 
-from pufferlib import PufferEnv, PuffeRL, cli, extras, ocean
+from pufferlib import PufferEnv, PuffeRL, cli, errors, ocean
 from pufferlib.config import check_config, check_env, env_settings, load_config
 from pufferlib.config.flags import FlagTable
 from pufferlib.errors import APIUsageError, ConfigError, MissingExtraError, PufferWarning, UnknownEnvironmentError
@@ -37,7 +37,7 @@ FAMILIES = dict(
 
 def require(name):
     """Skips where a package is missing; without importing it, for that is the catalog's to do."""
-    missing = [package for package in PACKAGES[name] if not extras.is_installed(package)]
+    missing = [package for package in PACKAGES[name] if not errors.is_installed(package)]
     if missing:
         pytest.skip(f"needs {', '.join(missing)}")
     if name.startswith("dm_control"):

@@ -6,8 +6,7 @@ from gymnasium.spaces import Box, Discrete
 from pufferlib.emulation import GymnasiumPufferEnv
 from pufferlib.errors import APIUsageError
 from pufferlib.families import catalog
-from pufferlib.families.atari import AtariGame
-from pufferlib.families.atari import AtariVectorPufferEnv
+from pufferlib.families.atari import AtariGame, AtariVectorPufferEnv
 
 
 class Game(gymnasium.Env):

@@ -12,14 +12,11 @@ from pufferlib.distributed import Ranks
 from pufferlib.errors import APIUsageError
 from pufferlib.extensions.network import has_bfloat16
 from pufferlib.fast.choose import choose_backend
-from pufferlib.fast.cpu import GatheringGradients
-from pufferlib.fast.cpu import NetworkActor
-from pufferlib.fast.cpu import NetworkGradients
-from pufferlib.fast.cpu import ThreadedGradients
+from pufferlib.fast.cpu import GatheringGradients, NetworkActor, NetworkGradients, ThreadedGradients
 from pufferlib.metrics.phases import Phases
 from pufferlib.models import Default
 from pufferlib.ppo.actor import Actor
-from pufferlib.ppo.gradients import Gradients, coefficients
+from pufferlib.ppo.learner import Gradients, coefficients
 from pufferlib.ppo.losses import PPOLoss, ppo_loss
 from pufferlib.ppo.rollout import Rollout
 

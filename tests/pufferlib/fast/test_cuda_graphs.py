@@ -14,10 +14,9 @@ from scripted_policies import ConstantPolicy, CountingPolicy, InPlacePolicy, Lin
 
 from pufferlib import pufferl, vector
 from pufferlib.errors import PufferWarning
-from pufferlib.fast.learners import CapturedLearner
-from pufferlib.fast.cuda_graphs import WARM_UP, CapturedCall
+from pufferlib.fast.cuda_graphs import WARM_UP, CapturedCall, PinnedArrays, whole_memory
 from pufferlib.fast.graph_actor import GraphActor
-from pufferlib.fast.cuda_graphs import PinnedArrays, whole_memory
+from pufferlib.fast.learners import CapturedLearner
 from pufferlib.metrics.phases import DeviceClock, Phases
 from pufferlib.ocean import env_class
 from pufferlib.ppo.actor import Actor

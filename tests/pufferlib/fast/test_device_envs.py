@@ -20,10 +20,10 @@ from pufferlib import ocean
 from pufferlib.config import load_config
 from pufferlib.errors import APIUsageError, PufferError
 from pufferlib.extensions import cuda_library
-from pufferlib.fast.device_network import DeviceNetwork, can_be_in_a_rollout
-from pufferlib.fast.device_envs import device_code, device_program, play_program
-from pufferlib.fast.policy_layers import find_layers
 from pufferlib.fast.device_collector import THREADS_PER_BLOCK, Blocks
+from pufferlib.fast.device_envs import device_code, device_program, play_program
+from pufferlib.fast.device_network import DeviceNetwork, can_be_in_a_rollout
+from pufferlib.fast.policy_layers import find_layers
 from pufferlib.runs.loaders import load_env, load_policy
 
 GOLDEN = json.loads(golden.FILE.read_text())

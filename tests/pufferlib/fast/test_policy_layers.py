@@ -11,13 +11,10 @@ from torch import nn
 
 from pufferlib import pufferl
 from pufferlib.extensions import Network
-from pufferlib.fast.cpu import NetworkActor
-from pufferlib.fast.cpu import NetworkGradients
+from pufferlib.fast.cpu import NetworkActor, NetworkGradients, ThreadedGradients
 from pufferlib.fast.policy_layers import find_layers
-from pufferlib.fast.cpu import ThreadedGradients
 from pufferlib.models import Continuous, Convolutional, Default, LSTMWrapper, MinGRUWrapper
-from pufferlib.policy import OneHot, OneHotPlanes
-from pufferlib.normalized import normalized
+from pufferlib.policy import OneHot, OneHotPlanes, normalized
 from pufferlib.ppo.actor import Actor
 from pufferlib.ppo.rollout import Rollout
 from pufferlib.runs.trainer_state import learner_state, load_learner_state

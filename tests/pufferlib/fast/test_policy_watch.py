@@ -16,12 +16,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from trained import iterate, weights
 
 from pufferlib.errors import APIUsageError
-from pufferlib.fast.cpu import NetworkActor
-from pufferlib.fast.cpu import NetworkGradients
+from pufferlib.fast.cpu import NetworkActor, NetworkGradients, ThreadedGradients
 from pufferlib.fast.policy_layers import PolicyWatch
-from pufferlib.fast.cpu import ThreadedGradients
 from pufferlib.models import ActionHead, Continuous, Default, LSTMWrapper, MinGRUWrapper
-from pufferlib.normalized import NormalizedObservations, normalized
+from pufferlib.policy import NormalizedObservations, normalized
 from pufferlib.ppo.actor import Actor
 
 

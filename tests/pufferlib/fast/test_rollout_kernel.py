@@ -15,12 +15,12 @@ from torch import nn
 from pufferlib import ocean, vector
 from pufferlib.errors import DivergedError, PufferWarning
 from pufferlib.fast.device_collector import DeviceCollector
-from pufferlib.fast.device_network import DeviceNetwork, can_be_in_a_rollout
 from pufferlib.fast.device_envs import PLAY
+from pufferlib.fast.device_network import DeviceNetwork, can_be_in_a_rollout
 from pufferlib.fast.graph_actor import GraphActor
 from pufferlib.fast.policy_layers import find_layers
 from pufferlib.models import Continuous, Default, LSTMWrapper, MinGRUWrapper
-from pufferlib.normalized import NormalizedObservations
+from pufferlib.policy import NormalizedObservations
 from pufferlib.ppo.collector import Collector
 
 pytestmark = needs_emulator

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from pufferlib.errors import APIUsageError
-from pufferlib.loggers import JsonLogger, NoLogger, make_run_id
-from pufferlib.loggers import logger as json_logger, logger as run_id
+from pufferlib.loggers import JsonLogger, NoLogger, logger as json_logger, logger as run_id, make_run_id
 
 
 def lines_of(path):

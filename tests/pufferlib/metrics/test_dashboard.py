@@ -13,7 +13,6 @@ from terminal import SHOW_CURSOR, run_on_terminal
 
 from pufferlib import machine
 from pufferlib.dashboard import panel
-from pufferlib.metrics import hardware
 from pufferlib.dashboard.panel import (
     Dashboard,
     count_text,
@@ -22,6 +21,7 @@ from pufferlib.dashboard.panel import (
     percent_text,
     remaining_seconds,
 )
+from pufferlib.metrics import hardware
 
 METRICS = {
     "agent_steps": 4_200_000,

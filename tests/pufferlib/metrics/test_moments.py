@@ -2,7 +2,7 @@ import numpy as np
 import torch
 from hypothesis import given, settings, strategies as st
 
-from pufferlib.metrics.moments import Moments
+from pufferlib.metrics.finished_episodes import Moments
 
 
 @settings(max_examples=50, deadline=None)

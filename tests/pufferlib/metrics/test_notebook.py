@@ -6,8 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from pufferlib.dashboard.panel import Dashboard
-from pufferlib.dashboard.panel import is_notebook
+from pufferlib.dashboard.panel import Dashboard, is_notebook
 
 CellOutput = type("OutStream", (io.StringIO,), {"__module__": "ipykernel.iostream"})
 

@@ -13,9 +13,9 @@ import pytest
 from trained import iterate
 
 from pufferlib import JsonLogger, PuffeRL, cli
-from pufferlib.errors import StorageError
-from pufferlib.dashboard.panel import Dashboard
 from pufferlib.dashboard.output import Output, say
+from pufferlib.dashboard.panel import Dashboard
+from pufferlib.errors import StorageError
 from pufferlib.runs import checkpoint
 from pufferlib.runs.folder import _write_atomically, write_atomically
 

@@ -6,8 +6,8 @@ from gymnasium.spaces import Box, Discrete
 
 from pufferlib import ocean, vector
 from pufferlib.config import load_config
+from pufferlib.dashboard.report import Score
 from pufferlib.families import catalog
-from pufferlib.dashboard.score import Score
 from pufferlib.play.scores import evaluate_model
 from pufferlib.runs import checkpoint
 from pufferlib.runs.loaders import load_env, load_policy

@@ -6,9 +6,9 @@ from tracking_env import TrackingEnv
 
 from pufferlib.distributed import Ranks
 from pufferlib.errors import APIUsageError
-from pufferlib.metrics import moments
+from pufferlib.metrics import finished_episodes
 from pufferlib.models import Continuous, Default, MinGRUWrapper
-from pufferlib.normalized import NormalizedObservations, normalized
+from pufferlib.policy import NormalizedObservations, normalized
 from pufferlib.ppo.rollout import Rollout
 
 CPU = torch.device("cpu")
@@ -46,7 +46,7 @@ def test_a_large_rollout_is_summed_up_in_parts(monkeypatch, numbers):
     whole, in_parts = (normalized(TrackingEnv(), Continuous(TrackingEnv()), clip=10.0) for _ in range(2))
     rollout = make_rollout()
     whole.update(rollout.seen, Ranks())
-    monkeypatch.setattr(moments, "CHUNK", numbers)
+    monkeypatch.setattr(finished_episodes, "CHUNK", numbers)
     in_parts.update(rollout.seen, Ranks())
     assert in_parts.count == whole.count
     torch.testing.assert_close(in_parts.mean, whole.mean)

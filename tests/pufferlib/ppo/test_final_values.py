@@ -13,10 +13,10 @@ from recorded_capture import FakeCapture
 
 from pufferlib import ocean, vector
 from pufferlib.extensions import Network
+from pufferlib.fast.cpu import NetworkActor
 from pufferlib.fast.device_collector import DeviceCollector
 from pufferlib.fast.device_network import DeviceNetwork
 from pufferlib.fast.graph_actor import GraphActor
-from pufferlib.fast.cpu import NetworkActor
 from pufferlib.fast.policy_layers import find_layers
 from pufferlib.models import Default, MinGRUWrapper
 from pufferlib.policy import acting_forward

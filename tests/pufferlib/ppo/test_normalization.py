@@ -1,7 +1,7 @@
 import numpy as np
 
 from pufferlib.distributed import Ranks
-from pufferlib.ppo.normalization import RewardNormalizer
+from pufferlib.ppo.rollout import RewardNormalizer
 
 
 def reference_scales(rewards, ended, gamma):

@@ -8,9 +8,8 @@ from made_runs import made_run
 from terminal import run_on_terminal
 
 from pufferlib import cli
-from pufferlib.reports.recorded_run import differences, labels
 from pufferlib.reports.listing import fitting, listed_runs
-from pufferlib.reports.recorded_run import read_run
+from pufferlib.reports.recorded_run import differences, labels, read_run
 
 IDS = [f"2026010{day}_120000_000000_aaaa000{day}" for day in (1, 2, 3)]
 

@@ -11,9 +11,8 @@ from terminal import run_on_terminal
 
 from pufferlib import cli
 from pufferlib.errors import ConfigError
-from pufferlib.reports.curves import panels
-from pufferlib.reports.recorded_run import read_run
 from pufferlib.reports.figures import braille
+from pufferlib.reports.recorded_run import panels, read_run
 
 IDS = [f"2026010{day}_120000_000000_aaaa000{day}" for day in (1, 2)]
 
@@ -121,7 +120,7 @@ def test_mistakes_are_told(runs, capsys):
 
 def test_without_matplotlib_the_terminal_is_left(runs, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    monkeypatch.setattr("pufferlib.extras.is_installed", lambda package: package != "matplotlib")
+    monkeypatch.setattr("pufferlib.errors.is_installed", lambda package: package != "matplotlib")
     assert cli.main(["plot", "latest"]) == 2
     told = capsys.readouterr().err
     assert "pip install 'pufferlib[plot]'" in told and "--terminal" in told

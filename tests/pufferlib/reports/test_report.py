@@ -12,9 +12,8 @@ import pytest
 from made_runs import made_run
 
 from pufferlib import cli
-from pufferlib.reports.page import Content, Evaluation, page
+from pufferlib.reports.page import Content, Evaluation, gather, page
 from pufferlib.reports.recorded_run import read_run
-from pufferlib.reports.page import gather
 
 RUN_ID = "20260101_120000_000000_aaaa0001"
 SMALL = ("--env.num-envs", "64", "--train.batch-size", "2048", "--train.minibatch-size", "1024")
@@ -91,7 +90,7 @@ def test_what_a_run_holds_means_nothing_to_html(in_tmp_path):
 
 
 def test_what_is_missing_is_said_on_the_page(run, monkeypatch):
-    monkeypatch.setattr("pufferlib.extras.is_installed", lambda package: package != "matplotlib")
+    monkeypatch.setattr("pufferlib.errors.is_installed", lambda package: package != "matplotlib")
     notes = gather(run, episodes=3, video=True).notes
     assert notes[0].startswith("No curves: ") and "pip install 'pufferlib[plot]'" in notes[0]
     assert notes[1] == "Nothing was played: the run has saved no weights yet."

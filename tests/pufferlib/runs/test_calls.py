@@ -20,7 +20,6 @@ from pufferlib.loggers import NoLogger
 from pufferlib.models import Default
 from pufferlib.ocean import env_class
 from pufferlib.runs import calls
-from pufferlib.runs import calls
 
 SQUARED = env_class("puffer_squared")
 

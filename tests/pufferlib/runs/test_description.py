@@ -5,8 +5,7 @@ import pytest
 from pufferlib.config import load_config
 from pufferlib.errors import CheckpointError, ConfigError
 from pufferlib.runs import description
-from pufferlib.runs.folder import TRAINER_STATE
-from pufferlib.runs.folder import write_description
+from pufferlib.runs.folder import TRAINER_STATE, write_description
 
 
 def test_a_run_is_described_by_settings_versions_and_seed(tmp_path):

@@ -10,8 +10,7 @@ from command import only_run
 
 from pufferlib import JsonLogger, NoLogger, TensorBoardLogger, pufferl
 from pufferlib.config import LogConfig
-from pufferlib.config.flags import FlagTable, apply_flags
-from pufferlib.config.flags import settings_text
+from pufferlib.config.flags import FlagTable, apply_flags, settings_text
 from pufferlib.errors import ConfigError, MissingExtraError
 from pufferlib.runs.loaders import make_loggers
 

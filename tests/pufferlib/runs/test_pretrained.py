@@ -12,9 +12,8 @@ from pufferlib.config import check_config, check_env
 from pufferlib.errors import CheckpointError, UnknownEnvironmentError
 from pufferlib.families import catalog
 from pufferlib.play.scores import counts_by_agent
+from pufferlib.runs.description import model_settings, pretrained_facts, pretrained_names, pretrained_path
 from pufferlib.runs.loaders import load_policy
-from pufferlib.runs.description import pretrained_facts, pretrained_names, pretrained_path
-from pufferlib.runs.description import model_settings
 
 EPISODES = 24
 MAX_BYTES = 600_000  # that of checkers, with 512 actions; most have less than 100,000

@@ -3,8 +3,8 @@ import pytest
 from pufferlib.config import load_config
 from pufferlib.errors import CheckpointError
 from pufferlib.runs import checkpoint, description
-from pufferlib.runs.folder import write_description
 from pufferlib.runs.description import model_settings, run_settings
+from pufferlib.runs.folder import write_description
 
 SQUARED = "puffer_squared"
 

@@ -17,6 +17,8 @@ from scripted_trials import ENV, SPACE, Proposed, sweep_args, use_scripted_trial
 from pufferlib import evaluate, load_agent
 from pufferlib.config import load_config
 from pufferlib.errors import ConfigError
+from pufferlib.sweep.driver import Sweep, run_sweep
+from pufferlib.sweep.proposal import read_history
 from pufferlib.sweep.results import (
     CONFIG,
     CONFIRMING,
@@ -29,12 +31,10 @@ from pufferlib.sweep.results import (
     RETRY_OF,
     RUN_FOLDER,
     STOPPED,
+    results_of,
     uncounted_numbers,
 )
-from pufferlib.sweep.driver import Sweep, run_sweep
-from pufferlib.sweep.proposal import read_history
 from pufferlib.sweep.space import Categorical, Dimension, SearchSpace
-from pufferlib.sweep.results import results_of
 from pufferlib.sweep.study import quiet_optuna
 
 RATES = (0.001, 0.01, 0.1)

@@ -7,8 +7,8 @@ import pytest
 from optuna.trial import TrialState
 from trouble import NAME, start_driver, the_study, trial_processes, trouble_args, wait_until
 
-from pufferlib.sweep.results import ERROR, RUN_FOLDER, uncounted_numbers
 from pufferlib.sweep.driver import run_sweep
+from pufferlib.sweep.results import ERROR, RUN_FOLDER, uncounted_numbers
 
 
 def has_scored(folder, count):

@@ -8,8 +8,8 @@ from scripted_trials import Proposed
 from trouble import NAME, trial_processes, trouble_args
 
 from pufferlib.errors import ConfigError
-from pufferlib.sweep.results import ERROR, RUN_FOLDER
 from pufferlib.sweep.driver import run_sweep
+from pufferlib.sweep.results import ERROR, RUN_FOLDER
 from pufferlib.sweep.space import Categorical, SearchSpace
 
 TROUBLES = ("raise", "hang", "eat", "die", "nan", "none")

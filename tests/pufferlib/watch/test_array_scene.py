@@ -13,8 +13,7 @@ import pytest
 from gymnasium.spaces import Box, Discrete
 
 import pufferlib
-from pufferlib.errors import APIUsageError
-from pufferlib.extras import is_installed
+from pufferlib.errors import APIUsageError, is_installed
 from pufferlib.families import catalog
 from pufferlib.watch.scene import ArrayScene, array_settings
 

@@ -16,9 +16,8 @@ from pufferlib.ocean import screen
 from pufferlib.runs import checkpoint
 from pufferlib.runs.loaders import load_policy
 from pufferlib.watch import evaluating
-from pufferlib.watch.evaluating import evaluate_command
 from pufferlib.watch.controls import HOLD_SECONDS
-from pufferlib.watch.evaluating import RecordingLine
+from pufferlib.watch.evaluating import RecordingLine, evaluate_command
 
 CARTPOLE, SQUARED = "puffer_cartpole", "puffer_squared"
 

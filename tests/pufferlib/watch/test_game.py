@@ -7,8 +7,8 @@ from gymnasium.spaces import Box, Discrete
 
 import pufferlib
 from pufferlib.environment import Keys
-from pufferlib.watch.playing import HumanEpisodes
 from pufferlib.watch.keyboard import keyboard_for
+from pufferlib.watch.playing import HumanEpisodes
 
 
 class Ladder(pufferlib.PufferEnv):

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pufferlib.errors import StorageError
-from pufferlib.watch.high_scores import KEPT, HighScores, shown_score
+from pufferlib.watch.playing import KEPT, HighScores, shown_score
 
 TODAY = datetime.date.today().isoformat()
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from pufferlib.cli import main
-from pufferlib.extras import is_installed
+from pufferlib.errors import is_installed
 
 PRELUDE = '''
 import faulthandler
@@ -27,7 +27,7 @@ import pufferlib
 from pufferlib.ocean.screen import Screen
 from pufferlib.watch.playing import HumanEpisodes
 from pufferlib.watch.keyboard import KeyState
-from pufferlib.watch.high_scores import HighScores
+from pufferlib.watch.playing import HighScores
 from pufferlib.watch.keyboard import keyboard_for
 from pufferlib.watch.playing import Game, GamePhase
 from pufferlib.watch.scene import make_scene

@@ -8,12 +8,10 @@ from PIL import Image
 
 from pufferlib.config import load_config
 from pufferlib.ocean import screen
-from pufferlib.play.scores import prepare_players
-from pufferlib.play.scores import split_evenly
+from pufferlib.play.scores import prepare_players, split_evenly
 from pufferlib.watch import show as show_module
-from pufferlib.watch.controls import ViewerCommand
+from pufferlib.watch.controls import Mode, ViewerCommand
 from pufferlib.watch.evaluating import make_scene
-from pufferlib.watch.controls import Mode
 from pufferlib.watch.show import RenderOptions, Show, action_names
 from pufferlib.watch.watched_play import WatchedPlay
 

@@ -233,7 +233,7 @@ def test_a_folder_that_cannot_be_written(tmp_path):
 
 
 def test_mp4_says_which_extra_it_needs(tmp_path, monkeypatch):
-    monkeypatch.setattr("pufferlib.extras.is_installed", lambda package: False)
+    monkeypatch.setattr("pufferlib.errors.is_installed", lambda package: False)
     for attempt in (lambda path: VideoWriter(path, (64, 48), 30), require_video):
         with pytest.raises(MissingExtraError, match=r"pip install 'pufferlib\[video\]'"):
             attempt(tmp_path / "a.mp4")

@@ -4,8 +4,15 @@ import optuna
 import pytest
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
-from pufferlib.sweep.space import on_step, optuna_distributions, settled, space_of_distributions
-from pufferlib.sweep.space import Categorical, Dimension, SearchSpace
+from pufferlib.sweep.space import (
+    Categorical,
+    Dimension,
+    SearchSpace,
+    on_step,
+    optuna_distributions,
+    settled,
+    space_of_distributions,
+)
 
 SPACE = SearchSpace(
     (

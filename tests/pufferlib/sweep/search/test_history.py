@@ -10,8 +10,8 @@ from optuna.distributions import CategoricalDistribution, FloatDistribution
 from optuna.study import StudyDirection
 from optuna.trial import TrialState
 
-from pufferlib.sweep.results import COST, CURVE, UNCOUNTED
 from pufferlib.sweep.proposal import read_history
+from pufferlib.sweep.results import COST, CURVE, UNCOUNTED
 from pufferlib.sweep.space import Categorical, Dimension, SearchSpace
 
 SPACE = SearchSpace((Dimension("x", "uniform", 0.0, 2.0), Categorical("kind", ("a", "b"))))

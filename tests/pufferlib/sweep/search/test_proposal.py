@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from pufferlib.sweep.proposal import History
-from pufferlib.sweep.proposal import Proposal
+from pufferlib.sweep.proposal import History, Proposal
 from pufferlib.sweep.space import Categorical, Dimension, SearchSpace
 from pufferlib.sweep.surrogate import Surrogate
 

@@ -7,11 +7,9 @@ import optuna
 import pytest
 from optuna.trial import TrialState
 
+from pufferlib.sweep.proposal import ProteinSampler, make_sampler
 from pufferlib.sweep.results import COST, CURVE
-from pufferlib.sweep.space import optuna_distributions, settled
-from pufferlib.sweep.proposal import ProteinSampler
-from pufferlib.sweep.proposal import make_sampler
-from pufferlib.sweep.space import Categorical, Dimension, SearchSpace
+from pufferlib.sweep.space import Categorical, Dimension, SearchSpace, optuna_distributions, settled
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)
 

@@ -6,8 +6,7 @@ from pufferlib import ocean
 from pufferlib.config import load_config
 from pufferlib.config.sections import DimensionConfig
 from pufferlib.errors import ConfigError
-from pufferlib.sweep.space import DISTRIBUTIONS, Categorical, Dimension
-from pufferlib.sweep.space import choices_of, resolved_name, space_of
+from pufferlib.sweep.space import DISTRIBUTIONS, Categorical, Dimension, choices_of, resolved_name, space_of
 
 SQUARED = "puffer_squared"
 CARTPOLE = "puffer_cartpole"

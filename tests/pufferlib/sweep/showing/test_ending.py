@@ -8,12 +8,8 @@ from sweep_studies import failed, make_state, make_study, running, scored, stopp
 
 from pufferlib.config import load_config
 from pufferlib.errors import StorageError
-from pufferlib.sweep.results import CONFIG, RUN_FOLDER
-from pufferlib.sweep.command import finish, summary
-from pufferlib.sweep.command import trials_csv
-from pufferlib.sweep.command import SweepView
-from pufferlib.sweep.results import Confirmation
-from pufferlib.sweep.results import results_of
+from pufferlib.sweep.command import SweepView, finish, summary, trials_csv
+from pufferlib.sweep.results import CONFIG, RUN_FOLDER, Confirmation, results_of
 
 RAN = {"train": {"learning_rate": 0.02, "gamma": 0.97, "optimizer": "adam", "minibatch_size": 512}}
 

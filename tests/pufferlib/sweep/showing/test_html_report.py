@@ -7,11 +7,8 @@ import pytest
 from optuna.trial import TrialState, create_trial
 from sweep_studies import failed, make_state, make_study, running, scored, stopped
 
-from pufferlib.sweep.results import CONFIG, COST, CURVE
-from pufferlib.sweep.report import front_figure, history_figure, parallel_figure
-from pufferlib.sweep.report import report_html, write_report
-from pufferlib.sweep.results import Confirmation
-from pufferlib.sweep.results import results_of
+from pufferlib.sweep.report import front_figure, history_figure, parallel_figure, report_html, write_report
+from pufferlib.sweep.results import CONFIG, COST, CURVE, Confirmation, results_of
 
 PLOTS = {"front", "history", "slices", "parallel", "curves"}
 

@@ -11,13 +11,8 @@ from sweep_studies import failed, make_state, make_study, running, scored, stopp
 from terminal import SHOW_CURSOR, run_on_terminal
 
 from pufferlib.dashboard.panel import cost_text, short_names, value_text
-from pufferlib.sweep.results import HOST, RETRY_OF
-from pufferlib.sweep.panel import LiveTable
-from pufferlib.sweep.panel import render
-from pufferlib.sweep.panel import sparkline
-from pufferlib.sweep.panel import remaining_seconds
-from pufferlib.sweep.results import RunningTrial
-from pufferlib.sweep.results import Confirmation
+from pufferlib.sweep.panel import LiveTable, remaining_seconds, render, sparkline
+from pufferlib.sweep.results import HOST, RETRY_OF, Confirmation, RunningTrial
 
 VALUES = {"train.learning_rate": 0.02, "train.gamma": 0.97, "train.optimizer": "adam"}
 CURVE_ROWS = [[0.1, 1.0, 0.0], [0.2, 2.0, 0.4], [0.3, 3.0, 0.8]]

@@ -12,9 +12,9 @@ from pufferlib.sweep.results import (
     known_confirmations,
     outstanding,
     remember,
+    results_of,
     winner,
 )
-from pufferlib.sweep.results import results_of
 
 
 def found(*trials, goal="maximize"):

@@ -11,8 +11,7 @@ from scripted_trials import ENV, SPACE, sweep_args
 
 from pufferlib.errors import ConfigError
 from pufferlib.sweep.results import COST
-from pufferlib.sweep.study import sqlite_url
-from pufferlib.sweep.study import claim_study, open_study, study_place
+from pufferlib.sweep.study import claim_study, open_study, sqlite_url, study_place
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:Heartbeat of storage is supposed"),  # a driver's own calls are silent

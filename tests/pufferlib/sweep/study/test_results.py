@@ -5,8 +5,7 @@ import pytest
 from optuna.trial import TrialState
 from sweep_studies import failed, make_study, running, scored, stopped
 
-from pufferlib.sweep.results import CONFIG, RETRY_OF
-from pufferlib.sweep.results import importance, results_of, settings_of, solve_threshold
+from pufferlib.sweep.results import CONFIG, RETRY_OF, importance, results_of, settings_of, solve_threshold
 
 
 def numbers(found):

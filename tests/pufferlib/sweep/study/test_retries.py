@@ -9,10 +9,9 @@ from optuna.trial import TrialState
 from scripted_trials import ENV, SPACE, sweep_args, use_scripted_trials
 from sqlalchemy import text
 
-from pufferlib.sweep.results import COST, ERROR, HOST, UNCOUNTED, uncounted_numbers
 from pufferlib.sweep.driver import Sweep, run_sweep
 from pufferlib.sweep.proposal import read_history
-from pufferlib.sweep.results import results_of
+from pufferlib.sweep.results import COST, ERROR, HOST, UNCOUNTED, results_of, uncounted_numbers
 from pufferlib.sweep.study import open_study, quiet_optuna, study_place
 
 pytestmark = [

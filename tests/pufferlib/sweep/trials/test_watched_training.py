@@ -3,8 +3,8 @@
 import pytest
 
 from pufferlib.config import load_config
-from pufferlib.sweep.trial_process import LearningCurve
 from pufferlib.sweep.trial_config import trial_args
+from pufferlib.sweep.trial_process import LearningCurve
 from pufferlib.sweep.trial_task import MissingMetricError, TrialTask, UnscoredError
 from pufferlib.sweep.trial_training import train_watched
 
