@@ -21,7 +21,7 @@ from seeds import Rows, measure, parse
 
 from pufferlib import pufferl
 from pufferlib.config import load_config
-from pufferlib.dashboard.report import Score
+from pufferlib.dashboard.score import Score
 from pufferlib.play.scores import evaluate_model
 
 EPISODES = 100  # in the means over training episodes

@@ -12,7 +12,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # the same names as in the table, for type checkers and editors
-    from pufferlib.dashboard.report import Score as Score
+    from pufferlib.dashboard.score import Score as Score
     from pufferlib.environment import Buffers as Buffers, Keys as Keys, PufferEnv as PufferEnv
     from pufferlib.errors import APIUsageError as APIUsageError, PufferError as PufferError
     from pufferlib.interop.make import (
@@ -46,7 +46,7 @@ _NAMES = {  # by the module that they come from
     "pufferlib.errors": "APIUsageError PufferError",
     "pufferlib.interop.make": "make_gymnasium make_gymnasium_vec make_pettingzoo",
     "pufferlib.loggers": "JsonLogger Loggers NeptuneLogger NoLogger TensorBoardLogger WandbLogger",
-    "pufferlib.dashboard.report": "Score",
+    "pufferlib.dashboard.score": "Score",
     "pufferlib.play.scores": "evaluate",
     "pufferlib.pufferl": "PuffeRL",
     "pufferlib.runs.early_notes": "check_env",

@@ -26,7 +26,8 @@ from typing_extensions import overload
 
 from pufferlib.config import load_config
 from pufferlib.dashboard.output import say
-from pufferlib.dashboard.report import Counts, Report, Score, final_metrics
+from pufferlib.dashboard.report import Counts, Report
+from pufferlib.dashboard.score import Score, final_metrics
 from pufferlib.distributed import ROUNDING, Total
 from pufferlib.errors import (
     APIUsageError,

@@ -34,7 +34,7 @@ from sweep_studies import make_state, make_study
 from pufferlib import cli
 from pufferlib.config.configuration import read_ini
 from pufferlib.dashboard import panel as dashboard
-from pufferlib.dashboard.output import printable, printable_lines, say
+from pufferlib.dashboard.output import plain_table, printable, printable_lines, say
 from pufferlib.dashboard.panel import LivePanel, NotebookPanel
 from pufferlib.errors import APIUsageError, ConfigError, PufferWarning
 from pufferlib.export import c_format, export_policy
@@ -42,7 +42,6 @@ from pufferlib.export.c_layers import network_of
 from pufferlib.export.c_source import HeaderWriter
 from pufferlib.export.exporting import c_name
 from pufferlib.models import Default
-from pufferlib.play.environments import plain_table
 from pufferlib.reports.figures import panel_svg, print_panels, write_figure
 from pufferlib.reports.listing import print_table
 from pufferlib.reports.page import Content, Evaluation, page

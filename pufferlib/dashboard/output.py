@@ -9,6 +9,7 @@ import sys
 import unicodedata
 import warnings
 import weakref
+from collections.abc import Sequence
 from typing import TextIO
 
 from pufferlib.errors import PufferWarning, StorageError
@@ -138,3 +139,12 @@ def is_stdout_gone() -> bool:
     if is_gone:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return is_gone
+
+
+def plain_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Aligns columns by spaces, which other programs can split; cells are without control codes."""
+    lines = [[printable(cell) for cell in line] for line in (header, *rows)]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
+    )

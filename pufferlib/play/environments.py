@@ -8,7 +8,6 @@ import statistics
 import sys
 import textwrap
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,20 +16,10 @@ import numpy as np
 
 from pufferlib import ocean
 from pufferlib.config import check_env, env_settings, load_config, resolve_env_count
-from pufferlib.dashboard.output import printable
+from pufferlib.dashboard.output import plain_table, printable
 from pufferlib.environment import PufferEnv
 from pufferlib.errors import APIUsageError, nearest
 from pufferlib.families import catalog
-
-
-def plain_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Aligns columns by spaces, which other programs can split; cells are without control codes."""
-    lines = [[printable(cell) for cell in line] for line in (header, *rows)]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
-    )
-
 
 MIN_DESCRIPTION_WIDTH = 24  # columns; in fewer the descriptions are left out
 MAX_NAMED_PARTS = 3  # of a Tuple

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from pufferlib import vector
-from pufferlib.dashboard.report import Score
+from pufferlib.dashboard.score import Score
 from pufferlib.environment import PufferEnv
 from pufferlib.errors import APIUsageError, kind_of
 from pufferlib.families import catalog

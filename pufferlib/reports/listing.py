@@ -10,10 +10,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from pufferlib.dashboard.output import Output, printable
+from pufferlib.dashboard.output import Output, plain_table, printable
 from pufferlib.dashboard.panel import CYAN, RED, cost_text, count_text, number_text
 from pufferlib.errors import CheckpointError, ConfigError, nearest
-from pufferlib.play.environments import plain_table
 from pufferlib.reports.recorded_run import (
     RecordedRun,
     difference_text,

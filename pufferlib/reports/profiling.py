@@ -16,13 +16,12 @@ from typing import Any
 from torch._C._profiler import _ExperimentalConfig
 from torch.profiler import ProfilerActivity, profile, record_function
 
-from pufferlib.dashboard.output import printable, printable_lines
+from pufferlib.dashboard.output import plain_table, printable, printable_lines
 from pufferlib.dashboard.panel import count_text, group, percent_text
 from pufferlib.errors import StorageError
 from pufferlib.families.catalog import slug
 from pufferlib.loggers import NoLogger
 from pufferlib.machine import usable_cores
-from pufferlib.play.environments import plain_table
 from pufferlib.pufferl import PuffeRL
 from pufferlib.runs.folder import storing
 from pufferlib.runs.loaders import load_env, load_policy

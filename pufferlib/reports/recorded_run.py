@@ -18,7 +18,7 @@ from typing import Any, BinaryIO
 
 from pufferlib.config.sections import ARGUMENTS, SECTIONS
 from pufferlib.dashboard.panel import settings_texts
-from pufferlib.dashboard.report import FINAL, count_name, find_metric
+from pufferlib.dashboard.score import FINAL, count_name, find_metric
 from pufferlib.errors import CheckpointError, ConfigError, nearest
 from pufferlib.families.catalog import slug
 from pufferlib.loggers import METRICS_FILE

@@ -15,7 +15,8 @@ from torch import nn
 from pufferlib import distributed, ocean
 from pufferlib.config import ResolvedTrainConfig, load_config, require_sections
 from pufferlib.dashboard.output import say
-from pufferlib.dashboard.report import LogHistory, Report, Score, final_text, prefixed
+from pufferlib.dashboard.report import LogHistory, Report, prefixed
+from pufferlib.dashboard.score import Score, final_text
 from pufferlib.distributed import Ranks
 from pufferlib.errors import APIUsageError, CallbackError, ConfigError, RankError
 from pufferlib.loggers import Logger, Loggers

@@ -17,12 +17,11 @@ from optuna.trial import TrialState
 
 from pufferlib.config import LogConfig, load_config
 from pufferlib.config.sections import split_name
-from pufferlib.dashboard.output import printable, printable_lines, say
+from pufferlib.dashboard.output import plain_table, printable, printable_lines, say
 from pufferlib.dashboard.panel import cost_text, duration_text, number_text, short_names, value_text
 from pufferlib.errors import ConfigError
 from pufferlib.loggers import Loggers, make_run_id
 from pufferlib.loggers.logger import is_finite
-from pufferlib.play.environments import plain_table
 from pufferlib.runs.folder import write_atomically
 from pufferlib.runs.loaders import make_loggers
 from pufferlib.setting import format_value, parse_value

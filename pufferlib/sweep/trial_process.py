@@ -22,7 +22,7 @@ from typing import Any
 import psutil
 
 from pufferlib.config import SweepConfig
-from pufferlib.dashboard.report import is_mean_over_episodes
+from pufferlib.dashboard.score import is_mean_over_episodes
 from pufferlib.machine import usable_cores
 from pufferlib.sweep.results import RunningTrial
 from pufferlib.sweep.trial_config import memory_limit

@@ -13,7 +13,7 @@ from torch import nn
 from typing_extensions import override
 
 from pufferlib.dashboard.output import say
-from pufferlib.dashboard.report import GROUPS, Score, episode_count, find_metric, is_mean_over_episodes
+from pufferlib.dashboard.score import GROUPS, Score, episode_count, find_metric, is_mean_over_episodes
 from pufferlib.errors import nearest
 from pufferlib.play.scores import final_episodes
 from pufferlib.pufferl import PuffeRL

@@ -322,7 +322,7 @@ def test_the_formulas_of_adam_and_of_clipping_are_what_the_kernels_compute():
 
 
 def test_the_formulas_of_a_score_are_what_is_computed():
-    from pufferlib.dashboard.report import Score
+    from pufferlib.dashboard.score import Score
 
     x = [1.0, 4.0, 6.0, 9.0]
     mu = sum(x) / 4

@@ -119,7 +119,7 @@ def test_run_ids_are_unique_and_sorted_by_time(monkeypatch):
 
 
 def test_run_ids_of_processes_that_start_together_differ():
-    code = "from pufferlib.loggers import run_id; run_id.time.time_ns = lambda: 10**18; print(run_id.make_run_id())"
+    code = "from pufferlib.loggers import logger; logger.time.time_ns = lambda: 10**18; print(logger.make_run_id())"
     command = [sys.executable, "-c", code]
     processes = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(4)]
     assert len({process.communicate(timeout=600)[0] for process in processes}) == 4

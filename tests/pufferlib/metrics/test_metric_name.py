@@ -2,7 +2,7 @@
 
 import pytest
 
-from pufferlib.dashboard.report import episode_count, find_metric
+from pufferlib.dashboard.score import episode_count, find_metric
 
 LOG = {
     **{"agent_steps": 10, "losses/entropy": 1.0, "episode/return_mean": 2.0, "episode/count": 7.0},

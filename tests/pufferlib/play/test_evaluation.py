@@ -6,7 +6,7 @@ from gymnasium.spaces import Box, Discrete
 
 from pufferlib import ocean, vector
 from pufferlib.config import load_config
-from pufferlib.dashboard.report import Score
+from pufferlib.dashboard.score import Score
 from pufferlib.families import catalog
 from pufferlib.play.scores import evaluate_model
 from pufferlib.runs import checkpoint

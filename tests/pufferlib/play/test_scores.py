@@ -11,7 +11,7 @@ from gymnasium.spaces import Box, Discrete
 import pufferlib
 from pufferlib import evaluate, ocean, vector
 from pufferlib.config import load_config
-from pufferlib.dashboard.report import Score
+from pufferlib.dashboard.score import Score
 from pufferlib.environment import PufferEnv
 from pufferlib.errors import APIUsageError, DivergedError, UnknownEnvironmentError
 from pufferlib.models import Default
