@@ -96,8 +96,8 @@ def make(
     try:
         if chosen is None:
             chosen = fitting_backend(driver)
-            has_workers = step_timeout_seconds is not None or count_workers(options, num_envs) > 1
-            chosen = Multiprocessing if chosen is Serial and has_workers else chosen
+            if chosen is Serial and (step_timeout_seconds is not None or count_workers(options, num_envs) > 1):
+                chosen = Multiprocessing
         if step_timeout_seconds is not None and not chosen.can_end_a_step:
             raise APIUsageError(
                 f"step_timeout_seconds needs a backend that can end a step, got {chosen.__name__}; "

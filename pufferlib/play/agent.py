@@ -214,7 +214,7 @@ class Agent:
             sample: sample the action from the policy instead of taking the likeliest.
 
         Returns:
-            For one observation an action for `env.step`: an int, an array or a structure of them, inside
+            For one observation an action for `env.step`, that is an int, an array or a structure of them, inside
             `action_space`. For many the actions for a vector environment: arrays with a further first dimension.
 
         Raises:

@@ -176,7 +176,7 @@ def break_logger(name: str, method: str) -> None:
             struck()
         raise ConnectionError("the service went away")
 
-    path = f"pufferlib.loggers.{name.lower()}_logger.{name}Logger"
+    path = f"pufferlib.loggers.services.{name}Logger"
     for quiet in ("_open", "_log", "_describe", "_close"):
         replace(f"{path}.{quiet}", lambda original: lambda self, *arguments: None)
     replace(f"{path}.{method}", lambda original: act)

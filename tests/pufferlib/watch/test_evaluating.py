@@ -234,7 +234,7 @@ def test_no_screen_and_no_video_are_left_where_the_policy_does_not_load(untraine
 
 def test_an_environment_that_cannot_draw_says_so(untrained, monkeypatch):
     entry = catalog.find("CartPole-v1")
-    monkeypatch.setattr(entry, "_settings", {})
+    monkeypatch.setattr(entry, "settings", {})
     with pytest.raises(APIUsageError, match="CartPole-v1 cannot be drawn"):
         evaluating._display(entry, EvalOptions(video="a.gif"))
     monkeypatch.setattr(evaluating, "has_display", lambda: True)
