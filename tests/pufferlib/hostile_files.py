@@ -264,6 +264,7 @@ def main(folder: Path) -> None:
     for door in (agent, evaluate, list_runs, plot, report, storage):  # so that all is imported
         with contextlib.suppress(RuntimeError):
             door(made)
+    (made / "strange.db").unlink()  # which the journal beside it became
     for number, (name, change, find, door) in enumerate(cases()):
         run = folder / str(number) / RUN
         shutil.copytree(made, run)
