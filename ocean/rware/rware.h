@@ -474,8 +474,10 @@ PUFFER_FN bool c_accepts(const Rware* env, const Rware* saved) {
     Grid grid = rware_grid(env);
     int num_robots = 0;
     bool is_same = saved->size == env->size && saved->num_robots == env->num_robots && saved->width == env->width &&
-                   saved->height == env->height && saved->num_requests == env->num_requests &&
-                   memcmp(saved->places, env->places, sizeof(env->places)) == 0;
+                   saved->height == env->height && saved->num_requests == env->num_requests;
+    for (size_t i = 0; i < sizeof(env->places) / sizeof(env->places[0]); i++) {
+        is_same = is_same && saved->places[i] == env->places[i];
+    }
     if (!is_same || !is_bool(&saved->shaped) || saved->shaped != env->shaped) return false;
     if (!is_within(saved->steps, 0, RWARE_MAX_STEPS - 1)) return false;
     if (!grid_is_framed(saved->robots_at, &grid, RWARE_ROBOT, RWARE_WALL)) return false;
