@@ -69,7 +69,7 @@ def test_solving_tells_every_seed_of_the_newest_commit(page):
 def test_the_short_tables_say_what_the_page_says(page, place):
     short = {
         "Breakout": "breakout",
-        "Snake, 256 agents": "snake",
+        "Target, 8 agents": "target",
         "Drone": "drone",
         "Go on 7 x 7, with its opponent": "go",
     }
