@@ -1,9 +1,4 @@
-"""Messages between processes that train together: torch's collective operations, waited for in turns.
-
-On CPUs such an operation may wait for a process that is gone until its timeout, minutes later: Gloo does not notice it
-where the rest of a message cannot be sent, nor where a child of that process holds its connections open. So the wait is
-divided into turns, and lost processes are looked for after each.
-"""
+"""Training by several processes: messages, ranks, sums and heartbeats over torch's collective operations."""
 
 from __future__ import annotations
 

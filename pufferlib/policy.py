@@ -1,4 +1,4 @@
-"""What all policies have in common: their results, their calls, and the settings they were made with."""
+"""Parts that all policies share: results, calls, recorded arguments, one-hot inputs, normalized observations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Text to Python values, and Python values to the type a setting declares."""
+"""One setting of a configuration: its name, type, default and bounds, and the values that it takes from text."""
 
 from __future__ import annotations
 

@@ -1,18 +1,4 @@
-"""The layout of observations of any structure in rows of an array.
-
-A space that is one Box is a row by itself. Any other one is cut into leaves, in the order of the space, and a row is
-flat:
-
-- where all leaves have one dtype, the row is a Box of that dtype and the leaves follow each other;
-- else it is a Box of bytes (uint8). A leaf begins at a multiple of its itemsize, and the length of a row, at least one
-  byte, is a multiple of the largest one, so that NumPy and torch can look at a leaf in place. The bytes between leaves
-  stay 0.
-
-A Box leaf has the shape and dtype of its space, a Discrete one is an int64 of shape (), and MultiDiscrete and
-MultiBinary have their own. Values are stored as they are, a Discrete's `start` included.
-
-A part that is no number, such as a Text, has no leaf where other parts remain.
-"""
+"""Spaces of actions and observations as rows of numbers, and the layout of observations of any structure."""
 
 from __future__ import annotations
 

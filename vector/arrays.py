@@ -1,4 +1,4 @@
-"""The memory under the arrays of a vector."""
+"""The arrays of a vector: their memory, and snapshots of what is in them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One thread at a time inside a vector."""
+"""The contract of every backend, and what all share: the order of calls, and snapshots."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Batches: environments that are received and sent together."""
+"""Batches of environments that are received and sent together."""
 
 from __future__ import annotations
 

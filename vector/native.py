@@ -1,4 +1,4 @@
-"""C environments on a pool of C threads."""
+"""C environments on a pool of C threads, or on a GPU."""
 
 from __future__ import annotations
 

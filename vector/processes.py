@@ -1,4 +1,4 @@
-"""Starts and ends worker processes."""
+"""Python environments in worker processes, on shared memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Ray cluster that vectors work on: the user's, or a local one that lives as long as they do."""
+"""Python environments in Ray actors, on this machine or on many."""
 
 from __future__ import annotations
 

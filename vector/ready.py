@@ -1,4 +1,4 @@
-"""The backend that suits an environment."""
+"""A vector of one environment that exists already."""
 
 from __future__ import annotations
 

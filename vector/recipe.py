@@ -1,4 +1,4 @@
-"""The source of a vector's environments: creators, arguments and seeds."""
+"""The environments of a vector: creators, arguments, seeds, and the sizes of batches and workers."""
 
 from __future__ import annotations
 

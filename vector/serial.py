@@ -1,4 +1,4 @@
-"""The base of the backends whose environments live in this process."""
+"""Backends whose environments live in this process: Serial, and Gymnasium's own vectors."""
 
 from __future__ import annotations
 

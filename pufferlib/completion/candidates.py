@@ -1,4 +1,7 @@
-"""A cache for words that take long to find, in the user's cache folder."""
+"""The words that complete a command line: `puffer --complete LINE` prints them for the shells' scripts.
+
+It has to be quick: nothing here imports torch, and the results of imports are cached.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From files and flags to a configuration: `load_config`."""
+"""From files and flags to a configuration: `load_config`, and the classes behind a policy's name."""
 
 from __future__ import annotations
 

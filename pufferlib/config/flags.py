@@ -1,4 +1,4 @@
-"""The options that single commands take besides the configuration."""
+"""The flags of the command line: options of single commands, settings, and the help text."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Hints for unknown settings: names of PufferLib 3.0 and of other trainers, and the settings that replace them.
+"""Every setting of the base, vec, train, log, solve and sweep sections: type, default, bounds and help, written once.
 
-They answer for the sections of `schema`; a key of `[env]`, `[policy]` or `[rnn]` means what the class behind it says.
+`default.ini` is made from this file (`python -m pufferlib.config.configuration`), and so is the command line's help.
 """
 
 from __future__ import annotations

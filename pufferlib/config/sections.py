@@ -1,4 +1,4 @@
-"""The section `[env]`: the keyword arguments of an environment, as its entry in the catalog has them."""
+"""The sections of a configuration, the keyword arguments of an environment, and the dimensions of a sweep."""
 
 from __future__ import annotations
 

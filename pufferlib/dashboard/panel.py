@@ -1,4 +1,4 @@
-"""A panel in the output of a notebook's cell, redrawn in place."""
+"""The dashboard: a panel in a terminal or a notebook, plain lines elsewhere."""
 
 from __future__ import annotations
 

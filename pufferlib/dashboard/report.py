@@ -1,4 +1,4 @@
-"""The logs of a run, kept in little memory."""
+"""The metrics of a run: collected, averaged, logged and shown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finds a metric of a log by its name, a part of it, or the word of another library."""
+"""Scores, and metrics of a log found by their name or a part of it."""
 
 from __future__ import annotations
 

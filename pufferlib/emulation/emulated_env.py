@@ -1,4 +1,4 @@
-"""The infos of emulated environments."""
+"""The base of emulated environments: how they are made, their infos, their rows."""
 
 from __future__ import annotations
 

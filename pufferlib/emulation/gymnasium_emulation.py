@@ -1,4 +1,4 @@
-"""A Gymnasium environment as a PufferEnv of one agent."""
+"""Environments and vectors of Gymnasium as PufferEnvs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Observations written into rows, as a `Layout` says where their leaves lie."""
+"""Observations written into rows, and the joint spaces of several agents."""
 
 from __future__ import annotations
 

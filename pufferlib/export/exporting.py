@@ -1,4 +1,4 @@
-"""A policy as an ONNX file, for onnxruntime in any language and everything else that reads ONNX."""
+"""`export_policy`, for all formats."""
 
 from __future__ import annotations
 

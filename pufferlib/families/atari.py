@@ -1,4 +1,4 @@
-"""One Atari game of the Arcade Learning Environment, preprocessed as the published results have them."""
+"""Atari games: their preprocessing, ale-py's own vector, and their entries in the catalog."""
 
 from __future__ import annotations
 

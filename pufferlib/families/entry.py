@@ -1,4 +1,4 @@
-"""Names of environments as text: how files have them, and which ones are near to another."""
+"""An entry of the catalog: an environment's name, settings and maker; classes and functions have one too."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""The ini files of an emulated environment.
-
-From the general to the particular: a recipe for its kind of actions, `discrete.ini` or `continuous.ini`, what its
-family differs in, and what it differs in itself, in `tuned/`. Each file holds only what it changes.
-"""
+"""Environments of Gymnasium, dm_control and MiniGrid by name, with the ini files of their families."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ocean as a family of environments."""
+"""The families that the catalog knows, and Ocean among them."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""Work on a CPU in a few large chunks, one thread each.
-
-Small networks are made of small operations. Giving each of them to all cores costs a barrier per operation, which is
-slow, and far slower where other programs use the cores. A chunk of the rows for each core costs one barrier per pass
-and keeps a core's data in its cache.
-"""
+"""Acting and learning on a CPU: by the kernel where it knows the layers, else by torch in threads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A rollout in one kernel: environments on a GPU, and the policy of their agents."""
+"""Rollouts on a GPU: environments and policy in one kernel, or in CUDA graphs."""
 
 from __future__ import annotations
 

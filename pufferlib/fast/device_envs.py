@@ -1,8 +1,4 @@
-"""The kernels of an environment: its own header, compiled for a GPU, alone or together with a policy.
-
-The code is the beginning of the environment's binding.c, which includes its header and names its struct, followed by
-puffer_device.h or puffer_play.h in place of puffer_binding.h. An environment needs no code of its own to run on a GPU.
-"""
+"""C environments in a GPU's memory: copied there, stepped by one thread each, and copied back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""AdamW by one kernel for all parameters on a CPU, and optimizers whose steps a CUDA graph can record."""
+"""Optimizers by kernels, and learners that replay CUDA graphs or average gradients over processes."""
 
 from __future__ import annotations
 

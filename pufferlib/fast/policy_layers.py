@@ -1,4 +1,4 @@
-"""Finds hooks, replaced methods and modes of torch, by which modules compute something else than their classes say."""
+"""Finds the layers of a policy that a kernel computes, and notices hooks and replaced methods that forbid it."""
 
 from __future__ import annotations
 

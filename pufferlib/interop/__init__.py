@@ -1,4 +1,7 @@
-"""The ids of the Ocean environments in Gymnasium: `pufferlib/breakout` is `puffer_breakout`."""
+"""Interop: the environments of this library in the interfaces of others.
+
+Importing it registers the Ocean environments with Gymnasium: `pufferlib/breakout` is `puffer_breakout`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One C environment as a `gymnasium.Env`."""
+"""C environments as a `gymnasium.Env`, and as a `gymnasium.vector.VectorEnv`."""
 
 from __future__ import annotations
 

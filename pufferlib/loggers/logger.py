@@ -1,4 +1,4 @@
-"""The names of runs."""
+"""Loggers: the protocol, run ids, several at once, and the JSON lines of a run's folder."""
 
 from __future__ import annotations
 

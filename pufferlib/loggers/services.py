@@ -1,4 +1,4 @@
-"""TensorBoard event files."""
+"""Loggers of TensorBoard, Weights & Biases and Neptune."""
 
 from __future__ import annotations
 

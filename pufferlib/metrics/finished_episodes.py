@@ -1,4 +1,4 @@
-"""Count, mean and variance of numbers that are seen part after part, or by several processes."""
+"""Statistics of finished episodes: counts, means and variances that several processes can merge."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The use of CPU and memory by this process and its workers, as fractions of what they may use."""
+"""The use of the machine as metrics: CPU, memory, and an NVIDIA GPU where the run trains on one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,16 @@
-"""The forms of an agent's observations and actions: one or many, as environments have them."""
+"""An agent: a trained policy in your own code, from the observations of an environment to its actions.
+
+    agent = pufferlib.load_agent("puffer_breakout")        # or the path of a run's folder, or of weights
+    observation, info = env.reset()
+    while True:
+        observation, reward, terminated, truncated, info = env.step(agent.act(observation))
+        if terminated or truncated:
+            observation, info = env.reset()
+            agent.reset()
+
+With a vector of environments, `agent.act(observations)` takes all rows at once and
+`agent.reset(terminated | truncated)` resets those whose episode ended.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A table on a terminal, in plain text."""
+"""The tables of `puffer envs`, and the timing of `puffer bench`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Scores of a policy: whole episodes, the mean of every statistic, and its standard error."""
+"""Scores of a policy: whole episodes, the mean of every statistic, and its standard error.
+
+Episodes that end within a window are no fair sample where the window is not much longer than an episode: agents begin
+together, so it holds those that end early. Here each of N fresh environments plays its first K episodes to the end,
+with N and K fixed before, so that nothing that happens in an episode decides whether it counts.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Draws segments for a minibatch, those of large advantages more often."""
+"""Advantages of a rollout, and the minibatches drawn from it by their size."""
 
 from __future__ import annotations
 

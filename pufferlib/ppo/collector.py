@@ -1,4 +1,4 @@
-"""Replaces infinite and NaN numbers of environments by zeros, where `[train] skip_nonfinite` asks for it."""
+"""The rollout phase: steps the environments with the current policy and fills a Rollout."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a minibatch to the gradients of the loss, by torch, for any policy."""
+"""The update phase: minibatches drawn from a rollout, and a step of the optimizer for each."""
 
 from __future__ import annotations
 

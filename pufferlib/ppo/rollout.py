@@ -1,4 +1,4 @@
-"""Scales rewards by a running deviation; policies that normalise observations are in pufferlib.policy."""
+"""The memory of one rollout: observations, actions, rewards and more, one segment per row."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The colours of plots and pages: those of the panel on a terminal, and others beside them that are told apart."""
+"""Learning curves as pictures and on the terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pieces of HTML pages: text that is safe in them, and tables."""
+"""The page of a run: one HTML file with everything in it, which asks no network for anything."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Advice on the phase of a training that takes most of its time, in a sentence."""
+"""`puffer profile`: where the time of a training goes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run as its folder records it, read without torch: settings, metrics, state."""
+"""A run as its folder records it, read without torch: settings, metrics, state, curves, differences."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The settings from which a policy can be made again."""
+"""The settings of a run: what describes it on disk, what resumes it, and what makes its policy again."""
 
 from __future__ import annotations
 

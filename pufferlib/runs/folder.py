@@ -1,4 +1,4 @@
-"""The names of the files in the folder of a run, and the notes among them; it needs no torch."""
+"""The folder of a run: names, notes, whole files and the lock of the process that writes; it needs no torch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Torch's own random generator, which the whole program shares."""
+"""Makes the parts of a trainer from a configuration: vector, policy, generator and loggers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks that a policy fits an environment by calling it."""
+"""Checks that a policy fits an environment, and that all processes agree about both."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Reads the outline of a `torch.save` file: its structure, with every tensor on the `meta` device.
+"""Checks what a checkpoint file holds before torch reads it, and against what the running objects have.
 
-The file may come from a stranger and be made to exhaust the machine, so this runs before torch reads it. The file is a
-zip archive: `data.pkl` describes the content, and one part holds the numbers of each tensor. Nothing in the pickle is
-executed, and every size that it claims is compared with the sizes of the parts.
+The file may come from a stranger and be made to exhaust the machine. It is a zip archive: `data.pkl` describes the
+content, and one part holds the numbers of each tensor. Nothing in the pickle is executed, and every size that it claims
+is compared with the sizes of the parts.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""The state of an optimizer by the names of parameters.
-
-Torch's own `state_dict` goes by position, so it gives a parameter the state of another once a policy declares them in
-another order.
-"""
+"""The state of a trainer as a checkpoint holds it: optimizer, collector, counters and generators."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The loop of a training, and the callbacks of `PuffeRL.learn`."""
+"""A whole run, from the first step to the last: what `puffer train` does around a trainer."""
 
 from __future__ import annotations
 

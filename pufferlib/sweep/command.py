@@ -1,4 +1,4 @@
-"""A table of all trials of a study for spreadsheets and pandas."""
+"""`puffer sweep`: runs a sweep, shows it, and writes the table of trials and the best settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Early stopping of trials whose learning curve promises nothing."""
+"""The driver of a sweep: asks for trials, runs them side by side, and reports them to the study.
+
+Optuna's storage does the bookkeeping: which trials run, and which run again because their driver was killed.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Curves and winners of a sweep as short texts."""
+"""The progress of a sweep: a panel on a terminal, lines elsewhere, and the time that is left."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The trials of a study as arrays for the models."""
+"""Proposes trials: the history of a study as arrays, candidates, and the samplers that choose among them."""
 
 from __future__ import annotations
 

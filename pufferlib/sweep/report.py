@@ -1,4 +1,4 @@
-"""The plots of a sweep, by plotly."""
+"""The HTML page of a sweep, with its plots by plotly."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""The keys of the user attributes of the trials and the study of a sweep.
+"""Results of trials: the attributes of a study that hold them, the front of the best, and confirmations.
 
-A trial that is complete has its score as its value; the other attributes hold for failed and stopped ones too.
+Confirmations are runs of the best trials on fresh seeds, because the winner of a sweep is often luck. The study keeps
+every result under a key of its own, so that a sweep that continues repeats none.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The search space: dimensions, each with its range, and the unit cube of their coordinates."""
+"""The search space: dimensions, their distributions, and the settings that they come from."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Studies in a file: a database of SQLite, and the journals that earlier versions wrote."""
+"""The study of a sweep: where it is stored, and whether it belongs to this sweep."""
 
 from __future__ import annotations
 

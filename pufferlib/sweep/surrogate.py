@@ -1,4 +1,4 @@
-"""The acquisition function."""
+"""The Gaussian process of Protein and its acquisition function."""
 
 from __future__ import annotations
 

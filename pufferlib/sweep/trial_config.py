@@ -1,4 +1,4 @@
-"""Sizes of a trial that fit each other, and the memory that they need."""
+"""The configuration of one trial: the proposed values in the settings, and sizes that fit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The learning curve of a run: its mean score in each tenth."""
+"""The process of a trial: its cores, its limits of time and memory, and the learning curve that it sends."""
 
 from __future__ import annotations
 

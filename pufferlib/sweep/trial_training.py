@@ -1,4 +1,4 @@
-"""The search for a sweep's metric in the logs of a trial."""
+"""The training inside a trial: it finds the sweep's metric and sends the scores."""
 
 from __future__ import annotations
 

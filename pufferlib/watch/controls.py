@@ -1,4 +1,4 @@
-"""Game time, which a person can stop, slow down and speed up."""
+"""A person's control over what is shown: playback, keys, taking over, and the help on the screen."""
 
 from __future__ import annotations
 

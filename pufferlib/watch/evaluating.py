@@ -1,4 +1,4 @@
-"""The progress of a video, in a line on the terminal."""
+"""`puffer eval`: plays a policy in a window or without one, records a video, prints the scores."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keys for the environments of Gymnasium, most of which define none."""
+"""Keys of environments, and which of them are down."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The best scores at this machine, kept from one day to the next."""
+"""`puffer play`: a person plays, and high scores are kept."""
 
 from __future__ import annotations
 

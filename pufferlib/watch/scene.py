@@ -1,4 +1,4 @@
-"""Scenes: they draw one environment, of any family."""
+"""Scenes: they draw one environment, of Ocean or of any other family."""
 
 from __future__ import annotations
 

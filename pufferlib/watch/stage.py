@@ -1,4 +1,4 @@
-"""The colours of everything that is drawn around an environment: those of the games, and shades of them."""
+"""The window around environments: colours, tiles and the side panel."""
 
 from __future__ import annotations
 

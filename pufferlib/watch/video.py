@@ -1,4 +1,4 @@
-"""Frames as an MP4 file that every player opens."""
+"""Videos: MP4 by ffmpeg, GIF by Pillow."""
 
 from __future__ import annotations
 

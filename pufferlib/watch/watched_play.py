@@ -1,4 +1,4 @@
-"""One step of one agent: its observation, its action distribution, its action and value, to be drawn."""
+"""A policy's play with what it sees and thinks at every step, to be drawn."""
 
 from __future__ import annotations
 
