@@ -17,7 +17,6 @@ from pufferlib.config.flags import CONFIG_FILE, FIXED, FlagTable, Found, apply_f
 from pufferlib.config.schema import AUTO_SINGLE_ENVS, BaseConfig, LogConfig, SweepConfig, TrainConfig, VecConfig
 from pufferlib.config.sections import (
     ARGUMENTS,
-    DEFAULT_DIMENSIONS,
     PREFIX,
     SECTIONS,
     check_dimension,
@@ -31,7 +30,7 @@ from pufferlib.errors import APIUsageError, ConfigError, nearest
 from pufferlib.families import catalog
 from pufferlib.families.catalog import Entry, find
 from pufferlib.reading import read_bytes, read_json
-from pufferlib.setting import Section, Setting, check_arguments, class_settings, format_value, require_known
+from pufferlib.setting import Setting, check_arguments, class_settings, require_known
 
 DEFAULTS = Path(__file__).with_name("default.ini")
 
@@ -348,38 +347,3 @@ def _require_known(keywords: list[inspect.Parameter], settings: Mapping[str, Any
                 f"the keywords of a loss must be [train] settings or have defaults, got {parameter.name!r}; "
                 "add it to config/schema.py, or bind it by functools.partial"
             )
-
-
-_HEADER = """\
-; The defaults of every setting. The environment's own ini comes after this file, the command line after that.
-; Made from schema.py by `python -m pufferlib.config.configuration`: change a default there.
-"""
-_DIMENSIONS = """
-; What a sweep varies, a section for each setting. min and max are numbers, or multiples of the configured value such as
-; 2x; mean, where it starts, is that value unless it is given; distribution = none takes a setting out.
-"""
-
-
-def render() -> str:
-    """The text of default.ini."""
-    written = {config.section: _settings_text(config) for config in (BaseConfig, VecConfig)}
-    written |= {section: "; Keyword arguments of the class; its own defaults hold.\n" for section in ARGUMENTS}
-    written |= {config.section: _settings_text(config) for config in (TrainConfig, LogConfig, SweepConfig)}
-    written[SweepConfig.section] += _DIMENSIONS
-    written |= {f"{PREFIX}{name}": _dimension_text(name) for name in DEFAULT_DIMENSIONS}
-    return _HEADER + "".join(f"\n[{section}]\n{text}" for section, text in written.items())
-
-
-def _settings_text(config: type[Section]) -> str:
-    return "".join(
-        f"; {setting.meaning}\n{setting.name} = {format_value(setting.default)}\n"
-        for setting in config.settings().values()
-    )
-
-
-def _dimension_text(name: str) -> str:
-    return "".join(f"{key} = {format_value(value)}\n" for key, value in DEFAULT_DIMENSIONS[name].items())
-
-
-if __name__ == "__main__":
-    DEFAULTS.write_text(render(), encoding="utf-8")
