@@ -1,4 +1,4 @@
-"""Training by several processes: messages, ranks, sums and heartbeats over torch's collective operations."""
+"""Training by several processes: their ranks, and the messages between them by torch's collective operations."""
 
 from __future__ import annotations
 
@@ -11,12 +11,10 @@ import itertools
 import os
 import pickle
 import socket
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import psutil
 import torch
@@ -28,112 +26,16 @@ from pufferlib.errors import RankError
 from pufferlib.machine import usable_cores
 from pufferlib.seeding import mix_seed
 
-TURN = timedelta(seconds=1)
-"""The time between two looks for lost processes: far longer than a message takes."""
-
-
-class Messages:
-    """Sends numbers and objects to all processes of a group and waits for theirs.
-
-    Every method is called by all of them. It raises RuntimeError where a message does not get through.
-
-    Args:
-        is_any_lost: whether a process of the group is known to have ended; it may raise RuntimeError.
-        group: of torch; None is its default one.
-    """
-
-    def __init__(self, is_any_lost: Callable[[], bool], group: dist.ProcessGroup | None = None):
-        self.group = group
-        self._is_any_lost = is_any_lost
-
-    def start_sum(self, tensor: Tensor) -> dist.Work:
-        """Starts to replace a tensor by its sum over all processes; `wait` ends it."""
-        return dist.all_reduce(tensor, group=self.group, async_op=True)
-
-    def sum(self, tensor: Tensor) -> None:
-        """Replaces a tensor by its sum over all processes."""
-        self.wait(self.start_sum(tensor), tensor)
-
-    def broadcast(self, tensor: Tensor) -> None:
-        """Overwrites a tensor with the first process's."""
-        self.wait(dist.broadcast(tensor, 0, group=self.group, async_op=True), tensor)
-
-    def gather(self, tensor: Tensor) -> list[Tensor]:
-        """Returns the tensors of all processes by rank; they have one shape and dtype."""
-        tensors = [torch.empty_like(tensor) for _ in range(dist.get_world_size(self.group))]
-        self.wait(dist.all_gather(tensors, tensor, group=self.group, async_op=True), tensor)
-        return tensors
-
-    def gather_objects(self, value: Any) -> list[Any]:
-        """Returns the values of all processes by rank; anything that pickle takes."""
-        content = _pickled(value)
-        sizes = [int(size) for size in self.gather(torch.tensor([len(content)]))]
-        padded = torch.zeros(max(sizes), dtype=torch.uint8)
-        padded[: len(content)] = content
-        return [_unpickled(other[:size]) for other, size in zip(self.gather(padded), sizes, strict=True)]
-
-    def broadcast_object(self, value: Any) -> Any:
-        """Returns the first process's value; anything that pickle takes."""
-        content = _pickled(value)
-        size = torch.tensor([len(content)])
-        self.broadcast(size)
-        if dist.get_rank() != 0:
-            content = torch.zeros(int(size), dtype=torch.uint8)
-        self.broadcast(content)
-        return _unpickled(content)
-
-    def wait(self, work: dist.Work, tensor: Tensor) -> None:
-        """Waits until an operation has ended, or for two turns after a process was lost.
-
-        Args:
-            work: of the operation.
-            tensor: of the operation; NCCL watches over those of a GPU by itself.
-        """
-        if not tensor.is_cpu:
-            work.wait()
-            return
-        was_lost = False
-        while True:
-            try:
-                work.wait(TURN)
-                return
-            except RuntimeError:
-                if work.is_completed():
-                    work.wait()  # it ended just now, well or not
-                    return
-                is_lost = self._is_any_lost()
-                if was_lost and is_lost:  # a message that was being sent has arrived by now
-                    raise
-                was_lost = is_lost
-
-
-def abandon_groups() -> None:
-    """Keeps torch's process groups from being destroyed when the process ends.
-
-    Their threads may still wait for a lost process, and the destructors would wait for these threads.
-    """
-    for group in list(dist.distributed_c10d._world.pg_map):
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(group))
-
-
-def _pickled(value: Any) -> Tensor:
-    return torch.frombuffer(bytearray(pickle.dumps(value)), dtype=torch.uint8)
-
-
-def _unpickled(content: Tensor) -> Any:
-    return pickle.loads(content.numpy().tobytes())  # noqa: S301 - another process's of this training
-
-
 T = TypeVar("T")
 
 TIMEOUT = timedelta(minutes=10)
-"""How long to wait for a process that neither answers nor ends; torch.compile may take some minutes of it."""
+"""The longest wait for a message of a process that has not ended; torch.compile may take some minutes of it."""
 
-BEAT_SECONDS = 5.0
-"""How often the first process sends a heartbeat while the others wait for it: sooner than any timeout."""
+TURN = timedelta(seconds=1)
+"""The time between two looks for lost processes: far longer than a message takes."""
 
-ROLL_CALL_SECONDS = 10.0
-"""How long a process that noticed a loss waits for the others to notice it too, before it names the lost one."""
+NOTICE_SECONDS = 10.0
+"""The time in which the processes of a broken run look for the one that is lost."""
 
 ROUNDING = 1e-3
 """How far weights may drift apart on processors that round differently, as a part of a tensor's largest number."""
@@ -142,32 +44,22 @@ _VARIABLES = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")  # set by torc
 
 
 class Total:
-    """A sum over all processes that is being computed; `result` waits for it."""
+    """A sum over all processes that is being computed."""
 
-    def __init__(self, ranks: Ranks, number: float):
-        self._ranks = ranks
-        self._sum = torch.tensor(float(number), dtype=torch.float64)
-        self._work = None
-        if ranks.world_size > 1:
-            with ranks.noticing_losses():
-                self._work = ranks.messages.start_sum(self._sum)
+    def __init__(self, ranks: Ranks, numbers: Tensor):
+        self._ranks, self._numbers = ranks, numbers
+        self._work = ranks.start_sum(numbers) if ranks.world_size > 1 else None
+
+    def numbers(self) -> Tensor:
+        """Waits for the sum of each number."""
+        if self._work is not None:
+            self._ranks.wait(self._work, self._numbers)
+            self._work = None
+        return self._numbers
 
     def result(self) -> float:
-        """The sum."""
-        if self._work is not None:
-            with self._ranks.noticing_losses():
-                self._ranks.messages.wait(self._work, self._sum)
-            self._work = None
-        return self._sum.item()
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """A comparison of facts that is being made."""
-
-    facts: Mapping[str, str]
-    digests: Tensor  # (world_size,) int64, by rank once it is done
-    work: dist.Work
+        """Waits for the sum of a single number."""
+        return self.numbers().item()
 
 
 class Ranks:
@@ -176,7 +68,6 @@ class Ranks:
     Attributes:
         rank: of this process, 0 for the first, which writes logs and checkpoints.
         world_size: the number of processes.
-        messages: to the other processes, for everything but tensors of the policy's device.
     """
 
     def __init__(
@@ -191,17 +82,15 @@ class Ranks:
         Args:
             rank: below `world_size`.
             world_size: of the process group, which must exist if this is above 1.
-            store: shared by all processes, used when the group is broken.
-            group: for `messages`; None is torch's default one, which sends tensors of the policy's device.
+            store: shared by all processes, which `_wait_for_all` has connected; it works when the group is broken.
+            group: for tensors of the CPU; None is torch's default one, which takes those of GPUs in any case.
         """
         self.rank = rank
         self.world_size = world_size
-        self.messages = Messages(self._is_any_lost, group)
-        self._tensors = Messages(self._is_any_lost)
         self._store = store
-        self._comparison: Comparison | None = None  # the one that has not ended
-        if store is not None:
-            store.set(f"process/{rank}", f"{os.getpid()} {socket.gethostname()}")
+        self._group = group
+        self._compared: tuple[Mapping[str, str], Total] | None = None  # facts whose comparison has not ended
+        self._decisions = 0  # of the first process
 
     @property
     def is_first(self) -> bool:
@@ -233,8 +122,7 @@ class Ranks:
         places = numbers.new_zeros(self.world_size, len(numbers))  # one for each process: the sum then holds them all
         places[self.rank] = numbers
         message = torch.cat([*(part.flatten() for part in parts), flags, places.flatten()])
-        with self.noticing_losses():
-            self._tensors.sum(message)
+        self.wait(self.start_sum(message), message)
         *averages, counts, places = message.split([*(part.numel() for part in parts), len(own), places.numel()])
         for index, (parameter, average) in enumerate(zip(parameters, averages, strict=True)):
             if own[index] or counts[index] > 0:
@@ -246,87 +134,120 @@ class Ranks:
         if self.world_size == 1 or not len(numbers):
             return numbers.expand(self.world_size, -1)
         self._end_comparison()
-        with self.noticing_losses():
-            return torch.stack(self._tensors.gather(numbers))
+        return torch.stack(self._gather_tensors(numbers))
 
     def broadcast(self, tensors: Sequence[Tensor]) -> None:
         """Overwrites the tensors with those of the first process."""
         if self.world_size > 1:
             self._end_comparison()
-            with self.noticing_losses(), torch.no_grad():
+            with torch.no_grad():
                 for tensor in tensors:
-                    self._tensors.broadcast(tensor)
+                    self._broadcast(tensor)
 
     def start_total(self, number: float) -> Total:
         """Starts to sum a number over all processes; waits only for a comparison that has not ended."""
         self._end_comparison()
-        return Total(self, number)
+        return Total(self, torch.tensor(float(number), dtype=torch.float64))
 
     def gather(self, value: T) -> list[T]:
         """Returns the values of all processes by rank; anything that pickle takes."""
         if self.world_size == 1:
             return [value]
         self._end_comparison()
-        with self.noticing_losses():
-            return self.messages.gather_objects(value)
-
-    def wait_for_first(self, work: Callable[[], object]) -> None:
-        """Calls `work` in the first process, while the others wait, however long it takes.
-
-        They wait as long as its heartbeats come, and at most TIMEOUT after the last one. An error is raised in the
-        first process; the others wait until that has ended.
-        """
-        self._end_comparison()
-        if self.world_size == 1:
-            work()
-        elif self.is_first:
-            is_over = threading.Event()
-            thread = threading.Thread(target=self._beat_until, args=(is_over,), name="puffer-beat", daemon=True)
-            thread.start()
-            try:
-                work()
-            finally:
-                is_over.set()
-                thread.join()
-            self._beat(is_at_work=False)
-        else:
-            while self._beat():
-                pass
-
-    def _beat_until(self, is_over: threading.Event) -> None:
-        with contextlib.suppress(RankError):  # the next message of this process raises it as well
-            while not is_over.wait(BEAT_SECONDS):
-                self._beat()
-
-    def _beat(self, is_at_work: bool = True) -> bool:
-        # Returns the value that the first process sends.
-        beat = torch.tensor([is_at_work])
-        with self.noticing_losses():
-            self.messages.broadcast(beat)
-        return bool(beat)
+        content = _pickled(value)
+        sizes = [int(size) for size in self._gather_tensors(torch.tensor([len(content)]))]
+        padded = torch.zeros(max(sizes), dtype=torch.uint8)
+        padded[: len(content)] = content
+        return [_unpickled(other[:size]) for other, size in zip(self._gather_tensors(padded), sizes, strict=True)]
 
     def from_first(self, decide: Callable[[], T]) -> T:
         """Calls `decide` in the first process and returns its result in all; its error is raised in all of them.
 
-        It may take long, see `wait_for_first`.
+        The others wait for it however long it takes, as long as the first process does not end.
         """
         if self.world_size == 1:
             return decide()
-        result = own_error = None
-
-        def try_to_decide() -> None:
-            nonlocal result, own_error
+        self._end_comparison()
+        self._decisions += 1
+        key = f"decided/{self._decisions}"
+        content, size, own_error = torch.empty(0), torch.zeros(1, dtype=torch.int64), None
+        if self.is_first:
+            result = None
             try:
                 result = decide()
             except Exception as raised:
                 own_error = raised
-
-        self.wait_for_first(try_to_decide)
-        with self.noticing_losses():
-            result, error = self.messages.broadcast_object((result, own_error))
+            content = _pickled((result, own_error and _sendable(own_error)))
+            size[0] = len(content)
+        with self._naming_the_lost():
+            if self.is_first:
+                self._store.set(key, "")
+            else:
+                self._wait_for_key(key)
+        self._broadcast(size)
+        if not self.is_first:
+            content = torch.zeros(int(size), dtype=torch.uint8)
+        self._broadcast(content)
+        result, error = _unpickled(content)
         if error is not None:
             raise own_error or error
         return result
+
+    # ---------------------------------------------------------------------------------------------------- the messages
+
+    def start_sum(self, tensor: Tensor) -> dist.Work:
+        """Starts to replace a tensor by its sum over all processes; `wait` ends it."""
+        with self._naming_the_lost():
+            return dist.all_reduce(tensor, group=self._group_of(tensor), async_op=True)
+
+    def _broadcast(self, tensor: Tensor) -> None:
+        with self._naming_the_lost():
+            work = dist.broadcast(tensor, 0, group=self._group_of(tensor), async_op=True)
+        self.wait(work, tensor)
+
+    def _gather_tensors(self, tensor: Tensor) -> list[Tensor]:
+        # By rank; all of one shape and dtype.
+        tensors = [torch.empty_like(tensor) for _ in range(self.world_size)]
+        with self._naming_the_lost():
+            work = dist.all_gather(tensors, tensor, group=self._group_of(tensor), async_op=True)
+        self.wait(work, tensor)
+        return tensors
+
+    def _group_of(self, tensor: Tensor) -> dist.ProcessGroup | None:
+        return self._group if tensor.is_cpu else None
+
+    def wait(self, work: dist.Work, tensor: Tensor) -> None:
+        """Waits until an operation on a tensor has ended, or for two turns after a process was lost.
+
+        Raises:
+            RankError: if the message does not get through; it names the lost process.
+        """
+        is_any_lost = False
+        with self._naming_the_lost():
+            if not tensor.is_cpu:
+                work.wait()  # NCCL watches over it by itself
+                return
+            while True:
+                try:
+                    work.wait(TURN)
+                    return
+                except RuntimeError:
+                    if work.is_completed():
+                        work.wait()  # it ended just now, well or not
+                        return
+                    if is_any_lost:  # a message that was being sent has arrived by now
+                        raise
+                    is_any_lost = any(self._lost())
+
+    def _wait_for_key(self, key: str) -> None:
+        # As long as no process is lost.
+        while True:
+            try:
+                self._store.wait([key], TURN)
+                return
+            except RuntimeError:
+                if any(self._lost()):
+                    raise
 
     # -------------------------------------------------------------------------------------------- what must be the same
 
@@ -336,7 +257,18 @@ class Ranks:
         Raises:
             RankError: if they differ; it names a fact and its value in each process.
         """
-        _require_same(self.gather(dict(facts)))
+        found = self.gather(dict(facts))
+        differing = [name for name in dict.fromkeys(itertools.chain(*found)) if len({f.get(name) for f in found}) > 1]
+        if not differing:
+            return
+        name, *others = differing
+        first, *values = (facts.get(name, "nothing of that name") for facts in found)
+        got = [f"{value} in rank {rank}" for rank, value in enumerate(values, 1) if value != first]
+        more = f" (and so must {', '.join(others[:3])}{' and more' if len(others) > 3 else ''})" if others else ""
+        raise RankError(
+            f"{name} must be the same in all processes{more}, got {', '.join(got)} and {first} in rank 0; "
+            "make it the same in every process, and start them again"
+        )
 
     def start_comparing(self, facts: Mapping[str, str]) -> None:
         """Starts to compare facts, see `require_same`, without waiting.
@@ -349,17 +281,15 @@ class Ranks:
         digest = hashlib.sha256(repr(sorted(facts.items())).encode()).digest()
         digests = torch.zeros(self.world_size, dtype=torch.int64)  # one for each process: the sum then holds them all
         digests[self.rank] = int.from_bytes(digest[:8], "little", signed=True)
-        with self.noticing_losses():
-            self._comparison = Comparison(facts, digests, self.messages.start_sum(digests))
+        self._compared = facts, Total(self, digests)
 
     def _end_comparison(self) -> None:
-        comparison, self._comparison = self._comparison, None
-        if comparison is None:
+        if self._compared is None:
             return
-        with self.noticing_losses():
-            self.messages.wait(comparison.work, comparison.digests)
-        if (comparison.digests != comparison.digests[0]).any():
-            self.require_same(comparison.facts)
+        (facts, total), self._compared = self._compared, None
+        digests = total.numbers()
+        if (digests != digests[0]).any():
+            self.require_same(facts)
 
     def check_same(self, tensors: Sequence[Tensor], name: str, tolerance: float = 0.0) -> None:
         """Compares tensors with those of all other processes, by a hash.
@@ -407,93 +337,78 @@ class Ranks:
     # --------------------------------------------------------------------------------------------- when one is missing
 
     @contextlib.contextmanager
-    def noticing_losses(self) -> Iterator[None]:
-        """Turns the error of a message that failed into a RankError that names the lost process."""
+    def _naming_the_lost(self) -> Iterator[None]:
         try:
             yield
         except RuntimeError as error:
             atexit.unregister(_disconnect)
-            abandon_groups()
+            _keep_groups()
             raise RankError(
                 f"{self._describe_loss()}; this run cannot go on without it, and goes on from its last checkpoint "
                 "with --resume"
             ) from error
 
     def _describe_loss(self) -> str:
-        # Every process that notices the loss sets its answer; one that failed has set its error; one that is silent at
-        # the deadline is gone.
-        if self._store is None:
-            return f"one of the other {self.world_size - 1} processes is gone"
-        others = [rank for rank in range(self.world_size) if rank != self.rank]
-        deadline = time.monotonic() + ROLL_CALL_SECONDS
+        deadline = time.monotonic() + NOTICE_SECONDS
         try:
-            self._store.set(f"answer/{self.rank}", "")
-            silent = self._await("answer", others, deadline)
-            errors = {rank: self._store.get(f"failed/{rank}").decode() for rank in others if self._has_failed(rank)}
-            gone = [] if errors else [rank for rank in silent if self._is_dead(rank)] or silent
-            places = [f"rank {rank} ({self._place(rank)})" for rank in gone]
-            self._store.set(f"heard/{self.rank}", "")
-            if self.is_first:  # this process may keep the store, which the others have yet to ask
-                self._await("heard", [rank for rank in others if rank not in errors and rank not in gone], deadline)
+            while not any(lost := self._lost()) and time.monotonic() < deadline:
+                time.sleep(0.1)
+            self._store.set(f"noticed/{self.rank}", "")
+            # The first process may keep the store, which the others have yet to ask.
+            while self.is_first and not self._have_others_noticed() and time.monotonic() < deadline:
+                time.sleep(0.1)
         except RuntimeError:
             return "the process that keeps the others together (rank 0, or torchrun's) is gone"
-        if errors:
-            return ", ".join(f"rank {rank} failed with {error}" for rank, error in errors.items())
-        if not gone:
-            return "the connection between the processes broke"
-        return f"{' and '.join(places)} {'is' if len(places) == 1 else 'are'} gone"
+        failed, gone = lost
+        words = failed.values() or gone.values()  # those that are gone went after one that failed
+        return " and ".join(words) or "the connection to another process broke"
 
-    def _await(self, what: str, ranks: Sequence[int], deadline: float) -> list[int]:
-        # Waits until the ranks have set something in the store; returns those that have not. It stops once one of them
-        # is known to have failed or ended: the others may be in the middle of work.
-        while True:
-            silent = [rank for rank in ranks if not self._store.check([f"{what}/{rank}"])]
-            is_known = any(self._has_failed(rank) or self._is_dead(rank) for rank in silent)
-            if not silent or is_known or time.monotonic() >= deadline:
-                return silent
-            time.sleep(0.1)
+    def _have_others_noticed(self) -> bool:
+        failed, gone = self._lost()
+        others = {*range(self.world_size)} - {self.rank, *failed, *gone}
+        return all(self._store.check([f"noticed/{rank}"]) for rank in others)
 
-    def _is_any_lost(self) -> bool:
-        if self._store is None:
-            return False
-        others = [rank for rank in range(self.world_size) if rank != self.rank]
-        return any(self._has_failed(rank) or self._is_dead(rank) for rank in others)
-
-    def _has_failed(self, rank: int) -> bool:
-        return self._store.check([f"failed/{rank}"])
-
-    def _process(self, rank: int) -> tuple[int, str] | None:
-        if not self._store.check([f"process/{rank}"]):
-            return None
-        pid, host = self._store.get(f"process/{rank}").decode().split()
-        return int(pid), host
-
-    def _place(self, rank: int) -> str:
-        process = self._process(rank)
-        return "which never answered" if process is None else f"process {process[0]} on {process[1]}"
-
-    def _is_dead(self, rank: int) -> bool:
-        process = self._process(rank)
-        if process is None or process[1] != socket.gethostname():
-            return False
-        pid = process[0]
-        try:
-            return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
-        except psutil.Error:
-            return True
+    def _lost(self) -> tuple[dict[int, str], dict[int, str]]:
+        # The other ranks that failed, and those that ended on this machine; torchrun watches over other machines.
+        failed, gone = {}, {}
+        for rank in range(self.world_size):
+            if rank == self.rank:
+                continue
+            pid, host = self._store.get(f"process/{rank}").decode().split()
+            if self._store.check([f"failed/{rank}"]):
+                failed[rank] = f"rank {rank} failed with {self._store.get(f'failed/{rank}').decode()}"
+            elif host == socket.gethostname() and _has_ended(int(pid)):
+                gone[rank] = f"rank {rank} (process {pid} on {host}) is gone"
+        return failed, gone
 
 
-def _require_same(found: Sequence[Mapping[str, str]]) -> None:
-    names = [name for name in dict.fromkeys(itertools.chain(*found)) if len({facts.get(name) for facts in found}) > 1]
-    if not names:
-        return
-    first, *others = (facts.get(names[0], "nothing of that name") for facts in found)
-    differing = [f"{value} in rank {rank}" for rank, value in enumerate(others, 1) if value != first]
-    more = f" (and so must {', '.join(names[1:4])}{' and more' if len(names) > 4 else ''})" if len(names) > 1 else ""
-    raise RankError(
-        f"{names[0]} must be the same in all processes{more}, got {', '.join(differing)} and {first} in rank 0; "
-        "make it the same in every process, and start them again"
-    )
+def _has_ended(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.Error:
+        return True
+
+
+def _keep_groups() -> None:
+    # Threads of torch's process groups may still wait for a lost process, and their destructors would wait for these
+    # threads when the process ends.
+    for group in list(dist.distributed_c10d._world.pg_map):
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(group))
+
+
+def _sendable(error: Exception) -> Exception:
+    try:
+        return pickle.loads(pickle.dumps(error))  # noqa: S301 - a class of the user's may take other arguments
+    except Exception:
+        return RankError(f"rank 0 failed with {type(error).__name__}: {error}")
+
+
+def _pickled(value: object) -> Tensor:
+    return torch.frombuffer(bytearray(pickle.dumps(value)), dtype=torch.uint8)
+
+
+def _unpickled(content: Tensor) -> object:
+    return pickle.loads(content.numpy().tobytes())  # noqa: S301 - another process's of this training
 
 
 def connect() -> Ranks:
@@ -531,7 +446,9 @@ def _is_started_with_others() -> bool:
 @functools.cache
 def _connected() -> Ranks:
     if dist.is_initialized():
-        return Ranks(dist.get_rank(), dist.get_world_size(), group=dist.new_group(backend="gloo"))
+        store = dist.PrefixStore("ranks", dist.distributed_c10d._get_default_store())
+        _wait_for_all(store, dist.get_rank(), dist.get_world_size())
+        return Ranks(dist.get_rank(), dist.get_world_size(), store, dist.new_group(backend="gloo"))
     has_nccl = torch.cuda.is_available() and dist.is_nccl_available()
     try:
         store, rank, world_size = next(rendezvous("env://", timeout=TIMEOUT))
@@ -544,19 +461,20 @@ def _connected() -> Ranks:
             world_size=world_size,
             timeout=TIMEOUT,
         )
-        _wait_for_all(dist.PrefixStore("connected", store), rank, world_size)
+        store = dist.PrefixStore("ranks", store)
+        _wait_for_all(store, rank, world_size)
     except (RuntimeError, ValueError) as error:
         found = ", ".join(f"{name}={os.environ.get(name)}" for name in _VARIABLES)
         raise RankError(f"the processes must reach each other, got {error} with {found}; check them") from error
     atexit.register(_disconnect)
     if os.environ.get("OMP_NUM_THREADS", "1") == "1":
         torch.set_num_threads(usable_cores())
-    return Ranks(rank, world_size, dist.PrefixStore("ranks", store))
+    return Ranks(rank, world_size, store)
 
 
 def _wait_for_all(store: dist.Store, rank: int, world_size: int) -> None:
-    store.set(str(rank), "")
-    store.wait([str(index) for index in range(world_size)], TIMEOUT)
+    store.set(f"process/{rank}", f"{os.getpid()} {socket.gethostname()}")
+    store.wait([f"process/{index}" for index in range(world_size)], TIMEOUT)
 
 
 def _disconnect() -> None:

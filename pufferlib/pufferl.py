@@ -410,7 +410,7 @@ class PuffeRL:
         is_evaluated = self._evaluation.is_due(self.epoch, config.total_epochs)
         if is_evaluated:
             self.run.require_finite(self._parts, self._learning_rate)  # before they are the best
-            self.ranks.wait_for_first(self._evaluate_apart)
+            self.ranks.from_first(self._evaluate_apart)
         if is_last and self._is_final_wanted is not None:
             self._play_finally(self._is_final_wanted)
         if is_evaluated or is_last or self.epoch % config.log_interval == 0:

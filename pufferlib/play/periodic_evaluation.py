@@ -28,7 +28,7 @@ class PeriodicEvaluation:
     resumed run evaluates like one that never stopped. They leave the training unchanged: they draw none of its random
     numbers or of torch's, and restore the policy's modes and buffers.
 
-    Of several processes the first evaluates while the others wait by `Ranks.wait_for_first`.
+    Of several processes the first evaluates while the others wait by `Ranks.from_first`.
     """
 
     def __init__(

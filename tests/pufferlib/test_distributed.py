@@ -118,7 +118,7 @@ def test_nobody_goes_on_before_all_are_connected(tmp_path):
 
 def say_everything():
     own = distributed.connect()
-    distributed.BEAT_SECONDS = 0.05
+    distributed.TURN = timedelta(seconds=0.05)
     gradients = [torch.full((2, 3), float(own.rank + 1)), torch.full((4,), 10.0) if own.rank else None, None]
     parameters = [nn.Parameter(torch.zeros(2, 3)), nn.Parameter(torch.zeros(4)), nn.Parameter(torch.zeros(1))]
     for parameter, gradient in zip(parameters, gradients, strict=True):
@@ -145,7 +145,7 @@ def say_everything():
         "rank": own.rank,
         "gradients": [None if p.grad is None else p.grad.flatten().tolist() for p in parameters],
         "broadcast": [tensor.tolist() for tensor in tensors],
-        "from_first": own.from_first(lambda: time.sleep(0.5) or os.getpid()) == os.getpid(),  # after several beats
+        "from_first": own.from_first(lambda: time.sleep(0.5) or os.getpid()) == os.getpid(),  # after several turns
         "sums": ([total.result() for total in totals], numbers.tolist(), own.gather(own.rank)),
         "numbers": own.gather_numbers(torch.tensor([own.rank, 7.0])).tolist(),
         "errors": errors,
@@ -564,8 +564,7 @@ def evaluate_slowly():
     logger = KeepingLogger()
     trainer = PuffeRL({**settings, "minibatch_size": 64}, vecenv, Default(vecenv.driver_env, 8), logger)
     trainer.evaluate()
-    own.messages.group = torch.distributed.new_group(backend="gloo", timeout=timedelta(seconds=5))
-    distributed.BEAT_SECONDS = 0.5
+    own._group = torch.distributed.new_group(backend="gloo", timeout=timedelta(seconds=5))
     SlowEnv.seconds_of_a_step = 2.5
     trainer.train()
     trainer.close()
@@ -580,23 +579,49 @@ def test_an_evaluation_may_take_longer_than_a_message(tmp_path, monkeypatch):
     assert second == []
 
 
+class OddError(Exception):
+    def __init__(self, reason, place):
+        super().__init__(f"{reason} at {place}")
+
+
 def fail_to_evaluate():
+    def break_off():
+        raise OddError("fire", "sea")
+
+    found = []
+    for work in (lambda: 1 / 0, break_off):
+        try:
+            distributed.connect().from_first(work)
+        except Exception as error:
+            found.append(f"{type(error).__name__}: {error}")
+    return found
+
+
+def test_an_evaluation_that_fails_fails_in_all_processes():
+    first, second = ranks.call(fail_to_evaluate)
+    assert first == ["ZeroDivisionError: division by zero", "OddError: fire at sea"]
+    assert second == ["ZeroDivisionError: division by zero", "RankError: rank 0 failed with OddError: fire at sea"]
+
+
+def leave_before_the_decision():
     own = distributed.connect()
-    own.gather(0)  # so that both are connected before one leaves
+    own.gather(0)
     try:
-        own.wait_for_first(lambda: 1 / 0)
-    except ZeroDivisionError as error:
+        if own.is_first:
+            raise ValueError("the ball is gone")
+        own.from_first(lambda: 0)
+    except ValueError as error:
         own.announce(error)
         torch.distributed.destroy_process_group()
-        own._store.wait(["heard/1"], timedelta(seconds=600))  # which is gone with this process
+        own._store.wait(["noticed/1"], timedelta(seconds=600))  # which is gone with this process
         return "first"
     except RankError as error:
         return str(error)
 
 
-def test_who_waits_for_an_evaluation_that_fails_says_why(tmp_path):
-    first, second = ranks.call(fail_to_evaluate)
-    assert first == "first" and second.startswith("rank 0 failed with ZeroDivisionError: division by zero; ")
+def test_a_process_that_waits_for_a_decision_says_what_ended_the_first():
+    first, second = ranks.call(leave_before_the_decision)
+    assert first == "first" and second.startswith("rank 0 failed with ValueError: the ball is gone; ")
 
 
 # --- runs
