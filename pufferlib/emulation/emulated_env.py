@@ -1,4 +1,4 @@
-"""The base of emulated environments: how they are made, their infos, their rows."""
+"""The bases of emulated environments: how they are made, seeded and reset, and their infos."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing_extensions import override
 
 from pufferlib.environment import Buffers, PufferEnv
 from pufferlib.errors import APIUsageError, PufferWarning
+from pufferlib.spaces import Layout
 
 _RESERVED = ("n", "agent_id", "final_observation")  # these have a meaning in the infos of a PufferEnv
 
@@ -36,19 +37,9 @@ def _is_number(value: object) -> bool:
     return isinstance(value, (bool, int, float))
 
 
-_SEEDS = 2**32  # the seeds that every library takes: NumPy's RandomState has no more
-
-
-def make_env(env: object, creator: Callable | None, args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> Any:
-    """The environment that was given or that the creator makes.
-
-    A class or a function given as the environment is its creator.
-
-    Raises:
-        APIUsageError: if not exactly one of them is given.
-    """
+def _given_or_made(env: object, creator: Callable | None, args: Sequence[Any], kwargs: Mapping | None) -> object:
     if creator is None and (isinstance(env, type) or (callable(env) and not hasattr(env, "step"))):
-        env, creator = None, env
+        env, creator = None, env  # a class or a function in the place of the environment
     if (env is None) == (creator is None):
         found = "neither" if env is None else "both"
         raise APIUsageError(f"pass exactly one of env and env_creator, got {found}")
@@ -59,18 +50,6 @@ def make_env(env: object, creator: Callable | None, args: Sequence[Any], kwargs:
     if not callable(creator):
         raise APIUsageError(f"env_creator must be callable, got {type(creator).__name__}; an environment goes to env")
     return creator(*args, **({} if kwargs is None else kwargs))
-
-
-class SeedOnce:
-    """Gives the first reset the seed that the environment was made with, where it has none of its own."""
-
-    def __init__(self, seed: int | None):
-        self._first = seed
-
-    def next(self, seed: int | None) -> int | None:
-        """The seed for this reset: an integer in [0, 2**32), or None to continue the random streams."""
-        seed, self._first = self._first if seed is None else seed, None
-        return None if seed is None else int(seed) % _SEEDS
 
 
 def warn_of_left_out(env: object, names: Iterable[str]) -> None:
@@ -85,16 +64,24 @@ def warn_of_left_out(env: object, names: Iterable[str]) -> None:
         )
 
 
-class EmulatedEnv(PufferEnv):
-    """A PufferEnv around an environment of another interface.
+_SEEDS = 2**32  # the seeds that every library takes: NumPy's RandomState has no more
+
+
+def library_seed(seed: int | None) -> int | None:
+    """A seed as every library takes it, in [0, 2**32)."""
+    return None if seed is None else int(seed) % _SEEDS
+
+
+class LibraryEnv(PufferEnv):
+    """A PufferEnv around an environment, or a vector of environments, of another library.
 
     Attributes:
         env: the environment.
         options: passed to every reset of the environment; may be replaced.
-        before_restart: called when an episode has ended, while the environment still shows its end; None for nothing.
     """
 
     env: Any
+    _layout: Layout | None  # of the observations in rows; None where they are not packed
 
     def __init__(
         self,
@@ -123,12 +110,16 @@ class EmulatedEnv(PufferEnv):
             MissingExtraError: if the package of its kind is not installed.
         """
         self.options = options
-        self.before_restart: Callable[[], None] | None = None
-        self._seeds = SeedOnce(seed)
+        self._first_seed: int | None = seed  # until the first reset
         self._is_closed = False
-        self._describe(make_env(env, env_creator, env_args, env_kwargs))
+        self._describe(_given_or_made(env, env_creator, env_args, env_kwargs))
         super().__init__(buf)
         self._connect()
+
+    @property
+    @override
+    def emulated(self) -> Layout | None:
+        return self._layout if self._layout is not None and self._layout.is_packed else None
 
     @abc.abstractmethod
     def _describe(self, env: object) -> None:
@@ -140,16 +131,11 @@ class EmulatedEnv(PufferEnv):
 
     @abc.abstractmethod
     def _clear_step(self) -> None:
-        """Puts back what the last step left in the arrays beside observations."""
+        """Clears what the last step left in the arrays beside observations."""
 
     @abc.abstractmethod
-    def _begin_episode(self, seed: int | None, options: dict[str, Any] | None) -> None:
+    def _start_episode(self, seed: int | None, options: dict[str, Any] | None) -> None:
         """Resets the environment and shows the first observations."""
-
-    def _restart(self) -> None:
-        if self.before_restart is not None:
-            self.before_restart()
-        self._begin_episode(None, self.options)
 
     @override
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, list[dict]]:
@@ -163,17 +149,33 @@ class EmulatedEnv(PufferEnv):
         Returns:
             Observations `(num_agents, *row_shape)` and no infos.
         """
+        seed, self._first_seed = self._first_seed if seed is None else seed, None
         self._clear_step()
-        self._begin_episode(self._seeds.next(seed), self.options if options is None else options)
+        self._start_episode(seed, self.options if options is None else options)
         return self.observations, []
-
-    @override
-    def render(self) -> Any:
-        """Renders the environment in the mode that it was made with."""
-        return self.env.render()
 
     @override
     def close(self) -> None:
         if not self._is_closed:
             self._is_closed = True
             self.env.close()
+
+
+class EmulatedEnv(LibraryEnv):
+    """A single environment of another library.
+
+    Attributes:
+        before_restart: called when an episode has ended, while the environment still shows its end; None for nothing.
+    """
+
+    before_restart: Callable[[], None] | None = None
+
+    def _restart(self) -> None:
+        if self.before_restart is not None:
+            self.before_restart()
+        self._start_episode(None, self.options)
+
+    @override
+    def render(self) -> Any:
+        """Renders the environment in the mode that it was made with."""
+        return self.env.render()

@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import gymnasium
 import numpy as np
-from gymnasium.spaces import Box, Discrete, MultiBinary, MultiDiscrete
+from gymnasium.spaces import Discrete
 from gymnasium.vector import AutoresetMode, VectorEnv
 from typing_extensions import override
 
 from pufferlib.emulation.actions import ActionLayout
-from pufferlib.emulation.emulated_env import EmulatedEnv, final_observation, make_env, plain_numbers, warn_of_left_out
+from pufferlib.emulation.emulated_env import (
+    EmulatedEnv,
+    LibraryEnv,
+    final_observation,
+    library_seed,
+    plain_numbers,
+    warn_of_left_out,
+)
 from pufferlib.emulation.packing import row_writer
-from pufferlib.environment import Buffers, PufferEnv, StepResult, fitting_actions
+from pufferlib.environment import StepResult, fitting_actions
 from pufferlib.errors import APIUsageError, kind_of
 from pufferlib.seeding import mix_seed
 from pufferlib.spaces import Layout
@@ -57,11 +64,6 @@ class GymnasiumPufferEnv(EmulatedEnv):
         self._to_action = _converter(self._actions)
         self._reward = memoryview(self.rewards)  # takes a number in half the time that the array does
         self._has_ended = False  # in the last step
-
-    @property
-    @override
-    def emulated(self) -> Layout | None:
-        return self._layout if self._layout.is_packed else None
 
     @override
     def step(self, actions: np.ndarray) -> StepResult:
@@ -106,8 +108,8 @@ class GymnasiumPufferEnv(EmulatedEnv):
         self._clear_flags()
 
     @override
-    def _begin_episode(self, seed: int | None, options: dict[str, Any] | None) -> None:
-        observation, _ = self.env.reset(seed=seed, options=options)
+    def _start_episode(self, seed: int | None, options: dict[str, Any] | None) -> None:
+        observation, _ = self.env.reset(seed=library_seed(seed), options=options)
         self._write(observation)
 
 
@@ -140,74 +142,46 @@ _SEEDS = 2**31  # what every generator that an environment may use takes as a se
 _HALVES = (("step_async", "step_wait"), ("send", "recv"))  # of a step, by Gymnasium's own and by ale-py's
 
 
-class GymnasiumVectorPufferEnv(PufferEnv):
+class GymnasiumVectorPufferEnv(LibraryEnv):
     """A `gymnasium.vector.VectorEnv` as one PufferEnv: its environment `i` is agent `i`.
 
     It must reset in the same step (`AutoresetMode.SAME_STEP`), so that no action is swallowed. Observations are copied
     once, into the arrays of the PufferEnv; rows, actions and infos are those of GymnasiumPufferEnv, with an `agent_id`
-    for every environment. Where a step comes in two halves, as of AsyncVectorEnv and ale-py's AtariVectorEnv, `start`
-    begins one that runs while the caller does something else.
-
-    Attributes:
-        env: the vector environment.
+    for every environment. At the first reset environment `i` gets 31 bits of `mix_seed(seed, i)`. Where a step comes in
+    two halves, as of AsyncVectorEnv and ale-py's AtariVectorEnv, `start` begins one that runs while the caller does
+    something else.
     """
 
     env: VectorEnv
 
-    def __init__(
-        self,
-        env: VectorEnv | Callable[..., VectorEnv] | None = None,
-        env_creator: Callable[..., VectorEnv] | None = None,
-        env_args: Sequence[Any] = (),
-        env_kwargs: Mapping[str, Any] | None = None,
-        buf: Buffers | None = None,
-        seed: int = 0,
-    ):
-        """Takes a vector environment, or makes one as `env_creator(*env_args, **env_kwargs)`.
-
-        Args:
-            env: the vector environment, closed with this one, or a function in the place of `env_creator`.
-            env_creator: makes it where `env` is not given.
-            env_args: for `env_creator`.
-            env_kwargs: for `env_creator`.
-            buf: the arrays to fill, `env.num_envs` rows.
-            seed: of the first reset, where that gives none; environment `i` gets 31 bits of `mix_seed(seed, i)`.
-
-        Raises:
-            APIUsageError: if not exactly one of `env` and `env_creator` is given, it resets in another way, or one of
-                its spaces has a part that rows cannot hold.
-        """
-        self.env = make_env(env, env_creator, env_args, env_kwargs)
-        _check(self.env)
+    @override
+    def _describe(self, env: object) -> None:
+        self.env = _checked_vector(env)
         self._layout = Layout.of(self.env.single_observation_space)
         warn_of_left_out(self.env, self._layout.left_out)
-        self._actions = ActionRows(self.env.single_action_space)
+        self._actions = ActionLayout(self.env.single_action_space)
         self.single_observation_space = self._layout.row_space
         self.single_action_space = self._actions.canonical
         self.num_agents = self.num_envs = self.env.num_envs
-        super().__init__(buf)
+
+    @override
+    def _connect(self) -> None:
         self._write = row_writer(self._layout, self.observations)
         self._final_row = np.zeros(self._layout.row_space.shape, self._layout.row_space.dtype)
         self._write_final = row_writer(self._layout, self._final_row)
         self._start, self._finish = _halves(self.env)
         self._is_running = False
-        self._is_closed = False
-        self._seed: int | None = seed  # until the first reset
-
-    @property
-    @override
-    def emulated(self) -> Layout | None:
-        return self._layout if self._layout.is_packed else None
 
     @override
-    def reset(self, seed: int | None = None) -> tuple[np.ndarray, list[dict]]:
+    def _clear_step(self) -> None:
         self._drop_running()
-        seed, self._seed = self._seed if seed is None else seed, None
-        observations, _ = self.env.reset(seed=None if seed is None else self._env_seeds(seed))
-        self._write(observations)
         self.rewards[:] = 0
         self.terminals[:] = self.truncations[:] = False
-        return self.observations, []
+
+    @override
+    def _start_episode(self, seed: int | None, options: dict[str, Any] | None) -> None:
+        observations, _ = self.env.reset(seed=None if seed is None else self._env_seeds(seed), options=options)
+        self._write(observations)
 
     def start(self, actions: np.ndarray) -> None:
         """Begins a step, to be finished by `step`, where the vector environment can; else does nothing.
@@ -216,7 +190,7 @@ class GymnasiumVectorPufferEnv(PufferEnv):
             actions: as for `step`, to be left as they are until then.
         """
         if self._start is not None:
-            self._start(self._actions.for_env(actions))
+            self._start(self._actions.split_rows(actions))
             self._is_running = True
 
     @override
@@ -226,7 +200,7 @@ class GymnasiumVectorPufferEnv(PufferEnv):
             self._is_running = False
             results = self._finish()
         else:
-            results = self.env.step(self._actions.for_env(actions))
+            results = self.env.step(self._actions.split_rows(actions))
         observations, rewards, terminals, truncations, infos = results
         self._write(observations)
         self.rewards[:] = rewards
@@ -282,47 +256,9 @@ class GymnasiumVectorPufferEnv(PufferEnv):
 
     @override
     def close(self) -> None:
-        if self._is_closed:
-            return
-        self._is_closed = True
         with contextlib.suppress(Exception):  # the results of the step are not wanted
             self._drop_running()
-        self.env.close()
-
-
-class ActionRows:
-    """The actions of all environments: rows of the canonical space, and what a vector environment takes.
-
-    Attributes:
-        canonical: the space of one row.
-    """
-
-    def __init__(self, space: gymnasium.Space):
-        self._layout = ActionLayout(space)
-        self._space = space
-        self.canonical = self._layout.canonical
-        self._bounds = _bounds(space)
-
-    def for_env(self, rows: np.ndarray) -> Any:
-        """Rows `(num_envs, *row_shape)` as actions inside the bounds of the environment's own space."""
-        if self._bounds is not None:  # all at once: these are the spaces that fast environments have
-            low, high, start = self._bounds
-            actions = rows.reshape(len(rows), *self._space.shape)
-            return (np.clip(actions, low, high) + start).astype(self._space.dtype, copy=False)
-        return self._layout.split_rows(rows)
-
-
-def _bounds(space: gymnasium.Space) -> tuple[Any, Any, Any] | None:
-    # Lowest, highest, and the number to add; None for structures and boxes of integers.
-    if isinstance(space, Discrete):
-        return 0, int(space.n) - 1, int(space.start)
-    if isinstance(space, MultiDiscrete):
-        return 0, space.nvec - 1, space.start
-    if isinstance(space, MultiBinary):
-        return 0, 1, 0
-    if isinstance(space, Box) and space.dtype.kind == "f":
-        return space.low, space.high, 0
-    return None
+        super().close()
 
 
 def _halves(env: VectorEnv) -> tuple[Callable | None, Callable | None]:
@@ -333,23 +269,33 @@ def _halves(env: VectorEnv) -> tuple[Callable | None, Callable | None]:
     return None, None
 
 
-def _check(env: object) -> None:
+def _checked_vector(env: object) -> VectorEnv:
     if not isinstance(env, VectorEnv):
         raise APIUsageError(
             f"the environment must be a gymnasium.vector.VectorEnv, got {type(env).__name__}; "
             "a single one goes to GymnasiumPufferEnv"
         )
-    mode = env.metadata.get("autoreset_mode")
-    if mode != AutoresetMode.SAME_STEP:
-        raise APIUsageError(
-            f"{type(env).__name__} must reset in the same step, got autoreset_mode {getattr(mode, 'name', mode)}; make "
-            f"it with {_remedy(env)}"
-        )
+    require_same_step(env)
     batch_size = getattr(env, "batch_size", env.num_envs)
     if batch_size != env.num_envs:
         raise APIUsageError(
             f"{type(env).__name__} must step all of its {env.num_envs} environments at once, got batch_size "
             f"{batch_size}; leave that out, and make several vector environments to overlap them"
+        )
+    return env
+
+
+def require_same_step(env: VectorEnv) -> None:
+    """Checks that a vector environment resets in the step that ends an episode.
+
+    Raises:
+        APIUsageError: if it resets in another way; the message has the call that makes one which does.
+    """
+    mode = env.metadata.get("autoreset_mode")
+    if mode != AutoresetMode.SAME_STEP:
+        raise APIUsageError(
+            f"{type(env).__name__} must reset in the same step, got autoreset_mode {getattr(mode, 'name', mode)}; make "
+            f"it with {_remedy(env)}"
         )
 
 

@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+import gymnasium
 import numpy as np
+from gymnasium.spaces import Box, Discrete, MultiDiscrete
 from typing_extensions import override
 
-from pufferlib.emulation.emulated_env import EmulatedEnv, final_observation, plain_numbers, warn_of_left_out
-from pufferlib.emulation.packing import AgentActions, AgentObservations
+from pufferlib import spaces
+from pufferlib.emulation.actions import ActionLayout, Split
+from pufferlib.emulation.emulated_env import (
+    EmulatedEnv,
+    final_observation,
+    library_seed,
+    plain_numbers,
+    warn_of_left_out,
+)
+from pufferlib.emulation.packing import row_writer
 from pufferlib.environment import StepResult, fitting_actions
 from pufferlib.errors import APIUsageError, MissingExtraError, kind_of
-from pufferlib.spaces import Layout
+from pufferlib.spaces import Layout, only_numbers
 
 
 class PettingZooPufferEnv(EmulatedEnv):
@@ -49,25 +59,28 @@ class PettingZooPufferEnv(EmulatedEnv):
     def _describe(self, env: object) -> None:
         self.env = _parallel(env)
         agents = _possible_agents(self.env)
-        self._observations = AgentObservations([self.env.observation_space(agent) for agent in agents])
-        warn_of_left_out(self.env, self._observations.left_out)
-        actions = AgentActions([self.env.action_space(agent) for agent in agents])
-        self._splits = actions.splits
-        self.single_observation_space = self._observations.row_space
-        self.single_action_space = actions.row_space
+        given = [self.env.observation_space(agent) for agent in agents]
+        layouts = [Layout.of(space) for space in given]
+        warn_of_left_out(self.env, dict.fromkeys(name for layout in layouts for name in layout.left_out))
+        self._spaces = [only_numbers(space)[0] for space in given]
+        self._layout = layouts[0] if all(layout == layouts[0] for layout in layouts) else None
+        row_space = self._layout.row_space if self._layout else _widest_box(map(_flat_space, self._spaces))
+        self.single_observation_space = row_space
+        actions = [ActionLayout(self.env.action_space(agent)) for agent in agents]
+        self.single_action_space = _common([layout.canonical for layout in actions])
+        self._splits = [_split(layout, self.single_action_space) for layout in actions]
         self.num_agents = len(agents)
         self._row_of = {agent: row for row, agent in enumerate(agents)}
 
     @override
     def _connect(self) -> None:
-        self._writers = self._observations.writers(self.observations)
+        rows = [self.observations[index, ...] for index in range(self.num_agents)]  # arrays, also of no dimension
+        if self._layout is not None:
+            self._writers = [row_writer(self._layout, row) for row in rows]
+        else:
+            self._writers = [_flat_writer(space, row) for space, row in zip(self._spaces, rows, strict=True)]
         self._live: dict[Any, int] = {}  # the agents that act next, and their rows
         self._reports: list[dict[str, float]] = []  # of the agents that ended in this episode
-
-    @property
-    @override
-    def emulated(self) -> Layout | None:
-        return self._observations.emulated
 
     @override
     def step(self, actions: np.ndarray) -> StepResult:
@@ -112,8 +125,8 @@ class PettingZooPufferEnv(EmulatedEnv):
         self.truncations[:] = False
 
     @override
-    def _begin_episode(self, seed: int | None, options: dict[str, Any] | None) -> None:
-        observations, _ = self.env.reset(seed=seed, options=options)
+    def _start_episode(self, seed: int | None, options: dict[str, Any] | None) -> None:
+        observations, _ = self.env.reset(seed=library_seed(seed), options=options)
         self._reports.clear()
         if not self.env.agents:
             raise APIUsageError(f"a PettingZoo environment must have agents after reset(), got none from {self.env}")
@@ -168,3 +181,57 @@ def _possible_agents(env: Any) -> list[Any]:
 def _means(reports: list[dict[str, float]]) -> dict[str, float]:
     names = dict.fromkeys(name for report in reports for name in report)
     return {name: statistics.fmean(report[name] for report in reports if name in report) for name in names}
+
+
+def _flat_space(space: gymnasium.Space) -> Box:
+    flat = gymnasium.spaces.flatten_space(space)
+    return Box(flat.low.astype(np.float32), flat.high.astype(np.float32))
+
+
+def _flat_writer(space: gymnasium.Space, row: np.ndarray) -> Callable[[Any], None]:
+    front = row[: gymnasium.spaces.flatdim(space)]
+    layout = Layout.of(space)
+    packed = np.zeros(layout.row_space.shape, layout.row_space.dtype)
+    check = row_writer(layout, packed)
+
+    def write(observation: Any) -> None:
+        check(observation)
+        front[:] = gymnasium.spaces.flatten(space, observation)
+
+    return write
+
+
+def _widest_box(boxes: Iterable[Box]) -> Box:
+    boxes = list(boxes)
+    length = max(box.shape[0] for box in boxes)
+    low, high = np.full(length, np.inf, np.float32), np.full(length, -np.inf, np.float32)
+    for box in boxes:
+        front = slice(box.shape[0])
+        low[front] = np.minimum(low[front], box.low)
+        high[front] = np.maximum(high[front], box.high)
+    return Box(low, high)
+
+
+def _split(layout: ActionLayout, row_space: gymnasium.Space) -> Split:
+    # The common row may be wider than the agent's own.
+    split = layout.split
+    is_number = isinstance(layout.canonical, Discrete) and not isinstance(row_space, Discrete)
+    return (lambda row: split(row[0])) if is_number else split
+
+
+def _common(rows: Sequence[gymnasium.Space]) -> gymnasium.Space:
+    if all(row == rows[0] for row in rows):
+        return rows[0]
+    if all(isinstance(row, Discrete) for row in rows):
+        return Discrete(max(row.n for row in rows))
+    if all(isinstance(row, Box) for row in rows):
+        return _widest_box(rows)
+    if all(isinstance(row, (Discrete, MultiDiscrete)) for row in rows):
+        choices = [[part.choices for part in spaces.action_parts(row)] for row in rows]
+        length = max(map(len, choices))
+        return MultiDiscrete(np.max([np.pad(each, (0, length - len(each))) for each in choices], axis=0))
+    other = next(row for row in rows if row != rows[0])
+    raise APIUsageError(
+        f"agents must all act by choices, all by numbers, or all in the same way, got {rows[0]} and {other}; "
+        "give them the same action space"
+    )

@@ -71,7 +71,13 @@ def make_puffer_env(creator: Callable, args: Sequence, kwargs: Mapping[str, Any]
     if mismatch is None and not makes_others(creator):
         env = _call_with(creator, args, kwargs, given)
     else:
-        env = _call(creator, args, kwargs)
+        refusal = _mismatch(creator, args, kwargs)
+        if refusal is not None:
+            raise APIUsageError(
+                f"{_described(creator)} does not accept the arguments that it is given ({refusal}); "
+                "check their names and number"
+            ) from refusal
+        env = creator(*args, **kwargs)
     wrapper = wrapper_of(env)
     if wrapper is not None:
         return wrapper(env, **given)
@@ -81,16 +87,6 @@ def make_puffer_env(creator: Callable, args: Sequence, kwargs: Mapping[str, Any]
             f"that ({mismatch}); take them and pass buf on to super().__init__"
         ) from mismatch
     return env
-
-
-def _call(creator: Callable, args: Sequence, kwargs: Mapping[str, Any]) -> Any:
-    mismatch = _mismatch(creator, args, kwargs)
-    if mismatch is not None:
-        raise APIUsageError(
-            f"{_described(creator)} does not accept the arguments that it is given ({mismatch}); "
-            "check their names and number"
-        ) from mismatch
-    return creator(*args, **kwargs)
 
 
 def _call_with(creator: Callable, args: Sequence, kwargs: Mapping[str, Any], offered: Mapping[str, Any]) -> Any:

@@ -187,10 +187,10 @@ class AtariVectorPufferEnv(GymnasiumVectorPufferEnv):
         self._frames = np.zeros(num_envs, np.int64)  # of the running games
 
     @override
-    def reset(self, seed: int | None = None) -> tuple[np.ndarray, list[dict]]:
+    def _clear_step(self) -> None:
+        super()._clear_step()
         self._scores[:] = 0
         self._frames[:] = 0
-        return super().reset(seed)
 
     @override
     def _follow(self, infos: Mapping[str, Any]) -> None:

@@ -6,9 +6,10 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
-from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector import VectorEnv
 from typing_extensions import override
 
+from pufferlib.emulation.gymnasium_emulation import require_same_step
 from pufferlib.errors import APIUsageError, require_extra
 
 require_extra("stable_baselines3", "sb3")
@@ -54,12 +55,7 @@ class SameStepVecEnv(VecEnv):
                 f"a gymnasium.vector.VectorEnv is expected, got {type(envs).__name__}; make one with "
                 "pufferlib.make_gymnasium_vec"
             )
-        mode = envs.metadata.get("autoreset_mode")
-        if mode != AutoresetMode.SAME_STEP:
-            raise APIUsageError(
-                f"a vector environment that resets in the same step is expected, got autoreset_mode {mode}; make it "
-                "with autoreset_mode=gymnasium.vector.AutoresetMode.SAME_STEP"
-            )
+        require_same_step(envs)
         self.envs = envs
         self._actions: np.ndarray | None = None
         super().__init__(envs.num_envs, envs.single_observation_space, envs.single_action_space)

@@ -27,7 +27,7 @@ from torch.distributions import Normal
 
 from pufferlib import vector
 from pufferlib.emulation.actions import ActionLayout
-from pufferlib.emulation.gymnasium_emulation import ActionRows, GymnasiumPufferEnv, GymnasiumVectorPufferEnv
+from pufferlib.emulation.gymnasium_emulation import GymnasiumPufferEnv, GymnasiumVectorPufferEnv
 from pufferlib.emulation.packing import row_writer
 from pufferlib.emulation.pettingzoo_emulation import PettingZooPufferEnv
 from pufferlib.environment import PufferEnv
@@ -126,20 +126,19 @@ class ActionForms:
             are_rows: whether many actions of a structured space stay rows, as for PufferEnvs.
         """
         self._space = space
-        self._rows = ActionRows(space)
+        self._layout = ActionLayout(space)
         self._are_kept = are_rows and isinstance(space, (Dict, Tuple))
         self._is_discrete = isinstance(space, Discrete)
-        self._split = ActionLayout(space).split if isinstance(space, (Dict, Tuple)) else None
 
     def one(self, rows: np.ndarray) -> Any:
         """The action for `env.step`, of rows `(1, *row_shape)`."""
         if self._is_discrete:
             return int(rows.item()) + int(self._space.start)
-        return self._rows.for_env(rows)[0] if self._split is None else self._split(rows[0])
+        return self._layout.split(rows[0])
 
     def many(self, rows: np.ndarray) -> Any:
         """The actions for a vector, of rows `(rows, *row_shape)`."""
-        return rows if self._are_kept else self._rows.for_env(rows)
+        return rows if self._are_kept else self._layout.split_rows(rows)
 
 
 def mask_of(rows: ArrayLike | Tensor, num_rows: int) -> np.ndarray:

@@ -83,6 +83,6 @@ def test_its_wrappers_and_questions_are_answered():
 def test_mistakes_are_named():
     with pytest.raises(APIUsageError, match="make one with pufferlib.make_gymnasium_vec"):
         as_vec_env(gymnasium.make("CartPole-v1"))
-    with pytest.raises(APIUsageError, match="resets in the same step is expected"):
+    with pytest.raises(APIUsageError, match="must reset in the same step"):
         as_vec_env(gymnasium.make_vec("CartPole-v1", 2))
     assert isinstance(SameStepVecEnv(pufferlib.make_gymnasium_vec("puffer_pong", 2)).reset(), np.ndarray)
