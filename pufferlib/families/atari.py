@@ -17,7 +17,8 @@ from typing_extensions import override
 from pufferlib.emulation.gymnasium_emulation import GymnasiumVectorPufferEnv
 from pufferlib.environment import Buffers
 from pufferlib.errors import APIUsageError, MissingExtraError
-from pufferlib.families.gymnasium_families import GymnasiumEntry, GymnasiumFamily, build
+from pufferlib.families.entry import Entry
+from pufferlib.families.gymnasium_families import GymnasiumFamily, build
 from pufferlib.vector import AUTO, GymnasiumVector, Options, Vector, make
 from pufferlib.vector.recipe import count_batch, count_threads, is_count
 
@@ -168,21 +169,19 @@ class AtariVectorPufferEnv(GymnasiumVectorPufferEnv):
             "num_envs": num_envs,
             "num_threads": num_threads,
             "max_num_frames_per_episode": _MAX_FRAMES,
-            "repeat_action_probability": settings.pop("repeat_action_probability"),
+            "repeat_action_probability": settings["repeat_action_probability"],
             "full_action_space": full_action_space,
-        }
-        size = settings.pop("screen_size")
-        pictures = {"img_height": size, "img_width": size, "stack_num": settings.pop("frame_stack")}
-        course = {
-            "frameskip": settings.pop("frameskip"),
-            "noop_max": settings.pop("noop_max"),
-            "life_loss_info": settings.pop("episodic_life"),  # ale-py's would begin a new game with each life
+            "img_height": settings["screen_size"],
+            "img_width": settings["screen_size"],
+            "stack_num": settings["frame_stack"],
+            "frameskip": settings["frameskip"],
+            "noop_max": settings["noop_max"],
+            "life_loss_info": settings["episodic_life"],  # ale-py's would begin a new game with each life
             "reward_clipping": False,  # done here, where the score is still known
             "use_fire_reset": False,
         }
-        self._clips_rewards = settings.pop("clip_rewards")
-        assert not settings, f"build_atari has the settings {', '.join(settings)}, which are not passed on here"
-        super().__init__(env_creator=_make, env_kwargs={**game, **pictures, **course}, buf=buf, seed=seed)
+        self._clips_rewards = settings["clip_rewards"]
+        super().__init__(env_creator=_make, env_kwargs=game, buf=buf, seed=seed)
         self._scores = np.zeros(num_envs)
         self._frames = np.zeros(num_envs, np.int64)  # of the running games
 
@@ -217,20 +216,18 @@ def make_atari_vector(
     seed: int = 0,
     **settings: Any,
 ) -> Vector:
-    """Makes Atari games in ale-py's own vector environments.
+    """Makes Atari games in ale-py's own vector environments, which step in turns.
 
     Args:
         env_id: such as `ALE/Pong-v5`.
         num_envs: games in all.
         num_workers: threads that step a batch; 'auto' is the cores this process may use.
-        batch_size: games in each vector environment, a divisor of `num_envs`: all others step while the policy works on
-            one. 'auto' is all games in one.
+        batch_size: games in each vector environment, a divisor of `num_envs`; 'auto' is all games in one.
         seed: as for `pufferlib.vector.make`.
         settings: of those in `SETTINGS`.
 
     Raises:
-        MissingExtraError: if ale-py is not installed.
-        APIUsageError: if it is not the id of an Atari game, or the games cannot be shared equally.
+        MissingExtraError, APIUsageError: as AtariVectorPufferEnv does, or the games cannot be shared equally.
     """
     if not is_count(num_envs):
         raise APIUsageError(f"num_envs must be an integer of at least 1, got {num_envs!r}")
@@ -268,7 +265,7 @@ def _make(**settings: Any) -> VectorEnv:
 _SHARED = {"num_envs", "num_workers", "batch_size", "seed"}  # keywords of all vectors
 
 
-class AtariEntry(GymnasiumEntry):
+class AtariEntry(Entry):
     """A game; it trains in ale-py's own vector environment, unless another backend or a setting of others is given."""
 
     @override

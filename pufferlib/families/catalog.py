@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from pufferlib.errors import CheckpointError, UnknownEnvironmentError
-from pufferlib.families.entry import CallableEntry, Entry, Family, family_meant, library_meant, nearest_names, slug
+from pufferlib.families.entry import Entry, Family, callable_entry, family_meant, library_meant, nearest_names, slug
 
 if TYPE_CHECKING:
     from pufferlib.environment import PufferEnv
@@ -101,7 +101,7 @@ def lookup(name: str | Callable[..., PufferEnv] | Entry) -> Entry | None:
     if isinstance(name, Entry):
         return name
     if not isinstance(name, str):
-        return CallableEntry(name)
+        return callable_entry(name)
     owner = _owner(name)
     return None if owner is None else owner.find(name)
 

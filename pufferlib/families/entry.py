@@ -5,6 +5,7 @@ from __future__ import annotations
 import abc
 import dataclasses
 import difflib
+import functools
 import importlib.util
 import inspect
 import re
@@ -109,35 +110,68 @@ def _word(name: str) -> str:
     return re.sub(r"[-_]v\d+$", "", last).lower()
 
 
+_FOLDER = Path(__file__).parent
+
+
 class Entry:
     """One environment that a name leads to. An entry is made without making the environment.
 
     Attributes:
         name: the one name of this environment: what the configuration, runs and their files call it.
         family: the name of its family, `[base] package` of the configuration.
-        takes_any_setting: whether the environment accepts keywords that `settings` does not list.
         creator: makes it as `creator(buf=Buffers or None, seed=int, **settings)`, for `pufferlib.vector.make`; can be
             pickled. It raises MissingExtraError if a package that the environment needs is not installed.
         settings: the keyword arguments that `[env]` sets, by name.
-        ini_files: the files of its configuration, the more particular the later.
+        takes_any_setting: whether the environment accepts keywords that `settings` does not list.
+        policy_modules: the modules where its policy and recurrent classes are looked for, the first first.
+        agents_per_env: agents in each of the `[env] num_envs` environments, where there is such a setting.
     """
 
     name: str
     family: str
-    takes_any_setting: bool = False
     creator: Callable[..., PufferEnv]
     settings: Mapping[str, Setting]
-    ini_files: tuple[Path, ...] = ()
+    takes_any_setting: bool = False
+    policy_modules: tuple[str, ...] = ("pufferlib.models",)
+    agents_per_env: int = 1
 
-    @property
-    def policy_modules(self) -> tuple[str, ...]:
-        """The modules where its policy and recurrent classes are looked for, the first first."""
-        return ("pufferlib.models",)
+    def __init__(
+        self,
+        name: str,
+        family: str,
+        creator: Callable[..., PufferEnv],
+        settings: tuple[Mapping[str, Setting], bool],
+        recipe: str | None = "",
+    ):
+        """Describes an environment.
 
-    @property
-    def agents_per_env(self) -> int:
-        """Agents in each of the `[env] num_envs` environments, where there is such a setting."""
-        return 1
+        Args:
+            name: see the class.
+            family: see the class.
+            creator: see the class.
+            settings: and whether it takes any other, as `keyword_settings` returns them.
+            recipe: the name of the first ini file; None looks at the actions of an environment, empty means no inis.
+        """
+        self.name, self.family, self.creator = name, family, creator
+        self.settings, self.takes_any_setting = settings
+        self._recipe = recipe
+
+    @functools.cached_property
+    def ini_files(self) -> tuple[Path, ...]:
+        """The files of its configuration, the more particular the later."""
+        if self._recipe == "":
+            return ()
+        names = [self._recipe or self._fitting_recipe(), self.family, f"tuned/{slug(self.name)}"]
+        return tuple(path for name in dict.fromkeys(names) if (path := _FOLDER / f"{name}.ini").exists())
+
+    def _fitting_recipe(self) -> str:
+        from gymnasium.spaces import Box  # not before: the catalog is imported without Gymnasium
+
+        env = self.creator(buf=None, seed=0)
+        try:
+            return "continuous" if isinstance(env.single_action_space, Box) else "discrete"
+        finally:
+            env.close()
 
     def make_vector(self, env_kwargs: dict[str, Any], **keywords: Any) -> Vector:
         """Makes the vector to train in.
@@ -149,7 +183,7 @@ class Entry:
         Raises:
             APIUsageError: if they do not fit together.
         """
-        from pufferlib import vector  # not before: the catalog is imported without Gymnasium
+        from pufferlib import vector
 
         return vector.make(self.creator, env_kwargs=env_kwargs, **keywords)
 
@@ -259,25 +293,19 @@ def _is_plain(kind: object) -> bool:
 _NAMED_OTHERWISE = ("builtins", "gymnasium", "pettingzoo", "pufferlib")  # packages whose environments have names
 
 
-class CallableEntry(Entry):
-    """A class or function that makes a PufferEnv, or an environment of Gymnasium or PettingZoo.
+def callable_entry(creator: Callable[..., Any], name: str | None = None) -> Entry:
+    """The entry of a class or function that makes a PufferEnv, or an environment of Gymnasium or PettingZoo.
 
     The keyword arguments that its signature names are settings of `[env]`; it has no ini, so `load_config` chooses by
     its spaces.
+
+    Args:
+        creator: the class or function.
+        name: `package.module:MyEnv`, by which other processes import it; None is its own name in lower case.
     """
-
-    family = "callable"
-
-    def __init__(self, creator: Callable[..., Any], name: str | None = None):
-        """Reads the creator's signature.
-
-        Args:
-            creator: the class or function.
-            name: `package.module:MyEnv`, by which other processes import it; None is its own name in lower case.
-        """
-        self.name = name or getattr(_unwrapped(creator), "__name__", type(creator).__name__).lower()
-        self.creator = creator if name is None else partial(make_imported, creator)
-        self.settings, self.takes_any_setting = keyword_settings(creator)
+    own = getattr(_unwrapped(creator), "__name__", type(creator).__name__).lower()
+    made_by = creator if name is None else partial(make_imported, creator)
+    return Entry(name or own, "callable", made_by, keyword_settings(creator))
 
 
 def make_imported(creator: Callable[..., Any], buf: Buffers | None = None, seed: int = 0, **settings: Any) -> PufferEnv:

@@ -9,7 +9,6 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -22,30 +21,8 @@ from typing_extensions import override
 from pufferlib.emulation import GymnasiumPufferEnv
 from pufferlib.environment import Buffers, PufferEnv
 from pufferlib.errors import MissingExtraError, import_quietly
-from pufferlib.families.entry import Entry, Family, keyword_settings, slug
+from pufferlib.families.entry import Entry, Family, keyword_settings
 from pufferlib.setting import signature_settings
-
-_FOLDER = Path(__file__).parent
-
-
-def ini_files(entry: Entry, recipe: str | None) -> tuple[Path, ...]:
-    """The files that there are.
-
-    Args:
-        entry: the environment.
-        recipe: the name of the first file; None makes the environment once and looks at its actions.
-    """
-    names = [recipe or _fitting_recipe(entry), entry.family, f"tuned/{slug(entry.name)}"]
-    return tuple(path for name in dict.fromkeys(names) if (path := _FOLDER / f"{name}.ini").exists())
-
-
-def _fitting_recipe(entry: Entry) -> str:
-    env = entry.creator(buf=None, seed=0)
-    try:
-        return "continuous" if isinstance(env.single_action_space, Box) else "discrete"
-    finally:
-        env.close()
-
 
 EnvBuilder = Callable[..., gymnasium.Env]
 
@@ -91,34 +68,6 @@ def make_emulated(
     return GymnasiumPufferEnv(env_creator=builder, env_args=(target,), env_kwargs=settings, buf=buf, seed=seed)
 
 
-class GymnasiumEntry(Entry):
-    """An environment that is registered with Gymnasium."""
-
-    def __init__(self, name: str, family: GymnasiumFamily, spec: EnvSpec, target: str | EnvSpec):
-        """Reads the signature of the environment's class.
-
-        Args:
-            name: of the environment.
-            family: that it belongs to.
-            spec: its registration.
-            target: the id, or the registration where other processes do not know the id.
-        """
-        self.name = name
-        self.family = family.name
-        self.creator = partial(make_emulated, family.builder, target)
-        own, takes_any = keyword_settings(_entry_point(name, spec), spec.kwargs)
-        common = signature_settings("env", family.builder, {"max_episode_steps": spec.max_episode_steps})
-        shown = {key: one for key, one in own.items() if key not in common and key not in family.fixed}
-        self.settings = {**common, **shown}
-        self.takes_any_setting = takes_any and not family.is_closed
-        self._recipe = family.recipe
-
-    @property
-    @override
-    def ini_files(self) -> tuple[Path, ...]:
-        return ini_files(self, self._recipe)
-
-
 def _entry_point(name: str, spec: EnvSpec) -> Callable:
     if not isinstance(spec.entry_point, str):
         return spec.entry_point
@@ -144,7 +93,7 @@ class GymnasiumFamily(Family):
         fixed: arguments of the environment's class that `builder` decides.
         is_closed: whether all settings are known, although the class takes `**kwargs`.
         alias: another spelling of names, and theirs, as `re.sub` takes them.
-        entry_class: of its environments.
+        entry_class: of its environments' entries.
     """
 
     name: str
@@ -160,7 +109,7 @@ class GymnasiumFamily(Family):
     fixed: frozenset[str] = frozenset()
     is_closed: bool = False
     alias: tuple[str, str] | None = None
-    entry_class: type[GymnasiumEntry] = GymnasiumEntry
+    entry_class: type[Entry] = Entry
 
     @property
     @override
@@ -179,7 +128,21 @@ class GymnasiumFamily(Family):
         self.register()
         name = name if self.alias is None else re.sub(*self.alias, name)
         spec = registry.get(name)
-        return None if spec is None or not self.lists(spec) else self.entry_class(name, self, spec, name)
+        return None if spec is None or not self.lists(spec) else self.entry(name, spec, name)
+
+    def entry(self, name: str, spec: EnvSpec, target: str | EnvSpec) -> Entry:
+        """The entry of a registered environment, whose settings are the arguments of its class.
+
+        Args:
+            name: of the environment.
+            spec: its registration.
+            target: the id, or the registration where other processes do not know the id.
+        """
+        own, takes_any = keyword_settings(_entry_point(name, spec), spec.kwargs)
+        common = signature_settings("env", self.builder, {"max_episode_steps": spec.max_episode_steps})
+        shown = {key: one for key, one in own.items() if key not in common and key not in self.fixed}
+        settings = {**common, **shown}, takes_any and not self.is_closed
+        return self.entry_class(name, self.name, partial(make_emulated, self.builder, target), settings, self.recipe)
 
     @override
     def names(self) -> list[str]:

@@ -16,7 +16,6 @@ from pufferlib.emulation import PettingZooPufferEnv
 from pufferlib.environment import Buffers, PufferEnv
 from pufferlib.errors import MissingExtraError, import_quietly, is_installed
 from pufferlib.families.entry import Entry, Family, keyword_settings
-from pufferlib.families.gymnasium_families import ini_files
 
 _PREFIX = "pettingzoo:"
 _NAME = re.compile(r"pettingzoo:(?P<folder>\w+)/(?P<env>\w+_v\d+)")
@@ -33,23 +32,6 @@ def make_pettingzoo_env(module: str, buf: Buffers | None = None, seed: int = 0, 
         settings: keyword arguments of the environment.
     """
     return PettingZooPufferEnv(env_creator=_creator(_import(module)), env_kwargs=settings, buf=buf, seed=seed)
-
-
-class PettingZooEntry(Entry):
-    """An environment that is a module."""
-
-    family = "pettingzoo"
-
-    def __init__(self, name: str, module: str):
-        self.name = name
-        self.creator = partial(make_pettingzoo_env, module)
-        found = _import(module)
-        self.settings, self.takes_any_setting = keyword_settings(getattr(found, "raw_env", _creator(found)))
-
-    @property
-    @override
-    def ini_files(self) -> tuple[Path, ...]:
-        return ini_files(self, None)
 
 
 class PettingZoo(Family):
@@ -72,7 +54,10 @@ class PettingZoo(Family):
             return None
         parts = _NAME.fullmatch(name)
         package = next(package for package in _packages() if _folder_name(package) == parts["folder"])
-        return PettingZooEntry(name, f"{package}.{parts['env']}")
+        module = f"{package}.{parts['env']}"
+        found = _import(module)
+        settings = keyword_settings(getattr(found, "raw_env", _creator(found)))
+        return Entry(name, self.name, partial(make_pettingzoo_env, module), settings, recipe=None)
 
     @override
     def names(self) -> list[str]:

@@ -9,6 +9,7 @@ import sys
 import warnings
 from collections.abc import Mapping
 from operator import attrgetter
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -20,9 +21,8 @@ from pufferlib import ocean
 from pufferlib.environment import PufferEnv
 from pufferlib.errors import APIUsageError, PufferWarning
 from pufferlib.families.atari import ATARI
-from pufferlib.families.entry import CallableEntry, Entry, Family, nearest_names
+from pufferlib.families.entry import Entry, Family, callable_entry, nearest_names
 from pufferlib.families.gymnasium_families import (
-    GymnasiumEntry,
     GymnasiumFamily,
     build_dm_control,
     build_minigrid,
@@ -41,7 +41,11 @@ class OceanEntry(Entry):
 
     def __init__(self, name: str):
         self.name = name
-        self.ini_files = (ocean.config_path(name),)
+
+    @property
+    @override
+    def ini_files(self) -> tuple[Path, ...]:
+        return (ocean.config_path(self.name),)
 
     @property
     @override
@@ -58,7 +62,7 @@ class OceanEntry(Entry):
     def policy_modules(self) -> tuple[str, ...]:
         own = f"pufferlib.ocean.{self.name.removeprefix(ocean.PREFIX)}.torch"
         has_own = importlib.util.find_spec(own) is not None
-        return (*([own] if has_own else []), *super().policy_modules)
+        return (own, *Entry.policy_modules) if has_own else Entry.policy_modules
 
     @property
     @override
@@ -117,14 +121,14 @@ class AnyGymnasium(GymnasiumFamily):
                     PufferWarning,
                     stacklevel=2,
                 )
-            return GymnasiumEntry(name, self, spec, spec)
+            return self.entry(name, spec, spec)
         if found is None:
             return None
         if not callable(found):
             raise APIUsageError(
                 f"{name} must be a class or function that makes environments, got {type(found).__name__}"
             )
-        return CallableEntry(found, name)
+        return callable_entry(found, name)
 
     @override
     def names(self) -> list[str]:

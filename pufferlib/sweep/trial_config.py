@@ -15,8 +15,6 @@ from pufferlib.config.sections import split_name
 from pufferlib.config.sizes import nearest_divisor
 from pufferlib.errors import APIUsageError, ConfigError
 from pufferlib.families import catalog
-from pufferlib.families.gymnasium_families import GymnasiumEntry
-from pufferlib.families.registered import OceanEntry
 from pufferlib.machine import usable_memory_bytes
 from pufferlib.spaces import action_dtype, action_shape
 
@@ -148,7 +146,7 @@ def fit_to_environments(trial: dict[str, Any], vecenv: Vector, device_type: str,
 def num_agents(args: Mapping[str, Any], device_type: str) -> int | None:
     """Returns the agents of the vector that a configuration makes; None where only the environments can tell."""
     entry = catalog.find(args["env_name"])
-    if not isinstance(entry, (OceanEntry, GymnasiumEntry)):
+    if entry.family in ("callable", "pettingzoo"):
         return None
     counts, buffers = "num_envs" in entry.settings, _buffers(args, device_type)
     num_envs = args["env"].get("num_envs", entry.settings["num_envs"].default) if counts else 1
@@ -233,7 +231,7 @@ def _check(trial: Mapping[str, Any]) -> None:
 
 def _try_environment(trial: Mapping[str, Any], agents: int, limit: float) -> None:
     entry = catalog.find(trial["env_name"])
-    if not isinstance(entry, OceanEntry):
+    if entry.family != "ocean":
         return
     try:
         env = entry.creator(**{**check_env(entry.name, trial["env"]), "num_envs": 1})
