@@ -14,7 +14,7 @@ from typing_extensions import override
 
 from pufferlib.environment import fitting_actions
 from pufferlib.errors import APIUsageError
-from pufferlib.interop.ocean_envs import Pictures, ShownEnv, make_ocean, natural_pace, require_one_agent, write_actions
+from pufferlib.interop.ocean_envs import OceanInside, ShownEnv, write_actions
 from pufferlib.ocean.environment import OceanEnv
 
 
@@ -26,9 +26,6 @@ class OceanGymnasiumEnv(ShownEnv, gymnasium.Env):
     infos empty, `options` have no meaning.
 
     For speed there is `pufferlib.make_gymnasium_vec`: a thousand environments step there while a few do here.
-
-    Attributes:
-        ocean: the environment itself.
     """
 
     metadata: ClassVar[dict[str, Any]] = {"render_modes": ["rgb_array", "human"]}
@@ -54,16 +51,10 @@ class OceanGymnasiumEnv(ShownEnv, gymnasium.Env):
             APIUsageError: if the render mode is unknown, an argument out of its range, or the environment has several
                 agents.
         """
-        self.render_mode = checked_mode(render_mode, self.metadata["render_modes"])
-        if render_mode is not None:
-            self.metadata = {**self.metadata, "render_fps": natural_pace(name, env_kwargs)}
-        self.ocean = make_ocean(name, 1, env_kwargs)
-        require_one_agent(self.ocean)
+        self._max_episode_steps = _checked_limit(max_episode_steps)
+        self._open(name, 1, render_mode, env_kwargs)
         self.observation_space = self.ocean.single_observation_space
         self.action_space = self.ocean.single_action_space
-        self._pictures = Pictures(self.ocean)
-        self._final = self.ocean.keep_final_observations()[0]
-        self._max_episode_steps = checked_limit(max_episode_steps)
         self._elapsed = 0  # steps of the episode
         self._is_over = True  # no step is allowed
         self._has_begun = False  # C began the next episode when the last one ended
@@ -86,7 +77,7 @@ class OceanGymnasiumEnv(ShownEnv, gymnasium.Env):
         self.ocean.step(self.ocean.actions)
         terminated, truncated = bool(self.ocean.terminals[0]), bool(self.ocean.truncations[0])
         self._has_begun = terminated or truncated
-        observation = self._final if self._has_begun else self.ocean.observations[0]
+        observation = (self._final if self._has_begun else self.ocean.observations)[0]
         self._elapsed += 1
         truncated = truncated or (self._elapsed == self._max_episode_steps and not terminated)
         self._is_over = terminated or truncated
@@ -94,29 +85,13 @@ class OceanGymnasiumEnv(ShownEnv, gymnasium.Env):
         return observation.copy(), float(self.ocean.rewards[0]), terminated, truncated, {}
 
 
-def checked_mode(render_mode: str | None, modes: list[str]) -> str | None:
-    """The render mode.
-
-    Raises:
-        APIUsageError: if it is none of the modes.
-    """
-    if render_mode is not None and render_mode not in modes:
-        raise APIUsageError(f"render_mode must be one of {modes} or None, got {render_mode!r}")
-    return render_mode
-
-
-def checked_limit(max_episode_steps: int | None) -> int | None:
-    """The steps after which an episode is truncated.
-
-    Raises:
-        APIUsageError: if they are no integer, or below 1.
-    """
+def _checked_limit(max_episode_steps: int | None) -> int | None:
     if max_episode_steps is not None and not (isinstance(max_episode_steps, int) and max_episode_steps >= 1):
         raise APIUsageError(f"max_episode_steps must be an integer from 1, or None, got {max_episode_steps!r}")
     return max_episode_steps
 
 
-class OceanVectorEnv(VectorEnv):
+class OceanVectorEnv(OceanInside, VectorEnv):
     """C environments of one agent each, stepped together, without copies.
 
     The arrays that `reset` and `step` return are the environments' own, and the next step writes the next observations,
@@ -131,8 +106,7 @@ class OceanVectorEnv(VectorEnv):
     `AutoresetMode.NEXT_STEP`: the observation is the final one, and the next step begins an episode in that
     environment, whatever its action, with a reward of 0. Observations are then copies in any case.
 
-    Attributes:
-        ocean: the environments themselves; `ocean.episode_statistics()` has the statistics of episodes that ended.
+    `ocean.episode_statistics()` has the statistics of episodes that ended.
     """
 
     metadata: ClassVar[dict[str, Any]] = {
@@ -169,24 +143,19 @@ class OceanVectorEnv(VectorEnv):
                 agents.
         """
         self.closed = True  # as long as there is nothing to close
-        self.render_mode = checked_mode(render_mode, self.metadata["render_modes"])
-        self.metadata = {**self.metadata, "autoreset_mode": _checked_autoreset(autoreset_mode)}
-        if render_mode is not None:
-            self.metadata["render_fps"] = natural_pace(name, env_kwargs)
-        self._is_next_step = self.metadata["autoreset_mode"] == AutoresetMode.NEXT_STEP
-        self.ocean = make_ocean(name, num_envs, env_kwargs)
-        require_one_agent(self.ocean)
+        mode = _checked_autoreset(autoreset_mode)
+        self._max_episode_steps = _checked_limit(max_episode_steps)
+        self._open(name, num_envs, render_mode, env_kwargs)
+        self.metadata["autoreset_mode"] = mode
+        self._is_next_step = mode == AutoresetMode.NEXT_STEP
         self.num_envs = num_envs
         self.copy = copy
         self.single_observation_space = self.ocean.single_observation_space
         self.single_action_space = self.ocean.single_action_space
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
-        self._pictures = Pictures(self.ocean)
-        self._final = self.ocean.keep_final_observations()
         self._was_reset = False
         self._ended = np.zeros(num_envs, bool)  # in the last step
-        self._max_episode_steps = checked_limit(max_episode_steps)
         self._elapsed = np.zeros(num_envs, np.int64)  # steps of the episodes
         self.closed = False
 
@@ -324,8 +293,7 @@ class OceanVectorEnv(VectorEnv):
 
     @override
     def close_extras(self, **kwargs: Any) -> None:
-        self._pictures.close()
-        self.ocean.close()
+        self._close_ocean()
 
 
 def _columns(rows: np.ndarray, like: np.ndarray) -> np.ndarray:

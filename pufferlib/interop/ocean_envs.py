@@ -25,56 +25,23 @@ _OURS = ("num_envs", "buf", "report_interval")  # keywords of OceanEnv that the 
 
 
 def ocean_name(name: object) -> str | type[OceanEnv] | None:
-    """The name or class to call `make_ocean` with, for a name of the catalog or a class; None where it is not in C.
-
-    Raises:
-        UnknownEnvironmentError: if there is no environment of that name.
-    """
+    """The Ocean environment that a name of the catalog leads to, or the class given; None where it is not in C."""
     if _is_class(name):
         return name
     entry = catalog.find(name)
     return entry.name if entry.family == "ocean" and _is_class(entry.creator) else None
 
 
-def make_ocean(name: str | type[OceanEnv], num_envs: int, env_kwargs: Mapping[str, Any]) -> OceanEnv:
-    """Makes C environments that keep their final observations, with a seed by chance where none is given.
-
-    Raises:
-        UnknownEnvironmentError: if there is no Ocean environment of that name.
-        MissingExtraError: if it was not compiled.
-        APIUsageError: if an argument is one of those that the interface decides, or out of its range.
-        TypeError: if the environment does not know one.
-    """
+def _make_ocean(name: str | type[OceanEnv], num_envs: int, env_kwargs: Mapping[str, Any]) -> OceanEnv:
     wrong = [keyword for keyword in _OURS if keyword in env_kwargs]
     if wrong:
         raise APIUsageError(f"{wrong[0]} is not an argument of the environment here; leave it out")
     creator = name if _is_class(name) else ocean.env_class(name)
-    settings = {"seed": secrets.randbits(63), **env_kwargs}
-    env = creator(num_envs=num_envs, report_interval=_NEVER, **settings)
-    env.keep_final_observations()
-    return env
-
-
-def require_one_agent(env: OceanEnv) -> None:
-    """Refuses environments of several agents.
-
-    Raises:
-        APIUsageError: with the function that takes them.
-    """
-    if env.agents_per_env != 1:
-        env.close()
-        raise APIUsageError(
-            f"an environment of one agent is expected, got {type(env).__name__} with {env.agents_per_env}; "
-            "pufferlib.make_pettingzoo makes those of several"
-        )
+    return creator(num_envs=num_envs, report_interval=_NEVER, **{"seed": secrets.randbits(63), **env_kwargs})
 
 
 def write_actions(env: OceanEnv, row: int, action: ArrayLike) -> None:
-    """Writes one agent's action into the environment's own array.
-
-    Raises:
-        APIUsageError: if it has another shape or kind than the space.
-    """
+    """Writes one agent's action into the environment's own array; one that does not fit is an APIUsageError."""
     rows = env.actions[row : row + 1]
     rows[...] = fitting_actions(np.asarray(action)[np.newaxis], rows)
 
@@ -94,12 +61,7 @@ class Pictures:
         self._drawings: dict[int, Drawing] = {}
 
     def picture(self, index: int = 0) -> np.ndarray:
-        """Draws environment `index`, which was reset; shape `(height, width, 3)`, uint8 RGB, owned by the caller.
-
-        Raises:
-            MissingExtraError: if raylib or the environment's render module is not installed.
-            APIUsageError: if another screen is open.
-        """
+        """Draws environment `index`, which was reset; shape `(height, width, 3)`, uint8 RGB, owned by the caller."""
         if index not in self._drawings:
             self._drawings[index] = self._env.drawing(index)
         drawing = self._drawings[index]
@@ -112,7 +74,7 @@ class Pictures:
             screen.end()
 
     def close(self) -> None:
-        """Closes the drawings and the screen, which another picture opens again; may be called twice."""
+        """Closes the drawings and the screen, which another picture opens again."""
         for drawing in self._drawings.values():
             drawing.close()
         if self._drawings:
@@ -120,12 +82,48 @@ class Pictures:
         self._drawings.clear()
 
 
-class ShownEnv:
-    """Draws one environment by its `render_mode`; a base class before that of the other library."""
+class OceanInside:
+    """C environments inside an interface of another library; a base class before that of the library.
+
+    Attributes:
+        ocean: the environments themselves, which keep their final observations.
+    """
 
     ocean: OceanEnv
-    render_mode: str | None
-    _pictures: Pictures
+    metadata: dict[str, Any]
+
+    def _open(
+        self,
+        name: str | type[OceanEnv],
+        num_envs: int,
+        render_mode: str | None,
+        env_kwargs: Mapping[str, Any],
+        is_of_one_agent: bool = True,
+    ) -> None:
+        modes = self.metadata["render_modes"]
+        if render_mode is not None and render_mode not in modes:
+            raise APIUsageError(f"render_mode must be one of {modes} or None, got {render_mode!r}")
+        self.render_mode = render_mode
+        self.ocean = _make_ocean(name, num_envs, env_kwargs)
+        if is_of_one_agent and self.ocean.agents_per_env != 1:
+            self.ocean.close()
+            raise APIUsageError(
+                f"an environment of one agent is expected, got {type(self.ocean).__name__} with "
+                f"{self.ocean.agents_per_env}; pufferlib.make_pettingzoo makes those of several"
+            )
+        self.metadata = dict(self.metadata)
+        if render_mode is not None:
+            self.metadata["render_fps"] = _natural_pace(name, env_kwargs)
+        self._pictures = Pictures(self.ocean)
+        self._final = self.ocean.keep_final_observations()
+
+    def _close_ocean(self) -> None:
+        self._pictures.close()
+        self.ocean.close()
+
+
+class ShownEnv(OceanInside):
+    """One environment, drawn by its `render_mode`."""
 
     def render(self) -> np.ndarray | None:
         """The frame, `(height, width, 3)` uint8 RGB; None unless `render_mode` is `rgb_array`."""
@@ -133,17 +131,16 @@ class ShownEnv:
 
     def close(self) -> None:
         """Closes the environment and its pictures; may be called twice."""
-        self._pictures.close()
-        self.ocean.close()
+        self._close_ocean()
 
     def _show(self) -> None:
         if self.render_mode == "human":
             self.ocean.render()
 
 
-def natural_pace(name: str | type[OceanEnv], env_kwargs: Mapping[str, Any]) -> int:
-    """The steps per second that look natural, rounded: what a video is to be shown at."""
-    env = make_ocean(name, 1, env_kwargs)
+def _natural_pace(name: str | type[OceanEnv], env_kwargs: Mapping[str, Any]) -> int:
+    # Steps per second, rounded: what a video is to be shown at.
+    env = _make_ocean(name, 1, env_kwargs)
     env.reset()
     drawing = env.drawing()
     drawing.close()

@@ -10,8 +10,7 @@ from pettingzoo import ParallelEnv  # noqa: E402  # after the sentence that says
 from typing_extensions import override
 
 from pufferlib.errors import APIUsageError, require_extra
-from pufferlib.interop.gymnasium_interop import checked_mode
-from pufferlib.interop.ocean_envs import Pictures, ShownEnv, make_ocean, natural_pace, write_actions
+from pufferlib.interop.ocean_envs import ShownEnv, write_actions
 from pufferlib.ocean.environment import OceanEnv
 
 require_extra("pettingzoo", "pettingzoo")
@@ -23,9 +22,6 @@ class OceanParallelEnv(ShownEnv, ParallelEnv):
     Observations are copies, and the last one of an agent is its final one. An agent whose episode has ended
     is gone until `reset`. In C its place is taken again at once, so where agents end at different times the newcomer
     stands by, with actions of zeros, until all have ended. Infos are empty, `options` have no meaning.
-
-    Attributes:
-        ocean: the environment itself.
     """
 
     metadata: ClassVar[dict[str, Any]] = {"render_modes": ["rgb_array", "human"]}
@@ -42,18 +38,13 @@ class OceanParallelEnv(ShownEnv, ParallelEnv):
             UnknownEnvironmentError: if there is no Ocean environment of that name.
             APIUsageError: if the render mode is unknown or an argument out of its range.
         """
-        self.render_mode = checked_mode(render_mode, self.metadata["render_modes"])
-        self.ocean = make_ocean(name, 1, env_kwargs)
-        self.metadata = {**self.metadata, "name": type(self.ocean).__name__.lower()}
-        if render_mode is not None:
-            self.metadata["render_fps"] = natural_pace(name, env_kwargs)
+        self._open(name, 1, render_mode, env_kwargs, is_of_one_agent=False)
+        self.metadata["name"] = type(self.ocean).__name__.lower()
         self.possible_agents = [f"agent_{row}" for row in range(self.ocean.num_agents)]
         self.agents: list[str] = []
         self.observation_spaces = dict.fromkeys(self.possible_agents, self.ocean.single_observation_space)
         self.action_spaces = dict.fromkeys(self.possible_agents, self.ocean.single_action_space)
         self._rows = {agent: row for row, agent in enumerate(self.possible_agents)}
-        self._pictures = Pictures(self.ocean)
-        self._final = self.ocean.keep_final_observations()
         self._has_begun = False  # C began the next episode when the last one ended, for all agents in one step
 
     @override
