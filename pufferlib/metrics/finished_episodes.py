@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -122,10 +122,6 @@ class EpisodeTotals:
         self.return_max = max(self.return_max, other.return_max)
         self.length_sum += other.length_sum
 
-    def clear(self) -> None:
-        """Starts over."""
-        self.load_state_dict(EpisodeTotals().state_dict())
-
     def metrics(self) -> dict[str, float]:
         """`return_mean, return_min, return_max, length_mean` and `count`; empty when no episode ended."""
         if not self.count:
@@ -137,15 +133,6 @@ class EpisodeTotals:
             "length_mean": self.length_sum / self.count,
             "count": self.count,
         }
-
-    def state_dict(self) -> dict[str, float]:
-        """Every field by its name."""
-        return dict(vars(self))
-
-    def load_state_dict(self, state: Mapping[str, float]) -> None:
-        """Restores the state of `state_dict`."""
-        for field in fields(self):
-            setattr(self, field.name, state[field.name])
 
 
 class FinishedEpisodes:
@@ -193,7 +180,7 @@ class FinishedEpisodes:
         taken = {**self.means(), **self.tracked()}
         self._sums.clear()
         self._counts.clear()
-        self.episodes.clear()
+        self.episodes = EpisodeTotals()
         return taken
 
     def merge(self, other: FinishedEpisodes) -> None:
@@ -228,12 +215,12 @@ class FinishedEpisodes:
 
     def state_dict(self) -> dict[str, dict[str, float]]:
         """Sums, counts and extremes: plain numbers in plain dicts."""
-        return {"sums": dict(self._sums), "counts": dict(self._counts), "episodes": self.episodes.state_dict()}
+        return {"sums": dict(self._sums), "counts": dict(self._counts), "episodes": dict(vars(self.episodes))}
 
     def load_state_dict(self, state: Mapping[str, dict[str, float]]) -> None:
         """Restores the state of `state_dict`."""
         self._sums, self._counts = dict(state["sums"]), dict(state["counts"])
-        self.episodes.load_state_dict(state["episodes"])
+        self.episodes = EpisodeTotals(**state["episodes"])
 
 
 def is_number(value: object) -> bool:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -21,28 +20,6 @@ VITAL = ("policy_loss", "value_loss", "entropy", "explained_variance")
 """Metrics that nothing recovers from once they are infinite; a ratio may be for one step, where the loss clips it."""
 
 
-@dataclass(frozen=True)
-class Finding:
-    """The first of many numbers that is not finite.
-
-    Attributes:
-        step: of the rollout, 1 for the first one that it took; 0 for what was there before.
-        agent: its index in the vector.
-        value: the number.
-    """
-
-    step: int
-    agent: int
-    value: float
-
-    def describe(self, what: str, agents_per_env: int) -> str:
-        """Names it: `the reward of agent 12 (environment 6) at step 34 of the rollout is nan`."""
-        env = self.agent // agents_per_env
-        return (
-            f"the {what} of agent {self.agent} (environment {env}) at step {self.step} of the rollout is {self.value}"
-        )
-
-
 def is_finite(numbers: Tensor) -> bool:
     """Whether all numbers of a tensor are finite; on a GPU it waits for the answer."""
     if not numbers.is_floating_point() or math.isfinite(numbers.sum()):
@@ -50,21 +27,16 @@ def is_finite(numbers: Tensor) -> bool:
     return bool(numbers.isfinite().all())  # the sum of large ones may overflow
 
 
-def find_in_rollout(columns: Tensor, num_agents: int, first_step: int) -> Finding | None:
-    """The earliest number of a rollout that is not finite.
-
-    Args:
-        columns: `(T, segments, ...)`; the segments of all agents follow those of all agents at earlier steps.
-        num_agents: of the vector.
-        first_step: of the rollout, that the first column belongs to.
-    """
+def _find_in_rollout(columns: Tensor, num_agents: int, first_step: int) -> tuple[int, int, float] | None:
+    # The step, the agent and the value of the earliest number that is not finite of `(T, segments, ...)`, where the
+    # segments of all agents follow those of all agents at earlier steps.
     if is_finite(columns):
         return None
     rows = columns.flatten(2) if columns.dim() > 2 else columns.unsqueeze(2)
     by_time = rows.unflatten(1, (-1, num_agents)).transpose(0, 1)  # (groups, T, agents, numbers)
     group, column, agent = by_time.isfinite().all(3).logical_not_().nonzero()[0].tolist()
     row = by_time[group, column, agent]
-    return Finding(group * len(columns) + column + first_step, agent, row[~row.isfinite()][0].item())
+    return group * len(columns) + column + first_step, agent, row[~row.isfinite()][0].item()
 
 
 def require_finite(values: Tensor, logprobs: Tensor) -> None:
@@ -91,17 +63,18 @@ def find_first(
     """
     agents, horizon = len(newest), len(observations)
     given = [
-        ("reward", find_in_rollout(rewards[1:], agents, 1)),
-        ("observation", find_in_rollout(observations, agents, 0)),
-        ("observation", find_in_rollout(newest.unsqueeze(0), agents, horizon * (observations.shape[1] // agents))),
+        ("reward", _find_in_rollout(rewards[1:], agents, 1)),
+        ("observation", _find_in_rollout(observations, agents, 0)),
+        ("observation", _find_in_rollout(newest.unsqueeze(0), agents, horizon * (observations.shape[1] // agents))),
     ]
-    found = [(what, finding) for what, finding in given if finding is not None]
+    found = [(what, *finding) for what, finding in given if finding is not None]
     if not found:
         return None
-    what, finding = min(found, key=lambda pair: pair[1].step)
+    what, step, agent, value = min(found, key=lambda finding: finding[1])
     return (
-        f"{finding.describe(what, agents_per_env)}, which began after {agent_steps:,} agent steps of the run; "
-        "look at what the environment's step() returns, or leave such steps out by [train] skip_nonfinite"
+        f"the {what} of agent {agent} (environment {agent // agents_per_env}) at step {step} of the rollout is "
+        f"{value}, which began after {agent_steps:,} agent steps of the run; look at what the environment's step() "
+        "returns, or leave such steps out by [train] skip_nonfinite"
     )
 
 
@@ -132,9 +105,10 @@ def explaining(
         if isinstance(error, DivergedError):
             layer = find_layer()
             place = "" if layer is None else f", first in its layer {layer}"
+            largest = max((float(p.detach().abs().max()) for p in policy.parameters() if p.numel()), default=0.0)
             raise DivergedError(
                 f"{str(error).partition(';')[0]}{place}, from finite observations and weights, the largest of them "
-                f"{largest_weight(policy):g}; lower [train] learning_rate, or look at the policy's forward()"
+                f"{largest:g}; lower [train] learning_rate, or look at the policy's forward()"
             ) from error
         raise
 
@@ -200,11 +174,6 @@ def find_in_state(state: Any, place: str) -> str | None:
     if is_finite(numbers):
         return None
     return f"{place} is {numbers[~numbers.isfinite()][0].item()}"
-
-
-def largest_weight(policy: nn.Module) -> float:
-    """The largest absolute value of all parameters."""
-    return max((float(p.detach().abs().max()) for p in policy.parameters() if p.numel()), default=0.0)
 
 
 def describe_update(

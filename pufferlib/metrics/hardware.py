@@ -96,7 +96,7 @@ class GpuMeter:
         """
         self._driver: ModuleType | None = None
         self._handle: Any = None
-        driver = driver or (import_driver() if uuid else None)
+        driver = driver or (_import_driver() if uuid else None)
         if uuid is None or driver is None:
             return
         try:
@@ -147,8 +147,7 @@ def gpu_uuid(device: torch.device) -> str | None:
     return str(torch.cuda.get_device_properties(device).uuid)
 
 
-def import_driver() -> ModuleType | None:
-    """Returns the module `pynvml`, None where it is not installed."""
+def _import_driver() -> ModuleType | None:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # another package of the same module warns of being out of date

@@ -76,39 +76,29 @@ class DeviceClock:
             self._idle += begin, end
 
 
-class QueuedPhase:
+class QueuedPhase(Phase):
     """A phase whose `with` statements queue work on a GPU: adds to the sums of both clocks."""
 
-    __slots__ = ("_begin", "_clock", "_name", "_phase")
+    __slots__ = ("_clock", "_event", "_name")
 
-    def __init__(self, name: str, phase: Phase, clock: DeviceClock):
-        self._name, self._phase, self._clock = name, phase, clock
-        self._begin: Any = None
-
-    def __enter__(self) -> None:
-        self._phase.__enter__()
-        self._begin = self._clock.mark()
-
-    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._clock.add(self._name, self._begin, self._clock.mark())
-        self._phase.__exit__(kind, error, trace)
-
-
-class MarkedPhase:
-    """A phase that a profiler marks, too."""
-
-    __slots__ = ("_mark", "_phase")
-
-    def __init__(self, phase: AbstractContextManager[None], mark: AbstractContextManager[Any]):
-        self._phase, self._mark = phase, mark
+    def __init__(self, name: str, clock: DeviceClock):
+        super().__init__()
+        self._name, self._clock = name, clock
+        self._event: Any = None
 
     def __enter__(self) -> None:
-        self._mark.__enter__()
-        self._phase.__enter__()
+        super().__enter__()
+        self._event = self._clock.mark()
 
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._phase.__exit__(kind, error, trace)
-        self._mark.__exit__(kind, error, trace)
+        self._clock.add(self._name, self._event, self._clock.mark())
+        super().__exit__(kind, error, trace)
+
+
+@contextlib.contextmanager
+def _labelled(label: AbstractContextManager[Any], phase: Phase) -> Iterator[None]:
+    with label, phase:
+        yield
 
 
 class Phases:
@@ -120,7 +110,6 @@ class Phases:
     def __init__(self, clock: DeviceClock | None = None):
         self._clock = clock
         self._phases: dict[str, Phase] = {}
-        self._queued_phases: dict[str, QueuedPhase] = {}
         self._mark: Callable[[str], AbstractContextManager[Any]] | None = None
         self._since = time.perf_counter()
 
@@ -135,22 +124,16 @@ class Phases:
 
     def phase(self, name: str) -> AbstractContextManager[None]:
         """Times the body of a `with` statement by the clock on the wall."""
-        phase = self._timed(name)
-        return phase if self._mark is None else MarkedPhase(phase, self._mark(name))
-
-    def _timed(self, name: str) -> Phase:
-        if name not in self._phases:
-            self._phases[name] = Phase()
-        return self._phases[name]
+        phase = self._phases.get(name)
+        if phase is None:
+            phase = self._phases[name] = Phase()
+        return phase if self._mark is None else _labelled(self._mark(name), phase)
 
     def queued_phase(self, name: str) -> AbstractContextManager[None]:
-        """Times the body as `phase` does, and on a GPU also what it queues on the current stream."""
-        if self._clock is None:
-            return self.phase(name)
-        if name not in self._queued_phases:
-            self._queued_phases[name] = QueuedPhase(name, self._timed(name), self._clock)
-        phase = self._queued_phases[name]
-        return phase if self._mark is None else MarkedPhase(phase, self._mark(name))
+        """Times the body as `phase` does, and on a GPU also what it queues; a name is always used in one way."""
+        if self._clock is not None and name not in self._phases:
+            self._phases[name] = QueuedPhase(name, self._clock)
+        return self.phase(name)
 
     def shares(self) -> dict[str, float]:
         """The share of each phase in the time since the last `reset`, and that of all `other` time: together 1."""
