@@ -7,7 +7,7 @@ import math
 import os
 import sys
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TextIO
 
 from pufferlib.dashboard.output import Output, printable
@@ -39,25 +39,21 @@ class NotebookPanel:
 
     def draw(self, render: Callable[[Console], Panel]) -> None:
         """Shows the panel, in place of that of before."""
-        content = _drawn(render, self._format)
+        from rich.console import Console
+
+        console = Console(
+            **dict(file=io.StringIO(), record=True, width=_COLUMNS, height=_LINES),
+            **dict(force_terminal=True, force_jupyter=False, color_system="truecolor"),
+        )
+        console.print(render(console))
+        html = console.export_html(inline_styles=True, code_format=self._format, clear=False)
+        content = {"text/html": html, "text/plain": console.export_text()}
         if self._handle is None:
             from IPython.display import display
 
             self._handle = display(content, raw=True, display_id=True)
         else:
             self._handle.update(content, raw=True)
-
-
-def _drawn(render: Callable[[Console], Panel], html_format: str) -> dict[str, str]:
-    from rich.console import Console
-
-    console = Console(
-        **dict(file=io.StringIO(), record=True, width=_COLUMNS, height=_LINES),
-        **dict(force_terminal=True, force_jupyter=False, color_system="truecolor"),
-    )
-    console.print(render(console))
-    html = console.export_html(inline_styles=True, code_format=html_format, clear=False)
-    return {"text/html": html, "text/plain": console.export_text()}
 
 
 CYAN, RED, WHITE, BACKGROUND = "#00BBBB", "#BB0000", "#F1F1F1", "#061818"
@@ -228,14 +224,10 @@ def render(
 ) -> Panel:
     """The panel as a rich renderable that fits the console."""
     width, rows = console.width - FRAME_COLUMNS, max(4, console.height - _FRAME_LINES)
-    lines = [
-        _progress(metrics, total_steps, width),
-        *(pairs(known, width) for known in (_run_facts(metrics), _hardware_facts(metrics), facts)),
-        pairs(_episode_facts(metrics), width),
-        pairs(_evaluation_facts(metrics), width),
-        *_columns(metrics, width, rows),
-    ]
-    return frame(title, lines)
+    facts_of_run = {label: text(metrics[name]) for label, (name, text) in _RUN_FACTS.items() if name in metrics}
+    known = (facts_of_run, _hardware_facts(metrics), facts, _episode_facts(metrics), _evaluation_facts(metrics))
+    lines = [pairs(one, width) for one in known]
+    return frame(title, [_progress(metrics, total_steps, width), *lines, *_columns(metrics, width, rows)])
 
 
 def group(metrics: Mapping[str, float], prefix: str) -> dict[str, float]:
@@ -297,14 +289,12 @@ def _progress(metrics: Mapping[str, float], total_steps: int, width: int) -> Tex
     return progress(left, steps / total_steps, right, width)
 
 
-def _run_facts(metrics: Mapping[str, float]) -> dict[str, str]:
-    texts = {
-        "Steps/s": ("sps", count_text),
-        "Epoch": ("epoch", count_text),
-        "Uptime": ("uptime", duration_text),
-        "Learning rate": ("learning_rate", number_text),
-    }
-    return {label: text(metrics[name]) for label, (name, text) in texts.items() if name in metrics}
+_RUN_FACTS = {
+    "Steps/s": ("sps", count_text),
+    "Epoch": ("epoch", count_text),
+    "Uptime": ("uptime", duration_text),
+    "Learning rate": ("learning_rate", number_text),
+}
 
 
 def _hardware_facts(metrics: Mapping[str, float]) -> dict[str, str]:
@@ -322,54 +312,47 @@ def _episode_facts(metrics: Mapping[str, float]) -> dict[str, str]:
     seen = group(metrics, "episode")
     if not seen.get("count"):
         return {"Return": "-"}
-    extremes = " to ".join(number_text(seen[f"return_{end}"]) for end in ("min", "max"))
-    return {
-        "Return": f"{number_text(seen['return_mean'])} ({extremes})",
-        "Length": number_text(seen["length_mean"]),
-        "Episodes": count_text(seen["count"]),
-    }
+    length, count = number_text(seen["length_mean"]), count_text(seen["count"])
+    return {"Return": f"{number_text(seen['return_mean'])} {_extremes(seen)}", "Length": length, "Episodes": count}
 
 
 def _evaluation_facts(metrics: Mapping[str, float]) -> dict[str, str]:
     found = group(metrics, "eval")
     if not found:
         return {}
-    extremes = " to ".join(number_text(found[f"return_{end}"]) for end in ("min", "max"))
-    return {
-        "Evaluation": f"{number_text(found['return_mean'])} ± {number_text(found['return_std'])} ({extremes})",
-        "Length": number_text(found["length_mean"]),
-    }
+    mean = f"{number_text(found['return_mean'])} ± {number_text(found['return_std'])}"
+    return {"Evaluation": f"{mean} {_extremes(found)}", "Length": number_text(found["length_mean"])}
+
+
+def _extremes(returns: Mapping[str, float]) -> str:
+    return f"({number_text(returns['return_min'])} to {number_text(returns['return_max'])})"
 
 
 def _columns(metrics: Mapping[str, float], width: int, rows: int) -> list[Text]:
     from rich.text import Text
 
-    groups = {
-        "Time": {name: percent_text(value) for name, value in group(metrics, "performance").items()},
-        "Losses": {name: number_text(value) for name, value in group(metrics, "losses").items()},
-        "Environment": {name: number_text(value) for name, value in group(metrics, "environment").items()},
-    }
     wide = (width - 2 * len(_GAP)) * 3 // 8  # of losses and environment; times need less
-    widths = (width - 2 * len(_GAP) - 2 * wide, wide, wide)
-    columns = [_column(name, values, size, rows) for (name, values), size in zip(groups.items(), widths, strict=True)]
-    blanks = [Text(" " * size) for size in widths]
-    return [Text(_GAP).join(cells) for cells in _rows(columns, blanks)]
+    columns = [
+        _column("Time", group(metrics, "performance"), percent_text, width - 2 * len(_GAP) - 2 * wide, rows),
+        _column("Losses", group(metrics, "losses"), number_text, wide, rows),
+        _column("Environment", group(metrics, "environment"), number_text, wide, rows),
+    ]
+    height = max(map(len, columns))
+    filled = [column + [Text(" " * len(column[0]))] * (height - len(column)) for column in columns]
+    return [Text(_GAP).join(cells) for cells in zip(*filled, strict=True)]
 
 
-def _rows(columns: list[list[Text]], blanks: list[Text]) -> Iterator[list[Text]]:
-    for index in range(max(map(len, columns))):
-        yield [column[index] if index < len(column) else blank for column, blank in zip(columns, blanks, strict=True)]
-
-
-def _column(heading: str, values: Mapping[str, str], width: int, rows: int) -> list[Text]:
+def _column(
+    heading: str, values: Mapping[str, float], text: Callable[[float], str], width: int, rows: int
+) -> list[Text]:
     from rich.text import Text
 
-    shown = list(values.items())
-    hidden = max(0, len(shown) - rows)
     lines = [Text(fit(heading, width), f"bold {RED}")]
-    for name, value in shown[: len(shown) - hidden]:
-        lines.append(Text.assemble((fit(name, width - len(value) - 1), CYAN), " ", (value, WHITE)))
-    return lines + ([Text(fit(f"and {hidden} more", width), CYAN)] if hidden else [])
+    for name, value in list(values.items())[:rows]:
+        shown = text(value)
+        lines.append(Text.assemble((fit(name, width - len(shown) - 1), CYAN), " ", (shown, WHITE)))
+    hidden = len(values) - rows
+    return lines + ([Text(fit(f"and {hidden} more", width), CYAN)] if hidden > 0 else [])
 
 
 def value_text(value: object) -> str:
