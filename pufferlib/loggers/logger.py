@@ -55,7 +55,7 @@ class Logger(Protocol):
     def log(self, metrics: Mapping[str, Any], step: int) -> None:
         """Takes the metrics at one agent step; steps never go back."""
 
-    def close(self, model_path: str | os.PathLike | None) -> None:
+    def close(self, model_path: str | os.PathLike | None = None) -> None:
         """Ends the run; `model_path` is its final model, if there is one. Calling it twice is harmless."""
 
 
@@ -64,14 +64,6 @@ class NoLogger(Logger):
 
     def __init__(self, run_id: str | None = None):
         self.run_id = run_id or make_run_id()
-
-    @override
-    def log(self, metrics: Mapping[str, Any], step: int) -> None:
-        pass
-
-    @override
-    def close(self, model_path: str | os.PathLike | None = None) -> None:
-        pass
 
 
 class LoggerState(enum.Enum):
@@ -103,11 +95,7 @@ class LazyLogger(Logger):
 
     @override
     def log(self, metrics: Mapping[str, Any], step: int) -> None:
-        """Takes the metrics at one agent step.
-
-        Raises:
-            APIUsageError: if the logger is closed.
-        """
+        """Takes the metrics at one agent step; an APIUsageError where the logger is closed."""
         if self._is_open():
             self._log({name: plain(value) for name, value in metrics.items()}, int(step))
 
@@ -121,7 +109,7 @@ class LazyLogger(Logger):
     def _is_open(self) -> bool:
         if self._state is LoggerState.CLOSED:
             name = type(self).__name__
-            raise APIUsageError(f"the logger of run {self.run_id} is closed; make a new {name} to go on")
+            raise APIUsageError(f"the logger of run {self.run_id} is closed; make a new {name} to continue")
         if self._state is LoggerState.NEW:
             self._state = LoggerState.GIVEN_UP
             self._open()
@@ -130,7 +118,7 @@ class LazyLogger(Logger):
 
     @abstractmethod
     def _open(self) -> None:
-        """Begins the run, or goes on with it."""
+        """Begins the run, or continues it."""
 
     def _describe(self, settings: Mapping[str, Any]) -> None:
         """Takes the settings."""
@@ -162,24 +150,16 @@ def is_finite(value: object) -> bool:
 
 
 def is_offline(mode: str | None, variable: str) -> bool:
-    """Whether a logger works without its server.
-
-    Args:
-        mode: `online`, `offline`, or None for what the environment variable says.
-        variable: such as `WANDB_MODE`.
-
-    Raises:
-        APIUsageError: if the mode is another one.
-    """
+    """Whether a logger works without its server: by the mode, or by an environment variable such as `WANDB_MODE`."""
     if mode not in (None, "online", "offline"):
         raise APIUsageError(f"mode must be 'online', 'offline' or None, got {mode!r}")
     return (mode or os.environ.get(variable)) == "offline"
 
 
 class Loggers(Logger):
-    """Passes everything on to every logger; none of them stops the training.
+    """Passes everything on to every logger, in copies of its own; none of them stops the training.
 
-    A PufferWarning says once that a logger raised; it still gets what comes after. Each logger gets its own copies.
+    A PufferWarning says once that a logger raised; it still gets what comes after.
 
     Attributes:
         loggers: those given, flattened.
@@ -294,7 +274,7 @@ class JsonLogger(LazyLogger):
 
     @override
     def _close(self, model_path: str | None) -> None:
-        """Nothing: the file is closed already."""
+        pass  # the file is closed already
 
 
 def _append(path: Path, line: bytes) -> None:

@@ -58,7 +58,7 @@ class TensorBoardLogger(LazyLogger):
     @override
     def _log(self, metrics: Mapping[str, Any], step: int) -> None:
         if self._writer is not None and not self._has_files():
-            self._writer.close()  # somebody removed them, and what a thread of TensorBoard writes to
+            self._writer.close()  # the files were removed while a thread of TensorBoard writes to them
             self._writer = None
         if self._writer is None:
             self._writer = self._make_writer(step)
@@ -76,13 +76,10 @@ class TensorBoardLogger(LazyLogger):
     def _make_writer(self, step: int) -> Any:
         from torch.utils.tensorboard import SummaryWriter  # seconds
 
-        purge_step = None
-        if self._has_files():
-            if self._resume_step is not None:
-                purge_step = self._resume_step + 1
-            elif self._is_resumable:
-                purge_step = step
-        return SummaryWriter(self.folder, purge_step=purge_step)
+        first_hidden = step if self._is_resumable else None
+        if self._resume_step is not None:
+            first_hidden = self._resume_step + 1
+        return SummaryWriter(self.folder, purge_step=first_hidden if self._has_files() else None)
 
     def _has_files(self) -> bool:
         return any(self.folder.glob("events.out.tfevents.*"))
