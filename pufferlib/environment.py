@@ -35,11 +35,7 @@ class Buffers:
 
     @classmethod
     def empty(cls, observation_space: gymnasium.Space, action_space: gymnasium.Space, rows: int) -> Buffers:
-        """Allocates zeroed arrays (masks are all True) for `rows` agents with these single-agent spaces.
-
-        Raises:
-            MemoryLackError: if the machine has less memory than they take.
-        """
+        """Allocates zeroed arrays (masks are all True) for `rows` agents with these single-agent spaces."""
         agents = f"{rows:,} agent{'s' * (rows != 1)}"
         needed = rows * cls.row_bytes(observation_space, action_space)
         require_memory(needed, f"a step of {agents}", "have fewer environments, or smaller observations")
@@ -98,11 +94,7 @@ class Keys:
 
 
 def fitting_actions(actions: ArrayLike, like: np.ndarray) -> np.ndarray:
-    """Converts a caller's actions to an array of the shape and kind of an environment's own.
-
-    Raises:
-        APIUsageError: if it has another shape or kind.
-    """
+    """Converts a caller's actions to an array like an environment's own; an APIUsageError where they do not fit."""
     actions = np.asarray(actions)
     if actions.shape != like.shape:
         raise APIUsageError(f"actions must have shape {like.shape}, got {actions.shape}; pass one row per agent")
@@ -220,11 +212,7 @@ class PufferEnv:
 
 
 def check_env(env: object) -> None:
-    """Checks that something can be stepped as a PufferEnv.
-
-    Raises:
-        APIUsageError: if it cannot.
-    """
+    """Raises an APIUsageError unless something can be stepped as a PufferEnv."""
     missing = [name for name in PUFFER_ENV_PARTS if not hasattr(env, name)]
     if not missing and not isinstance(env, type):
         return

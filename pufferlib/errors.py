@@ -146,11 +146,7 @@ def is_installed(package: str) -> bool:
 
 
 def require_extra(package: str, extra: str) -> None:
-    """Checks that an optional package is installed, without importing it.
-
-    Raises:
-        MissingExtraError: naming the extra to install.
-    """
+    """Raises a MissingExtraError unless an optional package is installed, which is not imported."""
     if not is_installed(package):
         raise MissingExtraError(f"the package {package} is not installed; run `pip install 'pufferlib[{extra}]'`")
 

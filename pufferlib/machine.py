@@ -37,12 +37,9 @@ def usable_memory_bytes() -> int:
 
 
 def require_memory(needed_bytes: float, what: str, remedy: str) -> None:
-    """Raises a MemoryLackError if something does not fit into usable memory; to be called before it is allocated.
+    """Raises a MemoryLackError, before they are allocated, if so many bytes do not fit into usable memory.
 
-    Args:
-        needed_bytes: at least.
-        what: the subject of the message, in the singular.
-        remedy: the end of the message.
+    `what`, in the singular, is the subject of its message, and `remedy` the end.
     """
     usable = usable_memory_bytes()
     if needed_bytes > usable:

@@ -107,7 +107,29 @@ MAX_CATEGORIES = 256
 """Of one number: all that a byte can say."""
 
 
-class OneHot(nn.Module):
+class _CategoryColumns(nn.Module):
+    # Integers of rows or channels that have a column or a plane for each of their values.
+    def __init__(self, low: np.ndarray, high: np.ndarray):
+        super().__init__()
+        lowest, highest = torch.from_numpy(low).int(), torch.from_numpy(high).int()
+        counts = highest - lowest + 1
+        sources = torch.arange(len(counts)).repeat_interleave(counts)  # of each column
+        firsts = (counts.cumsum(0) - counts)[sources]
+        categories = (lowest[sources] + torch.arange(len(sources)) - firsts).int()
+        for name, values in {
+            "lowest": lowest,
+            "highest": highest,
+            "_sources": sources,
+            "_categories": categories,
+        }.items():
+            self.register_buffer(name, values, persistent=False)
+
+    def _ones(self, integers: Tensor, lowest: Tensor, highest: Tensor, categories: Tensor, dim: int) -> Tensor:
+        inside = integers.to(torch.int32).clamp(lowest, highest)
+        return (inside.index_select(dim, self._sources) == categories).to(torch.float32)
+
+
+class OneHot(_CategoryColumns):
     """Turns integers `(..., cells)` into zeros, and a one for each of them, `(..., num_columns)` float32.
 
     An integer has a column for each of its values, from its lower bound to its upper one; the columns of the first come
@@ -123,63 +145,32 @@ class OneHot(nn.Module):
     """
 
     def __init__(self, space: Space):
-        super().__init__()
-        low, high = _bounds(space)
-        lowest, highest = torch.from_numpy(low).int(), torch.from_numpy(high).int()
-        counts = highest - lowest + 1
-        cells = torch.arange(len(counts)).repeat_interleave(counts)  # of each column
-        firsts = (counts.cumsum(0) - counts)[cells]
-        self.num_columns = len(cells)
-        self._add("lowest", lowest)
-        self._add("highest", highest)
-        self._add("_cells", cells)
-        self._add("_categories", (lowest[cells] + torch.arange(len(cells)) - firsts).int())
-
-    def _add(self, name: str, values: Tensor) -> None:
-        self.register_buffer(name, values, persistent=False)
+        super().__init__(*_bounds(space))
+        self.num_columns = len(self._sources)
 
     def forward(self, observations: Tensor) -> Tensor:
         """Integers `(..., cells)` of any dtype -> `(..., num_columns)` float32."""
-        inside = observations.to(torch.int32).clamp(self.lowest, self.highest)
-        return (inside.index_select(-1, self._cells) == self._categories).to(torch.float32)
+        return self._ones(observations, self.lowest, self.highest, self._categories, -1)
 
 
-class OneHotPlanes(nn.Module):
+class OneHotPlanes(_CategoryColumns):
     """Turns images of integers `(rows, channels, height, width)` into planes `(rows, num_planes, height, width)`.
 
     A channel has a plane of zeros and ones for each value from the lowest bound of its pixels to the highest; the
-    planes of the first channel come first. Otherwise as OneHot.
-
-    Attributes:
-        num_planes: what the layer after it gets.
-        lowest: `(channels,)` int32, the lower bounds.
-        highest: `(channels,)` int32, the upper bounds.
-
-    Raises:
-        APIUsageError: as for OneHot.
+    planes of the first channel come first. Otherwise as OneHot, with bounds of channels.
     """
 
     def __init__(self, space: Space, image_shape: tuple[int, int, int]):
-        super().__init__()
         low, high = (bound.reshape(image_shape[0], -1) for bound in _bounds(space))
         low, high = low.min(1), high.max(1)
         _check_counts(space, low, high)
-        lowest, highest = torch.from_numpy(low).int(), torch.from_numpy(high).int()
-        counts = highest - lowest + 1
-        channels = torch.arange(len(counts)).repeat_interleave(counts)  # of each plane
-        firsts = (counts.cumsum(0) - counts)[channels]
-        self.num_planes = len(channels)
-        categories = lowest[channels] + torch.arange(len(channels)) - firsts
-        self.register_buffer("lowest", lowest, persistent=False)
-        self.register_buffer("highest", highest, persistent=False)
-        self.register_buffer("_channels", channels, persistent=False)
-        self.register_buffer("_categories", categories.int()[:, None, None], persistent=False)
+        super().__init__(low, high)
+        self.num_planes = len(self._sources)
 
     def forward(self, images: Tensor) -> Tensor:
         """Integers `(rows, channels, height, width)` of any dtype -> float32 `(rows, num_planes, height, width)`."""
-        lowest, highest = self.lowest[:, None, None], self.highest[:, None, None]
-        inside = images.to(torch.int32).clamp(lowest, highest)
-        return (inside.index_select(1, self._channels) == self._categories).to(torch.float32)
+        lowest, highest, categories = (b[:, None, None] for b in (self.lowest, self.highest, self._categories))
+        return self._ones(images, lowest, highest, categories, 1)
 
 
 def _bounds(space: Space) -> tuple[np.ndarray, np.ndarray]:

@@ -30,9 +30,7 @@ class UnreadableFile(OSError):
 def open_regular(path: Path) -> BinaryIO:
     """Opens a regular file, or a link to one, for reading, without waiting, as for the writer of a FIFO.
 
-    Raises:
-        UnreadableFile: if it is anything else.
-        OSError: if there is none, or it may not be read.
+    Anything else is an UnreadableFile.
     """
     try:
         found = _kind(os.stat(path))  # before it is opened, which alone has effects on some devices
@@ -49,12 +47,7 @@ def open_regular(path: Path) -> BinaryIO:
 
 
 def read_bytes(path: Path, most: int = MAX_JSON_BYTES) -> bytes:
-    """Returns the content of a regular file.
-
-    Raises:
-        UnreadableFile: if it is no regular file, or has more than `most` bytes.
-        OSError: if there is none, or it may not be read.
-    """
+    """Returns the content of a regular file of at most `most` bytes; an UnreadableFile if it is another, or larger."""
     with open_regular(path) as file:
         size = os.fstat(file.fileno()).st_size
         content = file.read(most + 1) if size <= most else b""
@@ -64,12 +57,7 @@ def read_bytes(path: Path, most: int = MAX_JSON_BYTES) -> bytes:
 
 
 def read_json(path: Path) -> Any:
-    """Returns the content of a regular file of JSON.
-
-    Raises:
-        OSError: as for `read_bytes`.
-        ValueError: if it is no JSON, or nested too deeply.
-    """
+    """Returns the content of a regular file of JSON; raises as `read_bytes` and `parse_json` do."""
     return parse_json(read_bytes(path))
 
 
@@ -84,11 +72,7 @@ def lines(file: BinaryIO) -> Iterator[bytes]:
 
 
 def parse_json(text: bytes) -> Any:
-    """Returns the content of a text of JSON.
-
-    Raises:
-        ValueError: if it is no JSON in UTF-8, or nested too deeply.
-    """
+    """Returns the content of a text of JSON; a ValueError if it is none in UTF-8, or nested too deeply."""
     try:
         found = json.loads(text.decode())
     except RecursionError as error:
@@ -98,7 +82,7 @@ def parse_json(text: bytes) -> Any:
     return found
 
 
-def _require_flat(found: Any) -> None:
+def _require_flat(found: object) -> None:
     level = [found]
     for _ in range(MAX_LEVELS):
         parts = (each.values() if isinstance(each, dict) else each for each in level if isinstance(each, (list, dict)))

@@ -12,17 +12,10 @@ _WORD = (1 << 64) - 1
 
 
 def mix_seed(seed: int, index: int) -> int:
-    """The seed of part `index` of a whole with the seed `seed`.
+    """The seed, in [0, 2**63), of part `index` of a whole with the seed `seed`; both are any integers, modulo 2**64.
 
     Neighbouring seeds and neighbouring indices give unrelated results, and no global generator is touched. The formula
     is that of `rng_seed` in `puffer_env.h`, without its last bit.
-
-    Args:
-        seed: any integer, taken modulo 2**64.
-        index: any integer, taken modulo 2**64.
-
-    Returns:
-        An integer in [0, 2**63).
     """
     return _finalise(_finalise(seed + _GOLDEN_GAMMA) + (index + 1) * _GOLDEN_GAMMA) >> 1
 

@@ -281,11 +281,7 @@ def _is_mixed_part(space: gymnasium.Space) -> bool:
 
 
 def action_shape(space: gymnasium.Space) -> tuple[int, ...]:
-    """The shape of one agent's action row.
-
-    Raises:
-        APIUsageError: if it has none, see `check_action_space`.
-    """
+    """The shape of one agent's action row, of a space that `check_action_space` allows."""
     check_action_space(space)
     return (action_parts(space)[-1].columns.stop,) if isinstance(space, Tuple) else space.shape
 
@@ -297,11 +293,7 @@ def action_dtype(space: gymnasium.Space) -> np.dtype:
 
 
 def action_parts(space: gymnasium.Space) -> tuple[ActionPart, ...]:
-    """The parts of an action that a policy decides independently, in the order of the columns of a flattened row.
-
-    Raises:
-        APIUsageError: if the space has no rows, see `check_action_space`.
-    """
+    """The parts of an action that a policy decides independently, in the order of the columns of a flattened row."""
     check_action_space(space)
     parts, column = [], 0
     for width, choices in chain.from_iterable(map(_sizes, space.spaces if isinstance(space, Tuple) else [space])):
@@ -321,11 +313,7 @@ def _sizes(space: gymnasium.Space) -> list[tuple[int, int | None]]:
 
 
 def joint_space(space: gymnasium.Space, num_agents: int) -> gymnasium.Space:
-    """The space of `num_agents` rows of `space`; see `check_action_space` for the rows of a Tuple.
-
-    Raises:
-        APIUsageError: if the space has no fixed shape; wrap the environment with pufferlib.emulation.
-    """
+    """The space of `num_agents` rows of `space`; see `check_action_space` for the rows of a Tuple."""
     if isinstance(space, Discrete):
         return MultiDiscrete(np.full(num_agents, space.n))
     if isinstance(space, MultiDiscrete):

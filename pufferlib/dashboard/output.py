@@ -113,12 +113,7 @@ def discard(stream: TextIO) -> None:
 
 
 def flush_stdout(more: str = "") -> None:
-    """Writes what stdout still holds, and `more`.
-
-    Raises:
-        StorageError: if it cannot, as on a full disk.
-        BrokenPipeError: if its reader is gone.
-    """
+    """Writes what stdout still holds, and `more`; a StorageError if it cannot, as on a full disk."""
     try:
         if sys.stdout is not None:
             if more:  # /dev/full refuses even nothing

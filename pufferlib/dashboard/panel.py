@@ -97,7 +97,7 @@ class LivePanel:
         self._leave_what_failed()
 
     def close(self) -> None:
-        """Leaves the last panel on the screen and gives the terminal back; calling it twice is harmless."""
+        """Leaves the last panel on the screen and gives the terminal back; may be called twice."""
         if self._stop is not None:
             self._stop()
 
@@ -165,12 +165,7 @@ _PLAIN_STATISTICS = 6  # environment statistics in a plain line
 
 
 class Dashboard:
-    """Shows the metrics of a run.
-
-    On a terminal, or in a notebook, it draws one panel and redraws it in place; otherwise, and where TERM is `dumb`,
-    every `show` writes one line without control codes. The terminal is put back by `close`, and at the latest when
-    Python ends. A stream that cannot be written is warned about once and left; a closed one is left without a word.
-    """
+    """Shows the metrics of a run on a LivePanel: one panel that is redrawn in place, or a line for every `show`."""
 
     def __init__(self, title: str, facts: Mapping[str, str], total_steps: int, stream: TextIO | None = None):
         self.title, self.facts, self.total_steps = title, facts, total_steps
@@ -179,11 +174,7 @@ class Dashboard:
         self._evaluation: dict[str, float] = {}  # the newest, which the panel keeps showing
 
     def show(self, metrics: Mapping[str, float]) -> None:
-        """Shows the newest metrics.
-
-        Args:
-            metrics: as `PuffeRL.mean_and_log` describes them; what is missing is left out.
-        """
+        """Shows the newest metrics, as `PuffeRL.mean_and_log` describes them; what is missing is left out."""
         self._evaluation.update((name, value) for name, value in metrics.items() if name.startswith("eval/"))
         if self.is_panel:
             shown = {**self._evaluation, **metrics}
@@ -192,7 +183,7 @@ class Dashboard:
             self._screen.write(plain_line(self.title, metrics, self.total_steps))
 
     def close(self) -> None:
-        """Leaves the last panel on the screen and gives the terminal back; calling it twice is harmless."""
+        """Leaves the last panel on the screen and gives the terminal back; may be called twice."""
         self._screen.close()
 
 

@@ -94,15 +94,12 @@ class Report:
     def log(
         self, counts: Counts, evaluation: Mapping[str, float], episodes: Sequence[Mapping[str, Any]]
     ) -> dict[str, float]:
-        """Ends the interval.
+        """Ends the interval, and returns the metrics that `PuffeRL.mean_and_log` describes.
 
         Args:
             counts: as they are now.
             evaluation: metrics of an evaluation in this interval, if there was one.
             episodes: the `state_dict` of the episodes of every process, which are taken together.
-
-        Returns:
-            The metrics that `PuffeRL.mean_and_log` describes.
         """
         self.episodes = FinishedEpisodes.merged(episodes)
         hardware = prefixed("hardware", self._hardware.sample())
@@ -179,13 +176,13 @@ class Report:
         self._shown_time = -math.inf
 
     def end_showing(self) -> None:
-        """Gives the terminal back until the next `show`; calling it twice is harmless."""
+        """Gives the terminal back until the next `show`; may be called twice."""
         if self._dashboard is not None:
             self._dashboard.close()
             self._dashboard = None
 
     def close(self) -> None:
-        """Gives back the terminal and the hardware's drivers; calling it twice is harmless."""
+        """Gives back the terminal and the hardware's drivers; may be called twice."""
         self.end_showing()
         self._hardware.close()
 

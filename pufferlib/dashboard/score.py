@@ -28,15 +28,10 @@ _COUNTS = {  # of the episodes that the means of a group are over
 
 
 def find_metric(wanted: str, names: Iterable[str]) -> str | None:
-    """Returns the metric of a log for a name.
+    """Returns the whole name of the metric that is wanted, None where `names`, those of a log, have none.
 
-    Args:
-        wanted: its whole name, such as `losses/entropy`, or that within `environment/`, `episode/` or `eval/`, such as
-            `perf`, or what other libraries call it, such as `mean_reward`.
-        names: of the metrics in the log.
-
-    Returns:
-        Its whole name; None where there is none.
+    It is wanted by its whole name, such as `losses/entropy`, by that within `environment/`, `episode/` or `eval/`,
+    such as `perf`, or by what other libraries call it, such as `mean_reward`.
     """
     names = set(names)
     candidates = [wanted, *(f"{group}/{wanted}" for group in GROUPS), _ALIASES.get(wanted, wanted)]
@@ -82,8 +77,7 @@ class Score:
 def final_metrics(scores: Mapping[str, Score]) -> dict[str, float]:
     """Returns the metrics of the final policy, and `final/n`, the number of episodes; empty without scores.
 
-    Args:
-        scores: by the names of logs, such as `environment/score` and `episode/return_mean`.
+    The scores have the names of logs, such as `environment/score` and `episode/return_mean`.
     """
     if not scores:
         return {}

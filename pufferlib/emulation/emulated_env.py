@@ -164,8 +164,7 @@ class LibraryEnv(PufferEnv):
 class EmulatedEnv(LibraryEnv):
     """A single environment of another library.
 
-    Attributes:
-        before_restart: called when an episode has ended, while the environment still shows its end; None for nothing.
+    `before_restart`, which may be set, is called when an episode has ended, while the environment still shows its end.
     """
 
     before_restart: Callable[[], None] | None = None

@@ -186,8 +186,7 @@ class GymnasiumVectorPufferEnv(LibraryEnv):
     def start(self, actions: np.ndarray) -> None:
         """Begins a step, to be finished by `step`, where the vector environment can; else does nothing.
 
-        Args:
-            actions: as for `step`, to be left as they are until then.
+        The actions, as for `step`, are to be left as they are until then.
         """
         if self._start is not None:
             self._start(self._actions.split_rows(actions))
@@ -286,11 +285,7 @@ def _checked_vector(env: object) -> VectorEnv:
 
 
 def require_same_step(env: VectorEnv) -> None:
-    """Checks that a vector environment resets in the step that ends an episode.
-
-    Raises:
-        APIUsageError: if it resets in another way; the message has the call that makes one which does.
-    """
+    """Raises an APIUsageError with the remedy where a vector does not reset in the step that ends an episode."""
     mode = env.metadata.get("autoreset_mode")
     if mode != AutoresetMode.SAME_STEP:
         raise APIUsageError(

@@ -99,7 +99,7 @@ def _unfit(leaf: Leaf, found: str) -> APIUsageError:
     )
 
 
-def _explained(layout: Layout, observation: Any, error: Exception) -> Exception:
+def _explained(layout: Layout, observation: object, error: Exception) -> Exception:
     for leaf in layout.leaves:
         value = observation
         for depth, key in enumerate(leaf.path):

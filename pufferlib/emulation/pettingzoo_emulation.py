@@ -169,7 +169,7 @@ def _parallel(env: object) -> Any:
     return aec_to_parallel(env)
 
 
-def _possible_agents(env: Any) -> list[Any]:
+def _possible_agents(env: object) -> list[Any]:
     agents = list(getattr(env, "possible_agents", []))
     if not agents:
         raise APIUsageError(

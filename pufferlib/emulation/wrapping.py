@@ -36,10 +36,6 @@ def wrapper_of(env: object) -> type[PufferEnv] | None:
 def as_puffer_env(env: object) -> Any:
     """A Gymnasium or PettingZoo environment as a PufferEnv, the same one every time; everything else as it is.
 
-    Args:
-        env: what becomes one is a `gymnasium.Env`, a `gymnasium.vector.VectorEnv`, a `pettingzoo.ParallelEnv` or a
-            `pettingzoo.AECEnv`.
-
     Raises:
         APIUsageError: if it is a vector environment that was closed, or cannot be stepped as one of
             GymnasiumPufferEnv, GymnasiumVectorPufferEnv and PettingZooPufferEnv.
@@ -57,15 +53,8 @@ def as_puffer_env(env: object) -> Any:
 def make_puffer_env(creator: Callable, args: Sequence, kwargs: Mapping[str, Any], given: Mapping[str, Any]) -> Any:
     """Calls a creator, and wraps environments of Gymnasium and PettingZoo.
 
-    Args:
-        creator: a class or a function.
-        args: for the creator.
-        kwargs: for the creator.
-        given: `buf` and `seed`, or one of them, for a PufferEnv: its creator must take them. One of another
-            environment need not; they then go to the wrapper.
-
-    Raises:
-        APIUsageError: if the creator cannot be called like that.
+    A PufferEnv is made with `given`, which is `buf` and `seed` or one of them: its creator must take them. The creator
+    of another environment need not; they then go to the wrapper.
     """
     mismatch = _mismatch(creator, args, {**kwargs, **given})
     if mismatch is None and not makes_others(creator):

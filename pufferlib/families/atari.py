@@ -154,10 +154,6 @@ class AtariVectorPufferEnv(GymnasiumVectorPufferEnv):
             buf: as of every PufferEnv.
             seed: as of every PufferEnv.
             preprocessing: settings of `build_atari`, of those in `PREPROCESSING`, by name.
-
-        Raises:
-            MissingExtraError: if ale-py is not installed.
-            APIUsageError: if it is not the id of an Atari game, or a setting is none of these.
         """
         unknown = sorted(preprocessing.keys() - PREPROCESSING.keys())
         if unknown:
@@ -225,9 +221,6 @@ def make_atari_vector(
         batch_size: games in each vector environment, a divisor of `num_envs`; 'auto' is all games in one.
         seed: as for `pufferlib.vector.make`.
         settings: of those in `SETTINGS`.
-
-    Raises:
-        MissingExtraError, APIUsageError: as AtariVectorPufferEnv does, or the games cannot be shared equally.
     """
     if not is_count(num_envs):
         raise APIUsageError(f"num_envs must be an integer of at least 1, got {num_envs!r}")

@@ -85,12 +85,8 @@ def slug(name: str) -> str:
 def nearest_names(name: str, known: Iterable[str], prefix: str = "") -> str:
     """Ends an error message about an unknown name with the nearest known ones; empty where none is near.
 
-    Beside what `pufferlib.errors.nearest` finds, `pong` finds `ALE/Pong-v5`, by the word without the rest.
-
-    Args:
-        name: the unknown one.
-        known: all names.
-        prefix: written before each of the nearest.
+    Beside what `pufferlib.errors.nearest` finds, `pong` finds `ALE/Pong-v5`, by the word without the rest. `prefix` is
+    written before each of them.
     """
     known = list(known)
     close = difflib.get_close_matches(name, known, n=3) or _of_near_words(name, known)
@@ -146,9 +142,9 @@ class Entry:
         """Describes an environment.
 
         Args:
-            name: see the class.
-            family: see the class.
-            creator: see the class.
+            name: see the class, as for the next two.
+            family: of it.
+            creator: of it.
             settings: and whether it takes any other, as `keyword_settings` returns them.
             recipe: the name of the first ini file; None looks at the actions of an environment, empty means no inis.
         """
@@ -174,15 +170,7 @@ class Entry:
             env.close()
 
     def make_vector(self, env_kwargs: dict[str, Any], **keywords: Any) -> Vector:
-        """Makes the vector to train in.
-
-        Args:
-            env_kwargs: values of some of the settings.
-            keywords: further ones of `pufferlib.vector.make`.
-
-        Raises:
-            APIUsageError: if they do not fit together.
-        """
+        """Makes the vector to train in, with further keywords of `pufferlib.vector.make`."""
         from pufferlib import vector
 
         return vector.make(self.creator, env_kwargs=env_kwargs, **keywords)
@@ -211,18 +199,10 @@ class Family(abc.ABC):
 
     @abc.abstractmethod
     def find(self, name: str) -> Entry | None:
-        """The environment of a name that the family owns, None where there is no such environment.
-
-        Raises:
-            MissingExtraError: if the family, or what this environment needs besides, is not installed.
-        """
+        """The environment of a name that the family owns, None where there is no such environment."""
 
     def require(self) -> None:
-        """Checks that the family is installed.
-
-        Raises:
-            MissingExtraError: naming the extra to install.
-        """
+        """Raises a MissingExtraError that names the extra, where the family is not installed."""
         for package in self.packages:
             require_extra(package, self.extra)
 
@@ -244,14 +224,10 @@ _PLAIN = (int, float, bool, str, type(None), Any)
 
 
 def keyword_settings(creator: Callable, presets: Mapping[str, Any] | None = None) -> tuple[dict[str, Setting], bool]:
-    """The keyword arguments of a class or function as settings of `[env]`.
+    """The keyword arguments of a class or function as settings of `[env]`; `presets` replace defaults.
 
     Where a class hands `**kwargs` on, the arguments of its base class count too. An annotation that is made of numbers,
     text, lists and tuples is checked; every other one is for the environment to check.
-
-    Args:
-        creator: a class or a function.
-        presets: values that replace defaults.
 
     Returns:
         The settings by name, and whether it may take other keywords too: it has `**kwargs` and does not tell which.
@@ -297,11 +273,7 @@ def callable_entry(creator: Callable[..., Any], name: str | None = None) -> Entr
     """The entry of a class or function that makes a PufferEnv, or an environment of Gymnasium or PettingZoo.
 
     The keyword arguments that its signature names are settings of `[env]`; it has no ini, so `load_config` chooses by
-    its spaces.
-
-    Args:
-        creator: the class or function.
-        name: `package.module:MyEnv`, by which other processes import it; None is its own name in lower case.
+    its spaces. Other processes import it by a name `package.module:MyEnv`; None is its own name in lower case.
     """
     own = getattr(_unwrapped(creator), "__name__", type(creator).__name__).lower()
     made_by = creator if name is None else partial(make_imported, creator)
@@ -309,17 +281,7 @@ def callable_entry(creator: Callable[..., Any], name: str | None = None) -> Entr
 
 
 def make_imported(creator: Callable[..., Any], buf: Buffers | None = None, seed: int = 0, **settings: Any) -> PufferEnv:
-    """Makes one environment of a class or function of the user's; those of Gymnasium and PettingZoo are emulated.
-
-    Args:
-        creator: the class or function.
-        buf: the arrays to fill.
-        seed: of the environment by itself.
-        settings: keyword arguments of the creator.
-
-    Raises:
-        APIUsageError: if the creator does not take these arguments, or returns no environment.
-    """
+    """Makes one environment of a class or function of the user's; those of Gymnasium and PettingZoo are emulated."""
     from pufferlib.emulation.wrapping import make_puffer_env  # these two: the catalog is imported without Gymnasium
     from pufferlib.environment import check_env
 

@@ -133,10 +133,7 @@ class GymnasiumFamily(Family):
     def entry(self, name: str, spec: EnvSpec, target: str | EnvSpec) -> Entry:
         """The entry of a registered environment, whose settings are the arguments of its class.
 
-        Args:
-            name: of the environment.
-            spec: its registration.
-            target: the id, or the registration where other processes do not know the id.
+        `target` is its id, or the registration where other processes do not know the id.
         """
         own, takes_any = keyword_settings(_entry_point(name, spec), spec.kwargs)
         common = signature_settings("env", self.builder, {"max_episode_steps": spec.max_episode_steps})

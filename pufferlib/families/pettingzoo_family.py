@@ -23,14 +23,7 @@ _SISTERS = ("mpe2", "magent2.environments")  # families that became packages of 
 
 
 def make_pettingzoo_env(module: str, buf: Buffers | None = None, seed: int = 0, **settings: Any) -> PufferEnv:
-    """Makes one environment of a module and emulates it.
-
-    Args:
-        module: such as `pettingzoo.butterfly.pistonball_v6`.
-        buf: the arrays to fill.
-        seed: of the environment by itself.
-        settings: keyword arguments of the environment.
-    """
+    """Makes and emulates one environment of a module such as `pettingzoo.butterfly.pistonball_v6`."""
     return PettingZooPufferEnv(env_creator=_creator(_import(module)), env_kwargs=settings, buf=buf, seed=seed)
 
 

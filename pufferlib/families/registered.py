@@ -106,9 +106,6 @@ class AnyGymnasium(GymnasiumFamily):
 
         Importing the module registers the id, or defines a class or function MyEnv that makes environments. Where it
         does both, the id counts, with a warning.
-
-        Raises:
-            APIUsageError: if there is no such module, or what it has of this name makes no environments.
         """
         module, _, env_id = name.rpartition(":")
         found = _attribute(_import(module, name), env_id) if module else None

@@ -104,5 +104,5 @@ class OceanParallelEnv(ShownEnv, ParallelEnv):
         for agent in self.agents:
             write_actions(self.ocean, self._rows[agent], actions[agent])
 
-    def _of_agents(self, rows: Any) -> dict[str, Any]:
+    def _of_agents(self, rows: np.ndarray | list) -> dict[str, Any]:
         return {agent: rows[self._rows[agent]] for agent in self.agents}

@@ -132,7 +132,7 @@ class LazyLogger(Logger):
         """Ends the run that was opened."""
 
 
-def plain(value: Any) -> Any:
+def plain(value: object) -> object:
     """A number, a bool, text or None; NumPy's numbers and one-element tensors are converted to Python's."""
     if isinstance(value, (bool, int, float, str)) or value is None:
         return value
@@ -203,7 +203,7 @@ class Loggers(Logger):
             warnings.warn(message, PufferWarning, stacklevel=3)
 
 
-def _copied(value: Any) -> Any:
+def _copied(value: object) -> Any:
     if isinstance(value, Mapping):
         return {name: _copied(inner) for name, inner in value.items()}
     return [_copied(inner) for inner in value] if isinstance(value, list) else value

@@ -193,9 +193,7 @@ class FinishedEpisodes:
     def take_over(self, tracker: EpisodeTracker, reports: dict[int, FinishedEpisodes]) -> None:
         """Adds the episodes that ended in a rollout, tracked and reported; clears the reports.
 
-        Args:
-            tracker: of all agents.
-            reports: by batch, and so added in one order, whichever came first: sums of numbers are rounded.
+        The reports are by batch, and added in that order, whichever came first: sums of numbers are rounded.
         """
         _, returns, lengths = tracker.take()
         self.episodes.add(returns, lengths)

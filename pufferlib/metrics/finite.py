@@ -40,11 +40,7 @@ def _find_in_rollout(columns: Tensor, num_agents: int, first_step: int) -> tuple
 
 
 def require_finite(values: Tensor, logprobs: Tensor) -> None:
-    """Checks the outputs of a policy on the CPU; the check would wait for a GPU, and leaves it out.
-
-    Raises:
-        DivergedError: if a value or a log-probability is not finite.
-    """
+    """Raises a DivergedError where outputs of a policy on the CPU are not finite; a GPU would have to be waited for."""
     if values.device.type == "cpu" and not (is_finite(values) and is_finite(logprobs)):
         raise DivergedError("the policy's values or log-probabilities are not finite")
 
@@ -82,17 +78,13 @@ def find_first(
 def explaining(
     find: Callable[[], str | None], policy: nn.Module, find_layer: Callable[[], str | None] = lambda: None
 ) -> Iterator[None]:
-    """Replaces an error of a policy by what led to it, where that is a number which is not finite.
+    """Replaces an error of a policy by a DivergedError of what led to it, where that is a number which is not finite.
 
     Args:
         find: names the first number that is not finite of what the policy was given; None if all are.
         policy: whose weights are looked at after that.
         find_layer: names the layer whose output is the first that is not finite, of finite inputs and weights; None
             where that cannot be told.
-
-    Raises:
-        DivergedError: names a reward, an observation, or a weight; or says that these are not to blame for an error of
-            this kind.
     """
     try:
         yield
@@ -155,17 +147,13 @@ def find_weight(policy: nn.Module) -> str | None:
 
 
 def require_finite_weights(policy: nn.Module) -> None:
-    """Checks the weights of a policy.
-
-    Raises:
-        DivergedError: if a weight is infinite or NaN; the message names it.
-    """
+    """Raises a DivergedError that names the first weight which is infinite or NaN."""
     broken = find_weight(policy)
     if broken is not None:
         raise DivergedError(f"the policy must have finite weights to act, but {broken}; take an earlier model")
 
 
-def find_in_state(state: Any, place: str) -> str | None:
+def find_in_state(state: Mapping | Tensor | float, place: str) -> str | None:
     """Names the first number of nested dicts of numbers and tensors that is not finite: `adam['weight'] is nan`."""
     if isinstance(state, Mapping):
         parts = (find_in_state(part, f"{place}[{name!r}]") for name, part in state.items())
@@ -179,13 +167,9 @@ def find_in_state(state: Any, place: str) -> str | None:
 def describe_update(
     losses: Mapping[str, float], weight_norm: float, policy: nn.Module, learning_rate: float
 ) -> str | None:
-    """Says what is not finite after an update, None where all is.
+    """Names what is not finite after an update, by its metrics and the norm of all trained weights; None where all is.
 
-    Args:
-        losses: its metrics.
-        weight_norm: of all trained parameters together.
-        policy: that was trained; looked at only where one of the numbers before is not finite.
-        learning_rate: of the update.
+    The weights are looked at only where one of these numbers is not finite.
     """
     broken = [name for name, value in losses.items() if not math.isfinite(value)]
     broken = [name for name in broken if name in VITAL or math.isnan(losses[name])]

@@ -76,24 +76,18 @@ class HardwareMeter:
         return {**self._usage.sample(), **self._gpu.sample()}
 
     def close(self) -> None:
-        """Releases the driver; calling it twice is harmless."""
+        """Releases the driver; may be called twice."""
         self._gpu.close()
 
 
 class GpuMeter:
-    """Asks NVIDIA's driver about a GPU, by the package nvidia-ml-py of the extra `gpu`.
+    """Asks NVIDIA's driver about the GPU of a UUID, by the package nvidia-ml-py of the extra `gpu`.
 
     The driver's numbers are of the whole GPU, with other processes. Numbers that the package, the driver or this GPU
     does not have are left out silently.
     """
 
     def __init__(self, uuid: str | None, driver: ModuleType | None = None):
-        """Finds the GPU.
-
-        Args:
-            uuid: as `gpu_uuid` returns it; None for no GPU.
-            driver: in place of the module `pynvml`.
-        """
         self._driver: ModuleType | None = None
         self._handle: Any = None
         driver = driver or (_import_driver() if uuid else None)
@@ -109,11 +103,9 @@ class GpuMeter:
             self._handle = self._handle or self._ask(lambda name=name: driver.nvmlDeviceGetHandleByUUID(name))
 
     def sample(self) -> dict[str, float]:
-        """Samples the GPU.
+        """Returns `gpu`, 0 to 1: the part of the driver's last sampling period, up to a second, in which a kernel ran.
 
-        Returns:
-            `gpu`, 0 to 1: the part of the driver's last sampling period, of up to a second, in which a kernel ran;
-            `gpu_memory_bytes`, in use, and `gpu_memory`, their fraction of all there is.
+        And `gpu_memory_bytes`, in use, and `gpu_memory`, their fraction of all there is.
         """
         if self._handle is None:
             return {}
@@ -127,7 +119,7 @@ class GpuMeter:
         return found
 
     def close(self) -> None:
-        """Releases the driver; calling it twice is harmless."""
+        """Releases the driver; may be called twice."""
         if self._driver is not None:
             self._handle = None
             self._ask(self._driver.nvmlShutdown)

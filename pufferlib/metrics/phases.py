@@ -40,12 +40,14 @@ class DeviceClock:
         seconds: by phase, of the work that the GPU is known to have done.
     """
 
-    def __init__(self, make_event: Callable[[], Any], current_stream: Callable[[], Any]):
+    def __init__(self, make_event: Callable[[], torch.cuda.Event], current_stream: Callable[[], torch.cuda.Stream]):
         self.seconds: dict[str, float] = {}
         self._make_event = make_event
         self._current_stream = current_stream
-        self._idle: list[Any] = []  # events to be used again
-        self._queued: deque[tuple[str, Any, Any]] = deque()  # phase, begin and end, oldest first
+        self._idle: list[torch.cuda.Event] = []  # events to be used again
+        self._queued: deque[tuple[str, torch.cuda.Event, torch.cuda.Event]] = (
+            deque()
+        )  # phase, begin and end, oldest first
 
     @classmethod
     def of(cls, device: torch.device) -> DeviceClock | None:
@@ -56,7 +58,7 @@ class DeviceClock:
             return None
         return cls(lambda: torch.cuda.Event(enable_timing=True), lambda: torch.cuda.current_stream(device))
 
-    def mark(self) -> Any:
+    def mark(self) -> torch.cuda.Event:
         """Queues an event."""
         if not self._idle:
             self.read()  # so that their number stays bounded by the GPU's backlog
@@ -64,7 +66,7 @@ class DeviceClock:
         event.record(self._current_stream())
         return event
 
-    def add(self, name: str, begin: Any, end: Any) -> None:
+    def add(self, name: str, begin: torch.cuda.Event, end: torch.cuda.Event) -> None:
         """Adds the time between two marks to a phase, as soon as it is known."""
         self._queued.append((name, begin, end))
 
@@ -84,7 +86,7 @@ class QueuedPhase(Phase):
     def __init__(self, name: str, clock: DeviceClock):
         super().__init__()
         self._name, self._clock = name, clock
-        self._event: Any = None
+        self._event: torch.cuda.Event | None = None
 
     def __enter__(self) -> None:
         super().__enter__()
