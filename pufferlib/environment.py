@@ -204,7 +204,7 @@ class PufferEnv:
         return None
 
     def restore(self, snapshot: bytes) -> None:
-        """Puts back what `snapshot` returned."""
+        """Restores the state that `snapshot` returned."""
         raise APIUsageError(f"{type(self).__name__} cannot restore a snapshot; reset it instead")
 
     def close(self) -> None:

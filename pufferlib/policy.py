@@ -21,8 +21,8 @@ from pufferlib.metrics.finished_episodes import EPSILON, Moments
 from pufferlib.metrics.finite import is_finite
 
 Logits = Tensor | Normal | tuple[Tensor | Normal, ...]
-"""What a policy returns: a tensor `(..., n)` for Discrete, a Normal `(..., k)` for Box, and a tuple of tensors for
-MultiDiscrete or of both for a Tuple."""
+"""A policy's output for actions: a tensor `(..., n)` for Discrete, a Normal `(..., k)` for Box, and a tuple of tensors
+for MultiDiscrete or of both for a Tuple."""
 
 
 class EnvSpaces(Protocol):

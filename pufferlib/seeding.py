@@ -62,12 +62,9 @@ class Streams:
         stream = self.of(agents)
         if stream is not self._generator and agents.start not in self._seeded:
             if self._seed is None:
-                self._seed = self._draw_seed()
+                import torch
+
+                self._seed = int(torch.randint(1 << 62, (), generator=self._generator, device=self._generator.device))
             self._seeded.add(agents.start)
             stream.manual_seed(mix_seed(self._seed, agents.start))
         return stream
-
-    def _draw_seed(self) -> int:
-        import torch
-
-        return int(torch.randint(1 << 62, (), generator=self._generator, device=self._generator.device))

@@ -57,7 +57,8 @@ class ActionLayout:
             self.split = _compile_discrete(space, None)
             self.split_rows = _compile_choices(space, None)
         else:
-            columns = _columns(leaves)
+            widths = [int(np.prod(leaf.shape)) for leaf in leaves]
+            columns = [slice(end - width, end) for end, width in zip(np.cumsum(widths).tolist(), widths, strict=True)]
             self.split = _compile(space, iter(columns), is_float, _compile_discrete)
             self.split_rows = _compile(space, iter(columns), is_float, _compile_choices)
 
@@ -114,12 +115,6 @@ def _mixed_parts(leaf: gymnasium.Space) -> list[gymnasium.Space]:
         return [Discrete(part.choices) for part in spaces.action_parts(leaf)]
     with np.errstate(over="ignore"):  # bounds beyond those of float32 become infinite
         return [Box(leaf.low.ravel().astype(np.float32), leaf.high.ravel().astype(np.float32))]
-
-
-def _columns(leaves: list[gymnasium.Space]) -> list[slice]:
-    widths = [int(np.prod(leaf.shape)) for leaf in leaves]
-    ends = np.cumsum(widths).tolist()
-    return [slice(end - width, end) for end, width in zip(ends, widths, strict=True)]
 
 
 # ------------------------------------------------------------------------------------------------ rows to actions, back

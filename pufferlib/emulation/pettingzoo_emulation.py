@@ -34,7 +34,7 @@ class PettingZooPufferEnv(EmulatedEnv):
     Agents may come and go. A mask is True where the agent acts on the observation beside it; the row of an agent that
     is gone is zeros. One that ends before the others has its last reward and its flag at that step, and is masked from
     that step on. When no agent is left the environment is reset in the same step. The rows then hold the last rewards
-    and the flags of those who were left, and the first observations of everybody; the flags of agents that had ended
+    and the flags of those who were left, and the first observations of all agents; the flags of agents that had ended
     before stay False.
 
     Where all agents have the same observation space it is packed as `emulated` describes, unless it is a Box, which

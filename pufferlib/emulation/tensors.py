@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from gymnasium import Space
 from gymnasium.spaces import Box, Discrete, MultiDiscrete
 from torch import Tensor
 
@@ -74,13 +73,11 @@ def _numbers(values: Tensor, leaf: Leaf) -> Tensor:
     if isinstance(space, MultiDiscrete):
         parts = zip(flat.unbind(-1), space.start.flat, space.nvec.flat, strict=True)
         return torch.cat([_one_hot(part.unsqueeze(-1), int(start), int(count)) for part, start, count in parts], -1)
+    is_byte = isinstance(space, Box) and space.dtype == np.uint8
+    is_image = is_byte and (space.low == 0).all() and (space.high == 255).all()
     numbers = flat.to(torch.float32)
-    return numbers / 255.0 if _is_image(space) else numbers
+    return numbers / 255.0 if is_image else numbers
 
 
 def _one_hot(values: Tensor, start: int, count: int) -> Tensor:
     return (values.to(torch.int64) == torch.arange(start, start + count, device=values.device)).to(torch.float32)
-
-
-def _is_image(space: Space) -> bool:
-    return isinstance(space, Box) and space.dtype == np.uint8 and (space.low == 0).all() and (space.high == 255).all()

@@ -233,7 +233,10 @@ def keyword_settings(creator: Callable, presets: Mapping[str, Any] | None = None
         The settings by name, and whether it may take other keywords too: it has `**kwargs` and does not tell which.
     """
     presets = presets or {}
-    functions = _initializers(creator) if isinstance(creator, type) else [creator]
+    functions = [creator]
+    if isinstance(creator, type):
+        owners = [owner for owner in creator.__mro__ if owner is not object and "__init__" in vars(owner)]
+        functions = [vars(owner)["__init__"] for owner in owners]
     found: dict[str, Setting] = {}
     is_open = False
     for function in functions:
@@ -246,10 +249,6 @@ def keyword_settings(creator: Callable, presets: Mapping[str, Any] | None = None
         if not is_open:
             break
     return found, is_open
-
-
-def _initializers(cls: type) -> list[Callable]:
-    return [vars(owner)["__init__"] for owner in cls.__mro__ if owner is not object and "__init__" in vars(owner)]
 
 
 def _passes_on(function: Callable) -> bool:

@@ -87,7 +87,7 @@ class GymnasiumFamily(Family):
         pattern: how the names begin, a regular expression.
         module: how the modules of the environments begin, where it is that by which a registered id belongs here.
         listed: how the names begin that `names` lists, where that is fewer.
-        register: has the package register its environments.
+        register: makes the package register its environments.
         recipe: the ini that the family's own one builds on; None looks at the action space.
         builder: makes the environment from its id and settings; its own arguments are settings too.
         fixed: arguments of the environment's class that `builder` decides.

@@ -24,7 +24,7 @@ _SISTERS = ("mpe2", "magent2.environments")  # families that became packages of 
 
 def make_pettingzoo_env(module: str, buf: Buffers | None = None, seed: int = 0, **settings: Any) -> PufferEnv:
     """Makes and emulates one environment of a module such as `pettingzoo.butterfly.pistonball_v6`."""
-    return PettingZooPufferEnv(env_creator=_creator(_import(module)), env_kwargs=settings, buf=buf, seed=seed)
+    return PettingZooPufferEnv(env_creator=_creator(_import_env(module)), env_kwargs=settings, buf=buf, seed=seed)
 
 
 class PettingZoo(Family):
@@ -46,9 +46,9 @@ class PettingZoo(Family):
         if name not in self.names():
             return None
         parts = _NAME.fullmatch(name)
-        package = next(package for package in _packages() if _folder_name(package) == parts["folder"])
+        package = next(package for package in _parent_packages() if _folder_name(package) == parts["folder"])
         module = f"{package}.{parts['env']}"
-        found = _import(module)
+        found = _import_env(module)
         settings = keyword_settings(getattr(found, "raw_env", _creator(found)))
         return Entry(name, self.name, partial(make_pettingzoo_env, module), settings, recipe=None)
 
@@ -57,14 +57,14 @@ class PettingZoo(Family):
         """The names of all environments, found without importing one; some need packages besides."""
         return sorted(
             f"{_PREFIX}{_folder_name(package)}/{path.stem}"
-            for package in _packages()
-            for path in _path(package).glob("*_v*.py")
+            for package in _parent_packages()
+            for path in _package_path(package).glob("*_v*.py")
             if _NAME.fullmatch(f"{_PREFIX}{_folder_name(package)}/{path.stem}")
         )
 
 
-def _packages() -> Iterator[str]:
-    for folder in sorted(_path("pettingzoo").iterdir()):
+def _parent_packages() -> Iterator[str]:
+    for folder in sorted(_package_path("pettingzoo").iterdir()):
         if (folder / "__init__.py").exists() and folder.name not in ("test", "utils"):
             yield f"pettingzoo.{folder.name}"
     yield from (package for package in _SISTERS if is_installed(package.split(".")[0]))
@@ -74,12 +74,12 @@ def _folder_name(package: str) -> str:
     return package.removeprefix("pettingzoo.").split(".")[0]
 
 
-def _path(package: str) -> Path:
+def _package_path(package: str) -> Path:
     top, *rest = package.split(".")
     return Path(importlib.util.find_spec(top).origin).parent.joinpath(*rest)
 
 
-def _import(module: str) -> ModuleType:
+def _import_env(module: str) -> ModuleType:
     try:
         return import_quietly(module)
     except ModuleNotFoundError as error:

@@ -228,7 +228,8 @@ class OceanVectorEnv(OceanInside, VectorEnv):
         self._ended = ended = ocean.terminals | ocean.truncations
         observations, infos = ocean.observations, {}
         if self._is_next_step:
-            observations = np.where(_columns(ended, observations), self._final, observations)
+            columns = ended.reshape(-1, *[1] * (observations.ndim - 1))
+            observations = np.where(columns, self._final, observations)
         elif ended.any():
             infos = self._final_infos(ended)
         results = (observations, ocean.rewards, ocean.terminals, ocean.truncations)
@@ -294,10 +295,6 @@ class OceanVectorEnv(OceanInside, VectorEnv):
     @override
     def close_extras(self, **kwargs: Any) -> None:
         self._close_ocean()
-
-
-def _columns(rows: np.ndarray, like: np.ndarray) -> np.ndarray:
-    return rows.reshape(-1, *[1] * (like.ndim - 1))
 
 
 def _checked_autoreset(mode: AutoresetMode | str) -> AutoresetMode:

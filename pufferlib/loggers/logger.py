@@ -199,7 +199,8 @@ class Loggers(Logger):
                     self._failed.add(index)
                     failures.append((logger, error))
         for logger, error in failures:  # only now: where warnings are errors, the other loggers come first
-            message = f"{type(logger).__name__} failed and may miss metrics, training goes on ({_one_line(error)})"
+            reason = " ".join(re.sub(r"\x1b\[[\d;]*m", "", f"{type(error).__name__}: {error}").split())
+            message = f"{type(logger).__name__} failed and may miss metrics, training goes on ({reason})"
             warnings.warn(message, PufferWarning, stacklevel=3)
 
 
@@ -207,10 +208,6 @@ def _copied(value: object) -> Any:
     if isinstance(value, Mapping):
         return {name: _copied(inner) for name, inner in value.items()}
     return [_copied(inner) for inner in value] if isinstance(value, list) else value
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(re.sub(r"\x1b\[[\d;]*m", "", f"{type(error).__name__}: {error}").split())
 
 
 def _flatten(loggers: Logger | Sequence[Logger] | None) -> tuple[Logger, ...]:
