@@ -4,7 +4,6 @@ import warnings
 import pytest
 import torch
 
-from pufferlib.metrics import hardware
 from pufferlib.metrics.hardware import GpuMeter, HardwareMeter, gpu_uuid
 
 UUID = "c11c1e5a-9f4e-0000-1111-222233334444"
@@ -88,7 +87,7 @@ def test_without_the_package_nothing_is_reported(monkeypatch):
     def missing(name):
         raise ModuleNotFoundError(name)
 
-    monkeypatch.setattr(hardware.importlib, "import_module", missing)
+    monkeypatch.setattr("importlib.import_module", missing)
     meter = GpuMeter(UUID)
     assert meter.sample() == {}
     meter.close()
@@ -99,7 +98,7 @@ def test_a_warning_of_the_package_is_kept_from_the_user(monkeypatch):
         warnings.warn("this package is out of date", FutureWarning, stacklevel=2)
         return FakeDriver()
 
-    monkeypatch.setattr(hardware.importlib, "import_module", warning)
+    monkeypatch.setattr("importlib.import_module", warning)
     assert GpuMeter(UUID).sample()["gpu"] == 0.87
 
 
