@@ -240,14 +240,16 @@ class Ranks:
                     is_any_lost = any(self._lost())
 
     def _wait_for_key(self, key: str) -> None:
-        # As long as no process is lost.
-        while True:
-            try:
-                self._store.wait([key], TURN)
-                return
-            except RuntimeError:
-                if any(self._lost()):
-                    raise
+        # However long it takes, and for one more turn after a process was lost: it may have ended after it had the key.
+        # The store's own wait writes a warning to stderr with every turn.
+        is_any_lost, end_of_turn = False, time.monotonic() + TURN.total_seconds()
+        while not self._store.check([key]):
+            time.sleep(0.01)
+            if time.monotonic() < end_of_turn:
+                continue
+            if is_any_lost:
+                raise RuntimeError("the first process waits for a lost one, or is lost")
+            is_any_lost, end_of_turn = any(self._lost()), time.monotonic() + TURN.total_seconds()
 
     # -------------------------------------------------------------------------------------------- what must be the same
 
