@@ -29,21 +29,13 @@ _DTYPES = (
 
 @dataclass(frozen=True)
 class Leaf:
-    """A part of an observation that is one array.
+    """A part of an observation that is one array."""
 
-    Attributes:
-        path: the keys that lead to it, () where the observation is this leaf.
-        space: Box, Discrete, MultiDiscrete or MultiBinary.
-        shape: of its array, () for Discrete.
-        dtype: of its array.
-        offset: bytes from the beginning of the row.
-    """
-
-    path: LeafPath
-    space: gymnasium.Space
-    shape: tuple[int, ...]
-    dtype: np.dtype
-    offset: int
+    path: LeafPath  # the keys that lead to it, () where the observation is this leaf
+    space: gymnasium.Space  # Box, Discrete, MultiDiscrete or MultiBinary
+    shape: tuple[int, ...]  # of its array, () for Discrete
+    dtype: np.dtype  # of its array
+    offset: int  # bytes from the beginning of the row
 
     @property
     def stop(self) -> int:
@@ -75,17 +67,11 @@ Structure = Leaf | dict[str, Any] | tuple[Any, ...]
 
 @dataclass(frozen=True)
 class Layout:
-    """The places of the leaves of an observation space in a row.
+    """The places of the leaves of an observation space in a row."""
 
-    Attributes:
-        structure: the leaves, nested like the space.
-        row_space: of a row: the space itself where it is a Box, else a one-dimensional Box.
-        left_out: the parts that are no numbers, such as `observation['mission'] (MissionSpace)`.
-    """
-
-    structure: Structure
-    row_space: Box
-    left_out: tuple[str, ...] = ()
+    structure: Structure  # the leaves, nested like the space
+    row_space: Box  # of a row: the space itself where it is a Box, else a one-dimensional Box
+    left_out: tuple[str, ...] = ()  # the parts that are no numbers, such as `observation['mission'] (MissionSpace)`
 
     @classmethod
     def of(cls, space: gymnasium.Space) -> Layout:
@@ -226,15 +212,10 @@ MAX_MIXED_CHOICES = 2**24  # float32 holds every integer below
 
 @dataclass(frozen=True)
 class ActionPart:
-    """Some columns of an action row that are decided together.
+    """Some columns of an action row that are decided together."""
 
-    Attributes:
-        columns: of the row.
-        choices: of a discrete part, which has one column and counts from 0; None for numbers.
-    """
-
-    columns: slice
-    choices: int | None
+    columns: slice  # of the row
+    choices: int | None  # of a discrete part, which has one column and counts from 0; None for numbers
 
     @property
     def width(self) -> int:

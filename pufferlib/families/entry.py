@@ -126,21 +126,13 @@ class Entry:
 
 
 class Family(abc.ABC):
-    """Environments of one origin, which share a form of names, an extra to install and a configuration.
+    """Environments of one origin, which share a form of names, an extra to install and a configuration."""
 
-    Attributes:
-        name: of the family, such as `atari`.
-        example: the name of one of its environments.
-        packages: that have to be installed, as they are imported.
-        extra: of pufferlib, which installs them; empty where there are none.
-        is_listed_freely: whether `names` imports none of the family's packages.
-    """
-
-    name: str
-    example: str
-    packages: tuple[str, ...] = ()
-    extra: str = ""
-    is_listed_freely: bool = False
+    name: str  # such as `atari`
+    example: str  # the name of one of its environments
+    packages: tuple[str, ...] = ()  # that have to be installed, as they are imported
+    extra: str = ""  # of pufferlib, which installs them; empty where there are none
+    is_listed_freely: bool = False  # whether `names` imports none of the family's packages
 
     @abc.abstractmethod
     def owns(self, name: str) -> bool:

@@ -81,34 +81,21 @@ def _entry_point(name: str, spec: EnvSpec) -> Callable:
 
 @dataclass(frozen=True, eq=False)
 class GymnasiumFamily(Family):
-    """A row of the table of families: environments that one package registers with Gymnasium.
-
-    Attributes:
-        pattern: how the names begin, a regular expression.
-        module: how the modules of the environments begin, where it is that by which a registered id belongs here.
-        listed: how the names begin that `names` lists, where that is fewer.
-        register: makes the package register its environments.
-        recipe: the ini that the family's own one builds on; None looks at the action space.
-        builder: makes the environment from its id and settings; its own arguments are settings too.
-        fixed: arguments of the environment's class that `builder` decides.
-        is_closed: whether all settings are known, although the class takes `**kwargs`.
-        alias: another spelling of names, and theirs, as `re.sub` takes them.
-        entry_class: of its environments' entries.
-    """
+    """A row of the table of families: environments that one package registers with Gymnasium."""
 
     name: str
     example: str
-    pattern: str = ""
-    module: str = ""
-    listed: str = ""
+    pattern: str = ""  # how the names begin, a regular expression
+    module: str = ""  # how the modules of the environments begin, where it is that by which an id belongs here
+    listed: str = ""  # how the names begin that `names` lists, where that is fewer
     packages: tuple[str, ...] = ()
     extra: str = ""
-    register: Callable[[], object] = lambda: None
-    recipe: str | None = None
-    builder: EnvBuilder = build
-    fixed: frozenset[str] = frozenset()
-    is_closed: bool = False
-    alias: tuple[str, str] | None = None
+    register: Callable[[], object] = lambda: None  # makes the package register its environments
+    recipe: str | None = None  # the ini that the family's own one builds on; None looks at the action space
+    builder: EnvBuilder = build  # makes an environment from its id and settings; its own arguments are settings too
+    fixed: frozenset[str] = frozenset()  # arguments of the environment's class that `builder` decides
+    is_closed: bool = False  # whether all settings are known, although the class takes `**kwargs`
+    alias: tuple[str, str] | None = None  # another spelling of names, and theirs, as `re.sub` takes them
     entry_class: type[Entry] = Entry
 
     @property

@@ -106,13 +106,9 @@ class EpisodeTotals:
 
     def add(self, returns: np.ndarray, lengths: np.ndarray) -> None:
         """Adds episodes, which may be none: `(episodes,)` each."""
-        if not len(returns):  # which have no smallest return
-            return
-        self.count += len(returns)
-        self.return_sum += float(returns.sum())
-        self.return_min = min(self.return_min, float(returns.min()))
-        self.return_max = max(self.return_max, float(returns.max()))
-        self.length_sum += int(lengths.sum())
+        if len(returns):  # no episodes have no smallest return
+            total, least, most = float(returns.sum()), float(returns.min()), float(returns.max())
+            self.merge(EpisodeTotals(len(returns), total, least, most, int(lengths.sum())))
 
     def merge(self, other: EpisodeTotals) -> None:
         """Adds the episodes that another one holds."""

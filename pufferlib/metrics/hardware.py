@@ -20,10 +20,11 @@ _LOOK_AGAIN_SECONDS = 5.0  # for processes that began since
 _UNREADABLE = (psutil.Error, OSError)  # a process ended just now, or there is no file handle left: no reason to stop
 
 
-class UsageMeter:
-    """Samples the use of this process and its children; CPU use is since the sample before."""
+class HardwareMeter:
+    """Samples the use of this process and its children, of the CPU since the sample before, and of its GPU."""
 
-    def __init__(self):
+    def __init__(self, device: torch.device):
+        self._gpu = GpuMeter(gpu_uuid(device))
         self._process = psutil.Process()
         self._cores = core_share()
         self._memory = usable_memory_bytes()
@@ -31,7 +32,7 @@ class UsageMeter:
         self._cpu_seconds, _ = self._read()  # by process
 
     def sample(self) -> dict[str, float]:
-        """Returns `cpu` and `memory`, 0 to 1 of what may be used, and `memory_bytes`, resident.
+        """Returns `cpu` and `memory`, 0 to 1 of what may be used, `memory_bytes`, resident, and what GpuMeter samples.
 
         Memory that worker processes share counts once for each.
         """
@@ -40,7 +41,8 @@ class UsageMeter:
         busy = sum(seconds - self._cpu_seconds.get(pid, 0.0) for pid, seconds in cpu_seconds.items())
         share = busy / (max(now - self._seconds, 1e-6) * self._cores)
         self._seconds, self._cpu_seconds = now, cpu_seconds
-        return {"cpu": _fraction(share), "memory": _fraction(memory / self._memory), "memory_bytes": memory}
+        used = {"cpu": _fraction(share), "memory": _fraction(memory / self._memory), "memory_bytes": memory}
+        return {**used, **self._gpu.sample()}
 
     def _read(self) -> tuple[dict[int, float], int]:
         # Finding the children reads every process of the machine, so the list is kept for a while.
@@ -59,25 +61,13 @@ class UsageMeter:
                 memory += process.memory_info().rss
         return cpu_seconds, memory
 
-
-def _fraction(value: float) -> float:
-    return min(max(value, 0.0), 1.0) if math.isfinite(value) else 0.0
-
-
-class HardwareMeter:
-    """Samples the use of this process, of its workers, and of its GPU where that answers."""
-
-    def __init__(self, device: torch.device):
-        self._usage = UsageMeter()
-        self._gpu = GpuMeter(gpu_uuid(device))
-
-    def sample(self) -> dict[str, float]:
-        """Returns the samples of UsageMeter and GpuMeter."""
-        return {**self._usage.sample(), **self._gpu.sample()}
-
     def close(self) -> None:
         """Releases the driver; may be called twice."""
         self._gpu.close()
+
+
+def _fraction(value: float) -> float:
+    return min(max(value, 0.0), 1.0) if math.isfinite(value) else 0.0
 
 
 class GpuMeter:

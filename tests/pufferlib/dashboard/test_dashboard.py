@@ -7,6 +7,7 @@ import threading
 import time
 
 import pytest
+import torch
 from hypothesis import given, settings, strategies as st
 from rich.console import Console
 from terminal import SHOW_CURSOR, run_on_terminal
@@ -21,7 +22,7 @@ from pufferlib.dashboard.panel import (
     percent_text,
     remaining_seconds,
 )
-from pufferlib.metrics.hardware import UsageMeter
+from pufferlib.metrics.hardware import HardwareMeter
 
 METRICS = {
     "agent_steps": 4_200_000,
@@ -205,7 +206,7 @@ def test_any_number_has_a_short_text(value):
 
 
 def test_use_of_the_cpu_is_relative_to_the_cores_that_may_be_used():
-    meter = UsageMeter()
+    meter = HardwareMeter(torch.device("cpu"))
     stop = threading.Event()
     spinners = [threading.Thread(target=lambda: any(stop.is_set() for _ in iter(int, 1))) for _ in range(2)]
     for spinner in spinners:
@@ -226,6 +227,6 @@ def test_use_of_the_cpu_is_relative_to_the_cores_that_may_be_used():
 
 def test_a_worker_that_ended_does_not_make_the_use_negative():
     child = subprocess.Popen([sys.executable, "-c", "sum(range(10**7)); input()"], stdin=subprocess.PIPE)
-    meter = UsageMeter()
+    meter = HardwareMeter(torch.device("cpu"))
     child.communicate(b"\n")
     assert 0 <= meter.sample()["cpu"] <= 1

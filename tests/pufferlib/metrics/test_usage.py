@@ -1,13 +1,14 @@
 import psutil
 import pytest
+import torch
 
-from pufferlib.metrics.hardware import UsageMeter
+from pufferlib.metrics.hardware import HardwareMeter
 
 
 @pytest.mark.parametrize("method", ["children", "cpu_times", "memory_info"])
 @pytest.mark.parametrize("error", [OSError("Too many open files"), psutil.NoSuchProcess(1)])
 def test_what_cannot_be_read_is_left_out(monkeypatch, method, error):
-    meter = UsageMeter()
+    meter = HardwareMeter(torch.device("cpu"))
 
     def fail(*_, **__):
         raise error
