@@ -23,7 +23,7 @@ from pufferlib.dashboard.report import prefixed
 from pufferlib.dashboard.score import episode_count, find_metric, is_mean_over_episodes
 from pufferlib.errors import APIUsageError, PufferWarning, nearest
 from pufferlib.play.scores import evaluate, repeatable
-from pufferlib.runs import checkpoint
+from pufferlib.runs.checkpoint import keep_best
 
 if TYPE_CHECKING:
     from pufferlib.pufferl import PuffeRL
@@ -222,7 +222,7 @@ class KeepBest(Callback):
         facts = {"env": trainer.env_name, "agent_steps": trainer.global_step, "epoch": trainer.epoch, name: logs[name]}
         with trainer.run.warn_on_storage_error():
             trainer.run.open()
-            checkpoint.keep_best(trainer.run_folder, name, trainer.policy.state_dict(), facts)
+            keep_best(trainer.run_folder, name, trainer.policy.state_dict(), facts)
 
 
 class _Metric:
