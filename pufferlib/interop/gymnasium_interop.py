@@ -290,7 +290,7 @@ class OceanVectorEnv(OceanInside, VectorEnv):
         """The frames of all environments, each `(height, width, 3)` uint8 RGB; None without a `render_mode`."""
         if self.render_mode is None:
             return None
-        return tuple(self._pictures.picture(index) for index in range(self.num_envs))
+        return tuple(self._picture(index) for index in range(self.num_envs))
 
     @override
     def close_extras(self, **kwargs: Any) -> None:

@@ -53,35 +53,6 @@ def _is_class(name: object) -> bool:
 _screen: Screen | None = None  # a process has one, on which all environments are drawn in turn
 
 
-class Pictures:
-    """Draws C environments; nothing is loaded or opened before the first picture."""
-
-    def __init__(self, env: OceanEnv):
-        self._env = env
-        self._drawings: dict[int, Drawing] = {}
-
-    def picture(self, index: int = 0) -> np.ndarray:
-        """Draws environment `index`, which was reset; shape `(height, width, 3)`, uint8 RGB, owned by the caller."""
-        if index not in self._drawings:
-            self._drawings[index] = self._env.drawing(index)
-        drawing = self._drawings[index]
-        screen = _screen_like(drawing)
-        screen.begin()
-        try:
-            drawing.draw()
-            return screen.frame()
-        finally:
-            screen.end()
-
-    def close(self) -> None:
-        """Closes the drawings and the screen, which another picture opens again."""
-        for drawing in self._drawings.values():
-            drawing.close()
-        if self._drawings:
-            _close_screen()
-        self._drawings.clear()
-
-
 class OceanInside:
     """C environments inside an interface of another library; a base class before that of the library.
 
@@ -114,11 +85,28 @@ class OceanInside:
         self.metadata = dict(self.metadata)
         if render_mode is not None:
             self.metadata["render_fps"] = _natural_pace(name, env_kwargs)
-        self._pictures = Pictures(self.ocean)
+        self._drawings: dict[int, Drawing] = {}  # nothing is loaded or opened before the first picture
         self._final = self.ocean.keep_final_observations()
 
+    def _picture(self, index: int = 0) -> np.ndarray:
+        # Of environment `index`, which was reset; `(height, width, 3)` uint8 RGB, owned by the caller.
+        if index not in self._drawings:
+            self._drawings[index] = self.ocean.drawing(index)
+        drawing = self._drawings[index]
+        screen = _screen_like(drawing)
+        screen.begin()
+        try:
+            drawing.draw()
+            return screen.frame()
+        finally:
+            screen.end()
+
     def _close_ocean(self) -> None:
-        self._pictures.close()
+        for drawing in self._drawings.values():
+            drawing.close()
+        if self._drawings:
+            _close_screen()  # another picture opens it again
+        self._drawings.clear()
         self.ocean.close()
 
 
@@ -127,7 +115,7 @@ class ShownEnv(OceanInside):
 
     def render(self) -> np.ndarray | None:
         """The frame, `(height, width, 3)` uint8 RGB; None unless `render_mode` is `rgb_array`."""
-        return self._pictures.picture() if self.render_mode == "rgb_array" else None
+        return self._picture() if self.render_mode == "rgb_array" else None
 
     def close(self) -> None:
         """Closes the environment and its pictures; may be called twice."""
