@@ -17,7 +17,7 @@ import numpy as np
 from typing_extensions import override
 
 from pufferlib.environment import Buffers, PufferEnv
-from pufferlib.errors import MissingExtraError, WorkerError
+from pufferlib.errors import WorkerError, require_extra
 from pufferlib.machine import usable_cores
 from pufferlib.vector.arrays import RESULT_ARRAYS, buffer_bytes, private_buffers
 from pufferlib.vector.batch import split
@@ -35,10 +35,9 @@ _num_users = 0  # vectors on a cluster that was started here
 
 def import_ray() -> ModuleType:
     """Ray itself, or a MissingExtraError."""
-    try:
-        import ray
-    except ImportError as error:
-        raise MissingExtraError("the Ray backend needs ray; install it with pip install 'pufferlib[ray]'") from error
+    require_extra("ray", "ray")
+    import ray
+
     return ray
 
 

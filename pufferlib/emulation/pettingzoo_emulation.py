@@ -22,7 +22,7 @@ from pufferlib.emulation.emulated_env import (
 )
 from pufferlib.emulation.packing import row_writer
 from pufferlib.environment import StepResult, fitting_actions
-from pufferlib.errors import APIUsageError, MissingExtraError, kind_of
+from pufferlib.errors import APIUsageError, kind_of, require_extra
 from pufferlib.spaces import Layout, only_numbers
 
 
@@ -148,13 +148,10 @@ class PettingZooPufferEnv(EmulatedEnv):
 
 
 def _parallel(env: object) -> Any:
-    try:
-        import pettingzoo
-        from pettingzoo.utils.conversions import aec_to_parallel
-    except ImportError as error:
-        raise MissingExtraError(
-            "the package pettingzoo is not installed; run `pip install 'pufferlib[pettingzoo]'`"
-        ) from error
+    require_extra("pettingzoo", "pettingzoo")
+    import pettingzoo
+    from pettingzoo.utils.conversions import aec_to_parallel
+
     if isinstance(env, pettingzoo.ParallelEnv):
         return env
     if not isinstance(env, pettingzoo.AECEnv):
