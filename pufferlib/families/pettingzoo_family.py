@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -18,7 +18,6 @@ from pufferlib.errors import MissingExtraError, import_quietly, is_installed
 from pufferlib.families.entry import Entry, Family, keyword_settings
 
 _PREFIX = "pettingzoo:"
-_NAME = re.compile(r"pettingzoo:(?P<folder>\w+)/(?P<env>\w+_v\d+)")
 _SISTERS = ("mpe2", "magent2.environments")  # families that became packages of their own
 
 
@@ -43,11 +42,9 @@ class PettingZoo(Family):
     @override
     def find(self, name: str) -> Entry | None:
         self.require()
-        if name not in self.names():
+        module = _modules().get(name)
+        if module is None:
             return None
-        parts = _NAME.fullmatch(name)
-        package = next(package for package in _parent_packages() if _folder_name(package) == parts["folder"])
-        module = f"{package}.{parts['env']}"
         found = _import_env(module)
         settings = keyword_settings(getattr(found, "raw_env", _creator(found)))
         return Entry(name, self.name, partial(make_pettingzoo_env, module), settings, recipe=None)
@@ -55,26 +52,24 @@ class PettingZoo(Family):
     @override
     def names(self) -> list[str]:
         """The names of all environments, found without importing one; some need packages besides."""
-        return sorted(
-            f"{_PREFIX}{_folder_name(package)}/{path.stem}"
-            for package in _parent_packages()
-            for path in _package_path(package).glob("*_v*.py")
-            if _NAME.fullmatch(f"{_PREFIX}{_folder_name(package)}/{path.stem}")
-        )
+        return sorted(_modules())
 
 
-def _parent_packages() -> Iterator[str]:
-    for folder in sorted(_package_path("pettingzoo").iterdir()):
-        if (folder / "__init__.py").exists() and folder.name not in ("test", "utils"):
-            yield f"pettingzoo.{folder.name}"
-    yield from (package for package in _SISTERS if is_installed(package.split(".")[0]))
+def _modules() -> dict[str, str]:
+    # By name.
+    folders = (each for each in _folder("pettingzoo").iterdir() if (each / "__init__.py").exists())
+    packages = [f"pettingzoo.{each.name}" for each in folders if each.name not in ("test", "utils")]
+    packages += [package for package in _SISTERS if is_installed(package.split(".")[0])]
+    found = {}
+    for package in packages:
+        family = package.removeprefix("pettingzoo.").split(".")[0]
+        for path in _folder(package).glob("*_v*.py"):
+            if re.fullmatch(r"\w+_v\d+", path.stem):
+                found[f"{_PREFIX}{family}/{path.stem}"] = f"{package}.{path.stem}"
+    return found
 
 
-def _folder_name(package: str) -> str:
-    return package.removeprefix("pettingzoo.").split(".")[0]
-
-
-def _package_path(package: str) -> Path:
+def _folder(package: str) -> Path:
     top, *rest = package.split(".")
     return Path(importlib.util.find_spec(top).origin).parent.joinpath(*rest)
 
