@@ -75,6 +75,12 @@ class RemoteVector(Vector):
         self.close()
         raise WorkerError(f"{worker} raised, so the vector is closed:\n{report}")
 
+    def _ask_all(self, command: WorkerCommand, by_env: list[bytes] | None = None) -> list[Any]:
+        with self._undivided():
+            for worker in self._workers:
+                self._command(worker, command, None if by_env is None else by_env[worker.envs.start : worker.envs.stop])
+            return self._gather_replies()
+
     def _gather_replies(self) -> list[Any]:
         contents: list[Any] = [None] * self.num_workers
         while self._num_awaited > 0:
@@ -112,22 +118,15 @@ class RemoteVector(Vector):
 
     @override
     def _snapshot_envs(self) -> list[bytes | None]:
-        for worker in self._workers:
-            self._command(worker, WorkerCommand.SNAPSHOT)
-        return [snapshot for snapshots in self._gather_replies() for snapshot in snapshots]
+        return [snapshot for snapshots in self._ask_all(WorkerCommand.SNAPSHOT) for snapshot in snapshots]
 
     @override
     def _restore_envs(self, snapshots: list[bytes]) -> None:
-        for worker in self._workers:
-            self._command(worker, WorkerCommand.RESTORE, snapshots[worker.envs.start : worker.envs.stop])
-        self._gather_replies()
+        self._ask_all(WorkerCommand.RESTORE, snapshots)
 
     @override
     def _tell_final_observations(self) -> None:
-        with self._undivided():
-            for worker in self._workers:
-                self._command(worker, WorkerCommand.TELL_FINAL_OBSERVATIONS)
-            self._gather_replies()
+        self._ask_all(WorkerCommand.TELL_FINAL_OBSERVATIONS)
 
     @override
     def _batch_of(self, envs: tuple[int, ...]) -> Batch | None:
