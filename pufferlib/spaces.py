@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -118,6 +118,11 @@ class Layout:
         return slice(leaf.offset // itemsize, leaf.stop // itemsize)
 
 
+def children(space: Dict | Tuple) -> Iterable[tuple[str | int, gymnasium.Space]]:
+    """The parts of a space with their keys."""
+    return space.spaces.items() if isinstance(space, Dict) else enumerate(space.spaces)
+
+
 def only_numbers(space: gymnasium.Space, path: LeafPath = ()) -> tuple[gymnasium.Space | None, tuple[str, ...]]:
     """A space without the parts that are no numbers, None where nothing remains, and the names of these parts.
 
@@ -127,8 +132,7 @@ def only_numbers(space: gymnasium.Space, path: LeafPath = ()) -> tuple[gymnasium
         return space, ()
     if not isinstance(space, (Dict, Tuple)):
         return None, (f"{path_name(path)} ({type(space).__name__})",)
-    keys = list(space.spaces) if isinstance(space, Dict) else range(len(space.spaces))
-    parts = {key: only_numbers(space.spaces[key], (*path, key)) for key in keys}
+    parts = {key: only_numbers(child, (*path, key)) for key, child in children(space)}
     left_out = tuple(name for _, names in parts.values() for name in names)
     if not left_out:
         return space, ()
@@ -172,12 +176,10 @@ def map_structure(function: Callable[[Leaf], Any], structure: Structure) -> Any:
 
 def _place(space: gymnasium.Space, path: LeafPath, offset: int) -> tuple[Structure, int]:
     if isinstance(space, (Dict, Tuple)):
-        keys = list(space.spaces) if isinstance(space, Dict) else range(len(space.spaces))
-        parts = []
-        for key in keys:
-            part, offset = _place(space.spaces[key], (*path, key), offset)
-            parts.append(part)
-        return (dict(zip(keys, parts, strict=True)) if isinstance(space, Dict) else tuple(parts)), offset
+        parts = {}
+        for key, child in children(space):
+            parts[key], offset = _place(child, (*path, key), offset)
+        return (parts if isinstance(space, Dict) else tuple(parts.values())), offset
     dtype = _dtype(space, path)
     shape = () if isinstance(space, Discrete) else tuple(space.shape)
     leaf = Leaf(path, space, shape, dtype, _round_up(offset, dtype.itemsize))

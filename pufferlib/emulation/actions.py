@@ -79,16 +79,12 @@ class ActionLayout:
 
 def _leaves(space: gymnasium.Space, path: str = "action_space") -> Iterator[gymnasium.Space]:
     if isinstance(space, (Dict, Tuple)):
-        for key, child in _children(space):
+        for key, child in spaces.children(space):
             yield from _leaves(child, f"{path}[{key!r}]")
     elif isinstance(space, (Discrete, MultiDiscrete, MultiBinary, Box)):
         yield space
     else:
         raise APIUsageError(f"{path} must be {SUPPORTED}, got {type(space).__name__}; write a wrapper that offers that")
-
-
-def _children(space: Dict | Tuple) -> Iterator[tuple[Any, gymnasium.Space]]:
-    return iter(space.spaces.items() if isinstance(space, Dict) else enumerate(space.spaces))
 
 
 def _canonical(space: gymnasium.Space, leaves: list[gymnasium.Space]) -> gymnasium.Space:
@@ -125,10 +121,10 @@ def _compile(
 ) -> Split:
     # The columns are the last dimension of what is split.
     if isinstance(space, Dict):
-        named = [(key, _compile(child, columns, is_float, of_choice)) for key, child in _children(space)]
+        named = [(key, _compile(child, columns, is_float, of_choice)) for key, child in spaces.children(space)]
         return lambda row: {key: split(row) for key, split in named}
     if isinstance(space, Tuple):
-        parts = [_compile(child, columns, is_float, of_choice) for _, child in _children(space)]
+        parts = [_compile(child, columns, is_float, of_choice) for _, child in spaces.children(space)]
         return lambda row: tuple([split(row) for split in parts])
     place = next(columns)
     if isinstance(space, Discrete):
@@ -217,7 +213,7 @@ def _box_bounds(space: Box) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 def _numbers(space: gymnasium.Space, action: Any) -> Iterator[np.ndarray]:
     if isinstance(space, (Dict, Tuple)):
-        for key, child in _children(space):
+        for key, child in spaces.children(space):
             yield from _numbers(child, action[key])
     else:
         start = space.start if isinstance(space, (Discrete, MultiDiscrete)) else 0
