@@ -6,12 +6,13 @@ code 2; a program that imports the library catches `PufferError`.
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import errno
 import importlib
 import importlib.util
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from types import ModuleType
 
 
@@ -136,9 +137,6 @@ def describe_lack(error: Exception) -> str | None:
     return None
 
 
-_HIDDEN = "PYGAME_HIDE_SUPPORT_PROMPT"  # pygame's own switch, which counts while it is imported
-
-
 def is_installed(package: str) -> bool:
     """Whether a package can be imported, without importing it."""
     spec = importlib.util.find_spec(package)
@@ -151,12 +149,19 @@ def require_extra(package: str, extra: str) -> None:
         raise MissingExtraError(f"the package {package} is not installed; run `pip install 'pufferlib[{extra}]'`")
 
 
-def import_quietly(module: str) -> ModuleType:
-    """Imports a module that imports pygame, without its greeting on stdout; the environment variables are as before."""
-    if _HIDDEN in os.environ:
-        return importlib.import_module(module)
-    os.environ[_HIDDEN] = "1"
+@contextlib.contextmanager
+def default_environment(**defaults: str) -> Iterator[None]:
+    """Sets environment variables meanwhile, those that are not set already; afterwards they are as before."""
+    added = {name: value for name, value in defaults.items() if name not in os.environ}
+    os.environ.update(added)
     try:
-        return importlib.import_module(module)
+        yield
     finally:
-        os.environ.pop(_HIDDEN, None)
+        for name in added:
+            os.environ.pop(name, None)
+
+
+def import_quietly(module: str) -> ModuleType:
+    """Imports a module that imports pygame, without its greeting on stdout."""
+    with default_environment(PYGAME_HIDE_SUPPORT_PROMPT="1"):  # pygame's own switch
+        return importlib.import_module(module)

@@ -9,7 +9,7 @@ import sys
 import threading
 import traceback
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -17,7 +17,7 @@ import numpy as np
 from typing_extensions import override
 
 from pufferlib.environment import Buffers, PufferEnv
-from pufferlib.errors import WorkerError, require_extra
+from pufferlib.errors import WorkerError, default_environment, require_extra
 from pufferlib.machine import usable_cores
 from pufferlib.vector.arrays import RESULT_ARRAYS, buffer_bytes, private_buffers
 from pufferlib.vector.batch import split
@@ -76,7 +76,7 @@ def _start(ray: ModuleType, num_workers: int, step_bytes: int) -> None:
     if "RAY_ADDRESS" in os.environ:
         ray.init(**quiet)
         return
-    with _default_environment(RAY_USAGE_STATS_ENABLED="0"):
+    with default_environment(RAY_USAGE_STATS_ENABLED="0"):
         ray.init(
             "local",
             num_cpus=num_workers,
@@ -84,18 +84,6 @@ def _start(ray: ModuleType, num_workers: int, step_bytes: int) -> None:
             object_store_memory=MEMORY_BYTES + 8 * step_bytes,
             **quiet,
         )
-
-
-@contextlib.contextmanager
-def _default_environment(**defaults: str) -> Iterator[None]:
-    # For the processes that are started meanwhile; what the user set stays.
-    added = {name: value for name, value in defaults.items() if name not in os.environ}
-    os.environ.update(added)
-    try:
-        yield
-    finally:
-        for name in added:
-            os.environ.pop(name, None)
 
 
 class RayWorker:

@@ -62,7 +62,10 @@ def test_the_classes_and_functions_of_a_module_for_users_are_on_a_page(module):
         for name, value in vars(importlib.import_module(module)).items()
         if getattr(value, "__module__", None) == module and not name.startswith("_")
     ]
-    functions_for_ourselves = {"nearest", "describe_lack", "kind_of", "is_installed", "require_extra", "import_quietly"}
+    functions_for_ourselves = {
+        *("nearest", "describe_lack", "kind_of"),
+        *("is_installed", "require_extra", "import_quietly", "default_environment"),
+    }
     assert own
     assert not [one.__name__ for one in own if not is_documented(one) and one.__name__ not in functions_for_ourselves]
 
