@@ -113,7 +113,7 @@ PREPROCESSING: Mapping[str, Any] = {
 
 
 def register_games() -> ModuleType:
-    """Has ale-py register its games with Gymnasium; returns it."""
+    """Registers the games of ale-py with Gymnasium; returns ale-py."""
     ale_py = importlib.import_module("ale_py")
     ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Warning)  # else every game prints a banner
     gymnasium.register_envs(ale_py)

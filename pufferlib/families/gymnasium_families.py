@@ -166,7 +166,7 @@ def build_dm_control(
 
 
 def register_tasks() -> None:
-    """Has Shimmy register the tasks with Gymnasium."""
+    """Registers the tasks of Shimmy with Gymnasium."""
     with warnings.catch_warnings():
         # Looking for a display is how dm_control chooses its renderer; without one it takes another.
         warnings.filterwarnings("ignore", r"(?s).*DISPLAY")
@@ -219,5 +219,5 @@ def build_minigrid(
 
 
 def register_grids() -> None:
-    """Has MiniGrid register its environments with Gymnasium."""
+    """Registers the environments of MiniGrid with Gymnasium."""
     import_quietly("minigrid")

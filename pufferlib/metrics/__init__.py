@@ -1,1 +1,1 @@
-"""The metrics of a training, and the dashboard."""
+"""The figures of a run: finished episodes, numbers that are not finite, time by phase, use of the machine."""

@@ -9,6 +9,8 @@ import gymnasium
 import pytest
 from contract import OF_ONE_AGENT
 
+import pufferlib.interop  # noqa: F401 - registers the ids, also where pufferlib was imported before gymnasium
+
 MAKE = "env = gymnasium.make('pufferlib/squared', size=5); assert env.reset(seed=1)[0].shape == (25,)"
 FREE = "assert not {'torch', 'numpy', 'gymnasium'} & {*sys.modules}"
 
