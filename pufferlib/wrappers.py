@@ -96,7 +96,7 @@ class PufferWrapper(PufferEnv):
         return self.env.step(actions)
 
     def tell_final_observations(self) -> None:
-        """Has the infos tell final observations, where the environment inside does so only if it is asked."""
+        """Makes the infos include final observations, where the environment inside does so only on request."""
         is_understood = self._shows_the_same or self.changes_final_observations
         if is_understood and hasattr(self.env, "tell_final_observations"):
             self.env.tell_final_observations()
