@@ -134,7 +134,11 @@ class Ranks:
         if self.world_size == 1 or not len(numbers):
             return numbers.expand(self.world_size, -1)
         self._end_comparison()
-        return torch.stack(self._gather_tensors(numbers))
+        gathered = [torch.empty_like(numbers) for _ in range(self.world_size)]
+        with self._naming_the_lost():
+            work = dist.all_gather(gathered, numbers, group=self._group_of(numbers), async_op=True)
+        self.wait(work, numbers)
+        return torch.stack(gathered)
 
     def broadcast(self, tensors: Sequence[Tensor]) -> None:
         """Overwrites the tensors with those of the first process."""
@@ -142,7 +146,9 @@ class Ranks:
             self._end_comparison()
             with torch.no_grad():
                 for tensor in tensors:
-                    self._broadcast(tensor)
+                    with self._naming_the_lost():
+                        work = dist.broadcast(tensor, 0, group=self._group_of(tensor), async_op=True)
+                    self.wait(work, tensor)
 
     def start_total(self, number: float) -> Total:
         """Starts to sum a number over all processes; waits only for a comparison that has not ended."""
@@ -154,11 +160,10 @@ class Ranks:
         if self.world_size == 1:
             return [value]
         self._end_comparison()
-        content = _pickled(value)
-        sizes = [int(size) for size in self._gather_tensors(torch.tensor([len(content)]))]
-        padded = torch.zeros(max(sizes), dtype=torch.uint8)
-        padded[: len(content)] = content
-        return [_unpickled(other[:size]) for other, size in zip(self._gather_tensors(padded), sizes, strict=True)]
+        values = [None] * self.world_size
+        with self._naming_the_lost():
+            dist.all_gather_object(values, value, group=self._group)
+        return values
 
     def from_first(self, decide: Callable[[], T]) -> T:
         """Calls `decide` in the first process and returns its result in all; its error is raised in all of them.
@@ -170,25 +175,19 @@ class Ranks:
         self._end_comparison()
         self._decisions += 1
         key = f"decided/{self._decisions}"
-        content, size, own_error = torch.empty(0), torch.zeros(1, dtype=torch.int64), None
+        decided, own_error = [None, None], None  # the result and the error
         if self.is_first:
-            result = None
             try:
-                result = decide()
-            except Exception as raised:
-                own_error = raised
-            content = _pickled((result, own_error and _sendable(own_error)))
-            size[0] = len(content)
+                decided[0] = decide()
+            except Exception as error:
+                own_error, decided[1] = error, _sendable(error)
         with self._naming_the_lost():
             if self.is_first:
                 self._store.set(key, "")
             else:
                 self._wait_for_key(key)
-        self._broadcast(size)
-        if not self.is_first:
-            content = torch.zeros(int(size), dtype=torch.uint8)
-        self._broadcast(content)
-        result, error = _unpickled(content)
+            dist.broadcast_object_list(decided, 0, group=self._group)
+        result, error = decided
         if error is not None:
             raise own_error or error
         return result
@@ -199,19 +198,6 @@ class Ranks:
         """Starts to replace a tensor by its sum over all processes; `wait` ends it."""
         with self._naming_the_lost():
             return dist.all_reduce(tensor, group=self._group_of(tensor), async_op=True)
-
-    def _broadcast(self, tensor: Tensor) -> None:
-        with self._naming_the_lost():
-            work = dist.broadcast(tensor, 0, group=self._group_of(tensor), async_op=True)
-        self.wait(work, tensor)
-
-    def _gather_tensors(self, tensor: Tensor) -> list[Tensor]:
-        # By rank; all of one shape and dtype.
-        tensors = [torch.empty_like(tensor) for _ in range(self.world_size)]
-        with self._naming_the_lost():
-            work = dist.all_gather(tensors, tensor, group=self._group_of(tensor), async_op=True)
-        self.wait(work, tensor)
-        return tensors
 
     def _group_of(self, tensor: Tensor) -> dist.ProcessGroup | None:
         return self._group if tensor.is_cpu else None
@@ -403,14 +389,6 @@ def _sendable(error: Exception) -> Exception:
         return pickle.loads(pickle.dumps(error))  # noqa: S301 - a class of the user's may take other arguments
     except Exception:
         return RankError(f"rank 0 failed with {type(error).__name__}: {error}")
-
-
-def _pickled(value: object) -> Tensor:
-    return torch.frombuffer(bytearray(pickle.dumps(value)), dtype=torch.uint8)
-
-
-def _unpickled(content: Tensor) -> object:
-    return pickle.loads(content.numpy().tobytes())  # noqa: S301 - another process's of this training
 
 
 def connect() -> Ranks:
