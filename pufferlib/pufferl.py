@@ -753,7 +753,7 @@ class PuffeRL:
         progress, statistics, metadata = self.run.load(Path(path), self._parts)
         self.epoch, self._steps, self._steps_underway = progress.epoch, progress.global_step, None
         self._learning_rate = progress.learning_rate
-        self.report.go_on(progress.uptime, *progress.logged, progress.losses)
+        self.report.resume(progress.uptime, *progress.logged, progress.losses)
         self._untrained_steps, self._is_rollout_loaded = None, statistics is not None
         self._stats, self._are_weights_compared = statistics or {}, False
         if self._is_rollout_loaded:

@@ -188,7 +188,7 @@ class Report:
 
     # ------------------------------------------------------------------------------------------------ what outlives it
 
-    def go_on(self, uptime: float, logged_epoch: int, logged_step: int, losses: Mapping[str, float]) -> None:
+    def resume(self, uptime: float, logged_epoch: int, logged_step: int, losses: Mapping[str, float]) -> None:
         """Continues after a checkpoint was loaded, without the metrics of before."""
         self._start = time.perf_counter() - uptime
         self.logged_epoch, self.logged_step = logged_epoch, logged_step

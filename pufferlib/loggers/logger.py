@@ -248,8 +248,8 @@ class JsonLogger(LazyLogger):
         super().__init__(run_id or self.path.absolute().parent.name)
         self._resume_step = resume_step
 
-    def go_on(self, path: str | os.PathLike, resume_step: int) -> None:
-        """Writes to another file from now on, that of a run which is resumed."""
+    def continue_in(self, path: str | os.PathLike, resume_step: int) -> None:
+        """Writes to another file from now on, such as that of a run which is resumed."""
         self.close()
         self.path, self._resume_step = Path(path), resume_step
         self._state = LoggerState.NEW

@@ -140,7 +140,7 @@ class Run:
         if not is_own:
             self._folder.close()
         self._folder, self.model_path, self._divergence = folder, path / state["model"], None
-        self._metrics_file.go_on(path / METRICS_FILE, progress.global_step)
+        self._metrics_file.continue_in(path / METRICS_FILE, progress.global_step)
         return progress, statistics, dict(state["metadata"])
 
     def require_finite(self, parts: TrainerParts, learning_rate: float) -> None:
