@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import torch
@@ -10,13 +11,16 @@ from torch.distributions import Normal
 from torch.nn import functional
 
 from pufferlib.extensions import (
+    LSTM,
     Categories,
-    ConvolutionLayer,
+    Convolution,
     Layers,
-    LSTMLayer,
+    Linear,
+    MinGRU,
     Network,
     NetworkBatch,
     Normalizer,
+    OneHot,
     reference_mingru,
 )
 from pufferlib.ppo import losses
@@ -91,43 +95,65 @@ def random_layers(
     image=(0, 0, 0),
     convolutions=(),
 ):
-    numbers_seen = math.prod(image) if convolutions else inputs
-    filters, inputs = random_convolutions(sum(counts) or image[0], image, convolutions, has_bias), sum(counts) or inputs
-    if convolutions:
-        inputs = features_of(image, convolutions)
+    layers, columns = random_convolutions(sum(counts) or image[0], image, convolutions, has_bias, bool(counts)), width
+    first = features_of(image, convolutions) if convolutions else sum(counts) or inputs
 
-    def layer(outputs, columns):
-        return torch.randn(outputs, columns) / columns**0.5, 0.3 * torch.randn(outputs) if has_bias else None
+    def add_linear(outputs, columns, activation="linear", value=None):
+        weight, bias = torch.randn(outputs, columns) / columns**0.5, 0.3 * torch.randn(outputs) if has_bias else None
+        value = len(layers) if value is None else value
+        if value == 0 and counts:
+            layers.append(OneHot((0,), weight, bias, activation, len(counts)))
+        else:
+            layers.append(Linear((value,), weight, bias, activation))
 
-    def chain(sizes, outputs):
-        pairs = zip([inputs, *sizes], sizes, strict=False)
-        return {
-            "encoder": [layer(rows, columns) for columns, rows in pairs],
-            "activation": activation,
-            "head": layer(outputs, sizes[-1]),
-        }
+    def add_chain(sizes):
+        first_value = None if layers and not sizes_of_critic else 0
+        for columns, outputs in zip([first, *sizes], sizes, strict=False):
+            add_linear(outputs, columns, activation, first_value)
+            first_value = None
 
+    sizes_of_critic = ()
+    add_chain([width] * encoder)
+    for _ in range(recurrent):
+        layers.append(MinGRU((len(layers),), 1.5 * torch.randn(3 * width, width) / width**0.5))
+    for _ in range(lstm):
+        layers.append(random_lstm(4 * width, width, has_bias, len(layers)))
     parts = (1,) * numbers if numbers else parts
+    add_linear(sum(parts) + (not critic), columns)
+    decision = len(layers)
+    if critic:
+        sizes_of_critic = critic
+        add_chain(critic)
+        add_linear(1, critic[-1])
     return Layers(
-        **chain([width] * encoder, sum(parts) + (not critic)),
-        recurrent=[1.5 * layer(3 * width, width)[0] for _ in range(recurrent)],
-        lstm=[random_lstm(4 * width, width, has_bias) for _ in range(lstm)],
+        layers,
+        image if convolutions else (len(counts) or inputs,),
         parts=parts,
+        decision=decision,
+        value=len(layers),
+        value_place=0 if critic else sum(parts),
         log_std=0.3 * torch.randn(numbers) if numbers else None,
-        critic=Layers(**chain(critic, 1), recurrent=[], parts=()) if critic else None,
-        normalizer=random_normalizer(numbers_seen) if is_normalized else None,
+        normalizer=random_normalizer(math.prod(image) if convolutions else inputs) if is_normalized else None,
         categories=make_categories(counts, lowest) if counts else None,
-        convolutions=filters,
-        image_shape=image,
+        divides_bytes=bool(convolutions),
     )
 
 
-def random_convolutions(channels, image, convolutions, has_bias=True):
+def changed(layers, index, **change):
+    """With another layer in one place."""
+    found = list(layers.layers)
+    found[index] = dataclasses.replace(found[index], **change)
+    return dataclasses.replace(layers, layers=found)
+
+
+def random_convolutions(channels, image, convolutions, has_bias=True, is_of_categories=False):
     """Of filters, size and stride each."""
     layers = []
     for filters, size, stride in convolutions:
         weight = 1.5 * torch.randn(filters, channels, size, size) / (channels**0.5 * size)
-        layers.append(ConvolutionLayer(weight, 0.3 * torch.randn(filters) if has_bias else None, stride))
+        bias = 0.3 * torch.randn(filters) if has_bias else None
+        seen = (0, False) if layers else (image[0], is_of_categories)
+        layers.append(Convolution((len(layers),), weight, bias, stride, *seen))
         channels = filters
     return layers
 
@@ -139,9 +165,9 @@ def features_of(image, convolutions):
     return convolutions[-1][0] * height * width
 
 
-def random_lstm(gates, width, has_bias=True):
+def random_lstm(gates, width, has_bias=True, value=1):
     weights = [1.5 * torch.randn(gates, width) / width**0.5 for _ in range(2)]
-    return LSTMLayer(*weights, *(0.3 * torch.randn(gates) if has_bias else None for _ in range(2)))
+    return LSTM((value,), *weights, *(0.3 * torch.randn(gates) if has_bias else None for _ in range(2)))
 
 
 def make_categories(counts, lowest=None):
@@ -181,7 +207,7 @@ def random_minibatch(layers, segments, count, steps, has_weights=True):
         segments=torch.randperm(segments)[:count],
         actions=actions,
         resets=torch.rand(count, steps) < 0.2,
-        states=[torch.randn(count, len(layers.head[0][0])) for _ in range(layers.num_states)],
+        states=[torch.randn(count, size) for size in layers.state_sizes()],
         old_logprobs=0.3 * numbers() - len(layers.parts),
         old_values=numbers(),
         advantages=numbers(),
@@ -205,77 +231,72 @@ class Truth:
 
     def __init__(self, layers):
         self.layers = layers
-        self.parameters = []
-        self.actor = self.take(layers)
-        self.critic = self.take(layers.critic) if layers.critic else None
-        count = len(layers.convolutions)
-        self.convolutions = list(zip(self.actor[1][:count], self.actor[2][:count], strict=True))
-        self.log_std = None
-        if layers.log_std is not None:
-            self.log_std = layers.log_std.double().requires_grad_()
-            self.parameters.append(self.log_std)
+        self.doubles = {id(tensor): tensor.double().requires_grad_() for tensor in layers.parameters()}
+        self.parameters = list(self.doubles.values())
+        self.log_std = None if layers.log_std is None else self.doubles[id(layers.log_std)]
         self.kinks = []  # what has another slope on the other side of 0
-
-    def take(self, layers):
-        weights = [weight.double().requires_grad_() for weight in layers.weights()]
-        biases = [None if bias is None else bias.double().requires_grad_() for bias in layers.biases()]
-        self.parameters += weights + [bias for bias in biases if bias is not None]
-        return layers, weights, biases
 
     def forward(self, observations, states, resets):
         """Logits of every part or means, values, and the state after every layer's last step."""
+        values, states, finals = [self.see(observations)], [state.double() for state in states], []
+        for layer in self.layers.layers:
+            parameters = [self.doubles.get(id(tensor)) for tensor in layer.parameters()]
+            first, states = states[: layer.num_states], states[layer.num_states :]
+            inputs = [values[value] for value in layer.inputs]
+            output, last = getattr(self, layer.kind.lower())(layer, inputs, parameters, first, resets)
+            values.append(output)
+            finals += last
+        decision = values[self.layers.decision][..., : sum(self.layers.parts)]
+        if self.log_std is None:
+            decision = decision.split(tuple(self.layers.parts), -1)
+        return decision, values[self.layers.value][..., self.layers.value_place], finals
+
+    def see(self, observations):
+        """Numbers of a row, or the planes of its categories."""
         seen, normalizer, categories = observations.double(), self.layers.normalizer, self.layers.categories
         if normalizer is not None:
             scaled = (seen - normalizer.mean) * (normalizer.variance + normalizer.epsilon).rsqrt()
             self.kinks.append(scaled.abs() - normalizer.clip)
             seen = scaled.clamp(-normalizer.clip, normalizer.clip)
-        elif self.layers.convolutions and not observations.is_floating_point():
+        elif self.layers.divides_bytes and not observations.is_floating_point():
             seen = seen / 255
-        if categories is not None:
-            # cells, or channels of cells
-            split = observations.long().unflatten(-1, (len(categories.counts), -1)).unbind(-2)
-            cells = zip(split, categories.lowest, categories.counts, strict=True)
-            columns = [((cell - low).clamp(0, count - 1), int(count)) for cell, low, count in cells]
-            seen = (
-                torch.cat([functional.one_hot(column, count).mT for column, count in columns], -2).double().flatten(-2)
-            )
-        if self.layers.convolutions:
-            seen = self.convolve(seen)
-        output, finals = self.follow(self.actor, seen, states, resets)
-        values = output[..., -1]
-        if self.critic is not None:
-            values = self.follow(self.critic, seen, [], resets)[0].squeeze(-1)
-        decision = output[..., : sum(self.layers.parts)]
-        return decision if self.log_std is not None else decision.split(tuple(self.layers.parts), -1), values, finals
+        if categories is None:
+            return seen
+        # cells, or channels of cells
+        split = observations.long().unflatten(-1, (len(categories.counts), -1)).unbind(-2)
+        cells = zip(split, categories.lowest, categories.counts, strict=True)
+        columns = [((cell - low).clamp(0, count - 1), int(count)) for cell, low, count in cells]
+        return torch.cat([functional.one_hot(column, count).mT for column, count in columns], -2).double().flatten(-2)
 
-    def convolve(self, seen):
-        """From numbers or planes `(..., channels * height * width)` to features."""
-        hidden = seen.reshape(-1, self.convolutions[0][0].shape[1], *self.layers.image_shape[1:])
-        for (weight, bias), layer in zip(self.convolutions, self.layers.convolutions, strict=True):
-            hidden = functional.conv2d(hidden, weight, bias, layer.stride)
+    def linear(self, layer, inputs, parameters, states, resets):
+        hidden = functional.linear(inputs[0].flatten(2), *parameters)
+        if layer.activation == "relu":
             self.kinks.append(hidden)
-            hidden = hidden.relu()
-        return hidden.reshape(*seen.shape[:-1], -1)
+        return FUNCTIONS[layer.activation](hidden), []
 
-    def follow(self, chain, hidden, states, resets):
-        (layers, weights, biases), finals = chain, []
-        weights, biases = weights[len(layers.convolutions) :], biases[len(layers.convolutions) :]
-        encoder = len(layers.encoder)
-        for weight, bias in zip(weights[:encoder], biases, strict=False):
-            hidden = functional.linear(hidden, weight, bias)
-            if layers.activation == "relu":
-                self.kinks.append(hidden)
-            hidden = FUNCTIONS[layers.activation](hidden)
-        for weight, state in zip(weights[encoder:-1] if layers.recurrent else (), states, strict=not layers.lstm):
-            gates = functional.linear(hidden, weight)
-            self.kinks.append(gates.chunk(3, -1)[0])
-            hidden, final = reference_mingru(gates, hidden, state.double(), resets)
-            finals.append(final)
-        for i in range(0, 2 * len(layers.lstm), 2):
-            parameters = *weights[encoder + i : encoder + i + 2], *biases[encoder + i : encoder + i + 2]
-            hidden, last = reference_lstm(hidden, *states[i : i + 2], resets, *parameters)
-            finals += last
-        return functional.linear(hidden, weights[-1], biases[-1]), finals
+    one_hot = linear
+
+    def convolution(self, layer, inputs, parameters, states, resets):
+        (images,), weight = inputs, parameters[0]
+        images = images.reshape(*images.shape[:2], weight.shape[1], *self.image_shape(layer))
+        flat = functional.conv2d(images.flatten(0, images.dim() - 4), *parameters, layer.stride)
+        hidden = flat.unflatten(0, images.shape[:-3])
+        if not layer.is_rectified:
+            return hidden, []
+        self.kinks.append(hidden)
+        return hidden.relu(), []
+
+    def image_shape(self, layer):
+        return self.layers.shapes()[layer.inputs[0]][1:]
+
+    def mingru(self, layer, inputs, parameters, states, resets):
+        gates = functional.linear(inputs[0], *parameters)
+        self.kinks.append(gates.chunk(3, -1)[0])
+        output, final = reference_mingru(gates, inputs[0], *states, resets)
+        return output, [final]
+
+    def lstm(self, layer, inputs, parameters, states, resets):
+        return reference_lstm(inputs[0], *states, resets, *parameters)
 
     def evaluate(self, decision, actions):
         """Log-probabilities and entropies."""

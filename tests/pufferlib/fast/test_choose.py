@@ -47,7 +47,7 @@ def frozen():
 
 
 def deep():
-    return Default(ENV, 16, num_layers=9)
+    return Default(ENV, 16, num_layers=64)
 
 
 class OwnPolicy(nn.Module):
