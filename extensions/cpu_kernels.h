@@ -62,15 +62,19 @@ void puffer_orthogonalize(float* x, float* scratch, int64_t rows, int64_t column
 // ---------------------------------------------------------------------------------------------------- small policies
 
 enum { MATMUL_LANES = 16 };  // columns of the right matrix and of the result come in multiples of this
-enum { LAYER_MAX_INPUTS = 4 };
+enum { LAYER_MAX_INPUTS = 8 };
 enum { LAYER_MAX_PARAMETERS = 4 };
-enum { LAYER_MAX_SIZES = 10 };
+enum { LAYER_MAX_SIZES = 20 };
 enum { LAYER_MAX_STATES = 2 };
+enum { LAYER_MAX_NUMBERS = 2 };
 enum { NETWORK_MAX_LAYERS = 64 };
 enum { NETWORK_MAX_STATES = 64 };
 enum { PPO_METRICS = 7 };  // in the order of losses.METRICS
-enum { LAYER_LINEAR, LAYER_ONE_HOT, LAYER_CONVOLUTION, LAYER_MINGRU, LAYER_LSTM };
+enum { LAYER_LINEAR, LAYER_ONE_HOT, LAYER_CONVOLUTION, LAYER_MINGRU, LAYER_LSTM, LAYER_GRU, LAYER_NORM };
+enum { LAYER_ACTIVATION = 7, LAYER_ADD, LAYER_MULTIPLY, LAYER_AFFINE, LAYER_CONCATENATE };
 enum { ACTIVATION_LINEAR, ACTIVATION_RELU, ACTIVATION_TANH, ACTIVATION_GELU };
+enum { ACTIVATION_GELU_TANH = 4, ACTIVATION_SIGMOID, ACTIVATION_SILU, ACTIVATION_ELU, ACTIVATION_LEAKY_RELU };
+enum { ACTIVATION_SOFTPLUS = 9 };
 enum { GRADIENT_NONE, GRADIENT_FIRST, GRADIENT_ADDED };  // in an input: not wanted, written, added to another reader's
 enum { PRODUCTS_FLOAT32, PRODUCTS_BFLOAT16 };            // what factors are rounded to; sums are float32
 enum { OBSERVATION_FLOAT, OBSERVATION_BYTE, OBSERVATION_SIGNED_BYTE, OBSERVATION_DOUBLE };
@@ -87,9 +91,10 @@ struct Layer {
     int64_t is_image;           // whether a few rows at a time go through it and its neighbours of that kind
     int64_t is_differentiated;  // whether a parameter, its own or of a layer before it, has a gradient
     int64_t products;
-    int64_t num_states, first_state;                // of the network's states
-    int64_t units;                                  // numbers of each of its states
-    int64_t sizes[LAYER_MAX_SIZES];                 // as its kind says, as are the next two
+    int64_t num_states, first_state;    // of the network's states
+    int64_t units;                      // numbers of each of its states
+    double numbers[LAYER_MAX_NUMBERS];  // as its kind says, as are the next three
+    int64_t sizes[LAYER_MAX_SIZES];
     const float* parameters[LAYER_MAX_PARAMETERS];  // as torch has them; NULL for a bias that is missing
     float* results[LAYER_MAX_PARAMETERS];           // gradients of these; NULL likewise
     int64_t packed, gradients;                      // where its memory begins, as puffer_network_plan says

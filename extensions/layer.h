@@ -23,6 +23,7 @@ struct LayerRows {
 };
 
 struct LayerOp {
+    static constexpr bool HAS_PRODUCTS = true;  // whether it multiplies matrices, so that rounding is a question
     const Layer& layer;
 
     KERNEL_METHOD explicit LayerOp(const Layer& description) : layer(description) {}

@@ -23,6 +23,12 @@ KERNEL_FN Activation activation_of(int64_t kind, float x) {
     if (kind == ACTIVATION_RELU) return activation_relu(x);
     if (kind == ACTIVATION_TANH) return activation_tanh(x);
     if (kind == ACTIVATION_GELU) return activation_gelu(x);
+    if (kind == ACTIVATION_GELU_TANH) return activation_gelu_tanh(x);
+    if (kind == ACTIVATION_SIGMOID) return activation_sigmoid(x);
+    if (kind == ACTIVATION_SILU) return activation_silu(x);
+    if (kind == ACTIVATION_ELU) return activation_elu(x);
+    if (kind == ACTIVATION_LEAKY_RELU) return activation_leaky_relu(x);
+    if (kind == ACTIVATION_SOFTPLUS) return activation_softplus(x);
     return activation_linear(x);
 }
 
@@ -40,18 +46,32 @@ KERNEL_FN void linear_begin(const LinearForward& layer, int64_t rows, int64_t wi
     for (int64_t row = 0; row < rows; row++) memcpy(layer.output + row * width, layer.bias, width * sizeof(float));
 }
 
-KERNEL_FN void linear_activate(const LinearForward& layer, int64_t kind, int64_t count) {
-    if (kind == ACTIVATION_RELU) activate<ACTIVATION_RELU>(layer.output, layer.slopes, count);
-    if (kind == ACTIVATION_TANH) activate<ACTIVATION_TANH>(layer.output, layer.slopes, count);
-    if (kind == ACTIVATION_GELU) activate<ACTIVATION_GELU>(layer.output, layer.slopes, count);
+// Replaces numbers by their activation, and leaves the slopes; neither where that is linear.
+KERNEL_FN void activate_any(int64_t kind, float* output, float* slopes, int64_t count) {
+    if (kind == ACTIVATION_RELU) activate<ACTIVATION_RELU>(output, slopes, count);
+    if (kind == ACTIVATION_TANH) activate<ACTIVATION_TANH>(output, slopes, count);
+    if (kind == ACTIVATION_GELU) activate<ACTIVATION_GELU>(output, slopes, count);
+    if (kind == ACTIVATION_GELU_TANH) activate<ACTIVATION_GELU_TANH>(output, slopes, count);
+    if (kind == ACTIVATION_SIGMOID) activate<ACTIVATION_SIGMOID>(output, slopes, count);
+    if (kind == ACTIVATION_SILU) activate<ACTIVATION_SILU>(output, slopes, count);
+    if (kind == ACTIVATION_ELU) activate<ACTIVATION_ELU>(output, slopes, count);
+    if (kind == ACTIVATION_LEAKY_RELU) activate<ACTIVATION_LEAKY_RELU>(output, slopes, count);
+    if (kind == ACTIVATION_SOFTPLUS) activate<ACTIVATION_SOFTPLUS>(output, slopes, count);
 }
+
+#define ACTIVATE_OF_SET(attribute, Set)                                                                   \
+    attribute __attribute__((noinline, unused)) static void activate_of(Set, int64_t kind, float* output, \
+                                                                        float* slopes, int64_t count) {   \
+        activate_any(kind, output, slopes, count);                                                        \
+    }
+KERNEL_SETS(ACTIVATE_OF_SET)
 
 template <class Set>
 KERNEL_FN void linear_forward(const LinearForward& layer, int64_t kind, int64_t rows, int64_t inputs, int64_t width) {
     linear_begin(layer, rows, width);
     matmul_packed<Set, true>(
         {layer.input, layer.input_row, 1, layer.transposed, width, layer.output, width, rows, width, inputs});
-    linear_activate(layer, kind, rows * width);
+    activate_of(Set{}, kind, layer.output, layer.slopes, rows * width);
 }
 
 typedef struct {

@@ -143,7 +143,7 @@ KERNEL_FN void act_block(const Act& call, int64_t first, float* memory) {
     }
     clear_padding(network, scratch, rows);
     network_begin_step(network, call.states, first, scratch);
-    network_forward<Set>(network, scratch);
+    network_forward_of(Set{}, network, scratch);
     network_end_step(network, call.states, first, scratch);
     for (int64_t row = 0; row < rows; row++) {
         decide_row(call, first + row, network_output(network, scratch.values, row));
@@ -216,7 +216,7 @@ KERNEL_FN void learn_block(const Learn& call, float* gradients, int64_t first, i
     for (int64_t i = 0; i < sequences; i++) read_segment(call, first + i, i, scratch);
     clear_padding(network, scratch, sequences * call.steps);
     network_read_states(network, call.initial, first, scratch);
-    network_forward<Set>(network, scratch);
+    network_forward_of(Set{}, network, scratch);
     network_copy_outputs(network, scratch);
     for (int64_t i = 0; i < sequences; i++) {
         for (int64_t step = 0; step < call.steps; step++) {

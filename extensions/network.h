@@ -6,9 +6,12 @@
 #pragma once
 
 #include "convolution_layer.h"
+#include "elementwise_layer.h"
+#include "gru_layer.h"
 #include "linear_layer.h"
 #include "lstm_layer.h"
 #include "mingru_layer.h"
+#include "norm_layer.h"
 #include "one_hot_layer.h"
 #include "ppo_row.h"
 
@@ -18,7 +21,14 @@
     KIND(LAYER_ONE_HOT, OneHotOp)          \
     KIND(LAYER_CONVOLUTION, ConvolutionOp) \
     KIND(LAYER_MINGRU, MingruOp)           \
-    KIND(LAYER_LSTM, LstmOp)
+    KIND(LAYER_LSTM, LstmOp)               \
+    KIND(LAYER_GRU, GruOp)                 \
+    KIND(LAYER_NORM, NormOp)               \
+    KIND(LAYER_ACTIVATION, ActivationOp)   \
+    KIND(LAYER_ADD, AddOp)                 \
+    KIND(LAYER_MULTIPLY, MultiplyOp)       \
+    KIND(LAYER_AFFINE, AffineOp)           \
+    KIND(LAYER_CONCATENATE, ConcatenateOp)
 
 #define LAYER_CASE(constant, Op) \
     case constant: {             \
@@ -255,7 +265,7 @@ struct LayerForward {
         LayerMemory packed = {network.packed, op.layer.packed}, own = {scratch, 0};
         op.take_packed(packed);
         op.take_scratch(rows, own);
-        if constexpr (Set::ROUNDS) {
+        if constexpr (Set::ROUNDS && Op::HAS_PRODUCTS) {
             if (!op.is_rounded()) {
                 op.template forward<typename Set::Exact>(rows);
                 return;
@@ -278,7 +288,7 @@ struct LayerBackward {
         op.take_packed(packed);
         op.take_gradients(sums);
         op.take_scratch(rows, own);
-        if constexpr (Set::ROUNDS) {
+        if constexpr (Set::ROUNDS && Op::HAS_PRODUCTS) {
             if (!op.is_rounded()) {
                 op.template backward<typename Set::Exact>(rows);
                 return;
@@ -315,6 +325,14 @@ KERNEL_FN void network_forward(const Network& network, const NetworkScratch& scr
         }
     }
 }
+
+#define NETWORK_FORWARD_OF_SET(attribute, Set)                                                                  \
+    attribute __attribute__((noinline, unused)) static void network_forward_of(Set, const Network& network,     \
+                                                                               const NetworkScratch& scratch) { \
+        network_forward<Set>(network, scratch);                                                                 \
+    }
+KERNEL_SETS(NETWORK_FORWARD_OF_SET)
+KERNEL_ROUNDING_SETS(NETWORK_FORWARD_OF_SET)
 
 // Adds the gradients that a layer gave beside those of other readers.
 KERNEL_FN void network_add(const Network& network, const NetworkScratch& scratch, int64_t index, int64_t first,

@@ -182,6 +182,7 @@ class Network:
                     num_states=layer.num_states,
                     first_state=first_state,
                     units=shapes[index + 1][0],
+                    numbers=(ctypes.c_double * CONSTANTS["LAYER_MAX_NUMBERS"])(*layer.numbers),
                     sizes=_integers("LAYER_MAX_SIZES", layer.sizes(seen)),
                     parameters=_addresses(layer.parameters()),
                     results=_addresses([results.get(id(tensor)) for tensor in layer.parameters()]),
@@ -475,7 +476,8 @@ class Network:
     def _check_states(self, states: Sequence[Tensor], rows: int) -> None:
         if len(states) != len(self._state_sizes):
             raise APIUsageError(
-                f"states must be one for each MinGRU layer and two for each LSTM layer, {len(self._state_sizes)}, "
+                f"states must be one for each MinGRU or GRU layer and two for each LSTM layer, "
+                f"{len(self._state_sizes)}, "
                 f"got {len(states)}"
             )
         for state, size in zip(states, self._state_sizes, strict=True):

@@ -20,7 +20,11 @@ from pufferlib.extensions.cpu_library import CONSTANTS
 Shape = tuple[int, ...]
 """Of a row of a value: `(numbers,)`, or `(channels, height, width)` of an image."""
 
-ACTIVATIONS = {name: CONSTANTS[f"ACTIVATION_{name.upper()}"] for name in ("linear", "relu", "tanh", "gelu")}
+ACTIVATIONS = {
+    name.removeprefix("ACTIVATION_").lower(): number
+    for name, number in CONSTANTS.items()
+    if name.startswith("ACTIVATION_")
+}
 
 
 @dataclass(frozen=True)
@@ -95,6 +99,7 @@ class Layer:
     num_states: ClassVar[int] = 0
     is_step_by_step: ClassVar[bool] = False  # whether its rows lie step by step, else sequence by sequence
     is_image: ClassVar[bool] = False  # whether a few rows at a time go through it
+    numbers: ClassVar[tuple[float, float]] = (0.0, 0.0)  # as its header has them
 
     def reads(self, shape: Shape, categories: Categories | None) -> bool:
         """Whether it reads observations of this shape as they are: numbers, or categories."""
@@ -276,6 +281,149 @@ class LSTM(Layer):
         return shapes[0][0], self.hidden_weight.shape[1]
 
 
+@dataclass(frozen=True)
+class GRU(LSTM):
+    """A GRU layer, as torch.nn.GRUCell has it: rows of reset gate, update gate and candidate; the rest as of LSTM."""
+
+    kind = "GRU"
+    num_states = 1
+
+    @override
+    def result(self, shapes: Sequence[Shape]) -> Shape | None:
+        return _result_of_gates(3, shapes[0], *self.parameters())
+
+
+@dataclass(frozen=True)
+class Norm(Layer):
+    """RMSNorm, or LayerNorm where it `is_centered`, of all numbers of a row.
+
+    Attributes:
+        weight: `(numbers,)` or None, as is the next one.
+        bias: added at the end.
+        epsilon: added to the mean of the squares.
+        is_centered: whether the mean is subtracted.
+    """
+
+    weight: Tensor | None
+    bias: Tensor | None
+    epsilon: float
+    is_centered: bool
+
+    kind = "NORM"
+
+    @property
+    def numbers(self) -> tuple[float, float]:
+        """As its header has them."""
+        return self.epsilon, 0.0
+
+    @override
+    def parameters(self) -> tuple[Tensor | None, ...]:
+        return self.weight, self.bias
+
+    @override
+    def result(self, shapes: Sequence[Shape]) -> Shape | None:
+        is_flat = len(shapes[0]) == 1
+        return shapes[0] if is_flat and _is_of(self.weight, shapes[0]) and _is_of(self.bias, shapes[0]) else None
+
+    @override
+    def sizes(self, shapes: Sequence[Shape]) -> tuple[int, ...]:
+        return shapes[0][0], int(self.is_centered)
+
+
+@dataclass(frozen=True)
+class Activation(Layer):
+    """An activation by itself.
+
+    Attributes:
+        activation: one of ACTIVATIONS, but not linear.
+    """
+
+    activation: str
+
+    kind = "ACTIVATION"
+
+    @override
+    def result(self, shapes: Sequence[Shape]) -> Shape | None:
+        return None if self.activation == "linear" else shapes[0]
+
+    @override
+    def sizes(self, shapes: Sequence[Shape]) -> tuple[int, ...]:
+        return (ACTIVATIONS[self.activation],)
+
+
+@dataclass(frozen=True)
+class Add(Layer):
+    """The sum of its inputs, all of one shape."""
+
+    kind = "ADD"
+
+    @override
+    def result(self, shapes: Sequence[Shape]) -> Shape | None:
+        return shapes[0] if len(set(shapes)) == 1 else None
+
+    @override
+    def sizes(self, shapes: Sequence[Shape]) -> tuple[int, ...]:
+        return ()
+
+
+@dataclass(frozen=True)
+class Multiply(Add):
+    """The product of two inputs of one shape."""
+
+    kind = "MULTIPLY"
+
+    @override
+    def result(self, shapes: Sequence[Shape]) -> Shape | None:
+        return super().result(shapes) if len(shapes) == 2 else None
+
+
+@dataclass(frozen=True)
+class Affine(Layer):
+    """A number times its input, plus another number.
+
+    Attributes:
+        numbers: the factor, and what is added.
+    """
+
+    numbers: tuple[float, float]
+
+    kind = "AFFINE"
+
+    @override
+    def result(self, shapes: Sequence[Shape]) -> Shape | None:
+        return shapes[0]
+
+    @override
+    def sizes(self, shapes: Sequence[Shape]) -> tuple[int, ...]:
+        return ()
+
+
+@dataclass(frozen=True)
+class Concatenate(Layer):
+    """Parts of its inputs side by side: of images, their channels.
+
+    Attributes:
+        parts: of each input, the first number or channel, and how many.
+    """
+
+    parts: tuple[tuple[int, int], ...]
+
+    kind = "CONCATENATE"
+
+    @override
+    def result(self, shapes: Sequence[Shape]) -> Shape | None:
+        if len({shape[1:] for shape in shapes}) != 1 or len(shapes) != len(self.parts):
+            return None
+        are_inside = all(
+            0 <= first < first + count <= shape[0] for (first, count), shape in zip(self.parts, shapes, strict=True)
+        )
+        return (sum(count for _, count in self.parts), *shapes[0][1:]) if are_inside else None
+
+    @override
+    def sizes(self, shapes: Sequence[Shape]) -> tuple[int, ...]:
+        return math.prod(shapes[0][1:]), *(number for part in self.parts for number in part)
+
+
 def _result_of_gates(
     gates: int, shape: Shape, weight: Tensor, hidden_weight: Tensor, *biases: Tensor | None
 ) -> Shape | None:
@@ -371,6 +519,7 @@ class Layers:
             all(_is_plain(tensor, device) for tensor in self.parameters())
             and all(getattr(layer, "activation", "linear") in ACTIVATIONS for layer in self.layers)
             and 0 < len(self.layers) <= CONSTANTS["NETWORK_MAX_LAYERS"]
+            and all(0 < len(layer.inputs) <= CONSTANTS["LAYER_MAX_INPUTS"] for layer in self.layers)
             and self.num_states <= CONSTANTS["NETWORK_MAX_STATES"]
             and len({layer.is_step_by_step for layer in self.layers if layer.num_states}) < 2
             and self._are_shaped()

@@ -89,7 +89,7 @@ KERNEL_FN void one_hot_forward(const OneHot& input, const LinearForward& layer, 
     for (; place < width; place += Set::COUNT) {
         one_hot_gather<Set, 1>(input, layer.transposed + place, layer.output + place);
     }
-    linear_activate(layer, kind, input.rows * width);
+    activate_of(Set{}, kind, layer.output, layer.slopes, input.rows * width);
 }
 
 // The layer's input is not read, its gradient not asked for, and that of the weights lies transposed.

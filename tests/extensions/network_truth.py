@@ -23,10 +23,15 @@ from pufferlib.extensions import (
     OneHot,
     reference_mingru,
 )
+from pufferlib.extensions.network_layers import GRU, Activation, Add, Affine, Concatenate, Multiply, Norm
 from pufferlib.ppo import losses
 
 COEFFICIENTS = {"clip_coef": 0.2, "vf_clip_coef": 0.3, "vf_coef": 1.2, "ent_coef": 0.01}
-FUNCTIONS = {"linear": nn.Identity(), "relu": nn.ReLU(), "tanh": nn.Tanh(), "gelu": nn.GELU()}
+FUNCTIONS = {
+    **{"linear": nn.Identity(), "relu": nn.ReLU(), "tanh": nn.Tanh(), "gelu": nn.GELU(), "silu": nn.SiLU()},
+    **{"gelu_tanh": nn.GELU("tanh"), "sigmoid": nn.Sigmoid(), "elu": nn.ELU(), "leaky_relu": nn.LeakyReLU()},
+    "softplus": nn.Softplus(),
+}
 CASES = {
     "breakout": {"inputs": 118, "width": 64, "recurrent": 2},
     "one_input": {"inputs": 1, "width": 16, "recurrent": 1, "activation": "tanh"},
@@ -137,6 +142,73 @@ def random_layers(
         categories=make_categories(counts, lowest) if counts else None,
         divides_bytes=bool(convolutions),
     )
+
+
+def random_graph(draw_integer, inputs, num_layers, recurrence=None, units=6):
+    """Layers that read any values before them: `draw_integer(lowest, highest)` chooses.
+
+    The decision and the value read a sum of linear layers of all values that nothing else does.
+    """
+    layers, sizes = [], [inputs]
+
+    def weight(outputs, columns):
+        return torch.randn(outputs, columns) / columns**0.5
+
+    def add(layer, size):
+        layers.append(layer)
+        sizes.append(size)
+        return len(layers)
+
+    def add_linear(value, outputs, activation="linear"):
+        return add(Linear((value,), weight(outputs, sizes[value]), 0.3 * torch.randn(outputs), activation), outputs)
+
+    def any_of(choices):
+        return choices[draw_integer(0, len(choices) - 1)]
+
+    def like(value):
+        return any_of([other for other in range(1, len(sizes)) if sizes[other] == sizes[value]])
+
+    add_linear(0, units, "tanh")
+    for _ in range(num_layers):
+        kind = any_of(["linear", "norm", "activation", "add", "multiply", "affine", "concatenate", "recurrence"])
+        value = draw_integer(1, len(layers))
+        size = sizes[value]
+        if kind == "linear":
+            add_linear(draw_integer(0, len(layers)), draw_integer(1, 40), any_of(list(FUNCTIONS)))
+        elif kind == "norm":
+            given = [0.5 + torch.rand(size), 0.3 * torch.randn(size)]
+            given = [tensor if draw_integer(0, 1) else None for tensor in given]
+            add(Norm((value,), *given, 1e-2, bool(draw_integer(0, 1))), size)
+        elif kind == "activation":
+            add(Activation((value,), any_of(list(FUNCTIONS)[1:])), size)
+        elif kind == "add":
+            add(Add((value, *(like(value) for _ in range(draw_integer(0, 3))))), size)
+        elif kind == "multiply":
+            squashed = add(Activation((like(value),), "tanh"), size)  # products of products leave what float32 holds
+            add(Multiply((add(Activation((value,), "sigmoid"), size), squashed)), size)
+        elif kind == "affine":
+            add(Affine((value,), (-1.5, 0.25)), size)
+        elif kind == "concatenate":
+            values, parts = [draw_integer(0, len(layers)) for _ in range(draw_integer(1, 4))], []
+            for each in values:
+                first = draw_integer(0, sizes[each] - 1)
+                parts.append((first, draw_integer(1, sizes[each] - first)))
+            add(Concatenate(tuple(values), tuple(parts)), sum(count for _, count in parts))
+        elif recurrence == "mingru":
+            add(MinGRU((value,), weight(3 * size, size)), size)
+        elif recurrence is not None:
+            outputs, gates = draw_integer(1, 20), 3 if recurrence == "gru" else 4
+            kind = GRU if recurrence == "gru" else LSTM
+            tensors = weight(gates * outputs, size), weight(gates * outputs, outputs)
+            biases = (0.3 * torch.randn(gates * outputs) if draw_integer(0, 1) else None for _ in range(2))
+            add(kind((value,), *tensors, *biases), outputs)
+    read = {value for layer in layers for value in layer.inputs}
+    ends = [add_linear(value, units) for value in range(1, len(sizes)) if value not in read]
+    while len(ends) > 1:
+        ends = [add(Add(tuple(ends[:8])), units), *ends[8:]]
+    decision = add_linear(ends[0], 5)
+    value = add_linear(draw_integer(1, ends[0]), 1) if draw_integer(0, 1) else decision
+    return Layers(layers, (inputs,), (3, 1), decision, value, 0 if value != decision else 4)
 
 
 def changed(layers, index, **change):
@@ -270,7 +342,7 @@ class Truth:
 
     def linear(self, layer, inputs, parameters, states, resets):
         hidden = functional.linear(inputs[0].flatten(2), *parameters)
-        if layer.activation == "relu":
+        if layer.activation in ("relu", "leaky_relu"):
             self.kinks.append(hidden)
         return FUNCTIONS[layer.activation](hidden), []
 
@@ -297,6 +369,38 @@ class Truth:
 
     def lstm(self, layer, inputs, parameters, states, resets):
         return reference_lstm(inputs[0], *states, resets, *parameters)
+
+    def gru(self, layer, inputs, parameters, states, resets):
+        (hidden,), outputs = states, []
+        for step in range(inputs[0].shape[1]):
+            hidden = torch.gru_cell(inputs[0][:, step], hidden * ~resets[:, step, None], *parameters)
+            outputs.append(hidden)
+        return torch.stack(outputs, 1), [hidden]
+
+    def norm(self, layer, inputs, parameters, states, resets):
+        weight, bias = parameters
+        if layer.is_centered:
+            return functional.layer_norm(inputs[0], inputs[0].shape[-1:], weight, bias, layer.epsilon), []
+        result = functional.rms_norm(inputs[0], inputs[0].shape[-1:], weight, layer.epsilon)
+        return result if bias is None else result + bias, []
+
+    def activation(self, layer, inputs, parameters, states, resets):
+        if layer.activation in ("relu", "leaky_relu"):
+            self.kinks.append(inputs[0])
+        return FUNCTIONS[layer.activation](inputs[0]), []
+
+    def add(self, layer, inputs, parameters, states, resets):
+        return sum(inputs), []
+
+    def multiply(self, layer, inputs, parameters, states, resets):
+        return inputs[0] * inputs[1], []
+
+    def affine(self, layer, inputs, parameters, states, resets):
+        return inputs[0] * layer.numbers[0] + layer.numbers[1], []
+
+    def concatenate(self, layer, inputs, parameters, states, resets):
+        pairs = zip(inputs, layer.parts, strict=True)
+        return torch.cat([each.narrow(2, *part) for each, part in pairs], 2), []
 
     def evaluate(self, decision, actions):
         """Log-probabilities and entropies."""

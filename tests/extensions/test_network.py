@@ -1,17 +1,20 @@
 import dataclasses
 import math
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import assume, given, settings, strategies as st
 from network_truth import (
     CASES,
     COEFFICIENTS,
+    FUNCTIONS,
     Truth,
     assert_learns_like_the_truth,
     assert_rounds_little,
     changed,
     make_categories,
+    random_graph,
     random_layers,
     random_lstm,
     random_minibatch,
@@ -20,7 +23,7 @@ from network_truth import (
 )
 
 from pufferlib.errors import APIUsageError
-from pufferlib.extensions import MinGRU, Network, network, network_layers
+from pufferlib.extensions import Linear, MinGRU, Network, network, network_layers
 
 needs_bfloat16 = pytest.mark.skipif(not network.has_bfloat16(), reason="needs a processor with AVX512-BF16")
 
@@ -81,6 +84,59 @@ def test_the_gradients_match_for_any_shape(
     truth.loss(observations, minibatch)
     assume(truth.is_smooth())
     assert_learns_like_the_truth(layers, observations, minibatch)
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    data=st.data(),
+    inputs=st.integers(1, 40),
+    num_layers=st.integers(1, 12),
+    recurrence=st.sampled_from([None, "mingru", "lstm", "gru"]),
+    segments=st.integers(1, 20),
+    steps=st.integers(1, 12),
+    seed=st.integers(0, 2**31),
+)
+def test_the_gradients_of_any_graph_match_float64(data, inputs, num_layers, recurrence, segments, steps, seed):
+    torch.manual_seed(seed)
+    layers = random_graph(
+        lambda lowest, highest: data.draw(st.integers(lowest, highest)), inputs, num_layers, recurrence
+    )
+    assert layers.fit()
+    observations, minibatch = torch.randn(segments, steps, inputs), random_minibatch(layers, segments, segments, steps)
+    truth = Truth(layers)
+    loss, _ = truth.loss(observations, minibatch)
+    assume(truth.is_smooth() and math.isfinite(loss.total.item()))
+    assert_learns_like_the_truth(layers, observations, minibatch)
+
+
+@pytest.mark.parametrize("recurrence", ["mingru", "lstm", "gru"])
+@pytest.mark.parametrize("rows", [1, 65])
+def test_a_step_of_any_graph_matches_float64(recurrence, rows):
+    torch.manual_seed(30)
+    random = np.random.default_rng(rows)
+    layers = random_graph(lambda lowest, highest: int(random.integers(lowest, highest + 1)), 9, 40, recurrence)
+    states = [torch.randn(rows, size) for size in layers.state_sizes()]
+    assert len(states) > 2
+    before, observations = [state.clone() for state in states], torch.randn(rows, 9)
+    _, logprobs, values = act(layers, observations, states, torch.rand(rows, 2))
+    _, expected, finals = Truth(layers).forward(observations[:, None], before, torch.zeros(rows, 1, dtype=torch.bool))
+    torch.testing.assert_close(values.double(), expected[:, 0], rtol=1e-5, atol=1e-5)
+    for state, final in zip(states, finals, strict=True):
+        torch.testing.assert_close(state.double(), final, rtol=1e-5, atol=1e-5)
+    assert logprobs.isfinite().all()
+
+
+@pytest.mark.parametrize("activation", [name for name in network_layers.ACTIVATIONS if name != "linear"])
+def test_activations_are_exact_far_and_near(activation):
+    points = torch.cat([torch.linspace(-30, 30, 1201), torch.linspace(-0.3, 0.3, 601), torch.tensor([-1e4, 1e4])])
+    points = points[points != 0]
+    one = torch.ones(1, 1)
+    layers = [Linear((0,), one, None, activation), Linear((1,), torch.tensor([[0.0], [1.0]]), None)]
+    layers = network_layers.Layers(layers, (1,), (1,), 2, 2, 1)
+    values = torch.empty(len(points))
+    Network(layers).value(points[:, None].contiguous(), [], values)
+    expected = FUNCTIONS[activation](points.double())
+    torch.testing.assert_close(values.double(), expected, rtol=2e-6, atol=2e-7)
 
 
 IMAGES = {"image": (3, 6, 7), "convolutions": ((20, 3, 2), (7, 2, 1)), "width": 32}
