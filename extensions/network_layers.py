@@ -449,7 +449,7 @@ class Layers:
         decision: the value of which the first numbers are the logits of all parts, or the means.
         value: the value that holds the value of the state.
         value_place: which number of it.
-        log_std: `(len(parts),)`, the logarithms of the deviations of numbers; None where the parts are choices.
+        log_std: `len(parts)` logarithms of the deviations of numbers; None where the parts are choices.
         normalizer: of the observations; None where the layers see them as they are.
         categories: of the observations, which are not normalised then; None where the layers see them as numbers.
         divides_bytes: whether observations of bytes that are neither categories nor normalised are divided by 255.
@@ -524,7 +524,7 @@ class Layers:
             and len({layer.is_step_by_step for layer in self.layers if layer.num_states}) < 2
             and self._are_shaped()
             and all(layer.reads(self.shape, self.categories) for layer in self.layers if 0 in layer.inputs)
-            and (self.log_std is None or self.log_std.shape == (len(self.parts),) == (sum(self.parts),))
+            and (self.log_std is None or self.log_std.numel() == len(self.parts) == sum(self.parts))
             and (self.normalizer is None or self.normalizer.fit(self.numbers))
             and (self.categories is None or self.normalizer is None)
         )

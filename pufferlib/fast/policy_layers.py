@@ -82,7 +82,8 @@ def surroundings() -> list[Hashable]:
 _SETTINGS = (
     *("clip", "activation", "approximate", "hidden_size", "image_shape", "emulated"),
     *("sizes", "is_joint", "is_continuous", "_are_numbers", "_num_numbers", "_names", "_observation_dims"),
-    *("stride", "padding", "dilation", "groups", "padding_mode", "start_dim", "end_dim"),
+    *("stride", "padding", "dilation", "groups", "padding_mode", "start_dim", "end_dim", "p", "inplace"),
+    *("eps", "normalized_shape", "elementwise_affine", "negative_slope", "alpha", "beta", "threshold"),
 )
 """Attributes beside tensors that the modules which kernels know compute by."""
 
