@@ -185,8 +185,9 @@ struct Learn {
     int32_t* is_outside;  // set to 1 when a segment is no such row, and nothing else is done
 };
 
-// Sets the result to whether this processor multiplies bfloat16; PRODUCTS_BFLOAT16 is for those alone.
-void puffer_has_bfloat16(int32_t* result);
+// Says whether this processor multiplies bfloat16, which PRODUCTS_BFLOAT16 needs, and whether it is known to multiply
+// more of it than of float32: AMD's do twice as many, of Intel's one was seen to do half as many.
+void puffer_has_bfloat16(int32_t* result, int32_t* is_faster);
 
 // Adds one product by the tiles of matmul.h to the result: the tests hold them to their word. left(r, k) is left[r *
 // left_row + k * left_inner]; right [inner, columns], result [rows, columns]; columns are a multiple of MATMUL_LANES.

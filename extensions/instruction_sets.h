@@ -65,6 +65,8 @@ static inline bool kernel_has_avx512() {
 
 static inline bool kernel_has_bfloat16() { return kernel_has_avx512() && __builtin_cpu_supports("avx512bf16"); }
 
+static inline bool kernel_is_faster_in_bfloat16() { return kernel_has_bfloat16() && __builtin_cpu_is("amd"); }
+
 static inline bool kernel_has_avx2() { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }
 
 #define KERNEL_SETS(DEFINE)       \
@@ -88,6 +90,8 @@ static inline bool kernel_has_avx2() { return __builtin_cpu_supports("avx2") && 
     static KernelRange* kernel##_rounding_variant() { return kernel##_Avx512Bfloat16; }
 #else
 static inline bool kernel_has_bfloat16() { return false; }
+
+static inline bool kernel_is_faster_in_bfloat16() { return false; }
 
 #define KERNEL_SETS(DEFINE) DEFINE(, Baseline)
 

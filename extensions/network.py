@@ -44,12 +44,21 @@ def observation_dtypes(layers: Layers) -> tuple[torch.dtype, ...]:
     return tuple(OBSERVATION_DTYPES) if layers.categories is None else CATEGORY_DTYPES
 
 
-@functools.cache
 def has_bfloat16() -> bool:
-    """Whether this processor multiplies bfloat16, twice as many at a time as float32."""
-    result = ctypes.c_int32()
-    cpu_library.library().puffer_has_bfloat16(ctypes.addressof(result))
-    return bool(result.value)
+    """Whether this processor multiplies bfloat16."""
+    return _bfloat16()[0]
+
+
+def is_faster_in_bfloat16() -> bool:
+    """Whether it is known to multiply more bfloat16 than float32 in the same time."""
+    return _bfloat16()[1]
+
+
+@functools.cache
+def _bfloat16() -> tuple[bool, bool]:
+    has, is_faster = ctypes.c_int32(), ctypes.c_int32()
+    cpu_library.library().puffer_has_bfloat16(ctypes.addressof(has), ctypes.addressof(is_faster))
+    return bool(has.value), bool(is_faster.value)
 
 
 @dataclass(frozen=True)

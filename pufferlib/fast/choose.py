@@ -25,7 +25,7 @@ from torch.optim import Optimizer
 from pufferlib.config import ResolvedTrainConfig
 from pufferlib.distributed import Ranks
 from pufferlib.extensions import Layers, Network
-from pufferlib.extensions.network import has_bfloat16, observation_dtypes
+from pufferlib.extensions.network import has_bfloat16, is_faster_in_bfloat16, observation_dtypes
 from pufferlib.extensions.optimizers import make_optimizer
 from pufferlib.fast.cpu import GatheringGradients, NetworkActor, NetworkGradients, ThreadedGradients
 from pufferlib.fast.device_collector import DeviceCollector, can_be_on_the_device
@@ -204,7 +204,8 @@ def choose_backend(
     row_wise, layers = None, None
     if reason is None:
         layers, row_wise, reason = _find_or_trace(policy, rollout)
-    is_rounded = config.precision in ("bfloat16", "auto") and has_bfloat16()
+    can_round = {"bfloat16": has_bfloat16, "auto": is_faster_in_bfloat16, "float32": lambda: False}
+    is_rounded = can_round[config.precision]()
     network = None if reason else Network(layers, torch.get_num_threads(), "bfloat16" if is_rounded else "float32")
     is_torch_on_cpu = network is None and device.type == "cpu" and not config.compile
     return Backend(

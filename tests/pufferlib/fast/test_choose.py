@@ -110,11 +110,20 @@ def test_bfloat16_is_taken_where_the_processor_multiplies_it(can_multiply, produ
     if can_multiply and not has_bfloat16():
         pytest.skip("needs a processor with AVX512-BF16")
     monkeypatch.setattr("pufferlib.fast.choose.has_bfloat16", lambda: can_multiply)
+    monkeypatch.setattr("pufferlib.fast.choose.is_faster_in_bfloat16", lambda: can_multiply)
     for precision in ("bfloat16", "auto"):
         backend = chosen(precision=precision)
         assert backend.network.products == products
         assert str(backend) == ("C kernel (products of bfloat16)" if can_multiply else "C kernel")
     assert chosen().network.products == "float32"
+
+
+def test_bfloat16_is_not_taken_unasked_where_it_is_slower(monkeypatch):
+    if not has_bfloat16():
+        pytest.skip("needs a processor with AVX512-BF16")
+    monkeypatch.setattr("pufferlib.fast.choose.is_faster_in_bfloat16", lambda: False)
+    assert chosen(precision="auto").network.products == "float32"
+    assert chosen(precision="bfloat16").network.products == "bfloat16"
 
 
 def test_torch_rounds_where_bfloat16_is_asked_for_by_its_name():
