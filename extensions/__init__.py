@@ -4,19 +4,31 @@ from pufferlib.extensions.adam import AdamBatch, AdamSettings, can_step, clip_gr
 from pufferlib.extensions.advantage import compute_puff_advantage, reference_advantage
 from pufferlib.extensions.mingru import mingru_scan, mingru_step, reference_mingru
 from pufferlib.extensions.network import Network, NetworkBatch
-from pufferlib.extensions.network_layers import Categories, ConvolutionLayer, Layers, LSTMLayer, Normalizer
+from pufferlib.extensions.network_layers import (
+    LSTM,
+    Categories,
+    Convolution,
+    Layers,
+    Linear,
+    MinGRU,
+    Normalizer,
+    OneHot,
+)
 from pufferlib.extensions.orthogonalize import orthogonalize, reference_orthogonalize
 
 __all__ = [
+    "LSTM",
     "AdamBatch",
     "AdamSettings",
     "Categories",
-    "ConvolutionLayer",
-    "LSTMLayer",
+    "Convolution",
     "Layers",
+    "Linear",
+    "MinGRU",
     "Network",
     "NetworkBatch",
     "Normalizer",
+    "OneHot",
     "can_step",
     "clip_gradients",
     "compute_puff_advantage",

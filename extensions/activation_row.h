@@ -52,3 +52,70 @@ KERNEL_FN Activation activation_gelu(float x) {
     result.slope = phi + x * 0.39894228f * bell;
     return result;
 }
+
+KERNEL_FN Activation activation_sigmoid(float x) {
+    MingruSigmoid sigmoid = mingru_sigmoid(x);
+    Activation result;
+    result.value = sigmoid.value;
+    result.slope = sigmoid.value * sigmoid.complement;
+    return result;
+}
+
+// x sigmoid(x).
+KERNEL_FN Activation activation_silu(float x) {
+    MingruSigmoid sigmoid = mingru_sigmoid(x);
+    Activation result;
+    result.value = x * sigmoid.value;
+    result.slope = sigmoid.value + result.value * sigmoid.complement;
+    return result;
+}
+
+// x / 2 (1 + tanh(u)), u = sqrt(2 / pi) (x + 0.044715 x^3): torch's approximation of the one above.
+KERNEL_FN Activation activation_gelu_tanh(float x) {
+    float square = x * x;
+    Activation inner = activation_tanh(0.79788456f * x * (1.0f + 0.044715f * square));
+    Activation result;
+    result.value = 0.5f * x * (1.0f + inner.value);
+    result.slope =
+        0.5f * (1.0f + inner.value) + 0.5f * x * inner.slope * 0.79788456f * (1.0f + 3.0f * 0.044715f * square);
+    return result;
+}
+
+// e^x - 1 below 0; near 0, where that difference cancels, the series x + x^2/2 + x^3/6 + x^4/24.
+KERNEL_FN Activation activation_elu(float x) {
+    float low = x < 0.0f ? x : 0.0f, power = mingru_exp(low);
+    float near = low * (1.0f + low * (0.5f + low * (0.166666667f + low * 0.0416666667f)));
+    float below = low > -0.1f ? near : power - 1.0f;
+    Activation result;
+    result.value = x > 0.0f ? x : below;
+    result.slope = x > 0.0f ? 1.0f : power;
+    return result;
+}
+
+KERNEL_FN Activation activation_leaky_relu(float x) {
+    Activation result;
+    result.value = x > 0.0f ? x : 0.01f * x;
+    result.slope = x > 0.0f ? 1.0f : 0.01f;
+    return result;
+}
+
+// log(1 + y) for y in [0, 1] as 2 artanh(s), s = y / (2 + y): the odd series up to s^13 is exact to 1e-8.
+KERNEL_FN float activation_log1p(float y) {
+    float s = y / (2.0f + y), square = s * s;
+    float sum = 0.0769230769f;
+    sum = sum * square + 0.0909090909f;
+    sum = sum * square + 0.111111111f;
+    sum = sum * square + 0.142857143f;
+    sum = sum * square + 0.2f;
+    sum = sum * square + 0.333333333f;
+    sum = sum * square + 1.0f;
+    return 2.0f * s * sum;
+}
+
+// log(1 + e^x) = max(x, 0) + log(1 + e^-|x|).
+KERNEL_FN Activation activation_softplus(float x) {
+    Activation result;
+    result.value = (x > 0.0f ? x : 0.0f) + activation_log1p(mingru_exp(-fabsf(x)));
+    result.slope = mingru_sigmoid(x).value;
+    return result;
+}

@@ -1,5 +1,5 @@
-// convolution_layer.h - a convolution of square filters, without padding, and its ReLU on a block of images, forward
-// and backward.
+// convolution_layer.h - a convolution of square filters, without padding, and its ReLU if it has one, on a block of
+// images, forward and backward.
 //
 // A number of the result is a product with a patch of the image. Patches are copied side by side, CONVOLUTION_PIXELS of
 // them at a time, and while these are in the cache they are the rows of a linear layer: of numbers or, where the first
@@ -12,6 +12,12 @@
 #include "one_hot_layer.h"
 
 enum { CONVOLUTION_PIXELS = 96 };  // of results, taken together
+
+struct Convolution {
+    int64_t channels, height, width;  // of what it reads; channels of an observation of categories are their planes
+    int64_t filters, size, stride;
+    bool is_rectified;  // whether a ReLU follows
+};
 
 KERNEL_FN int64_t convolution_height(const Convolution& shape) {
     return (shape.height - shape.size) / shape.stride + 1;
@@ -84,9 +90,9 @@ typedef struct {
     float* copies;           // [CONVOLUTION_PIXELS, padded numbers of a patch], scratch for patches, or for categories:
     int32_t* column_copies;  // [CONVOLUTION_PIXELS, numbers of a patch]
     float* results;          // [images, pixels, padded filters]
-} ConvolutionLayer;
+} ConvolutionForward;
 
-KERNEL_FN void copy_patches(const Convolution& shape, const ConvolutionLayer& layer, int64_t first, int64_t count) {
+KERNEL_FN void copy_patches(const Convolution& shape, const ConvolutionForward& layer, int64_t first, int64_t count) {
     const Patches& patches = layer.patches;
     int64_t numbers = patches_numbers(patches), row = matmul_padded(numbers);
     PatchPlace place = patch_place(shape, first);
@@ -105,7 +111,8 @@ KERNEL_FN void copy_patches(const Convolution& shape, const ConvolutionLayer& la
 }
 
 // The columns of the weights that are meant: those of a pixel of the patch lie together.
-KERNEL_FN void copy_categories(const Convolution& shape, const ConvolutionLayer& layer, int64_t first, int64_t count) {
+KERNEL_FN void copy_categories(const Convolution& shape, const ConvolutionForward& layer, int64_t first,
+                               int64_t count) {
     const Patches& patches = layer.patches;
     PatchPlace place = patch_place(shape, first);
     int32_t *target = layer.column_copies, planes = (int32_t)patches.planes;
@@ -122,13 +129,13 @@ KERNEL_FN void copy_categories(const Convolution& shape, const ConvolutionLayer&
 }
 
 template <class Set>
-KERNEL_FN void convolution_forward(const Convolution& shape, const ConvolutionLayer& layer, int64_t images) {
+KERNEL_FN void convolution_forward(const Convolution& shape, const ConvolutionForward& layer, int64_t images) {
     int64_t pixels = images * convolution_pixels(shape), numbers = patches_numbers(layer.patches);
     int64_t filters = matmul_padded(shape.filters);
     for (int64_t first = 0; first < pixels; first += CONVOLUTION_PIXELS) {
         int64_t count = matmul_part(pixels - first, CONVOLUTION_PIXELS);
         float* result = layer.results + first * filters;
-        LinearLayer product = {layer.copies, matmul_padded(numbers), layer.transposed, layer.bias, result, nullptr};
+        LinearForward product = {layer.copies, matmul_padded(numbers), layer.transposed, layer.bias, result, nullptr};
         if (layer.columns != nullptr) {
             copy_categories(shape, layer, first, count);
             one_hot_forward<Set>({layer.column_copies, count, numbers, filters}, product, ACTIVATION_LINEAR);
@@ -136,8 +143,9 @@ KERNEL_FN void convolution_forward(const Convolution& shape, const ConvolutionLa
             copy_patches(shape, layer, first, count);
             linear_forward<Set>(product, ACTIVATION_LINEAR, count, numbers, filters);
         }
+        int64_t rectified = shape.is_rectified ? count * filters : 0;
         INDEPENDENT_LANES
-        for (int64_t i = 0; i < count * filters; i++) result[i] = result[i] < 0.0f ? 0.0f : result[i];  // NaN stays
+        for (int64_t i = 0; i < rectified; i++) result[i] = result[i] < 0.0f ? 0.0f : result[i];  // NaN stays
     }
 }
 
@@ -148,11 +156,11 @@ typedef struct {
     float* grad_copies;    // [CONVOLUTION_PIXELS, padded numbers of a patch], scratch
     float* grad_weights;   // [filters, padded numbers of a patch], added to; of categories as `transposed`
     float* grad_bias;      // [padded filters], added to
-} ConvolutionGradient;
+} ConvolutionBackward;
 
 // Adds the gradient of patches to that of the images.
-KERNEL_FN void add_patches(const Convolution& shape, const ConvolutionLayer& layer, const ConvolutionGradient& gradient,
-                           int64_t first, int64_t count) {
+KERNEL_FN void add_patches(const Convolution& shape, const ConvolutionForward& layer,
+                           const ConvolutionBackward& gradient, int64_t first, int64_t count) {
     const Patches& patches = layer.patches;
     int64_t row = matmul_padded(patches_numbers(patches));
     PatchPlace place = patch_place(shape, first);
@@ -168,8 +176,8 @@ KERNEL_FN void add_patches(const Convolution& shape, const ConvolutionLayer& lay
 
 // After convolution_forward, from whose layer the images, their patches, the scratch memory and the results are read.
 template <class Set>
-KERNEL_FN void convolution_backward(const Convolution& shape, const ConvolutionLayer& layer,
-                                    const ConvolutionGradient& gradient, int64_t images) {
+KERNEL_FN void convolution_backward(const Convolution& shape, const ConvolutionForward& layer,
+                                    const ConvolutionBackward& gradient, int64_t images) {
     int64_t pixels = images * convolution_pixels(shape), numbers = patches_numbers(layer.patches);
     int64_t filters = matmul_padded(shape.filters);
     if (gradient.grad_images != nullptr) {
@@ -179,9 +187,10 @@ KERNEL_FN void convolution_backward(const Convolution& shape, const ConvolutionL
         int64_t count = matmul_part(pixels - first, CONVOLUTION_PIXELS);
         const float* result = layer.results + first * filters;
         float* grad_result = gradient.grad_results + first * filters;
+        int64_t rectified = shape.is_rectified ? count * filters : 0;
         INDEPENDENT_LANES
-        for (int64_t i = 0; i < count * filters; i++) grad_result[i] = result[i] > 0.0f ? grad_result[i] : 0.0f;
-        LinearGradient product = {};
+        for (int64_t i = 0; i < rectified; i++) grad_result[i] = result[i] > 0.0f ? grad_result[i] : 0.0f;
+        LinearBackward product = {};
         product.input = layer.copies;
         product.input_row = matmul_padded(numbers);
         product.weights = gradient.weights;
@@ -200,3 +209,115 @@ KERNEL_FN void convolution_backward(const Convolution& shape, const ConvolutionL
         if (gradient.grad_images != nullptr) add_patches(shape, layer, gradient, first, count);
     }
 }
+
+// sizes: channels, height and width of the input, filters, size and stride; then channels of the observation where it
+// reads that, else 0, whether these are of categories, and whether a ReLU follows. parameters: the weights [filters,
+// channels, size, size] and the bias [filters].
+struct ConvolutionOp : LayerOp {
+    Convolution shape;
+    int64_t observed;
+    bool is_one_hot;
+    Patches patches;
+    int64_t inputs, row, filters;  // columns of the weights, as they are and padded; padded filters
+    PackedWeights weights;
+    float *bias, *grad_weights, *grad_bias;
+    float *copies, *grad_copies;
+    int32_t* column_copies;
+
+    KERNEL_METHOD explicit ConvolutionOp(const Layer& description) : LayerOp(description) {
+        const int64_t* sizes = layer.sizes;
+        shape = {sizes[0], sizes[1], sizes[2], sizes[3], sizes[4], sizes[5], sizes[8] != 0};
+        observed = sizes[6];
+        is_one_hot = sizes[7] != 0;
+        int64_t numbers = observed * shape.height * shape.width;
+        int64_t image_row = is_one_hot ? numbers : matmul_padded(numbers);
+        patches = observed > 0 ? patches_of_observation(shape, image_row, observed) : patches_of_result(shape);
+        inputs = patches_numbers(patches) * (is_one_hot ? shape.channels : 1);
+        row = matmul_padded(inputs);
+        filters = matmul_padded(shape.filters);
+    }
+
+    KERNEL_METHOD void take_packed(LayerMemory& memory) {
+        weights = packed_take(inputs, wants_gradient(0) ? row : 0, shape.filters, filters, is_rounded(), memory);
+        bias = memory.take(filters);
+    }
+
+    KERNEL_METHOD void take_gradients(LayerMemory& memory) {
+        grad_weights = memory.take(row * filters);  // transposed where the input is of categories
+        grad_bias = memory.take(filters);
+    }
+
+    KERNEL_METHOD void take_scratch(const LayerRows&, LayerMemory& memory) {
+        int64_t numbers = CONVOLUTION_PIXELS * matmul_padded(patches_numbers(patches));
+        copies = memory.take(is_one_hot ? 0 : numbers);
+        column_copies = (int32_t*)memory.take(is_one_hot ? numbers : 0);
+        grad_copies = memory.take(wants_gradient(0) ? numbers : 0);
+    }
+
+    // The column of the weight that torch has at [channel][pixel of the filter].
+    KERNEL_METHOD int64_t column(int64_t channel, int64_t pixel) const {
+        if (observed == 0) return pixel * matmul_padded(shape.channels) + channel;
+        if (!is_one_hot) return channel * shape.size * shape.size + pixel;
+        return pixel * shape.channels + channel;
+    }
+
+    KERNEL_METHOD void pack() const {
+        int64_t area = shape.size * shape.size;
+        const float* source = layer.parameters[0];
+        packed_clear(weights);
+        for (int64_t filter = 0; filter < shape.filters; filter++) {
+            for (int64_t channel = 0; channel < shape.channels; channel++) {
+                for (int64_t pixel = 0; pixel < area; pixel++) {
+                    packed_set(weights, column(channel, pixel), filter, *source++);
+                }
+            }
+        }
+        memset(bias, 0, filters * sizeof(float));
+        pack_bias(bias, layer.parameters[1], 1, shape.filters);
+    }
+
+    KERNEL_METHOD ConvolutionForward call(const LayerRows& rows) const {
+        ConvolutionForward result = {};
+        result.images = rows.inputs[0];
+        result.columns = is_one_hot ? rows.columns : nullptr;
+        result.patches = patches;
+        result.transposed = weights.forward.memory;
+        result.bias = bias;
+        result.copies = copies;
+        result.column_copies = column_copies;
+        result.results = rows.output;
+        return result;
+    }
+
+    template <class Set>
+    KERNEL_METHOD void forward(const LayerRows& rows) const {
+        convolution_forward<Set>(shape, call(rows), rows.count);
+    }
+
+    template <class Set>
+    KERNEL_METHOD void backward(const LayerRows& rows) const {
+        ConvolutionBackward gradient = {};
+        gradient.weights = weights.backward.memory;
+        gradient.grad_results = rows.grad_output;
+        gradient.grad_images = rows.grad_inputs[0];
+        gradient.grad_copies = grad_copies;
+        gradient.grad_weights = grad_weights;
+        gradient.grad_bias = grad_bias;
+        convolution_backward<Set>(shape, call(rows), gradient, rows.count);
+    }
+
+    KERNEL_METHOD void sum(const GradientChunks& chunks) const {
+        int64_t area = shape.size * shape.size;
+        int64_t filter_row = is_one_hot ? 1 : row, column_row = is_one_hot ? filters : 1;
+        float* result = layer.results[0];
+        sum_chunks_in_place(chunks, grad_weights, row * filters);
+        for (int64_t filter = 0; filter < shape.filters; filter++) {
+            for (int64_t channel = 0; channel < shape.channels; channel++) {
+                for (int64_t pixel = 0; pixel < area; pixel++) {
+                    *result++ = grad_weights[filter * filter_row + column(channel, pixel) * column_row];
+                }
+            }
+        }
+        sum_groups(chunks, grad_bias, 1, shape.filters, 1, 1, layer.results[1]);
+    }
+};

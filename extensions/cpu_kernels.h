@@ -61,60 +61,70 @@ void puffer_orthogonalize(float* x, float* scratch, int64_t rows, int64_t column
 
 // ---------------------------------------------------------------------------------------------------- small policies
 
-enum { MATMUL_LANES = 16 };     // columns of the right matrix and of the result come in multiples of this
-enum { CHAIN_MAX_LAYERS = 8 };  // of each kind
-enum { NETWORK_MAX_CHAINS = 2 };
+enum { MATMUL_LANES = 16 };  // columns of the right matrix and of the result come in multiples of this
+enum { LAYER_MAX_INPUTS = 8 };
+enum { LAYER_MAX_PARAMETERS = 4 };
+enum { LAYER_MAX_SIZES = 20 };
+enum { LAYER_MAX_STATES = 2 };
+enum { LAYER_MAX_NUMBERS = 2 };
+enum { NETWORK_MAX_LAYERS = 64 };
+enum { NETWORK_MAX_STATES = 64 };
 enum { PPO_METRICS = 7 };  // in the order of losses.METRICS
+enum { LAYER_LINEAR, LAYER_ONE_HOT, LAYER_CONVOLUTION, LAYER_MINGRU, LAYER_LSTM, LAYER_GRU, LAYER_NORM };
+enum { LAYER_ACTIVATION = 7, LAYER_ADD, LAYER_MULTIPLY, LAYER_AFFINE, LAYER_CONCATENATE };
 enum { ACTIVATION_LINEAR, ACTIVATION_RELU, ACTIVATION_TANH, ACTIVATION_GELU };
-enum { RECURRENCE_MINGRU, RECURRENCE_LSTM };
-enum { PRODUCTS_FLOAT32, PRODUCTS_BFLOAT16 };  // what factors are rounded to; sums are float32
+enum { ACTIVATION_GELU_TANH = 4, ACTIVATION_SIGMOID, ACTIVATION_SILU, ACTIVATION_ELU, ACTIVATION_LEAKY_RELU };
+enum { ACTIVATION_SOFTPLUS = 9 };
+enum { GRADIENT_NONE, GRADIENT_FIRST, GRADIENT_ADDED };  // in an input: not wanted, written, added to another reader's
+enum { PRODUCTS_FLOAT32, PRODUCTS_BFLOAT16 };            // what factors are rounded to; sums are float32
 enum { OBSERVATION_FLOAT, OBSERVATION_BYTE, OBSERVATION_SIGNED_BYTE, OBSERVATION_DOUBLE };
 
-// Square filters that go over an image without padding, see convolution_layer.h.
-struct Convolution {
-    int64_t channels, height, width;  // of what they read; channels of an observation of categories are their planes
-    int64_t filters, size, stride;
-};
-
-// Layers one after the other, see network_chain.h.
-struct Chain {
-    int64_t num_convolutions;  // before the encoder, whose inputs are the numbers of the last one's result then
-    Convolution convolutions[CHAIN_MAX_LAYERS];
-    int64_t inputs, padded_inputs;
-    int64_t cells;           // of an observation, whose categories are the inputs; 0 where its numbers are
-    int64_t units, width;    // of every layer: as torch has it, and padded
-    int64_t encoder_layers;  // at least 1
-    int64_t activation;      // of the encoder
-    int64_t recurrent_layers;
-    int64_t recurrence;  // kind of these layers
-    int64_t outputs, padded_outputs;
+// One layer of a policy, see layer.h. Values are numbered: 0 is the observation, i + 1 what layer i gives. A row of a
+// value is padded to a whole number of registers, and so is every pixel of one that is an image.
+struct Layer {
+    int64_t kind;
+    int64_t num_inputs;
+    int64_t inputs[LAYER_MAX_INPUTS];  // the values that it reads, of layers before it
+    int64_t input_rows[LAYER_MAX_INPUTS];
+    int64_t input_gradients[LAYER_MAX_INPUTS];
+    int64_t row;                // of its result
+    int64_t is_image;           // whether a few rows at a time go through it and its neighbours of that kind
+    int64_t is_differentiated;  // whether a parameter, its own or of a layer before it, has a gradient
     int64_t products;
-    const float* const* weights;              // encoder, recurrent, head: as torch has them, [outputs, inputs]
-    const float* const* biases;               // encoder, recurrent, head; NULL for zeros
-    float* const* weight_results;             // gradients, of the shapes of weights
-    float* const* bias_results;               // of biases; NULL where there is none
-    const float* const* convolution_weights;  // of the convolutions alone, [filters, channels, size, size], as are:
-    const float* const* convolution_biases;
-    float* const* convolution_weight_results;
-    float* const* convolution_bias_results;
-    float* packed;  // filled by chain_pack
+    int64_t num_states, first_state;    // of the network's states
+    int64_t units;                      // numbers of each of its states
+    double numbers[LAYER_MAX_NUMBERS];  // as its kind says, as are the next three
+    int64_t sizes[LAYER_MAX_SIZES];
+    const float* parameters[LAYER_MAX_PARAMETERS];  // as torch has them; NULL for a bias that is missing
+    float* results[LAYER_MAX_PARAMETERS];           // gradients of these; NULL likewise
+    int64_t packed, gradients;                      // where its memory begins, as puffer_network_plan says
 };
 
 // A policy, see network.h.
 struct Network {
-    Chain chains[NETWORK_MAX_CHAINS];  // the actor's and the critic's
-    int64_t num_chains;                // 1 where the value is the last output of the actor
-    int64_t num_parts;                 // of a decision
-    const int64_t* part_sizes;         // [num_parts], logits of each; NULL where the parts are numbers
-    const float* log_std;              // [num_parts], NULL where the parts are choices
-    float* normal;                     // [2, num_parts], filled by network_pack: log_std and the deviations
-    float* log_std_results;            // [num_parts], its gradient
-    const double *mean, *variance;     // [numbers] of the observations, NULL where they are seen as they are
-    double epsilon;                    // added to the variance
-    float clip;                        // the limit of what is seen
-    float* seen;                       // [2, numbers], filled by network_pack: what is subtracted, and the scale
-    const int32_t* lowest;             // [cells], the first category of each, NULL where there are none; bytes then
+    Layer* layers;  // [num_layers], in the order in which they are computed
+    int64_t num_layers;
+    int64_t numbers;                // of an observation
+    int64_t is_of_categories;       // whether layers read its categories
+    int64_t divides_bytes;          // whether its bytes are divided by 255
+    int64_t is_step_by_step;        // whether rows of a block lie step by step, else sequence by sequence
+    int64_t products;               // of the layers that round
+    int64_t decision;               // the value that begins with the logits or means,
+    int64_t decision_numbers;       // of which there are so many
+    int64_t value, value_place;     // the value that holds the value of the state, and which number
+    int64_t num_parts;              // of a decision
+    const int64_t* part_sizes;      // [num_parts], logits of each; NULL where the parts are numbers
+    const float* log_std;           // [num_parts], NULL where the parts are choices
+    float* normal;                  // [2, num_parts], filled by network_pack: log_std and the deviations
+    float* log_std_results;         // [num_parts], its gradient
+    const double *mean, *variance;  // [numbers] of the observations, NULL where they are seen as they are
+    double epsilon;                 // added to the variance
+    float clip;                     // the limit of what is seen
+    float* seen;                    // [2, numbers], filled by network_pack: what is subtracted, and the scale
+    const int32_t* lowest;          // [cells], the first category of each, NULL where there are none; bytes then
     const int32_t *first_columns, *last_columns;  // [cells], of the inputs, or of a pixel's planes
+    float* packed;                                // filled by network_pack
+    int64_t log_std_gradients;                    // where those of log_std lie, as puffer_network_plan says
 };
 
 // Rows of observations anywhere in memory; strides in elements.
@@ -175,19 +185,20 @@ struct Learn {
     int32_t* is_outside;  // set to 1 when a segment is no such row, and nothing else is done
 };
 
-// Sets the result to whether this processor multiplies bfloat16; PRODUCTS_BFLOAT16 is for those alone.
-void puffer_has_bfloat16(int32_t* result);
+// Says whether this processor multiplies bfloat16, which PRODUCTS_BFLOAT16 needs, and whether it is known to multiply
+// more of it than of float32: AMD's do twice as many, of Intel's one was seen to do half as many.
+void puffer_has_bfloat16(int32_t* result, int32_t* is_faster);
 
 // Adds one product by the tiles of matmul.h to the result: the tests hold them to their word. left(r, k) is left[r *
 // left_row + k * left_inner]; right [inner, columns], result [rows, columns]; columns are a multiple of MATMUL_LANES.
 void puffer_multiply(const float* left, int64_t left_row, int64_t left_inner, const float* right, float* result,
                      int64_t rows, int64_t columns, int64_t inner, int64_t products, int64_t is_packed);
 
-// Floats that `packed` of a chain takes.
-void puffer_chain_size(const Chain* chain, int64_t* size);
+// Says where the memory of every layer lies, and how many floats `packed` and the gradients of a chunk take: two sizes.
+void puffer_network_plan(Network* network, int64_t* sizes);
 
-// Floats that the gradients of a chunk and the scratch memory of a slot take: two sizes.
-void puffer_network_sizes(const Network* network, int64_t sequences, int64_t steps, int64_t* sizes);
+// Floats that the scratch memory of a slot takes.
+void puffer_network_scratch(const Network* network, int64_t sequences, int64_t steps, int64_t* size);
 
 // Copies the parameters as they are now; the calls below use the copy for forward.
 void puffer_network_pack(const Network* network);

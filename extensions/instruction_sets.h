@@ -3,7 +3,9 @@
 // A kernel is a template over one of the structs below, which say how its products are cut (matmul.h), and all it calls
 // is KERNEL_FN. KERNEL_VARIANTS(kernel, Context) makes a function of every variant and `KernelRange* kernel_variant()`.
 // KERNEL_ROUNDING_VARIANT(kernel, Context) makes one more, whose products round their factors to bfloat16, and
-// `KernelRange* kernel_rounding_variant()`, to be called where kernel_has_bfloat16().
+// `KernelRange* kernel_rounding_variant()`, to be called where kernel_has_bfloat16(). KERNEL_SETS(DEFINE) defines a
+// function for every set, DEFINE(attribute, Set): what is not to be inlined wherever it is called. KERNEL_ROUNDING_SETS
+// does so for those that round.
 #pragma once
 
 #include "kernel.h"
@@ -63,7 +65,16 @@ static inline bool kernel_has_avx512() {
 
 static inline bool kernel_has_bfloat16() { return kernel_has_avx512() && __builtin_cpu_supports("avx512bf16"); }
 
+static inline bool kernel_is_faster_in_bfloat16() { return kernel_has_bfloat16() && __builtin_cpu_is("amd"); }
+
 static inline bool kernel_has_avx2() { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }
+
+#define KERNEL_SETS(DEFINE)       \
+    DEFINE(KERNEL_AVX512, Avx512) \
+    DEFINE(KERNEL_AVX2, Avx2)     \
+    DEFINE(, Baseline)
+
+#define KERNEL_ROUNDING_SETS(DEFINE) DEFINE(KERNEL_AVX512_BFLOAT16, Avx512Bfloat16)
 
 #define KERNEL_VARIANTS(kernel, Context)                              \
     KERNEL_VARIANT(KERNEL_AVX512, kernel, Context, Avx512)            \
@@ -79,6 +90,12 @@ static inline bool kernel_has_avx2() { return __builtin_cpu_supports("avx2") && 
     static KernelRange* kernel##_rounding_variant() { return kernel##_Avx512Bfloat16; }
 #else
 static inline bool kernel_has_bfloat16() { return false; }
+
+static inline bool kernel_is_faster_in_bfloat16() { return false; }
+
+#define KERNEL_SETS(DEFINE) DEFINE(, Baseline)
+
+#define KERNEL_ROUNDING_SETS(DEFINE)
 
 #define KERNEL_VARIANTS(kernel, Context)        \
     KERNEL_VARIANT(, kernel, Context, Baseline) \

@@ -13,6 +13,13 @@
 #define KERNEL_FN static inline __attribute__((always_inline))
 #endif
 
+// The same for member functions.
+#if defined(KERNEL_OUTLINED) && (defined(KERNEL_BASELINE) || defined(__AVX512BF16__))
+#define KERNEL_METHOD inline
+#else
+#define KERNEL_METHOD inline __attribute__((always_inline))
+#endif
+
 #if defined(__clang__)
 #define INDEPENDENT_LANES _Pragma("clang loop vectorize(assume_safety)")
 #else

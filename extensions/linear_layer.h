@@ -6,6 +6,7 @@
 
 #include "activation_row.h"
 #include "cpu_kernels.h"
+#include "layer.h"
 #include "matmul.h"
 
 // All pointers are borrowed.
@@ -16,12 +17,18 @@ typedef struct {
     const float* bias;        // [width]
     float* output;            // [rows, width]
     float* slopes;            // [rows, width], of the activation; not touched where that is linear
-} LinearLayer;
+} LinearForward;
 
 KERNEL_FN Activation activation_of(int64_t kind, float x) {
     if (kind == ACTIVATION_RELU) return activation_relu(x);
     if (kind == ACTIVATION_TANH) return activation_tanh(x);
     if (kind == ACTIVATION_GELU) return activation_gelu(x);
+    if (kind == ACTIVATION_GELU_TANH) return activation_gelu_tanh(x);
+    if (kind == ACTIVATION_SIGMOID) return activation_sigmoid(x);
+    if (kind == ACTIVATION_SILU) return activation_silu(x);
+    if (kind == ACTIVATION_ELU) return activation_elu(x);
+    if (kind == ACTIVATION_LEAKY_RELU) return activation_leaky_relu(x);
+    if (kind == ACTIVATION_SOFTPLUS) return activation_softplus(x);
     return activation_linear(x);
 }
 
@@ -35,22 +42,36 @@ KERNEL_FN void activate(float* output, float* slopes, int64_t count) {
     }
 }
 
-KERNEL_FN void linear_begin(const LinearLayer& layer, int64_t rows, int64_t width) {
+KERNEL_FN void linear_begin(const LinearForward& layer, int64_t rows, int64_t width) {
     for (int64_t row = 0; row < rows; row++) memcpy(layer.output + row * width, layer.bias, width * sizeof(float));
 }
 
-KERNEL_FN void linear_activate(const LinearLayer& layer, int64_t kind, int64_t count) {
-    if (kind == ACTIVATION_RELU) activate<ACTIVATION_RELU>(layer.output, layer.slopes, count);
-    if (kind == ACTIVATION_TANH) activate<ACTIVATION_TANH>(layer.output, layer.slopes, count);
-    if (kind == ACTIVATION_GELU) activate<ACTIVATION_GELU>(layer.output, layer.slopes, count);
+// Replaces numbers by their activation, and leaves the slopes; neither where that is linear.
+KERNEL_FN void activate_any(int64_t kind, float* output, float* slopes, int64_t count) {
+    if (kind == ACTIVATION_RELU) activate<ACTIVATION_RELU>(output, slopes, count);
+    if (kind == ACTIVATION_TANH) activate<ACTIVATION_TANH>(output, slopes, count);
+    if (kind == ACTIVATION_GELU) activate<ACTIVATION_GELU>(output, slopes, count);
+    if (kind == ACTIVATION_GELU_TANH) activate<ACTIVATION_GELU_TANH>(output, slopes, count);
+    if (kind == ACTIVATION_SIGMOID) activate<ACTIVATION_SIGMOID>(output, slopes, count);
+    if (kind == ACTIVATION_SILU) activate<ACTIVATION_SILU>(output, slopes, count);
+    if (kind == ACTIVATION_ELU) activate<ACTIVATION_ELU>(output, slopes, count);
+    if (kind == ACTIVATION_LEAKY_RELU) activate<ACTIVATION_LEAKY_RELU>(output, slopes, count);
+    if (kind == ACTIVATION_SOFTPLUS) activate<ACTIVATION_SOFTPLUS>(output, slopes, count);
 }
 
+#define ACTIVATE_OF_SET(attribute, Set)                                                                   \
+    attribute __attribute__((noinline, unused)) static void activate_of(Set, int64_t kind, float* output, \
+                                                                        float* slopes, int64_t count) {   \
+        activate_any(kind, output, slopes, count);                                                        \
+    }
+KERNEL_SETS(ACTIVATE_OF_SET)
+
 template <class Set>
-KERNEL_FN void linear_forward(const LinearLayer& layer, int64_t kind, int64_t rows, int64_t inputs, int64_t width) {
+KERNEL_FN void linear_forward(const LinearForward& layer, int64_t kind, int64_t rows, int64_t inputs, int64_t width) {
     linear_begin(layer, rows, width);
     matmul_packed<Set, true>(
         {layer.input, layer.input_row, 1, layer.transposed, width, layer.output, width, rows, width, inputs});
-    linear_activate(layer, kind, rows * width);
+    activate_of(Set{}, kind, layer.output, layer.slopes, rows * width);
 }
 
 typedef struct {
@@ -62,9 +83,9 @@ typedef struct {
     float* grad_input;    // [rows, input_row], or NULL when nobody wants it
     float* grad_weights;  // [outputs, input_row], added to
     float* grad_bias;     // [outputs], added to
-} LinearGradient;
+} LinearBackward;
 
-KERNEL_FN void linear_backward_bias(const LinearGradient& layer, int64_t rows, int64_t outputs) {
+KERNEL_FN void linear_backward_bias(const LinearBackward& layer, int64_t rows, int64_t outputs) {
     for (int64_t row = 0; row < rows; row++) {
         INDEPENDENT_LANES
         for (int64_t i = 0; i < outputs; i++) layer.grad_bias[i] += layer.grad_output[row * layer.grad_row + i];
@@ -72,7 +93,7 @@ KERNEL_FN void linear_backward_bias(const LinearGradient& layer, int64_t rows, i
 }
 
 template <class Set>
-KERNEL_FN void linear_backward(const LinearGradient& layer, int64_t rows, int64_t outputs) {
+KERNEL_FN void linear_backward(const LinearBackward& layer, int64_t rows, int64_t outputs) {
     const float* gradient = layer.grad_output;
     int64_t inputs = layer.input_row, stride = layer.grad_row;
     linear_backward_bias(layer, rows, outputs);
@@ -81,3 +102,101 @@ KERNEL_FN void linear_backward(const LinearGradient& layer, int64_t rows, int64_
     matmul_packed<Set, false>(
         {gradient, stride, 1, layer.weights, inputs, layer.grad_input, inputs, rows, inputs, outputs});
 }
+
+// sizes: numbers of a pixel of the input, its pixels, outputs, and the activation. Pixels of an image lie one after the
+// other, and torch has the numbers of all pixels for one channel after the other; what is no image has one pixel.
+// parameters: the weights [outputs, inputs] and the bias [outputs].
+struct LinearOp : LayerOp {
+    int64_t units, pixels, outputs, activation;
+    int64_t row, width;  // of an input and of an output, padded
+    PackedWeights weights;
+    float *bias, *grad_weights, *grad_bias;
+    float* slopes;  // [count, width]
+
+    KERNEL_METHOD explicit LinearOp(const Layer& description)
+        : LayerOp(description),
+          units(layer.sizes[0]),
+          pixels(layer.sizes[1]),
+          outputs(layer.sizes[2]),
+          activation(layer.sizes[3]),
+          row(layer.input_rows[0]),
+          width(layer.row) {}
+
+    KERNEL_METHOD int64_t inner() const { return pixels == 1 ? units : row; }
+
+    KERNEL_METHOD void take_packed(LayerMemory& memory) {
+        weights = packed_take(inner(), wants_gradient(0) ? row : 0, width, width, is_rounded(), memory);
+        bias = memory.take(width);
+    }
+
+    KERNEL_METHOD void take_gradients(LayerMemory& memory) {
+        grad_weights = memory.take(width * row);
+        grad_bias = memory.take(width);
+    }
+
+    KERNEL_METHOD void take_scratch(const LayerRows& rows, LayerMemory& memory) {
+        slopes = memory.take(activation == ACTIVATION_LINEAR ? 0 : rows.count * width);
+    }
+
+    KERNEL_METHOD void pack() const {
+        if (pixels == 1) {
+            pack_groups(weights, layer.parameters[0], 1, outputs, units);
+        } else {
+            const float* source = layer.parameters[0];
+            packed_clear(weights);
+            for (int64_t output = 0; output < outputs; output++) {
+                for (int64_t unit = 0; unit < units; unit++) {
+                    for (int64_t pixel = 0; pixel < pixels; pixel++) {
+                        packed_set(weights, pixel * matmul_padded(units) + unit, output, *source++);
+                    }
+                }
+            }
+        }
+        memset(bias, 0, width * sizeof(float));
+        pack_bias(bias, layer.parameters[1], 1, outputs);
+    }
+
+    template <class Set>
+    KERNEL_METHOD void forward(const LayerRows& rows) const {
+        LinearForward product = {rows.inputs[0], row, weights.forward.memory, bias, rows.output, slopes};
+        linear_forward<Set>(product, activation, rows.count, inner(), width);
+    }
+
+    KERNEL_METHOD void backward_activation(const LayerRows& rows) const {
+        if (activation == ACTIVATION_LINEAR) return;
+        INDEPENDENT_LANES
+        for (int64_t i = 0; i < rows.count * width; i++) rows.grad_output[i] *= slopes[i];
+    }
+
+    template <class Set>
+    KERNEL_METHOD void backward(const LayerRows& rows) const {
+        backward_activation(rows);
+        LinearBackward product = {};
+        product.input = rows.inputs[0];
+        product.input_row = row;
+        product.weights = weights.backward.memory;
+        product.grad_output = rows.grad_output;
+        product.grad_row = width;
+        product.grad_input = rows.grad_inputs[0];
+        product.grad_weights = grad_weights;
+        product.grad_bias = grad_bias;
+        linear_backward<Set>(product, rows.count, outputs);
+    }
+
+    KERNEL_METHOD void sum(const GradientChunks& chunks) const {
+        sum_groups(chunks, grad_bias, 1, outputs, 1, 1, layer.results[1]);
+        if (pixels == 1) {
+            sum_groups(chunks, grad_weights, 1, outputs, units, row, layer.results[0]);
+            return;
+        }
+        float* result = layer.results[0];
+        sum_chunks_in_place(chunks, grad_weights, outputs * row);
+        for (int64_t output = 0; output < outputs; output++) {
+            for (int64_t unit = 0; unit < units; unit++) {
+                for (int64_t pixel = 0; pixel < pixels; pixel++) {
+                    *result++ = grad_weights[output * row + pixel * matmul_padded(units) + unit];
+                }
+            }
+        }
+    }
+};

@@ -41,4 +41,7 @@ extern "C" void puffer_multiply(const float* left, int64_t left_row, int64_t lef
     (is_rounded ? multiply_rounding_variant() : multiply_variant())(0, 1, &call);
 }
 
-extern "C" void puffer_has_bfloat16(int32_t* result) { *result = kernel_has_bfloat16(); }
+extern "C" void puffer_has_bfloat16(int32_t* result, int32_t* is_faster) {
+    *result = kernel_has_bfloat16();
+    *is_faster = kernel_is_faster_in_bfloat16();
+}

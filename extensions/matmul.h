@@ -4,8 +4,8 @@
 // what follows. A tile of the result stays in registers while the inner dimension runs: of every step's operands one
 // row of the right matrix is loaded, and one number of the left for each row of the tile.
 //
-// Everything is always inlined, so that a function compiled for an instruction set (instruction_sets.h) takes all of
-// it along. Sets that round have products of their own.
+// A product is one function for every instruction set (instruction_sets.h): it is too large to be inlined wherever it
+// is called. Sets that round have products of their own.
 #pragma once
 
 #include "instruction_sets.h"
@@ -64,12 +64,22 @@ KERNEL_FN void matmul_float32(const Matmul& product) {
     }
 }
 
+#define MATMUL_OF_SET(attribute, Set)                                                                            \
+    attribute __attribute__((noinline, unused)) static void matmul_of(Set, bool is_sum, const Matmul& product) { \
+        if (is_sum) {                                                                                            \
+            matmul_float32<Set, true>(product);                                                                  \
+        } else {                                                                                                 \
+            matmul_float32<Set, false>(product);                                                                 \
+        }                                                                                                        \
+    }
+KERNEL_SETS(MATMUL_OF_SET)
+
 template <class Set, bool IS_SUM, bool IS_PACKED = false>
 KERNEL_FN void matmul(const Matmul& product) {
     if constexpr (Set::ROUNDS) {
         matmul_bfloat16<IS_SUM, IS_PACKED>(product);
     } else {
-        matmul_float32<Set, IS_SUM>(product);
+        matmul_of(Set{}, IS_SUM, product);
     }
 }
 

@@ -4,6 +4,7 @@
 // gates, from which backward computes the gradients without another exponential.
 #pragma once
 
+#include "layer.h"
 #include "matmul.h"
 #include "mingru_row.h"
 
@@ -15,9 +16,9 @@ typedef struct {
     const float* initial;     // [sequences, width]
     float* gates;             // [rows, 3 * width], becomes f, z and s of mingru.h
     float *states, *output;   // [rows, width]; states may be `initial` itself when there is one step
-} MingruLayer;
+} MingruForward;
 
-KERNEL_FN void mingru_forward_row(const MingruLayer& layer, int64_t row, const float* previous, int64_t width) {
+KERNEL_FN void mingru_forward_row(const MingruForward& layer, int64_t row, const float* previous, int64_t width) {
     float *candidate = layer.gates + row * 3 * width, *gate = candidate + width, *highway = gate + width;
     const float* x = layer.input + row * width;
     float *states = layer.states + row * width, *output = layer.output + row * width;
@@ -37,7 +38,7 @@ KERNEL_FN void mingru_forward_row(const MingruLayer& layer, int64_t row, const f
 }
 
 template <class Set>
-KERNEL_FN void mingru_forward(const MingruLayer& layer, int64_t sequences, int64_t steps, int64_t width) {
+KERNEL_FN void mingru_forward(const MingruForward& layer, int64_t sequences, int64_t steps, int64_t width) {
     int64_t rows = sequences * steps, columns = 3 * width;
     matmul_packed<Set, false>(
         {layer.input, width, 1, layer.transposed, columns, layer.gates, columns, rows, columns, width});
@@ -59,10 +60,9 @@ typedef struct {
     float* grad_input;                      // [rows, width]
     float* carry;                           // [width], scratch: the gradient on its way from step to step
     float* grad_weights;                    // [3 * width, width], added to
-} MingruLayerGradient;
+} MingruBackward;
 
-KERNEL_FN void mingru_backward_row(const MingruLayerGradient& layer, int64_t row, const float* previous,
-                                   int64_t width) {
+KERNEL_FN void mingru_backward_row(const MingruBackward& layer, int64_t row, const float* previous, int64_t width) {
     const float *candidate = layer.gates + row * 3 * width, *gate = candidate + width, *highway = gate + width;
     const float *x = layer.input + row * width, *states = layer.states + row * width;
     const float* grad_output = layer.grad_output + row * width;
@@ -85,7 +85,7 @@ KERNEL_FN void mingru_backward_row(const MingruLayerGradient& layer, int64_t row
 }
 
 template <class Set>
-KERNEL_FN void mingru_backward(const MingruLayerGradient& layer, int64_t sequences, int64_t steps, int64_t width) {
+KERNEL_FN void mingru_backward(const MingruBackward& layer, int64_t sequences, int64_t steps, int64_t width) {
     int64_t rows = sequences * steps, columns = 3 * width;
     for (int64_t sequence = 0; sequence < sequences; sequence++) {
         memset(layer.carry, 0, width * sizeof(float));
@@ -100,3 +100,65 @@ KERNEL_FN void mingru_backward(const MingruLayerGradient& layer, int64_t sequenc
         {gradient, columns, 1, layer.weights, width, layer.grad_input, width, rows, width, columns});
     matmul<Set, true>({gradient, 1, columns, layer.input, width, layer.grad_weights, width, columns, width, rows});
 }
+
+// sizes: the units, of the input as well. parameters: the weights [3 * units, units]. One state.
+struct MingruOp : LayerOp {
+    int64_t units, width;
+    PackedWeights weights;
+    float* grad_weights;
+    float *gates, *states, *grad_gates, *carry;
+    float* grad_input;  // where it is not wanted
+
+    KERNEL_METHOD explicit MingruOp(const Layer& description)
+        : LayerOp(description), units(layer.sizes[0]), width(layer.row) {}
+
+    KERNEL_METHOD void take_packed(LayerMemory& memory) {
+        weights = packed_take(width, width, 3 * width, 3 * width, is_rounded(), memory);
+    }
+
+    KERNEL_METHOD void take_gradients(LayerMemory& memory) { grad_weights = memory.take(3 * width * width); }
+
+    KERNEL_METHOD void take_scratch(const LayerRows& rows, LayerMemory& memory) {
+        gates = memory.take(rows.count * 3 * width);
+        states = memory.take(rows.count * width);
+        grad_gates = memory.take(rows.count * 3 * width);
+        carry = memory.take(width);
+        grad_input = memory.take(wants_gradient(0) ? 0 : rows.count * width);
+    }
+
+    KERNEL_METHOD void pack() const { pack_groups(weights, layer.parameters[0], 3, units, units); }
+
+    template <class Set>
+    KERNEL_METHOD void forward(const LayerRows& rows) const {
+        MingruForward call = {};
+        call.input = rows.inputs[0];
+        call.transposed = weights.forward.memory;
+        call.reset = rows.reset;
+        call.initial = rows.states[0];
+        call.gates = gates;
+        call.states = rows.reset == nullptr ? rows.states[0] : states;
+        call.output = rows.output;
+        mingru_forward<Set>(call, rows.sequences, rows.steps, width);
+    }
+
+    template <class Set>
+    KERNEL_METHOD void backward(const LayerRows& rows) const {
+        MingruBackward call = {};
+        call.input = rows.inputs[0];
+        call.weights = weights.backward.memory;
+        call.reset = rows.reset;
+        call.initial = rows.states[0];
+        call.gates = gates;
+        call.states = states;
+        call.grad_output = rows.grad_output;
+        call.grad_gates = grad_gates;
+        call.grad_input = wants_gradient(0) ? rows.grad_inputs[0] : grad_input;
+        call.carry = carry;
+        call.grad_weights = grad_weights;
+        mingru_backward<Set>(call, rows.sequences, rows.steps, width);
+    }
+
+    KERNEL_METHOD void sum(const GradientChunks& chunks) const {
+        sum_groups(chunks, grad_weights, 3, units, units, width, layer.results[0]);
+    }
+};

@@ -35,13 +35,13 @@ KERNEL_FN void read_row(const Element* row, const float* mean, int64_t numbers, 
 // An observation as the layers see it; NaN stays NaN.
 KERNEL_FN void read_observation(const Network& network, const Observations& source, int64_t segment, int64_t step,
                                 float* target) {
-    int64_t offset = segment * source.segment_stride + step * source.step_stride, numbers = network_numbers(network);
+    int64_t offset = segment * source.segment_stride + step * source.step_stride, numbers = network.numbers;
     const float *mean = network.mean == nullptr ? nullptr : network.seen, *scale = network.seen + numbers;
     if (source.kind == OBSERVATION_BYTE) read_row((const uint8_t*)source.data + offset, mean, numbers, target);
     if (source.kind == OBSERVATION_SIGNED_BYTE) read_row((const int8_t*)source.data + offset, mean, numbers, target);
     if (source.kind == OBSERVATION_FLOAT) read_row((const float*)source.data + offset, mean, numbers, target);
     if (source.kind == OBSERVATION_DOUBLE) read_row((const double*)source.data + offset, mean, numbers, target);
-    if (is_of_bytes(source) && network_scales_bytes(network)) {
+    if (is_of_bytes(source) && network.divides_bytes) {
         INDEPENDENT_LANES
         for (int64_t i = 0; i < numbers; i++) target[i] *= 1.0f / 255.0f;
     }
@@ -57,7 +57,7 @@ KERNEL_FN void read_observation(const Network& network, const Observations& sour
 template <class Element>
 KERNEL_FN void find_columns(const Network& network, const Element* row, int32_t* target) {
     const int32_t *lowest = network.lowest, *first = network.first_columns, *last = network.last_columns;
-    int64_t cells = network_numbers(network);
+    int64_t cells = network.numbers;
     INDEPENDENT_LANES
     for (int64_t i = 0; i < cells; i++) {
         int32_t column = first[i] + (int32_t)row[i] - lowest[i];
@@ -75,18 +75,18 @@ KERNEL_FN void read_categories(const Network& network, const Observations& sourc
 
 KERNEL_FN void read_into(const Network& network, const Observations& source, int64_t segment, int64_t step,
                          const NetworkScratch& scratch, int64_t row) {
-    if (network_is_one_hot(network)) {
-        read_categories(network, source, segment, step, scratch.columns + row * network_numbers(network));
+    if (network.is_of_categories) {
+        read_categories(network, source, segment, step, scratch.columns + row * network.numbers);
     } else {
-        read_observation(network, source, segment, step, scratch.observations + row * network_observation_row(network));
+        read_observation(network, source, segment, step, scratch.values[0] + row * network_observation_row(network));
     }
 }
 
 KERNEL_FN void clear_padding(const Network& network, const NetworkScratch& scratch, int64_t rows) {
-    if (network_is_one_hot(network)) return;
+    if (network.is_of_categories) return;
     for (int64_t row = 0; row < rows; row++) {
-        float* observation = scratch.observations + row * network_observation_row(network);
-        for (int64_t i = network_numbers(network); i < network_observation_row(network); i++) observation[i] = 0.0f;
+        float* observation = scratch.values[0] + row * network_observation_row(network);
+        for (int64_t i = network.numbers; i < network_observation_row(network); i++) observation[i] = 0.0f;
     }
 }
 
@@ -126,37 +126,39 @@ KERNEL_FN void decide_row(const Act& call, int64_t row, NetworkOutput output) {
 
 KERNEL_FN void store_observations(const Act& call, int64_t row) {
     static const int64_t SIZES[] = {sizeof(float), sizeof(uint8_t), sizeof(int8_t), sizeof(double)};  // by kind
-    int64_t size = SIZES[call.observations.kind], row_bytes = network_numbers(*call.network) * size;
+    int64_t size = SIZES[call.observations.kind], row_bytes = call.network->numbers * size;
     const char* source = (const char*)call.observations.data + row * call.observations.segment_stride * size;
     memcpy((char*)call.stored + row * row_bytes, source, row_bytes);
 }
 
 template <class Set>
-KERNEL_FN void act_block(const Act& call, const NetworkPacked& packed, int64_t first, float* memory) {
+KERNEL_FN void act_block(const Act& call, int64_t first, float* memory) {
     const Network& network = *call.network;
     int64_t rows = call.rows - first < call.block ? call.rows - first : call.block;
-    ChainMemory pieces = {memory, 0};
+    LayerMemory pieces = {memory, 0};
     NetworkScratch scratch = network_scratch(network, rows, 1, pieces);
     for (int64_t row = 0; row < rows; row++) {
         read_into(network, call.observations, first + row, 0, scratch, row);
         if (call.stored != nullptr) store_observations(call, first + row);
     }
-    chain_begin_step(network.chains[0], call.states, first, scratch.chains[0]);
-    network_forward<Set>(network, packed, scratch);
-    chain_end_step(network.chains[0], call.states, first, scratch.chains[0]);
-    for (int64_t row = 0; row < rows; row++) decide_row(call, first + row, network_output(network, scratch, row));
+    clear_padding(network, scratch, rows);
+    network_begin_step(network, call.states, first, scratch);
+    network_forward_of(Set{}, network, scratch);
+    network_end_step(network, call.states, first, scratch);
+    for (int64_t row = 0; row < rows; row++) {
+        decide_row(call, first + row, network_output(network, scratch.values, row));
+    }
 }
 
 template <class Set>
 KERNEL_FN void act(const Shared<Act>& shared, int64_t begin, int64_t end) {
     const Act& call = *shared.call;
-    NetworkPacked packed = network_packed(*call.network);
     int64_t blocks = (call.rows - 1) / call.block + 1;
     for (int64_t slot = begin; slot < end; slot++) {
         float* scratch = call.scratch + slot * call.scratch_size;
         int64_t i;
         while ((i = shared.next->fetch_add(1, std::memory_order_relaxed)) < blocks) {
-            act_block<Set>(call, packed, i * call.block, scratch);
+            act_block<Set>(call, i * call.block, scratch);
         }
     }
 }
@@ -168,7 +170,7 @@ KERNEL_FN void read_segment(const Learn& call, int64_t index, int64_t sequence, 
     for (int64_t step = 0; step < call.steps; step++) {
         int64_t row = sequence * scratch.sequence_rows + step * scratch.step_rows;
         read_into(network, call.observations, call.segments[index], step, scratch, row);
-        scratch.chains[0].reset[row] = call.reset[index * call.steps + step];
+        scratch.reset[row] = call.reset[index * call.steps + step];
     }
 }
 
@@ -205,52 +207,49 @@ KERNEL_FN void differentiate_loss(const Learn& call, int64_t row, NetworkOutput 
 }
 
 template <class Set>
-KERNEL_FN void learn_block(const Learn& call, const NetworkPacked& packed, const NetworkGradients& gradients,
-                           int64_t first, int64_t end, double* metrics, float* memory) {
+KERNEL_FN void learn_block(const Learn& call, float* gradients, int64_t first, int64_t end, double* metrics,
+                           float* memory) {
     const Network& network = *call.network;
     int64_t sequences = end - first;
-    ChainMemory pieces = {memory, 0};
+    LayerMemory pieces = {memory, 0};
     NetworkScratch scratch = network_scratch(network, sequences, call.steps, pieces);
     for (int64_t i = 0; i < sequences; i++) read_segment(call, first + i, i, scratch);
     clear_padding(network, scratch, sequences * call.steps);
-    for (int64_t i = 0; i < chain_states(network.chains[0]); i++) {
-        const float* initial = call.initial[i] + first * network.chains[0].units;
-        chain_read_state(network.chains[0], initial, sequences, scratch.chains[0].initial[i]);
-    }
-    network_forward<Set>(network, packed, scratch);
+    network_read_states(network, call.initial, first, scratch);
+    network_forward_of(Set{}, network, scratch);
+    network_copy_outputs(network, scratch);
     for (int64_t i = 0; i < sequences; i++) {
         for (int64_t step = 0; step < call.steps; step++) {
             int64_t row = i * scratch.sequence_rows + step * scratch.step_rows;
-            NetworkOutput output = network_output(network, scratch, row);
-            differentiate_loss(call, (first + i) * call.steps + step, output, gradients.log_std, metrics);
+            NetworkOutput output = network_output(network, scratch.gradients, row);
+            float* grad_log_std = gradients + network.log_std_gradients;
+            differentiate_loss(call, (first + i) * call.steps + step, output, grad_log_std, metrics);
         }
     }
-    network_backward<Set>(network, packed, scratch, gradients);
+    network_backward<Set>(network, scratch, gradients);
 }
 
 template <class Set>
-KERNEL_FN void learn_chunk(const Learn& call, const NetworkPacked& packed, int64_t chunk, float* scratch) {
-    ChainMemory memory = {call.chunk_gradients + chunk * call.gradient_size, 0};
-    NetworkGradients gradients = network_gradients(*call.network, memory);
+KERNEL_FN void learn_chunk(const Learn& call, int64_t chunk, float* scratch) {
+    float* gradients = call.chunk_gradients + chunk * call.gradient_size;
     double* metrics = call.chunk_metrics + chunk * PPO_METRICS;
-    memset(memory.base, 0, call.gradient_size * sizeof(float));
+    memset(gradients, 0, call.gradient_size * sizeof(float));
     memset(metrics, 0, PPO_METRICS * sizeof(double));
     int64_t end = call.count * (chunk + 1) / call.chunks;
     for (int64_t first = call.count * chunk / call.chunks; first < end; first += call.block) {
         int64_t last = end - first < call.block ? end : first + call.block;
-        learn_block<Set>(call, packed, gradients, first, last, metrics, scratch);
+        learn_block<Set>(call, gradients, first, last, metrics, scratch);
     }
 }
 
 template <class Set>
 KERNEL_FN void learn(const Shared<Learn>& shared, int64_t begin, int64_t end) {
     const Learn& call = *shared.call;
-    NetworkPacked packed = network_packed(*call.network);
     for (int64_t slot = begin; slot < end; slot++) {
         float* scratch = call.scratch + slot * call.scratch_size;
         int64_t chunk;
         while ((chunk = shared.next->fetch_add(1, std::memory_order_relaxed)) < call.chunks) {
-            learn_chunk<Set>(call, packed, chunk, scratch);
+            learn_chunk<Set>(call, chunk, scratch);
         }
     }
 }
@@ -260,12 +259,11 @@ KERNEL_VARIANTS(learn, Shared<Learn>)
 KERNEL_ROUNDING_VARIANT(act, Shared<Act>)
 KERNEL_ROUNDING_VARIANT(learn, Shared<Learn>)
 
-bool rounds(const Network& network) { return network.chains[0].products == PRODUCTS_BFLOAT16; }
+bool rounds(const Network& network) { return network.products == PRODUCTS_BFLOAT16; }
 
 // Sums what the chunks gave, in their order.
 void sum_results(const Learn& call) {
-    ChainMemory first = {call.chunk_gradients, 0};
-    network_sum(*call.network, network_gradients(*call.network, first), {call.chunks, call.gradient_size});
+    network_sum(*call.network, call.chunk_gradients, {call.chunks, call.gradient_size});
     for (int64_t i = 0; i < PPO_METRICS; i++) {
         double sum = 0.0;
         for (int64_t chunk = 0; chunk < call.chunks; chunk++) sum += call.chunk_metrics[chunk * PPO_METRICS + i];
@@ -275,18 +273,16 @@ void sum_results(const Learn& call) {
 
 }  // namespace
 
-extern "C" void puffer_chain_size(const Chain* chain, int64_t* size) {
-    ChainMemory memory = {};
-    chain_packed(*chain, memory);
-    *size = memory.used;
+extern "C" void puffer_network_plan(Network* network, int64_t* sizes) {
+    NetworkSizes found = network_plan(*network);
+    sizes[0] = found.packed;
+    sizes[1] = found.gradients;
 }
 
-extern "C" void puffer_network_sizes(const Network* network, int64_t sequences, int64_t steps, int64_t* sizes) {
-    ChainMemory gradients = {}, scratch = {};
-    network_gradients(*network, gradients);
-    network_scratch(*network, sequences, steps, scratch);
-    sizes[0] = gradients.used;
-    sizes[1] = scratch.used;
+extern "C" void puffer_network_scratch(const Network* network, int64_t sequences, int64_t steps, int64_t* size) {
+    LayerMemory memory = {};
+    network_scratch(*network, sequences, steps, memory);
+    *size = memory.used;
 }
 
 extern "C" void puffer_network_pack(const Network* network) { network_pack(*network); }

@@ -1,130 +1,391 @@
 // network.h - the policies that are one kernel on a CPU: from what the environments give to decisions and values.
 //
-// The actor's layers lead from the observation to the logits of choices or to the means of numbers, whose deviations
-// are parameters. The value is one more output of the same layers, or that of layers of its own, the critic's.
+// A policy is a list of layers, each of which reads values that earlier ones gave. A block of rows goes through all of
+// them, forward and backward, in scratch memory that stays in a core's cache. Values hold the logits of choices or the
+// means of numbers, whose deviations are parameters, and the value of the state.
 #pragma once
 
-#include "network_chain.h"
+#include "convolution_layer.h"
+#include "elementwise_layer.h"
+#include "gru_layer.h"
+#include "linear_layer.h"
+#include "lstm_layer.h"
+#include "mingru_layer.h"
+#include "norm_layer.h"
+#include "one_hot_layer.h"
 #include "ppo_row.h"
 
-KERNEL_FN bool network_is_one_hot(const Network& network) { return network.chains[0].cells > 0; }
+// The kinds of layers.
+#define LAYER_KINDS(KIND)                  \
+    KIND(LAYER_LINEAR, LinearOp)           \
+    KIND(LAYER_ONE_HOT, OneHotOp)          \
+    KIND(LAYER_CONVOLUTION, ConvolutionOp) \
+    KIND(LAYER_MINGRU, MingruOp)           \
+    KIND(LAYER_LSTM, LstmOp)               \
+    KIND(LAYER_GRU, GruOp)                 \
+    KIND(LAYER_NORM, NormOp)               \
+    KIND(LAYER_ACTIVATION, ActivationOp)   \
+    KIND(LAYER_ADD, AddOp)                 \
+    KIND(LAYER_MULTIPLY, MultiplyOp)       \
+    KIND(LAYER_AFFINE, AffineOp)           \
+    KIND(LAYER_CONCATENATE, ConcatenateOp)
 
-// Of an observation.
-KERNEL_FN int64_t network_numbers(const Network& network) {
-    const Chain& chain = network.chains[0];
-    if (chain_has_convolutions(chain)) return convolution_observation(chain);
-    return network_is_one_hot(network) ? chain.cells : chain.inputs;
+#define LAYER_CASE(constant, Op) \
+    case constant: {             \
+        Op op(layer);            \
+        call(op);                \
+        break;                   \
+    }
+
+// Calls `call` with the layer as its kind.
+template <class Call>
+KERNEL_FN void layer_visit(const Layer& layer, const Call& call) {
+    switch (layer.kind) { LAYER_KINDS(LAYER_CASE) }
 }
 
-KERNEL_FN int64_t network_observation_row(const Network& network) { return matmul_padded(network_numbers(network)); }
+enum { NETWORK_IMAGES = 8 };  // rows that go through layers of images together
 
-// Whether bytes are divided by 255, as convolutions see them.
-KERNEL_FN bool network_scales_bytes(const Network& network) {
-    return chain_has_convolutions(network.chains[0]) && !network_is_one_hot(network) && network.mean == nullptr;
-}
+KERNEL_FN int64_t network_observation_row(const Network& network) { return matmul_padded(network.numbers); }
 
 KERNEL_FN PpoNormal network_normal(const Network& network) {
     return {network.num_parts, network.normal, network.normal + network.num_parts};
 }
 
+// ------------------------------------------------------------------------------------------------------- parameters
+
+struct LayerPack {
+    LayerMemory& memory;
+
+    template <class Op>
+    KERNEL_METHOD void operator()(Op& op) const {
+        op.take_packed(memory);
+        op.pack();
+    }
+};
+
+// Copies the parameters as they are now.
 KERNEL_FN void network_pack(const Network& network) {
-    for (int64_t i = 0; i < network.num_chains; i++) chain_pack(network.chains[i]);
+    LayerMemory memory = {network.packed, 0};
+    for (int64_t i = 0; i < network.num_layers; i++) layer_visit(network.layers[i], LayerPack{memory});
     for (int64_t i = 0; network.log_std != nullptr && i < network.num_parts; i++) {
         network.normal[i] = network.log_std[i];
         network.normal[network.num_parts + i] = expf(network.log_std[i]);
     }
-    int64_t numbers = network_numbers(network);
-    for (int64_t i = 0; network.mean != nullptr && i < numbers; i++) {
+    for (int64_t i = 0; network.mean != nullptr && i < network.numbers; i++) {
         network.seen[i] = (float)network.mean[i];
-        network.seen[numbers + i] = (float)(1.0 / sqrt(network.variance[i] + network.epsilon));
+        network.seen[network.numbers + i] = (float)(1.0 / sqrt(network.variance[i] + network.epsilon));
     }
 }
 
-struct NetworkPacked {
-    ChainPacked chains[NETWORK_MAX_CHAINS];
-};
+struct LayerPlan {
+    LayerMemory &packed, &gradients;
 
-KERNEL_FN NetworkPacked network_packed(const Network& network) {
-    NetworkPacked packed = {};
-    for (int64_t i = 0; i < network.num_chains; i++) {
-        ChainMemory memory = {network.chains[i].packed, 0};
-        packed.chains[i] = chain_packed(network.chains[i], memory);
+    template <class Op>
+    KERNEL_METHOD void operator()(Op& op) const {
+        op.take_packed(packed);
+        op.take_gradients(gradients);
     }
-    return packed;
-}
-
-// Of all parameters.
-struct NetworkGradients {
-    ChainGradients chains[NETWORK_MAX_CHAINS];
-    float* log_std;
 };
 
-KERNEL_FN NetworkGradients network_gradients(const Network& network, ChainMemory& memory) {
-    NetworkGradients gradients = {};
-    for (int64_t i = 0; i < network.num_chains; i++) gradients.chains[i] = chain_gradients(network.chains[i], memory);
-    gradients.log_std = memory.take(network.log_std == nullptr ? 0 : network.num_parts);
-    return gradients;
+struct NetworkSizes {
+    int64_t packed, gradients;
+};
+
+// Says where the memory of every layer lies; returns the floats that all take.
+KERNEL_FN NetworkSizes network_plan(Network& network) {
+    LayerMemory packed = {}, gradients = {};
+    for (int64_t i = 0; i < network.num_layers; i++) {
+        network.layers[i].packed = packed.used;
+        network.layers[i].gradients = gradients.used;
+        layer_visit(network.layers[i], LayerPlan{packed, gradients});
+    }
+    network.log_std_gradients = gradients.used;
+    gradients.take(network.log_std == nullptr ? 0 : network.num_parts);
+    return {packed.used, gradients.used};
 }
 
-// What a block of rows needs.
+struct LayerSum {
+    LayerMemory gradients;
+    const GradientChunks& chunks;
+
+    template <class Op>
+    KERNEL_METHOD void operator()(Op& op) const {
+        LayerMemory memory = gradients;
+        op.take_gradients(memory);
+        op.sum(chunks);
+    }
+};
+
+// Writes the results from `gradients`, which are those of the first chunk.
+KERNEL_FN void network_sum(const Network& network, float* gradients, const GradientChunks& chunks) {
+    for (int64_t i = 0; i < network.num_layers; i++) {
+        const Layer& layer = network.layers[i];
+        layer_visit(layer, LayerSum{{gradients, layer.gradients}, chunks});
+    }
+    if (network.log_std == nullptr) return;
+    sum_chunks(chunks, gradients + network.log_std_gradients, 1, network.num_parts, 0, network.log_std_results);
+}
+
+// ----------------------------------------------------------------------------------------------------------- blocks
+
+// What a block of rows needs; the first value is the observation.
 struct NetworkScratch {
+    int64_t sequences, steps, rows;
     int64_t sequence_rows, step_rows;  // from a row to that of the next sequence, and of the next step
-    float* observations;               // [rows, padded_inputs], or where the first layer sees categories:
-    int32_t* columns;                  // [rows, cells], those of its weights
-    ChainScratch chains[NETWORK_MAX_CHAINS];
+    int32_t* columns;                  // [rows, cells], those of the weights where the observation is of categories
+    uint8_t* reset;                    // [rows], NULL for a single step
+    float *values[NETWORK_MAX_LAYERS + 1], *gradients[NETWORK_MAX_LAYERS + 1];  // [rows, row]
+    float* layers[NETWORK_MAX_LAYERS];                                          // the memory of each
+    float* added[LAYER_MAX_INPUTS];     // gradients in a layer's inputs that are added to those of other readers
+    float* states[NETWORK_MAX_STATES];  // [sequences, padded units]
+};
+
+KERNEL_FN LayerRows network_rows(const Network& network, const NetworkScratch& scratch, int64_t index, int64_t first,
+                                 int64_t count) {
+    const Layer& layer = network.layers[index];
+    LayerRows rows = {};
+    rows.sequences = scratch.sequences;
+    rows.steps = scratch.steps;
+    rows.count = count;
+    rows.reset = scratch.reset;
+    for (int64_t i = 0; i < layer.num_inputs; i++) {
+        int64_t value = layer.inputs[i], place = first * layer.input_rows[i];
+        if (scratch.values[value] != nullptr) rows.inputs[i] = scratch.values[value] + place;
+        if (layer.input_gradients[i] == GRADIENT_FIRST) rows.grad_inputs[i] = scratch.gradients[value] + place;
+        if (layer.input_gradients[i] == GRADIENT_ADDED) rows.grad_inputs[i] = scratch.added[i];
+    }
+    if (scratch.columns != nullptr) rows.columns = scratch.columns + first * network.numbers;
+    rows.output = scratch.values[index + 1] + first * layer.row;
+    rows.grad_output = scratch.gradients[index + 1] + first * layer.row;
+    for (int64_t i = 0; i < layer.num_states; i++) rows.states[i] = scratch.states[layer.first_state + i];
+    return rows;
+}
+
+struct LayerTakeScratch {
+    const LayerRows& rows;
+    LayerMemory& memory;
+
+    template <class Op>
+    KERNEL_METHOD void operator()(Op& op) const {
+        op.take_scratch(rows, memory);
+    }
 };
 
 KERNEL_FN NetworkScratch network_scratch(const Network& network, int64_t sequences, int64_t steps,
-                                         ChainMemory& memory) {
+                                         LayerMemory& memory) {
     NetworkScratch scratch = {};
-    int64_t rows = sequences * steps;
-    bool is_step_by_step = chain_is_lstm(network.chains[0]);
-    scratch.sequence_rows = is_step_by_step ? 1 : steps;
-    scratch.step_rows = is_step_by_step ? sequences : 1;
-    if (network_is_one_hot(network)) {
-        scratch.columns = (int32_t*)memory.take(rows * network_numbers(network));
+    int64_t rows = sequences * steps, added = 0;
+    scratch.sequences = sequences;
+    scratch.steps = steps;
+    scratch.rows = rows;
+    scratch.sequence_rows = network.is_step_by_step ? 1 : steps;
+    scratch.step_rows = network.is_step_by_step ? sequences : 1;
+    if (network.is_of_categories) {
+        scratch.columns = (int32_t*)memory.take(rows * network.numbers);
     } else {
-        scratch.observations = memory.take(rows * network_observation_row(network));
+        scratch.values[0] = memory.take(rows * network_observation_row(network));
     }
-    for (int64_t i = 0; i < network.num_chains; i++) {
-        scratch.chains[i] = chain_scratch(network.chains[i], sequences, steps, memory);
-        scratch.chains[i].observations = scratch.observations;
-        scratch.chains[i].columns = scratch.columns;
+    scratch.reset = (uint8_t*)memory.take((rows + 3) / 4);
+    LayerRows shape = {};
+    shape.sequences = sequences;
+    shape.steps = steps;
+    shape.count = rows;
+    for (int64_t i = 0; i < network.num_layers; i++) {
+        const Layer& layer = network.layers[i];
+        scratch.values[i + 1] = memory.take(rows * layer.row);
+        scratch.gradients[i + 1] = memory.take(rows * layer.row);
+        for (int64_t j = 0; j < layer.num_states; j++) {
+            scratch.states[layer.first_state + j] = memory.take(sequences * matmul_padded(layer.units));
+        }
+        scratch.layers[i] = memory.here();
+        layer_visit(layer, LayerTakeScratch{shape, memory});
+        for (int64_t j = 0; j < layer.num_inputs; j++) {
+            bool is_largest = layer.input_gradients[j] == GRADIENT_ADDED && layer.input_rows[j] > added;
+            added = is_largest ? layer.input_rows[j] : added;
+        }
     }
+    for (int64_t i = 0; i < LAYER_MAX_INPUTS; i++) scratch.added[i] = memory.take(rows * added);
     return scratch;
 }
 
-template <class Set>
-KERNEL_FN void network_forward(const Network& network, const NetworkPacked& packed, const NetworkScratch& scratch) {
-    for (int64_t i = 0; i < network.num_chains; i++) {
-        chain_forward<Set>(network.chains[i], packed.chains[i], scratch.chains[i]);
+// The states of a layer, where `units` fill no whole registers, are copied; others lie as the layer computes with them.
+KERNEL_FN bool layer_has_padding(const Layer& layer) { return layer.units != matmul_padded(layer.units); }
+
+// Copies states in from `row` on, zeros into the padding.
+KERNEL_FN void layer_read_states(const Layer& layer, const float* const* states, int64_t row,
+                                 const NetworkScratch& scratch) {
+    int64_t units = layer.units, width = matmul_padded(units);
+    for (int64_t i = layer.first_state; i < layer.first_state + layer.num_states; i++) {
+        for (int64_t j = 0; j < scratch.sequences; j++) {
+            memcpy(scratch.states[i] + j * width, states[i] + (row + j) * units, units * sizeof(float));
+            memset(scratch.states[i] + j * width + units, 0, (width - units) * sizeof(float));
+        }
     }
 }
 
-// From the gradients in the outputs to the sums of `gradients`.
-template <class Set>
-KERNEL_FN void network_backward(const Network& network, const NetworkPacked& packed, const NetworkScratch& scratch,
-                                const NetworkGradients& gradients) {
-    for (int64_t i = 0; i < network.num_chains; i++) {
-        chain_backward<Set>(network.chains[i], packed.chains[i], scratch.chains[i], gradients.chains[i]);
+KERNEL_FN void network_read_states(const Network& network, const float* const* states, int64_t row,
+                                   const NetworkScratch& scratch) {
+    for (int64_t i = 0; i < network.num_layers; i++) layer_read_states(network.layers[i], states, row, scratch);
+}
+
+// Lets a single step read and overwrite states where they lie, from `row` on; where they are padded, in scratch memory.
+KERNEL_FN void network_begin_step(const Network& network, float* const* states, int64_t row, NetworkScratch& scratch) {
+    scratch.reset = nullptr;
+    for (int64_t i = 0; i < network.num_layers; i++) {
+        const Layer& layer = network.layers[i];
+        if (layer_has_padding(layer)) layer_read_states(layer, states, row, scratch);
+        for (int64_t j = layer.first_state; j < layer.first_state + layer.num_states; j++) {
+            if (!layer_has_padding(layer)) scratch.states[j] = states[j] + row * layer.units;
+        }
     }
 }
 
-// Of one row: logits or means, and where the value lies.
+// Copies the states that a step left back to where they were read.
+KERNEL_FN void network_end_step(const Network& network, float* const* states, int64_t row,
+                                const NetworkScratch& scratch) {
+    for (int64_t i = 0; i < network.num_layers; i++) {
+        const Layer& layer = network.layers[i];
+        int64_t units = layer.units, width = matmul_padded(units);
+        for (int64_t j = layer.first_state; j < layer.first_state + layer.num_states; j++) {
+            for (int64_t k = 0; k < scratch.sequences && layer_has_padding(layer); k++) {
+                memcpy(states[j] + (row + k) * units, scratch.states[j] + k * width, units * sizeof(float));
+            }
+        }
+    }
+}
+
+template <class Set>
+struct LayerForward {
+    const Network& network;
+    float* scratch;
+    const LayerRows& rows;
+
+    template <class Op>
+    KERNEL_METHOD void operator()(Op& op) const {
+        LayerMemory packed = {network.packed, op.layer.packed}, own = {scratch, 0};
+        op.take_packed(packed);
+        op.take_scratch(rows, own);
+        if constexpr (Set::ROUNDS && Op::HAS_PRODUCTS) {
+            if (!op.is_rounded()) {
+                op.template forward<typename Set::Exact>(rows);
+                return;
+            }
+        }
+        op.template forward<Set>(rows);
+    }
+};
+
+template <class Set>
+struct LayerBackward {
+    const Network& network;
+    float *gradients, *scratch;
+    const LayerRows& rows;
+
+    template <class Op>
+    KERNEL_METHOD void operator()(Op& op) const {
+        LayerMemory packed = {network.packed, op.layer.packed}, own = {scratch, 0};
+        LayerMemory sums = {gradients, op.layer.gradients};
+        op.take_packed(packed);
+        op.take_gradients(sums);
+        op.take_scratch(rows, own);
+        if constexpr (Set::ROUNDS && Op::HAS_PRODUCTS) {
+            if (!op.is_rounded()) {
+                op.template backward<typename Set::Exact>(rows);
+                return;
+            }
+        }
+        op.template backward<Set>(rows);
+    }
+};
+
+// The end of the layers from `first` on that rows go through together.
+KERNEL_FN int64_t network_group(const Network& network, int64_t first) {
+    int64_t end = first + 1;
+    if (!network.layers[first].is_image) return end;
+    while (end < network.num_layers && network.layers[end].is_image) end++;
+    return end;
+}
+
+KERNEL_FN int64_t network_together(const Network& network, int64_t layer, int64_t rows) {
+    return network.layers[layer].is_image ? (int64_t)NETWORK_IMAGES : rows;
+}
+
+// From the observations to all values.
+template <class Set>
+KERNEL_FN void network_forward(const Network& network, const NetworkScratch& scratch) {
+    for (int64_t begin = 0, end; begin < network.num_layers; begin = end) {
+        end = network_group(network, begin);
+        int64_t together = network_together(network, begin, scratch.rows);
+        for (int64_t first = 0; first < scratch.rows; first += together) {
+            int64_t count = matmul_part(scratch.rows - first, together);
+            for (int64_t i = begin; i < end; i++) {
+                LayerRows rows = network_rows(network, scratch, i, first, count);
+                layer_visit(network.layers[i], LayerForward<Set>{network, scratch.layers[i], rows});
+            }
+        }
+    }
+}
+
+#define NETWORK_FORWARD_OF_SET(attribute, Set)                                                                  \
+    attribute __attribute__((noinline, unused)) static void network_forward_of(Set, const Network& network,     \
+                                                                               const NetworkScratch& scratch) { \
+        network_forward<Set>(network, scratch);                                                                 \
+    }
+KERNEL_SETS(NETWORK_FORWARD_OF_SET)
+KERNEL_ROUNDING_SETS(NETWORK_FORWARD_OF_SET)
+
+// Adds the gradients that a layer gave beside those of other readers.
+KERNEL_FN void network_add(const Network& network, const NetworkScratch& scratch, int64_t index, int64_t first,
+                           int64_t count) {
+    const Layer& layer = network.layers[index];
+    for (int64_t i = 0; i < layer.num_inputs; i++) {
+        if (layer.input_gradients[i] != GRADIENT_ADDED) continue;
+        float* sum = scratch.gradients[layer.inputs[i]] + first * layer.input_rows[i];
+        const float* added = scratch.added[i];
+        INDEPENDENT_LANES
+        for (int64_t j = 0; j < count * layer.input_rows[i]; j++) sum[j] += added[j];
+    }
+}
+
+// From the gradients in the decision and the value to the sums of `gradients`.
+template <class Set>
+KERNEL_FN void network_backward(const Network& network, const NetworkScratch& scratch, float* gradients) {
+    for (int64_t end = network.num_layers, begin; end > 0; end = begin) {
+        begin = end - 1;
+        while (begin > 0 && network.layers[begin].is_image && network.layers[begin - 1].is_image) begin--;
+        int64_t together = network_together(network, begin, scratch.rows);
+        for (int64_t first = 0; first < scratch.rows; first += together) {
+            int64_t count = matmul_part(scratch.rows - first, together);
+            for (int64_t i = end - 1; i >= begin; i--) {
+                if (!network.layers[i].is_differentiated) continue;
+                LayerRows rows = network_rows(network, scratch, i, first, count);
+                layer_visit(network.layers[i], LayerBackward<Set>{network, gradients, scratch.layers[i], rows});
+                network_add(network, scratch, i, first, count);
+            }
+        }
+    }
+}
+
+// Of one row: logits or means, and the value.
 struct NetworkOutput {
     float *decision, *value;
 };
 
-KERNEL_FN NetworkOutput network_output(const Network& network, const NetworkScratch& scratch, int64_t row) {
-    int64_t last = network.num_chains - 1;
-    float* values = scratch.chains[last].output + row * network.chains[last].padded_outputs;
-    float* decision = scratch.chains[0].output + row * network.chains[0].padded_outputs;
-    return {decision, values + network.chains[last].outputs - 1};
+KERNEL_FN NetworkOutput network_output(const Network& network, float* const* values, int64_t row) {
+    const Layer &decision = network.layers[network.decision - 1], &value = network.layers[network.value - 1];
+    return {values[network.decision] + row * decision.row,
+            values[network.value] + row * value.row + network.value_place};
 }
 
-// Writes the results from `gradients`, which are those of the first chunk.
-KERNEL_FN void network_sum(const Network& network, const NetworkGradients& gradients, const GradientChunks& chunks) {
-    for (int64_t i = 0; i < network.num_chains; i++) chain_sum(network.chains[i], gradients.chains[i], chunks);
-    if (network.log_std == nullptr) return;
-    sum_chunks(chunks, gradients.log_std, 1, network.num_parts, 0, network.log_std_results);
+// Leaves the decisions and values where the loss replaces them by its gradient, and zeros beside them.
+KERNEL_FN void network_copy_outputs(const Network& network, const NetworkScratch& scratch) {
+    int64_t decision = network.decision, value = network.value;
+    memset(scratch.gradients[decision], 0, scratch.rows * network.layers[decision - 1].row * sizeof(float));
+    memset(scratch.gradients[value], 0, scratch.rows * network.layers[value - 1].row * sizeof(float));
+    for (int64_t row = 0; row < scratch.rows; row++) {
+        NetworkOutput source = network_output(network, scratch.values, row);
+        NetworkOutput target = network_output(network, scratch.gradients, row);
+        memcpy(target.decision, source.decision, network.decision_numbers * sizeof(float));
+        *target.value = *source.value;
+    }
 }

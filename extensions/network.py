@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -18,9 +19,9 @@ from torch import Tensor
 
 from pufferlib.errors import APIUsageError, DivergedError
 from pufferlib.extensions import cpu_library
-from pufferlib.extensions.cpu_library import CONSTANTS, STRUCTURES, check_tensor
+from pufferlib.extensions.cpu_library import CONSTANTS, STRUCTURES, check_tensor, padded
 from pufferlib.extensions.declarations import Structure
-from pufferlib.extensions.network_layers import Chain, Layers, check_layers
+from pufferlib.extensions.network_layers import Layer, Layers, Shape, check_layers
 from pufferlib.extensions.threads import ThreadPool
 
 NUM_METRICS = CONSTANTS["PPO_METRICS"]
@@ -43,12 +44,21 @@ def observation_dtypes(layers: Layers) -> tuple[torch.dtype, ...]:
     return tuple(OBSERVATION_DTYPES) if layers.categories is None else CATEGORY_DTYPES
 
 
-@functools.cache
 def has_bfloat16() -> bool:
-    """Whether this processor multiplies bfloat16, twice as many at a time as float32."""
-    result = ctypes.c_int32()
-    cpu_library.library().puffer_has_bfloat16(ctypes.addressof(result))
-    return bool(result.value)
+    """Whether this processor multiplies bfloat16."""
+    return _bfloat16()[0]
+
+
+def is_faster_in_bfloat16() -> bool:
+    """Whether it is known to multiply more bfloat16 than float32 in the same time."""
+    return _bfloat16()[1]
+
+
+@functools.cache
+def _bfloat16() -> tuple[bool, bool]:
+    has, is_faster = ctypes.c_int32(), ctypes.c_int32()
+    cpu_library.library().puffer_has_bfloat16(ctypes.addressof(has), ctypes.addressof(is_faster))
+    return bool(has.value), bool(is_faster.value)
 
 
 @dataclass(frozen=True)
@@ -102,7 +112,7 @@ class Network:
 
     Attributes:
         layers: of the policy.
-        parameters: the weights of all layers, then the biases; after them the critic's; then `log_std`.
+        parameters: as Layers.parameters has them.
         gradient: of all parameters one after the other, as the last `learn` left them.
         num_parts: of a decision.
         action_dtype: int32 for choices, float32 for numbers.
@@ -130,34 +140,74 @@ class Network:
             )
         self.products = products
         self.layers = layers
-        self.width = len(layers.encoder[0][0])
         self._numbers = layers.numbers
-        cells = 0 if layers.categories is None else self._numbers
+        self._state_sizes = layers.state_sizes()
         self.num_parts = len(layers.parts)
         self.action_dtype = torch.int32 if layers.log_std is None else torch.float32
-        chains = [chain for chain in (layers, layers.critic) if chain is not None]
-        self.parameters = layers.all_parameters()
+        self.parameters = layers.parameters()
         self._shapes = [parameter.shape for parameter in self.parameters]
         sizes = [parameter.numel() for parameter in self.parameters]
         self.gradient = torch.zeros(sum(sizes))
         pieces = zip(self.gradient.split(sizes), self.parameters, strict=True)
         self._results = [piece.view(parameter.shape) for piece, parameter in pieces]
-        results = iter(self._results)
-        self._chains = [
-            Chain(chain, [next(results) for _ in chain.parameters()], cells, PRODUCTS[products]) for chain in chains
-        ]
         self._library = cpu_library.library()
         self._threads = ThreadPool(num_threads)
-        self._network = self._describe_layers()
+        self._addresses: list[int] = []  # of the parameters
+        self._layers = (STRUCTURES["Layer"] * len(layers.layers))(*self._describe_layers())
+        self._network = self._describe_network()
         self._address = ctypes.addressof(self._network)
-        self._gradient_size, _ = self._sizes(1, 1)
+        plan = (ctypes.c_int64 * 2)()
+        self._library.puffer_network_plan(self._address, plan)
+        packed_size, self._gradient_size = plan
+        self._packed = torch.empty(packed_size)
+        self._network.packed = self._packed.data_ptr()
         self._scratch = torch.empty(0)
         self._scratch_sizes: dict[tuple[int, int], int] = {}  # by sequences and steps of a block
         self._gradients = torch.empty(0)  # of chunks, padded
         self._metrics = torch.empty(MAX_CHUNKS, NUM_METRICS, dtype=torch.float64)  # of chunks
         self.refresh()
 
-    def _describe_layers(self) -> Structure:
+    def _describe_layers(self) -> list[Structure]:
+        layers, shapes = self.layers.layers, self.layers.shapes()
+        outputs = {self.layers.decision, self.layers.value}
+        results = dict(zip(map(id, self.parameters), self._results, strict=True))
+        is_differentiated, gradients = _find_gradients(layers, outputs)
+        described, first_state = [], 0
+        for index, layer in enumerate(layers):
+            seen = [shapes[value] for value in layer.inputs]
+            # What is seen and what is decided keeps its digits.
+            is_exact = 0 in layer.inputs or index + 1 in outputs
+            described.append(
+                STRUCTURES["Layer"](
+                    kind=CONSTANTS[f"LAYER_{layer.kind}"],
+                    num_inputs=len(seen),
+                    inputs=_integers("LAYER_MAX_INPUTS", layer.inputs),
+                    input_rows=_integers("LAYER_MAX_INPUTS", map(self._row, layer.inputs, seen)),
+                    input_gradients=_integers("LAYER_MAX_INPUTS", gradients[index]),
+                    row=self._row(index + 1, shapes[index + 1]),
+                    is_image=layer.is_image,
+                    is_differentiated=is_differentiated[index + 1],
+                    products=PRODUCTS["float32" if is_exact else self.products],
+                    num_states=layer.num_states,
+                    first_state=first_state,
+                    units=shapes[index + 1][0],
+                    numbers=(ctypes.c_double * CONSTANTS["LAYER_MAX_NUMBERS"])(*layer.numbers),
+                    sizes=_integers("LAYER_MAX_SIZES", layer.sizes(seen)),
+                    parameters=_addresses(layer.parameters()),
+                    results=_addresses([results.get(id(tensor)) for tensor in layer.parameters()]),
+                    packed=0,
+                    gradients=0,
+                )
+            )
+            first_state += layer.num_states
+        return described
+
+    def _row(self, value: int, shape: Shape) -> int:
+        # Numbers from a row of a value to the next: every pixel is padded, of an observation only its end.
+        units, *image = shape
+        return padded(self._numbers) if value == 0 else padded(units) * math.prod(image)
+
+    def _describe_network(self) -> Structure:
         layers, normalizer, categories = self.layers, self.layers.normalizer, self.layers.categories
         are_choices = layers.log_std is None
         self._part_sizes = (ctypes.c_int64 * self.num_parts)(*layers.parts)
@@ -167,10 +217,18 @@ class Network:
         if categories is not None:
             of_each = self._numbers // len(categories.counts)  # of a cell one, of a channel all its pixels
             self._categories = torch.stack([categories.lowest, *categories.columns()]).repeat_interleave(of_each, 1)
-        chains = STRUCTURES["Chain"] * CONSTANTS["NETWORK_MAX_CHAINS"]
         return STRUCTURES["Network"](
-            chains=chains(*(chain.structure for chain in self._chains)),
-            num_chains=len(self._chains),
+            layers=ctypes.addressof(self._layers),
+            num_layers=len(self._layers),
+            numbers=self._numbers,
+            is_of_categories=categories is not None,
+            divides_bytes=layers.divides_bytes and categories is None and normalizer is None,
+            is_step_by_step=layers.is_step_by_step,
+            products=PRODUCTS[self.products],
+            decision=layers.decision,
+            decision_numbers=sum(layers.parts),
+            value=layers.value,
+            value_place=layers.value_place,
             num_parts=self.num_parts,
             part_sizes=ctypes.addressof(self._part_sizes) if are_choices else None,
             log_std=_address(layers.log_std),
@@ -182,6 +240,8 @@ class Network:
             clip=0.0 if normalizer is None else normalizer.clip,
             seen=self._seen.data_ptr(),
             **dict(zip(("lowest", "first_columns", "last_columns"), self._category_addresses(), strict=True)),
+            packed=None,
+            log_std_gradients=0,
         )
 
     def _category_addresses(self) -> list[int | None]:
@@ -207,12 +267,13 @@ class Network:
 
     def _pack(self) -> None:
         # Parameters that lie where they lay are taken to fit still.
-        log_std = _address(self.layers.log_std)
-        if log_std != self._network.log_std or any(chain.has_moved() for chain in self._chains):
+        addresses = [parameter.data_ptr() for parameter in self.parameters]
+        if addresses != self._addresses:
             self._check_parameters()
-            self._network.log_std = log_std
-            for chain in self._chains:
-                chain.find_parameters()
+            self._addresses = addresses
+            self._network.log_std = _address(self.layers.log_std)
+            for structure, layer in zip(self._layers, self.layers.layers, strict=True):
+                structure.parameters = _addresses(layer.parameters())
         normalizer = self.layers.normalizer
         if normalizer is not None:
             self._network.mean, self._network.variance = normalizer.mean.data_ptr(), normalizer.variance.data_ptr()
@@ -372,23 +433,19 @@ class Network:
 
     def _divide(self, count: int, steps: int) -> tuple[int, int]:
         # Segments that go through the layers together, and groups of segments with gradients of their own.
-        if not self.layers.lstm:
+        if not self.layers.is_step_by_step:
             return max(1, BLOCK_ROWS // steps), min(MAX_CHUNKS, count, -(-count * steps // CHUNK_ROWS))
         together = max(LSTM_SEGMENTS, BLOCK_ROWS // steps)
         chunks = min(MAX_CHUNKS, -(-count // together))
         in_chunk = -(-count // chunks)
         return -(-in_chunk // max(1, in_chunk // together)), chunks  # blocks of about one size
 
-    def _sizes(self, sequences: int, steps: int) -> tuple[int, int]:
-        # Floats of the gradients of a chunk, and of scratch memory for a block.
-        sizes = (ctypes.c_int64 * 2)()
-        self._library.puffer_network_sizes(self._address, sequences, steps, sizes)
-        return tuple(sizes)
-
     def _take_scratch(self, slots: int, sequences: int, steps: int) -> tuple[int, int]:
         # The address of memory for every thread, and floats for each.
         if (sequences, steps) not in self._scratch_sizes:
-            self._scratch_sizes[sequences, steps] = self._sizes(sequences, steps)[1]
+            found = ctypes.c_int64()
+            self._library.puffer_network_scratch(self._address, sequences, steps, ctypes.addressof(found))
+            self._scratch_sizes[sequences, steps] = found.value
         size = self._scratch_sizes[sequences, steps]
         if self._scratch.numel() < slots * size:
             self._scratch = torch.empty(slots * size)
@@ -426,13 +483,14 @@ class Network:
         raise APIUsageError(f"{name} must be {size} numbers in a contiguous {dtype} tensor, got {_describe(tensor)}")
 
     def _check_states(self, states: Sequence[Tensor], rows: int) -> None:
-        if len(states) != self.layers.num_states:
+        if len(states) != len(self._state_sizes):
             raise APIUsageError(
-                f"states must be one for each MinGRU layer and two for each LSTM layer, {self.layers.num_states}, "
+                f"states must be one for each MinGRU or GRU layer and two for each LSTM layer, "
+                f"{len(self._state_sizes)}, "
                 f"got {len(states)}"
             )
-        for state in states:
-            check_tensor("state", state, (rows, self.width), state.device)
+        for state, size in zip(states, self._state_sizes, strict=True):
+            check_tensor("state", state, (rows, size), state.device)
 
     def _check_minibatch(self, minibatch: NetworkBatch, count: int, steps: int) -> None:
         if 0 in (count, steps):
@@ -445,6 +503,30 @@ class Network:
             tensor = getattr(minibatch, name)
             if tensor is not None:
                 self._check_input(name, tensor, count * steps)
+
+
+def _find_gradients(layers: Sequence[Layer], outputs: set[int]) -> tuple[list[bool], list[list[int]]]:
+    # Which values have a gradient, and what each layer does with those of its inputs: of several readers of a value the
+    # last one is the first to write its gradient, unless the loss did.
+    is_differentiated, written, gradients = [False], set(outputs), []
+    for layer in layers:
+        has_parameters = any(tensor is not None for tensor in layer.parameters())
+        is_differentiated.append(has_parameters or any(is_differentiated[value] for value in layer.inputs))
+    for layer in reversed(layers):
+        gradients.append([])
+        for value in layer.inputs:
+            added = "GRADIENT_ADDED" if value in written else "GRADIENT_FIRST"
+            gradients[-1].append(CONSTANTS[added if is_differentiated[value] else "GRADIENT_NONE"])
+            written.add(value)
+    return is_differentiated, gradients[::-1]
+
+
+def _integers(count: str, numbers: Iterable[int]) -> ctypes.Array:
+    return (ctypes.c_int64 * CONSTANTS[count])(*numbers)
+
+
+def _addresses(tensors: Sequence[Tensor | None]) -> ctypes.Array:
+    return (ctypes.c_void_p * CONSTANTS["LAYER_MAX_PARAMETERS"])(*map(_address, tensors))
 
 
 def _address(tensor: Tensor | None) -> int | None:

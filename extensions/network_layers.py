@@ -1,23 +1,30 @@
-"""The layers of a policy, and the kernel's view of them."""
+"""The layers of a policy, as the kernels compute them: a list, in which each reads what earlier ones give.
+
+A kind of layer is a class here and a header of the same name, which cpu_kernels.h and network.h list.
+"""
 
 from __future__ import annotations
 
-import ctypes
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar
 
 import torch
 from torch import Tensor
+from typing_extensions import override
 
 from pufferlib.errors import APIUsageError
-from pufferlib.extensions import cpu_library
-from pufferlib.extensions.cpu_library import CONSTANTS, STRUCTURES, padded
-from pufferlib.extensions.declarations import Structure
+from pufferlib.extensions.cpu_library import CONSTANTS
 
-MAX_LAYERS = CONSTANTS["CHAIN_MAX_LAYERS"]
-ACTIVATIONS = {name: CONSTANTS[f"ACTIVATION_{name.upper()}"] for name in ("linear", "relu", "tanh", "gelu")}
+Shape = tuple[int, ...]
+"""Of a row of a value: `(numbers,)`, or `(channels, height, width)` of an image."""
+
+ACTIVATIONS = {
+    name.removeprefix("ACTIVATION_").lower(): number
+    for name, number in CONSTANTS.items()
+    if name.startswith("ACTIVATION_")
+}
 
 
 @dataclass(frozen=True)
@@ -78,13 +85,177 @@ class Categories:
         return ends - self.counts, ends - 1
 
 
-class LSTMLayer(NamedTuple):
-    """The parameters of an LSTM layer, as torch has them: rows of input, forget, candidate and output gate.
+@dataclass(frozen=True)
+class Layer:
+    """One layer with torch's parameters.
 
     Attributes:
-        input_weight: `(4 * width, width)`, what the input is multiplied by.
-        hidden_weight: likewise, the hidden state.
-        input_bias: `(4 * width,)` or None, as is the next one.
+        inputs: the values that it reads: 0 is the observation, i + 1 what layer i of the list gives.
+    """
+
+    inputs: tuple[int, ...]
+
+    kind: ClassVar[str]
+    num_states: ClassVar[int] = 0
+    is_step_by_step: ClassVar[bool] = False  # whether its rows lie step by step, else sequence by sequence
+    is_image: ClassVar[bool] = False  # whether a few rows at a time go through it
+    numbers: ClassVar[tuple[float, float]] = (0.0, 0.0)  # as its header has them
+
+    def reads(self, shape: Shape, categories: Categories | None) -> bool:
+        """Whether it reads observations of this shape as they are: numbers, or categories."""
+        return categories is None
+
+    def parameters(self) -> tuple[Tensor | None, ...]:
+        """Those of torch, in the order of its header; None for a bias that is missing."""
+        return ()
+
+    def result(self, shapes: Sequence[Shape]) -> Shape | None:
+        """The shape of its result for inputs of these shapes; None where they do not fit its parameters."""
+        raise NotImplementedError
+
+    def sizes(self, shapes: Sequence[Shape]) -> tuple[int, ...]:
+        """As its header has them."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Linear(Layer):
+    """A linear layer and its activation.
+
+    Attributes:
+        weight: `(outputs, inputs)`; of an image, one channel after the other.
+        bias: `(outputs,)` or None.
+        activation: one of ACTIVATIONS.
+    """
+
+    weight: Tensor
+    bias: Tensor | None
+    activation: str = "linear"
+
+    kind = "LINEAR"
+
+    @override
+    def parameters(self) -> tuple[Tensor | None, ...]:
+        return self.weight, self.bias
+
+    @override
+    def result(self, shapes: Sequence[Shape]) -> Shape | None:
+        expected = (len(self.weight), math.prod(shapes[0]))
+        return expected[:1] if self.weight.shape == expected and _is_of(self.bias, expected[:1]) else None
+
+    @override
+    def sizes(self, shapes: Sequence[Shape]) -> tuple[int, ...]:
+        units, *image = shapes[0]
+        return units, math.prod(image), len(self.weight), ACTIVATIONS[self.activation]
+
+
+@dataclass(frozen=True)
+class OneHot(Linear):
+    """A linear layer on the categories of an observation, and its activation.
+
+    Attributes:
+        cells: of an observation.
+    """
+
+    cells: int = 0
+
+    kind = "ONE_HOT"
+
+    @override
+    def reads(self, shape: Shape, categories: Categories | None) -> bool:
+        return self.inputs == (0,) and categories is not None and shape == (self.cells,)
+
+    @override
+    def sizes(self, shapes: Sequence[Shape]) -> tuple[int, ...]:
+        return shapes[0][0], self.cells, len(self.weight), ACTIVATIONS[self.activation]
+
+
+@dataclass(frozen=True)
+class Convolution(Layer):
+    """A convolution of square filters without padding.
+
+    Attributes:
+        weight: `(filters, channels, size, size)`.
+        bias: `(filters,)` or None.
+        stride: pixels from one place of a filter to the next.
+        observed: channels of the observation, where it reads that; of categories, whose planes it sees instead, 1 each.
+        is_of_categories: whether the observation is of categories.
+        is_rectified: whether a ReLU follows.
+    """
+
+    weight: Tensor
+    bias: Tensor | None
+    stride: int
+    observed: int = 0
+    is_of_categories: bool = False
+    is_rectified: bool = True
+
+    kind = "CONVOLUTION"
+    is_image = True
+
+    @override
+    def reads(self, shape: Shape, categories: Categories | None) -> bool:
+        return shape[0] == self.observed and self.is_of_categories == (categories is not None)
+
+    @override
+    def parameters(self) -> tuple[Tensor | None, ...]:
+        return self.weight, self.bias
+
+    @override
+    def result(self, shapes: Sequence[Shape]) -> Shape | None:
+        if len(shapes[0]) != 3 or self.weight.dim() != 4 or 0 in self.weight.shape or self.stride < 1:
+            return None
+        (filters, _, size, _), (channels, height, width) = self.weight.shape, shapes[0]
+        if self.weight.shape[1:] != (channels, size, size) or size > min(height, width):
+            return None
+        if not _is_of(self.bias, (filters,)):
+            return None
+        return filters, (height - size) // self.stride + 1, (width - size) // self.stride + 1
+
+    @override
+    def sizes(self, shapes: Sequence[Shape]) -> tuple[int, ...]:
+        filters, _, size, _ = self.weight.shape
+        flags = self.observed, int(self.is_of_categories), int(self.is_rectified)
+        return *shapes[0], filters, size, self.stride, *flags
+
+
+@dataclass(frozen=True)
+class MinGRU(Layer):
+    """A MinGRU layer of as many units as its input has numbers.
+
+    Attributes:
+        weight: `(3 * units, units)`: candidates, gates, highways.
+    """
+
+    weight: Tensor
+
+    kind = "MINGRU"
+    num_states = 1
+
+    @override
+    def parameters(self) -> tuple[Tensor | None, ...]:
+        return (self.weight,)
+
+    @override
+    def result(self, shapes: Sequence[Shape]) -> Shape | None:
+        (units, *image) = shapes[0]
+        return (units,) if not image and self.weight.shape == (3 * units, units) else None
+
+    @override
+    def sizes(self, shapes: Sequence[Shape]) -> tuple[int, ...]:
+        return (shapes[0][0],)
+
+
+@dataclass(frozen=True)
+class LSTM(Layer):
+    """An LSTM layer, as torch.nn.LSTMCell has it: rows of input, forget, candidate and output gate.
+
+    Its states are the hidden state and the memory.
+
+    Attributes:
+        input_weight: `(4 * units, inputs)`.
+        hidden_weight: `(4 * units, units)`.
+        input_bias: `(4 * units,)` or None, as is the next one.
         hidden_bias: added to the same sums.
     """
 
@@ -93,88 +264,248 @@ class LSTMLayer(NamedTuple):
     input_bias: Tensor | None
     hidden_bias: Tensor | None
 
+    kind = "LSTM"
+    num_states = 2
+    is_step_by_step = True
 
-class ConvolutionLayer(NamedTuple):
-    """The parameters of a convolution without padding, as torch has them, with a ReLU after it.
+    @override
+    def parameters(self) -> tuple[Tensor | None, ...]:
+        return self.input_weight, self.hidden_weight, self.input_bias, self.hidden_bias
+
+    @override
+    def result(self, shapes: Sequence[Shape]) -> Shape | None:
+        return _result_of_gates(4, shapes[0], *self.parameters())
+
+    @override
+    def sizes(self, shapes: Sequence[Shape]) -> tuple[int, ...]:
+        return shapes[0][0], self.hidden_weight.shape[1]
+
+
+@dataclass(frozen=True)
+class GRU(LSTM):
+    """A GRU layer, as torch.nn.GRUCell has it: rows of reset gate, update gate and candidate; the rest as of LSTM."""
+
+    kind = "GRU"
+    num_states = 1
+
+    @override
+    def result(self, shapes: Sequence[Shape]) -> Shape | None:
+        return _result_of_gates(3, shapes[0], *self.parameters())
+
+
+@dataclass(frozen=True)
+class Norm(Layer):
+    """RMSNorm, or LayerNorm where it `is_centered`, of all numbers of a row.
 
     Attributes:
-        weight: `(filters, channels, size, size)`.
-        bias: `(filters,)` or None.
-        stride: pixels from one place of a filter to the next.
+        weight: `(numbers,)` or None, as is the next one.
+        bias: added at the end.
+        epsilon: added to the mean of the squares.
+        is_centered: whether the mean is subtracted.
     """
 
-    weight: Tensor
+    weight: Tensor | None
     bias: Tensor | None
-    stride: int
+    epsilon: float
+    is_centered: bool
+
+    kind = "NORM"
+
+    @property
+    def numbers(self) -> tuple[float, float]:
+        """As its header has them."""
+        return self.epsilon, 0.0
+
+    @override
+    def parameters(self) -> tuple[Tensor | None, ...]:
+        return self.weight, self.bias
+
+    @override
+    def result(self, shapes: Sequence[Shape]) -> Shape | None:
+        is_flat = len(shapes[0]) == 1
+        return shapes[0] if is_flat and _is_of(self.weight, shapes[0]) and _is_of(self.bias, shapes[0]) else None
+
+    @override
+    def sizes(self, shapes: Sequence[Shape]) -> tuple[int, ...]:
+        return shapes[0][0], int(self.is_centered)
+
+
+@dataclass(frozen=True)
+class Activation(Layer):
+    """An activation by itself.
+
+    Attributes:
+        activation: one of ACTIVATIONS, but not linear.
+    """
+
+    activation: str
+
+    kind = "ACTIVATION"
+
+    @override
+    def result(self, shapes: Sequence[Shape]) -> Shape | None:
+        return None if self.activation == "linear" else shapes[0]
+
+    @override
+    def sizes(self, shapes: Sequence[Shape]) -> tuple[int, ...]:
+        return (ACTIVATIONS[self.activation],)
+
+
+@dataclass(frozen=True)
+class Add(Layer):
+    """The sum of its inputs, all of one shape."""
+
+    kind = "ADD"
+
+    @override
+    def result(self, shapes: Sequence[Shape]) -> Shape | None:
+        return shapes[0] if len(set(shapes)) == 1 else None
+
+    @override
+    def sizes(self, shapes: Sequence[Shape]) -> tuple[int, ...]:
+        return ()
+
+
+@dataclass(frozen=True)
+class Multiply(Add):
+    """The product of two inputs of one shape."""
+
+    kind = "MULTIPLY"
+
+    @override
+    def result(self, shapes: Sequence[Shape]) -> Shape | None:
+        return super().result(shapes) if len(shapes) == 2 else None
+
+
+@dataclass(frozen=True)
+class Affine(Layer):
+    """A number times its input, plus another number.
+
+    Attributes:
+        numbers: the factor, and what is added.
+    """
+
+    numbers: tuple[float, float]
+
+    kind = "AFFINE"
+
+    @override
+    def result(self, shapes: Sequence[Shape]) -> Shape | None:
+        return shapes[0]
+
+    @override
+    def sizes(self, shapes: Sequence[Shape]) -> tuple[int, ...]:
+        return ()
+
+
+@dataclass(frozen=True)
+class Concatenate(Layer):
+    """Parts of its inputs side by side: of images, their channels.
+
+    Attributes:
+        parts: of each input, the first number or channel, and how many.
+    """
+
+    parts: tuple[tuple[int, int], ...]
+
+    kind = "CONCATENATE"
+
+    @override
+    def result(self, shapes: Sequence[Shape]) -> Shape | None:
+        if len({shape[1:] for shape in shapes}) != 1 or len(shapes) != len(self.parts):
+            return None
+        are_inside = all(
+            0 <= first < first + count <= shape[0] for (first, count), shape in zip(self.parts, shapes, strict=True)
+        )
+        return (sum(count for _, count in self.parts), *shapes[0][1:]) if are_inside else None
+
+    @override
+    def sizes(self, shapes: Sequence[Shape]) -> tuple[int, ...]:
+        return math.prod(shapes[0][1:]), *(number for part in self.parts for number in part)
+
+
+def _result_of_gates(
+    gates: int, shape: Shape, weight: Tensor, hidden_weight: Tensor, *biases: Tensor | None
+) -> Shape | None:
+    if hidden_weight.dim() != 2 or len(shape) != 1:
+        return None
+    units = hidden_weight.shape[1]
+    are_shaped = hidden_weight.shape == (gates * units, units) and weight.shape == (gates * units, shape[0])
+    return (units,) if units and are_shaped and all(_is_of(bias, (gates * units,)) for bias in biases) else None
+
+
+def _is_of(tensor: Tensor | None, shape: Shape) -> bool:
+    return tensor is None or tensor.shape == shape
 
 
 @dataclass(frozen=True)
 class Layers:
-    """The layers of a policy with torch's parameters; `fit` says whether the kernel takes them.
+    """The layers of a policy; `fit` says whether the kernel takes them.
 
     Attributes:
-        encoder: weight `(width, inputs)` and bias `(width,)` of every linear layer, at least one.
-        activation: after each of them, one of ACTIVATIONS.
-        recurrent: weights `(3 * width, width)` of every MinGRU layer: candidates, gates, highways; none beside an LSTM.
-        head: weight `(sum(parts) + 1, width)` and bias; the value is the last row, which is missing where there is a
-            critic.
+        layers: in the order in which they are computed.
+        shape: of an observation; of one of categories `(cells,)`, or that of an image.
         parts: logits of every part of a decision; 1 for each number of a normal distribution.
-        log_std: `(len(parts),)`, the logarithms of the deviations of numbers, whose means the head gives; None where
-            the parts are choices.
-        critic: layers of the value's own, without parts and without recurrence; None where it is the head's last row.
+        decision: the value of which the first numbers are the logits of all parts, or the means.
+        value: the value that holds the value of the state.
+        value_place: which number of it.
+        log_std: `len(parts)` logarithms of the deviations of numbers; None where the parts are choices.
         normalizer: of the observations; None where the layers see them as they are.
         categories: of the observations, which are not normalised then; None where the layers see them as numbers.
-        lstm: every LSTM layer.
-        convolutions: before the encoder, which reads the result of the last one, channel after channel. There is no
-            critic then, and bytes that are neither categories nor normalised are divided by 255.
-        image_shape: channels, height and width of an observation, where there are convolutions.
+        divides_bytes: whether observations of bytes that are neither categories nor normalised are divided by 255.
     """
 
-    encoder: Sequence[tuple[Tensor, Tensor | None]]
-    activation: str
-    recurrent: Sequence[Tensor]
-    head: tuple[Tensor, Tensor | None]
+    layers: Sequence[Layer]
+    shape: Shape
     parts: Sequence[int]
+    decision: int
+    value: int
+    value_place: int
     log_std: Tensor | None = None
-    critic: Layers | None = None
     normalizer: Normalizer | None = None
     categories: Categories | None = None
-    lstm: Sequence[LSTMLayer] = ()
-    convolutions: Sequence[ConvolutionLayer] = ()
-    image_shape: tuple[int, int, int] = (0, 0, 0)
+    divides_bytes: bool = False
 
     @property
     def numbers(self) -> int:
         """Of an observation."""
-        if self.convolutions:
-            return math.prod(self.image_shape)
-        return self.encoder[0][0].shape[1] if self.categories is None else len(self.categories.counts)
+        return math.prod(self.shape)
 
     @property
     def num_states(self) -> int:
         """One for each MinGRU layer, the hidden state and the memory of each LSTM layer."""
-        return len(self.recurrent) + 2 * len(self.lstm)
+        return sum(layer.num_states for layer in self.layers)
 
-    def weights(self) -> list[Tensor]:
-        """Of all layers in their order, without the critic's."""
-        convolutions = [layer.weight for layer in self.convolutions]
-        lstm = [weight for layer in self.lstm for weight in (layer.input_weight, layer.hidden_weight)]
-        return [*convolutions, *(weight for weight, _ in self.encoder), *self.recurrent, *lstm, self.head[0]]
-
-    def biases(self) -> list[Tensor | None]:
-        """Of the convolutions, the encoder's layers, the LSTM's and the head."""
-        convolutions = [layer.bias for layer in self.convolutions]
-        lstm = [bias for layer in self.lstm for bias in (layer.input_bias, layer.hidden_bias)]
-        return [*convolutions, *(bias for _, bias in self.encoder), *lstm, self.head[1]]
+    @property
+    def is_step_by_step(self) -> bool:
+        """Whether rows of a block lie step by step."""
+        return any(layer.is_step_by_step for layer in self.layers)
 
     def parameters(self) -> list[Tensor]:
-        """The weights of all layers, then the biases that there are, without the critic's."""
-        return self.weights() + [bias for bias in self.biases() if bias is not None]
+        """Matrices and filters of all layers, then their biases, then `log_std`."""
+        found = [tensor for layer in self.layers for tensor in layer.parameters() if tensor is not None]
+        biases = [tensor for tensor in found if tensor.dim() < 2]
+        weights = [tensor for tensor in found if tensor.dim() >= 2]
+        return [*weights, *biases, *([] if self.log_std is None else [self.log_std])]
 
-    def all_parameters(self) -> list[Tensor]:
-        """Those of `parameters`, then the critic's, then `log_std`: in the order of Network.parameters."""
-        critic = [] if self.critic is None else self.critic.parameters()
-        return [*self.parameters(), *critic, *([] if self.log_std is None else [self.log_std])]
+    def shapes(self) -> list[Shape | None]:
+        """Those of all values; None from the first layer on whose parameters do not fit its inputs."""
+        shapes: list[Shape | None] = [self.shape]
+        if self.categories is not None:
+            shapes = [(int(self.categories.counts.sum()), *self.shape[1:])]
+        for index, layer in enumerate(self.layers):
+            are_before = all(0 <= value <= index for value in layer.inputs)
+            given = [shapes[value] for value in layer.inputs] if are_before else [None]
+            shapes.append(None if None in given else layer.result(given))
+        return shapes
+
+    def state_sizes(self) -> list[int]:
+        """Numbers of each state, in the order of the layers."""
+        return [
+            shape[0]
+            for layer, shape in zip(self.layers, self.shapes()[1:], strict=True)
+            for _ in range(layer.num_states)
+        ]
 
     def fit(self, device: str = "cpu") -> bool:
         """Whether a kernel can compute them: it reads and writes every parameter at exactly the size it should have.
@@ -184,69 +515,35 @@ class Layers:
         Args:
             device: where the parameters must be; those of other parts than layers are in the CPU's memory anyway.
         """
-        tensors = [*self.parameters(), *([] if self.log_std is None else [self.log_std])]
         return (
-            all(_is_plain(tensor, device) for tensor in tensors)
-            and self.activation in ACTIVATIONS
-            and max(len(self.convolutions), len(self.encoder), len(self.recurrent), len(self.lstm)) <= MAX_LAYERS
-            and not (self.recurrent and self.lstm)
+            all(_is_plain(tensor, device) for tensor in self.parameters())
+            and all(getattr(layer, "activation", "linear") in ACTIVATIONS for layer in self.layers)
+            and 0 < len(self.layers) <= CONSTANTS["NETWORK_MAX_LAYERS"]
+            and all(0 < len(layer.inputs) <= CONSTANTS["LAYER_MAX_INPUTS"] for layer in self.layers)
+            and self.num_states <= CONSTANTS["NETWORK_MAX_STATES"]
+            and len({layer.is_step_by_step for layer in self.layers if layer.num_states}) < 2
             and self._are_shaped()
-            and (self.log_std is None or self.log_std.shape == (len(self.parts),) == (sum(self.parts),))
+            and all(layer.reads(self.shape, self.categories) for layer in self.layers if 0 in layer.inputs)
+            and (self.log_std is None or self.log_std.numel() == len(self.parts) == sum(self.parts))
             and (self.normalizer is None or self.normalizer.fit(self.numbers))
-            and (self.categories is None or self._fit_categories(self.categories))
             and (self.categories is None or self.normalizer is None)
-            and (self.critic is None or self.critic._fit_as_critic(self.encoder[0][0].shape[1]))
-            and not (self.critic and self.convolutions)
         )
-
-    def _fit_categories(self, categories: Categories) -> bool:
-        if not self.convolutions:
-            return categories.fit(self.encoder[0][0].shape[1])
-        channels = self.convolutions[0].weight.shape[1]
-        return categories.fit(channels) and len(categories.counts) == self.image_shape[0]
 
     def _are_shaped(self) -> bool:
-        # Whether the shapes follow from those of the first layer.
-        if not self.encoder or self.encoder[0][0].dim() != 2:
+        shapes, categories = self.shapes(), self.categories
+        if None in shapes or any(0 in shape for shape in shapes):
             return False
-        width, inputs = self.encoder[0][0].shape
-        if self.convolutions and inputs != self._features():
-            return False
-        outputs, layers = sum(self.parts) + (self.critic is None), len(self.encoder)
-        weights = [*(layer.weight.shape for layer in self.convolutions), (width, inputs)]
-        weights += [(width, width)] * (layers - 1)
-        weights += [(3 * width, width)] * len(self.recurrent) + [(4 * width, width)] * (2 * len(self.lstm))
-        biases = [(len(layer.weight),) for layer in self.convolutions]
-        biases += [(width,)] * layers + [(4 * width,)] * (2 * len(self.lstm)) + [(outputs,)]
-        return (
-            width > 0
-            and [weight.shape for weight in self.weights()] == [*weights, (outputs, width)]
-            and all(bias is None or bias.shape == shape for bias, shape in zip(self.biases(), biases, strict=True))
-        )
+        is_known = categories is None or (categories.fit(shapes[0][0]) and len(categories.counts) == self.shape[0])
+        has_value = self.value_place < shapes[self.value][0] and 0 not in (self.value, self.decision)
+        has_value = has_value and not (self.value == self.decision and self.value_place < sum(self.parts))
+        return is_known and has_value and sum(self.parts) <= shapes[self.decision][0] and all(self._readers())
 
-    def _features(self) -> int | None:
-        # Numbers that the convolutions make of an image; None where their shapes do not follow from one another.
-        channels, height, width = self.image_shape
-        if self.categories is not None:
-            channels = int(self.categories.counts.sum())
-        for weight, _, stride in self.convolutions:
-            if weight.dim() != 4 or 0 in weight.shape or stride < 1:
-                return None
-            size = weight.shape[2]
-            if weight.shape[1:] != (channels, size, size) or size > min(height, width):
-                return None
-            height, width, channels = *_convolved(height, width, size, stride), len(weight)
-        return channels * height * width
-
-    def _fit_as_critic(self, inputs: int) -> bool:
-        is_plain = self.log_std is self.critic is self.normalizer is self.categories is None
-        is_value = self.num_states == 0 and not self.parts and not self.convolutions
-        return is_plain and is_value and self.fit() and self.encoder[0][0].shape[1] == inputs
-
-
-def _convolved(height: int, width: int, size: int, stride: int) -> tuple[int, int]:
-    # As convolution_layer.h has it.
-    return (height - size) // stride + 1, (width - size) // stride + 1
+    def _readers(self) -> list[int]:
+        # How many read each value, but for the observation.
+        readers = [0] * (len(self.layers) + 1)
+        for value in (self.decision, self.value, *(value for layer in self.layers for value in layer.inputs)):
+            readers[value] += 1
+        return readers[1:]
 
 
 def _is_plain(tensor: Tensor, device: str) -> bool:
@@ -258,85 +555,6 @@ def _is_plain(tensor: Tensor, device: str) -> bool:
     )
 
 
-class Chain:
-    """The kernel's view of layers that follow each other, and memory for what it makes of them.
-
-    Attributes:
-        structure: what the kernel takes.
-    """
-
-    def __init__(self, layers: Layers, gradients: Sequence[Tensor], cells: int, products: int):
-        """`layers.fit()` must hold; their critic is a chain of its own.
-
-        Args:
-            layers: of this chain.
-            gradients: of `layers.parameters()`, to be written by the kernel; contiguous.
-            cells: of an observation of categories; 0 where it is one of numbers.
-            products: what factors are rounded to, a constant of cpu_kernels.h.
-        """
-        self._weights, self._biases, self._parameters = layers.weights(), layers.biases(), layers.parameters()
-        weight_results = gradients[: len(self._weights)]
-        others = iter(gradients[len(self._weights) :])
-        bias_results = [None if bias is None else next(others) for bias in self._biases]
-        self._addresses: list[int] = []
-        self._pointers = [_pointers(tensors) for tensors in (self._weights, self._biases, weight_results, bias_results)]
-        convolutions = _describe_convolutions(layers)
-        first = [ctypes.addressof(pointers) for pointers in self._pointers]
-        after = [address + len(convolutions) * ctypes.sizeof(ctypes.c_void_p) for address in first]
-        width, inputs = layers.encoder[0][0].shape
-        if convolutions:  # the kernel pads the filters of the last result
-            inputs = inputs // convolutions[-1].filters * padded(convolutions[-1].filters)
-        outputs = len(layers.head[0])
-        self.structure = STRUCTURES["Chain"](
-            num_convolutions=len(convolutions),
-            convolutions=(STRUCTURES["Convolution"] * MAX_LAYERS)(*convolutions),
-            inputs=inputs,
-            padded_inputs=padded(inputs),
-            cells=cells,
-            units=width,
-            width=padded(width),
-            encoder_layers=len(layers.encoder),
-            activation=ACTIVATIONS[layers.activation],
-            recurrent_layers=len(layers.recurrent) + len(layers.lstm),
-            recurrence=CONSTANTS["RECURRENCE_LSTM" if layers.lstm else "RECURRENCE_MINGRU"],
-            outputs=outputs,
-            padded_outputs=padded(outputs),
-            products=products,
-            **dict(zip(("weights", "biases", "weight_results", "bias_results"), after, strict=True)),
-            convolution_weights=first[0],
-            convolution_biases=first[1],
-            convolution_weight_results=first[2],
-            convolution_bias_results=first[3],
-            packed=None,
-        )
-        size = ctypes.c_int64()
-        cpu_library.library().puffer_chain_size(ctypes.addressof(self.structure), ctypes.addressof(size))
-        self._packed = torch.empty(size.value)
-        self.structure.packed = self._packed.data_ptr()
-
-    def has_moved(self) -> bool:
-        """Whether a parameter lies elsewhere than at the last `find_parameters`."""
-        return [tensor.data_ptr() for tensor in self._parameters] != self._addresses
-
-    def find_parameters(self) -> None:
-        """Points the kernel to the parameters where they lie now."""
-        self._addresses = [tensor.data_ptr() for tensor in self._parameters]
-        for pointers, tensors in zip(self._pointers[:2], (self._weights, self._biases), strict=True):
-            for index, tensor in enumerate(tensors):
-                pointers[index] = None if tensor is None else tensor.data_ptr()
-
-
-def _describe_convolutions(layers: Layers) -> list[Structure]:
-    _, height, width = layers.image_shape
-    described = []
-    for weight, _, stride in layers.convolutions:
-        filters, channels, size, _ = weight.shape
-        shape = {"channels": channels, "height": height, "width": width}
-        described.append(STRUCTURES["Convolution"](**shape, filters=filters, size=size, stride=stride))
-        height, width = _convolved(height, width, size, stride)
-    return described
-
-
 def check_layers(layers: Layers) -> None:
     """Lets layers pass that fit the kernel.
 
@@ -344,13 +562,12 @@ def check_layers(layers: Layers) -> None:
         APIUsageError: if they do not.
     """
     if not layers.fit():
-        raise APIUsageError(
-            f"a network needs float32 layers on a CPU of one width, at most {MAX_LAYERS} of a kind, convolutions of "
-            f"square filters that fit their images, and an activation of {', '.join(ACTIVATIONS)}, got images "
-            f"{layers.image_shape}, {layers.activation!r} and weights "
-            f"{[tuple(weight.shape) for weight in layers.weights()]}; use the torch modules instead"
+        found = ", ".join(
+            f"{type(layer).__name__} {[tuple(tensor.shape) for tensor in layer.parameters() if tensor is not None]}"
+            for layer in layers.layers
         )
-
-
-def _pointers(tensors: Sequence[Tensor | None]) -> ctypes.Array:
-    return (ctypes.c_void_p * len(tensors))(*(None if tensor is None else tensor.data_ptr() for tensor in tensors))
+        raise APIUsageError(
+            f"a network needs float32 layers on a CPU, at most {CONSTANTS['NETWORK_MAX_LAYERS']}, whose sizes follow "
+            f"from those of an observation, {tuple(layers.shape)}, and activations of {', '.join(ACTIVATIONS)}, got "
+            f"{found}; use the torch modules instead"
+        )

@@ -79,7 +79,7 @@ KERNEL_FN void one_hot_scatter(const OneHot& input, const float* grad_output, fl
 
 // The layer's input is not read.
 template <class Set>
-KERNEL_FN void one_hot_forward(const OneHot& input, const LinearLayer& layer, int64_t kind) {
+KERNEL_FN void one_hot_forward(const OneHot& input, const LinearForward& layer, int64_t kind) {
     const int64_t PART = Set::COUNT * ONE_HOT_VECTORS;
     int64_t width = input.width, place = 0;
     linear_begin(layer, input.rows, width);
@@ -89,12 +89,12 @@ KERNEL_FN void one_hot_forward(const OneHot& input, const LinearLayer& layer, in
     for (; place < width; place += Set::COUNT) {
         one_hot_gather<Set, 1>(input, layer.transposed + place, layer.output + place);
     }
-    linear_activate(layer, kind, input.rows * width);
+    activate_of(Set{}, kind, layer.output, layer.slopes, input.rows * width);
 }
 
 // The layer's input is not read, its gradient not asked for, and that of the weights lies transposed.
 template <class Set>
-KERNEL_FN void one_hot_backward(const OneHot& input, const LinearGradient& layer) {
+KERNEL_FN void one_hot_backward(const OneHot& input, const LinearBackward& layer) {
     const int64_t PART = Set::COUNT * ONE_HOT_VECTORS;
     int64_t width = input.width, place = 0;
     linear_backward_bias(layer, input.rows, width);
@@ -105,3 +105,37 @@ KERNEL_FN void one_hot_backward(const OneHot& input, const LinearGradient& layer
         one_hot_scatter<Set, 1>(input, layer.grad_output + place, layer.grad_weights + place);
     }
 }
+
+// sizes: columns of the weights, cells, outputs, and the activation. parameters: as of LinearOp.
+struct OneHotOp : LinearOp {
+    int64_t cells;
+
+    KERNEL_METHOD explicit OneHotOp(const Layer& description) : LinearOp(description), cells(pixels) { pixels = 1; }
+
+    KERNEL_METHOD void take_gradients(LayerMemory& memory) {
+        grad_weights = memory.take(units * width);  // transposed
+        grad_bias = memory.take(width);
+    }
+
+    template <class Set>
+    KERNEL_METHOD void forward(const LayerRows& rows) const {
+        LinearForward product = {nullptr, 0, weights.forward.memory, bias, rows.output, slopes};
+        one_hot_forward<Set>({rows.columns, rows.count, cells, width}, product, activation);
+    }
+
+    template <class Set>
+    KERNEL_METHOD void backward(const LayerRows& rows) const {
+        backward_activation(rows);
+        LinearBackward product = {};
+        product.grad_output = rows.grad_output;
+        product.grad_row = width;
+        product.grad_weights = grad_weights;
+        product.grad_bias = grad_bias;
+        one_hot_backward<Set>({rows.columns, rows.count, cells, width}, product);
+    }
+
+    KERNEL_METHOD void sum(const GradientChunks& chunks) const {
+        sum_groups(chunks, grad_bias, 1, outputs, 1, 1, layer.results[1]);
+        sum_transposed_chunks(chunks, grad_weights, units, outputs, width, layer.results[0]);
+    }
+};

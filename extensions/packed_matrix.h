@@ -1,7 +1,7 @@
 // packed_matrix.h - weights as products read them: padded with zeros, and rounded where the set rounds.
 #pragma once
 
-#include "chain_memory.h"
+#include "layer_memory.h"
 
 // A right matrix: float32 row by row, [inner, columns], or pairs of bfloat16 as matmul_bfloat16.h has them.
 struct PackedMatrix {
@@ -40,7 +40,7 @@ struct PackedWeights {
 
 // `padded_inputs` are 0 where nobody asks for the gradient in the inputs.
 KERNEL_FN PackedWeights packed_take(int64_t inputs, int64_t padded_inputs, int64_t outputs, int64_t padded_outputs,
-                                    bool is_rounded, ChainMemory& memory) {
+                                    bool is_rounded, LayerMemory& memory) {
     return {{memory.take(inputs * padded_outputs), inputs, padded_outputs, is_rounded},
             {memory.take(outputs * padded_inputs), outputs, padded_inputs, is_rounded}};
 }

@@ -25,7 +25,7 @@ from torch.optim import Optimizer
 from pufferlib.config import ResolvedTrainConfig
 from pufferlib.distributed import Ranks
 from pufferlib.extensions import Layers, Network
-from pufferlib.extensions.network import has_bfloat16, observation_dtypes
+from pufferlib.extensions.network import has_bfloat16, is_faster_in_bfloat16, observation_dtypes
 from pufferlib.extensions.optimizers import make_optimizer
 from pufferlib.fast.cpu import GatheringGradients, NetworkActor, NetworkGradients, ThreadedGradients
 from pufferlib.fast.device_collector import DeviceCollector, can_be_on_the_device
@@ -35,6 +35,7 @@ from pufferlib.fast.graph_actor import GraphActor
 from pufferlib.fast.learners import CapturedLearner, DistributedLearner, KernelAdam, take_over
 from pufferlib.fast.policy_layers import PolicyWatch, find_layers
 from pufferlib.fast.row_wise import RowWise
+from pufferlib.fast.traced_layers import UntracedError, trace
 from pufferlib.metrics.phases import Phases
 from pufferlib.ppo.actor import Actor
 from pufferlib.ppo.collector import Collector
@@ -57,7 +58,8 @@ class Backend:
         is_captured: whether torch's operations are replayed as CUDA graphs.
         reason: why it is torch; None for the kernel.
         watch: remembers the policy as it was.
-        row_wise: whether threads may share the rows of a minibatch; None where torch does not compute it on a CPU.
+        row_wise: whether threads may share the rows of a minibatch, and what a traced policy relies on; None where
+            torch does not compute it on a CPU, and where the kernel computes one of the library's own.
     """
 
     config: ResolvedTrainConfig
@@ -80,8 +82,9 @@ class Backend:
     def __str__(self) -> str:
         is_rounded = self.network is not None and self.network.products == "bfloat16"
         remark = "products of bfloat16" if is_rounded else self.reason
-        if self.row_wise is not None and self.row_wise.reason is not None:
-            remark = f"{remark}; in one call, as {self.row_wise.reason}"
+        apart = None if self.row_wise is None else self.row_wise.reason
+        if apart is not None and apart not in (remark or ""):
+            remark = f"{remark}; in one call, as {apart}"
         return self.name if remark is None else f"{self.name} ({remark})"
 
     def describe(self) -> dict[str, str | None]:
@@ -198,9 +201,11 @@ def choose_backend(
     """
     is_captured = device.type == "cuda" and config.cuda_graphs and not config.compile
     reason = _why_torch(config, device, loss)
-    layers = find_layers(policy) if reason is None else None
-    reason = reason or _why_not_these(layers, policy, rollout)
-    is_rounded = config.precision in ("bfloat16", "auto") and has_bfloat16()
+    row_wise, layers = None, None
+    if reason is None:
+        layers, row_wise, reason = _find_or_trace(policy, rollout)
+    can_round = {"bfloat16": has_bfloat16, "auto": is_faster_in_bfloat16, "float32": lambda: False}
+    is_rounded = can_round[config.precision]()
     network = None if reason else Network(layers, torch.get_num_threads(), "bfloat16" if is_rounded else "float32")
     is_torch_on_cpu = network is None and device.type == "cpu" and not config.compile
     return Backend(
@@ -212,7 +217,7 @@ def choose_backend(
         is_captured=is_captured,
         reason=reason,
         watch=PolicyWatch(policy),
-        row_wise=RowWise(policy) if is_torch_on_cpu else None,
+        row_wise=row_wise or (RowWise(policy) if is_torch_on_cpu else None),
     )
 
 
@@ -231,13 +236,24 @@ def _why_torch(config: ResolvedTrainConfig, device: torch.device, loss: Loss) ->
     return None
 
 
-def _why_not_these(layers: Layers | None, policy: nn.Module, rollout: Rollout) -> str | None:
-    # Why the kernel does not take this policy, in which these layers were found; None if it does.
+def _find_or_trace(policy: nn.Module, rollout: Rollout) -> tuple[Layers | None, RowWise | None, str | None]:
+    # The layers that the kernel computes, what they were traced by, and why there are none.
+    layers, name = find_layers(policy), type(policy).__name__
     if layers is None:
-        name = type(policy).__name__
-        return f"the policy {name} has parts, hooks or methods that the kernel does not know, or is frozen"
+        row_wise = RowWise(policy)
+        if row_wise.reason is not None:
+            return None, row_wise, f"the policy {name} is not traced, as {row_wise.reason}"
+        try:
+            layers = trace(policy, rollout)
+        except UntracedError as error:
+            return None, row_wise, f"the policy {name} {error}"
+        return layers, row_wise, _why_not_seen(layers, rollout)
     if not layers.fit():
-        return "the policy's layers are not of the sizes and types that the kernel takes"
+        return None, None, "the policy's layers are not of the sizes and types that the kernel takes"
+    return layers, None, _why_not_seen(layers, rollout)
+
+
+def _why_not_seen(layers: Layers, rollout: Rollout) -> str | None:
     if rollout.observations.dtype not in observation_dtypes(layers):
         return f"observations are {str(rollout.observations.dtype).removeprefix('torch.')}"
     return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from pufferlib.extensions import Layers
+from pufferlib.extensions import Layers, Linear, MinGRU
 
 NUMBERS = {torch.uint8: "uint8_t", torch.int8: "int8_t", torch.int32: "int32_t", torch.float32: "float"}
 """Types of observations, in C."""
@@ -35,12 +35,15 @@ class DeviceNetwork:
         self.num_parts = len(layers.parts)
         self.draws_numbers = layers.log_std is not None
         self._rounds = rounds
-        self._width, self._inputs = layers.encoder[0][0].shape
-        blocks = [(weight, bias, 1) for weight, bias in layers.encoder]
-        blocks += [(weight, None, 3) for weight in layers.recurrent]
-        blocks += [(*layers.head, 1)]
+        *_, self._head = layers.layers
+        self._encoder = [layer for layer in layers.layers[:-1] if isinstance(layer, Linear)]
+        self._recurrent = [layer for layer in layers.layers if isinstance(layer, MinGRU)]
+        self._width, self._inputs = self._encoder[0].weight.shape
+        blocks = [(layer.weight, layer.bias, 1) for layer in self._encoder]
+        blocks += [(layer.weight, None, 3) for layer in self._recurrent]
+        blocks += [(self._head.weight, self._head.bias, 1)]
         sizes = [_block_size(weight, gates) for weight, _, gates in blocks]
-        self.weights = torch.zeros(sum(sizes) + 2 * self.num_parts, device=layers.head[0].device)
+        self.weights = torch.zeros(sum(sizes) + 2 * self.num_parts, device=self._head.weight.device)
         *parts, self._deviations = self.weights.split([*sizes, 2 * self.num_parts])
         self._blocks = [(part, *block) for part, block in zip(parts, blocks, strict=True)]
 
@@ -64,18 +67,18 @@ class DeviceNetwork:
         return {
             "NETWORK_INPUTS": str(self._inputs),
             "NETWORK_WIDTH": str(self._width),
-            "NETWORK_ENCODERS": str(len(self.layers.encoder)),
-            "NETWORK_RECURRENT": str(len(self.layers.recurrent)),
+            "NETWORK_ENCODERS": str(len(self._encoder)),
+            "NETWORK_RECURRENT": str(len(self._recurrent)),
             "NETWORK_PARTS": ", ".join(map(str, self.layers.parts)),
             "NETWORK_NUMBERS": str(int(self.draws_numbers)),
             "NETWORK_ROUNDS": str(int(self._rounds)),
-            "NETWORK_ACTIVATION": f"activation_{self.layers.activation}",
+            "NETWORK_ACTIVATION": f"activation_{self._encoder[0].activation}",
         }
 
     def shared_bytes(self, agents: int) -> int:
         """Size of NetworkMemory for a block of `agents`."""
-        width, outputs = _padded(self._width), _padded(len(self.layers.head[0]))
-        states = max(len(self.layers.recurrent), 1) * width
+        width, outputs = _padded(self._width), _padded(len(self._head.weight))
+        states = max(len(self._recurrent), 1) * width
         floats = max(self._inputs, width) + width + states + outputs
         return agents * (4 * floats + 1)
 
@@ -91,8 +94,25 @@ def can_be_in_a_rollout(layers: Layers | None, observations: torch.dtype) -> boo
     """Whether the kernel knows layers of these kinds, of any size, and observations of this type."""
     if layers is None or observations not in NUMBERS:
         return False
-    others = layers.critic or layers.normalizer or layers.categories or layers.lstm or layers.convolutions
-    return not others and layers.fit(layers.head[0].device.type)
+    if layers.normalizer or layers.categories or layers.divides_bytes or not _are_a_chain(layers):
+        return False
+    return layers.fit(layers.layers[0].weight.device.type)
+
+
+def _are_a_chain(layers: Layers) -> bool:
+    # Linear layers of one kind and width, MinGRU layers, and a head of the decision and the value.
+    *body, head = layers.layers
+    encoder = [layer for layer in body if type(layer) is Linear]
+    recurrent = body[len(encoder) :]
+    kinds = {(layer.activation, len(layer.weight)) for layer in encoder}
+    return (
+        [layer.inputs for layer in layers.layers] == [(index,) for index in range(len(layers.layers))]
+        and len(kinds) == 1
+        and all(type(layer) is MinGRU for layer in recurrent)
+        and (type(head), head.activation) == (Linear, "linear")
+        and layers.decision == layers.value == len(layers.layers)
+        and (layers.value_place, len(head.weight)) == (sum(layers.parts), sum(layers.parts) + 1)
+    )
 
 
 def _block_size(weight: Tensor, gates: int) -> int:

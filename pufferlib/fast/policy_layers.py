@@ -16,10 +16,11 @@ from torch.overrides import _get_current_function_mode_stack
 from torch.utils._device import DeviceContext
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
-from pufferlib.extensions import Categories, ConvolutionLayer, Layers, LSTMLayer, Normalizer
+from pufferlib.extensions import LSTM, Categories, Convolution, Layers, Linear, MinGRU, Normalizer, OneHot
+from pufferlib.extensions.network_layers import Layer
 from pufferlib.metrics.finished_episodes import EPSILON
 from pufferlib.models import ACTIVATIONS, ActionHead, Continuous, Convolutional, Default, LSTMWrapper, MinGRUWrapper
-from pufferlib.policy import NormalizedObservations, OneHot, OneHotPlanes
+from pufferlib.policy import NormalizedObservations, OneHot as OneHotCells, OneHotPlanes
 
 METHODS = (
     *("forward", "forward_eval", "encode_observations", "decode_actions", "initial_state", "normalize"),
@@ -81,11 +82,12 @@ def surroundings() -> list[Hashable]:
 _SETTINGS = (
     *("clip", "activation", "approximate", "hidden_size", "image_shape", "emulated"),
     *("sizes", "is_joint", "is_continuous", "_are_numbers", "_num_numbers", "_names", "_observation_dims"),
-    *("stride", "padding", "dilation", "groups", "padding_mode", "start_dim", "end_dim"),
+    *("stride", "padding", "dilation", "groups", "padding_mode", "start_dim", "end_dim", "p", "inplace"),
+    *("eps", "normalized_shape", "elementwise_affine", "negative_slope", "alpha", "beta", "threshold"),
 )
 """Attributes beside tensors that the modules which kernels know compute by."""
 
-_HAVE_BUFFERS = NormalizedObservations, OneHot, OneHotPlanes
+_HAVE_BUFFERS = NormalizedObservations, OneHotCells, OneHotPlanes
 
 
 class PolicyWatch:
@@ -166,7 +168,7 @@ def find_layers(policy: nn.Module) -> Layers | None:
         layers = layers and replace(layers, normalizer=normalizer)
     else:
         layers = _find_layers(policy)
-    found = [id(parameter) for parameter in layers.all_parameters()] if layers else []
+    found = [id(parameter) for parameter in layers.parameters()] if layers else []
     are_all = len(found) == len(set(found)) and set(found) == {id(parameter) for parameter in parameters}
     return layers if are_all else None
 
@@ -175,58 +177,99 @@ def _find_layers(policy: nn.Module) -> Layers | None:
     if type(policy) is Continuous:
         return None if policy.emulated else _continuous_layers(policy)
     recurrent: list[nn.Module] = []
-    lstm: list[nn.Module] = []
     if type(policy) is MinGRUWrapper:
         recurrent, policy = list(policy.layers), policy.policy
     elif type(policy) is LSTMWrapper:
-        lstm, policy = list(policy.cells), policy.policy
+        recurrent, policy = list(policy.cells), policy.policy
     if not _sees_rows(policy) or type(policy.head) is not ActionHead:
         return None
-    modules, convolutions = list(policy.encoder), ()
+    head, one_hot, layers = policy.head, policy.one_hot, _Chain()
+    modules, activation, shape = list(policy.encoder), "relu", None
     if type(policy) is Convolutional:
-        convolutions = _convolutions(modules.pop(0))
-    if convolutions is None:
-        return None
-    head, one_hot = policy.head, policy.one_hot
+        shape = policy.image_shape
+        if not layers.add_convolutions(modules.pop(0), shape[0], one_hot is not None):
+            return None
+    else:
+        activation = policy.activation
     log_std = head.log_std if head.is_continuous else None
     if log_std is not None and len(log_std) != sum(head.sizes):  # numbers beside choices
         return None
-    if any(type(layer) is not nn.Linear or layer.bias is not None for layer in recurrent):
+    if not modules:
         return None
-    if any(type(cell) is not nn.LSTMCell for cell in lstm):
+    cells = len(one_hot.lowest) if shape is None and one_hot is not None else 0
+    if not layers.add_linear(modules, activation, cells) or not layers.add_recurrent(recurrent):
         return None
-    return _as_layers(
-        modules,
-        "relu" if convolutions else policy.activation,
-        head.linear,
-        head.sizes if log_std is None else [1] * len(log_std),
-        recurrent=[layer.weight for layer in recurrent],
-        lstm=[LSTMLayer(cell.weight_ih, cell.weight_hh, cell.bias_ih, cell.bias_hh) for cell in lstm],
+    if not layers.add_linear([head.linear], "linear"):
+        return None
+    first = next(iter(modules)).weight.shape[1]
+    return Layers(
+        layers=layers,
+        shape=shape or (cells or first,),
+        parts=head.sizes if log_std is None else [1] * len(log_std),
+        decision=len(layers),
+        value=len(layers),
+        value_place=sum(head.sizes),
         log_std=log_std,
         categories=None if one_hot is None else Categories(one_hot.lowest, one_hot.highest - one_hot.lowest + 1),
-        convolutions=convolutions,
-        image_shape=policy.image_shape if convolutions else (0, 0, 0),
+        divides_bytes=shape is not None,
     )
+
+
+class _Chain(list[Layer]):
+    # Layers one after the other; what is not made as pufferlib.models makes it is not added.
+
+    def add_linear(
+        self, modules: Iterable[nn.Module], activation: str, cells: int = 0, first: int | None = None
+    ) -> bool:
+        modules = list(modules)
+        linear, activations = modules[::2], modules[1::2]
+        if any(type(module) is not nn.Linear for module in linear):
+            return False
+        if [type(module) for module in activations] != [ACTIVATIONS[activation]] * (len(modules) // 2):
+            return False
+        if any(getattr(module, "approximate", "none") != "none" for module in activations):  # GELU's other formula
+            return False
+        for module in linear:
+            inputs = (len(self) if first is None else first,)
+            first = None
+            if cells and inputs == (0,):
+                self.append(OneHot(inputs, module.weight, module.bias, activation, cells))
+            else:
+                self.append(Linear(inputs, module.weight, module.bias, activation))
+        return True
+
+    def add_recurrent(self, modules: Iterable[nn.Module]) -> bool:
+        for module in modules:
+            if type(module) is nn.LSTMCell:
+                biases = module.bias_ih, module.bias_hh
+                self.append(LSTM((len(self),), module.weight_ih, module.weight_hh, *biases))
+            elif type(module) is nn.Linear and module.bias is None:
+                self.append(MinGRU((len(self),), module.weight))
+            else:
+                return False
+        return True
+
+    def add_convolutions(self, stack: nn.Module, channels: int, is_of_categories: bool) -> bool:
+        *modules, flatten = stack if type(stack) is nn.Sequential else [stack]
+        convolutions, activations = modules[::2], modules[1::2]
+        if type(flatten) is not nn.Flatten or (flatten.start_dim, flatten.end_dim) != (1, -1):
+            return False
+        if [type(module) for module in activations] != [nn.ReLU] * len(convolutions):
+            return False
+        if not convolutions or not all(_is_plain_convolution(module) for module in convolutions):
+            return False
+        for module in convolutions:
+            observed = 0 if self else channels
+            flags = observed, is_of_categories and bool(observed)
+            self.append(Convolution((len(self),), module.weight, module.bias, module.stride[0], *flags))
+        return True
 
 
 def _sees_rows(policy: nn.Module) -> bool:
     # Whether the first layer takes the numbers of an observation, or their categories, as they lie in its row.
     if type(policy) is Default:
-        return not policy.emulated and type(policy.one_hot) in (type(None), OneHot)
+        return not policy.emulated and type(policy.one_hot) in (type(None), OneHotCells)
     return type(policy) is Convolutional and type(policy.one_hot) in (type(None), OneHotPlanes)
-
-
-def _convolutions(stack: nn.Module) -> list[ConvolutionLayer] | None:
-    # None where it is not made as Convolutional makes it.
-    *modules, flatten = stack if type(stack) is nn.Sequential else [stack]
-    convolutions, activations = modules[::2], modules[1::2]
-    if type(flatten) is not nn.Flatten or (flatten.start_dim, flatten.end_dim) != (1, -1):
-        return None
-    if [type(module) for module in activations] != [nn.ReLU] * len(convolutions):
-        return None
-    if not convolutions or not all(_is_plain_convolution(module) for module in convolutions):
-        return None
-    return [ConvolutionLayer(module.weight, module.bias, module.stride[0]) for module in convolutions]
 
 
 def _is_plain_convolution(module: nn.Module) -> bool:
@@ -238,30 +281,18 @@ def _is_plain_convolution(module: nn.Module) -> bool:
 
 
 def _continuous_layers(policy: Continuous) -> Layers | None:
-    critic = _as_layers(policy.critic, policy.activation, policy.value, parts=())
-    parts = [1] * len(policy.log_std)
-    return critic and _as_layers(
-        policy.actor, policy.activation, policy.mean, parts, log_std=policy.log_std, critic=critic
-    )
-
-
-def _as_layers(
-    encoder: Iterable[nn.Module], activation: str, head: nn.Module, parts: Iterable[int], recurrent=(), **others
-) -> Layers | None:
-    # None where a part is not of the kinds that pufferlib.models uses.
-    modules = list(encoder)
-    linear, activations = modules[::2], modules[1::2]
-    if any(type(layer) is not nn.Linear for layer in (*linear, head)):
-        return None
-    if [type(layer) for layer in activations] != [ACTIVATIONS[activation]] * len(linear):
-        return None
-    if any(getattr(layer, "approximate", "none") != "none" for layer in activations):  # GELU's other formula
+    layers = _Chain()
+    are_known = layers.add_linear(policy.actor, policy.activation) and layers.add_linear([policy.mean], "linear")
+    decision = len(layers)
+    are_known = are_known and layers.add_linear(policy.critic, policy.activation, first=0)
+    if not are_known or not layers.add_linear([policy.value], "linear"):
         return None
     return Layers(
-        encoder=[(layer.weight, layer.bias) for layer in linear],
-        activation=activation,
-        recurrent=recurrent,
-        head=(head.weight, head.bias),
-        parts=parts,
-        **others,
+        layers=layers,
+        shape=(policy.actor[0].weight.shape[1],),
+        parts=[1] * len(policy.log_std),
+        decision=decision,
+        value=len(layers),
+        value_place=0,
+        log_std=policy.log_std,
     )

@@ -205,7 +205,7 @@ class _Method:
         else:
             look = functools.partial(getattr, kind, name)
         found = look()
-        self.reader.rely(lambda: type(look()))
+        self.reader.rely(look if _is_number(found) else lambda: type(look()))
         return isinstance(found, nn.Parameter) or _is_number(found) or type(found) is Tensor and not found.requires_grad
 
     def _object(self, node: ast.expr) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import torch
@@ -10,19 +11,27 @@ from torch.distributions import Normal
 from torch.nn import functional
 
 from pufferlib.extensions import (
+    LSTM,
     Categories,
-    ConvolutionLayer,
+    Convolution,
     Layers,
-    LSTMLayer,
+    Linear,
+    MinGRU,
     Network,
     NetworkBatch,
     Normalizer,
+    OneHot,
     reference_mingru,
 )
+from pufferlib.extensions.network_layers import GRU, Activation, Add, Affine, Concatenate, Multiply, Norm
 from pufferlib.ppo import losses
 
 COEFFICIENTS = {"clip_coef": 0.2, "vf_clip_coef": 0.3, "vf_coef": 1.2, "ent_coef": 0.01}
-FUNCTIONS = {"linear": nn.Identity(), "relu": nn.ReLU(), "tanh": nn.Tanh(), "gelu": nn.GELU()}
+FUNCTIONS = {
+    **{"linear": nn.Identity(), "relu": nn.ReLU(), "tanh": nn.Tanh(), "gelu": nn.GELU(), "silu": nn.SiLU()},
+    **{"gelu_tanh": nn.GELU("tanh"), "sigmoid": nn.Sigmoid(), "elu": nn.ELU(), "leaky_relu": nn.LeakyReLU()},
+    "softplus": nn.Softplus(),
+}
 CASES = {
     "breakout": {"inputs": 118, "width": 64, "recurrent": 2},
     "one_input": {"inputs": 1, "width": 16, "recurrent": 1, "activation": "tanh"},
@@ -91,43 +100,132 @@ def random_layers(
     image=(0, 0, 0),
     convolutions=(),
 ):
-    numbers_seen = math.prod(image) if convolutions else inputs
-    filters, inputs = random_convolutions(sum(counts) or image[0], image, convolutions, has_bias), sum(counts) or inputs
-    if convolutions:
-        inputs = features_of(image, convolutions)
+    layers, columns = random_convolutions(sum(counts) or image[0], image, convolutions, has_bias, bool(counts)), width
+    first = features_of(image, convolutions) if convolutions else sum(counts) or inputs
 
-    def layer(outputs, columns):
-        return torch.randn(outputs, columns) / columns**0.5, 0.3 * torch.randn(outputs) if has_bias else None
+    def add_linear(outputs, columns, activation="linear", value=None):
+        weight, bias = torch.randn(outputs, columns) / columns**0.5, 0.3 * torch.randn(outputs) if has_bias else None
+        value = len(layers) if value is None else value
+        if value == 0 and counts:
+            layers.append(OneHot((0,), weight, bias, activation, len(counts)))
+        else:
+            layers.append(Linear((value,), weight, bias, activation))
 
-    def chain(sizes, outputs):
-        pairs = zip([inputs, *sizes], sizes, strict=False)
-        return {
-            "encoder": [layer(rows, columns) for columns, rows in pairs],
-            "activation": activation,
-            "head": layer(outputs, sizes[-1]),
-        }
+    def add_chain(sizes):
+        first_value = None if layers and not sizes_of_critic else 0
+        for columns, outputs in zip([first, *sizes], sizes, strict=False):
+            add_linear(outputs, columns, activation, first_value)
+            first_value = None
 
+    sizes_of_critic = ()
+    add_chain([width] * encoder)
+    for _ in range(recurrent):
+        layers.append(MinGRU((len(layers),), 1.5 * torch.randn(3 * width, width) / width**0.5))
+    for _ in range(lstm):
+        layers.append(random_lstm(4 * width, width, has_bias, len(layers)))
     parts = (1,) * numbers if numbers else parts
+    add_linear(sum(parts) + (not critic), columns)
+    decision = len(layers)
+    if critic:
+        sizes_of_critic = critic
+        add_chain(critic)
+        add_linear(1, critic[-1])
     return Layers(
-        **chain([width] * encoder, sum(parts) + (not critic)),
-        recurrent=[1.5 * layer(3 * width, width)[0] for _ in range(recurrent)],
-        lstm=[random_lstm(4 * width, width, has_bias) for _ in range(lstm)],
+        layers,
+        image if convolutions else (len(counts) or inputs,),
         parts=parts,
+        decision=decision,
+        value=len(layers),
+        value_place=0 if critic else sum(parts),
         log_std=0.3 * torch.randn(numbers) if numbers else None,
-        critic=Layers(**chain(critic, 1), recurrent=[], parts=()) if critic else None,
-        normalizer=random_normalizer(numbers_seen) if is_normalized else None,
+        normalizer=random_normalizer(math.prod(image) if convolutions else inputs) if is_normalized else None,
         categories=make_categories(counts, lowest) if counts else None,
-        convolutions=filters,
-        image_shape=image,
+        divides_bytes=bool(convolutions),
     )
 
 
-def random_convolutions(channels, image, convolutions, has_bias=True):
+def random_graph(draw_integer, inputs, num_layers, recurrence=None, units=6):
+    """Layers that read any values before them: `draw_integer(lowest, highest)` chooses.
+
+    The decision and the value read a sum of linear layers of all values that nothing else does.
+    """
+    layers, sizes = [], [inputs]
+
+    def weight(outputs, columns):
+        return torch.randn(outputs, columns) / columns**0.5
+
+    def add(layer, size):
+        layers.append(layer)
+        sizes.append(size)
+        return len(layers)
+
+    def add_linear(value, outputs, activation="linear"):
+        return add(Linear((value,), weight(outputs, sizes[value]), 0.3 * torch.randn(outputs), activation), outputs)
+
+    def any_of(choices):
+        return choices[draw_integer(0, len(choices) - 1)]
+
+    def like(value):
+        return any_of([other for other in range(1, len(sizes)) if sizes[other] == sizes[value]])
+
+    add_linear(0, units, "tanh")
+    for _ in range(num_layers):
+        kind = any_of(["linear", "norm", "activation", "add", "multiply", "affine", "concatenate", "recurrence"])
+        value = draw_integer(1, len(layers))
+        size = sizes[value]
+        if kind == "linear":
+            add_linear(draw_integer(0, len(layers)), draw_integer(1, 40), any_of(list(FUNCTIONS)))
+        elif kind == "norm":
+            given = [0.5 + torch.rand(size), 0.3 * torch.randn(size)]
+            given = [tensor if draw_integer(0, 1) else None for tensor in given]
+            add(Norm((value,), *given, 1e-2, bool(draw_integer(0, 1))), size)
+        elif kind == "activation":
+            add(Activation((value,), any_of(list(FUNCTIONS)[1:])), size)
+        elif kind == "add":
+            add(Add((value, *(like(value) for _ in range(draw_integer(0, 3))))), size)
+        elif kind == "multiply":
+            squashed = add(Activation((like(value),), "tanh"), size)  # products of products leave what float32 holds
+            add(Multiply((add(Activation((value,), "sigmoid"), size), squashed)), size)
+        elif kind == "affine":
+            add(Affine((value,), (-1.5, 0.25)), size)
+        elif kind == "concatenate":
+            values, parts = [draw_integer(0, len(layers)) for _ in range(draw_integer(1, 4))], []
+            for each in values:
+                first = draw_integer(0, sizes[each] - 1)
+                parts.append((first, draw_integer(1, sizes[each] - first)))
+            add(Concatenate(tuple(values), tuple(parts)), sum(count for _, count in parts))
+        elif recurrence == "mingru":
+            add(MinGRU((value,), weight(3 * size, size)), size)
+        elif recurrence is not None:
+            outputs, gates = draw_integer(1, 20), 3 if recurrence == "gru" else 4
+            kind = GRU if recurrence == "gru" else LSTM
+            tensors = weight(gates * outputs, size), weight(gates * outputs, outputs)
+            biases = (0.3 * torch.randn(gates * outputs) if draw_integer(0, 1) else None for _ in range(2))
+            add(kind((value,), *tensors, *biases), outputs)
+    read = {value for layer in layers for value in layer.inputs}
+    ends = [add_linear(value, units) for value in range(1, len(sizes)) if value not in read]
+    while len(ends) > 1:
+        ends = [add(Add(tuple(ends[:8])), units), *ends[8:]]
+    decision = add_linear(ends[0], 5)
+    value = add_linear(draw_integer(1, ends[0]), 1) if draw_integer(0, 1) else decision
+    return Layers(layers, (inputs,), (3, 1), decision, value, 0 if value != decision else 4)
+
+
+def changed(layers, index, **change):
+    """With another layer in one place."""
+    found = list(layers.layers)
+    found[index] = dataclasses.replace(found[index], **change)
+    return dataclasses.replace(layers, layers=found)
+
+
+def random_convolutions(channels, image, convolutions, has_bias=True, is_of_categories=False):
     """Of filters, size and stride each."""
     layers = []
     for filters, size, stride in convolutions:
         weight = 1.5 * torch.randn(filters, channels, size, size) / (channels**0.5 * size)
-        layers.append(ConvolutionLayer(weight, 0.3 * torch.randn(filters) if has_bias else None, stride))
+        bias = 0.3 * torch.randn(filters) if has_bias else None
+        seen = (0, False) if layers else (image[0], is_of_categories)
+        layers.append(Convolution((len(layers),), weight, bias, stride, *seen))
         channels = filters
     return layers
 
@@ -139,9 +237,9 @@ def features_of(image, convolutions):
     return convolutions[-1][0] * height * width
 
 
-def random_lstm(gates, width, has_bias=True):
+def random_lstm(gates, width, has_bias=True, value=1):
     weights = [1.5 * torch.randn(gates, width) / width**0.5 for _ in range(2)]
-    return LSTMLayer(*weights, *(0.3 * torch.randn(gates) if has_bias else None for _ in range(2)))
+    return LSTM((value,), *weights, *(0.3 * torch.randn(gates) if has_bias else None for _ in range(2)))
 
 
 def make_categories(counts, lowest=None):
@@ -181,7 +279,7 @@ def random_minibatch(layers, segments, count, steps, has_weights=True):
         segments=torch.randperm(segments)[:count],
         actions=actions,
         resets=torch.rand(count, steps) < 0.2,
-        states=[torch.randn(count, len(layers.head[0][0])) for _ in range(layers.num_states)],
+        states=[torch.randn(count, size) for size in layers.state_sizes()],
         old_logprobs=0.3 * numbers() - len(layers.parts),
         old_values=numbers(),
         advantages=numbers(),
@@ -205,77 +303,104 @@ class Truth:
 
     def __init__(self, layers):
         self.layers = layers
-        self.parameters = []
-        self.actor = self.take(layers)
-        self.critic = self.take(layers.critic) if layers.critic else None
-        count = len(layers.convolutions)
-        self.convolutions = list(zip(self.actor[1][:count], self.actor[2][:count], strict=True))
-        self.log_std = None
-        if layers.log_std is not None:
-            self.log_std = layers.log_std.double().requires_grad_()
-            self.parameters.append(self.log_std)
+        self.doubles = {id(tensor): tensor.double().requires_grad_() for tensor in layers.parameters()}
+        self.parameters = list(self.doubles.values())
+        self.log_std = None if layers.log_std is None else self.doubles[id(layers.log_std)]
         self.kinks = []  # what has another slope on the other side of 0
-
-    def take(self, layers):
-        weights = [weight.double().requires_grad_() for weight in layers.weights()]
-        biases = [None if bias is None else bias.double().requires_grad_() for bias in layers.biases()]
-        self.parameters += weights + [bias for bias in biases if bias is not None]
-        return layers, weights, biases
 
     def forward(self, observations, states, resets):
         """Logits of every part or means, values, and the state after every layer's last step."""
+        values, states, finals = [self.see(observations)], [state.double() for state in states], []
+        for layer in self.layers.layers:
+            parameters = [self.doubles.get(id(tensor)) for tensor in layer.parameters()]
+            first, states = states[: layer.num_states], states[layer.num_states :]
+            inputs = [values[value] for value in layer.inputs]
+            output, last = getattr(self, layer.kind.lower())(layer, inputs, parameters, first, resets)
+            values.append(output)
+            finals += last
+        decision = values[self.layers.decision][..., : sum(self.layers.parts)]
+        if self.log_std is None:
+            decision = decision.split(tuple(self.layers.parts), -1)
+        return decision, values[self.layers.value][..., self.layers.value_place], finals
+
+    def see(self, observations):
+        """Numbers of a row, or the planes of its categories."""
         seen, normalizer, categories = observations.double(), self.layers.normalizer, self.layers.categories
         if normalizer is not None:
             scaled = (seen - normalizer.mean) * (normalizer.variance + normalizer.epsilon).rsqrt()
             self.kinks.append(scaled.abs() - normalizer.clip)
             seen = scaled.clamp(-normalizer.clip, normalizer.clip)
-        elif self.layers.convolutions and not observations.is_floating_point():
+        elif self.layers.divides_bytes and not observations.is_floating_point():
             seen = seen / 255
-        if categories is not None:
-            # cells, or channels of cells
-            split = observations.long().unflatten(-1, (len(categories.counts), -1)).unbind(-2)
-            cells = zip(split, categories.lowest, categories.counts, strict=True)
-            columns = [((cell - low).clamp(0, count - 1), int(count)) for cell, low, count in cells]
-            seen = (
-                torch.cat([functional.one_hot(column, count).mT for column, count in columns], -2).double().flatten(-2)
-            )
-        if self.layers.convolutions:
-            seen = self.convolve(seen)
-        output, finals = self.follow(self.actor, seen, states, resets)
-        values = output[..., -1]
-        if self.critic is not None:
-            values = self.follow(self.critic, seen, [], resets)[0].squeeze(-1)
-        decision = output[..., : sum(self.layers.parts)]
-        return decision if self.log_std is not None else decision.split(tuple(self.layers.parts), -1), values, finals
+        if categories is None:
+            return seen
+        # cells, or channels of cells
+        split = observations.long().unflatten(-1, (len(categories.counts), -1)).unbind(-2)
+        cells = zip(split, categories.lowest, categories.counts, strict=True)
+        columns = [((cell - low).clamp(0, count - 1), int(count)) for cell, low, count in cells]
+        return torch.cat([functional.one_hot(column, count).mT for column, count in columns], -2).double().flatten(-2)
 
-    def convolve(self, seen):
-        """From numbers or planes `(..., channels * height * width)` to features."""
-        hidden = seen.reshape(-1, self.convolutions[0][0].shape[1], *self.layers.image_shape[1:])
-        for (weight, bias), layer in zip(self.convolutions, self.layers.convolutions, strict=True):
-            hidden = functional.conv2d(hidden, weight, bias, layer.stride)
+    def linear(self, layer, inputs, parameters, states, resets):
+        hidden = functional.linear(inputs[0].flatten(2), *parameters)
+        if layer.activation in ("relu", "leaky_relu"):
             self.kinks.append(hidden)
-            hidden = hidden.relu()
-        return hidden.reshape(*seen.shape[:-1], -1)
+        return FUNCTIONS[layer.activation](hidden), []
 
-    def follow(self, chain, hidden, states, resets):
-        (layers, weights, biases), finals = chain, []
-        weights, biases = weights[len(layers.convolutions) :], biases[len(layers.convolutions) :]
-        encoder = len(layers.encoder)
-        for weight, bias in zip(weights[:encoder], biases, strict=False):
-            hidden = functional.linear(hidden, weight, bias)
-            if layers.activation == "relu":
-                self.kinks.append(hidden)
-            hidden = FUNCTIONS[layers.activation](hidden)
-        for weight, state in zip(weights[encoder:-1] if layers.recurrent else (), states, strict=not layers.lstm):
-            gates = functional.linear(hidden, weight)
-            self.kinks.append(gates.chunk(3, -1)[0])
-            hidden, final = reference_mingru(gates, hidden, state.double(), resets)
-            finals.append(final)
-        for i in range(0, 2 * len(layers.lstm), 2):
-            parameters = *weights[encoder + i : encoder + i + 2], *biases[encoder + i : encoder + i + 2]
-            hidden, last = reference_lstm(hidden, *states[i : i + 2], resets, *parameters)
-            finals += last
-        return functional.linear(hidden, weights[-1], biases[-1]), finals
+    one_hot = linear
+
+    def convolution(self, layer, inputs, parameters, states, resets):
+        (images,), weight = inputs, parameters[0]
+        images = images.reshape(*images.shape[:2], weight.shape[1], *self.image_shape(layer))
+        flat = functional.conv2d(images.flatten(0, images.dim() - 4), *parameters, layer.stride)
+        hidden = flat.unflatten(0, images.shape[:-3])
+        if not layer.is_rectified:
+            return hidden, []
+        self.kinks.append(hidden)
+        return hidden.relu(), []
+
+    def image_shape(self, layer):
+        return self.layers.shapes()[layer.inputs[0]][1:]
+
+    def mingru(self, layer, inputs, parameters, states, resets):
+        gates = functional.linear(inputs[0], *parameters)
+        self.kinks.append(gates.chunk(3, -1)[0])
+        output, final = reference_mingru(gates, inputs[0], *states, resets)
+        return output, [final]
+
+    def lstm(self, layer, inputs, parameters, states, resets):
+        return reference_lstm(inputs[0], *states, resets, *parameters)
+
+    def gru(self, layer, inputs, parameters, states, resets):
+        (hidden,), outputs = states, []
+        for step in range(inputs[0].shape[1]):
+            hidden = torch.gru_cell(inputs[0][:, step], hidden * ~resets[:, step, None], *parameters)
+            outputs.append(hidden)
+        return torch.stack(outputs, 1), [hidden]
+
+    def norm(self, layer, inputs, parameters, states, resets):
+        weight, bias = parameters
+        if layer.is_centered:
+            return functional.layer_norm(inputs[0], inputs[0].shape[-1:], weight, bias, layer.epsilon), []
+        result = functional.rms_norm(inputs[0], inputs[0].shape[-1:], weight, layer.epsilon)
+        return result if bias is None else result + bias, []
+
+    def activation(self, layer, inputs, parameters, states, resets):
+        if layer.activation in ("relu", "leaky_relu"):
+            self.kinks.append(inputs[0])
+        return FUNCTIONS[layer.activation](inputs[0]), []
+
+    def add(self, layer, inputs, parameters, states, resets):
+        return sum(inputs), []
+
+    def multiply(self, layer, inputs, parameters, states, resets):
+        return inputs[0] * inputs[1], []
+
+    def affine(self, layer, inputs, parameters, states, resets):
+        return inputs[0] * layer.numbers[0] + layer.numbers[1], []
+
+    def concatenate(self, layer, inputs, parameters, states, resets):
+        pairs = zip(inputs, layer.parts, strict=True)
+        return torch.cat([each.narrow(2, *part) for each, part in pairs], 2), []
 
     def evaluate(self, decision, actions):
         """Log-probabilities and entropies."""

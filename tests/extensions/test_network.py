@@ -1,16 +1,20 @@
 import dataclasses
 import math
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import assume, given, settings, strategies as st
 from network_truth import (
     CASES,
     COEFFICIENTS,
+    FUNCTIONS,
     Truth,
     assert_learns_like_the_truth,
     assert_rounds_little,
+    changed,
     make_categories,
+    random_graph,
     random_layers,
     random_lstm,
     random_minibatch,
@@ -19,7 +23,7 @@ from network_truth import (
 )
 
 from pufferlib.errors import APIUsageError
-from pufferlib.extensions import Network, network, network_layers
+from pufferlib.extensions import Linear, MinGRU, Network, network, network_layers
 
 needs_bfloat16 = pytest.mark.skipif(not network.has_bfloat16(), reason="needs a processor with AVX512-BF16")
 
@@ -80,6 +84,59 @@ def test_the_gradients_match_for_any_shape(
     truth.loss(observations, minibatch)
     assume(truth.is_smooth())
     assert_learns_like_the_truth(layers, observations, minibatch)
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    data=st.data(),
+    inputs=st.integers(1, 40),
+    num_layers=st.integers(1, 12),
+    recurrence=st.sampled_from([None, "mingru", "lstm", "gru"]),
+    segments=st.integers(1, 20),
+    steps=st.integers(1, 12),
+    seed=st.integers(0, 2**31),
+)
+def test_the_gradients_of_any_graph_match_float64(data, inputs, num_layers, recurrence, segments, steps, seed):
+    torch.manual_seed(seed)
+    layers = random_graph(
+        lambda lowest, highest: data.draw(st.integers(lowest, highest)), inputs, num_layers, recurrence
+    )
+    assert layers.fit()
+    observations, minibatch = torch.randn(segments, steps, inputs), random_minibatch(layers, segments, segments, steps)
+    truth = Truth(layers)
+    loss, _ = truth.loss(observations, minibatch)
+    assume(truth.is_smooth() and math.isfinite(loss.total.item()))
+    assert_learns_like_the_truth(layers, observations, minibatch)
+
+
+@pytest.mark.parametrize("recurrence", ["mingru", "lstm", "gru"])
+@pytest.mark.parametrize("rows", [1, 65])
+def test_a_step_of_any_graph_matches_float64(recurrence, rows):
+    torch.manual_seed(30)
+    random = np.random.default_rng(rows)
+    layers = random_graph(lambda lowest, highest: int(random.integers(lowest, highest + 1)), 9, 24, recurrence)
+    states = [torch.randn(rows, size) for size in layers.state_sizes()]
+    assert states
+    before, observations = [state.clone() for state in states], torch.randn(rows, 9)
+    _, logprobs, values = act(layers, observations, states, torch.rand(rows, 2))
+    _, expected, finals = Truth(layers).forward(observations[:, None], before, torch.zeros(rows, 1, dtype=torch.bool))
+    torch.testing.assert_close(values.double(), expected[:, 0], rtol=1e-5, atol=1e-5)
+    for state, final in zip(states, finals, strict=True):
+        torch.testing.assert_close(state.double(), final, rtol=1e-5, atol=1e-5)
+    assert logprobs.isfinite().all()
+
+
+@pytest.mark.parametrize("activation", [name for name in network_layers.ACTIVATIONS if name != "linear"])
+def test_activations_are_exact_far_and_near(activation):
+    points = torch.cat([torch.linspace(-30, 30, 1201), torch.linspace(-0.3, 0.3, 601), torch.tensor([-1e4, 1e4])])
+    points = points[points != 0]
+    one = torch.ones(1, 1)
+    layers = [Linear((0,), one, None, activation), Linear((1,), torch.tensor([[0.0], [1.0]]), None)]
+    layers = network_layers.Layers(layers, (1,), (1,), 2, 2, 1)
+    values = torch.empty(len(points))
+    Network(layers).value(points[:, None].contiguous(), [], values)
+    expected = FUNCTIONS[activation](points.double())
+    torch.testing.assert_close(values.double(), expected, rtol=2e-6, atol=2e-7)
 
 
 IMAGES = {"image": (3, 6, 7), "convolutions": ((20, 3, 2), (7, 2, 1)), "width": 32}
@@ -163,7 +220,7 @@ def test_observations_of_bytes_in_any_layout():
     layers = random_layers(inputs=35, recurrent=1)
     minibatch = random_minibatch(layers, 9, 6, 4)
     observations = torch.randint(0, 256, (9, 4, 5, 7), dtype=torch.uint8)
-    small = dataclasses.replace(layers, encoder=[(layers.encoder[0][0] / 256, layers.encoder[0][1])])
+    small = changed(layers, 0, weight=layers.layers[0].weight / 256)
     assert_learns_like_the_truth(small, observations, minibatch)
     time_major = observations.transpose(0, 1).contiguous().transpose(0, 1)
     found, expected = (Network(small).learn(each, minibatch, **COEFFICIENTS) for each in (time_major, observations))
@@ -283,7 +340,7 @@ def test_an_lstm_learns_from_segments_without_resets_and_of_resets_alone(is_rese
 def test_an_lstm_whose_gates_are_closed_or_wide_open_stays_exact():
     torch.manual_seed(16)
     layers = random_layers(lstm=1)
-    for weight in (layers.lstm[0].input_weight, layers.lstm[0].hidden_weight):
+    for weight in layers.layers[1].parameters()[:2]:
         weight.mul_(30.0)
     minibatch = random_minibatch(layers, 11, 11, 3)
     minibatch.states[1].mul_(30.0)
@@ -294,7 +351,8 @@ def test_an_lstm_whose_gates_are_closed_or_wide_open_stays_exact():
 def test_an_lstm_may_lack_one_of_its_biases(bias):
     torch.manual_seed(17)
     layers = random_layers(lstm=2)
-    layers = dataclasses.replace(layers, lstm=[layer._replace(**{bias: None}) for layer in layers.lstm])
+    for index in (1, 2):
+        layers = changed(layers, index, **{bias: None})
     assert_learns_like_the_truth(layers, torch.randn(9, 4, 7), random_minibatch(layers, 9, 6, 4))
 
 
@@ -360,7 +418,7 @@ def test_learning_works_with_the_parameters_as_they_are():
     observations, minibatch = torch.randn(4, 3, 7), random_minibatch(layers, 4, 4, 3)
     net = Network(layers)
     net.learn(observations, minibatch, **COEFFICIENTS)
-    for weight in layers.weights():
+    for weight in layers.parameters():
         weight.mul_(0.5)
     ratios = net.learn(observations, minibatch, **COEFFICIENTS).ratios
     torch.testing.assert_close(ratios.double(), Truth(layers).loss(observations, minibatch)[0].ratio)
@@ -385,7 +443,7 @@ def test_a_step_matches_float64(case, rows):
     torch.manual_seed(4)
     layers = random_layers(**CASES[case])
     observations = random_observations(layers, rows)
-    states = [torch.randn(rows, CASES[case]["width"]) for _ in range(layers.num_states)]
+    states = [torch.randn(rows, size) for size in layers.state_sizes()]
     before = [state.clone()[:, None] for state in states]
     noise = (torch.rand if layers.log_std is None else torch.randn)(rows, len(layers.parts))
     actions, logprobs, values = act(layers, observations, states, noise)
@@ -419,8 +477,8 @@ def test_actions_are_drawn_as_often_as_the_policy_says():
 @pytest.mark.parametrize(("uniform", "expected"), [(0.0, 1), (0.999999, 2), (1.0, 2)])
 def test_the_edges_of_the_uniform_numbers_never_draw_the_impossible(uniform, expected):
     layers = random_layers(inputs=1, parts=(4,))
-    layers.head[0].zero_()
-    layers.head[1].copy_(torch.tensor([-torch.inf, 0.0, 0.0, -torch.inf, 0.0]))
+    layers.layers[layers.decision - 1].weight.zero_()
+    layers.layers[layers.decision - 1].bias.copy_(torch.tensor([-torch.inf, 0.0, 0.0, -torch.inf, 0.0]))
     actions, logprobs, _ = act(layers, torch.randn(3, 1), [], torch.full((3, 1), uniform))
     if uniform < 1.0:  # 1.0 itself is outside of what uniform numbers can be: only the range counts
         assert (actions == expected).all()
@@ -457,7 +515,7 @@ def test_acting_keeps_the_parameters_of_the_last_refresh():
     net, observations = Network(layers), torch.randn(2, 7)
     first, second, third = torch.empty(2), torch.empty(2), torch.empty(2)
     net.value(observations, [], first)
-    layers.head[0].mul_(2)
+    layers.layers[layers.decision - 1].weight.mul_(2)
     net.value(observations, [], second)
     net.refresh()
     net.value(observations, [], third)
@@ -474,7 +532,7 @@ def test_nan_of_an_image_is_not_lost_in_the_convolutions():
 
 def test_nan_logits_raise():
     layers = random_layers()
-    layers.head[0][1, 3] = torch.nan
+    layers.layers[layers.decision - 1].weight[1, 3] = torch.nan
     with pytest.raises(ValueError, match="logits contain NaN"):
         act(layers, torch.randn(4, 7), [], torch.rand(4, 1))
 
@@ -482,7 +540,11 @@ def test_nan_logits_raise():
 @pytest.mark.parametrize("broken", ["head", "log_std", "observation"])
 def test_nan_numbers_raise(broken):
     layers, observations = random_layers(numbers=2, critic=(16,), is_normalized=True), torch.randn(4, 7)
-    broken = {"head": layers.head[0], "log_std": layers.log_std, "observation": observations}[broken]
+    broken = {
+        "head": layers.layers[layers.decision - 1].weight,
+        "log_std": layers.log_std,
+        "observation": observations,
+    }[broken]
     broken.view(-1)[1] = torch.nan
     with pytest.raises(ValueError, match="NaN"):
         act(layers, observations, [], torch.randn(4, 2))
@@ -491,43 +553,69 @@ def test_nan_numbers_raise(broken):
 # -------------------------------------------------------------------------------------------------------- mistakes
 
 
+def with_layer(index, layer):
+    """Layers of which one is another."""
+    layers = random_layers()
+    found = list(layers.layers)
+    found[index : index + 1] = [layer] if layer else []
+    return dataclasses.replace(layers, layers=found)
+
+
+def behind_the_encoder(*recurrent):
+    """Recurrent layers before the head."""
+    layers = random_layers()
+    encoder, head = layers.layers
+    found = [encoder, *(dataclasses.replace(layer, inputs=(index + 1,)) for index, layer in enumerate(recurrent))]
+    found.append(dataclasses.replace(head, inputs=(len(found),)))
+    return dataclasses.replace(layers, layers=found, decision=len(found), value=len(found))
+
+
+def mingru(*shape, dtype=torch.float32):
+    return MinGRU((1,), torch.zeros(*shape, dtype=dtype))
+
+
 @pytest.mark.parametrize(
-    "change",
+    "layers",
     [
-        {"activation": "sigmoid"},
-        {"encoder": []},
-        {"parts": (4,)},
-        {"recurrent": [torch.zeros(16, 16)]},
-        {"recurrent": [torch.zeros(48, 16)] * 9},
-        {"recurrent": [torch.zeros(48, 16, dtype=torch.float64)]},
-        {"lstm": [random_lstm(64, 32)]},
-        {"lstm": [random_lstm(48, 16)]},
-        {"lstm": [random_lstm(64, 16)] * 9},
-        {"lstm": [random_lstm(64, 16)._replace(hidden_bias=torch.zeros(1))]},
-        {"lstm": [random_lstm(64, 16)._replace(hidden_weight=torch.zeros(16, 64).T)]},
-        {"lstm": [random_lstm(64, 16)], "recurrent": [torch.zeros(48, 16)]},
-        {"head": (torch.zeros(16, 4).T, None)},
-        {"head": (torch.zeros(4, 16), torch.zeros(1))},  # torch adds one number to all
-        {"head": (torch.zeros(4, 16), torch.zeros(4, 1))},
-        {"encoder": [(torch.zeros(16, 7), torch.zeros(1))]},
-        {"encoder": [(torch.zeros(16, 7), torch.zeros(1).expand(16))]},
-        {"encoder": [(torch.zeros(16, 7), torch.zeros(16, 1))]},
-        {"encoder": [(torch.zeros(16, 7), torch.zeros(16)), (torch.zeros(16, 16), torch.zeros(15))]},
-        {"encoder": [(torch.zeros(16), torch.zeros(16))]},
-        {"log_std": torch.zeros(1), "parts": (1, 1, 1)},
-        {"log_std": torch.zeros(3)},
-        {"critic": random_layers(parts=())},  # the head has a row for the value already
-        {"normalizer": random_normalizer(8)},
-        {"categories": make_categories([3, 3])},
-        {"categories": make_categories([3, 5, -1])},
-        {"categories": make_categories([7], [2**30])},
-        {"categories": make_categories([7], [0, 0])},
-        {"categories": make_categories([])},
-        {"categories": make_categories([3, 4]), "normalizer": random_normalizer(7)},
+        changed(random_layers(), 0, activation="sigmoid"),
+        with_layer(0, None),
+        dataclasses.replace(random_layers(), layers=[]),
+        dataclasses.replace(random_layers(), parts=(4,)),
+        behind_the_encoder(mingru(16, 16)),
+        behind_the_encoder(*[mingru(48, 16)] * 63),
+        behind_the_encoder(mingru(48, 16, dtype=torch.float64)),
+        behind_the_encoder(random_lstm(64, 32)),
+        behind_the_encoder(random_lstm(48, 16)),
+        behind_the_encoder(*[random_lstm(64, 16)] * 33),
+        behind_the_encoder(dataclasses.replace(random_lstm(64, 16), hidden_bias=torch.zeros(1))),
+        behind_the_encoder(dataclasses.replace(random_lstm(64, 16), hidden_weight=torch.zeros(16, 64).T)),
+        behind_the_encoder(random_lstm(64, 16), mingru(48, 16)),
+        changed(random_layers(), 1, weight=torch.zeros(16, 4).T),
+        changed(random_layers(), 1, bias=torch.zeros(1)),  # torch adds one number to all
+        changed(random_layers(), 1, bias=torch.zeros(4, 1)),
+        changed(random_layers(), 1, inputs=(2,)),
+        changed(random_layers(), 1, inputs=(-1,)),
+        changed(random_layers(), 1, inputs=(0,)),
+        changed(random_layers(), 0, bias=torch.zeros(1)),
+        changed(random_layers(), 0, bias=torch.zeros(1).expand(16)),
+        changed(random_layers(), 0, bias=torch.zeros(16, 1)),
+        changed(random_layers(), 0, weight=torch.zeros(16)),
+        dataclasses.replace(random_layers(), log_std=torch.zeros(1), parts=(1, 1, 1)),
+        dataclasses.replace(random_layers(), log_std=torch.zeros(3)),
+        dataclasses.replace(random_layers(), value=0),
+        dataclasses.replace(random_layers(), value_place=4),
+        dataclasses.replace(random_layers(), normalizer=random_normalizer(8)),
+        dataclasses.replace(random_layers(), categories=make_categories([3, 4])),
+        dataclasses.replace(random_layers(counts=(3, 4)), categories=None),
+        dataclasses.replace(random_layers(counts=(3, 4)), categories=make_categories([3, 3])),
+        dataclasses.replace(random_layers(counts=(3, 4)), categories=make_categories([3, 5, -1])),
+        dataclasses.replace(random_layers(counts=(7,)), categories=make_categories([7], [2**30])),
+        dataclasses.replace(random_layers(counts=(7,)), categories=make_categories([7], [0, 0])),
+        dataclasses.replace(random_layers(counts=(7,)), categories=make_categories([])),
+        dataclasses.replace(random_layers(counts=(3, 4)), normalizer=random_normalizer(2)),
     ],
 )
-def test_layers_that_do_not_fit_are_refused(change):
-    layers = dataclasses.replace(random_layers(), **change)
+def test_layers_that_do_not_fit_are_refused(layers):
     assert not layers.fit()
     with pytest.raises(APIUsageError, match="use the torch modules instead"):
         Network(layers)
@@ -535,19 +623,18 @@ def test_layers_that_do_not_fit_are_refused(change):
 
 def of_images(**change):
     """Layers on images, some of whose convolutions are others."""
-    layers = random_layers(**IMAGES)
-    first, second = layers.convolutions
-    return dataclasses.replace(layers, convolutions=(first._replace(**change), second))
+    return changed(random_layers(**IMAGES), 0, **change)
 
 
 @pytest.mark.parametrize(
     "layers",
     [
-        dataclasses.replace(random_layers(**IMAGES), image_shape=(3, 6, 9)),
-        dataclasses.replace(random_layers(**IMAGES), image_shape=(2, 6, 7)),
-        dataclasses.replace(random_layers(**IMAGES), image_shape=(3, 2, 7)),
-        dataclasses.replace(random_layers(**IMAGES), convolutions=random_layers(**IMAGES).convolutions[:1]),
-        dataclasses.replace(random_layers(**IMAGES), critic=random_layers(parts=(), inputs=7, width=32)),
+        dataclasses.replace(random_layers(**IMAGES), shape=(3, 6, 9)),
+        dataclasses.replace(random_layers(**IMAGES), shape=(2, 6, 7)),
+        dataclasses.replace(random_layers(**IMAGES), shape=(3, 2, 7)),
+        changed(random_layers(**IMAGES), 2, inputs=(1,)),
+        of_images(observed=2),
+        of_images(is_of_categories=True),
         dataclasses.replace(random_layers(**IMAGES), normalizer=random_normalizer(125)),
         dataclasses.replace(random_layers(**PLANES), categories=make_categories((4, 2))),
         dataclasses.replace(random_layers(**PLANES), categories=make_categories((7,))),
@@ -568,35 +655,15 @@ def test_convolutions_that_do_not_fit_are_refused(layers):
         Network(layers)
 
 
-def test_too_many_convolutions_are_refused():
-    assert random_layers(image=(1, 3, 3), convolutions=((4, 1, 1),) * 8).fit()
-    assert not random_layers(image=(1, 3, 3), convolutions=((4, 1, 1),) * 9).fit()
+def test_too_many_layers_are_refused():
+    assert random_layers(image=(1, 3, 3), convolutions=((4, 1, 1),) * 62).fit()
+    assert not random_layers(image=(1, 3, 3), convolutions=((4, 1, 1),) * 63).fit()
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"inputs": 8},
-        {"recurrent": 1},
-        {"lstm": 1},
-        {"parts": (1,)},
-        {"is_normalized": True},
-        {"counts": (3, 4)},
-        {"critic": (16,)},
-    ],
-)
-def test_critics_that_do_not_fit_are_refused(change):
-    layers = random_layers(numbers=2, critic=(16,))
+def test_layers_that_nothing_reads_are_refused():
+    layers = random_layers(critic=(16,))
     assert layers.fit()
-    critic = random_layers(**{"parts": (), **change})
-    assert not dataclasses.replace(layers, critic=critic).fit()
-
-
-def test_a_critic_whose_bias_is_one_number_for_all_is_refused():
-    layers = random_layers(numbers=2, critic=(16,))
-    (weight, _), *_ = layers.critic.encoder
-    critic = dataclasses.replace(layers.critic, encoder=[(weight, torch.zeros(1))])
-    assert not dataclasses.replace(layers, critic=critic).fit()
+    assert not dataclasses.replace(layers, value=layers.decision).fit()
 
 
 def test_parameters_that_grew_since_are_refused():
@@ -615,7 +682,7 @@ def test_parameters_that_grew_since_are_refused():
 def test_parameters_that_were_converted_since_are_refused(name):
     layers = random_layers(numbers=2, critic=(16,))
     net, minibatch = Network(layers), random_minibatch(layers, 4, 2, 3)
-    converted = {"head": layers.head[0], "log_std": layers.log_std}[name]
+    converted = {"head": layers.layers[layers.decision - 1].weight, "log_std": layers.log_std}[name]
     converted.data = converted.double()
     for _ in range(2):
         with pytest.raises(APIUsageError, match="float32"):

@@ -322,7 +322,7 @@ def frozen(policy):
 @pytest.mark.parametrize(
     ("make", "settings"),
     [
-        (lambda env: Default(env, 16, num_layers=9), {}),
+        (lambda env: Default(env, 16, num_layers=64), {}),
         (lambda env: OwnPolicy(env, 16), {}),
         (lambda env: with_encoder(Default(env, 16), nn.Sequential(nn.Linear(121, 16), nn.ELU())), {}),
         (lambda env: with_hook(Default(env, 16)), {}),

@@ -47,16 +47,16 @@ def frozen():
 
 
 def deep():
-    return Default(ENV, 16, num_layers=9)
+    return Default(ENV, 16, num_layers=64)
 
 
-class OwnPolicy(nn.Module):
+class DropsOut(nn.Module):
     def __init__(self):
         super().__init__()
-        self.action, self.value = nn.Linear(3, 4), nn.Linear(3, 1)
+        self.action, self.value, self.drop = nn.Linear(3, 4), nn.Linear(3, 1), nn.Dropout(0.1)
 
     def forward(self, observations):
-        return self.action(observations), self.value(observations)
+        return self.action(self.drop(observations)), self.value(observations)
 
 
 def plain_loss(logprobs, values, entropy, old_logprobs, old_values, advantages, returns, weights, *, vf_coef):
@@ -68,8 +68,6 @@ def plain_loss(logprobs, values, entropy, old_logprobs, old_values, advantages, 
 
 
 # --- what is chosen, and why
-
-UNKNOWN = "has parts, hooks or methods that the kernel does not know, or is frozen"
 
 
 def test_a_small_policy_on_a_cpu_is_a_kernel():
@@ -88,8 +86,14 @@ def test_a_small_policy_on_a_cpu_is_a_kernel():
         ({"compile": True}, "[train] compile is True"),
         ({"loss": plain_loss}, "the loss is plain_loss, one of your own"),
         ({"loss": functools.partial(ppo_loss, clip_coef=0.3)}, "the loss is partial, one of your own"),
-        ({"policy": OwnPolicy()}, f"the policy OwnPolicy {UNKNOWN}"),
-        ({"policy": frozen()}, f"the policy Default {UNKNOWN}"),
+        (
+            {"policy": DropsOut()},
+            "the policy DropsOut is not traced, as Dropout is not known to compute each row alone",
+        ),
+        (
+            {"policy": frozen()},
+            "the policy Default has parts, hooks or methods that the kernel does not know, or is frozen",
+        ),
         ({"policy": deep()}, "the policy's layers are not of the sizes and types that the kernel takes"),
         ({"space": Box(0, 1, (3,), dtype="bool")}, "observations are bool"),
     ],
@@ -106,11 +110,20 @@ def test_bfloat16_is_taken_where_the_processor_multiplies_it(can_multiply, produ
     if can_multiply and not has_bfloat16():
         pytest.skip("needs a processor with AVX512-BF16")
     monkeypatch.setattr("pufferlib.fast.choose.has_bfloat16", lambda: can_multiply)
+    monkeypatch.setattr("pufferlib.fast.choose.is_faster_in_bfloat16", lambda: can_multiply)
     for precision in ("bfloat16", "auto"):
         backend = chosen(precision=precision)
         assert backend.network.products == products
         assert str(backend) == ("C kernel (products of bfloat16)" if can_multiply else "C kernel")
     assert chosen().network.products == "float32"
+
+
+def test_bfloat16_is_not_taken_unasked_where_it_is_slower(monkeypatch):
+    if not has_bfloat16():
+        pytest.skip("needs a processor with AVX512-BF16")
+    monkeypatch.setattr("pufferlib.fast.choose.is_faster_in_bfloat16", lambda: False)
+    assert chosen(precision="auto").network.products == "float32"
+    assert chosen(precision="bfloat16").network.products == "bfloat16"
 
 
 def test_torch_rounds_where_bfloat16_is_asked_for_by_its_name():

@@ -318,10 +318,7 @@ def frozen(policy):
 def test_the_layers_hold_every_parameter_of_a_policy(policy):
     layers = find_layers(policy)
     assert layers.fit()
-    held = [*layers.weights(), *layers.biases(), layers.log_std]
-    if layers.critic is not None:
-        held += [*layers.critic.weights(), *layers.critic.biases()]
-    assert {id(tensor) for tensor in held if tensor is not None} == {id(p) for p in policy.parameters()}
+    assert {id(tensor) for tensor in layers.parameters()} == {id(parameter) for parameter in policy.parameters()}
     assert (layers.normalizer is not None) == hasattr(policy, "clip")
 
 
@@ -369,9 +366,10 @@ def test_the_categories_of_a_policy_are_those_of_its_space():
 def test_the_convolutions_of_a_policy_are_found_with_what_they_see():
     policy = convolutional(one_hot=True)
     layers = find_layers(policy)
-    assert [layer.weight for layer in layers.convolutions] == [policy.encoder[0][0].weight, policy.encoder[0][2].weight]
-    assert [layer.stride for layer in layers.convolutions] == [2, 1]
-    assert layers.image_shape == (2, 6, 7) and layers.activation == "relu"
+    first, second, linear, _ = layers.layers
+    assert first.weight is policy.encoder[0][0].weight and second.weight is policy.encoder[0][2].weight
+    assert [first.stride, second.stride] == [2, 1] and [first.observed, second.observed] == [2, 0]
+    assert layers.shape == (2, 6, 7) and linear.activation == "relu"
     assert layers.categories.lowest.tolist() == [0, 0] and layers.categories.counts.tolist() == [256, 256]
 
 
@@ -384,7 +382,12 @@ def test_a_bias_that_is_one_number_for_all_is_left_to_torch():
 
 
 @pytest.mark.parametrize("sizes", [([16, 32], [16]), ([16], [16, 8]), ([16] * 9, [16])], ids=str)
-def test_widths_that_do_not_fit_are_left_to_torch(sizes):
-    trainer = make_trainer(lambda env: Continuous(env, *sizes))
-    assert isinstance(trainer._learner.gradients, ThreadedGradients)
-    trainer.release()
+def test_towers_of_any_widths_are_trained_by_the_kernel_as_by_torch(sizes):
+    results = []
+    for fused in (False, True):
+        trainer = make_trainer(lambda env: Continuous(env, *sizes), fused=fused)
+        assert isinstance(trainer._learner.gradients, NetworkGradients) == fused
+        trainer.evaluate(), trainer.train()
+        results.append(flat(trainer.policy))
+        trainer.release()
+    torch.testing.assert_close(results[1], results[0], rtol=1e-3, atol=2e-4)

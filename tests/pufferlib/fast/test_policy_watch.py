@@ -259,7 +259,7 @@ def test_what_is_put_between_the_kernel_and_torch_is_run_by_torch(place, monkeyp
             see = Seeing(patch, trainer.policy, stack)
             PLACES[place](see)
             iterate(trainer)
-            assert see.count and trainer.computed_by.startswith("torch (the policy NormalizedObservations has parts, ")
+            assert see.count and trainer.computed_by.startswith("torch (the policy NormalizedObservations ")
         seen = see.count
         iterate(trainer)
         assert trainer.computed_by.startswith("C kernel") and see.count == seen

@@ -340,7 +340,8 @@ def test_what_the_code_uses_is_watched(monkeypatch):
     found = RowWise(policy)
     assert found.reason is None and not found.has_changed()
     policy.scale = 30.0
-    assert not found.has_changed()
+    assert found.has_changed()
+    found = RowWise(policy)
     for change in (
         lambda patch: patch.setattr(Own, "heads", Keeping.heads),
         lambda patch: patch.setitem(globals(), "Normal", print),

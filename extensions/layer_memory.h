@@ -1,4 +1,4 @@
-// chain_memory.h - memory for the layers of a chain, and sums of the gradients that its chunks gave.
+// layer_memory.h - memory for layers, and sums of the gradients that the chunks of a minibatch gave.
 #pragma once
 
 #include <string.h>
@@ -6,7 +6,7 @@
 #include "matmul_product.h"
 
 // Hands out pieces of memory one after the other, on register boundaries; without memory it only counts.
-struct ChainMemory {
+struct LayerMemory {
     float* base;
     int64_t used;
 
@@ -15,6 +15,9 @@ struct ChainMemory {
         used += matmul_padded(count);
         return piece;
     }
+
+    // The next piece, without taking it.
+    float* here() { return take(0); }
 };
 
 // The gradients of chunks, each `stride` floats after the one before.

@@ -1,0 +1,80 @@
+// layer.h - what the kinds of layers have in common: the memory that each asks for, and what it reads and writes.
+//
+// A kind is a struct over a Layer of cpu_kernels.h that derives from LayerOp and replaces what it needs of it. A new
+// kind is a header like linear_layer.h, a constant of cpu_kernels.h, a line in the table of network.h, and a class of
+// network_layers.py.
+#pragma once
+
+#include "packed_matrix.h"
+
+// Rows of a block, `sequences` of `steps` each. All pointers are borrowed. Padding of inputs holds finite numbers, and
+// so must that of outputs.
+struct LayerRows {
+    int64_t sequences, steps, count;
+    const uint8_t* reset;                   // [count], nonzero where states count as 0 before the step; or NULL for a
+                                            // single step without resets
+    const float* inputs[LAYER_MAX_INPUTS];  // [count, input_rows[i]] each
+    const int32_t* columns;                 // instead of the first input where it is of categories: [count, cells]
+    float* output;                          // [count, row]
+    float* grad_output;                     // likewise, backward may overwrite it
+    float* grad_inputs[LAYER_MAX_INPUTS];   // as inputs, to be written; NULL where the gradient is not wanted
+    float* states[LAYER_MAX_STATES];        // [sequences, padded units] before the first step; a single step without
+                                            // resets leaves those after it
+};
+
+struct LayerOp {
+    static constexpr bool HAS_PRODUCTS = true;  // whether it multiplies matrices, so that rounding is a question
+    const Layer& layer;
+
+    KERNEL_METHOD explicit LayerOp(const Layer& description) : layer(description) {}
+
+    // Its copy of the parameters, as products read them.
+    KERNEL_METHOD void take_packed(LayerMemory&) {}
+
+    // The gradients of the parameters, summed over a chunk.
+    KERNEL_METHOD void take_gradients(LayerMemory&) {}
+
+    // What forward leaves for backward, and what they work in.
+    KERNEL_METHOD void take_scratch(const LayerRows&, LayerMemory&) {}
+
+    // Copies the parameters as they are now.
+    KERNEL_METHOD void pack() const {}
+
+    // Writes the gradients as torch has them, from those that the first chunk took; these may be overwritten.
+    KERNEL_METHOD void sum(const GradientChunks&) const {}
+
+    // Also, as templates over the sets of instruction_sets.h:
+    //     void forward<Set>(const LayerRows& rows) const    from the inputs to the output
+    //     void backward<Set>(const LayerRows& rows) const   from grad_output to grad_inputs, adding to the gradients
+
+    KERNEL_METHOD bool wants_gradient(int64_t input) const { return layer.input_gradients[input] != GRADIENT_NONE; }
+
+    KERNEL_METHOD bool is_rounded() const { return layer.products == PRODUCTS_BFLOAT16; }
+};
+
+// Packs torch's [groups * units, inputs] so that every group fills a whole number of registers of outputs.
+KERNEL_FN void pack_groups(const PackedWeights& packed, const float* weights, int64_t groups, int64_t units,
+                           int64_t inputs) {
+    packed_clear(packed);
+    for (int64_t row = 0; row < groups * units; row++) {
+        int64_t output = row / units * matmul_padded(units) + row % units;
+        for (int64_t input = 0; input < inputs; input++)
+            packed_set(packed, input, output, weights[row * inputs + input]);
+    }
+}
+
+// Adds a bias to what is there, or nothing where it is NULL.
+KERNEL_FN void pack_bias(float* packed, const float* bias, int64_t groups, int64_t units) {
+    for (int64_t i = 0; bias != nullptr && i < groups * units; i++) {
+        packed[i / units * matmul_padded(units) + i % units] += bias[i];
+    }
+}
+
+// Sums the gradients of groups of `units` rows over all chunks; nothing where `result` is NULL.
+KERNEL_FN void sum_groups(const GradientChunks& chunks, const float* first, int64_t groups, int64_t units,
+                          int64_t columns, int64_t row, float* result) {
+    for (int64_t group = 0; result != nullptr && group < groups; group++) {
+        const float* source = first + group * matmul_padded(units) * row;
+        sum_chunks(chunks, source, units, columns, row, result + group * units * columns);
+    }
+}

@@ -1,0 +1,354 @@
+"""Policies in plain torch that the kernel computes: what is traced, what is not and why, and that both train alike."""
+
+import numpy as np
+import pytest
+import torch
+from gymnasium.spaces import Box, Discrete, MultiDiscrete
+from torch import nn
+from torch.distributions import Normal
+from torch.nn import functional
+
+from pufferlib import NoLogger, PufferEnv, PuffeRL
+from pufferlib.fast.cpu import NetworkGradients
+from pufferlib.models import LSTMWrapper, MinGRUWrapper
+
+
+class Game(PufferEnv):
+    """Random observations; the reward is the first action, or a number of it."""
+
+    def __init__(self, observations, actions, num_agents=16):
+        self.single_observation_space, self.single_action_space = observations, actions
+        self.num_agents = num_agents
+        super().__init__()
+
+    def reset(self, seed=None):
+        self.random = np.random.default_rng(seed)
+        self.steps = 0
+        self._observe()
+        return self.observations, []
+
+    def _observe(self):
+        shape, space = self.observations.shape, self.single_observation_space
+        if space.dtype.kind == "f":
+            self.observations[:] = self.random.normal(size=shape)
+        else:
+            self.observations[:] = self.random.integers(0, 256, shape)
+
+    def step(self, actions):
+        self.steps += 1
+        self.rewards[:] = np.asarray(actions, np.float32).reshape(self.num_agents, -1)[:, 0]
+        self.terminals[:] = self.steps % 10 == 0
+        self._observe()
+        return self.observations, self.rewards, self.terminals, self.truncations, []
+
+    def close(self):
+        pass
+
+
+NUMBERS, CHOICES = Box(-np.inf, np.inf, (7,), np.float32), Discrete(3)
+IMAGES, PARTS = Box(0, 255, (2, 8, 9), np.uint8), MultiDiscrete([3, 2, 4])
+FLOATS = Box(-1, 1, (2,), np.float32)
+
+
+class Towers(nn.Module):
+    """As CleanRL has it."""
+
+    spaces = NUMBERS, CHOICES
+
+    def __init__(self):
+        super().__init__()
+        self.actor = nn.Sequential(nn.Linear(7, 64), nn.Tanh(), nn.Linear(64, 32), nn.Tanh(), nn.Linear(32, 3))
+        self.critic = nn.Sequential(nn.Linear(7, 64), nn.Tanh(), nn.Linear(64, 64), nn.Tanh(), nn.Linear(64, 1))
+
+    def forward(self, observations):
+        return self.actor(observations), self.critic(observations)
+
+
+class Residual(nn.Module):
+    spaces = NUMBERS, CHOICES
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.norm, self.last = nn.Linear(7, 24), nn.RMSNorm(24), nn.LayerNorm(24)
+        self.gelu = nn.GELU("tanh")
+        self.up, self.down, self.gate = nn.Linear(24, 48), nn.Linear(48, 24, bias=False), nn.Linear(24, 24)
+        self.head, self.value = nn.Linear(24, 3), nn.Linear(24, 1)
+
+    def forward(self, observations, state=None):
+        hidden = self.first(observations)
+        change = self.down(functional.silu(self.up(self.norm(hidden))))
+        hidden = hidden + 0.5 * change * torch.sigmoid(self.gate(hidden)) - 0.1
+        hidden = self.last(self.gelu(hidden))
+        return self.head(hidden), self.value(hidden).squeeze(-1)
+
+
+class Atari(nn.Module):
+    """Convolutions on bytes that are divided by 255."""
+
+    spaces = IMAGES, CHOICES
+
+    def __init__(self):
+        super().__init__()
+        self.network = nn.Sequential(
+            *(nn.Conv2d(2, 8, 3, 2), nn.ReLU(), nn.Conv2d(8, 12, 2), nn.ReLU(), nn.Flatten()),
+            *(nn.Linear(12 * 2 * 3, 32), nn.ReLU()),
+        )
+        self.head, self.value = nn.Linear(32, 3), nn.Linear(32, 1)
+
+    def forward(self, observations):
+        hidden = self.network(observations / 255.0)
+        return self.head(hidden), self.value(hidden)
+
+
+class Impala(nn.Module):
+    """A residual sum of images."""
+
+    spaces = IMAGES, CHOICES
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second, self.third = nn.Conv2d(2, 8, 3), nn.Conv2d(8, 8, 1), nn.Conv2d(8, 8, 1)
+        self.body = nn.Linear(8 * 6 * 7, 20)
+        self.head, self.value = nn.Linear(20, 3), nn.Linear(20, 1)
+
+    def forward(self, observations):
+        images = self.first(observations.float() / 255.0)
+        images = images + self.third(torch.relu(self.second(torch.relu(images))))
+        hidden = torch.relu(self.body(torch.relu(images).flatten(1)))
+        return self.head(hidden), self.value(hidden)
+
+
+class Parts(nn.Module):
+    """Several choices, the logits of two from one layer; the value is one of its columns."""
+
+    spaces = NUMBERS, PARTS
+
+    def __init__(self):
+        super().__init__()
+        self.seen, self.others = nn.Linear(3, 8), nn.Linear(4, 8)
+        self.body, self.first, self.head = nn.Linear(16, 16), nn.Linear(16, 3), nn.Linear(16, 7)
+
+    def forward(self, observations):
+        seen = torch.cat([self.seen(observations[:, :3]), self.others(observations[:, 3:])], 1)
+        hidden = functional.elu(self.body(functional.softplus(seen)))
+        head = self.head(hidden)
+        second, third, value = head.split([2, 4, 1], dim=1)
+        return (self.first(hidden), second, third), value
+
+
+class Gaussian(nn.Module):
+    spaces = NUMBERS, FLOATS
+
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(7, 16), nn.LeakyReLU())
+        self.mean, self.value = nn.Linear(16, 2), nn.Linear(16, 1)
+        self.log_std = nn.Parameter(torch.zeros(1, 2))
+
+    def forward(self, observations):
+        hidden = self.body(observations)
+        mean = self.mean(hidden)
+        return Normal(mean, self.log_std.exp().expand_as(mean)), self.value(hidden)
+
+
+class Encoder(nn.Module):
+    """In one of the library's recurrent wrappers."""
+
+    spaces = NUMBERS, CHOICES
+    hidden_size = 16
+
+    def __init__(self):
+        super().__init__()
+        self.body, self.norm = nn.Linear(7, 16), nn.LayerNorm(16)
+        self.head, self.value = nn.Linear(16, 3), nn.Linear(16, 1)
+
+    def encode_observations(self, observations):
+        return functional.silu(self.norm(self.body(observations)))
+
+    def decode_actions(self, hidden):
+        return self.head(hidden), self.value(hidden).squeeze(-1)
+
+    def forward(self, observations):
+        return self.decode_actions(self.encode_observations(observations))
+
+
+def recurrent(wrapper):
+    def make():
+        return wrapper(Game(*Encoder.spaces), Encoder(), 16, 16, 2)
+
+    make.spaces = Encoder.spaces
+    return make
+
+
+POLICIES = {
+    **{kind.__name__: kind for kind in (Towers, Residual, Atari, Impala, Parts, Gaussian, Encoder)},
+    "LSTM": recurrent(LSTMWrapper),
+    "MinGRU": recurrent(MinGRUWrapper),
+}
+
+
+def make_trainer(make_policy, folder, spaces=None, **settings):
+    torch.manual_seed(0)
+    policy = make_policy()
+    env = Game(*(spaces or make_policy.spaces))
+    given = {"seed": 1, "device": "cpu", "logger": NoLogger(), "data_dir": str(folder), "precision": "float32"}
+    sizes = {"batch_size": 256, "minibatch_size": 128, "learning_rate": 0.01, "n_epochs": 2}
+    return PuffeRL(env, policy, **given, **sizes, **settings)
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_the_kernel_trains_a_policy_as_torch_does(name, tmp_path):
+    results = []
+    for fused in (False, True):
+        trainer = make_trainer(POLICIES[name], tmp_path, fused=fused)
+        assert isinstance(trainer._learner.gradients, NetworkGradients) == fused, trainer.computed_by
+        before = [parameter.detach().clone() for parameter in trainer.policy.parameters()]
+        for _ in range(2):
+            trainer.evaluate()
+            metrics = trainer.train()
+        change = [after.detach() - each for after, each in zip(trainer.policy.parameters(), before, strict=True)]
+        results.append((torch.cat([each.flatten() for each in change]), trainer.rollout.actions.clone(), metrics))
+        trainer.release()
+    plain, found = results
+    assert plain[0].abs().max() > 0.005
+    torch.testing.assert_close(found[0], plain[0], rtol=2e-3, atol=5e-4)
+    torch.testing.assert_close(found[1], plain[1], rtol=1e-3, atol=1e-3)
+    assert found[2] == pytest.approx(plain[2], rel=2e-2, abs=2e-3)
+
+
+class Base(nn.Module):
+    spaces = NUMBERS, CHOICES
+
+    def __init__(self):
+        super().__init__()
+        self.body, self.head, self.value = nn.Linear(7, 6), nn.Linear(6, 3), nn.Linear(6, 1)
+
+    def forward(self, observations):
+        hidden = self.hidden(observations)
+        return self.head(hidden), self.value(hidden)
+
+
+class Unknown(Base):
+    def hidden(self, observations):
+        return torch.sin(self.body(observations))
+
+
+class Normalises(Base):
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.BatchNorm1d(6)
+
+    def hidden(self, observations):
+        return self.norm(self.body(observations))
+
+
+class Keeps(Base):
+    def hidden(self, observations):
+        self.kept = self.body(observations)
+        return self.kept
+
+
+class Branches(Base):
+    def hidden(self, observations):
+        hidden = self.body(observations)
+        return hidden if hidden.sum() > 0 else -hidden
+
+
+class Frozen(Base):
+    def __init__(self):
+        super().__init__()
+        self.body.requires_grad_(False)
+
+    def hidden(self, observations):
+        return self.body(observations)
+
+
+class Shares(Base):
+    def __init__(self):
+        super().__init__()
+        self.again = nn.Linear(6, 6)
+        self.third = nn.Linear(6, 6)
+        self.third.weight = self.again.weight
+
+    def hidden(self, observations):
+        return self.third(self.again(self.body(observations)))
+
+
+class Doubles(Base):
+    def __init__(self):
+        super().__init__()
+        self.double()
+
+    def forward(self, observations):
+        hidden = self.body(observations.double())
+        return self.head(hidden), self.value(hidden)
+
+
+class Idle(Base):
+    def __init__(self):
+        super().__init__()
+        self.idle = nn.Linear(2, 2)
+
+    def hidden(self, observations):
+        return self.body(observations)
+
+
+@pytest.mark.parametrize(
+    ("kind", "reason"),
+    [
+        (Unknown, "the function sin"),
+        (Normalises, "BatchNorm1d"),
+        (Keeps, "self.kept"),
+        (Branches, "hidden.sum() > 0"),
+        (Frozen, "frozen parameter, body.weight"),
+        (Shares, "shares its parameter again.weight"),
+        (Doubles, "double"),
+        (Idle, "does not use its parameter idle.weight"),
+    ],
+)
+def test_what_is_not_traced_is_left_to_torch_with_the_first_operation(kind, reason, tmp_path):
+    trainer = make_trainer(kind, tmp_path)
+    assert trainer.computed_by.startswith(f"torch (the policy {kind.__name__} ") and reason in trainer.computed_by
+    trainer.evaluate()
+    trainer.train()
+    trainer.release()
+
+
+def test_the_first_unknown_operation_is_named_with_its_line(tmp_path):
+    trainer = make_trainer(Unknown, tmp_path)
+    assert "test_traced_layers.py, line" in trainer.computed_by
+    trainer.release()
+
+
+class Scaled(Base):
+    scale = 1.0
+
+    def __init__(self):
+        super().__init__()
+        self.scale = 1.0
+
+    def hidden(self, observations):
+        return self.scale * self.body(observations)
+
+
+def test_a_number_that_is_changed_between_iterations_counts_at_once(tmp_path):
+    results = []
+    for fused in (True, False):
+        trainer = make_trainer(Scaled, tmp_path, fused=fused)
+        for scale in (1.0, 3.0):
+            trainer.policy.scale = scale
+            trainer.evaluate()
+            trainer.train()
+        assert isinstance(trainer._learner.gradients, NetworkGradients) == fused
+        results.append(trainer.rollout.values.clone())
+        trainer.release()
+    torch.testing.assert_close(*results, rtol=1e-3, atol=1e-3)
+
+
+def test_a_difference_between_the_policy_and_its_layers_is_noticed(tmp_path, monkeypatch):
+    from pufferlib.fast import traced_layers
+
+    monkeypatch.setitem(traced_layers._MODULES, nn.Tanh, "sigmoid")
+    trainer = make_trainer(Towers, tmp_path)
+    assert "differs from what the kernel makes of it: values" in trainer.computed_by
+    trainer.release()
