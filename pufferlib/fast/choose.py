@@ -35,8 +35,10 @@ from pufferlib.fast.graph_actor import GraphActor
 from pufferlib.fast.learners import CapturedLearner, DistributedLearner, KernelAdam, take_over
 from pufferlib.fast.policy_layers import PolicyWatch, find_layers
 from pufferlib.fast.row_wise import RowWise
-from pufferlib.fast.traced_layers import UntracedError, trace
+from pufferlib.fast.traced_layers import StepCode, UntracedError, trace
 from pufferlib.metrics.phases import Phases
+from pufferlib.models import LSTMWrapper, MinGRUWrapper
+from pufferlib.policy import NormalizedObservations
 from pufferlib.ppo.actor import Actor
 from pufferlib.ppo.collector import Collector
 from pufferlib.ppo.learner import Gradients, Learner, Loss
@@ -70,7 +72,7 @@ class Backend:
     is_captured: bool
     reason: str | None
     watch: PolicyWatch
-    row_wise: RowWise | None
+    row_wise: RowWise | StepCode | None
 
     @property
     def name(self) -> str:
@@ -236,21 +238,26 @@ def _why_torch(config: ResolvedTrainConfig, device: torch.device, loss: Loss) ->
     return None
 
 
-def _find_or_trace(policy: nn.Module, rollout: Rollout) -> tuple[Layers | None, RowWise | None, str | None]:
+def _find_or_trace(policy: nn.Module, rollout: Rollout) -> tuple[Layers | None, RowWise | StepCode | None, str | None]:
     # The layers that the kernel computes, what they were traced by, and why there are none.
     layers, name = find_layers(policy), type(policy).__name__
     if layers is None:
-        row_wise = RowWise(policy)
+        row_wise = StepCode(policy) if _has_own_step(policy) else RowWise(policy)
         if row_wise.reason is not None:
-            return None, row_wise, f"the policy {name} is not traced, as {row_wise.reason}"
+            return None, None, f"the policy {name} is not traced, as {row_wise.reason}"
         try:
             layers = trace(policy, rollout)
         except UntracedError as error:
-            return None, row_wise, f"the policy {name} {error}"
+            return None, None, f"the policy {name} {error}"
         return layers, row_wise, _why_not_seen(layers, rollout)
     if not layers.fit():
         return None, None, "the policy's layers are not of the sizes and types that the kernel takes"
     return layers, None, _why_not_seen(layers, rollout)
+
+
+def _has_own_step(policy: nn.Module) -> bool:
+    inner = policy.policy if type(policy) is NormalizedObservations else policy
+    return hasattr(inner, "forward_eval") and type(inner) not in (LSTMWrapper, MinGRUWrapper)
 
 
 def _why_not_seen(layers: Layers, rollout: Rollout) -> str | None:

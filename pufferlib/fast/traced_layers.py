@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,7 +20,8 @@ from torch.distributions import Normal
 from torch.nn import functional
 
 from pufferlib.extensions import LSTM, Convolution, Layers, Linear, MinGRU, Network, NetworkBatch, Normalizer
-from pufferlib.extensions.network_layers import Activation, Add, Affine, Concatenate, Layer, Multiply, Norm, Shape
+from pufferlib.extensions.network_layers import GRU, Activation, Add, Affine, Concatenate, Layer, Multiply, Norm, Shape
+from pufferlib.fast.policy_layers import are_as_written, is_altered, surroundings
 from pufferlib.metrics.finished_episodes import EPSILON
 from pufferlib.models import LSTMWrapper, MinGRUWrapper
 from pufferlib.policy import Logits, NormalizedObservations
@@ -78,6 +80,32 @@ class _Rows:
 ROWS = _Rows()
 
 
+def state_of(name: str) -> Tensor:
+    """Stands for an entry of the recurrent state in a graph; it is never called."""
+    raise NotImplementedError(name)
+
+
+@dataclass(frozen=True)
+class _State:
+    # An entry of the recurrent state: as it was before the step, or as a layer leaves it.
+    name: str
+    layer: int = -1  # which leaves it
+
+
+class _States(dict):
+    # The recurrent state of a policy while it is traced: entries are what the policy puts there, or stand for those
+    # before the step.
+
+    def __init__(self, tracer: fx.Tracer, names: Sequence[str]):
+        super().__init__()
+        self._tracer, self._names = tracer, names
+
+    def __missing__(self, name: str) -> fx.Proxy:
+        if name not in self._names:
+            raise KeyError(name)
+        return self._tracer.create_proxy("call_function", state_of, (name,), {})
+
+
 class _Tracer(fx.Tracer):
     # Normal distributions of proxies are made without a look at their numbers, and may be returned.
 
@@ -89,8 +117,41 @@ class _Tracer(fx.Tracer):
         return super().create_arg(a)
 
 
+class StepCode:
+    """What a recurrent policy's step was traced by: its classes and the numbers that its modules keep.
+
+    RowWise cannot read such a policy, whose `forward` is a loop over steps. Tracing shows that the step keeps nothing; the
+    comparison shows that it draws nothing, and that the loop computes the same.
+
+    Attributes:
+        reason: why it is not traced; None where it may be.
+    """
+
+    def __init__(self, policy: nn.Module):
+        self._policy = policy
+        self._facts = self._look()
+        is_altered_anywhere = any(map(is_altered, (*policy.modules(), *policy.parameters())))
+        is_as_written = are_as_written(kind for kind in map(type, policy.modules()) if not _is_own(kind))
+        self.reason = None
+        if surroundings() or is_altered_anywhere or not is_as_written:
+            self.reason = "torch or a part has hooks or replaced methods"
+
+    def has_changed(self) -> bool:
+        """Whether a class of the policy or a number that a module keeps is another one."""
+        return self._look() != self._facts
+
+    def _look(self) -> list[dict[str, Any]]:
+        modules = list(self._policy.modules())
+        numbers = [{k: v for k, v in vars(part).items() if type(v) in (bool, int, float, str)} for part in modules]
+        return [*numbers, *(dict(vars(kind)) for kind in map(type, modules) if _is_own(kind))]
+
+
+def _is_own(kind: type) -> bool:
+    return not kind.__module__.startswith(("torch.", "pufferlib."))
+
+
 def trace(policy: nn.Module, rollout: Rollout) -> Layers:
-    """Traces a policy that computes each row by itself; see RowWise.
+    """Traces a policy that computes each row by itself; see RowWise and StepCode.
 
     Args:
         policy: as the trainer calls it.
@@ -112,6 +173,11 @@ def trace(policy: nn.Module, rollout: Rollout) -> Layers:
         recurrent = inner.layers if type(inner) is MinGRUWrapper else inner.cells
         hidden = calls.follow(inner.policy, "encode_observations", calls.observation)
         outputs = calls.follow(inner.policy, "decode_actions", calls.recur(hidden, recurrent))
+    elif hasattr(inner, "initial_state"):
+        names = list(rollout.states)
+        outputs = calls.follow(inner, "forward_eval", calls.observation, names)
+        if list(calls.state_names()) != names:
+            raise UntracedError("has entries of its state in another order than its layers")
     else:
         outputs = calls.follow(inner, "forward", calls.observation)
     layers = calls.finish(outputs, normalizer)
@@ -141,23 +207,31 @@ class _Calls:
         self.observation = _Value(0, shape)
         self._seen: set[bool] = set()  # whether readers of the observation want it divided
         self.place = ""
+        self._names: dict[tuple[int, int], str] = {}  # of the states of layers
         self._is_only_user = True  # whether what the operation reads is read by nothing else
 
-    def follow(self, module: nn.Module, name: str, given: _Value) -> Any:
-        """The results of a method for a value."""
+    def follow(self, module: nn.Module, name: str, given: _Value, states: Sequence[str] = ()) -> Any:
+        """The results of a method for a value, which may read and replace entries of a recurrent state."""
         tracer = _Tracer()
         tracer.traced_func_name = name
         function = getattr(type(module), name)
         others = {each: None for each in function.__code__.co_varnames[2 : function.__code__.co_argcount]}
+        if states:
+            others = {each: _States(tracer, states) for each in others}
         validates = torch.distributions.Distribution._validate_args
         torch.distributions.Distribution.set_default_validate_args(False)
+        kept = [dict(vars(part)) for part in module.modules()]
         try:
-            graph = tracer.trace(module, others)
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", "Was not able to add assertion")  # of a state that is no tensor
+                graph = tracer.trace(module, others)
         except Exception as error:  # noqa: BLE001 - whatever a user's code raises on what is no tensor
             sentence = str(error).strip().splitlines()[0].split(". ")[0] if str(error).strip() else type(error).__name__
             raise UntracedError(f"cannot be traced: {sentence}") from error
         finally:
             torch.distributions.Distribution.set_default_validate_args(validates)
+        if [dict(vars(part)) for part in module.modules()] != kept:
+            raise UntracedError("keeps something in a call")
         results: dict[fx.Node, Any] = {}
         for node in graph.nodes:
             self.place = _place(node)
@@ -168,9 +242,20 @@ class _Calls:
             arguments = fx.map_arg(node.args, results.__getitem__)
             keywords = fx.map_arg(node.kwargs, results.__getitem__)
             if node.op == "output":
+                for state in states:
+                    self._check_state(state, others, results)
                 return arguments[0]
             results[node] = getattr(self, f"_{node.op}")(node.target, arguments, keywords, module)
         raise UntracedError("returns nothing")
+
+    def _check_state(self, name: str, others: dict[str, _States], results: dict[fx.Node, Any]) -> None:
+        # Whether an entry is replaced by what the layer that read it left.
+        (state,) = others.values()
+        found = results[state[name].node] if name in state else None
+        if isinstance(found, _Value) and found.index > 0 and self.layers[found.index - 1].num_states:
+            found = _State(self._names.get((found.index, 0), ""), found.index)
+        if not isinstance(found, _State) or found.layer < 0 or found.name != name:
+            raise UntracedError(f"leaves something else than a layer's state in state[{name!r}]")
 
     def finish(self, outputs: Any, normalizer: Normalizer | None) -> Layers:
         """The layers, of which `outputs` are the logits and the values."""
@@ -220,6 +305,10 @@ class _Calls:
                 raise UntracedError(f"has {type(module).__name__} for a recurrent layer")
             value = self._add(layer)
         return value
+
+    def state_names(self) -> Iterable[str]:
+        """Those of the layers' states, in their order."""
+        return self._names.values()
 
     # ------------------------------------------------------------------------------------------------------ layers
 
@@ -296,8 +385,21 @@ class _Calls:
             self._refuse(f"the tensor {target}, which is no parameter")
         return _Deviation(found)
 
+    def _cell(self, cell: nn.Module, value: Any, state: Any) -> Any:
+        kind, entries = LSTM if type(cell) is nn.LSTMCell else GRU, state if isinstance(state, tuple) else (state,)
+        names = [entry.name for entry in entries if isinstance(entry, _State) and entry.layer < 0]
+        is_row = isinstance(value, _Value) and len(value.shape) == 1
+        if not is_row or len(names) != kind.num_states or not set(names).isdisjoint(self._names.values()):
+            self._refuse(f"{type(cell).__name__} on something else than a row and entries of the state")
+        index = self._elementwise(value)
+        found = self._add(kind((index,), cell.weight_ih, cell.weight_hh, cell.bias_ih, cell.bias_hh))
+        self._names.update({(found.index, place): name for place, name in enumerate(names)})
+        return found if kind is GRU else (found, _State(names[1], found.index))
+
     def _call_module(self, target: str, arguments: tuple, keywords: dict, module: nn.Module) -> Any:
         found, (value, *others) = module.get_submodule(target), arguments
+        if type(found) in (nn.LSTMCell, nn.GRUCell) and len(others) == 1 and not keywords:
+            return self._cell(found, value, *others)
         if others or keywords or not isinstance(value, _Value):
             self._refuse(f"{type(found).__name__} of more than one tensor")
         kind = type(found)
@@ -334,6 +436,8 @@ class _Calls:
     def _call_function(self, target: Callable, arguments: tuple, keywords: dict, module: nn.Module) -> Any:
         if target in (operator.getitem, getattr):
             return self._index(target, *arguments)
+        if target is state_of:
+            return _State(*arguments)
         if target is Normal:
             mean, deviation = arguments
             if isinstance(mean, _Value) and isinstance(deviation, _Deviation) and len(mean.shape) == 1:

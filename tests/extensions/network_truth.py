@@ -144,12 +144,15 @@ def random_layers(
     )
 
 
-def random_graph(draw_integer, inputs, num_layers, recurrence=None, units=6):
-    """Layers that read any values before them: `draw_integer(lowest, highest)` chooses.
+def random_graph(draw, inputs, num_layers, recurrence=None, units=6):
+    """Layers that read any values before them: `draw(lowest, end)` chooses integers below the end.
 
     The decision and the value read a sum of linear layers of all values that nothing else does.
     """
     layers, sizes = [], [inputs]
+
+    def draw_integer(lowest, highest):
+        return int(draw(lowest, highest + 1))
 
     def weight(outputs, columns):
         return torch.randn(outputs, columns) / columns**0.5

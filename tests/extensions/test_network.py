@@ -98,9 +98,7 @@ def test_the_gradients_match_for_any_shape(
 )
 def test_the_gradients_of_any_graph_match_float64(data, inputs, num_layers, recurrence, segments, steps, seed):
     torch.manual_seed(seed)
-    layers = random_graph(
-        lambda lowest, highest: data.draw(st.integers(lowest, highest)), inputs, num_layers, recurrence
-    )
+    layers = random_graph(lambda lowest, end: data.draw(st.integers(lowest, end - 1)), inputs, num_layers, recurrence)
     assert layers.fit()
     observations, minibatch = torch.randn(segments, steps, inputs), random_minibatch(layers, segments, segments, steps)
     truth = Truth(layers)
@@ -113,10 +111,9 @@ def test_the_gradients_of_any_graph_match_float64(data, inputs, num_layers, recu
 @pytest.mark.parametrize("rows", [1, 65])
 def test_a_step_of_any_graph_matches_float64(recurrence, rows):
     torch.manual_seed(30)
-    random = np.random.default_rng(rows)
-    layers = random_graph(lambda lowest, highest: int(random.integers(lowest, highest + 1)), 9, 24, recurrence)
+    graphs = (random_graph(np.random.default_rng(seed).integers, 9, 24, recurrence) for seed in range(100))
+    layers = next(layers for layers in graphs if layers.fit() and layers.num_states > 1)
     states = [torch.randn(rows, size) for size in layers.state_sizes()]
-    assert states
     before, observations = [state.clone() for state in states], torch.randn(rows, 9)
     _, logprobs, values = act(layers, observations, states, torch.rand(rows, 2))
     _, expected, finals = Truth(layers).forward(observations[:, None], before, torch.zeros(rows, 1, dtype=torch.bool))
@@ -136,7 +133,7 @@ def test_activations_are_exact_far_and_near(activation):
     values = torch.empty(len(points))
     Network(layers).value(points[:, None].contiguous(), [], values)
     expected = FUNCTIONS[activation](points.double())
-    torch.testing.assert_close(values.double(), expected, rtol=2e-6, atol=2e-7)
+    torch.testing.assert_close(values.double(), expected, rtol=2e-6, atol=3e-7)
 
 
 IMAGES = {"image": (3, 6, 7), "convolutions": ((20, 3, 2), (7, 2, 1)), "width": 32}
@@ -577,7 +574,7 @@ def mingru(*shape, dtype=torch.float32):
 @pytest.mark.parametrize(
     "layers",
     [
-        changed(random_layers(), 0, activation="sigmoid"),
+        changed(random_layers(), 0, activation="mish"),
         with_layer(0, None),
         dataclasses.replace(random_layers(), layers=[]),
         dataclasses.replace(random_layers(), parts=(4,)),

@@ -172,6 +172,69 @@ class Encoder(nn.Module):
         return self.decode_actions(self.encode_observations(observations))
 
 
+class Cell(nn.Module):
+    """A cell of torch, stepped by the policy itself."""
+
+    spaces = NUMBERS, CHOICES
+
+    def __init__(self):
+        super().__init__()
+        self.body, self.cell = nn.Linear(7, 12), nn.GRUCell(12, 20)
+        self.head, self.value = nn.Linear(20, 3), nn.Linear(20, 1)
+
+    def initial_state(self, batch, device="cpu"):
+        return {"memory": torch.zeros(batch, 20, device=device)}
+
+    def forward_eval(self, observations, state):
+        state["memory"] = self.cell(torch.relu(self.body(observations)), state["memory"])
+        return self.head(state["memory"]), self.value(state["memory"])
+
+    def forward(self, observations, state):
+        encoded, memory, outputs = torch.relu(self.body(observations)), state["memory"], []
+        for step in range(observations.shape[1]):
+            memory = self.cell(encoded[:, step], memory * ~state["resets"][:, step, None])
+            outputs.append(memory)
+        hidden = torch.stack(outputs, 1)
+        return self.head(hidden), self.value(hidden)
+
+
+class TwoCells(nn.Module):
+    """Of an LSTM, whose second one sees a norm of the first."""
+
+    spaces = NUMBERS, FLOATS
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second, self.norm = nn.LSTMCell(7, 10), nn.LSTMCell(10, 9), nn.RMSNorm(10)
+        self.mean, self.value, self.log_std = nn.Linear(9, 2), nn.Linear(9, 1), nn.Parameter(torch.zeros(2))
+
+    def initial_state(self, batch, device="cpu"):
+        sizes = {"h1": 10, "c1": 10, "h2": 9, "c2": 9}
+        return {name: torch.zeros(batch, size, device=device) for name, size in sizes.items()}
+
+    def step(self, observations, h1, c1, h2, c2):
+        h1, c1 = self.first(observations, (h1, c1))
+        h2, c2 = self.second(self.norm(h1), (h2, c2))
+        return h1, c1, h2, c2
+
+    def heads(self, hidden):
+        mean = self.mean(hidden)
+        return Normal(mean, self.log_std.exp().expand_as(mean)), self.value(hidden)
+
+    def forward_eval(self, observations, state):
+        h1, c1, h2, c2 = self.step(observations, state["h1"], state["c1"], state["h2"], state["c2"])
+        state["h1"], state["c1"], state["h2"], state["c2"] = h1, c1, h2, c2
+        return self.heads(h2)
+
+    def forward(self, observations, state):
+        states, outputs = [state[name] for name in ("h1", "c1", "h2", "c2")], []
+        for step in range(observations.shape[1]):
+            kept = ~state["resets"][:, step, None]
+            states = self.step(observations[:, step], *(each * kept for each in states))
+            outputs.append(states[2])
+        return self.heads(torch.stack(outputs, 1))
+
+
 def recurrent(wrapper):
     def make():
         return wrapper(Game(*Encoder.spaces), Encoder(), 16, 16, 2)
@@ -181,7 +244,7 @@ def recurrent(wrapper):
 
 
 POLICIES = {
-    **{kind.__name__: kind for kind in (Towers, Residual, Atari, Impala, Parts, Gaussian, Encoder)},
+    **{kind.__name__: kind for kind in (Towers, Residual, Atari, Impala, Parts, Gaussian, Encoder, Cell, TwoCells)},
     "LSTM": recurrent(LSTMWrapper),
     "MinGRU": recurrent(MinGRUWrapper),
 }
@@ -293,9 +356,32 @@ class Idle(Base):
         return self.body(observations)
 
 
+class Forgets(Cell):
+    """Its segments are not what its steps are."""
+
+    def forward(self, observations, state):
+        return super().forward(observations, {**state, "resets": torch.ones_like(state["resets"])})
+
+
+class Counts(Cell):
+    def forward_eval(self, observations, state):
+        self.calls = getattr(self, "calls", 0) + 1
+        return super().forward_eval(observations, state)
+
+
+class Scales(Cell):
+    def forward_eval(self, observations, state):
+        result = super().forward_eval(observations, state)
+        state["memory"] = 0.5 * state["memory"]
+        return result
+
+
 @pytest.mark.parametrize(
     ("kind", "reason"),
     [
+        (Forgets, "differs from what the kernel makes of it"),
+        (Counts, "keeps something in a call"),
+        (Scales, "something else than a layer's state in state['memory']"),
         (Unknown, "the function sin"),
         (Normalises, "BatchNorm1d"),
         (Keeps, "self.kept"),
