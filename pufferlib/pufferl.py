@@ -712,9 +712,11 @@ class PuffeRL:
         self._require_same_weights()
         progress = self._current_progress()
         if path is not None:
-            return self.ranks.from_first(
-                lambda: save_checkpoint_file(path, self._parts, progress, metadata, self.run.describe())
+            description = self.run.describe
+            self.ranks.from_first(
+                lambda: save_checkpoint_file(Path(path), self._parts, progress, metadata, description())
             )
+            return str(path)
         statistics = None if self._untrained_steps is None else self._stats
         return self.run.save(self._parts, progress, statistics, metadata)
 

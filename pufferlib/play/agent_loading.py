@@ -17,17 +17,17 @@ from pufferlib.families import catalog
 from pufferlib.families.entry import importable_name
 from pufferlib.play.agent import Agent
 from pufferlib.policy import normalized
-from pufferlib.runs import checkpoint
+from pufferlib.runs.checkpoint import load_policy_weights, read_outline
 from pufferlib.runs.description import (
+    check_description,
     find_description,
-    own_policy_class,
     pretrained_names,
     pretrained_path,
-    read_settings,
-    require_settings,
+    read_description,
 )
-from pufferlib.runs.loaders import check_weights, load_policy, resolve_device
-from pufferlib.runs.making import make
+from pufferlib.runs.folder import NAMED
+from pufferlib.runs.loaders import load_policy, resolve_device
+from pufferlib.runs.making import is_to_be_made, make
 
 _BY_HAND = "make such a module and pass it, as load_agent(path, policy=module)"
 
@@ -64,7 +64,7 @@ def load_agent(
     """
     path = pretrained_path(source) if source in ocean.names() else _find_weights(Path(source))
     described = _description(path)
-    own_class = described.get("policy_class")
+    own_class = described["policy_class"]
     if own_class is not None and policy is None:
         raise CheckpointError(f"{path} was trained with the policy {own_class}, a class of your own; {_BY_HAND}")
     settings = described["settings"]
@@ -77,8 +77,7 @@ def load_agent(
             if train.normalize_observations:
                 policy = normalized(shown, policy, train.normalization_clip)
             policy = policy.to(resolve_device(device))
-        policy.load_state_dict(checkpoint.read_policy_weights(policy, path, checkpoint.weights_in))
-        check_weights(policy, path)
+        load_policy_weights(policy, path)
         agent = Agent(policy, shown, {**settings, "load_model_path": str(path)}, seed)
     agent.env = _as_recorded(env, settings)
     return agent
@@ -90,7 +89,7 @@ def _find_weights(path: Path) -> Path:
         raise CheckpointError(f"there is no file and no folder of a run {path}{remedy}")
     if not path.is_dir():
         return path
-    named = [path / f"{name}.pt" for name in checkpoint.NAMED]
+    named = [path / f"{name}.pt" for name in NAMED]
     numbered = sorted(path.glob("model_*.pt"), key=lambda model: (model.stat().st_mtime_ns, model.name), reverse=True)
     for found in (*named, *numbered):
         if found.exists():
@@ -99,24 +98,23 @@ def _find_weights(path: Path) -> Path:
 
 
 def _description(path: Path) -> Mapping[str, Any]:
-    found = checkpoint.read_outline(path)
-    described = found.get("description") if checkpoint.weights_in(found) is not found else None
+    found = read_outline(path)
+    described = found.get("description") if isinstance(found, dict) else None
     if isinstance(described, dict):
-        require_settings(described.get("settings"), path)
-        return described
+        return check_description(described, path)
     file = find_description(path)
     if file is None:
         raise CheckpointError(
             f"{path} does not say what it was trained with; load it from its run's folder, or {_BY_HAND}"
         )
-    return {"settings": read_settings(file), "policy_class": own_policy_class(file)}
+    return read_description(file)
 
 
 @contextmanager
 def _environment(settings: Mapping[str, Any], env: Any, path: Path) -> Iterator[Any]:
     if env is not None:
         env = _as_recorded(env, settings)
-        is_made = isinstance(env, (str, type)) or (callable(env) and not hasattr(env, "step"))
+        is_made = is_to_be_made(env)
         shown = make(env) if is_made else vector.as_puffer_env(env)
     else:
         shown, is_made = _make_named(settings, path), True

@@ -11,11 +11,12 @@ import stat
 import struct
 import sys
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from pufferlib.errors import CheckpointError, StorageError
+from pufferlib.families.entry import slug
 from pufferlib.reading import read_json
 
 CONFIG_FILE = "config.json"
@@ -34,17 +35,30 @@ def read_note(folder: Path, name: str) -> dict[str, Any]:
     return note if isinstance(note, dict) else {}
 
 
-def find_by_ending(word: str, folders: Iterable[Path], kind: str) -> Path | None:
-    """Returns the folder whose run id ends with a word; None if there is none.
+def find_folder(
+    word: str, data_dir: Path, is_run: Callable[[Path], bool], prefix: str = "", kind: str = "runs"
+) -> Path | None:
+    """Returns the folder of the run that a word means, None if there is none.
+
+    Args:
+        word: a path to the folder or to a file in it; the folder's name in `data_dir`; a run id, or the end of one.
+        data_dir: the folder of the runs.
+        is_run: whether a folder has the run that is looked for.
+        prefix: of the names of all folders, such as `puffer_pong_`.
+        kind: names them in the message.
 
     Raises:
-        CheckpointError: if there are several; it calls them `kind`.
+        CheckpointError: if several end with the word.
     """
-    ending = sorted(folder for folder in folders if folder.name.endswith(f"_{word}"))
-    if len(ending) > 1:
-        names = " and ".join(folder.name for folder in ending[:3])
-        raise CheckpointError(f"{len(ending)} {kind} end with {word!r}, such as {names}; write more of it")
-    return ending[0] if ending else None
+    path, ending = Path(word), slug(f"_{word}")
+    for folder in (path.parent if path.is_file() else path, data_dir / word, data_dir / slug(f"{prefix}{word}")):
+        if is_run(folder):
+            return folder
+    found = [folder for folder in data_dir.glob(f"{prefix}*") if folder.name.endswith(ending) and is_run(folder)]
+    if len(found) > 1:
+        names = " and ".join(sorted(folder.name for folder in found)[:3])
+        raise CheckpointError(f"{len(found)} {kind} end with {word!r}, such as {names}; write more of it")
+    return found[0] if found else None
 
 
 _REMEDIES = {
@@ -112,8 +126,7 @@ class Lock:
 
     def __init__(self, folder: Path):
         self.folder = folder
-        self._finalizer: weakref.finalize | None = None  # closes the locked file, where there is one
-        self._descriptor = -1
+        self._close: weakref.finalize | None = None  # closes the locked file
 
     def acquire(self) -> None:
         """Locks the folder, if the file system has locks and this process may write to it.
@@ -121,20 +134,20 @@ class Lock:
         Raises:
             CheckpointError: if another process has locked it.
         """
-        if self._finalizer is not None:
+        if self._close is not None:
             return
-        # A lock of lockf belongs to this process alone: workers that it forks, and that may outlive it, do not have it.
         try:
             descriptor = _open(self.folder, os.O_CREAT)
         except OSError as error:
-            if error.errno in _NO_LOCKS:
-                return
             if error.errno in (errno.ELOOP, errno.EINVAL):
                 raise CheckpointError(
                     f"{self.folder / LOCK_FILE} must be a regular file, found something else; remove it to go on there"
                 ) from error
-            raise
+            if error.errno not in _NO_LOCKS:
+                raise
+            return
         try:
+            # A lock of lockf belongs to this process alone: workers that it forks, and that may outlive it, have none.
             fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             holder = os.read(descriptor, 32).decode(errors="replace").strip()
@@ -147,13 +160,12 @@ class Lock:
             if error.errno not in _NO_LOCKS:
                 raise
             return
-        self._finalizer = weakref.finalize(self, os.close, descriptor)
-        self._descriptor = descriptor
+        self._close, self._descriptor = weakref.finalize(self, os.close, descriptor), descriptor
         _held.add(self)
 
     def sign(self) -> None:
-        """Writes the number of this process into the locked file, if the disk has room."""
-        if self._finalizer is not None:
+        """Writes the number of this process into the locked file, if there is one and the disk has room."""
+        if self._close is not None:
             with contextlib.suppress(OSError):
                 os.ftruncate(self._descriptor, 0)
                 os.pwrite(self._descriptor, f"process {os.getpid()}\n".encode(), 0)
@@ -161,23 +173,25 @@ class Lock:
     def release(self) -> None:
         """Unlocks the folder; may be called twice."""
         _held.discard(self)
-        if self._finalizer is not None:
-            self._finalizer()
-            self._finalizer = None
+        if self._close is not None:
+            self._close()
+            self._close = None
 
 
 def writing_process(folder: Path) -> int | None:
     """Returns the number of the process that has locked a folder, without taking the lock; None if none is known."""
     # A process that closes a locked file loses its lock, through whichever descriptor: its own are not looked at.
-    if any(_is_same(lock.folder, folder) for lock in list(_held)):
-        return os.getpid()
+    for lock in list(_held):
+        with contextlib.suppress(OSError):
+            if os.path.samefile(lock.folder, folder):
+                return os.getpid()
     try:
         descriptor = _open(folder)
     except OSError:
         return None
+    values = [0] * 5
+    values[_FLOCK_TYPE] = fcntl.F_WRLCK
     try:
-        values = [0] * 5
-        values[_FLOCK_TYPE] = fcntl.F_WRLCK
         found = struct.unpack(_FLOCK, fcntl.fcntl(descriptor, fcntl.F_GETLK, struct.pack(_FLOCK, *values)))
     except OSError:
         return None
@@ -195,13 +209,6 @@ def _open(folder: Path, flags: int = 0) -> int:
     return descriptor
 
 
-def _is_same(first: Path, second: Path) -> bool:
-    try:
-        return os.path.samefile(first, second)
-    except OSError:
-        return False
-
-
 class RunFolder:
     """The folder that a trainer writes to. Making one touches nothing.
 
@@ -209,7 +216,7 @@ class RunFolder:
         path: of the folder.
     """
 
-    def __init__(self, path: Path, describe: Callable[[], dict[str, Any]]):
+    def __init__(self, path: Path, describe: Callable[[], Mapping[str, object]]):
         self.path = path
         self._describe = describe
         self._lock = Lock(path)
@@ -246,11 +253,7 @@ class RunFolder:
             write_description(self.path, self._describe())
 
     def lock(self) -> None:
-        """Makes the folder, and keeps other processes from writing to it.
-
-        Raises:
-            CheckpointError: if another process is writing to it.
-        """
+        """Makes the folder, and keeps other processes from writing to it, see `open`."""
         with storing(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
             self._lock.acquire()
@@ -261,7 +264,7 @@ class RunFolder:
         self._lock.release()
 
 
-def write_description(folder: Path, description: dict[str, Any]) -> None:
+def write_description(folder: Path, description: Mapping[str, object]) -> None:
     """Writes `config.json` into the run's folder."""
     text = json.dumps(description, indent=2, default=str) + "\n"
     write_atomically(folder / CONFIG_FILE, text.encode())

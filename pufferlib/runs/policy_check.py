@@ -62,11 +62,7 @@ def check_policy(
 def check_acting(
     policy: nn.Module, observation_space: gymnasium.Space, action_space: gymnasium.Space, device: torch.device
 ) -> None:
-    """Checks what a policy that acts returns of observations of zeros; a part of `check_policy`.
-
-    Raises:
-        APIUsageError: if it fails, or returns something of another form or shape than expected.
-    """
+    """Checks what a policy that acts returns of observations of zeros; a part of `check_policy`, which raises alike."""
     policy = getattr(policy, "_orig_mod", policy)  # checked as it is, without compiling it for these sizes
     with _unchanged(policy, device):
         state = dict(policy.initial_state(_ROWS, device)) if hasattr(policy, "initial_state") else {}
@@ -88,11 +84,7 @@ def _zeros(space: gymnasium.Space, device: torch.device) -> Tensor:
 
 
 def check_state(policy: nn.Module, expected: dict[str, Tensor], device: torch.device) -> None:
-    """Checks that a policy's recurrent state is of a given form.
-
-    Raises:
-        APIUsageError: if it is not.
-    """
+    """Checks that a policy's recurrent state is of a given form; if it is not, it raises APIUsageError."""
     found = dict(policy.initial_state(_ROWS, device)) if hasattr(policy, "initial_state") else {}
     shapes = [{name: tuple(tensor.shape[1:]) for name, tensor in state.items()} for state in (expected, found)]
     if shapes[0] != shapes[1]:

@@ -9,7 +9,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.optim import Optimizer
 
 from pufferlib.dashboard.report import Report
 from pufferlib.distributed import Ranks
@@ -20,27 +19,6 @@ from pufferlib.ppo.collector import BOUNDARY_COLUMNS, Collector
 from pufferlib.ppo.learner import Learner
 from pufferlib.ppo.rollout import FinalValues, RewardNormalizer, Rollout
 from pufferlib.seeding import mix_seed
-
-
-def state_by_name(optimizer: Optimizer, parameters: Mapping[str, nn.Parameter]) -> dict[str, dict[str, Tensor]]:
-    """Returns the state of every parameter, empty for one that the optimizer has not stepped."""
-    states = {name: optimizer.state.get(parameter, {}) for name, parameter in parameters.items()}
-    return {name: {key: kept for key, kept in state.items() if kept is not None} for name, state in states.items()}
-
-
-@torch.no_grad()
-def load_state_by_name(
-    optimizer: Optimizer, parameters: Mapping[str, nn.Parameter], state: Mapping[str, Mapping[str, Tensor]]
-) -> None:
-    """Restores what `state_by_name` returned; the settings stay the optimizer's."""
-    stepped = {parameter for group in optimizer.param_groups for parameter in group["params"]}
-    for name, parameter in parameters.items():
-        optimizer.state.pop(parameter, None)
-        if parameter in stepped and state[name]:
-            optimizer.state[parameter] = {
-                key: found.clone() if key == "step" else torch.zeros_like(parameter).copy_(found)
-                for key, found in state[name].items()
-            }
 
 
 def collector_state(collector: Collector) -> dict[str, Any] | None:
@@ -95,8 +73,7 @@ def rollout_state(rollout: Rollout) -> dict[str, Any]:
     return {**vars(rollout), "finals": None if rollout.finals is None else rollout.finals._asdict()}
 
 
-def load_rollout_state(rollout: Rollout, state: Mapping[str, Any]) -> None:
-    """Restores what `rollout_state` returned of a rollout of the same sizes."""
+def _load_rollout_state(rollout: Rollout, state: Mapping[str, Any]) -> None:
     for name, kept in vars(rollout).items():
         if isinstance(kept, Tensor):
             kept.copy_(state[name])
@@ -164,21 +141,34 @@ def named_parameters(learner: Learner) -> dict[str, nn.Parameter]:
 
 
 def learner_state(learner: Learner) -> dict[str, Any]:
-    """Returns the state of a learner beside the policy's weights."""
+    """Returns the state of a learner beside the policy's weights; that of parameters never stepped is empty."""
+    found = {name: learner.optimizer.state.get(parameter, {}) for name, parameter in named_parameters(learner).items()}
     return {
         "optimizer": learner.config.optimizer,
-        "optimizer_state": state_by_name(learner.optimizer, named_parameters(learner)),
+        "optimizer_state": {
+            name: {key: kept for key, kept in state.items() if kept is not None} for name, state in found.items()
+        },
         "learning_rate": float(learner.learning_rate),
         "minibatches_due": learner.minibatches_due,
         "metrics": dict(learner.metrics),
     }
 
 
+@torch.no_grad()
 def load_learner_state(learner: Learner, state: Mapping[str, Any]) -> None:
     """Restores what `learner_state` returned."""
-    load_state_by_name(learner.optimizer, named_parameters(learner), state["optimizer_state"])
+    optimizer = learner.optimizer
+    stepped = {parameter for group in optimizer.param_groups for parameter in group["params"]}
+    for name, parameter in named_parameters(learner).items():
+        optimizer.state.pop(parameter, None)
+        saved = state["optimizer_state"][name]
+        if parameter in stepped and saved:
+            optimizer.state[parameter] = {
+                key: found.clone() if key == "step" else torch.zeros_like(parameter).copy_(found)
+                for key, found in saved.items()
+            }
     learner.learning_rate = state["learning_rate"]
-    learner.follow(learner.gradients, learner.optimizer)
+    learner.follow(learner.gradients, optimizer)
     learner.minibatches_due = state["minibatches_due"]
     learner.metrics = dict(state["metrics"])
 
@@ -263,7 +253,7 @@ def load_trainer_state(
         logged = [progress.logged[0], min(progress.logged[1], step)]
         progress = replace(progress, global_step=step, untrained_steps=0, logged=logged)
     elif own["rollout"] is not None:
-        load_rollout_state(parts.collector.rollout, own["rollout"]["content"])
+        _load_rollout_state(parts.collector.rollout, own["rollout"]["content"])
         parts.learner.prepare()
         statistics = own["rollout"]["statistics"]
     parts.policy.load_state_dict(weights)

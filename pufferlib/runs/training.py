@@ -27,8 +27,8 @@ from pufferlib.runs.description import (
     LENGTH,
     Change,
     allowed_changes,
+    read_description,
     restarted_run,
-    saved_settings,
     settings_of,
     with_new_length,
 )
@@ -247,7 +247,8 @@ def _find_run(env_name: str, args: dict[str, Any]) -> tuple[Path | None, list[Ch
     folder = resolve_run(data_dir, env_name, resume) if resume else restarted_run(data_dir, env_name)
     if folder is None or not (folder / CONFIG_FILE).exists():
         return folder, []
-    return folder, allowed_changes(saved_settings(folder, env_name), args, str(folder))
+    saved = read_description(folder / CONFIG_FILE, env_name)["settings"]
+    return folder, allowed_changes(saved, args, str(folder))
 
 
 def _require_longer(changes: list[Change], trainer: Trainer) -> None:
