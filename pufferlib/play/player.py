@@ -93,8 +93,8 @@ class Player:
         """Allocates arrays.
 
         Args:
-            vecenv: a vector; its running steps are dropped when the play begins.
-            policy: as pufferlib.models describes, on `device`.
+            vecenv: its running steps are dropped when the play begins.
+            policy: on `device`.
             device: of the policy.
             generator: samples the actions, by its seed; None takes the likeliest ones.
             autocast: the context in which the policy is called.
@@ -174,7 +174,7 @@ class Player:
         return self._tracker.lengths
 
     def running(self) -> Episodes:
-        """The unfinished episodes of the last play, of agents that had not played their quotas."""
+        """Returns the unfinished episodes of the last play, of agents that had not played their quotas."""
         is_cut = (self.remaining > 0) & (self._tracker.lengths > 0)
         return Episodes(is_cut.nonzero()[0], self._tracker.returns[is_cut], self._tracker.lengths[is_cut])
 
@@ -262,13 +262,9 @@ def _owned(infos: list[dict], counts: np.ndarray) -> list[dict]:
 
 @contextlib.contextmanager
 def eval_mode(policy: nn.Module, device: torch.device) -> Iterator[None]:
-    """Puts a policy in evaluation mode, and restores its modes and buffers and torch's generators afterwards.
+    """Puts a policy on `device` in evaluation mode; restores its modes and buffers and torch's generators afterwards.
 
     It acts on one thread, as the barriers of such small operations wait long where other programs run.
-
-    Args:
-        policy: on `device`.
-        device: of the policy; its generator is restored too.
     """
     modes = [(module, module.training) for module in policy.modules()]
     buffers = [(buffer, buffer.clone()) for buffer in policy.buffers()]

@@ -82,9 +82,8 @@ def _named_settings(keywords: Mapping[str, Any]) -> dict[str, Any]:
 def settings_from_keywords(keywords: Mapping[str, Any], choice: Choice) -> dict[str, Any]:
     """Returns the `[train]` settings that keywords ask for; sizes are those of all processes.
 
-    Raises:
-        APIUsageError: if a setting is given by both its names.
-        ConfigError: if a value is wrong, or `batch_size` does not divide; the message names the nearest that do.
+    Two names for one setting raise APIUsageError. The ConfigError for a `batch_size` that does not divide names the
+    nearest that do.
     """
     given = _named_settings(keywords)
     has_end = given.get("total_timesteps") is not None or given.get("num_iterations") is not None
@@ -211,13 +210,7 @@ class ResolvedCall:
 
 
 def resolve_call(arguments: Sequence[Any], keywords: Mapping[str, Any], undo: ExitStack) -> ResolvedCall:
-    """Resolves the arguments of `PuffeRL`.
-
-    Raises:
-        APIUsageError: if the arguments fit neither form, or an output of the policy does not fit the environment.
-        ConfigError: if a setting is wrong, or does not fit the number of agents.
-        UnknownEnvironmentError: if the environment is a name that none has.
-    """
+    """Resolves the arguments of `PuffeRL`; raises what it documents."""
     is_config_form = isinstance(arguments[0], Mapping) if arguments else "config" in keywords or "vecenv" in keywords
     resolve_form = _from_config if is_config_form else _from_keywords
     try:

@@ -1,4 +1,8 @@
-"""Checkpoints on disk: written whole or not at all, loaded without running code from them."""
+"""Checkpoints on disk: written whole or not at all, loaded without running code from them.
+
+What cannot be written raises StorageError. A file that is missing, damaged or larger than memory, or does not fit the
+policy, the environment or the trainer, raises CheckpointError, and nothing is changed.
+"""
 
 from __future__ import annotations
 
@@ -57,11 +61,7 @@ def save(path: Path, content: Any) -> None:
 
 
 def load(path: Path, device: torch.device | str = "cpu") -> Any:
-    """Loads what `save` wrote, without running code from it.
-
-    Raises:
-        CheckpointError: if the file is missing, damaged, no checkpoint, or larger than memory.
-    """
+    """Loads what `save` wrote, without running code from it."""
     with _opened(path) as file:
         outline(file)
         if os.fstat(file.fileno()).st_size > usable_memory_bytes():
@@ -75,11 +75,7 @@ def load(path: Path, device: torch.device | str = "cpu") -> Any:
 
 
 def read_outline(path: Path) -> Any:
-    """Returns what `load` would, with tensors on torch's `meta` device, which takes no memory for them.
-
-    Raises:
-        CheckpointError: as for `load`.
-    """
+    """Returns what `load` would, with tensors on torch's `meta` device, which takes no memory for them."""
     with _opened(path) as file:
         return outline(file)
 
@@ -100,12 +96,7 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
 
 
 def load_policy_weights(policy: nn.Module, path: Path) -> None:
-    """Loads weights into a policy, from a file of weights alone or of `save_checkpoint(path)`.
-
-    Raises:
-        CheckpointError: if the file cannot be read, its names or shapes are not those of the policy, or a weight is
-            infinite or NaN.
-    """
+    """Loads weights into a policy, from a file of weights alone or of `save_checkpoint(path)`; NaN is refused."""
     found = require_weights(load(path), path)
     check_policy_weights(policy, found, path)
     policy.load_state_dict(found)
@@ -115,11 +106,7 @@ def load_policy_weights(policy: nn.Module, path: Path) -> None:
 
 
 def require_weights(found: object, path: Path) -> dict[str, Tensor]:
-    """Returns the weights in a file's content: the content itself, or a part of what `save_checkpoint(path)` wrote.
-
-    Raises:
-        CheckpointError: if they are no tensors by name.
-    """
+    """Returns the weights in a file's content: the content itself, or a part of what `save_checkpoint(path)` wrote."""
     weights = found["policy"] if isinstance(found, dict) and isinstance(found.get("policy"), dict) else found
     is_dict = isinstance(weights, dict)
     if not is_dict or not all(type(name) is str and isinstance(tensor, Tensor) for name, tensor in weights.items()):
@@ -128,7 +115,7 @@ def require_weights(found: object, path: Path) -> dict[str, Tensor]:
 
 
 def check_policy_weights(policy: nn.Module, found: Mapping[str, Tensor], path: Path, is_outline: bool = False) -> None:
-    """Checks that weights, or the outline of a file with them, fit a policy; if not, it raises CheckpointError."""
+    """Checks that weights, or the outline of a file with them, fit a policy."""
     expected = policy.state_dict()
     for name, tensor in expected.items():
         if name not in found:
@@ -203,7 +190,7 @@ def _write_note(folder: Path, name: str, facts: Mapping[str, Any]) -> None:
 
 
 def resolve_model(data_dir: str | Path, env_name: str, model: str | Path) -> Path:
-    """Returns a path as it is, or the path of the weights that a word means; CheckpointError if it means none.
+    """Returns a path as it is, or the path of the weights that a word means.
 
     `latest` and `last` are the newest weights of all runs, `best` the newest that evaluations found the best of a run.
     """
@@ -223,11 +210,7 @@ def resolve_model(data_dir: str | Path, env_name: str, model: str | Path) -> Pat
 
 
 def resolve_run(data_dir: str | Path, env_name: str, run: str) -> Path:
-    """Returns the folder of a run to resume: `latest`, or a word that `find_folder` takes.
-
-    Raises:
-        CheckpointError: if no run with a checkpoint is meant, or several are.
-    """
+    """Returns the folder of a run to resume: `latest`, or a word that `find_folder` takes."""
     if run == "latest":
         found = next(iter(saved_runs(data_dir, env_name)), None)
         message = f"there is no run of {env_name} to resume in {data_dir}; train it first"
@@ -269,11 +252,7 @@ def save_checkpoint_folder(
     ranks: list[dict[str, Any]],
     metadata: Mapping[str, Any],
 ) -> None:
-    """Writes the weights to `model_path`, then the rest; a kill leaves the checkpoint before it whole.
-
-    Raises:
-        StorageError: if it cannot be written.
-    """
+    """Writes the weights to `model_path`, then the rest; a kill leaves the checkpoint before it whole."""
     model = model_path(folder, env_name, progress.epoch)
     save(model, parts.policy.state_dict())
     state = {
@@ -288,11 +267,7 @@ def save_checkpoint_folder(
 def read_checkpoint_folder(
     folder: Path, env_name: str, parts: TrainerParts, ranks: Ranks
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Reads the weights and the state in a folder, and checks them; the first process reads for all.
-
-    Raises:
-        CheckpointError: if there is no checkpoint, it is damaged, or does not fit the environment or the parts.
-    """
+    """Reads the weights and the state in a folder, and checks them; the first process reads for all."""
     path, model = folder / TRAINER_STATE, ranks.from_first(lambda: find_weights(folder, env_name))
     weights, state = ranks.from_first(lambda: (_read(model, env_name, load), _read(path, env_name, load)))
     check_policy_weights(parts.policy, require_weights(weights, model), model)
@@ -301,11 +276,7 @@ def read_checkpoint_folder(
 
 
 def find_weights(folder: Path, env_name: str) -> Path:
-    """Returns the file with the weights of the checkpoint in a folder, which is not read.
-
-    Raises:
-        CheckpointError: if there is no checkpoint, it is damaged, or of another environment or version.
-    """
+    """Returns the file with the weights of the checkpoint in a folder, which is not read."""
     path = folder / TRAINER_STATE
     state = _read(path, env_name, read_outline)
     _require_format(path, state)
@@ -347,10 +318,6 @@ def save_checkpoint_file(
     """Writes a checkpoint into one file, whole or not at all; its folders are made.
 
     Untrained steps do not count. An agent can be made from the description, which is that of `config.json`.
-
-    Raises:
-        CheckpointError: if the path is a folder.
-        StorageError: if it cannot be written.
     """
     if path.is_dir():
         raise CheckpointError(f"a checkpoint must be a file, and {path} is a folder; name one in it")
@@ -367,14 +334,7 @@ def save_checkpoint_file(
 
 
 def load_checkpoint_file(path: Path, parts: TrainerParts, ranks: Ranks) -> tuple[Progress, dict[str, Any]]:
-    """Restores what `save_checkpoint_file` wrote, and ends the report's interval; environments stay as they are.
-
-    Returns:
-        The progress and the metadata.
-
-    Raises:
-        CheckpointError: if there is no such file, it is damaged, or of other parts; then nothing changed.
-    """
+    """Restores what `save_checkpoint_file` wrote, and returns progress and metadata; environments stay as they are."""
 
     def read() -> Any:
         if not path.exists():

@@ -1,4 +1,7 @@
-"""The settings of a run: what describes it on disk, what resumes it, and what makes its policy again."""
+"""The settings of a run: what describes it on disk, what resumes it, and what makes its policy again.
+
+A file that is missing or damaged, or of another environment, raises CheckpointError.
+"""
 
 from __future__ import annotations
 
@@ -120,11 +123,7 @@ def find_changes(saved: Mapping[str, Any], settings: Mapping[str, Any]) -> list[
 
 
 def allowed_changes(saved: Mapping[str, Any], settings: Mapping[str, Any], run: str) -> list[Change]:
-    """Returns the settings that change when a run is resumed.
-
-    Raises:
-        ConfigError: if one may not change.
-    """
+    """Returns the settings that change when a run is resumed; ConfigError if one of them may not."""
     changes = find_changes(saved, settings)
     for change in changes:
         if change.name not in CHANGEABLE.get(change.section, ()):
@@ -170,11 +169,7 @@ def describe_run(
 
 
 def read_description(path: Path, env_name: str | None = None) -> dict[str, Any]:
-    """Returns the content of a `config.json`, as `check_description` does.
-
-    Raises:
-        CheckpointError: if it is missing or damaged, or of a run of another environment.
-    """
+    """Returns the content of a `config.json`, as `check_description` does."""
     found = check_description(_read(path), path)
     saved_name = found["settings"]["env_name"]
     if env_name not in (None, saved_name):
@@ -194,9 +189,6 @@ def check_description(found: Mapping[str, Any], path: Path) -> dict[str, Any]:
     """Returns a description whose `settings` have their names and sections; their values are not checked.
 
     Its `policy_class` is the class of the policy if it is the user's own, else None.
-
-    Raises:
-        CheckpointError: if the settings are not there; it names the path.
     """
     settings, policy_class = found.get("settings"), found.get("policy_class")
     if not isinstance(settings, dict) or not isinstance(settings.get("env_name"), str):
@@ -261,8 +253,7 @@ def _git_commit() -> str | None:  # None where the library does not run from a c
 def run_settings(env_name: str, args: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the settings of the run to resume, where `resume` is its folder; the first process looks for all.
 
-    Raises:
-        CheckpointError: if there is no such run, or its policy is of a class that no setting names.
+    A policy of a class that no setting names raises CheckpointError.
     """
 
     def find() -> dict[str, Any]:
@@ -277,13 +268,8 @@ def run_settings(env_name: str, args: Mapping[str, Any]) -> dict[str, Any]:
 def model_settings(env_name: str, args: Mapping[str, Any], is_policy_named: bool) -> dict[str, Any]:
     """Returns the settings that a model was trained with, on the device of `args`, or `args` if no file has them.
 
-    Where `args` name the policy's class (`is_policy_named`), the run does not have to.
-
-    Returns:
-        A dict of its own, whose `load_model_path` is the model's path.
-
-    Raises:
-        CheckpointError: if there is no such model, or its policy is of a class that no setting names.
+    Where `args` name the policy's class (`is_policy_named`), the run does not have to. The dict is a new one, whose
+    `load_model_path` is the model's path.
     """
     path = resolve_model(args["train"]["data_dir"], env_name, args["load_model_path"])
     file = find_description(path)
@@ -315,9 +301,7 @@ def pretrained_names() -> list[str]:
 def pretrained_path(env_name: str) -> Path:
     """Returns the path of the weights of an environment's trained agent, such as `puffer_breakout`'s.
 
-    Raises:
-        UnknownEnvironmentError: if there is no environment of that name.
-        CheckpointError: if it has no trained agent; the message says which ones have.
+    The CheckpointError for an environment without one says which have one.
     """
     known = pretrained_names()
     if env_name not in known:

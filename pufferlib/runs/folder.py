@@ -38,7 +38,7 @@ def read_note(folder: Path, name: str) -> dict[str, Any]:
 def find_folder(
     word: str, data_dir: Path, is_run: Callable[[Path], bool], prefix: str = "", kind: str = "runs"
 ) -> Path | None:
-    """Returns the folder of the run that a word means, None if there is none.
+    """Returns the folder of the run that a word means, None if there is none; CheckpointError if there are several.
 
     Args:
         word: a path to the folder or to a file in it; the folder's name in `data_dir`; a run id, or the end of one.
@@ -46,9 +46,6 @@ def find_folder(
         is_run: whether a folder has the run that is looked for.
         prefix: of the names of all folders, such as `puffer_pong_`.
         kind: names them in the message.
-
-    Raises:
-        CheckpointError: if several end with the word.
     """
     path, ending = Path(word), slug(f"_{word}")
     for folder in (path.parent if path.is_file() else path, data_dir / word, data_dir / slug(f"{prefix}{word}")):
@@ -131,8 +128,7 @@ class Lock:
     def acquire(self) -> None:
         """Locks the folder, if the file system has locks and this process may write to it.
 
-        Raises:
-            CheckpointError: if another process has locked it.
+        Raises CheckpointError if another process has locked it.
         """
         if self._close is not None:
             return
@@ -225,9 +221,7 @@ class RunFolder:
     def open(self) -> None:
         """Makes and locks the folder, and describes the run in it; once it is open, makes it again if it is gone.
 
-        Raises:
-            CheckpointError: if another process is writing to it.
-            StorageError: if it cannot be written.
+        Raises CheckpointError if another process is writing to it, and StorageError if it cannot be written.
         """
         if self._is_open and not (self.path / CONFIG_FILE).exists():
             self.close()  # the folder was removed, and the lock with it

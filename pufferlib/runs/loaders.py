@@ -61,8 +61,7 @@ def borrowed_generator(seed: int | None = None, devices: Iterable[torch.device] 
 def resolve_device(name: str) -> torch.device:
     """Returns the device of a name; `auto` is CUDA, then MPS, then the CPU, and each process takes its own GPU.
 
-    Raises:
-        ConfigError: if torch does not see the device that is named.
+    A device that torch does not see raises ConfigError.
     """
     available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
     kind = next(kind for kind, is_there in available.items() if is_there) if name == "auto" else name
@@ -73,7 +72,7 @@ def resolve_device(name: str) -> torch.device:
     except RuntimeError as error:
         raise ConfigError(f"train.device must be auto, cuda, mps or cpu, got {name!r}") from error
     is_beyond = device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count()
-    if is_beyond or not available.get(device.type, False):
+    if name != "auto" and (is_beyond or not available.get(device.type, False)):
         raise ConfigError(f"train.device is {name!r} but torch sees no such device; use --train.device cpu or auto")
     return device
 
@@ -238,11 +237,6 @@ def make_loggers(
         run_folder: `metrics.jsonl` and the folders `tensorboard`, `wandb` and `neptune` are made there.
         run_id: the run's name, the same when it is resumed.
         resume_step: the agent step from which a resumed run continues; None for a new run.
-
-    Raises:
-        ConfigError: if a setting is wrong.
-        MissingExtraError: if a logger's package is not installed.
-        APIUsageError: if Neptune's workspace is missing.
     """
     config = LogConfig.from_dict(log_settings)
     mode = "offline" if config.offline else None

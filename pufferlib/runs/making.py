@@ -101,9 +101,7 @@ def environment_name(env: PufferEnv | vector.Vector) -> str:
 def env_arguments(name: str, given: dict[str, Any]) -> dict[str, Any]:
     """Returns the keyword arguments of an environment: those given, else its configuration's.
 
-    Raises:
-        APIUsageError: if it has no such keyword.
-        ConfigError: if one has the wrong type.
+    Raises APIUsageError if it has no such keyword, and ConfigError if one has the wrong type.
     """
     known = env_settings(name)
     for keyword in given:

@@ -23,11 +23,7 @@ _ROWS, _HORIZON = 5, 3  # of the observations that a policy is checked with: siz
 
 
 def move_policy(policy: nn.Module, device: torch.device) -> nn.Module:
-    """Moves the policy to a device, and returns it.
-
-    Raises:
-        APIUsageError: if a parameter is on torch's `meta` device, where there are no numbers.
-    """
+    """Moves the policy to a device, and returns it; APIUsageError if a parameter on `meta` has no numbers."""
     for name, parameter in policy.named_parameters():
         if parameter.is_meta:
             raise APIUsageError(
@@ -42,10 +38,8 @@ def check_policy(
 ) -> None:
     """Calls a policy on observations of zeros, to act and to train, and checks what it returns.
 
-    Neither its buffers nor torch's random numbers are changed.
-
-    Raises:
-        APIUsageError: if it has nothing to train, fails, or returns something of another form or shape than expected.
+    Neither its buffers nor torch's random numbers are changed. An APIUsageError says that it has nothing to train,
+    fails, or returns something of another form or shape than expected.
     """
     if not any(parameter.requires_grad for parameter in policy.parameters()):
         raise APIUsageError(f"{type(policy).__name__} must have parameters to train, got none that require gradients")

@@ -91,12 +91,7 @@ class Run:
         statistics: dict[str, float] | None,
         metadata: Mapping[str, Any],
     ) -> str:
-        """Writes a checkpoint into the folder, and returns the path of the weights; all processes call it.
-
-        Raises:
-            CheckpointError: if another process is writing to the folder.
-            StorageError: if it cannot be written.
-        """
+        """Writes a checkpoint into the folder, and returns the path of the weights; all processes call it."""
         ranks = self._ranks.gather(rank_state(parts, statistics))
 
         def write() -> None:
@@ -113,9 +108,6 @@ class Run:
 
         Returns:
             The progress, the statistics of the untrained rollout that was restored, if any, and the metadata.
-
-        Raises:
-            CheckpointError: if there is no checkpoint, it does not fit, or another process is writing to the folder.
         """
         if not self._ranks.from_first(path.is_dir):
             progress, metadata = load_checkpoint_file(path, parts, self._ranks)
@@ -137,8 +129,7 @@ class Run:
     def require_finite(self, parts: TrainerParts, learning_rate: float) -> None:
         """Checks that training can continue from the parts; the first process does so for all.
 
-        Raises:
-            DivergedError: names the first number that is not finite, or the earlier error, and the checkpoint to use.
+        The DivergedError names the first number that is not finite, or the earlier error, and the checkpoint to use.
         """
 
         def require() -> None:

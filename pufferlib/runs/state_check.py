@@ -55,9 +55,8 @@ class Refused(ValueError):
 def outline(file: BinaryIO) -> Any:
     """Returns what `torch.load` would return of an open file, with every tensor on torch's `meta` device.
 
-    Raises:
-        Refused: if the file is not as `torch.save` writes tensors, numbers, text, lists and dicts, or too large.
-        zipfile.BadZipFile: if it is damaged.
+    Raises Refused if the file is not as `torch.save` writes tensors, numbers, text, lists and dicts, or too large, and
+    BadZipFile if it is damaged.
     """
     _check_directory(file)
     with zipfile.ZipFile(file) as archive:
@@ -266,13 +265,10 @@ class Mismatch(Exception):
 
 
 def compare(found: object, expected: object, place: str) -> None:
-    """Compares what was loaded with what is expected; `place` names it in the message.
+    """Compares what was loaded with what is expected; raises Mismatch at the first difference, with its place.
 
     Expected may be a tensor, whose dtype and shape count; a dict or a list of expected values; `int` for one of at
     least 0; `float` for any finite number; another type; a `Check`; or a value itself.
-
-    Raises:
-        Mismatch: at the first difference.
     """
     if isinstance(expected, Tensor):
         _require(_is_like(found, expected), place, describe(expected), found)
@@ -366,8 +362,7 @@ MAX_METADATA = 2**20  # letters as JSON; `outline` refuses a file with many more
 def plain_metadata(metadata: object) -> dict[str, Any]:
     """Returns the metadata as a checkpoint holds it, with Python's numbers in place of NumPy's.
 
-    Raises:
-        APIUsageError: if a value is no number, text, None, list or dict, naming its key, or if there are too many.
+    The APIUsageError for a value that is no number, text, None, list or dict names its key; there may not be too many.
     """
     if metadata is None:
         return {}
@@ -431,10 +426,8 @@ PROGRESS = {"epoch": int, "global_step": int, "uptime": _SECONDS, "learning_rate
 def check_trainer_state(path: Path, state: dict[str, Any], parts: TrainerParts, world_size: int) -> None:
     """Checks what was loaded from `trainer_state.pt` against the parts of the trainer that is to continue.
 
-    Of a state of more or fewer processes only the first interval is used, and checked.
-
-    Raises:
-        CheckpointError: at the first difference.
+    Of a state of more or fewer processes only the first interval is used, and checked. CheckpointError names the first
+    difference.
     """
     expected = {
         **{"format": int, "env": str, "model": str, "metadata": check_metadata},

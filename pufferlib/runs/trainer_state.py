@@ -24,9 +24,8 @@ from pufferlib.seeding import mix_seed
 def collector_state(collector: Collector) -> dict[str, Any] | None:
     """Returns the state from which a later process continues exactly where a rollout ended.
 
-    Returns:
-        None where an environment has no snapshot, a failed or interrupted rollout left steps that were never received,
-        or rewards, returns or recurrent states are not finite.
+    None where an environment has no snapshot, a failed or interrupted rollout left steps that were never received, or
+    rewards, returns or recurrent states are not finite.
     """
     returns = torch.from_numpy(collector.tracker.returns)
     numbers = [collector.host_buffers["rewards"][-1], returns, *collector.actor.states.values()]
@@ -93,16 +92,7 @@ def _as_tensor(content: bytes) -> Tensor:  # which a checkpoint holds without pi
 
 @dataclass(frozen=True)
 class TrainerParts:
-    """The objects of a trainer whose state is saved.
-
-    Attributes:
-        policy: that is trained.
-        learner: steps the optimizer.
-        reward_normalizer: scales the rewards, if one does.
-        collector: steps the environments and fills the rollout.
-        report: measures since the last log.
-        generator: draws actions and minibatches; on the policy's device.
-    """
+    """The objects of a trainer whose state is saved; the generator, on the policy's device, draws all of it."""
 
     policy: nn.Module
     learner: Learner
@@ -199,10 +189,8 @@ def find_nonfinite(parts: TrainerParts, learning_rate: float) -> str | None:
 def rank_state(parts: TrainerParts, statistics: dict[str, float] | None) -> dict[str, Any]:
     """Returns the state that differs between processes.
 
-    Args:
-        parts: of this process.
-        statistics: that `evaluate` returned of a rollout that `train` did not learn from yet; None if there is none.
-            The rollout is not kept where environments have no snapshots.
+    `statistics` are what `evaluate` returned of a rollout that `train` did not learn from yet; None if there is none.
+    It is not kept where environments have no snapshots.
     """
     collector = collector_state(parts.collector)
     rollout = {"content": rollout_state(parts.collector.rollout), "statistics": statistics}
@@ -220,13 +208,11 @@ def load_trainer_state(
 ) -> tuple[Progress, dict[str, float] | None]:
     """Restores a trainer; other episodes begin for another number of processes, or without snapshots.
 
-    The state is one that `check_trainer_state` accepted; the path is for messages.
+    The state is one that `check_trainer_state` accepted; the path is for messages. If the environments refuse their
+    snapshots, a CheckpointError is raised, and nothing has changed.
 
     Returns:
         The progress, and the statistics of the rollout that was restored, None if none was.
-
-    Raises:
-        CheckpointError: if the environments refuse their snapshots; then nothing has changed.
     """
     own = state["ranks"][ranks.rank] if len(state["ranks"]) == ranks.world_size else None
     continues = own is not None and own["collector"] is not None

@@ -134,11 +134,7 @@ def whole_steps(total_timesteps: float) -> int:
 
 
 def list_callbacks(callbacks: object) -> list[object]:
-    """Returns the callbacks that were given, of which there may be one alone, or None.
-
-    Raises:
-        APIUsageError: if one is no callback.
-    """
+    """Returns the callbacks that were given, of which there may be one alone, or None; APIUsageError if one is none."""
     is_single = hasattr(callbacks, "on_iteration") or callable(callbacks)
     given = [] if callbacks is None else callbacks
     listed = list(given) if isinstance(given, Iterable) and not is_single else [given]
@@ -168,8 +164,7 @@ def logs_of_iteration(trainer: Trainer, episodes: Mapping[str, float], losses: M
 def call_callback(callback: Any, method: str, trainer: Trainer, *arguments: Any) -> bool:
     """Calls a method of a callback, or the callback if it is a function, and returns whether it wants to stop.
 
-    Raises:
-        CallbackError: if it raises, or returns something else than True, False and None.
+    What it raises becomes a CallbackError, and so does an answer that is not True, False or None.
     """
     name = getattr(callback, "__name__", type(callback).__name__)
     try:

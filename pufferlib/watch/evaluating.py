@@ -159,10 +159,7 @@ class _Display:
 
 
 def evaluate_command(env_name: str, args: dict[str, Any], options: EvalOptions) -> None:
-    """Plays and prints the scores.
-
-    The episodes are the same with a window, with a video and without; without, many run side by side.
-    """
+    """Plays and prints the scores; the episodes are the same with a window, a video or neither."""
     entry = find(env_name)
     display = _display(entry, options)
     print(printable(_beginning(env_name, args, options, display)), flush=True)
@@ -207,13 +204,9 @@ def _display(entry: Entry, options: EvalOptions) -> _Display:
 
 
 def _beginning(env_name: str, args: dict[str, Any], options: EvalOptions, display: _Display) -> str:
-    shown = (
-        f" into {display.video}"
-        if display.video is not None
-        else f", {display.why_no_window}"
-        if display.why_no_window
-        else ""
-    )
+    shown = f", {display.why_no_window}" if display.why_no_window else ""
+    if display.video is not None:
+        shown = f" into {display.video}"
     policy = args["load_model_path"] or "an untrained policy (--load-model-path latest takes the last that was trained)"
     actions = "the likeliest actions (--sample draws them)" if options.is_greedy else "actions that are drawn"
     return (

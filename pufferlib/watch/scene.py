@@ -56,7 +56,7 @@ class Scene(abc.ABC):
 
     @abc.abstractmethod
     def close(self) -> None:
-        """Frees the resources of drawing; the environment stays open. Calling it twice is harmless."""
+        """Frees the resources of drawing; the environment stays open. May be called twice."""
 
 
 class OceanScene(Scene):
@@ -121,7 +121,7 @@ COMFORTABLE = (800, 640)
 
 
 def array_settings(entry: Entry) -> Mapping[str, Any]:
-    """The settings that an environment is to be made with so that an ArrayScene can show it."""
+    """Returns the settings that an environment is to be made with so that an ArrayScene can show it."""
     return {"render_mode": "rgb_array"} if "render_mode" in entry.settings else {}
 
 

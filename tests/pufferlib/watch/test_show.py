@@ -134,7 +134,7 @@ def test_a_person_takes_over_while_shift_is_held(shown, monkeypatch):
 
     show, play, _ = shown([[], hold, *[[]] * 40])
     assert play.is_helped and {trace.actions[0].taken for trace in [*play.traces][-3:]} == {0}
-    assert show._badge().endswith("you play") or not show._human.is_playing
+    assert show._badge().endswith("you play") or not show._controls.is_playing
 
 
 def test_a_game_of_turns_waits_for_the_person(shown, monkeypatch):
