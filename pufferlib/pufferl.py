@@ -382,7 +382,10 @@ class PuffeRL:
                 losses = self._learner.learn(self.learning_rate, self._progress, is_full)
             self._check_update(losses)
             if self.config.skip_nonfinite:
-                losses |= self._count_skipped()
+                self._skipped_steps += self._collector.skipped_steps
+                self._skipped_minibatches += self._learner.skipped_minibatches
+                skipped = {"skipped_steps": self._skipped_steps, "skipped_minibatches": self._skipped_minibatches}
+                losses |= skipped
             if isinstance(self.policy, NormalizedObservations):
                 with self._explaining():
                     self.policy.update(self.rollout.seen, self.ranks)
@@ -390,11 +393,6 @@ class PuffeRL:
         self.epoch += 1
         self._do_what_is_due()
         return dict(losses)
-
-    def _count_skipped(self) -> dict[str, int]:
-        self._skipped_steps += self._collector.skipped_steps
-        self._skipped_minibatches += self._learner.skipped_minibatches
-        return {"skipped_steps": self._skipped_steps, "skipped_minibatches": self._skipped_minibatches}
 
     def _check_update(self, losses: Mapping[str, float]) -> None:
         self._learner.require_steps()

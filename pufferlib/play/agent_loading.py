@@ -12,6 +12,7 @@ from torch import nn
 
 from pufferlib import ocean, vector
 from pufferlib.config import TrainConfig, check_config, check_env
+from pufferlib.environment import PufferEnv
 from pufferlib.errors import CheckpointError, PufferError, UnknownEnvironmentError, nearest
 from pufferlib.families import catalog
 from pufferlib.families.entry import importable_name
@@ -33,7 +34,7 @@ _BY_HAND = "make such a module and pass it, as load_agent(path, policy=module)"
 
 
 def load_agent(
-    source: str | Path, env: Any = None, device: str = "cpu", seed: int = 0, policy: nn.Module | None = None
+    source: str | Path, env: object = None, device: str = "cpu", seed: int = 0, policy: nn.Module | None = None
 ) -> Agent:
     """Loads an agent that was trained by PufferLib.
 
@@ -111,7 +112,7 @@ def _description(path: Path) -> Mapping[str, Any]:
 
 
 @contextmanager
-def _environment(settings: Mapping[str, Any], env: Any, path: Path) -> Iterator[Any]:
+def _environment(settings: Mapping[str, Any], env: object, path: Path) -> Iterator[PufferEnv | vector.Vector]:
     if env is not None:
         env = _as_recorded(env, settings)
         is_made = is_to_be_made(env)
@@ -125,7 +126,7 @@ def _environment(settings: Mapping[str, Any], env: Any, path: Path) -> Iterator[
             shown.close()
 
 
-def _as_recorded(env: Any, settings: Mapping[str, Any]) -> Any:
+def _as_recorded(env: object, settings: Mapping[str, Any]) -> object:
     if isinstance(env, str):
         is_same = env == settings["env_name"] and catalog.needs_module(env)
         creator = catalog.find(env).creator if is_same else env
@@ -135,7 +136,7 @@ def _as_recorded(env: Any, settings: Mapping[str, Any]) -> Any:
     return partial(creator, **settings["env"]) if is_same else env
 
 
-def _known_name(env_name: str, env: Any) -> str | None:
+def _known_name(env_name: str, env: object) -> str | None:
     # None where a policy of the environment's own need not exist: `env` is given, and its name is unknown here.
     if env is not None and catalog.needs_module(env_name):
         return None
@@ -148,7 +149,7 @@ def _known_name(env_name: str, env: Any) -> str | None:
     return env_name
 
 
-def _make_named(settings: Mapping[str, Any], path: Path) -> Any:
+def _make_named(settings: Mapping[str, Any], path: Path) -> PufferEnv:
     name = settings["env_name"]
     try:
         entry = catalog.find_recorded(name)

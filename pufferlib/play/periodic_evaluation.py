@@ -14,7 +14,7 @@ from torch import nn
 from pufferlib.config import ResolvedTrainConfig
 from pufferlib.metrics.phases import Phases
 from pufferlib.play.player import Episodes, Player, eval_mode
-from pufferlib.runs import checkpoint
+from pufferlib.runs.checkpoint import keep_best
 from pufferlib.seeding import mix_seed
 from pufferlib.vector import Vector
 
@@ -74,7 +74,7 @@ class PeriodicEvaluation:
         """
         with self._phases.phase("evaluation"):
             self._metrics = self._evaluate()
-            checkpoint.keep_best(folder, "eval/return_mean", self._policy.state_dict(), {**facts, **self._metrics})
+            keep_best(folder, "eval/return_mean", self._policy.state_dict(), {**facts, **self._metrics})
 
     def take(self) -> dict[str, float]:
         """Returns the metrics of the evaluation since the last call, `eval/...`, if there was one."""
@@ -90,19 +90,16 @@ class PeriodicEvaluation:
     def _evaluate(self) -> dict[str, float]:
         try:
             with eval_mode(self._policy, self._device):
-                player = self._ready_player()
+                if self._player is None:
+                    vecenv = self._make_vecenv(self._seed)
+                    self._player = Player(vecenv, self._policy, self._device, autocast=self._autocast)
+                player = self._player
                 quotas = np.ones_like(player.remaining)
                 steps = list(player.play(quotas, self._config.evaluation_max_steps, self._seed))
                 return _metrics([*(episodes for step in steps for episodes in step), player.running()])
         except BaseException:
             self.close()  # Ctrl-C may have left the environments in the middle of a step
             raise
-
-    def _ready_player(self) -> Player:
-        if self._player is None:
-            vecenv = self._make_vecenv(self._seed)
-            self._player = Player(vecenv, self._policy, self._device, autocast=self._autocast)
-        return self._player
 
 
 def _metrics(episodes: Sequence[Episodes]) -> dict[str, float]:

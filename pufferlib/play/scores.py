@@ -30,7 +30,7 @@ from pufferlib.metrics.finite import require_finite_weights
 from pufferlib.ocean.environment import OceanEnv
 from pufferlib.play.player import Episodes, Player, eval_mode
 from pufferlib.runs.loaders import load_policy, resolve_device
-from pufferlib.runs.making import env_arguments
+from pufferlib.runs.making import env_arguments, is_to_be_made
 from pufferlib.runs.policy_check import check_acting
 from pufferlib.vector import Vector
 from pufferlib.vector.native import is_stepped_in_c
@@ -78,7 +78,12 @@ class _ConfiguredEnv:
 
 
 def evaluate(
-    policy: Any, env: Any = None, episodes: int = 100, sample: bool = False, seed: int = 0, max_steps: int = 20_000
+    policy: object,
+    env: object = None,
+    episodes: int = 100,
+    sample: bool = False,
+    seed: int = 0,
+    max_steps: int = 20_000,
 ) -> dict[str, Score]:
     """Plays a number of episodes with a policy, which stays as it is.
 
@@ -117,8 +122,14 @@ def evaluate(
     if not isinstance(episodes, (int, np.integer)) or episodes < 1:
         raise APIUsageError(f"episodes must be an integer of at least 1, got {episodes!r}")
     module = _module(policy)
+    env = getattr(policy, "env", None) if env is None else env
     if env is None:
-        env = _own_env(policy)
+        settings = getattr(policy, "settings", None)
+        if not isinstance(settings, Mapping) or "env_name" not in settings:
+            raise APIUsageError(
+                f"evaluate() needs an environment, as this {type(policy).__name__} names none; pass env="
+            )
+        env = _ConfiguredEnv(catalog.find_recorded(settings["env_name"]), settings["env"])
     with ExitStack() as undo:
         vecenv = _vector_to_play(env, int(episodes), seed, undo)
         player = player_of(module, vecenv, seed if sample else None, undo)
@@ -231,16 +242,7 @@ def _module(policy: object) -> nn.Module:
     )
 
 
-def _own_env(policy: object) -> Any:
-    if getattr(policy, "env", None) is not None:
-        return policy.env
-    settings = getattr(policy, "settings", None)
-    if not isinstance(settings, Mapping) or "env_name" not in settings:
-        raise APIUsageError(f"evaluate() needs an environment, as this {type(policy).__name__} names none; pass env=")
-    return _ConfiguredEnv(catalog.find_recorded(settings["env_name"]), settings["env"])
-
-
-def _vector_to_play(env: Any, episodes: int, seed: int, undo: ExitStack) -> vector.Vector:
+def _vector_to_play(env: object, episodes: int, seed: int, undo: ExitStack) -> vector.Vector:
     # `undo` closes the vector, or hands its environment back.
     configured = env if isinstance(env, _ConfiguredEnv) else configured_env(env)
     if configured is not None:
@@ -258,14 +260,14 @@ def _vector_to_play(env: Any, episodes: int, seed: int, undo: ExitStack) -> vect
     return vecenv
 
 
-def configured_env(env: Any) -> _ConfiguredEnv | None:
+def configured_env(env: object) -> _ConfiguredEnv | None:
     """Returns how to make environments like one, see `evaluate`; None where that is unknown.
 
     Raises UnknownEnvironmentError if it is a name that no environment has.
     """
     if isinstance(env, str):
         return _ConfiguredEnv(catalog.find(env), env_arguments(env, {}))
-    if isinstance(env, type) or (callable(env) and not hasattr(env, "step")):
+    if is_to_be_made(env):
         return _ConfiguredEnv(catalog.find(env), {})
     origin = getattr(env, "made_from", None)  # not of what is inside: that would leave its wrappers out
     return None if origin is None else _ConfiguredEnv(catalog.find(origin.creator or origin.env_name), origin.env)

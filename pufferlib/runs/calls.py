@@ -161,33 +161,19 @@ AnyLogger = Logger | Sequence[Logger] | None
 
 @dataclass(frozen=True)
 class ResolvedCall:
-    """Everything that a trainer is made of.
+    """Everything that a trainer is made of."""
 
-    Attributes:
-        settings: of `[train]`, as they were given.
-        config: the settings, resolved for these environments and this device.
-        env_name: the name of the run's environment.
-        vecenv: the vector to train in.
-        policy: on `device`, the same in all processes; sees normalised observations where the settings say so.
-        logger: the user's.
-        loss: the loss that is minimised.
-        ranks: this process among those that train together.
-        device: of the policy.
-        make_evaluation_vecenv: makes the vector that evaluations play in, from its seed; None where there are none.
-        chosen: a sentence for each thing that was seen of the environment, with the settings that follow from it.
-    """
-
-    settings: Mapping[str, Any]
-    config: ResolvedTrainConfig
-    env_name: str
+    settings: Mapping[str, Any]  # of [train], as they were given
+    config: ResolvedTrainConfig  # the settings, resolved for these environments and this device
+    env_name: str  # of the run
     vecenv: vector.Vector
-    policy: nn.Module
-    logger: AnyLogger
+    policy: nn.Module  # on device, the same in all processes; normalises observations where settings say so
+    logger: AnyLogger  # the user's
     loss: Loss
     ranks: Ranks
     device: torch.device
-    make_evaluation_vecenv: Callable[[int], vector.Vector] | None
-    chosen: Sequence[str] = ()
+    make_evaluation_vecenv: Callable[[int], vector.Vector] | None  # from a seed; None where there is none
+    chosen: Sequence[str] = ()  # a sentence for each thing that was seen of the environment
 
     def allocate_rollout(self) -> Rollout:
         """Allocates one rollout of this process."""

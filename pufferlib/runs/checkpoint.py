@@ -50,7 +50,7 @@ def remove_unfinished(folder: Path) -> None:
         leftover.unlink(missing_ok=True)
 
 
-def save(path: Path, content: Any) -> None:
+def save(path: Path, content: object) -> None:
     """Saves tensors, numbers, strings and containers of them.
 
     In memory first: after an interrupt torch continues to write, and ends the process where it cannot.

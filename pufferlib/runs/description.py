@@ -82,7 +82,7 @@ def _configuration(env_name: str, origin_name: str) -> dict[str, Any]:  # of the
 
 LENGTH = ("total_timesteps", "num_iterations")
 
-# What a part of the saved state was made for. All other settings of a training are read anew in every epoch, or by
+# What a part of the saved state was made for. All other settings of a training are read again in every epoch, or by
 # every process; so are those that a checkout has added, such as a coefficient for a loss of its own.
 _STREAMS = ("seed", "data_dir")
 _SIZES = ("batch_size", "bptt_horizon", "minibatch_size", "num_minibatches", "max_minibatch_size", "shuffle")
@@ -259,7 +259,7 @@ def run_settings(env_name: str, args: Mapping[str, Any]) -> dict[str, Any]:
     def find() -> dict[str, Any]:
         folder = resolve_run(args["train"]["data_dir"], env_name, args["resume"])
         described = read_description(folder / CONFIG_FILE, env_name)
-        _require_named_policy(described, folder, "call trainer.load_checkpoint(folder) there to go on with it")
+        _require_named_policy(described, folder, "call trainer.load_checkpoint(folder) there to continue it")
         return {**described["settings"], "resume": str(folder)}
 
     return distributed.connect().from_first(find)

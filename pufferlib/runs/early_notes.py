@@ -77,7 +77,7 @@ def notes_on_rollout(
 ) -> Iterator[str]:
     """Says what is unusual about the first rollout of a trainer, but for the length of its episodes.
 
-    `episodes` are what `evaluate` returned, in so many `seconds`, a share of which the environments were stepped in.
+    `episodes` are what `evaluate` returned after `seconds`; the environments took a share of these.
     """
     if not env_name.startswith(ocean.PREFIX):  # their settings were tuned
         rewards = rollout.rewards.T[1:]

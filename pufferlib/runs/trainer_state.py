@@ -104,25 +104,15 @@ class TrainerParts:
 
 @dataclass(frozen=True)
 class Progress:
-    """The numbers of a trainer that are saved, the same in all processes.
+    """The numbers of a trainer that are saved, the same in all processes."""
 
-    Attributes:
-        epoch: iterations of `evaluate` and `train` so far.
-        global_step: agent steps collected so far, by all processes.
-        untrained_steps: those of a rollout that `train` did not learn from yet.
-        uptime: seconds of training.
-        learning_rate: from which the schedule starts.
-        logged: epoch and agent step of the last log.
-        losses: of the last update, by name.
-    """
-
-    epoch: int
-    global_step: int
-    untrained_steps: int
-    uptime: float
-    learning_rate: float
-    logged: list[int]
-    losses: dict[str, float]
+    epoch: int  # iterations of evaluate and train so far
+    global_step: int  # agent steps collected so far, by all processes
+    untrained_steps: int  # those of a rollout that train did not learn from yet
+    uptime: float  # seconds of training
+    learning_rate: float  # from which the schedule starts
+    logged: list[int]  # epoch and agent step of the last log
+    losses: dict[str, float]  # of the last update, by name
 
 
 def named_parameters(learner: Learner) -> dict[str, nn.Parameter]:

@@ -77,8 +77,8 @@ class RecordingLine:
 
 
 def record(
-    policy: Any,
-    env: Any,
+    policy: object,
+    env: object,
     path: str | os.PathLike[str],
     episodes: int = 1,
     sample: bool = False,
@@ -125,7 +125,7 @@ def record(
     return Path(path)
 
 
-def _vector(env: Any, seed: int, undo: ExitStack) -> vector.Vector:
+def _vector(env: object, seed: int, undo: ExitStack) -> vector.Vector:
     recipe = configured_env(env)
     if recipe is not None:
         env_kwargs = {**recipe.env_kwargs, **array_settings(recipe.entry)}
@@ -248,14 +248,11 @@ def _show(make_player: Callable[[], Player], options: EvalOptions, display: _Dis
     side_by_side = min(options.grid, player.vecenv.num_envs)
     play = WatchedPlay(make_player, make_scene, *_quotas(player, options), seed, side_by_side)
 
-    rendering = RenderOptions(
-        lambda scene: options.fps or _frame_rate(scene, display),
-        display.in_window,
-        display.video,
-        name,
-        options.panel,
-        options.speed,
-    )
+    def frame_rate(scene: Scene) -> float:
+        natural = scene.frames_per_second
+        return options.fps or (natural if display.video is not None else max(natural, LEAST_PICTURES))
+
+    rendering = RenderOptions(frame_rate, display.in_window, display.video, name, options.panel, options.speed)
     with RecordingLine() as line:
         show = Show(play, rendering, lambda video: line.update(video, play.player))
         try:
@@ -280,10 +277,6 @@ def _print_outcome(play: WatchedPlay, show: Show, options: EvalOptions) -> None:
         print("a person took part, so these are not the scores of the policy alone")
     if show.video is not None:
         print(printable(_described(show.video)))
-
-
-def _frame_rate(scene: Scene, display: _Display) -> float:
-    return scene.frames_per_second if display.video is not None else max(scene.frames_per_second, LEAST_PICTURES)
 
 
 def _quotas(player: Player, options: EvalOptions) -> tuple[np.ndarray, int]:

@@ -61,11 +61,8 @@ def _declared_keys(actions: Mapping[Any, Any]) -> Keys | None:
         return None  # numbers of keys, which mean something else to every library
     idle = chords.pop((), None)
     idle = chords.pop(("e",), idle)
-    return Keys({_chord(keys, names): action for keys, action in chords.items()}, idle=idle)
-
-
-def _chord(keys: Iterable[str], names: Mapping[str, str]) -> str:
-    return "+".join(names.get(key, key) for key in keys)
+    named = {"+".join(names.get(key, key) for key in keys): action for keys, action in chords.items()}
+    return Keys(named, idle=idle)
 
 
 def _fits(keys: Keys, space: gymnasium.Space) -> bool:
@@ -212,12 +209,12 @@ class KeyState:
         """Reads the keys; to be called after each picture."""
         went_down = [self._names.get(code, "other") for code in iter(self._raylib.GetKeyPressed, 0)]
         repeated = [name for code, name in self._names.items() if self._raylib.IsKeyPressedRepeat(code)]
-        self.pressed = [*went_down, *(name for name in repeated if self._means_something(name))]
+        meant = [
+            name for name in repeated if name in self._keyboard.names and self._keyboard.action({name}) is not None
+        ]
+        self.pressed = [*went_down, *meant]
         self.held = held_keys(self._keyboard, self._raylib)
         self._touched |= self.held | {name for name in went_down if name in self._keyboard.names}
-
-    def _means_something(self, name: str) -> bool:
-        return name in self._keyboard.names and self._keyboard.action({name}) is not None
 
     def take(self) -> set[str]:
         """Returns the keys that count for a step."""

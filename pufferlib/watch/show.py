@@ -27,23 +27,14 @@ SLOWEST_PICTURES = 4.0
 
 @dataclass(frozen=True)
 class RenderOptions:
-    """How to draw a play.
+    """How to draw a play."""
 
-    Attributes:
-        frame_rate: gives the pictures a second of the window and of the video, above 0, for a scene.
-        in_window: whether there is a window; else there must be a video.
-        video: the file to write, None for none.
-        name: of the screenshots.
-        has_panel: whether the panel is there at the beginning.
-        speed: seconds of the game in one second, of the video where there is one.
-    """
-
-    frame_rate: Callable[[Scene], float]
-    in_window: bool
-    video: Path | None
-    name: str = ""
-    has_panel: bool = False
-    speed: float = 1.0
+    frame_rate: Callable[[Scene], float]  # pictures a second of the window and of the video, for a scene
+    in_window: bool  # if not, there must be a video
+    video: Path | None  # the file to write
+    name: str = ""  # of the screenshots
+    has_panel: bool = False  # at the beginning
+    speed: float = 1.0  # seconds of the game in one second, of the video where there is one
 
 
 class Show:

@@ -40,7 +40,7 @@ class _Mp4Encoder:
         frames = ("-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{width + width % 2}x{height + height % 2}")
         command = (get_ffmpeg_exe(), "-loglevel", "error", "-y", *frames, "-r", str(fps), "-i", "pipe:0", "-an")
         self._path = path
-        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - a pipe that nobody reads would fill up
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - a pipe that is not read would fill up
         self._process = subprocess.Popen(
             (*command, *ENCODING, "-f", "mp4", str(path)),
             stdin=subprocess.PIPE,
@@ -76,8 +76,8 @@ class _Mp4Encoder:
         code = self._process.wait()
         self._errors.seek(0)
         lines = self._errors.read().decode(errors="replace").split("\n")
-        told = next((line.strip() for line in reversed(lines) if line.strip()), f"it ended with code {code}")
-        return StorageError(f"{self._path.parent} got no video, as ffmpeg failed ({told}); make room and try again")
+        reason = next((line.strip() for line in reversed(lines) if line.strip()), f"it ended with code {code}")
+        return StorageError(f"{self._path.parent} got no video, as ffmpeg failed ({reason}); make room and try again")
 
 
 SHORTEST = 2  # centiseconds of a frame: players show one of less for 10

@@ -39,19 +39,12 @@ class GaussianParams:
 
 @dataclass(frozen=True)
 class PolicyTrace:
-    """One step of one agent.
+    """One step of one agent."""
 
-    Attributes:
-        observation: in the shape and dtype of its space.
-        value: the critic's estimate of the return from there on.
-        actions: its parts in their order.
-        is_first: whether the step is the first of its episode.
-    """
-
-    observation: np.ndarray
-    value: float
-    actions: tuple[DiscreteProbs | GaussianParams, ...]
-    is_first: bool
+    observation: np.ndarray  # in the shape and dtype of its space
+    value: float  # the critic's estimate of the return from there on
+    actions: tuple[DiscreteProbs | GaussianParams, ...]  # its parts in their order
+    is_first: bool  # of its episode
 
 
 def trace_of(decision: Decision, row: int, space: gymnasium.Space, is_first: bool) -> PolicyTrace:
@@ -98,23 +91,14 @@ Override = Callable[[], "np.ndarray | None"]
 
 @dataclass
 class Place:
-    """One of the environments that are shown side by side.
+    """One of the environments that are shown side by side."""
 
-    Attributes:
-        env: its index in the vector.
-        rows: of its agents.
-        scene: draws it.
-        is_playing: whether the last step was one of its; if not, it is done.
-        running: what its return is at the moment before the last step, the mean over its agents.
-        last: what the return of the episode before was, the mean over the agents whose episode ended last.
-    """
-
-    env: int
-    rows: slice
-    scene: Scene
-    is_playing: bool = True
-    running: float = 0.0
-    last: float | None = None
+    env: int  # its index in the vector
+    rows: slice  # of its agents
+    scene: Scene  # draws it
+    is_playing: bool = True  # whether it made the last step; if not, it is done
+    running: float = 0.0  # its return at the moment before the last step, the mean over its agents
+    last: float | None = None  # return of the episode before, the mean over the agents that ended last
 
 
 class WatchedPlay:
@@ -180,7 +164,7 @@ class WatchedPlay:
         self.places = []
 
     def _decide(self, decision: Decision) -> np.ndarray:
-        self._seat([self._env_of(rows) for rows in decision.rows])
+        self._seat([rows.start // self.player.vecenv.agents_per_env for rows in decision.rows])
         for place in self.places:
             if place.is_playing:
                 place.scene.remember()
@@ -220,6 +204,3 @@ class WatchedPlay:
     def _place(self, env: int) -> Place:
         agents = self.player.vecenv.agents_per_env
         return Place(env, slice(env * agents, (env + 1) * agents), self._make_scene(self.player.vecenv.envs[env]))
-
-    def _env_of(self, rows: slice) -> int:
-        return rows.start // self.player.vecenv.agents_per_env
