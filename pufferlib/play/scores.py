@@ -131,7 +131,7 @@ def evaluate(
             )
         env = _ConfiguredEnv(catalog.find_recorded(settings["env_name"]), settings["env"])
     with ExitStack() as undo:
-        vecenv = _vector_to_play(env, int(episodes), seed, undo)
+        vecenv = vector_to_play(env, int(episodes), seed, undo)
         player = player_of(module, vecenv, seed if sample else None, undo)
         return _play_to_the_end(player, episodes_per_agent(int(episodes), vecenv), max_steps, seed).scores()
 
@@ -194,25 +194,23 @@ def counts_by_agent(env: object) -> bool:
     return getattr(env, "counts_episodes_by_agent", False)
 
 
-def _environments_needed(entry: Entry, env_kwargs: Mapping[str, Any], episodes: int) -> int:
-    # side by side
+def make_environments(
+    entry: Entry, env_kwargs: Mapping[str, Any], episodes: int, seed: int, are_apart: bool
+) -> vector.Vector:
+    """Makes as many environments as play some episodes side by side, whose infos have owners.
+
+    Each is a batch of its own, which may play or wait, if they are `are_apart`; else all of C are one, which is faster.
+    No episode depends on how many there are.
+    """
+    # One environment behind each PufferEnv, which reports every episode.
+    env_kwargs = {**env_kwargs, **{name: 1 for name in ("num_envs", "report_interval") if name in entry.settings}}
     agents = 1
     if counts_by_agent(entry.creator):
-        env = entry.creator(**{**env_kwargs, **_single(entry)})
+        env = entry.creator(**env_kwargs)
         agents = env.num_agents
         env.close()
     most = MAX_ENVIRONMENTS if "num_envs" in entry.settings else MAX_PYTHON_ENVIRONMENTS
-    return min(-(-episodes // agents), most)
-
-
-def make_environments(
-    entry: Entry, env_kwargs: Mapping[str, Any], count: int, seed: int, are_apart: bool = True
-) -> vector.Vector:
-    """Makes a number of environments whose infos have owners; no episode depends on how many there are.
-
-    Each is a batch of its own, which may play or wait, if they are `are_apart`; else all of C are one, which is faster.
-    """
-    env_kwargs = {**env_kwargs, **_single(entry)}
+    count = min(-(-episodes // agents), most)
     is_one_batch = not are_apart and is_stepped_in_c(entry.creator)
     vecenv = vector.make(
         entry.creator,
@@ -228,11 +226,6 @@ def make_environments(
     return vecenv
 
 
-def _single(entry: Entry) -> dict[str, int]:
-    # One environment behind each PufferEnv, which reports every episode.
-    return {name: 1 for name in ("num_envs", "report_interval") if name in entry.settings}
-
-
 def _module(policy: object) -> nn.Module:
     module = policy if isinstance(policy, nn.Module) else getattr(policy, "policy", None)
     if isinstance(module, nn.Module):
@@ -242,12 +235,22 @@ def _module(policy: object) -> nn.Module:
     )
 
 
-def _vector_to_play(env: object, episodes: int, seed: int, undo: ExitStack) -> vector.Vector:
-    # `undo` closes the vector, or hands its environment back.
+def vector_to_play(
+    env: object,
+    episodes: int,
+    seed: int,
+    undo: ExitStack,
+    shown_with: Callable[[Entry], Mapping[str, Any]] | None = None,
+) -> vector.Vector:
+    """Returns a vector to play in; `undo` closes it, or hands its environment back.
+
+    Where it is to be shown, `shown_with` gives the further settings of an environment, and each is a batch.
+    """
     configured = env if isinstance(env, _ConfiguredEnv) else configured_env(env)
     if configured is not None:
-        count = _environments_needed(configured.entry, configured.env_kwargs, episodes)
-        vecenv = make_environments(configured.entry, configured.env_kwargs, count, seed, are_apart=False)
+        entry, are_shown = configured.entry, shown_with is not None
+        env_kwargs = {**configured.env_kwargs, **(shown_with(entry) if are_shown else {})}
+        vecenv = make_environments(entry, env_kwargs, episodes, seed, are_apart=are_shown)
         undo.callback(vecenv.close)
     elif getattr(env, "is_repeatable", False):
         vecenv = env.again(min(episodes, MAX_PYTHON_ENVIRONMENTS), seed)
@@ -318,7 +321,7 @@ def play_whole_episodes(
         return {}
     with ExitStack() as undo:
         games = math.ceil(episodes / getattr(vecenv.driver_env, "agents_per_env", 1))
-        played = _vector_to_play(env, games, seed, undo)
+        played = vector_to_play(env, games, seed, undo)
         count = played.num_envs * getattr(played.driver_env, "num_envs", 1)
         games = min(games, math.ceil(episodes * count / played.num_agents))  # an episode of every agent in each
         quotas = split_evenly(games, count).repeat(played.num_agents // count)
@@ -357,8 +360,7 @@ def prepare_players(
     """
     entry = catalog.find(env_name)
     env_kwargs = {**args["env"], **(shown_with or {})}
-    count = _environments_needed(entry, env_kwargs, episodes)
-    vecenv = make_environments(entry, env_kwargs, count, seed, are_apart=shown_with is not None)
+    vecenv = make_environments(entry, env_kwargs, episodes, seed, are_apart=shown_with is not None)
     try:
         policy = load_policy(args, vecenv, env_name).eval()
         device = resolve_device(args["train"]["device"])

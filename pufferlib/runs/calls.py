@@ -320,8 +320,7 @@ def _from_config(
             f"vecenv must be a vector from load_env or pufferlib.vector.make, got {_name(vecenv)}; "
             "the order is PuffeRL(config, vecenv, policy)"
         )
-    _check_policy(policy)
-    _check_logger(logger)
+    _check_parts(policy, logger)
     if not _is_vector(vecenv):
         settings = TrainConfig.from_dict(config)
         if is_to_be_made(vecenv):
@@ -392,9 +391,7 @@ def _check_keyword_call(env: object, policy: nn.Module | None, logger: AnyLogger
             )
     if isinstance(env, nn.Module):
         raise APIUsageError(f"env must be an environment, got {_name(env)}; the order is PuffeRL(env, policy)")
-    if policy is not None:
-        _check_policy(policy)
-    _check_logger(logger)
+    _check_parts(policy, logger)
 
 
 def _make(env: str | Callable, num_envs: int | str, num_workers: int | str, seed: int) -> PufferEnv | vector.Vector:
@@ -470,16 +467,12 @@ def _is_vector(env: object) -> bool:
     return hasattr(env, "recv") and hasattr(env, "send")
 
 
-def _check_policy(policy: object) -> None:
+def _check_parts(policy: object, logger: object) -> None:
     if isinstance(policy, type):
         raise APIUsageError(f"policy must be a torch module, got the class {policy.__name__}; make an instance of it")
-    if not isinstance(policy, nn.Module):
+    if policy is not None and not isinstance(policy, nn.Module):
         raise APIUsageError(f"policy must be a torch.nn.Module, got {_name(policy)}")
-
-
-def _check_logger(logger: object) -> None:
-    loggers = logger if isinstance(logger, Sequence) else [] if logger is None else [logger]
-    for entry in loggers:
+    for entry in logger if isinstance(logger, Sequence) else [] if logger is None else [logger]:
         if not all(hasattr(entry, name) for name in ("log", "close", "run_id")):
             raise APIUsageError(f"logger must have log, close and run_id, got {_name(entry)}; pass settings by keyword")
 

@@ -17,7 +17,6 @@ from rich.console import Console
 from rich.live import Live
 from typing_extensions import Self
 
-from pufferlib import vector
 from pufferlib.config.flags import EvalOptions
 from pufferlib.dashboard.output import Output, printable
 from pufferlib.errors import APIUsageError, DisplayError
@@ -29,9 +28,9 @@ from pufferlib.play.scores import (
     configured_env,
     counts_by_agent,
     episodes_per_agent,
-    make_environments,
     player_of,
     prepare_players,
+    vector_to_play,
 )
 from pufferlib.runs.stopping import StopRequest
 from pufferlib.vector import Vector
@@ -116,32 +115,20 @@ def record(
         if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < 1:
             raise APIUsageError(f"{name} must be an integer of at least 1, got {value!r}")
     require_video(Path(path))
+    if hasattr(env, "recv") and configured_env(env) is None:
+        env = env.driver_env
+        if configured_env(env) is None:
+            raise APIUsageError(
+                f"no environment for a video can be made from the ready vector of {type(env).__name__}; "
+                "pass the environment's name or its class"
+            )
     with ExitStack() as undo:
-        vecenv = _vector(env, seed, undo)
+        vecenv = vector_to_play(env, 1, seed, undo, array_settings)
         player = player_of(policy, vecenv, seed if sample else None, undo)
         quotas = np.full(vecenv.num_agents, int(episodes))
         play = WatchedPlay(lambda: player, make_scene, quotas, int(max_steps), seed, side_by_side=1)
         Show(play, RenderOptions(lambda scene: scene.frames_per_second, in_window=False, video=Path(path))).run()
     return Path(path)
-
-
-def _vector(env: object, seed: int, undo: ExitStack) -> vector.Vector:
-    recipe = configured_env(env)
-    if recipe is not None:
-        env_kwargs = {**recipe.env_kwargs, **array_settings(recipe.entry)}
-        vecenv = make_environments(recipe.entry, env_kwargs, 1, seed)
-        undo.callback(vecenv.close)
-        return vecenv
-    if hasattr(env, "recv") and hasattr(env, "send"):
-        if getattr(env.driver_env, "made_from", None) is not None:
-            return _vector(env.driver_env, seed, undo)
-        raise APIUsageError(
-            f"no environment for a video can be made from the ready vector of {type(env.driver_env).__name__}; "
-            "pass the environment's name or its class"
-        )
-    vecenv = vector.adopt(env, seed=seed)
-    undo.callback(vecenv.hand_over)
-    return vecenv
 
 
 LEAST_PICTURES = 30.0  # a second in a window, where `--fps` does not say: keys are read with each
