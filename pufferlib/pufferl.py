@@ -380,7 +380,10 @@ class PuffeRL:
             is_full = steps.result() == self.config.batch_size  # no agent was absent, in any process
             with self._explaining():
                 losses = self._learner.learn(self.learning_rate, self._progress, is_full)
-            self._check_update(losses)
+            self._learner.require_steps()
+            found = describe_update(losses, self._learner.weight_norm, self.policy, self._learner.learning_rate)
+            if found is not None:  # an observation may be the cause, which a GPU had not reported yet
+                raise DivergedError(self._collector.find_not_finite() or found)
             if self.config.skip_nonfinite:
                 self._skipped_steps += self._collector.skipped_steps
                 self._skipped_minibatches += self._learner.skipped_minibatches
@@ -393,12 +396,6 @@ class PuffeRL:
         self.epoch += 1
         self._do_what_is_due()
         return dict(losses)
-
-    def _check_update(self, losses: Mapping[str, float]) -> None:
-        self._learner.require_steps()
-        found = describe_update(losses, self._learner.weight_norm, self.policy, self._learner.learning_rate)
-        if found is not None:  # an observation may be the cause, which a GPU had not reported yet
-            raise DivergedError(self._collector.find_not_finite() or found)
 
     def _do_what_is_due(self) -> None:
         config = self.config

@@ -182,20 +182,19 @@ class Player:
     def _choose(self, logits: Logits, playing: Sequence[_Running]) -> np.ndarray:
         if self._generator is None:
             return greedy_action(logits).cpu().numpy()
-        drawn = {steps: self._draw(logits, steps) for steps in {batch.steps for batch in playing}}
+        drawn = {}
+        for steps in {batch.steps for batch in playing}:
+            self._generator.manual_seed(mix_seed(self._seed, steps))
+            actions, logprobs, _ = sample_logits(logits, generator=self._generator)
+            if logprobs.isnan().any():  # on a GPU nothing raised
+                raise DivergedError("the policy's logits contain NaN; check its weights and the observations")
+            drawn[steps] = actions.cpu().numpy()
         if len(drawn) == 1:
             return next(iter(drawn.values()))
         actions = np.zeros_like(next(iter(drawn.values())))
         for batch in playing:
             actions[batch.rows] = drawn[batch.steps][batch.rows]
         return actions
-
-    def _draw(self, logits: Logits, steps: int) -> np.ndarray:
-        self._generator.manual_seed(mix_seed(self._seed, steps))
-        actions, logprobs, _ = sample_logits(logits, generator=self._generator)
-        if logprobs.isnan().any():  # on a GPU nothing raised
-            raise DivergedError("the policy's logits contain NaN; check its weights and the observations")
-        return actions.cpu().numpy()
 
     def _receive(self) -> tuple[Rows, np.ndarray, list[dict]]:
         observations, rewards, terminals, truncations, infos, agent_ids, masks = self.vecenv.recv()

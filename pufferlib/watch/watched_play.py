@@ -169,20 +169,15 @@ class WatchedPlay:
             if place.is_playing:
                 place.scene.remember()
                 place.running = float(self.player.returns[place.rows].mean())
-        actions = self._overridden(decision.actions)
-        row = self.places[0].rows.start
+        actions, row = decision.actions, self.places[0].rows.start
+        own = self.override() if self.places[0].is_playing else None
+        if own is not None:
+            self.is_helped = True
+            actions = actions.copy()
+            actions[self.places[0].rows] = own
         space = self.player.vecenv.single_action_space
         trace = trace_of(replace(decision, actions=actions), row, space, self.player.lengths[row] == 0)
         self.traces.append(trace)
-        return actions
-
-    def _overridden(self, actions: np.ndarray) -> np.ndarray:
-        action = self.override() if self.places[0].is_playing else None
-        if action is None:
-            return actions
-        self.is_helped = True
-        actions = actions.copy()
-        actions[self.places[0].rows] = action
         return actions
 
     def _seat(self, playing: list[int]) -> None:
