@@ -1,7 +1,7 @@
 """Checkpoints on disk: written whole or not at all, loaded without running code from them.
 
-What cannot be written raises StorageError. A file that is missing, damaged or larger than memory, or does not fit the
-policy, the environment or the trainer, raises CheckpointError, and nothing is changed.
+A file that cannot be written raises StorageError. One that is missing, damaged or larger than memory, or does not fit
+the policy, the environment or the trainer, raises CheckpointError.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def save(path: Path, content: object) -> None:
     write_atomically(path, written.getbuffer())
 
 
-def load(path: Path, device: torch.device | str = "cpu") -> Any:
+def load(path: Path) -> Any:
     """Loads what `save` wrote, without running code from it."""
     with _opened(path) as file:
         outline(file)
@@ -71,7 +71,7 @@ def load(path: Path, device: torch.device | str = "cpu") -> Any:
         if damaged is not None:
             raise Refused(f"its part {describe(damaged)} fails the checksum")
         file.seek(0)
-        return torch.load(file, map_location=device, weights_only=True)
+        return torch.load(file, map_location="cpu", weights_only=True)
 
 
 def read_outline(path: Path) -> Any:
@@ -270,7 +270,8 @@ def read_checkpoint_folder(
     """Reads the weights and the state in a folder, and checks them; the first process reads for all."""
     path, model = folder / TRAINER_STATE, ranks.from_first(lambda: find_weights(folder, env_name))
     weights, state = ranks.from_first(lambda: (_read(model, env_name, load), _read(path, env_name, load)))
-    check_policy_weights(parts.policy, require_weights(weights, model), model)
+    weights = require_weights(weights, model)
+    check_policy_weights(parts.policy, weights, model)
     check_trainer_state(path, state, parts, ranks.world_size)
     return weights, state
 
