@@ -29,14 +29,7 @@ from pufferlib.dashboard.output import say
 from pufferlib.dashboard.report import Counts, Report
 from pufferlib.dashboard.score import Score, final_metrics
 from pufferlib.distributed import ROUNDING, Total
-from pufferlib.errors import (
-    APIUsageError,
-    CallbackError,
-    DivergedError,
-    PufferError,
-    PufferWarning,
-    StorageError,
-)
+from pufferlib.errors import APIUsageError, CallbackError, DivergedError, PufferError, PufferWarning, StorageError
 from pufferlib.extensions import compute_puff_advantage
 from pufferlib.fast.choose import choose_backend
 from pufferlib.fast.device_collector import DeviceCollector

@@ -310,11 +310,7 @@ def _newest_whole(damaged: Path, env_name: str) -> Path | None:  # weights besid
 
 
 def save_checkpoint_file(
-    path: Path,
-    parts: TrainerParts,
-    progress: Progress,
-    metadata: Mapping[str, Any],
-    description: Mapping[str, Any],
+    path: Path, parts: TrainerParts, progress: Progress, metadata: Mapping[str, Any], description: Mapping[str, Any]
 ) -> None:
     """Writes a checkpoint into one file, whole or not at all; its folders are made.
 

@@ -119,22 +119,19 @@ def _check_call(
 
 
 def _check_logits(label: str, logits: object, space: gymnasium.Space, leading: tuple[int, ...], rows: str) -> None:
-    parts = spaces.action_parts(space)
     is_alone = isinstance(space, (Discrete, Box))
-    widths = [space.shape] if isinstance(space, Box) else [(part.outputs,) for part in parts]
-    kinds = [Normal if part.choices is None else Tensor for part in parts]
+    expected = [
+        (Normal if part.choices is None else Tensor, space.shape if isinstance(space, Box) else (part.outputs,))
+        for part in spaces.action_parts(space)
+    ]
     found = [logits] if is_alone else list(logits) if isinstance(logits, (tuple, list)) else []
-    expected = [(kind, (*leading, *width)) for kind, width in zip(kinds, widths, strict=True)]
     if len(found) == len(expected) and all(
-        isinstance(part, kind) and tuple(_shape(part)) == shape
-        for part, (kind, shape) in zip(found, expected, strict=True)
+        isinstance(part, kind) and tuple(_shape(part)) == (*leading, *width)
+        for part, (kind, width) in zip(found, expected, strict=True)
     ):
         return
     names = {Tensor: "a tensor", Normal: "a torch.distributions.Normal"}
-    wanted = " and ".join(
-        f"{names[kind]} of shape ({', '.join([rows, *map(str, width)])})"
-        for kind, width in zip(kinds, widths, strict=True)
-    )
+    wanted = " and ".join(f"{names[kind]} of shape ({', '.join([rows, *map(str, width)])})" for kind, width in expected)
     raise APIUsageError(
         f"{label} must return logits as {'' if is_alone else 'a tuple of '}{wanted} for {space}, "
         f"got {_found(logits)} for {leading}"

@@ -85,11 +85,7 @@ class Run:
         self._folder.close()
 
     def save(
-        self,
-        parts: TrainerParts,
-        progress: Progress,
-        statistics: dict[str, float] | None,
-        metadata: Mapping[str, Any],
+        self, parts: TrainerParts, progress: Progress, statistics: dict[str, float] | None, metadata: Mapping[str, Any]
     ) -> str:
         """Writes a checkpoint into the folder, and returns the path of the weights; all processes call it."""
         ranks = self._ranks.gather(rank_state(parts, statistics))

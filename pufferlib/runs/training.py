@@ -46,7 +46,6 @@ class Trainer(Protocol):
     config: ResolvedTrainConfig
     ranks: Ranks
     vecenv: Vector
-    policy: nn.Module
     rollout: Rollout
     env_name: str
     epoch: int

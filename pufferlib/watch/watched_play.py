@@ -10,9 +10,9 @@ from typing import Any
 import gymnasium
 import numpy as np
 import torch
-from gymnasium.spaces import Box, Discrete, MultiDiscrete, Tuple
 from torch.distributions import Normal
 
+from pufferlib import spaces
 from pufferlib.play.player import Decision, Episodes, Player
 from pufferlib.play.scores import ScoreSheet
 from pufferlib.watch.scene import Scene
@@ -51,31 +51,18 @@ def trace_of(decision: Decision, row: int, space: gymnasium.Space, is_first: boo
     """Returns one agent's part of a decision, copied."""
     logits = decision.logits
     parts = (logits,) if isinstance(logits, torch.Tensor | Normal) else logits
-    taken = np.atleast_1d(decision.actions[row])
-    actions, begin = [], 0
-    for part, (low, high) in zip(parts, _bounds(space), strict=True):
+    taken, bounds = decision.actions[row].reshape(-1), spaces.joint_space(space, 1)  # a Box where there are numbers
+    actions: list[DiscreteProbs | GaussianParams] = []
+    for part, place in zip(parts, spaces.action_parts(space), strict=True):
         if isinstance(part, Normal):
+            low, high = (bound.reshape(-1)[place.columns] for bound in (bounds.low, bounds.high))
             means, deviations = part.mean[row], part.stddev[row].expand_as(part.mean[row])
-            columns = taken[begin : begin + means.numel()]
-            actions.append(GaussianParams(_array(means).ravel(), _array(deviations).ravel(), columns.copy(), low, high))
-            begin += means.numel()
+            means, deviations = _array(means).ravel(), _array(deviations).ravel()
+            actions.append(GaussianParams(means, deviations, taken[place.columns].copy(), low, high))
         else:
-            actions.append(DiscreteProbs(_array(part[row].float().softmax(-1)), int(taken[begin])))
-            begin += 1
+            actions.append(DiscreteProbs(_array(part[row].float().softmax(-1)), int(taken[place.columns.start])))
     value = float(decision.values.reshape(len(decision.actions), -1)[row, 0])
     return PolicyTrace(decision.observations[row].copy(), value, tuple(actions), is_first)
-
-
-def _bounds(space: gymnasium.Space) -> list[tuple[np.ndarray, np.ndarray]]:
-    nothing = np.zeros(0)
-    if isinstance(space, Box):
-        return [(space.low.ravel(), space.high.ravel())]
-    if isinstance(space, Discrete):
-        return [(nothing, nothing)]
-    if isinstance(space, MultiDiscrete):
-        return [(nothing, nothing)] * space.nvec.size
-    assert isinstance(space, Tuple), space
-    return [bounds for part in space.spaces for bounds in _bounds(part)]
 
 
 def _array(tensor: torch.Tensor) -> np.ndarray:
